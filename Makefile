@@ -1,0 +1,134 @@
+# Two commands matter: `make demo` and `make test`.  Everything lives in .venv here; what is
+# installed once is not asked for again, so that nothing below needs a network later.
+
+VENV   := .venv
+PY     := $(VENV)/bin/python
+STAMPS := $(VENV)/stamps
+# The first interpreter that is new enough; `make PYTHON=python3.12 test` names another.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
+            $$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null \
+            && echo $$p && break; done)
+
+C_FILES  := $(sort $(wildcard kafkalog/_native/*/*.c))
+H_FILES  := $(sort $(wildcard kafkalog/_native/*.h kafkalog/_native/*/*.h))
+NATIVE   := $(C_FILES) $(H_FILES) kafkalog/_native/build.py setup.py
+WARNINGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Werror
+# Left out: right shifts of negative numbers, which gcc and clang define, and a check across
+# functions that takes every result given through a pointer in a loop for uninitialised.
+CPPCHECK := --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr \
+            --suppress=missingIncludeSystem --suppress=shiftTooManyBitsSigned \
+            --suppress=shiftNegativeLHS --suppress=ctuuninitvar -D_GNU_SOURCE -UKL_TEST
+
+.PHONY: help demo test bench lint format docs sanitize fuzz torture test-versions build clean distclean print-python
+
+help:
+	@echo "make demo           the tour: a year of flights through the log, under a minute"
+	@echo "make test           every test"
+	@echo "make bench          the benchmarks, with their figures"
+	@echo "make lint           ruff, mypy, clang-format, compiler warnings, cppcheck"
+	@echo "make format         let ruff and clang-format write"
+	@echo "make docs           render the documents that are made from code"
+	@echo "make sanitize       the log's tests under ASan and UBSan, its threads under TSan"
+	@echo "make fuzz           fuzzing of all that takes outside bytes, KAFKALOG_FUZZ_MINUTES (10)"
+	@echo "make torture        the long forms: fuzzing, threads, crashes, power cuts"
+	@echo "make test-versions  a quick subset on every Python >= 3.10 of this machine"
+	@echo "make clean          remove what was built; distclean: and .venv"
+
+demo: build
+	@.ci/need java
+	@$(PY) examples/flights/demo.py
+
+test: build
+	@.ci/need java clang
+	@$(PY) -m pytest tests
+
+# What it found lies in build/bench.json: `python -m benchmarks.report build/bench.json` makes
+# docs/performance.md and its pictures of it.
+bench: build $(STAMPS)/bench
+	@.ci/need java
+	@mkdir -p build
+	@$(PY) -m pytest benchmarks --benchmark-only --benchmark-columns=median \
+	    --benchmark-json=build/bench.json
+
+lint: build
+	@.ci/need cc cppcheck
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy --strict kafkalog spark_connector/pyspark_kafkalog
+	@echo "clang-format"; $(VENV)/bin/clang-format --dry-run -Werror $(C_FILES) $(H_FILES)
+	@echo "gcc $(WARNINGS), both builds"
+	@for f in $(C_FILES); do \
+	    gcc $(WARNINGS) -O2 -I kafkalog/_native -c -o /dev/null $$f || exit 1; \
+	    gcc $(WARNINGS) -O2 -DKL_TEST -I kafkalog/_native -c -o /dev/null $$f || exit 1; \
+	done
+	cppcheck $(CPPCHECK) -I kafkalog/_native kafkalog/_native/*/
+
+format: build
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+	$(VENV)/bin/clang-format -i $(C_FILES) $(H_FILES)
+
+docs: build
+	@$(PY) docs/render.py
+
+sanitize: build
+	@.ci/need cc
+	@.ci/sanitize $(PY) address
+	@.ci/sanitize $(PY) thread
+
+# KAFKALOG_FUZZ_MINUTES says how long.
+fuzz: build
+	@.ci/need cc clang
+	@$(PY) -m tests.fuzz.long
+
+# The long forms; KAFKALOG_TORTURE_MINUTES says how long crashes are enumerated.
+torture: fuzz
+	@KAFKALOG_RACE_SECONDS=$${KAFKALOG_RACE_SECONDS:-60} $(PY) -m pytest tests/threads
+	@KAFKALOG_TORTURE_MINUTES=$${KAFKALOG_TORTURE_MINUTES:-20} \
+	    $(PY) -m pytest -rP tests/enumerate tests/powercut
+
+test-versions: build
+	@.ci/versions $(PY)
+
+# ---- installation ------------------------------------------------------------------------
+
+build: $(STAMPS)/native
+
+$(STAMPS)/venv:
+	@PYTHON=$(PYTHON) .ci/need cc python
+	@python=$(PYTHON) && $${python:-python3} -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+# Build tools first, so that the build of the package itself asks no index for them.
+$(STAMPS)/packages: pyproject.toml | $(STAMPS)/venv
+	@echo "installing into $(VENV) (once)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check 'setuptools>=77' wheel 'cffi>=1.16'
+	@KAFKALOG_TEST_EXTENSION=1 $(PY) -m pip install --quiet --disable-pip-version-check \
+	    --no-build-isolation --editable '.[test,lint,spark,demo]'
+	@touch $@
+
+# The rivals: only `make bench` wants them.
+$(STAMPS)/bench: pyproject.toml $(STAMPS)/packages
+	@echo "installing the rivals of the benchmarks (once)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check \
+	    --no-build-isolation --editable '.[bench]'
+	@touch $@
+
+# The released extension and the one for tests, in place.
+$(STAMPS)/native: $(NATIVE) $(STAMPS)/packages
+	@echo "building the C core"
+	@mkdir -p build
+	@KAFKALOG_TEST_EXTENSION=1 $(PY) setup.py --quiet build_ext --inplace \
+	    > build/native.log 2>&1 || { cat build/native.log; exit 1; }
+	@touch $@
+
+print-python:
+	@echo $(PYTHON)
+
+clean:
+	rm -rf build dist *.egg-info demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -f kafkalog/_native/*.so kafkalog/_native/_kl*.c $(STAMPS)/native
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV)

@@ -1,0 +1,90 @@
+"""What all benchmarks share: folders to write to, the measure, and the table at the end.
+
+Figures are medians of rounds in which all sides take turns (measure.py): machines are shared
+and noisy.  Nothing here asserts a speed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import environment
+from benchmarks.measure import Row, amount, measured, times, verdicts
+
+TMPFS = Path("/dev/shm")
+
+_rows: list[Row] = []
+_began = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _environment() -> dict[str, str]:
+    return {**environment.describe(Path(environment.place())), "began": _began}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """An empty folder on the file system that is measured (KAFKALOG_BENCH_DIR, or tmp)."""
+    with tempfile.TemporaryDirectory(prefix="kafkalog-bench-", dir=environment.place()) as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """An empty folder in memory (tmpfs); where there is none, one like `folder`."""
+    where = str(TMPFS) if os.access(TMPFS, os.W_OK) else environment.place()
+    with tempfile.TemporaryDirectory(prefix="kafkalog-bench-", dir=where) as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def measure(benchmark: Any, request: pytest.FixtureRequest) -> Callable[..., Row]:
+    """`measure(key, work, sides, ...)`: see measured; the row is in the table at the end."""
+    about = inspect.cleandoc(request.module.__doc__)
+
+    def run(*given: Any, **named: Any) -> Row:
+        row = measured(benchmark, *given, **{"about": about, **named})
+        _rows.append(row)
+        return row
+
+    return run
+
+
+@pytest.hookimpl
+def pytest_benchmark_update_json(output_json: dict[str, Any]) -> None:
+    """What benchmarks/report.py wants to know about the run."""
+    output_json["environment"] = _environment()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """The table: each side of each row, then what was wanted and what came of it."""
+    if not _rows:
+        return
+    terminalreporter.section("kafkalog")
+    write = terminalreporter.write_line
+    for name, fact in _environment().items():
+        write(f"{name:<12} {fact}")
+    for row in _rows:
+        write("")
+        write(f"{row.work}")
+        _write_row(write, row)
+
+
+def _write_row(write: Callable[[str], None], row: Row) -> None:
+    shown = partial(amount, unit=row.unit)
+    ours = next(iter(row.sides))
+    for name, values in row.sides.items():
+        spread = f"{shown(min(values))} to {shown(max(values))}"
+        against = "" if name == ours else f"  {times(row.ratio(ours, name))}"
+        write(f"  {name:<44}{shown(row.median(name)):>12}   {spread:<26}{against}")
+    for verdict in verdicts(row):
+        mark = "reached" if verdict.reached else "MISSED "
+        write(f"  {mark}  wanted {verdict.wanted}; found {verdict.found}")

@@ -1,0 +1,47 @@
+/* lookups.c: the loops around a lookup, in C, so that no Python is in the time.
+ *
+ * Compiled by lookups.py when a benchmark wants it.  The functions of the log come as
+ * pointers out of the built extension, which exports no names of its own. */
+#include <time.h>
+
+#include "kafkalog.h"
+
+typedef kl_status find_time(kl_log *log, int64_t timestamp_ms, kl_found *found);
+typedef kl_status slice_of(kl_log *log, int64_t offset, int32_t bound, size_t max_bytes,
+                           int at_least_one, kl_slice **out, kl_read *where);
+typedef void slice_free(kl_slice *slice);
+
+static double now_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Seconds for `count` lookups of record times `wanted`, where a record's time in ms is its
+ * offset; -1 when one fails or finds another record. */
+double lookups_by_time(void *function, void *log, const int64_t *wanted, size_t count) {
+    find_time *find = (find_time *)function;
+    double start = now_s();
+    for (size_t i = 0; i < count; i++) {
+        kl_found found = {0};
+        if (find(log, wanted[i], &found) || found.offset != wanted[i]) return -1;
+    }
+    return now_s() - start;
+}
+
+/* Seconds to find file, place and length of the batch of each offset; -1 when one fails or
+ * is not `batch_bytes` long. */
+double lookups_by_offset(void *function, void *free_function, void *log,
+                         const int64_t *wanted, size_t count, size_t batch_bytes) {
+    slice_of *slice = (slice_of *)function;
+    slice_free *drop = (slice_free *)free_function;
+    double start = now_s();
+    for (size_t i = 0; i < count; i++) {
+        kl_slice *found = NULL;
+        kl_read where;
+        if (slice(log, wanted[i], KL_LOG_END, 1, 1, &found, &where)) return -1;
+        drop(found);
+        if (where.bytes != batch_bytes) return -1;
+    }
+    return now_s() - start;
+}

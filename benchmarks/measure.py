@@ -1,0 +1,205 @@
+"""How everything here is measured: rounds of several sides in turn, and what is wanted of them.
+
+A row is one kind of work that two or more sides do: kafkalog, its rivals, the floor under all
+of them.  Each round runs every side once, one after another, so that a slow spell of the
+machine meets all of them; what counts is the median of a side's rounds, and a ratio is one of
+medians, with the smallest and largest ratio of a single round as its spread.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+__all__ = ["Row", "Side", "Verdict", "Want", "amount", "measured", "scaled", "verdicts"]
+
+SCALE = float(os.environ.get("KAFKALOG_BENCH_SCALE", "1"))
+"""Below 1: less work a round, to see that the benchmarks run; their figures mean nothing."""
+
+
+def scaled(count: int, least: int = 1) -> int:
+    """`count` at full scale, less in a trial."""
+    return max(least, int(count * SCALE))
+
+
+@dataclass(frozen=True)
+class Side:
+    """Who does the work of a row, and how.
+
+    `run` does `count` of the row's units and is what is timed; it is given what `setup`
+    returned, if there is one, as is `done` afterwards.  A `run` that returns a float has taken
+    the time itself, in seconds (or in bytes, where the row is one of bytes).
+    """
+
+    name: str
+    count: int
+    run: Callable[..., object]
+    setup: Callable[[], Any] | None = None
+    done: Callable[[Any], object] | None = None
+
+    def once(self) -> float:
+        """One round: seconds, or what `run` returned."""
+        given = (self.setup(),) if self.setup else ()
+        gc.collect()
+        start = time.perf_counter()
+        result = self.run(*given)
+        elapsed_s = time.perf_counter() - start
+        if self.done and given:
+            self.done(*given)
+        return result if isinstance(result, float) else elapsed_s
+
+
+@dataclass(frozen=True)
+class Want:
+    """What is wanted of a side: an absolute figure, or `factor` times as good as another."""
+
+    of: str
+    figure: float = 0.0
+    """In the row's unit; at most this where less is better, else at least."""
+    than: str = ""
+    factor: float = 1.0
+
+
+@dataclass
+class Row:
+    """One kind of work and how each side did it."""
+
+    key: str
+    work: str
+    unit: str
+    """"s": seconds for each; "B": bytes; anything that ends in "/s": that many a second."""
+    sides: dict[str, list[float]] = field(default_factory=dict)
+    """A figure in `unit` for each round, by the name of the side."""
+    wants: list[Want] = field(default_factory=list)
+    about: str = ""
+    """How this kind of work is measured."""
+    load: float = 0.0
+    """Processes that wanted to run in the minute before, on average."""
+
+    @property
+    def more_is_better(self) -> bool:
+        return self.unit.endswith("/s")
+
+    def median(self, side: str) -> float:
+        return statistics.median(self.sides[side])
+
+    def ratio(self, side: str, than: str) -> tuple[float, float, float]:
+        """How many times as good as `than`: of medians, the least and the most of a round."""
+        better = (lambda a, b: a / b) if self.more_is_better else (lambda a, b: b / a)
+        pairs = [better(*two) for two in zip(self.sides[side], self.sides[than], strict=False)]
+        return better(self.median(side), self.median(than)), min(pairs), max(pairs)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Row:
+        return cls(**{**fields, "wants": [Want(**want) for want in fields["wants"]]})
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A want and what came of it, as text."""
+
+    want: Want
+    wanted: str
+    found: str
+    reached: bool
+
+
+def verdicts(row: Row) -> list[Verdict]:
+    """What came of each want whose sides took part."""
+    found = []
+    for want in row.wants:
+        if want.of not in row.sides or (want.than and want.than not in row.sides):
+            continue
+        if want.than:
+            ratio, low, high = row.ratio(want.of, want.than)
+            sign = ">" if want.factor == 1 else "≥"
+            wanted = f"{want.of} {sign} {want.factor:g} × {want.than}"
+            # 1 means ahead: as good is not enough.
+            reached = ratio > 1 if want.factor == 1 else ratio >= want.factor
+            found.append(Verdict(want, wanted, times((ratio, low, high)), reached))
+            continue
+        median = row.median(want.of)
+        reached = median >= want.figure if row.more_is_better else median <= want.figure
+        wanted = f"{want.of} {'≥' if row.more_is_better else '≤'} {amount(want.figure, row.unit)}"
+        found.append(Verdict(want, wanted, amount(median, row.unit), reached))
+    return found
+
+
+def times(ratio: tuple[float, float, float]) -> str:
+    """A ratio with its spread: `1.25 × (1.20 to 1.31)`."""
+    middle, low, high = (f"{value:.{2 if value < 20 else 0}f}" for value in ratio)
+    return f"{middle} × ({low} to {high})"
+
+
+def amount(value: float, unit: str) -> str:
+    """A figure of a row, to three digits: 1.23 M/s, 4.56 GB/s, 7.8 µs, 90 MB."""
+    if unit == "s":
+        for size, name in ((1e-6, "ns"), (1e-3, "µs"), (1.0, "ms")):
+            if value < size:
+                return f"{_three(value / size * 1000)} {name}"
+        return f"{_three(value)} s"
+    per = unit[1:] if unit.startswith("B") else unit
+    base = "B" if unit.startswith("B") else ""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{_three(value / size)} {letter}{base}{per}"
+    return f"{_three(value)} {base}{per}"
+
+
+def _three(value: float) -> str:
+    digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def measured(
+    benchmark: Any,
+    key: str,
+    work: str,
+    sides: Sequence[Side],
+    wants: Sequence[Want] = (),
+    unit: str = "/s",
+    rounds: int = 5,
+    warm: bool = True,
+    about: str = "",
+) -> Row:
+    """Run the sides in turn, `rounds` times; the row, also put into `benchmark`'s JSON.
+
+    The first side is the one that pytest-benchmark shows.  `warm`: a first round of all sides
+    does not count.  `about`: what a reader of the figures must know.
+    """
+    rounds = rounds if SCALE >= 1 else min(rounds, 2)
+    row = Row(key, work, unit, wants=list(wants), about=about, load=os.getloadavg()[0])
+    row.sides = {side.name: [] for side in sides}
+    first, *others = sides
+
+    def figure(side: Side) -> float:
+        result = side.once()
+        if unit == "B":
+            return result
+        return side.count / result if unit.endswith("/s") else result / side.count
+
+    def rivals_first() -> None:
+        for side in others:
+            row.sides[side.name].append(figure(side))
+
+    if warm:
+        rivals_first()
+        first.once()
+        for values in row.sides.values():
+            values.clear()
+    benchmark.pedantic(
+        lambda: row.sides[first.name].append(figure(first)),
+        setup=rivals_first,
+        rounds=rounds,
+    )
+    benchmark.extra_info["row"] = row.as_dict()
+    return row

@@ -1,0 +1,23 @@
+"""kafka-python's reader of record batches: what its consumer does behind the network."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+__all__ = ["available", "read"]
+
+
+def available() -> bool:
+    """Whether kafka-python is installed."""
+    return find_spec("kafka") is not None
+
+
+def read(batches: bytes) -> int:
+    """Every record of `batches`, as an object of kafka-python's; how many there were."""
+    from kafka.record import MemoryRecords
+
+    records, found = MemoryRecords(batches), 0
+    while records.has_next():
+        for _record in records.next_batch():
+            found += 1
+    return found

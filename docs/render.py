@@ -1,0 +1,37 @@
+"""Write the documents that are made from code: `make docs`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark_kafkalog import document
+
+from kafkalog import cli, config
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))  # the benchmarks are no part of the installed package
+
+from benchmarks import report  # noqa: E402
+
+
+def rendered() -> Iterator[tuple[Path, str]]:
+    """Each rendered document and what it should hold."""
+    yield HERE / "settings.md", config.render_markdown()
+    yield HERE / "cli.md", cli.render_markdown()
+    yield HERE / "spark.md", document.render_markdown()
+    yield from report.rendered()
+
+
+def main() -> None:
+    """Write those that differ, and say which."""
+    for path, content in rendered():
+        fresh = path.exists() and path.read_text(encoding="utf-8") == content
+        if not fresh:
+            path.write_text(content, encoding="utf-8")
+        print(f"{path.relative_to(HERE.parent)}: {'as it was' if fresh else 'written'}")
+
+
+if __name__ == "__main__":
+    main()

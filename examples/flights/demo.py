@@ -1,0 +1,78 @@
+"""A year of flights through the log: `make demo`.
+
+Writes a data directory (default `demo-data` here, made anew each time), and goes through what
+one does with a log: append, look, find, crash, count, delete, dump, verify, draw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+import crash
+import delays
+import layout
+import steps
+from source import read_flights
+from tour import Failed, Tour, say
+
+
+def run(directory: Path) -> None:
+    """All steps, in order."""
+    tour = Tour()
+    with tour.step("Read the input: every flight that left New York in 2013"):
+        flights = read_flights()
+        parted = steps.by_partition(flights)
+        say(f"{len(flights):,} flights, in order of scheduled departure, keyed by carrier")
+    with layout.open_directory(directory) as manager:
+        with tour.step(f"Write them: topic {layout.TOPIC}, {layout.PARTITIONS} partitions, zstd"):
+            steps.write(manager, parted)
+        with tour.step("Look at what lies on disk"):
+            steps.show(manager, parted)
+        with tour.step("Draw it"):
+            steps.picture(manager, directory / "flights.svg", "flights, the year 2013")
+        with tour.step("Find by time: the first flight of 4 July"):
+            steps.find(manager, flights)
+        with tour.step("Columns into Arrow: departures by hour of the day"):
+            steps.departures(manager, flights)
+    # One process owns a directory: the next writer is another one.
+    with tour.step("Kill -9 a writer in the middle, and recover"):
+        crash.kill_and_recover(directory, parted)
+    with tour.step("Spark over the same directory: delay by carrier and month"):
+        delays.by_carrier_and_month(directory, flights)
+    with layout.open_directory(directory) as manager:
+        with tour.step("Delete the first half of the year"):
+            steps.delete_half(manager)
+        with tour.step("Draw what is left"):
+            steps.picture(manager, directory / "flights-from-july.svg", "flights, from July on")
+    with tour.step("Dump a batch, as Kafka's own tool would"):
+        steps.dump(directory)
+    with tour.step("Verify: batches, checksums, indexes"):
+        steps.verify(directory)
+    tour.finish()
+
+
+def main() -> int:
+    """Parse the arguments and run; 1 when something promised did not hold."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dir", type=Path, default=Path("demo-data"), metavar="DIR")
+    directory = parser.parse_args().dir.absolute()
+    if (
+        directory.exists()
+        and not (directory / "meta.properties").exists()
+        and any(directory.iterdir())
+    ):
+        parser.error(f"{directory} is not empty and not a data directory: it will not be replaced")
+    shutil.rmtree(directory, ignore_errors=True)
+    try:
+        run(directory)
+    except Failed as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""kafkalog: an embeddable commit log that is Kafka.
+
+The public names; what is not in __all__ is private.  Everything heavy (numpy, pyarrow, the
+codecs) is imported when it is first used, and so are the names below.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog import errors as _errors
+from kafkalog.errors import *  # noqa: F403
+from kafkalog.types import Found, Record, RecordMetadata, Sent, Span, TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.storage.log import Log
+    from kafkalog.storage.scan import Scan
+
+__version__ = "0.1.0"
+
+__all__ = [
+    *_errors.__all__,
+    "Found",
+    "Log",
+    "Record",
+    "RecordMetadata",
+    "Scan",
+    "Sent",
+    "Span",
+    "TopicPartition",
+    "__version__",
+]
+
+_LAZY = {"Log": "kafkalog.storage.log", "Scan": "kafkalog.storage.scan"}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'kafkalog' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(_LAZY))

@@ -1,0 +1,8 @@
+"""`python -m kafkalog`: the same as `kafkalog`."""
+
+import sys
+
+from kafkalog.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""The data plane as Python sees it: `ffi`, `lib`, and statuses that become exceptions.
+
+KAFKALOG_NATIVE=test in the environment loads the extension with failpoints instead.
+"""
+
+import os
+from importlib import import_module
+from typing import Any
+
+from kafkalog import errors
+
+__all__ = ["check", "failure", "ffi", "lib"]
+
+_build = "_kl_test" if os.environ.get("KAFKALOG_NATIVE") == "test" else "_kl"
+_extension = import_module(f"{__name__}.{_build}")
+
+ffi: Any = _extension.ffi
+lib: Any = _extension.lib
+
+
+def _classes_by_status() -> dict[int, type[errors.KafkalogError]]:
+    """The exception of each kl_status; a status without one is our own mistake."""
+    classes: dict[str, type[errors.KafkalogError]] = {}
+    for name in errors.__all__:
+        cls = getattr(errors, name)
+        if "status" in vars(cls) and cls.status is not None:
+            classes[cls.status] = cls
+    statuses: dict[int, str] = ffi.typeof("kl_status").elements
+    unequal = (set(statuses.values()) - {"KL_OK"}) ^ set(classes)
+    if unequal:
+        raise ImportError(f"kl_status and kafkalog.errors differ in {sorted(unequal)}")
+    return {number: classes[name] for number, name in statuses.items() if name != "KL_OK"}
+
+
+_classes = _classes_by_status()
+
+
+def failure(status: int) -> errors.KafkalogError:
+    """The exception for `status` (not KL_OK), with this thread's last message from C."""
+    # A path in the message may be any bytes; the message must print everywhere.
+    message = ffi.string(lib.kl_error_message()).decode("utf-8", "backslashreplace")
+    error = _classes[status](message)
+    if isinstance(error, OSError):
+        error.errno = lib.kl_error_errno() or None
+    return error
+
+
+def check(status: int) -> None:
+    """Raise the exception that `status` stands for; nothing when it is KL_OK."""
+    if status:
+        raise failure(status)

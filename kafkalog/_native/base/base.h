@@ -1,0 +1,75 @@
+/* base.h: what every file of the data plane uses: assertions, failure, spans, locks. */
+#ifndef KL_BASE_H
+#define KL_BASE_H
+
+#include "../kafkalog.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KL_STATIC_ASSERT(condition, why) _Static_assert(condition, why)
+/* Our own promises only, never bytes from outside; kept in release builds. */
+#define KL_ASSERT(condition) \
+    ((condition) ? (void)0 : kl_assert_failed(#condition, __FILE__, __LINE__))
+_Noreturn void kl_assert_failed(const char *condition, const char *file, int line);
+
+#define KL_UNUSED __attribute__((unused))
+#define KL_PRINTF(format_index, args_index) \
+    __attribute__((format(printf, format_index, args_index)))
+#define KL_LIKELY(x) __builtin_expect(!!(x), 1)
+#define KL_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define KL_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define KL_MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* Record this thread's failure and return `status`, so that one can `return kl_fail(...)`. */
+kl_status kl_fail(kl_status status, const char *format, ...) KL_PRINTF(2, 3);
+/* The same for a failed system call: appends strerror(error_number); ENOSPC and EDQUOT
+ * become KL_E_NO_SPACE, ENOENT KL_E_NOT_FOUND, ENOMEM KL_E_NO_MEMORY, else KL_E_IO. */
+kl_status kl_fail_errno(int error_number, const char *format, ...) KL_PRINTF(2, 3);
+/* Put "text: " before the message of the failure that this thread just recorded. */
+kl_status kl_fail_prefix(kl_status status, const char *format, ...) KL_PRINTF(2, 3);
+
+/* Bytes from somewhere, with their number. */
+typedef struct {
+    const uint8_t *data;
+    size_t bytes;
+} kl_span;
+
+/* Whether `bytes` bytes lie at `pos`; cannot overflow. */
+static inline bool kl_span_has(kl_span span, size_t pos, size_t bytes) {
+    return pos <= span.bytes && bytes <= span.bytes - pos;
+}
+
+/* calloc and realloc through the fault table in test builds; NULL when out of memory. */
+void *kl_alloc(size_t bytes); /* zeroed */
+void *kl_resize(void *old, size_t bytes);
+void kl_release(void *memory);
+
+/* A mutex that is held for the length of a call. */
+static inline void kl_lock(pthread_mutex_t *mutex) {
+    KL_ASSERT(pthread_mutex_lock(mutex) == 0);
+}
+static inline void kl_unlock(pthread_mutex_t *mutex) {
+    KL_ASSERT(pthread_mutex_unlock(mutex) == 0);
+}
+/* A condition on CLOCK_MONOTONIC. */
+void kl_cond_init(pthread_cond_t *condition);
+/* Wait at most timeout_ms (< 0: for ever); false on timeout. */
+bool kl_cond_wait_ms(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t timeout_ms);
+
+/* kl_crc32c of what `crc` was made from (0: nothing) and of `data` behind it. */
+uint32_t kl_crc32c_more(uint32_t crc, const uint8_t *data, size_t bytes);
+
+/* The clocks, through the I/O table. */
+int64_t kl_now_ms(void);       /* wall clock */
+int64_t kl_monotonic_ms(void); /* timers */
+
+/* Grows in the child of every fork, whoever forked: handles compare it with theirs. */
+extern _Atomic int kl_process_generation;
+
+#endif

@@ -1,0 +1,39 @@
+/* buffer.c: memory. */
+#include "buffer.h"
+
+#ifdef KL_TEST
+#include "io.h"
+#define ALLOC_FAILS() kl_io_alloc_fails()
+#else
+#define ALLOC_FAILS() false
+#endif
+
+enum { BUFFER_BYTES_MIN = 256 };
+
+void *kl_alloc(size_t bytes) { return ALLOC_FAILS() ? NULL : calloc(1, bytes ? bytes : 1); }
+
+void *kl_resize(void *old, size_t bytes) {
+    return ALLOC_FAILS() ? NULL : realloc(old, bytes ? bytes : 1);
+}
+
+void kl_release(void *memory) { free(memory); }
+
+kl_status kl_buffer_reserve(kl_buffer *buffer, size_t bytes) {
+    if (bytes <= buffer->capacity - buffer->bytes) return KL_OK;
+    if (bytes > SIZE_MAX / 4 - buffer->bytes)
+        return kl_fail(KL_E_NO_MEMORY, "a buffer of %zu bytes cannot grow by %zu",
+                       buffer->bytes, bytes);
+    size_t wanted = buffer->bytes + bytes;
+    size_t capacity = KL_MAX(KL_MAX(wanted, buffer->capacity * 2), BUFFER_BYTES_MIN);
+    uint8_t *data = kl_resize(buffer->data, capacity);
+    if (!data)
+        return kl_fail(KL_E_NO_MEMORY, "no memory for a buffer of %zu bytes", capacity);
+    buffer->data = data;
+    buffer->capacity = capacity;
+    return KL_OK;
+}
+
+void kl_buffer_free(kl_buffer *buffer) {
+    kl_release(buffer->data);
+    *buffer = (kl_buffer){0};
+}

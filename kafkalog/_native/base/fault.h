@@ -1,0 +1,37 @@
+/* fault.h: named failpoints.  In release builds they are nothing at all.
+ *
+ *   KL_FP("segment.roll.created");            kill -9 here when set to KL_FP_KILL
+ *   status = KL_FP_STATUS("append.write");    KL_OK, or a failure when set to KL_FP_ERROR
+ *
+ * Each name appears once in the sources; kl_failpoint_name lists them all, hit or not. */
+#ifndef KL_FAULT_H
+#define KL_FAULT_H
+
+#include "base.h"
+
+#ifdef KL_TEST
+typedef struct kl_failpoint {
+    const char *name;
+    _Atomic int64_t hits;
+    _Atomic int64_t after; /* hits to go; acts when it reaches 0 */
+    _Atomic int action;
+    _Atomic int error_number;
+} kl_failpoint;
+kl_status kl_failpoint_hit(kl_failpoint *point);
+
+/* A pointer in a section of its own: the linker makes the list, so it is whole. */
+#define KL_FP_STATUS(fp_name)                                              \
+    __extension__({                                                        \
+        static kl_failpoint kl_fp_here = {fp_name, 0, 0, 0, 0};            \
+        static kl_failpoint *const kl_fp_listed                            \
+            __attribute__((section("kl_failpoints"), used)) = &kl_fp_here; \
+        (void)kl_fp_listed;                                                \
+        kl_failpoint_hit(&kl_fp_here);                                     \
+    })
+#define KL_FP(fp_name) ((void)KL_FP_STATUS(fp_name))
+#else
+#define KL_FP_STATUS(fp_name) KL_OK
+#define KL_FP(fp_name) ((void)0)
+#endif
+
+#endif

@@ -1,0 +1,75 @@
+/* file.h: files that are opened when needed, bounded in number, and whole reads and writes. */
+#ifndef KL_FILE_H
+#define KL_FILE_H
+
+#include "io.h"
+
+/* A file of a log, known by path, open or not.  All kl_files of the process share one
+ * limit of open descriptors (kl_set_max_open_files): the least recently used idle one is
+ * closed when another is wanted.  Reference counted; safe from many threads. */
+typedef struct kl_file kl_file;
+
+/* Make a handle for `dir_path`/`name`; opens nothing.  `writable`: opened O_RDWR.
+ * When the file must first be made see kl_file_create. */
+kl_status kl_file_new(const char *dir_path, const char *name, bool writable, kl_file **out);
+/* The same, and create the file empty now (O_CREAT | O_TRUNC, mode 0600, O_NOFOLLOW). */
+kl_status kl_file_create(const char *dir_path, const char *name, kl_file **out);
+kl_file *kl_file_retain(kl_file *file);
+void kl_file_drop(kl_file *file); /* closes with the last reference; NULL is fine */
+const char *kl_file_name(const kl_file *file);
+const char *kl_file_dir(const kl_file *file); /* the directory that it was named in */
+
+/* The descriptor, open until kl_file_unpin; two atomic operations when it is open already.
+ * A file that was opened once and reopened must be the same inode, else KL_E_STALE: so a
+ * handle never shows another file that took its name. */
+kl_status kl_file_pin(kl_file *file, int *fd);
+void kl_file_unpin(kl_file *file);
+/* The file was renamed by us: where to find it when it must be reopened.  The new name has
+ * less than 64 bytes; a name got from kl_file_name stays valid until the rename after this. */
+void kl_file_renamed(kl_file *file, const char *name);
+
+/* Whole transfers: EINTR and short counts are completed; each takes the pin itself.
+ * A read's *got < bytes only at the end of the file. */
+kl_status kl_file_read(kl_file *file, void *buffer, size_t bytes, int64_t pos, size_t *got);
+kl_status kl_file_write(kl_file *file, const void *data, size_t bytes, int64_t pos);
+kl_status kl_file_sync(kl_file *file); /* fdatasync */
+kl_status kl_file_truncate(kl_file *file, int64_t bytes);
+/* Reserve blocks of [pos, pos + bytes) without changing the size (FALLOC_FL_KEEP_SIZE).
+ * A file system that cannot: KL_OK.  A full one: KL_E_NO_SPACE. */
+kl_status kl_file_reserve(kl_file *file, int64_t pos, int64_t bytes);
+kl_status kl_file_stat(kl_file *file, int64_t *bytes, int64_t *modified_ms);
+kl_status kl_file_set_modified(kl_file *file, int64_t modified_ms);
+
+/* A directory, open for a group of operations (log code opens one when it needs it and
+ * closes it again: thousands of logs must not hold one each).  Struct of kl_dir. */
+struct kl_dir {
+    int fd;         /* -1 once closed */
+    int lock_fd;    /* -1, or the locked .lock */
+    int generation; /* of the process that opened it: a forked child is refused */
+    pthread_mutex_t lock;
+    char *path;
+};
+/* Take dir->lock of a directory that is open and this process's own.  KL_E_CLOSED and
+ * KL_E_FORKED: it is not taken. */
+kl_status kl_dir_enter(kl_dir *dir);
+/* Let go of `.lock`; nothing when it is not held.  kl_dir_close does it. */
+void kl_dir_unlock(kl_dir *dir);
+/* The entries, sorted by name; each name is valid until kl_names_free. */
+typedef struct {
+    char **names;
+    size_t count;
+} kl_names;
+kl_status kl_dir_list(kl_dir *dir, kl_names *out);
+void kl_names_free(kl_names *names);
+/* Whether the entry exists; other failures are statuses. */
+kl_status kl_dir_exists(kl_dir *dir, const char *name, bool *exists);
+/* As kl_dir_replace but without the fsync of the directory, for a caller who does several.
+ * Two handles must not write one name at the same time: they share `name`.tmp. */
+kl_status kl_dir_write_file(kl_dir *dir, const char *name, const uint8_t *data,
+                            size_t bytes, bool sync);
+/* Read a file whole into memory from kl_alloc (free with kl_release); refuses more than
+ * `limit` bytes with KL_E_CORRUPT. */
+kl_status kl_dir_slurp(kl_dir *dir, const char *name, size_t limit, uint8_t **data,
+                       size_t *bytes);
+
+#endif

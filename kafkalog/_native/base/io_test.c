@@ -1,0 +1,435 @@
+/* io_test.c: the I/O table of test builds: it counts calls, fails or shortens the N-th, and
+ * records what changes a disk.  docs/architecture.md, "Hooks for tests". */
+#include "io.h"
+
+#ifdef KL_TEST
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+typedef enum {
+    CALL_OPENAT,
+    CALL_CLOSE,
+    CALL_PREAD,
+    CALL_PWRITE,
+    CALL_FDATASYNC,
+    CALL_FSYNC,
+    CALL_FTRUNCATE,
+    CALL_FALLOCATE,
+    CALL_FSTAT,
+    CALL_FSTATAT,
+    CALL_STATX,
+    CALL_RENAMEAT,
+    CALL_UNLINKAT,
+    CALL_MKDIRAT,
+    CALL_FUTIMENS,
+    CALL_MMAP,
+    CALL_SENDFILE,
+    CALL_COPY_FILE_RANGE,
+    CALL_ALLOC, /* from here on not counted as "any call" */
+    CALL_COUNT
+} call_kind;
+
+static const char *const call_names[CALL_COUNT] = {
+    "openat", "close",     "pread",           "pwrite",  "fdatasync",
+    "fsync",  "ftruncate", "fallocate",       "fstat",   "fstatat",
+    "statx",  "renameat",  "unlinkat",        "mkdirat", "futimens",
+    "mmap",   "sendfile",  "copy_file_range", "alloc",
+};
+
+/* What happens to the N-th call of a kind. */
+typedef struct {
+    int64_t to_go;       /* fires when it reaches 0; 0: off */
+    int64_t short_bytes; /* > 0: do so many bytes instead of failing */
+    int error_number;
+    bool sticky;
+} call_plan;
+
+enum { ANY_CALL = CALL_COUNT };
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+static call_plan plans[CALL_COUNT + 1];
+static int64_t counts[CALL_COUNT + 1];
+static int record_fd = -1;
+static int64_t recorded; /* lines since kl_io_record */
+
+static void after_fork_in_child(void) { pthread_mutex_init(&lock, NULL); }
+/* Early: the first handler that runs in a child, as the others' may close files. */
+__attribute__((constructor(101))) static void register_fork_handler(void) {
+    KL_ASSERT(pthread_atfork(NULL, NULL, after_fork_in_child) == 0);
+}
+
+static int find_call(const char *call) {
+    if (!call) return ANY_CALL;
+    for (int kind = 0; kind < CALL_COUNT; kind++)
+        if (strcmp(call, call_names[kind]) == 0) return kind;
+    return -1;
+}
+
+int kl_io_fail(const char *call, int64_t nth, int error_number, int sticky,
+               int64_t short_bytes) {
+    int kind = find_call(call);
+    if (kind < 0 || nth < 1) return -1;
+    kl_lock(&lock);
+    plans[kind] = (call_plan){nth, short_bytes, error_number, sticky};
+    kl_unlock(&lock);
+    return 0;
+}
+
+void kl_io_reset(void) {
+    kl_lock(&lock);
+    memset(plans, 0, sizeof plans);
+    memset(counts, 0, sizeof counts);
+    kl_unlock(&lock);
+}
+
+int64_t kl_io_calls(const char *call) {
+    int kind = find_call(call);
+    if (kind < 0) return -1;
+    kl_lock(&lock);
+    int64_t count = counts[kind];
+    kl_unlock(&lock);
+    return count;
+}
+
+int kl_io_record(int fd) {
+    kl_lock(&lock);
+    record_fd = fd;
+    recorded = 0;
+    kl_unlock(&lock);
+    return 0;
+}
+
+static bool fires(call_plan *plan) {
+    if (plan->to_go == 0) return false;
+    if (plan->to_go > 1) {
+        plan->to_go--;
+        return false;
+    }
+    if (!plan->sticky) plan->to_go = 0;
+    return true;
+}
+
+/* Count a call.  True: it fails with errno set.  A transfer may be shortened instead. */
+static bool fails(call_kind kind, size_t *bytes) {
+    call_plan hit = {0};
+    kl_lock(&lock);
+    counts[kind]++;
+    if (fires(&plans[kind])) hit = plans[kind];
+    if (kind < CALL_ALLOC) {
+        counts[ANY_CALL]++;
+        if (fires(&plans[ANY_CALL])) hit = plans[ANY_CALL];
+    }
+    kl_unlock(&lock);
+    if (hit.short_bytes > 0 && bytes) {
+        *bytes = KL_MIN(*bytes, (size_t)hit.short_bytes);
+        return false;
+    }
+    if (hit.error_number == 0) return false;
+    errno = hit.error_number;
+    return true;
+}
+
+bool kl_io_alloc_fails(void) { return fails(CALL_ALLOC, NULL); }
+
+/* ---- the record ---------------------------------------------------------------------- */
+
+/* A JSON string; bytes outside ASCII as \u00xx, each for itself. */
+static void print_string(FILE *out, const char *text) {
+    fputc('"', out);
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
+        if (*p < 0x20 || *p > 0x7e || *p == '"' || *p == '\\') fprintf(out, "\\u%04x", *p);
+        else fputc(*p, out);
+    fputc('"', out);
+}
+
+/* The path of `fd`, or `name` below it. */
+static void print_path(FILE *out, const char *key, int fd, const char *name) {
+    char link[64], path[8192];
+    ssize_t bytes = 0;
+    if (!name || name[0] != '/') {
+        snprintf(link, sizeof link, fd == AT_FDCWD ? "/proc/self/cwd" : "/proc/self/fd/%d",
+                 fd);
+        bytes = readlink(link, path, 4096);
+        if (bytes < 0) bytes = 0;
+    }
+    path[bytes] = 0;
+    if (name)
+        snprintf(path + bytes, sizeof path - (size_t)bytes, "%s%s", bytes ? "/" : "", name);
+    fprintf(out, ",\"%s\":", key);
+    print_string(out, path);
+}
+
+static void print_hex(FILE *out, const uint8_t *data, size_t bytes) {
+    static const char digits[] = "0123456789abcdef";
+    fputs(",\"data\":\"", out);
+    for (size_t i = 0; i < bytes; i++) {
+        fputc(digits[data[i] >> 4], out);
+        fputc(digits[data[i] & 15], out);
+    }
+    fputc('"', out);
+}
+
+/* One line for a call: what it was asked and what it answered (result, errno). */
+typedef struct {
+    call_kind kind;
+    int fd;
+    const char *name; /* NULL: the file of `fd` */
+    const char *to;   /* of a rename, below to_fd */
+    int to_fd;
+    int64_t pos, bytes; /* -1: not of this call */
+    int64_t covers;     /* of a sync: the lines there were when it began */
+    const uint8_t *data;
+    size_t data_bytes;
+    int flags; /* of an open; the mode of an allocation */
+    int64_t result;
+} call_line;
+
+static void print_line(FILE *out, const call_line *line, int error_number) {
+    fprintf(out, "{\"op\":\"%s\",\"thread\":%d", call_names[line->kind], (int)gettid());
+    print_path(out, "path", line->fd, line->name);
+    if (line->to) print_path(out, "to", line->to_fd, line->to);
+    if (line->flags) fprintf(out, ",\"flags\":%d", line->flags);
+    if (line->pos >= 0) fprintf(out, ",\"offset\":%lld", (long long)line->pos);
+    if (line->bytes >= 0) fprintf(out, ",\"bytes\":%lld", (long long)line->bytes);
+    if (line->kind == CALL_FDATASYNC || line->kind == CALL_FSYNC)
+        fprintf(out, ",\"covers\":%lld", (long long)line->covers);
+    if (line->data) print_hex(out, line->data, line->data_bytes);
+    fprintf(out, ",\"result\":%lld,\"errno\":%d}\n", (long long)line->result,
+            line->result < 0 ? error_number : 0);
+}
+
+/* Each line is one write, so that a test can put lines of its own between them. */
+static void record(const call_line *line) {
+    int error_number = errno;
+    char *text = NULL;
+    size_t bytes = 0;
+    kl_lock(&lock);
+    if (record_fd < 0) goto out;
+    FILE *out = open_memstream(&text, &bytes);
+    KL_ASSERT(out != NULL);
+    print_line(out, line, error_number);
+    fclose(out);
+    KL_ASSERT(write(record_fd, text, bytes) == (ssize_t)bytes);
+    recorded++;
+    free(text);
+out:
+    kl_unlock(&lock);
+    errno = error_number;
+}
+
+/* ---- the hooked calls ---------------------------------------------------------------- */
+
+static int64_t record_plain(call_kind kind, int fd, int64_t pos, int64_t bytes,
+                            int64_t result) {
+    record(
+        &(call_line){.kind = kind, .fd = fd, .pos = pos, .bytes = bytes, .result = result});
+    return result;
+}
+
+static int hook_openat(int dir_fd, const char *name, int flags, mode_t mode) {
+    int fd = fails(CALL_OPENAT, NULL) ? -1 : kl_io_system.openat(dir_fd, name, flags, mode);
+    if (flags & (O_CREAT | O_TRUNC))
+        record(&(call_line){.kind = CALL_OPENAT,
+                            .fd = dir_fd,
+                            .name = name,
+                            .flags = flags,
+                            .pos = -1,
+                            .bytes = -1,
+                            .result = fd});
+    return fd;
+}
+
+static int hook_close(int fd) {
+    bool failed = fails(CALL_CLOSE, NULL);
+    int error_number = errno;
+    int result = kl_io_system.close(fd); /* Linux closes it, whatever it says */
+    if (!failed) return result;
+    errno = error_number;
+    return -1;
+}
+
+static ssize_t hook_pread(int fd, void *buffer, size_t bytes, off_t pos) {
+    return fails(CALL_PREAD, &bytes) ? -1 : kl_io_system.pread(fd, buffer, bytes, pos);
+}
+
+static ssize_t hook_pwrite(int fd, const void *buffer, size_t bytes, off_t pos) {
+    ssize_t done =
+        fails(CALL_PWRITE, &bytes) ? -1 : kl_io_system.pwrite(fd, buffer, bytes, pos);
+    record(&(call_line){.kind = CALL_PWRITE,
+                        .fd = fd,
+                        .pos = pos,
+                        .bytes = (int64_t)bytes,
+                        .data = buffer,
+                        .data_bytes = done < 0 ? 0 : (size_t)done,
+                        .result = done});
+    return done;
+}
+
+static int64_t recorded_so_far(void) {
+    kl_lock(&lock);
+    int64_t lines = recorded;
+    kl_unlock(&lock);
+    return lines;
+}
+
+/* What was written while it ran may be on disk or not. */
+static int record_sync(call_kind kind, int fd, int64_t covers, int result) {
+    record(&(call_line){.kind = kind,
+                        .fd = fd,
+                        .pos = -1,
+                        .bytes = -1,
+                        .covers = covers,
+                        .result = result});
+    return result;
+}
+
+static int hook_fdatasync(int fd) {
+    int64_t covers = recorded_so_far();
+    int result = fails(CALL_FDATASYNC, NULL) ? -1 : kl_io_system.fdatasync(fd);
+    return record_sync(CALL_FDATASYNC, fd, covers, result);
+}
+
+static int hook_fsync(int fd) {
+    int64_t covers = recorded_so_far();
+    int result = fails(CALL_FSYNC, NULL) ? -1 : kl_io_system.fsync(fd);
+    return record_sync(CALL_FSYNC, fd, covers, result);
+}
+
+static int hook_ftruncate(int fd, off_t bytes) {
+    int result = fails(CALL_FTRUNCATE, NULL) ? -1 : kl_io_system.ftruncate(fd, bytes);
+    return (int)record_plain(CALL_FTRUNCATE, fd, -1, bytes, result);
+}
+
+static int hook_fallocate(int fd, int mode, off_t pos, off_t bytes) {
+    int result =
+        fails(CALL_FALLOCATE, NULL) ? -1 : kl_io_system.fallocate(fd, mode, pos, bytes);
+    record(&(call_line){.kind = CALL_FALLOCATE,
+                        .fd = fd,
+                        .pos = pos,
+                        .bytes = bytes,
+                        .flags = mode,
+                        .result = result});
+    return result;
+}
+
+static int hook_fstat(int fd, struct stat *out) {
+    return fails(CALL_FSTAT, NULL) ? -1 : kl_io_system.fstat(fd, out);
+}
+
+static int hook_fstatat(int dir_fd, const char *name, struct stat *out, int flags) {
+    return fails(CALL_FSTATAT, NULL) ? -1 : kl_io_system.fstatat(dir_fd, name, out, flags);
+}
+
+static int hook_statx(int dir_fd, const char *name, int flags, unsigned mask,
+                      struct statx *out) {
+    return fails(CALL_STATX, NULL) ? -1
+                                   : kl_io_system.statx(dir_fd, name, flags, mask, out);
+}
+
+static int hook_renameat(int from_fd, const char *from, int to_fd, const char *to) {
+    int result =
+        fails(CALL_RENAMEAT, NULL) ? -1 : kl_io_system.renameat(from_fd, from, to_fd, to);
+    record(&(call_line){.kind = CALL_RENAMEAT,
+                        .fd = from_fd,
+                        .name = from,
+                        .to = to,
+                        .to_fd = to_fd,
+                        .pos = -1,
+                        .bytes = -1,
+                        .result = result});
+    return result;
+}
+
+static int hook_unlinkat(int dir_fd, const char *name, int flags) {
+    int result =
+        fails(CALL_UNLINKAT, NULL) ? -1 : kl_io_system.unlinkat(dir_fd, name, flags);
+    record(&(call_line){.kind = CALL_UNLINKAT,
+                        .fd = dir_fd,
+                        .name = name,
+                        .pos = -1,
+                        .bytes = -1,
+                        .result = result});
+    return result;
+}
+
+static int hook_mkdirat(int dir_fd, const char *name, mode_t mode) {
+    int result = fails(CALL_MKDIRAT, NULL) ? -1 : kl_io_system.mkdirat(dir_fd, name, mode);
+    record(&(call_line){.kind = CALL_MKDIRAT,
+                        .fd = dir_fd,
+                        .name = name,
+                        .pos = -1,
+                        .bytes = -1,
+                        .result = result});
+    return result;
+}
+
+static int hook_futimens(int fd, const struct timespec times[2]) {
+    int result = fails(CALL_FUTIMENS, NULL) ? -1 : kl_io_system.futimens(fd, times);
+    return (int)record_plain(CALL_FUTIMENS, fd, -1, -1, result);
+}
+
+static void *hook_mmap(void *where, size_t bytes, int protection, int flags, int fd,
+                       off_t pos) {
+    if (fails(CALL_MMAP, NULL)) return (void *)-1; /* MAP_FAILED */
+    return kl_io_system.mmap(where, bytes, protection, flags, fd, pos);
+}
+
+static int hook_munmap(void *where, size_t bytes) {
+    return kl_io_system.munmap(where, bytes);
+}
+
+static ssize_t hook_sendfile(int out_fd, int in_fd, off_t *pos, size_t bytes) {
+    return fails(CALL_SENDFILE, &bytes) ? -1
+                                        : kl_io_system.sendfile(out_fd, in_fd, pos, bytes);
+}
+
+static ssize_t hook_copy_file_range(int in_fd, off_t *in_pos, int out_fd, off_t *out_pos,
+                                    size_t bytes, unsigned flags) {
+    off_t from = in_pos ? *in_pos : 0, pos = out_pos ? *out_pos : 0;
+    ssize_t done =
+        fails(CALL_COPY_FILE_RANGE, &bytes)
+            ? -1
+            : kl_io_system.copy_file_range(in_fd, in_pos, out_fd, out_pos, bytes, flags);
+    uint8_t *copied = done > 0 ? malloc((size_t)done) : NULL;
+    KL_ASSERT(done <= 0 || kl_io_system.pread(in_fd, copied, (size_t)done, from) == done);
+    record(&(call_line){.kind = CALL_COPY_FILE_RANGE,
+                        .fd = out_fd,
+                        .pos = pos,
+                        .bytes = (int64_t)bytes,
+                        .data = copied,
+                        .data_bytes = done < 0 ? 0 : (size_t)done,
+                        .result = done});
+    free(copied);
+    return done;
+}
+
+static int hook_clock_gettime(clockid_t clock, struct timespec *out) {
+    return kl_io_system.clock_gettime(clock, out);
+}
+
+static const kl_io_table hooked_calls = {
+    .openat = hook_openat,
+    .close = hook_close,
+    .pread = hook_pread,
+    .pwrite = hook_pwrite,
+    .fdatasync = hook_fdatasync,
+    .fsync = hook_fsync,
+    .ftruncate = hook_ftruncate,
+    .fallocate = hook_fallocate,
+    .fstat = hook_fstat,
+    .fstatat = hook_fstatat,
+    .statx = hook_statx,
+    .renameat = hook_renameat,
+    .unlinkat = hook_unlinkat,
+    .mkdirat = hook_mkdirat,
+    .futimens = hook_futimens,
+    .mmap = hook_mmap,
+    .munmap = hook_munmap,
+    .sendfile = hook_sendfile,
+    .copy_file_range = hook_copy_file_range,
+    .clock_gettime = hook_clock_gettime,
+};
+
+const kl_io_table *const kl_io = &hooked_calls;
+#endif

@@ -1,0 +1,148 @@
+/* lock.c: one owner per directory.
+ *
+ * An open-file-description lock on `.lock` excludes other processes, Java's too, and dies
+ * with its holder.  Two things it cannot do, so held locks are also listed here: someone
+ * may have deleted `.lock`, and then a second handle of this process would lock a new one;
+ * and a forked child shares the lock, so it must let its copy go at once, or the directory
+ * would stay locked for as long as the child lives. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "file.h"
+
+#define LOCK_NAME ".lock"
+
+typedef struct held_lock held_lock;
+struct held_lock {
+    held_lock *next;
+    kl_dir *dir;
+    dev_t device; /* of the directory */
+    ino_t inode;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards held and every lock_fd */
+static held_lock *held;
+
+/* The pid that holds the lock of `fd`, as far as it can be known; 0: unknown. */
+static long owner_pid(int fd, const struct flock *found) {
+    if (found->l_pid > 0) return found->l_pid; /* a lock of Java's kind */
+    char text[32] = {0};
+    if (kl_io->pread(fd, text, sizeof text - 1, 0) <= 0) return 0;
+    return strtol(text, NULL, 10);
+}
+
+static kl_status refused(const kl_dir *dir, int fd) {
+    struct flock found = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    long pid = fcntl(fd, F_OFD_GETLK, &found) ? 0 : owner_pid(fd, &found);
+    if (pid == 0)
+        return kl_fail(KL_E_LOCKED, "%s: another process owns this directory", dir->path);
+    return kl_fail(KL_E_LOCKED, "%s: process %ld owns this directory%s", dir->path, pid,
+                   pid == getpid() ? " (this process, by another handle)" : "");
+}
+
+static kl_status take(kl_dir *dir, held_lock *mine) {
+    struct stat found;
+    if (dir->fd < 0)
+        return kl_fail(KL_E_CLOSED, "%s: the directory handle is closed", dir->path);
+    if (kl_io->fstat(dir->fd, &found))
+        return kl_fail_errno(errno, "%s: cannot stat", dir->path);
+    for (const held_lock *other = held; other; other = other->next)
+        if (other->device == found.st_dev && other->inode == found.st_ino)
+            return kl_fail(
+                KL_E_LOCKED, "%s: process %ld owns this directory (this process%s)",
+                dir->path, (long)getpid(), other->dir == dir ? "" : ", by another handle");
+    int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    int fd = kl_open_at(dir->fd, LOCK_NAME, flags, 0600);
+    if (fd < 0) return kl_fail_errno(errno, "%s/" LOCK_NAME ": cannot open", dir->path);
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(fd, F_OFD_SETLK, &all)) {
+        kl_status status =
+            errno == EAGAIN || errno == EACCES
+                ? refused(dir, fd)
+                : kl_fail_errno(errno, "%s/" LOCK_NAME ": cannot lock", dir->path);
+        kl_io->close(fd);
+        return status;
+    }
+    /* The pid is for people: on a full disk the lock holds all the same. */
+    char text[32];
+    int bytes = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+    if (kl_io->ftruncate(fd, 0) == 0) (void)!kl_io->pwrite(fd, text, (size_t)bytes, 0);
+    dir->lock_fd = fd;
+    *mine = (held_lock){held, dir, found.st_dev, found.st_ino};
+    held = mine;
+    return KL_OK;
+}
+
+kl_status kl_dir_lock(kl_dir *dir) {
+    held_lock *mine = kl_alloc(sizeof *mine);
+    if (!mine) return kl_fail(KL_E_NO_MEMORY, "%s: no memory for a lock", dir->path);
+    kl_status status = kl_dir_enter(dir);
+    if (!status) {
+        kl_lock(&lock);
+        status = take(dir, mine);
+        kl_unlock(&lock);
+        kl_unlock(&dir->lock);
+    }
+    if (status) kl_release(mine);
+    return status;
+}
+
+void kl_dir_unlock(kl_dir *dir) {
+    held_lock *mine = NULL;
+    kl_lock(&lock);
+    for (held_lock **at = &held; *at && !mine; at = &(*at)->next)
+        if ((*at)->dir == dir) {
+            mine = *at;
+            *at = mine->next;
+            break;
+        }
+    if (dir->lock_fd >= 0) {
+        /* Said aloud, as a copy of the descriptor in a child would keep the lock. */
+        struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+        fcntl(dir->lock_fd, F_OFD_SETLK, &all);
+        kl_io->close(dir->lock_fd);
+        dir->lock_fd = -1;
+    }
+    kl_unlock(&lock);
+    kl_release(mine);
+}
+
+int kl_dir_locked(kl_dir *dir) {
+    int result = -1;
+    struct flock found = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (kl_dir_enter(dir)) return result;
+    int fd =
+        kl_open_at(dir->fd, LOCK_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd < 0) {
+        if (errno == ENOENT) result = 0;
+        else kl_fail_errno(errno, "%s/" LOCK_NAME ": cannot open", dir->path);
+        goto out;
+    }
+    if (fcntl(fd, F_OFD_GETLK, &found))
+        kl_fail_errno(errno, "%s/" LOCK_NAME ": cannot ask for the lock", dir->path);
+    else result = found.l_type != F_UNLCK;
+    kl_io->close(fd);
+out:
+    kl_unlock(&dir->lock);
+    return result;
+}
+
+static void before_fork(void) { kl_lock(&lock); }
+static void after_fork_in_parent(void) { kl_unlock(&lock); }
+/* Closing a copy leaves the parent's lock alone; unlocking would not. */
+static void after_fork_in_child(void) {
+    while (held) {
+        held_lock *one = held;
+        held = one->next;
+        close(one->dir->lock_fd);
+        one->dir->lock_fd = -1;
+        kl_release(one);
+    }
+    kl_unlock(&lock);
+}
+
+__attribute__((constructor)) static void register_fork_handlers(void) {
+    KL_ASSERT(pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0);
+}

@@ -1,0 +1,52 @@
+/* process.c: clocks, timed waits, and which process this is. */
+#include <errno.h>
+
+#include "io.h"
+
+_Atomic int kl_process_generation;
+
+static void after_fork_in_child(void) { atomic_fetch_add(&kl_process_generation, 1); }
+
+__attribute__((constructor)) static void register_fork_handler(void) {
+    KL_ASSERT(pthread_atfork(NULL, NULL, after_fork_in_child) == 0);
+}
+
+static struct timespec now(clockid_t clock) {
+    struct timespec time;
+    KL_ASSERT(kl_io->clock_gettime(clock, &time) == 0);
+    return time;
+}
+
+static int64_t milliseconds(struct timespec time) {
+    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+int64_t kl_now_ms(void) { return milliseconds(now(CLOCK_REALTIME)); }
+
+int64_t kl_monotonic_ms(void) { return milliseconds(now(CLOCK_MONOTONIC)); }
+
+void kl_cond_init(pthread_cond_t *condition) {
+    pthread_condattr_t attributes;
+    KL_ASSERT(pthread_condattr_init(&attributes) == 0);
+    KL_ASSERT(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0);
+    KL_ASSERT(pthread_cond_init(condition, &attributes) == 0);
+    pthread_condattr_destroy(&attributes);
+}
+
+bool kl_cond_wait_ms(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                     int64_t timeout_ms) {
+    if (timeout_ms < 0) {
+        KL_ASSERT(pthread_cond_wait(condition, mutex) == 0);
+        return true;
+    }
+    struct timespec until = now(CLOCK_MONOTONIC);
+    until.tv_sec += (time_t)(timeout_ms / 1000);
+    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec += 1;
+        until.tv_nsec -= 1000000000;
+    }
+    int result = pthread_cond_timedwait(condition, mutex, &until);
+    KL_ASSERT(result == 0 || result == ETIMEDOUT);
+    return result == 0;
+}

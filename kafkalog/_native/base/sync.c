@@ -1,0 +1,139 @@
+/* sync.c: one queue and one thread per disk. */
+#include "sync.h"
+
+#include <signal.h>
+
+enum { JOB_IDLE, JOB_QUEUED, JOB_RUNNING, JOB_AGAIN };
+
+/* A disk that was synced once; never freed, as there are few. */
+typedef struct kl_disk kl_disk;
+struct kl_disk {
+    kl_disk *next;
+    uint64_t device;
+    bool has_thread;
+    pthread_cond_t work;
+    kl_sync_job *first, *last; /* the queue */
+    kl_sync_job *running;
+};
+
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* guards all below, and the jobs */
+static pthread_cond_t job_done;
+static kl_disk *disks;
+
+static void push(kl_disk *disk, kl_sync_job *job) {
+    job->state = JOB_QUEUED;
+    job->next = NULL;
+    if (disk->last) disk->last->next = job;
+    else disk->first = job;
+    disk->last = job;
+}
+
+static kl_sync_job *pop(kl_disk *disk) {
+    kl_sync_job *job = disk->first;
+    disk->first = job->next;
+    if (!disk->first) disk->last = NULL;
+    return job;
+}
+
+static void *serve(void *argument) {
+    kl_disk *disk = argument;
+    kl_lock(&lock);
+    for (;;) {
+        while (!disk->first) kl_cond_wait_ms(&disk->work, &lock, -1);
+        kl_sync_job *job = disk->running = pop(disk);
+        job->state = JOB_RUNNING;
+        kl_unlock(&lock);
+        job->run(job->owner);
+        kl_lock(&lock);
+        disk->running = NULL;
+        if (job->state == JOB_AGAIN) {
+            push(disk, job);
+        } else {
+            job->state = JOB_IDLE; /* from here on the owner may free it */
+            pthread_cond_broadcast(&job_done);
+        }
+    }
+    return NULL;
+}
+
+static kl_status start_thread(kl_disk *disk) {
+    sigset_t all, before;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    int failed = pthread_attr_init(&attributes);
+    if (failed) return kl_fail_errno(failed, "cannot start a sync thread");
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    /* Signals are for the threads of the application; a new thread inherits the mask. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    failed = pthread_create(&thread, &attributes, serve, disk);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    if (failed) {
+        kl_fail_errno(failed, "cannot start a sync thread");
+        return KL_E_NO_MEMORY;
+    }
+    pthread_setname_np(thread, "kafkalog-sync");
+    disk->has_thread = true;
+    return KL_OK;
+}
+
+static kl_status find_disk(uint64_t device, kl_disk **out) {
+    for (kl_disk *disk = disks; disk; disk = disk->next)
+        if (disk->device == device) {
+            *out = disk;
+            return KL_OK;
+        }
+    kl_disk *disk = kl_alloc(sizeof *disk);
+    if (!disk) return kl_fail(KL_E_NO_MEMORY, "no memory for a sync queue");
+    disk->device = device;
+    kl_cond_init(&disk->work);
+    disk->next = disks;
+    *out = disks = disk;
+    return KL_OK;
+}
+
+kl_status kl_sync_submit(kl_sync_job *job) {
+    kl_disk *disk = NULL;
+    kl_lock(&lock);
+    kl_status status = find_disk(job->device, &disk);
+    if (!status && !disk->has_thread) status = start_thread(disk);
+    if (status) goto out;
+    if (job->state == JOB_IDLE) {
+        push(disk, job);
+        pthread_cond_signal(&disk->work);
+    } else if (job->state == JOB_RUNNING) {
+        job->state = JOB_AGAIN;
+    }
+out:
+    kl_unlock(&lock);
+    return status;
+}
+
+void kl_sync_drain(kl_sync_job *job) {
+    kl_lock(&lock);
+    while (job->state != JOB_IDLE) kl_cond_wait_ms(&job_done, &lock, -1);
+    kl_unlock(&lock);
+}
+
+static void before_fork(void) { kl_lock(&lock); }
+static void after_fork_in_parent(void) { kl_unlock(&lock); }
+/* The child has no sync threads.  Its jobs are idle, so that nobody waits for them, and
+ * conditions are made anew: the old ones still count the parent's waiting threads. */
+static void after_fork_in_child(void) {
+    for (kl_disk *disk = disks; disk; disk = disk->next) {
+        while (disk->first) pop(disk)->state = JOB_IDLE;
+        if (disk->running) disk->running->state = JOB_IDLE;
+        disk->running = NULL;
+        disk->has_thread = false;
+        kl_cond_init(&disk->work);
+    }
+    kl_cond_init(&job_done);
+    kl_unlock(&lock);
+}
+
+__attribute__((constructor)) static void prepare(void) {
+    kl_cond_init(&job_done);
+    KL_ASSERT(pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0);
+}

@@ -1,0 +1,25 @@
+/* sync.h: the sync threads: work that waits for the disk, done away from its caller.
+ *
+ * One queue and one thread per disk (st_dev), started at first use, restarted after a
+ * fork.  A job is queued at most once at a time: asking again while it waits costs
+ * nothing; asking while it runs makes it run once more (group commit). */
+#ifndef KL_SYNC_H
+#define KL_SYNC_H
+
+#include "base.h"
+
+typedef struct kl_sync_job kl_sync_job;
+struct kl_sync_job {
+    void (*run)(void *owner); /* on the sync thread */
+    void *owner;
+    uint64_t device;   /* st_dev of the files */
+    kl_sync_job *next; /* the rest is sync.c's, under its lock */
+    int state;
+};
+
+/* Queue the job. KL_E_NO_MEMORY when its thread cannot start. */
+kl_status kl_sync_submit(kl_sync_job *job);
+/* Return when the job is neither queued nor running; it must not be submitted any more. */
+void kl_sync_drain(kl_sync_job *job);
+
+#endif

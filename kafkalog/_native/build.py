@@ -1,0 +1,103 @@
+"""How the C part is built: called by setup.py's cffi_modules, never at run time.
+
+`kafkalog.h` is the only declaration: the text between its markers is what cffi reads.
+Paths are relative to the repository's root, as setuptools wants them.
+"""
+
+import os
+from pathlib import Path
+
+from cffi import FFI
+
+NATIVE = Path("kafkalog/_native")
+
+# The code that cffi generates converts integers without casts, which our own never does.
+PREAMBLE = """
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#include "kafkalog.h"
+#include "capsule.h"
+"""
+
+# What the Arrow PyCapsule interface wants beside kafkalog.h: see capsule.h, and
+# kafkalog.storage.arrow, which defines the callbacks of a stream in Python.
+ARROW = """
+void *kl_capsule_memory(size_t bytes);
+void kl_capsule_free_schema(void *capsule);
+void kl_capsule_free_array(void *capsule);
+void kl_capsule_free_stream(void *capsule);
+void kl_stream_free(struct ArrowArrayStream *stream);
+extern "Python" {
+    int kl_stream_schema(struct ArrowArrayStream *, struct ArrowSchema *);
+    int kl_stream_next(struct ArrowArrayStream *, struct ArrowArray *);
+    const char *kl_stream_error(struct ArrowArrayStream *);
+    void kl_stream_release(struct ArrowArrayStream *);
+}
+"""
+
+
+def declarations(marker: str) -> str:
+    """The text of kafkalog.h between `/* <marker> begin */` and `/* <marker> end */`."""
+    text = (NATIVE / "kafkalog.h").read_text(encoding="ascii")
+    begin, end = f"/* {marker} begin */", f"/* {marker} end */"
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise SystemExit(f"kafkalog.h: wanted one {begin} and one {end}")
+    return text.partition(begin)[2].partition(end)[0]
+
+
+def compile_flags() -> list[str]:
+    """Never -march: a wheel is built on one machine and runs on another."""
+    flags = [
+        "-std=c11",
+        "-D_GNU_SOURCE",
+        "-UNDEBUG",  # setuptools defines it, and every assertion would silently go
+        "-fvisibility=hidden",
+        "-Wall",
+        "-Wextra",
+        "-Wconversion",
+        "-fstack-protector-strong",
+        "-U_FORTIFY_SOURCE",
+    ]
+    if sanitizers := os.environ.get("KAFKALOG_SANITIZE"):
+        flags += ["-g", "-O1", "-fno-omit-frame-pointer", f"-fsanitize={sanitizers}"]
+    else:
+        flags += ["-O2", "-D_FORTIFY_SOURCE=2"]
+    if os.environ.get("KAFKALOG_WERROR") == "1":
+        flags.append("-Werror")
+    return flags
+
+
+def link_flags() -> list[str]:
+    flags = ["-Wl,-z,relro,-z,now", "-pthread"]
+    if sanitizers := os.environ.get("KAFKALOG_SANITIZE"):
+        flags.append(f"-fsanitize={sanitizers}")
+    return flags
+
+
+def builder(name: str, test: bool) -> FFI:
+    """An extension of all C sources; with `test`, failpoints and the hooked I/O table."""
+    ffi = FFI()
+    ffi.cdef(declarations("cffi:") + (declarations("cffi: test") if test else "") + ARROW)
+    sources = sorted(str(path) for part in ("base", "log") for path in (NATIVE / part).glob("*.c"))
+    ffi.set_source(
+        f"kafkalog._native.{name}",
+        PREAMBLE,
+        sources=sources,
+        depends=sorted(str(path) for path in NATIVE.rglob("*.h")),
+        include_dirs=[str(NATIVE)],
+        define_macros=[("KL_TEST", "1")] if test else [],
+        extra_compile_args=compile_flags(),
+        extra_link_args=link_flags(),
+    )
+    return ffi
+
+
+def ffibuilder() -> FFI:
+    """The extension that users get."""
+    return builder("_kl", test=False)
+
+
+def ffibuilder_test() -> FFI:
+    """The same sources with the hooks that tests need."""
+    return builder("_kl_test", test=True)

@@ -1,0 +1,736 @@
+/* kafkalog.h: the whole C surface.
+ *
+ * Everything between the two markers is also the text that cffi reads (see build.py), so
+ * it stays inside the subset that cffi parses: no #if, no function-like macros.
+ *
+ * Rules that hold for every function below:
+ *   - A kl_status other than KL_OK leaves a sentence in kl_error_message() of the same
+ *     thread, which names the thing, what was found and what was wanted.
+ *   - No function calls Python, keeps a pointer to the caller's memory after it returns,
+ *     or returns memory to be freed, but handles (`kl_x *`), which kl_x_free takes.
+ *   - Handles are safe to use from many threads unless the function says otherwise.
+ *     kl_x_close releases files; kl_x_free releases memory, and only when no call is left.
+ *   - Offsets are log offsets; `_ms` is milliseconds since 1970 UTC; -1 is "none". */
+#ifndef KAFKALOG_H
+#define KAFKALOG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* cffi: begin */
+
+/* ---- status ------------------------------------------------------------------------ */
+
+typedef enum {
+    KL_OK = 0,
+    /* the caller's */
+    KL_E_ARGUMENT,  /* an argument is out of its range */
+    KL_E_CLOSED,    /* the handle was closed */
+    KL_E_FORKED,    /* the handle belongs to the parent process */
+    KL_E_READ_ONLY, /* the log was opened for reading */
+    KL_E_TIMEOUT,   /* not yet: wait again */
+    KL_E_BUFFER_TOO_SMALL,
+    /* the world's */
+    KL_E_NO_MEMORY,
+    KL_E_IO,       /* a system call failed; nothing was changed */
+    KL_E_NO_SPACE, /* the disk is full; nothing was changed; passes when space returns */
+    KL_E_STORAGE,  /* the log is offline: an earlier write-back failed, this is final */
+    KL_E_LOCKED,   /* another process or handle owns the directory */
+    KL_E_NOT_FOUND,
+    KL_E_CORRUPT, /* bytes on disk are not what was written */
+    KL_E_STALE,   /* the log changed under a reader: start again */
+    KL_E_PEER,    /* the other end of a socket went away */
+    /* what Kafka refuses, by Kafka's names */
+    KL_E_OFFSET_OUT_OF_RANGE,
+    KL_E_CORRUPT_MESSAGE,
+    KL_E_MESSAGE_TOO_LARGE,
+    KL_E_RECORD_LIST_TOO_LARGE,
+    KL_E_INVALID_RECORD,
+    KL_E_INVALID_TIMESTAMP,
+    KL_E_UNSUPPORTED_COMPRESSION_TYPE,
+    KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT, /* magic 0 or 1 */
+    KL_E_OUT_OF_ORDER_SEQUENCE_NUMBER,
+    KL_E_INVALID_PRODUCER_EPOCH,
+    KL_E_INVALID_TXN_STATE,
+    KL_E_TRANSACTION_COORDINATOR_FENCED,
+    KL_E_UNEXPECTED_APPEND_OFFSET,
+    KL_E_FENCED_LEADER_EPOCH
+} kl_status;
+
+/* The last failure of this thread: a sentence, valid until the thread's next failure. */
+const char *kl_error_message(void);
+/* errno of the last failure of this thread, 0 when it was not a system call. */
+int kl_error_errno(void);
+
+/* ---- checksum ---------------------------------------------------------------------- */
+
+uint32_t kl_crc32c(const uint8_t *data, size_t bytes);
+uint32_t kl_crc32c_portable(const uint8_t *data, size_t bytes);
+/* "sse4.2", "armv8-crc" or "portable": what kl_crc32c runs on this machine. */
+const char *kl_crc32c_kind(void);
+
+/* ---- small files of a directory ---------------------------------------------------- */
+
+typedef struct kl_dir kl_dir;
+
+/* A directory held open; names below are single components, links are not followed. */
+kl_status kl_dir_open(const char *path, int create, kl_dir **out);
+void kl_dir_close(kl_dir *dir);
+void kl_dir_free(kl_dir *dir);
+/* Replace a small file: temporary, fsync, rename, fsync of the directory.  Mode 0600. */
+kl_status kl_dir_replace(kl_dir *dir, const char *name, const uint8_t *data, size_t bytes);
+/* Read a small file whole.  KL_E_NOT_FOUND; KL_E_BUFFER_TOO_SMALL with *bytes wanted. */
+kl_status kl_dir_read(kl_dir *dir, const char *name, uint8_t *buffer, size_t buffer_bytes,
+                      size_t *bytes);
+kl_status kl_dir_unlink(kl_dir *dir, const char *name);
+kl_status kl_dir_rename(kl_dir *dir, const char *from, const char *to);
+kl_status kl_dir_make(kl_dir *dir, const char *name); /* a sub-directory, mode 0700 */
+kl_status kl_dir_sync(kl_dir *dir);
+/* Take `.lock` (open-file-description lock, which excludes Java's) for as long as the
+ * handle is open and write our pid into it.  KL_E_LOCKED names the owner's pid. */
+kl_status kl_dir_lock(kl_dir *dir);
+/* 1 when some process holds `.lock`, 0 when none does, -1 when it cannot be told (a failure
+ * is recorded). */
+int kl_dir_locked(kl_dir *dir);
+
+/* The clean-shutdown marker of a directory, shared by its logs: the first change of any
+ * of them removes it durably, once. */
+typedef struct kl_marker kl_marker;
+kl_status kl_marker_open(const char *dir_path, const char *name, kl_marker **out);
+int kl_marker_present(const kl_marker *marker);
+kl_status kl_marker_remove(kl_marker *marker);
+kl_status kl_marker_write(kl_marker *marker, const uint8_t *data, size_t bytes);
+void kl_marker_free(kl_marker *marker);
+
+/* ---- batches ----------------------------------------------------------------------- */
+
+/* The header of a record batch, magic 2 (docs/format.md, "Record batch"). */
+typedef struct {
+    int64_t base_offset;
+    int64_t last_offset; /* base_offset + last_offset_delta */
+    int64_t base_timestamp;
+    int64_t max_timestamp;
+    int64_t producer_id;
+    int64_t pos;         /* of the batch in its file or buffer */
+    int64_t batch_bytes; /* whole: 12 + batchLength */
+    uint32_t crc;
+    int32_t leader_epoch;
+    int32_t last_offset_delta;
+    int32_t base_sequence;
+    int32_t last_sequence;
+    int32_t record_count;
+    int16_t attributes;
+    int16_t producer_epoch;
+    int8_t magic;
+} kl_batch;
+
+enum {
+    KL_BATCH_HEADER_BYTES = 61,
+    KL_CODEC_MASK = 7,
+    KL_ATTR_LOG_APPEND_TIME = 8,
+    KL_ATTR_TRANSACTIONAL = 16,
+    KL_ATTR_CONTROL = 32,
+    KL_ATTR_DELETE_HORIZON = 64
+};
+enum { KL_CONTROL_ABORT = 0, KL_CONTROL_COMMIT = 1 };
+
+/* Read and check the header at `data` (at least 61 bytes, or 17 to name an old magic).
+ * KL_E_BUFFER_TOO_SMALL: the batch goes on past `bytes`; *out is filled when the 61
+ * header bytes were there (out->batch_bytes tells how much is wanted), zeroed otherwise.
+ * KL_E_CORRUPT_MESSAGE: the lengths cannot be a batch.
+ * KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT: magic 0 or 1. */
+kl_status kl_batch_parse(const uint8_t *data, size_t bytes, kl_batch *out);
+/* kl_batch_parse of a whole batch, and its CRC.  KL_E_CORRUPT_MESSAGE names both values. */
+kl_status kl_batch_check(const uint8_t *data, size_t bytes, kl_batch *out);
+/* Walk the uncompressed records of a batch: structure, deltas (consecutive from 0 when
+ * `strict`), counts.  *max_timestamp gets the largest record timestamp (CreateTime).
+ * `need_keys`: a null key is KL_E_INVALID_RECORD (compacted topics). */
+kl_status kl_records_check(const kl_batch *batch, const uint8_t *records, size_t bytes,
+                           int strict, int need_keys, int64_t *max_timestamp);
+/* One record, decoded; positions are into `records`. */
+typedef struct {
+    int64_t offset;
+    int64_t timestamp_ms;
+    int64_t key_pos;
+    int64_t key_bytes; /* -1: null */
+    int64_t value_pos;
+    int64_t value_bytes; /* -1: null */
+    int64_t headers_pos; /* of the first header */
+    int64_t record_pos;
+    int64_t record_bytes; /* with its length field */
+    int32_t header_count;
+} kl_record;
+/* Decode up to `max_records` records from *pos on; *pos advances.  *count = 0 at the end. */
+kl_status kl_records_decode(const kl_batch *batch, const uint8_t *records, size_t bytes,
+                            int64_t *pos, kl_record *out, int32_t max_records,
+                            int32_t *count);
+/* The first record at or after both; out->offset = -1 when there is none. */
+kl_status kl_records_find(const kl_batch *batch, const uint8_t *records, size_t bytes,
+                          int64_t timestamp_ms, int64_t start_offset, kl_record *out);
+
+/* ---- columns into batches ---------------------------------------------------------- */
+
+typedef enum {
+    KL_BYTES_NONE = 0,  /* every value is null */
+    KL_BYTES_LENGTHS32, /* data one after another, `index` int32 lengths, -1 null */
+    KL_BYTES_OFFSETS32, /* Arrow binary: `index` n + 1 int32 offsets into data */
+    KL_BYTES_OFFSETS64, /* Arrow large_binary */
+    KL_BYTES_FIXED      /* n times fixed_bytes */
+} kl_bytes_kind;
+
+/* A column of byte strings in the caller's memory.  Nothing in it is believed: lengths
+ * and offsets are checked against data_bytes as they are used. */
+typedef struct {
+    kl_bytes_kind kind;
+    const uint8_t *data;
+    size_t data_bytes;
+    const void *index;
+    size_t index_count;      /* entries in `index` */
+    const uint8_t *validity; /* Arrow bitmap, or NULL: all valid */
+    int64_t validity_shift;  /* bit of the first row */
+    int64_t fixed_bytes;
+} kl_bytes_column;
+
+typedef struct {
+    int64_t count; /* records */
+    kl_bytes_column key;
+    kl_bytes_column value;
+    const int64_t *timestamp_ms; /* count of them, or NULL: default_timestamp_ms */
+    int64_t default_timestamp_ms;
+    const int32_t *header_count; /* per record, or NULL: no headers at all */
+    int64_t header_total;        /* rows of the two columns below */
+    kl_bytes_column header_name;
+    kl_bytes_column header_value;
+} kl_columns;
+
+/* Where an encoder stands in a kl_columns; zeroed at the start. */
+typedef struct {
+    int64_t row;
+    int64_t key_pos;
+    int64_t value_pos;
+    int64_t header_row;
+    int64_t header_name_pos;
+    int64_t header_value_pos;
+} kl_cursor;
+
+/* A batch under construction, before or after compression. */
+typedef struct {
+    int64_t base_timestamp;
+    int64_t max_timestamp;
+    int32_t record_count;
+    size_t records_bytes;
+} kl_encoded;
+
+/* Encode records from `cursor` on into `out` until the next would pass `out_bytes` or
+ * `max_records`; `cursor` moves.  KL_E_MESSAGE_TOO_LARGE: not even one record fits. */
+kl_status kl_encode_records(const kl_columns *columns, kl_cursor *cursor, uint8_t *out,
+                            size_t out_bytes, int32_t max_records, kl_encoded *encoded);
+
+/* What a producer stamps on a batch.  producer_id -1: none. */
+typedef struct {
+    int64_t producer_id;
+    int32_t base_sequence;
+    int16_t producer_epoch;
+    int16_t attributes; /* codec, timestamp type, transactional */
+} kl_stamp;
+
+/* Write a 61-byte header for `records` that already lie at out + 61, CRC included; base
+ * offset 0, leader epoch -1. */
+kl_status kl_batch_seal(uint8_t *out, size_t out_bytes, const kl_encoded *encoded,
+                        const kl_stamp *stamp);
+
+/* ---- a file of batches, whoever wrote it -------------------------------------------- */
+
+typedef struct kl_walk kl_walk;
+
+/* Walk a `.log` file by chunks, without an index and without trusting it. */
+kl_status kl_walk_open(const char *path, int64_t start_pos, kl_walk **out);
+/* Up to `max_batches` headers; *count = 0 at the end of the file.  A batch that fails
+ * ends the walk: its reason is the status (KL_E_CORRUPT_MESSAGE, KL_E_BUFFER_TOO_SMALL for a
+ * torn tail, KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT), after *count good ones. */
+kl_status kl_walk_next(kl_walk *walk, kl_batch *out, int32_t max_batches, int32_t *count,
+                       int check_crc);
+int64_t kl_walk_pos(const kl_walk *walk); /* of the batch that comes next, or that failed */
+int64_t kl_walk_file_bytes(const kl_walk *walk);
+/* The whole batch at `pos`. KL_E_BUFFER_TOO_SMALL when batch_bytes > buffer_bytes. */
+kl_status kl_walk_read(kl_walk *walk, int64_t pos, uint8_t *buffer, size_t buffer_bytes,
+                       size_t *bytes);
+void kl_walk_free(kl_walk *walk);
+
+/* ---- a log -------------------------------------------------------------------------- */
+
+typedef struct kl_log kl_log;
+
+/* Settings that the data plane obeys; Kafka's names and meanings (docs/settings.md). */
+typedef struct {
+    int64_t segment_bytes;
+    int64_t segment_ms;
+    int64_t segment_jitter_ms;
+    int64_t timestamp_before_max_ms;
+    int64_t timestamp_after_max_ms;
+    int64_t flush_messages; /* appended records after which append asks for a sync */
+    int32_t segment_index_bytes;
+    int32_t index_interval_bytes;
+    int32_t max_message_bytes;
+    int32_t log_append_time; /* message.timestamp.type */
+    int32_t preallocate;
+    int32_t compacted; /* cleanup.policy has compact: keys must not be null */
+} kl_log_config;
+
+enum { KL_READ = 0, KL_WRITE = 1 };
+
+typedef struct {
+    int32_t mode;             /* KL_READ or KL_WRITE */
+    int32_t clean;            /* the directory was closed cleanly: batches are not read */
+    int64_t recovery_point;   /* all below is on disk; -1: unknown, check everything */
+    int64_t log_start_offset; /* -1: base of the first segment */
+    int64_t high_watermark;   /* -1: the end */
+    int32_t end_is_high_watermark; /* single copy: the high watermark follows the end */
+    int32_t leader_epoch;          /* -1: the latest in leader-epoch-checkpoint, or 0 */
+    int64_t first_offset;          /* base of the first segment of a new log */
+} kl_open;
+
+/* What recovery found and did. */
+typedef struct {
+    int64_t truncated_bytes; /* cut from the tail, or lying in segments dropped after it */
+    int64_t truncated_pos;   /* in the segment below; -1: nothing was cut */
+    int64_t truncated_segment;  /* base offset */
+    int32_t segments_recovered; /* whose batches were read */
+    int32_t segments_dropped;
+    int32_t indexes_rebuilt;
+} kl_recovery;
+
+/* Open or (KL_WRITE) create the log of one partition.  The directory's lock is the
+ * caller's business.  `marker` may be NULL; it must outlive the log.
+ * KL_READ changes no byte of the directory, whatever state it is in. */
+kl_status kl_log_open(const char *path, const kl_log_config *config, const kl_open *how,
+                      kl_marker *marker, kl_log **out, kl_recovery *recovery);
+/* Clean close: sync, indexes, producer snapshot.  Idempotent.  Waits end with KL_E_CLOSED. */
+kl_status kl_log_close(kl_log *log);
+/* Close files and write nothing: what a forked child or a failed log does. */
+void kl_log_abandon(kl_log *log);
+void kl_log_free(kl_log *log);
+kl_status kl_log_configure(kl_log *log, const kl_log_config *config);
+
+typedef struct {
+    int64_t log_start_offset;
+    int64_t log_end_offset;
+    int64_t high_watermark;
+    int64_t last_stable_offset;
+    int64_t flushed_offset; /* the recovery point: all below is on disk */
+    int64_t size_bytes;     /* of all .log files */
+    int64_t generation;     /* changes with each truncation, deletion, swap of segments */
+    int64_t largest_timestamp_ms;
+    int32_t segment_count;
+    int32_t leader_epoch;
+    int32_t offline; /* 1 after a failed write-back */
+    int32_t producer_count;
+} kl_log_state;
+
+kl_status kl_log_get(kl_log *log, kl_log_state *out);
+/* A reader looks at the disk (or the writer's state page) again. */
+kl_status kl_log_refresh(kl_log *log);
+
+/* Append one record as one batch.  The offset, or minus a kl_status.
+ * key_bytes, value_bytes -1: null.  timestamp_ms -1: now. */
+int64_t kl_log_append(kl_log *log, const char *key, int64_t key_bytes, const char *value,
+                      int64_t value_bytes, int64_t timestamp_ms);
+
+typedef struct {
+    int64_t base_offset; /* -1: nothing was appended */
+    int64_t last_offset;
+    int64_t log_append_time_ms; /* -1 under CreateTime */
+    int64_t log_start_offset;
+    int32_t duplicate; /* 1: known already, nothing was written */
+    int32_t batch_count;
+} kl_appended;
+
+/* Append rows as uncompressed batches of at most `batch_bytes` (0: 1 MiB; never above
+ * max.message.bytes) from `cursor` on.  Returns after about 64 MiB or at the end with the
+ * cursor moved, so that the caller can be interrupted: call again until cursor->row ==
+ * columns->count.  On failure the batches before it stay appended: see *out. */
+kl_status kl_log_append_columns(kl_log *log, const kl_columns *columns, kl_cursor *cursor,
+                                int64_t batch_bytes, kl_appended *out);
+
+enum { KL_ORIGIN_CLIENT = 0, KL_ORIGIN_COORDINATOR = 1 };
+
+/* How to append whole batches as the leader. */
+typedef struct {
+    int32_t origin;
+    int32_t leader_epoch;    /* expected; -1: whatever it is */
+    int32_t one_batch;       /* 1: exactly one batch, as a Produce request */
+    int32_t records_checked; /* 1: compressed bodies were checked by the caller */
+    int64_t now_ms;          /* -1: the clock */
+} kl_append_options;
+
+/* Append whole batches as producers sent them: checked, offsets, epoch and (LogAppendTime)
+ * times assigned in a copy.  All or nothing.  Uncompressed bodies are checked record by
+ * record; compressed ones are the caller's (kl_records_check). */
+kl_status kl_log_append_batches(kl_log *log, const uint8_t *batches, size_t bytes,
+                                const kl_append_options *options, kl_appended *out);
+/* Append batches whose offsets and epochs are given, unchanged. */
+kl_status kl_log_append_follower(kl_log *log, const uint8_t *batches, size_t bytes,
+                                 kl_appended *out);
+/* End a transaction here: KL_CONTROL_ABORT or KL_CONTROL_COMMIT. */
+kl_status kl_log_append_marker(kl_log *log, int64_t producer_id, int16_t producer_epoch,
+                               int32_t coordinator_epoch, int32_t control_type,
+                               int64_t timestamp_ms, kl_appended *out);
+
+/* ---- durability --------------------------------------------------------------------- */
+
+/* Ask the sync thread for all up to the present end; *target is that end. */
+kl_status kl_log_flush_start(kl_log *log, int64_t *target);
+/* Wait until flushed_offset >= target.  KL_E_TIMEOUT: call again (in slices, so that a
+ * signal is seen).  KL_E_STORAGE: write-back failed; final. */
+kl_status kl_log_flush_wait(kl_log *log, int64_t target, int32_t timeout_ms);
+
+/* ---- reading ------------------------------------------------------------------------ */
+
+enum { KL_UNCOMMITTED = 0, KL_COMMITTED = 1, KL_LOG_END = 2 }; /* which end bounds a read */
+
+typedef struct {
+    size_t bytes;  /* put into the buffer, whole batches */
+    size_t wanted; /* with KL_E_BUFFER_TOO_SMALL: bytes of the first batch */
+    int64_t segment_base_offset;
+    int64_t pos;         /* in that segment's .log */
+    int64_t next_offset; /* where to go on reading */
+    int64_t end_offset;  /* the bound that was applied */
+} kl_read;
+
+/* Whole batches from the one that holds `offset` on, out of one segment, below the bound
+ * and below `stop_offset` (-1: none): as many as fit, at least one.  bytes = 0: `offset`
+ * is the end.  KL_E_OFFSET_OUT_OF_RANGE, KL_E_CORRUPT_MESSAGE (`check_crc`),
+ * KL_E_BUFFER_TOO_SMALL. */
+kl_status kl_log_read(kl_log *log, int64_t offset, int64_t stop_offset, int32_t bound,
+                      int32_t check_crc, uint8_t *buffer, size_t buffer_bytes,
+                      kl_read *out);
+/* sendfile(2) of at most max_bytes (at least one batch when at_least_one) to a socket.
+ * *sent counts what went out, also on failure; out->next_offset is set when all of a
+ * slice went out.  KL_E_TIMEOUT: the socket took nothing for timeout_ms; call
+ * kl_log_send_more to go on in the middle of a batch. */
+typedef struct kl_slice kl_slice;
+/* The slice [pos, pos + bytes) of a segment's file, held open (and safe from deletion). */
+kl_status kl_log_slice(kl_log *log, int64_t offset, int32_t bound, size_t max_bytes,
+                       int at_least_one, kl_slice **out, kl_read *where);
+/* Send from `*done` bytes into the slice on; *done advances.  KL_E_TIMEOUT, KL_E_PEER. */
+kl_status kl_slice_send(kl_slice *slice, int socket_fd, size_t *done, int32_t timeout_ms);
+/* The file, for a caller's own sendfile. */
+int kl_slice_fd(const kl_slice *slice);
+void kl_slice_free(kl_slice *slice);
+
+/* Wait until the bound passes `offset`. KL_E_TIMEOUT: call again. */
+kl_status kl_log_wait(kl_log *log, int64_t offset, int32_t bound, int32_t timeout_ms);
+
+typedef struct {
+    int64_t offset; /* -1: none */
+    int64_t timestamp_ms;
+    int32_t leader_epoch;
+    int32_t inflate; /* 1: look into the batch at segment, pos (see below) */
+    int64_t segment_base_offset;
+    int64_t pos;
+    int64_t batch_bytes;
+    int64_t start_offset; /* records below it do not count */
+} kl_found;
+
+/* The first record with a timestamp at or after `timestamp_ms`, as ListOffsets answers.
+ * A compressed batch is the caller's to decode: found->inflate = 1, read it with
+ * kl_log_read_at, look with kl_records_find from start_offset on, and when it has none
+ * call again with the same `found` (zeroed at first) to go on behind it. */
+kl_status kl_log_find_time(kl_log *log, int64_t timestamp_ms, kl_found *found);
+/* The first record with the largest timestamp (ListOffsets -3); the same protocol. */
+kl_status kl_log_find_largest_time(kl_log *log, kl_found *found);
+/* The whole batch at a place that kl_log_find_* or kl_log_read named. */
+kl_status kl_log_read_at(kl_log *log, int64_t segment_base_offset, int64_t pos,
+                         uint8_t *buffer, size_t buffer_bytes, size_t *bytes);
+
+typedef struct {
+    int64_t producer_id;
+    int64_t first_offset;
+    int64_t last_offset; /* of the abort marker */
+    int64_t last_stable_offset;
+} kl_aborted;
+
+/* Aborted transactions that touch [start, stop): *count found, at most max_entries
+ * written (call again with more room when *count > max_entries). */
+kl_status kl_log_aborted(kl_log *log, int64_t start, int64_t stop, kl_aborted *out,
+                         size_t max_entries, size_t *count);
+
+/* ---- segments ----------------------------------------------------------------------- */
+
+typedef struct {
+    int64_t base_offset;
+    int64_t next_offset; /* the next segment's base, or the log end */
+    int64_t size_bytes;
+    int64_t largest_timestamp_ms; /* -1: none */
+    int64_t first_timestamp_ms;   /* of the first batch, -1: none */
+    int64_t offset_index_entries;
+    int64_t time_index_entries;
+    int64_t created_ms; /* or the file's modification time */
+    int32_t active;
+} kl_segment_info;
+
+/* The segments in the order of offsets: *count there are, at most max_entries written. */
+kl_status kl_log_segments(kl_log *log, kl_segment_info *out, size_t max_entries,
+                          size_t *count);
+
+enum { KL_FILE_LOG = 0, KL_FILE_OFFSET_INDEX = 1, KL_FILE_TIME_INDEX = 2 };
+/* A read-only view of a sealed segment's file, mapped for as long as the handle lives:
+ * deletion, truncation and compaction do not touch it (they replace files).  Of the active
+ * segment's indexes: a copy of the entries.  KL_E_ARGUMENT: the active .log. */
+typedef struct kl_view kl_view;
+kl_status kl_log_view(kl_log *log, int64_t base_offset, int32_t file, kl_view **out);
+const uint8_t *kl_view_data(const kl_view *view);
+size_t kl_view_bytes(const kl_view *view);
+void kl_view_free(kl_view *view);
+
+kl_status kl_log_roll(kl_log *log);
+/* Drop all records at and above `offset` (whole batches: the end may become lower). */
+kl_status kl_log_truncate(kl_log *log, int64_t offset);
+/* Drop everything; the log goes on empty at `offset`. */
+kl_status kl_log_truncate_fully(kl_log *log, int64_t offset);
+/* Raise the log start (DeleteRecords); files go at the next kl_log_delete_segments. */
+kl_status kl_log_set_start(kl_log *log, int64_t offset);
+/* Delete the oldest segments whose next base is <= `before_offset`: renamed to .deleted.
+ * The active one is rolled first when it holds records and all of it is to go.
+ * *deleted counts segments; their base offsets go into `bases` (max_bases of them). */
+kl_status kl_log_delete_segments(kl_log *log, int64_t before_offset, int64_t *bases,
+                                 size_t max_bases, size_t *deleted);
+/* Unlink `.deleted` files that were renamed before `before_ms` (INT64_MAX: all of them). */
+kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files);
+
+/* ---- replication and coordination see ------------------------------------------------ */
+
+kl_status kl_log_set_high_watermark(kl_log *log, int64_t offset);
+/* Become leader of `epoch` at the present end. KL_E_FENCED_LEADER_EPOCH when it is older. */
+kl_status kl_log_set_leader_epoch(kl_log *log, int32_t epoch);
+typedef struct {
+    int64_t start_offset;
+    int32_t epoch;
+} kl_epoch;
+kl_status kl_log_epochs(kl_log *log, kl_epoch *out, size_t max_entries, size_t *count);
+/* As OffsetForLeaderEpoch: *found_epoch, *end_offset = -1 when unknown. */
+kl_status kl_log_epoch_end(kl_log *log, int32_t epoch, int32_t *found_epoch,
+                           int64_t *end_offset);
+
+typedef struct {
+    int64_t producer_id;
+    int64_t last_offset;
+    int64_t last_timestamp_ms;
+    int64_t txn_start_offset; /* -1: no open transaction */
+    int32_t last_sequence;
+    int32_t offset_delta;
+    int32_t coordinator_epoch;
+    int16_t producer_epoch;
+} kl_producer;
+
+kl_status kl_log_producers(kl_log *log, kl_producer *out, size_t max_entries,
+                           size_t *count);
+/* Forget producers without an open transaction whose last batch is older. */
+kl_status kl_log_expire_producers(kl_log *log, int64_t before_ms, size_t *expired);
+/* Decode a `.snapshot` file's bytes. KL_E_CORRUPT. */
+kl_status kl_snapshot_decode(const uint8_t *data, size_t bytes, kl_producer *out,
+                             size_t max_entries, size_t *count);
+
+/* ---- limits of the process ----------------------------------------------------------- */
+
+/* How many files of all logs may be open at once (default: half of RLIMIT_NOFILE). */
+void kl_set_max_open_files(int64_t max_open);
+int64_t kl_open_files(void);
+
+/* ---- a scan: columns ------------------------------------------------------------------ */
+
+enum {
+    KL_COL_KEY = 1,
+    KL_COL_VALUE = 2,
+    KL_COL_TOPIC = 4,
+    KL_COL_PARTITION = 8,
+    KL_COL_OFFSET = 16,
+    KL_COL_TIMESTAMP = 32,
+    KL_COL_TIMESTAMP_TYPE = 64,
+    KL_COL_HEADERS = 128,
+    KL_COL_LEADER_EPOCH = 256,
+    KL_COL_ALL = 255,
+    KL_COL_TIMESTAMP_MS = 512 /* instead of KL_COL_TIMESTAMP, as stored: not for Arrow */
+};
+
+typedef struct {
+    int64_t start_offset;  /* -1: the log start */
+    int64_t stop_offset;   /* -1: the bound */
+    int64_t start_time_ms; /* records with start <= timestamp < stop */
+    int64_t stop_time_ms;  /* INT64_MIN, INT64_MAX: no limit */
+    int64_t max_bytes;     /* target of one block's keys and values */
+    int32_t max_rows;      /* target: a record batch is never split over blocks */
+    int32_t columns;       /* KL_COL_*; 0: count only */
+    int32_t bound;         /* KL_UNCOMMITTED, KL_COMMITTED, KL_LOG_END */
+    int32_t check_crc;
+    int32_t partition; /* the constant columns */
+    const char *topic; /* copied */
+    int32_t control;   /* 1: control records too (dump) */
+} kl_scan_options;
+
+typedef struct kl_scan kl_scan;
+typedef struct kl_block kl_block;
+
+/* A compressed batch that the caller must decode. The bytes stay valid until the next
+ * kl_scan_step. */
+typedef struct {
+    const uint8_t *data;
+    size_t bytes;
+    int64_t base_offset;
+    int32_t codec;
+    int32_t record_count;
+} kl_compressed;
+
+enum { KL_SCAN_ROWS = 0, KL_SCAN_INFLATE = 1, KL_SCAN_END = 2, KL_SCAN_PAUSE = 3 };
+
+/* One thread at a time per scan.  The scan keeps the log's handle in use: free it first. */
+kl_status kl_scan_open(kl_log *log, const kl_scan_options *options, kl_scan **out);
+/* Go on.  KL_SCAN_ROWS: take a block.  KL_SCAN_INFLATE: `compressed` has *count batches;
+ * give each, in order, to kl_scan_inflated, then step again.  KL_SCAN_END: no more.
+ * KL_SCAN_PAUSE: many bytes were passed over; step again (a signal can be seen first).
+ * A failure comes after the rows before it were taken, and comes again. */
+kl_status kl_scan_step(kl_scan *scan, kl_compressed *compressed, int32_t max_compressed,
+                       int32_t *count, int32_t *state);
+kl_status kl_scan_inflated(kl_scan *scan, int32_t index, const uint8_t *records,
+                           size_t bytes);
+/* The rows collected so far, as a handle; NULL when there are none. */
+kl_block *kl_scan_take(kl_scan *scan);
+int64_t kl_scan_position(const kl_scan *scan);   /* the offset it stands at */
+int64_t kl_scan_count(const kl_scan *scan);      /* rows seen with columns = 0 */
+int64_t kl_scan_end_offset(const kl_scan *scan); /* the bound, fixed when it was opened */
+void kl_scan_free(kl_scan *scan);
+
+int64_t kl_block_rows(const kl_block *block);
+/* Column `column` (one KL_COL_ bit): buffers that live as long as the block.
+ * Fixed columns: data.  Byte columns: offsets (rows + 1 int32), data, validity or NULL.
+ * Headers: see kl_block_headers. */
+typedef struct {
+    const void *data;
+    const int32_t *offsets;
+    const uint8_t *validity;
+    int64_t data_bytes;
+    int64_t null_count;
+} kl_block_column;
+kl_status kl_block_get(const kl_block *block, int32_t column, kl_block_column *out);
+/* Headers are a list column: list offsets (rows + 1), then names and values. */
+typedef struct {
+    const int32_t *list_offsets;
+    kl_block_column name;
+    kl_block_column value;
+    int64_t header_count;
+} kl_block_headers;
+kl_status kl_block_get_headers(const kl_block *block, kl_block_headers *out);
+void kl_block_free(kl_block *block);
+
+/* The Arrow C data interface. */
+struct ArrowSchema {
+    const char *format;
+    const char *name;
+    const char *metadata;
+    int64_t flags;
+    int64_t n_children;
+    struct ArrowSchema **children;
+    struct ArrowSchema *dictionary;
+    void (*release)(struct ArrowSchema *);
+    void *private_data;
+};
+struct ArrowArray {
+    int64_t length;
+    int64_t null_count;
+    int64_t offset;
+    int64_t n_buffers;
+    int64_t n_children;
+    const void **buffers;
+    struct ArrowArray **children;
+    struct ArrowArray *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+struct ArrowArrayStream {
+    int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out);
+    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out);
+    const char *(*get_last_error)(struct ArrowArrayStream *);
+    void (*release)(struct ArrowArrayStream *);
+    void *private_data;
+};
+/* Schema of the columns, in the order of Spark's Kafka source. */
+kl_status kl_columns_schema(int32_t columns, struct ArrowSchema *out);
+/* Export a block; the array keeps its own reference. */
+kl_status kl_block_export(kl_block *block, struct ArrowArray *out);
+
+/* ---- compaction ------------------------------------------------------------------------ */
+
+/* One round over a log: the keys of the batches from first_dirty_offset on are put into a
+ * map, as many as it holds, and every segment below where that ended is written anew
+ * without the records that a later one of their key replaced. */
+typedef struct {
+    int64_t first_dirty_offset; /* below it every key is there once already */
+    int64_t end_offset;         /* only segments that end at or below it are touched */
+    int64_t now_ms;             /* for delete horizons */
+    int64_t delete_retention_ms;
+    int64_t map_bytes;    /* of the map, 24 bytes an entry */
+    double map_load;      /* how much of it may be full: above 0, at most 0.95 */
+    int64_t pause_bytes;  /* read and written before the caller has a say */
+    uint8_t hash_key[16]; /* random; chosen anew for each round */
+} kl_clean_options;
+
+typedef struct {
+    int64_t end_offset; /* of the keys in the map: where the next round begins */
+    int64_t map_entries;
+    int64_t bytes_read; /* of both passes */
+    int64_t bytes_written;
+    int64_t records_before; /* in the segments that were looked at */
+    int64_t records_after;
+    int64_t bytes_before;
+    int64_t bytes_after;
+    int64_t generation; /* of the log after the last exchange of segments */
+    int32_t segments_before;
+    int32_t segments_after;
+} kl_cleaned;
+
+typedef struct kl_cleaner kl_cleaner;
+enum { KL_CLEAN_PAUSE = 0, KL_CLEAN_INFLATE = 1, KL_CLEAN_DEFLATE = 2, KL_CLEAN_END = 3 };
+
+/* Begin a round; nothing is written before the first step.  KL_E_LOCKED: another is under
+ * way.  Appends and reads go on beside it; a cleaner is one thread's at a time.  The log's
+ * handle is in use until kl_clean_free, which leaves what was not finished as it was. */
+kl_status kl_clean_open(kl_log *log, const kl_clean_options *options, kl_cleaner **out);
+/* Go on.  KL_CLEAN_PAUSE: step again.  KL_CLEAN_INFLATE, KL_CLEAN_DEFLATE: `bodies` has
+ * *count bodies to be decompressed, or compressed; give each, in order, to kl_clean_give,
+ * then step again; they are valid until then.  KL_CLEAN_END: all is done and on disk.
+ * KL_E_STALE: the log was truncated or deleted from meanwhile; what was finished holds. */
+kl_status kl_clean_step(kl_cleaner *cleaner, kl_compressed *bodies, int32_t max_bodies,
+                        int32_t *count, int32_t *state);
+kl_status kl_clean_give(kl_cleaner *cleaner, int32_t index, const uint8_t *data,
+                        size_t bytes);
+void kl_clean_get(const kl_cleaner *cleaner, kl_cleaned *out);
+void kl_clean_free(kl_cleaner *cleaner);
+/* The hash by which a round tells keys apart: SipHash-2-4 with 128 bits. */
+void kl_clean_hash(const uint8_t key[16], const uint8_t *data, size_t bytes,
+                   uint8_t out[16]);
+
+/* cffi: end */
+
+/* What only the test build (_kl_test) has: docs/architecture.md, "Hooks for tests". */
+#ifdef KL_TEST
+/* cffi: test begin */
+/* Failpoints: a name does `action` on its `after`-th hit from now (1: the next). */
+enum { KL_FP_OFF = 0, KL_FP_KILL = 1, KL_FP_ERROR = 2 };
+int kl_failpoint_set(const char *name, int action, int error_number, int64_t after);
+int kl_failpoint_count(void);
+const char *kl_failpoint_name(int index);
+int64_t kl_failpoint_hits(const char *name);
+void kl_failpoint_reset(void);
+
+/* The I/O table: fail the N-th call of one kind (NULL: any kind) with errno, once or from
+ * then on; short_bytes > 0: that many bytes are done instead, for reads and writes. */
+int kl_io_fail(const char *call, int64_t nth, int error_number, int sticky,
+               int64_t short_bytes);
+void kl_io_reset(void);
+int64_t kl_io_calls(const char *call); /* since the last reset; NULL: all kinds */
+/* Record every changing call into a file descriptor as lines of JSON; -1: stop. */
+int kl_io_record(int fd);
+/* cffi: test end */
+#endif
+
+#endif

@@ -1,0 +1,416 @@
+/* append.c: the way of one batch into the log: roll, write, note, publish. */
+#include "append.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+enum {
+    RESERVE_BYTES_MIN = 64 << 10, /* blocks allocated ahead: from this, doubling, */
+    RESERVE_BYTES_MAX = 16 << 20  /* to this */
+};
+
+kl_status kl_log_make_dirty(kl_log *log) {
+    log->touched = true;
+    if (KL_LIKELY(log->marker == NULL)) return KL_OK;
+    kl_status status = kl_marker_remove(log->marker);
+    if (!status) log->marker = NULL;
+    if (status == KL_E_STORAGE) kl_log_fail_storage(log, status);
+    return status;
+}
+
+/* ---- rolling ------------------------------------------------------------------------ */
+
+static int64_t draw_jitter(kl_log *log) {
+    int64_t bound = KL_MIN(log->config.segment_jitter_ms, log->config.segment_ms);
+    if (bound <= 0) return 0;
+    log->jitter_state = log->jitter_state * 6364136223846793005ULL + 1442695040888963407ULL;
+    return (int64_t)((log->jitter_state >> 33) % (uint64_t)bound);
+}
+
+/* An empty segment that no roll stands behind would end the log below later records at the
+ * next open: it goes, or the log takes no more. */
+static void remove_failed(kl_log *log, kl_dir *dir, int64_t base_offset) {
+    char name[KL_NAME_BYTES];
+    bool there;
+    kl_segment_name(name, base_offset, KL_LOG_SUFFIX);
+    kl_status status = kl_dir_exists(dir, name, &there);
+    if (!status && there) status = kl_dir_unlink(dir, name);
+    if (status) kl_log_fail_storage(log, status);
+}
+
+kl_status kl_log_roll_locked(kl_log *log, int64_t base_offset) {
+    kl_segment *old = kl_log_active(log), *fresh = NULL;
+    if (old->base_offset == base_offset && old->size == 0) return KL_OK;
+    kl_dir *dir = NULL;
+    kl_status status = kl_log_make_dirty(log);
+    if (status) return status;
+    status = kl_dir_open(log->path, 0, &dir);
+    if (status) return status;
+    status = kl_segment_seal(old, dir);
+    if (status) goto out;
+    KL_FP("log.roll.before_snapshot");
+    status = kl_log_write_snapshot(log, dir, base_offset, false);
+    if (status) goto out;
+    status = kl_sidecar_write(old, dir);
+    if (status) goto out;
+    KL_FP("log.roll.before_create");
+    status = kl_segment_create(dir, base_offset, &fresh);
+    if (status) {
+        remove_failed(log, dir, base_offset);
+        goto out;
+    }
+    fresh->jitter_ms = draw_jitter(log);
+    status = kl_log_add_segment(log, fresh);
+    if (status) goto out;
+    /* A follower's gap: should its batch fail now, nothing may be put below the new base. */
+    log->log_end = KL_MAX(log->log_end, base_offset);
+    log->dir_dirty = true;
+    kl_sums_free(&old->sums);
+    KL_FP("log.roll.after_create");
+    /* Kafka, too, syncs a sealed segment in the background: retention and recovery then
+     * find it whole. */
+    status = kl_log_request_sync(log);
+    kl_log_publish(log);
+out:
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    return status;
+}
+
+static bool index_full(const kl_log *log, const kl_segment *active) {
+    size_t bytes = (size_t)log->config.segment_index_bytes;
+    return active->offsets.count >= bytes / OFFSET_ENTRY_BYTES ||
+           active->times.count + 1 >= bytes / TIME_ENTRY_BYTES;
+}
+
+static bool roll_is_due(const kl_log *log, const kl_segment *active, int64_t bytes,
+                        int64_t max_timestamp, int64_t last_offset, int64_t now_ms) {
+    if (last_offset - active->base_offset > INT32_MAX) return true;
+    if (active->size == 0) return false;
+    if (active->size > log->config.segment_bytes - bytes) return true;
+    if (index_full(log, active)) return true;
+    int64_t waited_ms = now_ms - active->created_ms;
+    if (active->first_timestamp >= 0 && max_timestamp >= 0)
+        waited_ms = max_timestamp - active->first_timestamp;
+    return waited_ms > log->config.segment_ms - active->jitter_ms;
+}
+
+kl_status kl_log_maybe_roll(kl_log *log, int64_t bytes, int64_t max_timestamp,
+                            int64_t first_offset, int64_t last_offset, int64_t now_ms) {
+    if (KL_LIKELY(!roll_is_due(log, kl_log_active(log), bytes, max_timestamp, last_offset,
+                               now_ms)))
+        return KL_OK;
+    /* Where the last one ends, so that no recovery takes a follower's gap for a hole. */
+    int64_t base = log->log_end;
+    if (last_offset - base > INT32_MAX) base = KL_MAX(first_offset, base);
+    return kl_log_roll_locked(log, base);
+}
+
+/* ---- writing ------------------------------------------------------------------------ */
+
+/* Blocks for [size, size + bytes) and some ahead, so that a full disk shows here, as an
+ * error that passes, and never first at a sync, where it would be final. */
+static kl_status reserve(kl_log *log, kl_segment *active, int64_t bytes) {
+    int64_t end = active->size + bytes;
+    int64_t ahead = KL_MIN(KL_MAX(active->size, (int64_t)RESERVE_BYTES_MIN),
+                           (int64_t)RESERVE_BYTES_MAX);
+    if (log->config.preallocate) ahead = log->config.segment_bytes;
+    int64_t until = KL_MIN(end + ahead, KL_MAX(log->config.segment_bytes, end));
+    kl_status status =
+        kl_file_reserve(active->file, active->reserved, until - active->reserved);
+    if (status == KL_E_NO_SPACE) {
+        until = end;
+        status = kl_file_reserve(active->file, active->reserved, until - active->reserved);
+    }
+    if (!status) active->reserved = until;
+    return status;
+}
+
+/* Blocks for `bytes` more. */
+static kl_status make_room(kl_log *log, int64_t bytes) {
+    kl_segment *active = kl_log_active(log);
+    if (KL_LIKELY(active->size + bytes <= active->reserved)) return KL_OK;
+    kl_status status = reserve(log, active, bytes);
+    return status ? kl_fail_prefix(status, "log %s, append", log->path) : KL_OK;
+}
+
+kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes) {
+    kl_segment *active = kl_log_active(log);
+    kl_status status = kl_log_make_dirty(log);
+    if (KL_UNLIKELY(status)) return status;
+    status = make_room(log, (int64_t)bytes);
+    if (KL_UNLIKELY(status)) return status;
+    KL_FP("append.before_write");
+    status = kl_file_write(active->file, data, bytes, active->size);
+    if (KL_UNLIKELY(status)) {
+        status = kl_fail_prefix(status, "log %s, append", log->path);
+        /* Some of it may lie there: a batch nobody was promised. */
+        if (kl_file_truncate(active->file, active->size))
+            kl_log_fail_storage(log, KL_E_STORAGE);
+        active->reserved = active->size;
+        return status;
+    }
+    KL_FP("append.after_write");
+    return KL_OK;
+}
+
+/* Room for what must not fail once the bytes are written. */
+static kl_status reserve_notes(kl_log *log, const kl_batch *batch) {
+    kl_segment *active = kl_log_active(log);
+    kl_status status = kl_buffer_reserve(&active->offsets.entries, OFFSET_ENTRY_BYTES);
+    if (!status) status = kl_buffer_reserve(&active->times.entries, TIME_ENTRY_BYTES);
+    if (!status) status = kl_sums_reserve(&active->sums);
+    if (!status && batch->producer_id >= 0)
+        status = kl_producers_reserve(&log->producers, 1);
+    return status;
+}
+
+static kl_status note_producer(kl_log *log, const kl_batch *batch, const uint8_t *data) {
+    if (!kl_batch_is_control(batch)) return kl_producers_apply(&log->producers, batch);
+    int32_t type, coordinator_epoch;
+    kl_status status = kl_batch_control(batch, data, &type, &coordinator_epoch);
+    if (status) return status;
+    if (type != KL_CONTROL_ABORT && type != KL_CONTROL_COMMIT) return KL_OK;
+    int64_t first_offset;
+    return kl_producers_apply_marker(
+        &log->producers, batch->producer_id, batch->producer_epoch, coordinator_epoch,
+        batch->last_offset, batch->max_timestamp, &first_offset);
+}
+
+/* Before an abort marker is written: its entry, which is on file when the end passes it, and
+ * which a full disk refuses while nothing else is changed.  A crash in between leaves an
+ * entry above the end, which an open does not believe. */
+static kl_status note_abort(kl_log *log, const kl_batch *batch, bool *noted) {
+    const kl_producer_entry *entry = kl_producers_find(&log->producers, batch->producer_id);
+    if (entry == NULL || entry->txn_start_offset < 0) return KL_OK;
+    kl_status status = kl_log_make_dirty(log);
+    if (!status) status = make_room(log, batch->batch_bytes);
+    if (status) return status;
+    /* The last stable offset right after the marker: kafka.md, trap 2.17.3. */
+    int64_t open = kl_producers_first_open_besides(&log->producers, entry);
+    const kl_aborted aborted = {batch->producer_id, entry->txn_start_offset,
+                                batch->last_offset, KL_MIN(open, batch->last_offset + 1)};
+    kl_segment *active = kl_log_active(log);
+    kl_dir *dir = NULL;
+    status = kl_dir_open(log->path, 0, &dir);
+    if (!status) status = kl_aborts_add(&active->aborts, &aborted);
+    *noted = !status;
+    if (!status) status = kl_aborts_save(&active->aborts, dir, false);
+    active->unsynced = log->dir_dirty = true;
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    return status;
+}
+
+/* Its marker was not written. */
+static void take_back_abort(kl_log *log, const kl_batch *batch) {
+    kl_aborts *aborts = &kl_log_active(log)->aborts;
+    kl_dir *dir = NULL;
+    kl_aborts_truncate(aborts, batch->last_offset);
+    kl_status status = kl_dir_open(log->path, 0, &dir);
+    if (!status) status = kl_aborts_cut(aborts, dir);
+    if (status) kl_log_fail_storage(log, status);
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+}
+
+/* A new leader epoch is on disk before the first batch that carries it. */
+static kl_status note_epoch(kl_log *log, const kl_batch *batch) {
+    if (KL_LIKELY(batch->leader_epoch <= kl_epochs_latest(&log->epochs))) return KL_OK;
+    kl_status status = kl_log_make_dirty(log);
+    if (!status)
+        status = kl_epochs_assign(&log->epochs, batch->leader_epoch, batch->base_offset);
+    if (status || !log->epochs.changed) return status;
+    kl_dir *dir = NULL;
+    status = kl_dir_open(log->path, 0, &dir);
+    KL_FP("append.before_epoch");
+    if (!status) status = kl_epochs_save(&log->epochs, dir, true);
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    if (status) kl_epochs_truncate_end(&log->epochs, batch->base_offset);
+    return status;
+}
+
+kl_status kl_log_append_one_locked(kl_log *log, const kl_batch *batch, const uint8_t *data,
+                                   int64_t now_ms) {
+    int32_t control_type = -1, coordinator_epoch;
+    bool noted = false;
+    kl_status status = KL_OK;
+    if (batch->producer_id >= 0 && kl_batch_is_control(batch))
+        status = kl_batch_control(batch, data, &control_type, &coordinator_epoch);
+    if (status) return kl_fail_prefix(status, "log %s", log->path);
+    status = kl_log_maybe_roll(log, batch->batch_bytes, batch->max_timestamp,
+                               batch->base_offset, batch->last_offset, now_ms);
+    if (!status) status = note_epoch(log, batch);
+    if (!status) status = reserve_notes(log, batch);
+    if (!status && control_type == KL_CONTROL_ABORT)
+        status = note_abort(log, batch, &noted);
+    if (!status) status = kl_log_write(log, data, (size_t)batch->batch_bytes);
+    if (status && noted) take_back_abort(log, batch);
+    if (status) return status;
+    kl_segment *active = kl_log_active(log);
+    /* The bytes are in the log from here on: what fails now is not undone but final. */
+    status = kl_segment_note(active, batch, active->size, log->config.index_interval_bytes);
+    kl_sums_add(&active->sums, data, active->size, batch->batch_bytes);
+    active->size += batch->batch_bytes;
+    if (!status && batch->producer_id >= 0) status = note_producer(log, batch, data);
+    log->log_end = batch->last_offset + 1;
+    log->unflushed_records += batch->record_count;
+    kl_log_publish(log);
+    return status ? kl_log_fail_storage(log, status) : KL_OK;
+}
+
+kl_status kl_log_after_append(kl_log *log) {
+    int64_t target;
+    kl_status status = kl_log_flush_start(log, &target);
+    while (!status && (status = kl_log_flush_wait(log, target, 1000)) == KL_E_TIMEOUT)
+        status = KL_OK;
+    return status;
+}
+
+/* ---- one record ----------------------------------------------------------------------- */
+
+static kl_status refuse_size(const kl_log *log, size_t bytes) {
+    return kl_fail(KL_E_MESSAGE_TOO_LARGE,
+                   "log %s: a batch of %zu bytes, max.message.bytes allows %d", log->path,
+                   bytes, log->config.max_message_bytes);
+}
+
+static kl_status append_one(kl_log *log, const char *key, int64_t key_bytes,
+                            const char *value, int64_t value_bytes, int64_t timestamp_ms,
+                            int64_t *offset) {
+    size_t room = kl_batch_one_bytes_max(key_bytes, value_bytes);
+    if (KL_UNLIKELY(room - 40 > (size_t)log->config.max_message_bytes))
+        return refuse_size(log, room - 40);
+    log->scratch.bytes = 0;
+    kl_status status = kl_buffer_reserve(&log->scratch, room);
+    if (status) return status;
+    int64_t now_ms = timestamp_ms;
+    if (timestamp_ms < 0 || log->config.log_append_time) now_ms = kl_now_ms();
+    if (timestamp_ms < 0) timestamp_ms = now_ms;
+    status = kl_append_check_time(log, timestamp_ms, now_ms);
+    if (status) return status;
+    uint8_t *data = log->scratch.data;
+    size_t bytes = kl_batch_build_one(data, (const uint8_t *)key, key_bytes,
+                                      (const uint8_t *)value, value_bytes, timestamp_ms);
+    if (log->config.log_append_time) kl_batch_set_time(data, bytes, now_ms, true);
+    if (KL_UNLIKELY(bytes > (size_t)log->config.max_message_bytes))
+        return refuse_size(log, bytes);
+    kl_batch_assign(data, log->log_end, log->leader_epoch);
+    const kl_batch batch = {.base_offset = log->log_end,
+                            .last_offset = log->log_end,
+                            .base_timestamp = timestamp_ms,
+                            .max_timestamp =
+                                log->config.log_append_time ? now_ms : timestamp_ms,
+                            .producer_id = -1,
+                            .batch_bytes = (int64_t)bytes,
+                            .leader_epoch = log->leader_epoch,
+                            .record_count = 1};
+    *offset = log->log_end;
+    return kl_log_append_one_locked(log, &batch, data, now_ms);
+}
+
+int64_t kl_log_append(kl_log *log, const char *key, int64_t key_bytes, const char *value,
+                      int64_t value_bytes, int64_t timestamp_ms) {
+    kl_status status = kl_log_enter_write(log);
+    if (KL_UNLIKELY(status)) return -(int64_t)status;
+    int64_t offset = -1;
+    if (KL_UNLIKELY(log->config.compacted && key_bytes < 0))
+        status =
+            kl_fail(KL_E_INVALID_RECORD,
+                    "log %s is compacted: its records need a key, found none", log->path);
+    if (!status)
+        status = append_one(log, key, key_bytes, value, value_bytes, timestamp_ms, &offset);
+    bool flush = log->unflushed_records >= log->config.flush_messages;
+    kl_log_leave(log);
+    if (KL_UNLIKELY(flush && !status)) status = kl_log_after_append(log);
+    return status ? -(int64_t)status : offset;
+}
+
+/* ---- columns ---------------------------------------------------------------------------- */
+
+kl_status kl_append_check_time(const kl_log *log, int64_t timestamp_ms, int64_t now_ms) {
+    const kl_log_config *config = &log->config;
+    if (KL_LIKELY(config->timestamp_before_max_ms == INT64_MAX &&
+                  config->timestamp_after_max_ms == INT64_MAX) ||
+        config->log_append_time || timestamp_ms == -1)
+        return KL_OK;
+    if ((timestamp_ms < now_ms &&
+         now_ms - timestamp_ms > config->timestamp_before_max_ms) ||
+        (timestamp_ms > now_ms && timestamp_ms - now_ms > config->timestamp_after_max_ms))
+        return kl_fail(
+            KL_E_INVALID_TIMESTAMP,
+            "log %s: timestamp %lld is not within %lld ms before and %lld ms after now, "
+            "%lld",
+            log->path, (long long)timestamp_ms, (long long)config->timestamp_before_max_ms,
+            (long long)config->timestamp_after_max_ms, (long long)now_ms);
+    return KL_OK;
+}
+
+static kl_status append_column_batch(kl_log *log, const kl_columns *columns,
+                                     kl_cursor *cursor, size_t batch_bytes,
+                                     kl_appended *out) {
+    log->scratch.bytes = 0;
+    kl_status status = kl_buffer_reserve(&log->scratch, batch_bytes);
+    if (status) return status;
+    uint8_t *data = log->scratch.data;
+    kl_cursor next = *cursor;
+    kl_encoded encoded;
+    status = kl_encode_records(columns, &next, data + POS_RECORDS,
+                               batch_bytes - POS_RECORDS, INT32_MAX, &encoded);
+    if (status)
+        return kl_fail_prefix(status, "log %s, record %lld of this call", log->path,
+                              (long long)next.row);
+    int64_t now_ms = kl_now_ms();
+    kl_stamp stamp = {.producer_id = -1, .base_sequence = -1, .producer_epoch = -1};
+    if (log->config.log_append_time) {
+        stamp.attributes = KL_ATTR_LOG_APPEND_TIME;
+        encoded.max_timestamp = now_ms;
+        out->log_append_time_ms = now_ms;
+    }
+    size_t bytes = POS_RECORDS + encoded.records_bytes;
+    status = kl_batch_seal(data, bytes, &encoded, &stamp);
+    if (status) return status;
+    kl_batch_assign(data, log->log_end, log->leader_epoch);
+    kl_batch batch;
+    status = kl_batch_parse(data, bytes, &batch);
+    if (status) return status;
+    status = kl_append_check_records(log, &batch, data + POS_RECORDS, encoded.records_bytes,
+                                     now_ms, false);
+    if (status) return status;
+    status = kl_log_append_one_locked(log, &batch, data, now_ms);
+    if (status) return status;
+    if (out->base_offset < 0) out->base_offset = batch.base_offset;
+    out->last_offset = batch.last_offset;
+    out->batch_count++;
+    *cursor = next;
+    return KL_OK;
+}
+
+kl_status kl_log_append_columns(kl_log *log, const kl_columns *columns, kl_cursor *cursor,
+                                int64_t batch_bytes, kl_appended *out) {
+    enum { CALL_BYTES = 64 << 20, BATCH_BYTES = 1 << 20 };
+    *out = (kl_appended){-1, -1, -1, -1, 0, 0};
+    kl_status status = KL_OK;
+    int64_t limit = batch_bytes > 0 ? batch_bytes : BATCH_BYTES, written = 0;
+    bool flush = false;
+    while (!status && cursor->row < columns->count && written < CALL_BYTES) {
+        status = kl_log_enter_write(log);
+        if (status) return status;
+        int64_t max = KL_MIN(log->config.max_message_bytes, log->config.segment_bytes);
+        int64_t room = KL_MIN(limit, max);
+        kl_cursor start = *cursor;
+        status = append_column_batch(log, columns, cursor,
+                                     (size_t)KL_MAX(room, (int64_t)POS_RECORDS), out);
+        /* A record above the wanted batch size gets a batch of its own, up to the limit. */
+        if (status == KL_E_MESSAGE_TOO_LARGE && room < max && cursor->row == start.row)
+            status = append_column_batch(log, columns, cursor,
+                                         (size_t)KL_MAX(max, (int64_t)POS_RECORDS), out);
+        out->log_start_offset = log->log_start;
+        flush = log->unflushed_records >= log->config.flush_messages;
+        written += room;
+        kl_log_leave(log);
+    }
+    if (flush && !status) status = kl_log_after_append(log);
+    return status;
+}

@@ -1,0 +1,328 @@
+/* clean_out.c: the segment that compaction writes, and how it takes the place
+ * of others.
+ *
+ *   N.log.cleaned, N.index.cleaned, ...   written, synced
+ *   N.log.swap, ...                       all renamed, synced: from here on a
+ * crash ends with the new one (open.c), before it with the old ones old
+ * segments to .deleted              under the log's lock, generation odd;
+ * synced N.index, ..., last N.log              the new one has its name
+ *
+ * The names, and what recovery does with them, are Kafka's. */
+#include "clean.h"
+
+#include <stdio.h>
+
+enum {
+    OUT_BYTES = 1 << 20, /* written at once */
+    SUFFIXES = 5,
+    LONG_NAME_BYTES = KL_NAME_BYTES + 16
+};
+/* The `.log` last: its name is what makes the others count. */
+static const char *const suffixes[SUFFIXES] = {
+    KL_INDEX_SUFFIX, KL_TIME_SUFFIX, KL_TXN_SUFFIX, KL_SIDECAR_SUFFIX, KL_LOG_SUFFIX};
+
+static void name_with(char out[LONG_NAME_BYTES], int64_t base, const char *suffix,
+                      const char *state) {
+    char name[KL_NAME_BYTES];
+    kl_segment_name(name, base, suffix);
+    snprintf(out, LONG_NAME_BYTES, "%s%s", name, state);
+}
+
+static const kl_clean_group *group_of(const kl_cleaner *cleaner) {
+    return &cleaner->groups[cleaner->group];
+}
+
+/* ---- writing
+ * ------------------------------------------------------------------------------
+ */
+
+kl_status kl_clean_out_begin(kl_cleaner *cleaner) {
+    const kl_clean_group *group = group_of(cleaner);
+    kl_segment *first = cleaner->segments[group->first];
+    char name[LONG_NAME_BYTES];
+    name_with(name, first->base_offset, KL_LOG_SUFFIX, KL_CLEANED_SUFFIX);
+    kl_status status = KL_FP_STATUS("clean.before_create");
+    if (status) return status;
+    kl_file *file = NULL;
+    status = kl_file_create(cleaner->log->path, name, &file);
+    if (status) return status;
+    kl_file_drop(file);
+    status =
+        kl_segment_open(cleaner->log->path, name, first->base_offset, true, &cleaner->out);
+    if (status) return status;
+    kl_segment *out = cleaner->out;
+    out->max_timestamp = out->first_timestamp = -1;
+    out->offsets.loaded = out->times.loaded = out->aborts.loaded = true;
+    cleaner->out_buffer.bytes = 0;
+    cleaner->out_changed = group->count > 1;
+    return KL_OK;
+}
+
+static kl_status write_out(kl_cleaner *cleaner) {
+    kl_buffer *buffer = &cleaner->out_buffer;
+    if (buffer->bytes == 0) return KL_OK;
+    kl_segment *out = cleaner->out;
+    kl_status status = kl_file_write(out->file, buffer->data, buffer->bytes,
+                                     out->size - (int64_t)buffer->bytes);
+    cleaner->done.bytes_written += (int64_t)buffer->bytes;
+    cleaner->passed_bytes += (int64_t)buffer->bytes;
+    buffer->bytes = 0;
+    return status;
+}
+
+/* Room at the end of the buffer, which is written first when it is full. */
+static kl_status make_room(kl_cleaner *cleaner, size_t bytes) {
+    kl_segment *out = cleaner->out;
+    if (out->size > INT32_MAX - (int64_t)bytes)
+        return kl_fail(KL_E_RECORD_LIST_TOO_LARGE,
+                       "log %s: segment %lld would pass 2^31 bytes as it is compacted",
+                       cleaner->log->path, (long long)out->base_offset);
+    kl_status status = KL_OK;
+    if (cleaner->out_buffer.bytes + bytes > OUT_BYTES) status = write_out(cleaner);
+    if (!status)
+        status = kl_buffer_reserve(&cleaner->out_buffer, KL_MAX(bytes, (size_t)OUT_BYTES));
+    return status;
+}
+
+/* The batch that was just put at the end of the buffer. */
+static kl_status note(kl_cleaner *cleaner, const kl_batch *batch) {
+    kl_segment *out = cleaner->out;
+    kl_status status = kl_sums_reserve(&out->sums);
+    if (status) return status;
+    kl_sums_add(&out->sums, cleaner->out_buffer.data + cleaner->out_buffer.bytes, out->size,
+                batch->batch_bytes);
+    cleaner->out_buffer.bytes += (size_t)batch->batch_bytes;
+    out->size += batch->batch_bytes;
+    cleaner->done.records_after += kl_batch_is_control(batch) ? 0 : batch->record_count;
+    return kl_segment_note(out, batch, out->size - batch->batch_bytes,
+                           cleaner->index_interval_bytes);
+}
+
+kl_status kl_clean_out_batch(kl_cleaner *cleaner, const kl_batch *batch,
+                             const uint8_t *data) {
+    kl_status status = make_room(cleaner, (size_t)batch->batch_bytes);
+    if (status) return status;
+    kl_buffer *buffer = &cleaner->out_buffer;
+    memcpy(buffer->data + buffer->bytes, data, (size_t)batch->batch_bytes);
+    return note(cleaner, batch);
+}
+
+kl_status kl_clean_out_built(kl_cleaner *cleaner, const kl_batch *header,
+                             const uint8_t *records, size_t bytes) {
+    kl_batch batch = *header;
+    if (bytes > INT32_MAX - POS_RECORDS)
+        return kl_fail(KL_E_MESSAGE_TOO_LARGE,
+                       "log %s: the batch at offset %lld would have %zu bytes of records",
+                       cleaner->log->path, (long long)header->base_offset, bytes);
+    batch.batch_bytes = (int64_t)(POS_RECORDS + bytes);
+    kl_status status = make_room(cleaner, POS_RECORDS + bytes);
+    if (status) return status;
+    uint8_t *at = cleaner->out_buffer.data + cleaner->out_buffer.bytes;
+    if (bytes) memcpy(at + POS_RECORDS, records, bytes);
+    kl_batch_put_header(at, POS_RECORDS + bytes, &batch);
+    cleaner->out_changed = true;
+    return note(cleaner, &batch);
+}
+
+/* ---- finishing
+ * ----------------------------------------------------------------------------
+ */
+
+static kl_status write_small(kl_cleaner *cleaner, const char *suffix, const uint8_t *data,
+                             size_t bytes) {
+    char name[LONG_NAME_BYTES];
+    kl_file *file = NULL;
+    name_with(name, cleaner->out->base_offset, suffix, KL_CLEANED_SUFFIX);
+    kl_status status = kl_file_create(cleaner->log->path, name, &file);
+    if (!status && bytes) status = kl_file_write(file, data, bytes, 0);
+    if (!status) status = kl_file_sync(file);
+    kl_file_drop(file);
+    return status;
+}
+
+/* The index of aborted transactions is there, though empty, where an old one
+ * was: a crash in the exchange must not leave that one. */
+static kl_status write_aborts(kl_cleaner *cleaner) {
+    kl_aborts *aborts = &cleaner->out->aborts;
+    bool old = cleaner->segments[group_of(cleaner)->first]->aborts.count > 0;
+    if (aborts->count == 0 && !old) return KL_OK;
+    uint8_t *data = NULL;
+    size_t bytes;
+    kl_status status = kl_aborts_encode(aborts, 0, &data, &bytes);
+    if (!status) status = write_small(cleaner, KL_TXN_SUFFIX, data, bytes);
+    if (!status) aborts->saved = aborts->count;
+    kl_release(data);
+    return status;
+}
+
+static kl_status write_sidecar(kl_cleaner *cleaner, kl_dir *dir) {
+    kl_buffer file = {0};
+    kl_status status = kl_sidecar_encode(cleaner->out, dir, &file);
+    if (!status) status = write_small(cleaner, KL_SIDECAR_SUFFIX, file.data, file.bytes);
+    kl_buffer_free(&file);
+    kl_sums_free(&cleaner->out->sums);
+    return status;
+}
+
+static kl_status write_cleaned(kl_cleaner *cleaner, kl_dir *dir) {
+    kl_segment *out = cleaner->out;
+    const kl_clean_group *group = group_of(cleaner);
+    kl_segment *last = cleaner->segments[group->first + group->count - 1];
+    int64_t bytes, modified_ms;
+    kl_status status = write_out(cleaner);
+    if (!status && out->max_timestamp >= 0)
+        status =
+            kl_index_add_time(&out->times, out->max_timestamp, out->max_timestamp_offset);
+    if (!status)
+        status = write_small(cleaner, KL_INDEX_SUFFIX, out->offsets.entries.data,
+                             out->offsets.entries.bytes);
+    if (!status)
+        status = write_small(cleaner, KL_TIME_SUFFIX, out->times.entries.data,
+                             out->times.entries.bytes);
+    if (!status) status = write_aborts(cleaner);
+    if (!status) status = write_sidecar(cleaner, dir);
+    /* What has no timestamps is kept by the age of its file (retention). */
+    if (!status) status = kl_file_stat(last->file, &bytes, &modified_ms);
+    if (!status) status = kl_file_set_modified(out->file, modified_ms);
+    if (status) return status;
+    out->created_ms = modified_ms;
+    out->reserved = out->size;
+    KL_FP("clean.before_sync");
+    return kl_file_sync(out->file);
+}
+
+/* From `.cleaned` to `.swap`; nobody looks at either. */
+static kl_status rename_to_swap(kl_cleaner *cleaner, kl_dir *dir) {
+    kl_status status = kl_dir_sync(dir);
+    for (int i = 0; !status && i < SUFFIXES; i++) {
+        char from[LONG_NAME_BYTES], to[LONG_NAME_BYTES];
+        name_with(from, cleaner->out->base_offset, suffixes[i], KL_CLEANED_SUFFIX);
+        name_with(to, cleaner->out->base_offset, suffixes[i], KL_SWAP_SUFFIX);
+        status = KL_FP_STATUS("clean.before_swap_name");
+        if (!status) status = kl_dir_rename(dir, from, to);
+        if (status == KL_E_NOT_FOUND && strcmp(suffixes[i], KL_TXN_SUFFIX) == 0)
+            status = KL_OK;
+        if (!status && i == SUFFIXES - 1) kl_file_renamed(cleaner->out->file, to);
+    }
+    KL_FP("clean.after_swap_names");
+    return status ? status : kl_dir_sync(dir);
+}
+
+static kl_status rename_to_final(kl_cleaner *cleaner, kl_dir *dir) {
+    kl_status status = KL_OK;
+    for (int i = 0; !status && i < SUFFIXES; i++) {
+        char from[LONG_NAME_BYTES], to[KL_NAME_BYTES];
+        name_with(from, cleaner->out->base_offset, suffixes[i], KL_SWAP_SUFFIX);
+        kl_segment_name(to, cleaner->out->base_offset, suffixes[i]);
+        KL_FP("clean.before_final_name");
+        bool aborts = strcmp(suffixes[i], KL_TXN_SUFFIX) == 0;
+        if (aborts && cleaner->out->aborts.count == 0) status = kl_dir_unlink(dir, from);
+        else status = kl_dir_rename(dir, from, to);
+        if (aborts && status == KL_E_NOT_FOUND) status = KL_OK;
+        if (!status && i == SUFFIXES - 1) kl_file_renamed(cleaner->out->file, to);
+    }
+    return status;
+}
+
+/* Locked, readers wait. */
+static kl_status exchange(kl_cleaner *cleaner, kl_dir *dir, size_t at) {
+    kl_log *log = cleaner->log;
+    size_t count = group_of(cleaner)->count;
+    kl_status status = KL_OK;
+    for (size_t i = 0; !status && i < count; i++) {
+        KL_FP("clean.before_delete");
+        status = kl_segment_delete(log->segments[at + i], dir);
+    }
+    KL_FP("clean.after_deletes");
+    if (!status) status = kl_dir_sync(dir);
+    if (!status) status = rename_to_final(cleaner, dir);
+    if (status) return status;
+    KL_FP("clean.after_final_names");
+    kl_segment_drop(log->segments[at]);
+    log->segments[at] = cleaner->out;
+    cleaner->out = NULL;
+    /* Mapped again when they are asked for: a long log would else keep all in
+   * memory. */
+    kl_index_unload(&log->segments[at]->offsets);
+    kl_index_unload(&log->segments[at]->times);
+    kl_log_drop_segments(log, at + 1, count - 1);
+    log->dir_dirty = true;
+    return KL_OK;
+}
+
+static kl_status swap(kl_cleaner *cleaner, kl_dir *dir) {
+    kl_log *log = cleaner->log;
+    kl_status status = kl_log_enter_write(log);
+    if (status) return status;
+    if (log->generation != cleaner->generation) {
+        status = kl_fail(KL_E_STALE,
+                         "log %s was truncated or deleted from while it was compacted",
+                         log->path);
+        goto out;
+    }
+    size_t at =
+        kl_log_find_segment(log, cleaner->segments[group_of(cleaner)->first]->base_offset);
+    kl_log_change_begin(log);
+    status = exchange(cleaner, dir, at);
+    if (status) {
+        kl_log_fail_storage(log, status);
+        kl_clean_out_drop(cleaner, false); /* the next open needs its files */
+    }
+    kl_log_change_end(log);
+    cleaner->generation = log->generation;
+out:
+    kl_log_leave(log);
+    return status;
+}
+
+kl_status kl_clean_out_end(kl_cleaner *cleaner) {
+    cleaner->done.segments_after++;
+    cleaner->done.bytes_after += cleaner->out->size;
+    if (!cleaner->out_changed) {
+        kl_clean_out_drop(cleaner, true);
+        return KL_OK;
+    }
+    kl_dir *dir = NULL;
+    kl_status status = kl_dir_open(cleaner->log->path, 0, &dir);
+    if (!status) status = write_cleaned(cleaner, dir);
+    if (!status) status = rename_to_swap(cleaner, dir);
+    if (!status) status = swap(cleaner, dir);
+    /* Until the names are on disk a crash finds the .swap and does the same
+   * again. */
+    if (!status) status = kl_dir_sync(dir);
+    KL_FP("clean.after_swap");
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    return status;
+}
+
+/* While a .cleaned of its base is there, no .swap of it counts: the .log has
+ * that name from the first step to the last. */
+static void unlink_out(const kl_cleaner *cleaner, kl_dir *dir) {
+    static const char *const states[] = {KL_CLEANED_SUFFIX, KL_SWAP_SUFFIX};
+    int64_t base = cleaner->out->base_offset;
+    char log_swap[LONG_NAME_BYTES], log_cleaned[LONG_NAME_BYTES];
+    name_with(log_swap, base, KL_LOG_SUFFIX, KL_SWAP_SUFFIX);
+    name_with(log_cleaned, base, KL_LOG_SUFFIX, KL_CLEANED_SUFFIX);
+    kl_status status = kl_dir_rename(dir, log_swap, log_cleaned);
+    if (!status) status = kl_dir_sync(dir);
+    if (status && status != KL_E_NOT_FOUND) return; /* what lies there is whole */
+    for (int i = 0; i < SUFFIXES - 1; i++)
+        for (size_t j = 0; j < sizeof states / sizeof *states; j++) {
+            char name[LONG_NAME_BYTES];
+            name_with(name, base, suffixes[i], states[j]);
+            (void)kl_dir_unlink(dir, name);
+        }
+    if (!kl_dir_sync(dir)) (void)kl_dir_unlink(dir, log_cleaned);
+}
+
+void kl_clean_out_drop(kl_cleaner *cleaner, bool unlink) {
+    if (cleaner->out == NULL) return;
+    kl_dir *dir = NULL;
+    if (unlink && kl_dir_open(cleaner->log->path, 0, &dir) == KL_OK)
+        unlink_out(cleaner, dir);
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    kl_segment_drop(cleaner->out);
+    cleaner->out = NULL;
+}

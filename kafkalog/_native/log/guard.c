@@ -1,0 +1,231 @@
+/* guard.c: see guard.h. */
+#include "guard.h"
+
+#include "segment.h"
+
+struct kl_guard {
+    kl_sidecar sidecar; /* points into `file`; file NULL: unguarded */
+    uint8_t *file;
+    bool foreign; /* the side-car of another segment or partition */
+    bool resized; /* the `.log` has another size than it had beside this index */
+    _Atomic uint8_t *checked; /* per region: 1 when its sum was right */
+};
+
+void kl_guard_free(kl_guard *guard) {
+    if (guard == NULL) return;
+    kl_release(guard->file);
+    kl_release((void *)guard->checked);
+    kl_release(guard);
+}
+
+/* The sealed size and crc at `sums` are those of `bytes` bytes. */
+static bool is_same(const uint8_t *sums, int64_t bytes, uint32_t crc) {
+    return (int64_t)kl_get64(sums) == bytes && (bytes < 0 || kl_get32(sums + 8) == crc);
+}
+
+/* Whether the offset index is the one that was sealed, and says something. */
+static kl_status has_sealed_index(const kl_sidecar *sidecar, kl_dir *dir, bool *has) {
+    enum { INDEX_BYTES_MAX = 64 << 20 };
+    char name[KL_NAME_BYTES];
+    uint8_t *data = NULL;
+    size_t bytes = 0;
+    kl_segment_name(name, sidecar->base_offset, KL_INDEX_SUFFIX);
+    kl_status status = kl_dir_slurp(dir, name, INDEX_BYTES_MAX, &data, &bytes);
+    *has = !status && bytes > 0 &&
+           is_same(sidecar->index_sums, (int64_t)bytes, kl_crc32c(data, bytes));
+    kl_release(data);
+    return status == KL_E_NOT_FOUND || status == KL_E_CORRUPT ? KL_OK : status;
+}
+
+static kl_status load(kl_guard *guard, const kl_segment *segment, kl_dir *dir) {
+    bool belongs = false;
+    char name[KL_NAME_BYTES];
+    kl_segment_name(name, segment->base_offset, KL_LOG_SUFFIX);
+    /* A finished `.swap` that a reader stands on: the side-car is still its predecessor's. */
+    if (strcmp(kl_file_name(segment->file), name) != 0) return KL_OK;
+    kl_status status =
+        kl_sidecar_load(dir, segment->base_offset, &guard->file, &guard->sidecar);
+    if (status || guard->file == NULL) return status;
+    status = kl_sidecar_belongs(&guard->sidecar, dir, &belongs);
+    if (status) return status;
+    guard->foreign = !belongs || guard->sidecar.base_offset != segment->base_offset;
+    if (!guard->foreign && guard->sidecar.log_bytes != segment->size)
+        status = has_sealed_index(&guard->sidecar, dir, &guard->resized);
+    if (status) return status;
+    guard->checked = kl_alloc(guard->sidecar.region_count);
+    return guard->checked ? KL_OK : kl_fail(KL_E_NO_MEMORY, "no memory for a side-car");
+}
+
+static kl_status guard_new(const kl_segment *segment, kl_guard **out) {
+    *out = NULL;
+    kl_dir *dir = NULL;
+    kl_guard *guard = kl_alloc(sizeof *guard);
+    if (guard == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a side-car");
+    kl_status status = kl_dir_open(kl_file_dir(segment->file), 0, &dir);
+    if (!status) status = load(guard, segment, dir);
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    if (status) kl_guard_free(guard);
+    else *out = guard;
+    return status;
+}
+
+/* Read at first use, by whoever comes first. */
+static kl_status guard_of(kl_segment *segment, kl_guard **out) {
+    *out = atomic_load_explicit(&segment->guard, memory_order_acquire);
+    if (KL_LIKELY(*out != NULL)) return KL_OK;
+    kl_guard *fresh = NULL, *seen = NULL;
+    kl_status status = guard_new(segment, &fresh);
+    if (status) return status;
+    if (!atomic_compare_exchange_strong(&segment->guard, &seen, fresh)) {
+        kl_guard_free(fresh);
+        fresh = seen;
+    }
+    *out = fresh;
+    return KL_OK;
+}
+
+/* ---- headers --------------------------------------------------------------------------- */
+
+/* Bytes of the file at `pos`, from memory or by a read of some. */
+typedef struct {
+    kl_file *file;
+    kl_span data; /* the caller's, from data_pos on */
+    int64_t data_pos;
+    uint8_t own[4096];
+    int64_t own_pos;
+    size_t own_bytes;
+} window;
+
+static kl_status header_at(window *from, int64_t pos, const uint8_t **header) {
+    if (pos >= from->data_pos &&
+        kl_span_has(from->data, (size_t)(pos - from->data_pos), KL_SUMMED_BYTES)) {
+        *header = from->data.data + (pos - from->data_pos);
+        return KL_OK;
+    }
+    bool inside = pos >= from->own_pos && pos - from->own_pos <= (int64_t)from->own_bytes &&
+                  (int64_t)from->own_bytes - (pos - from->own_pos) >= KL_SUMMED_BYTES;
+    if (!inside) {
+        from->own_pos = pos;
+        kl_status status =
+            kl_file_read(from->file, from->own, sizeof from->own, pos, &from->own_bytes);
+        if (status) return status;
+    }
+    *header = from->own + (pos - from->own_pos);
+    return from->own_pos + (int64_t)from->own_bytes - pos >= KL_SUMMED_BYTES
+               ? KL_OK
+               : kl_fail(KL_E_CORRUPT_MESSAGE, "%s ends at %lld, before a header's end",
+                         kl_file_name(from->file),
+                         (long long)(from->own_pos + (int64_t)from->own_bytes));
+}
+
+static kl_status check_region(const kl_sidecar *sidecar, size_t index, window *from) {
+    kl_region region = kl_sidecar_region(sidecar, index);
+    int64_t pos = region.pos, end = sidecar->log_bytes;
+    if (index + 1 < sidecar->region_count) end = kl_sidecar_region(sidecar, index + 1).pos;
+    uint32_t crc = 0;
+    while (pos < end) {
+        const uint8_t *header;
+        kl_status status = header_at(from, pos, &header);
+        if (status) return status;
+        int64_t bytes =
+            LENGTH_OVERHEAD + (int64_t)(int32_t)kl_get32(header + POS_BATCH_LENGTH);
+        if (bytes < KL_BATCH_HEADER_BYTES || bytes > end - pos) break;
+        crc = kl_crc32c_more(crc, header, KL_SUMMED_BYTES);
+        pos += bytes;
+    }
+    if (pos == end && crc == region.crc) return KL_OK;
+    return kl_fail(KL_E_CORRUPT_MESSAGE,
+                   "%s: the headers of the batches from %lld to %lld are not what was "
+                   "sealed: their checksum is %08x, wanted %08x",
+                   kl_file_name(from->file), (long long)region.pos, (long long)end, crc,
+                   region.crc);
+}
+
+/* The last region that begins at or before `pos`; 0 when none does. */
+static size_t find_region(const kl_sidecar *sidecar, int64_t pos) {
+    size_t low = 0, high = sidecar->region_count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (kl_sidecar_region(sidecar, middle).pos <= pos) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+static kl_status refuse(const kl_segment *segment, const kl_guard *guard) {
+    const kl_sidecar *sidecar = &guard->sidecar;
+    if (guard->foreign)
+        return kl_fail(
+            KL_E_CORRUPT_MESSAGE,
+            "%s: the side-car beside it is segment %lld's of %.*s, topic id %.*s",
+            kl_file_name(segment->file), (long long)sidecar->base_offset,
+            (int)sidecar->folder.bytes, (const char *)sidecar->folder.data,
+            (int)sidecar->topic_id.bytes, (const char *)sidecar->topic_id.data);
+    return kl_fail(KL_E_CORRUPT_MESSAGE, "%s has another size than the %lld bytes sealed",
+                   kl_file_name(segment->file), (long long)sidecar->log_bytes);
+}
+
+kl_status kl_guard_check(kl_segment *segment, int64_t size, int64_t pos, int64_t stop_pos,
+                         kl_span data, int64_t data_pos, int64_t *good_pos) {
+    kl_guard *guard;
+    *good_pos = stop_pos;
+    kl_status status = guard_of(segment, &guard);
+    if (status || guard->file == NULL) return status;
+    if (guard->foreign || guard->resized) {
+        *good_pos = 0;
+        return refuse(segment, guard);
+    }
+    if (guard->sidecar.log_bytes != size) return KL_OK;
+    const kl_sidecar *sidecar = &guard->sidecar;
+    window from = {.file = segment->file, .data = data, .data_pos = data_pos};
+    for (size_t i = find_region(sidecar, pos); i < sidecar->region_count; i++) {
+        int64_t region_pos = kl_sidecar_region(sidecar, i).pos;
+        if (region_pos >= stop_pos) break;
+        if (atomic_load_explicit(&guard->checked[i], memory_order_relaxed)) continue;
+        status = check_region(sidecar, i, &from);
+        if (status) {
+            *good_pos = region_pos;
+            break;
+        }
+        atomic_store_explicit(&guard->checked[i], 1, memory_order_relaxed);
+    }
+    return status;
+}
+
+/* ---- indexes --------------------------------------------------------------------------- */
+
+kl_status kl_guard_index(kl_segment *segment, const kl_index *index, bool *same) {
+    kl_guard *guard;
+    kl_status status = guard_of(segment, &guard);
+    *same = true;
+    if (status || guard->file == NULL || guard->foreign ||
+        guard->sidecar.log_bytes != segment->size)
+        return status;
+    const uint8_t *sums = guard->sidecar.index_sums;
+    if (index->kind == KL_TIME_INDEX) sums += KL_FILE_SUM_BYTES;
+    kl_span data = kl_index_bytes(index);
+    *same = is_same(sums, (int64_t)data.bytes, kl_crc32c(data.data, data.bytes));
+    return KL_OK;
+}
+
+kl_status kl_guard_aborts(kl_segment *segment, bool *same) {
+    kl_guard *guard;
+    kl_status status = guard_of(segment, &guard);
+    *same = true;
+    if (status || guard->file == NULL || guard->foreign ||
+        guard->sidecar.log_bytes != segment->size)
+        return status;
+    const kl_aborts *aborts = &segment->aborts;
+    int64_t bytes = aborts->count ? (int64_t)(aborts->count * ABORT_ENTRY_BYTES) : -1;
+    *same = is_same(guard->sidecar.index_sums + 2 * KL_FILE_SUM_BYTES, bytes,
+                    kl_aborts_crc(aborts));
+    return KL_OK;
+}
+
+void kl_guard_renew(kl_segment *segment) {
+    kl_guard *guard = atomic_load_explicit(&segment->guard, memory_order_acquire);
+    if (guard == NULL || guard->file == NULL) return;
+    kl_sidecar_put_indexes(guard->file + (guard->sidecar.index_sums - guard->file),
+                           segment);
+}

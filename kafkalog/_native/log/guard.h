@@ -1,0 +1,31 @@
+/* guard.h: the side-car of a sealed segment, held against what is read from it.
+ *
+ * Each region of the `.log` is summed once, when something in it is first read with
+ * checksums; what rots while the process lives is the page cache's business.  A segment
+ * that another partition's side-car lies beside is refused, and one whose size is another
+ * while its index is the one that was sealed.  One without a side-car, with one that cannot
+ * be read, or that was rewritten together with its index (Kafka does so and knows nothing
+ * of side-cars), is read unguarded: kafkalog verify tells. */
+#ifndef KL_GUARD_H
+#define KL_GUARD_H
+
+#include "index.h"
+
+struct kl_segment;
+typedef struct kl_guard kl_guard;
+
+/* The batches that begin in [pos, stop_pos) of the `.log` have the headers that were
+ * sealed; `data` may hold `bytes` of the file from data_pos on, so that they are not read
+ * again.  `size`: of the sealed segment.  *good_pos: all that begin before it have.
+ * KL_E_CORRUPT_MESSAGE; failures of reading the side-car. */
+kl_status kl_guard_check(struct kl_segment *segment, int64_t size, int64_t pos,
+                         int64_t stop_pos, kl_span data, int64_t data_pos,
+                         int64_t *good_pos);
+/* Whether the index of a sealed segment, loaded, may be what was sealed. */
+kl_status kl_guard_index(struct kl_segment *segment, const kl_index *index, bool *same);
+kl_status kl_guard_aborts(struct kl_segment *segment, bool *same);
+/* They were made anew.  These three under the log's lock. */
+void kl_guard_renew(struct kl_segment *segment);
+void kl_guard_free(kl_guard *guard);
+
+#endif

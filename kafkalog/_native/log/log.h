@@ -1,0 +1,164 @@
+/* log.h: the log of one partition, inside.  The contract is in kafkalog.h.
+ *
+ * Invariants (docs/format.md): I1 log_start <= last_stable <= high_watermark <= log_end,
+ * I2 batches of a segment contiguous in position and increasing in offset, I3 the last
+ * epoch starts at or below log_end, I4 bytes below flushed_offset are on disk. */
+#ifndef KL_LOG_H
+#define KL_LOG_H
+
+#include "../base/fault.h"
+#include "../base/sync.h"
+#include "epochs.h"
+#include "producers.h"
+#include "record.h"
+#include "segment.h"
+#include "statepage.h"
+
+enum {
+    KL_CHUNK_LOOKUP_BYTES = 8 << 10, /* a lookup reads about one index interval */
+    KL_CHUNK_RECOVER_BYTES = 1 << 20,
+    KL_READ_HINTS = 4 /* readers that go on where they stopped */
+};
+
+/* Where a sequential reader stopped, so that its next read needs no lookup. */
+typedef struct {
+    int64_t offset;
+    int64_t segment_base;
+    int64_t pos;
+} kl_read_hint;
+
+struct kl_log {
+    char *path; /* set at open, never changed, as is what follows */
+    bool writable;
+    bool end_is_high_watermark;
+    int process_generation; /* of the process that opened it: others are refused */
+    bool clean;             /* what kl_log_open was told, for a reader's reloads, too */
+    int64_t recovery_point;
+    int64_t first_start;
+    int64_t first_high_watermark;
+
+    pthread_mutex_t lock;   /* guards what follows; held across append, roll, truncate */
+    pthread_cond_t changed; /* an end moved, a sync ended, the log closed */
+    int waiters;
+    kl_marker *marker; /* the caller's; NULL: none, or removed */
+    bool touched;      /* changed since it was opened: only then a close writes */
+    bool closed;
+    bool cleaner_open; /* a round of compaction is under way (clean.h), */
+    bool cleaner_busy; /* and inside of a call: a close waits for its end */
+    kl_status offline; /* KL_OK, or KL_E_STORAGE for good */
+    kl_log_config config;
+    kl_segment **segments; /* ascending base_offset; the last one is active */
+    size_t segment_count;
+    size_t segment_capacity;
+    size_t loaded_indexes; /* of sealed segments, about */
+    size_t prefix_count;   /* segments whose prefix_max is right */
+    int64_t log_start;
+    int64_t log_end;
+    int64_t high_watermark;
+    int64_t last_stable;
+    int64_t generation; /* odd while segments are being changed */
+    int32_t leader_epoch;
+    kl_producers producers;
+    bool producers_known; /* a reader with a state page loads them when asked */
+    kl_epochs epochs;
+    kl_buffer scratch; /* a batch under construction */
+    kl_read_hint hints[KL_READ_HINTS];
+    unsigned next_hint;
+    kl_statepage *page;     /* NULL: none */
+    int64_t seen_folder_ns; /* a reader without a page: when the folder changed last, */
+    int64_t seen_bytes;     /* and how long the last .log was when it was looked at */
+    uint64_t jitter_state;
+
+    kl_sync_job sync; /* flush.c */
+    bool sync_wanted;
+    int64_t flushed; /* the recovery point */
+    bool dir_dirty;  /* names changed since the directory was synced */
+    int64_t unflushed_records;
+};
+
+/* ---- log.c ------------------------------------------------------------------------- */
+/* Lock the log for a call: KL_E_FORKED, KL_E_CLOSED (not locked then). */
+kl_status kl_log_enter(kl_log *log);
+/* The same for a change: also KL_E_READ_ONLY, and the log's final failure. */
+kl_status kl_log_enter_write(kl_log *log);
+static inline void kl_log_leave(kl_log *log) { kl_unlock(&log->lock); }
+static inline kl_segment *kl_log_active(const kl_log *log) {
+    return log->segments[log->segment_count - 1];
+}
+/* Index of the segment that holds `offset`: the last with base_offset <= it, or 0. */
+size_t kl_log_find_segment(const kl_log *log, int64_t offset);
+int64_t kl_log_next_base(const kl_log *log,
+                         size_t index); /* of the following, or the end */
+kl_status kl_log_add_segment(kl_log *log, kl_segment *segment); /* takes the reference */
+void kl_log_drop_segments(kl_log *log, size_t from, size_t count);
+/* Recompute high watermark (single copy) and last stable offset, tell waiters and readers. */
+void kl_log_publish(kl_log *log);
+int64_t kl_log_bound(const kl_log *log, int32_t bound);
+/* The storage failed in a way that memory and disk may disagree: offline for good. */
+kl_status kl_log_fail_storage(kl_log *log, kl_status status);
+/* Generation goes odd, readers wait; and even again. */
+void kl_log_change_begin(kl_log *log);
+void kl_log_change_end(kl_log *log);
+
+/* ---- append.c ---------------------------------------------------------------------- */
+/* Remove the clean marker before the first change. */
+kl_status kl_log_make_dirty(kl_log *log);
+kl_status kl_log_roll_locked(kl_log *log, int64_t base_offset);
+/* Roll when the settings want it before `bytes` with these are appended. */
+kl_status kl_log_maybe_roll(kl_log *log, int64_t bytes, int64_t max_timestamp,
+                            int64_t first_offset, int64_t last_offset, int64_t now_ms);
+/* Write whole batches at the end of the active segment; undone when it fails. */
+kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes);
+/* Append one finished batch: roll, write, note, move the end.  `batch` describes `data`
+ * with its final offsets. */
+kl_status kl_log_append_one_locked(kl_log *log, const kl_batch *batch, const uint8_t *data,
+                                   int64_t now_ms);
+/* After the lock was left: wait for the disk when flush.messages says so. */
+kl_status kl_log_after_append(kl_log *log);
+
+/* ---- recover.c --------------------------------------------------------------------- */
+/* What a step over `segment` that failed with `status` at `pos` means: an old format, or
+ * damage that looks like one. */
+kl_status kl_log_judge_format(kl_segment *segment, int64_t pos, int64_t end_pos,
+                              kl_status status);
+/* Read a segment back: checks every batch, makes its indexes anew in memory, notes leader
+ * epochs.  *valid_bytes and *end_offset (its base when empty) tell what is good. */
+kl_status kl_log_recover_segment(kl_log *log, kl_segment *segment, int64_t *valid_bytes,
+                                 int64_t *end_offset);
+/* All segments from the one that holds `recovery_point` on; cuts the log (KL_WRITE: on
+ * disk, too) at the first batch that is not good. */
+kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
+                              kl_recovery *recovery);
+/* The batches of segment `index` from `pos` on were not checked yet (a reader's tail). */
+kl_status kl_log_extend_tail(kl_log *log, kl_segment *segment, int64_t *end_offset);
+/* Producer state at the log end: the newest usable snapshot at or below `from` and a
+ * replay.  Aborted transactions of segments with base >= rebuild_from are collected anew. */
+kl_status kl_log_load_producers(kl_log *log, kl_dir *dir, int64_t from,
+                                int64_t rebuild_from);
+/* Aborted transactions of segments with base >= from anew, of an open log. */
+kl_status kl_log_rebuild_aborts(kl_log *log, int64_t from);
+/* Leader epochs from batch headers, when the checkpoint was lost. */
+kl_status kl_log_rebuild_epochs(kl_log *log);
+
+/* ---- snapshot.c -------------------------------------------------------------------- */
+kl_status kl_log_write_snapshot(kl_log *log, kl_dir *dir, int64_t offset, bool sync);
+/* Load the newest usable one at or below `from`; *offset is its place, or the log's first
+ * base offset with no producers.  Unusable ones are removed (KL_WRITE). */
+kl_status kl_log_load_snapshot(kl_log *log, kl_dir *dir, int64_t from, int64_t *offset);
+/* Remove snapshots above `above_offset`, and those that match no segment and are not the
+ * newest. */
+kl_status kl_log_trim_snapshots(kl_log *log, kl_dir *dir, int64_t above_offset);
+
+/* ---- open.c ------------------------------------------------------------------------ */
+kl_status kl_log_reload(kl_log *log); /* a reader sees what the directory holds now */
+/* Give each segment's aborted transactions their entries from disk. */
+kl_status kl_log_load_aborts(kl_log *log, kl_dir *dir, int64_t *corrupt_from);
+
+/* ---- truncate.c -------------------------------------------------------------------- */
+kl_status kl_log_restart_at(kl_log *log, int64_t offset); /* empty, beginning at `offset` */
+
+/* ---- flush.c ----------------------------------------------------------------------- */
+void kl_log_sync_run(void *owner);
+kl_status kl_log_request_sync(kl_log *log); /* locked */
+
+#endif

@@ -1,0 +1,367 @@
+/* lookup.c: questions to a log that are not reads: offsets by time, aborted transactions,
+ * segments, epochs, producers. */
+#include "read.h"
+
+/* ---- by time -------------------------------------------------------------------------- */
+
+/* Locked.  prefix_max of all segments: the first whose own largest timestamp reaches T is
+ * the first whose prefix_max does, and prefix_max is ascending. */
+static kl_status load_prefix(kl_log *log) {
+    size_t sealed = log->segment_count - 1;
+    int64_t max = log->prefix_count ? log->segments[log->prefix_count - 1]->prefix_max : -1;
+    for (size_t i = log->prefix_count; i < log->segment_count; i++) {
+        kl_segment *segment = log->segments[i];
+        if (segment->max_timestamp == KL_UNKNOWN) {
+            kl_status status = kl_log_prepare(log, i);
+            if (!status) status = kl_segment_load_times(segment);
+            if (status) return status;
+        }
+        max = KL_MAX(max, segment->max_timestamp);
+        segment->prefix_max = max;
+    }
+    log->prefix_count = sealed;
+    return KL_OK;
+}
+
+/* The record in an uncompressed batch, or the batch itself for the caller to decode.
+ * *done: the search ends here. */
+static kl_status look_into(kl_walk *walk, kl_segment *segment, bool sealed,
+                           const kl_batch *header, int64_t timestamp_ms,
+                           int64_t start_offset, kl_found *found, bool *done) {
+    found->leader_epoch = header->leader_epoch;
+    found->segment_base_offset = segment->base_offset;
+    found->pos = walk->pos - header->batch_bytes;
+    found->batch_bytes = header->batch_bytes;
+    found->start_offset = start_offset;
+    found->offset = -1;
+    found->inflate = kl_batch_codec(header) != 0;
+    *done = true;
+    if (found->inflate) return KL_OK;
+    kl_batch batch;
+    const uint8_t *data;
+    bool have;
+    int64_t good_pos;
+    walk->pos = found->pos;
+    kl_status status = kl_walk_step(walk, true, &batch, &data, &have);
+    if (!status && sealed)
+        status = kl_guard_check(segment, segment->size, found->pos, walk->pos,
+                                (kl_span){data, (size_t)batch.batch_bytes}, found->pos,
+                                &good_pos);
+    if (status) return status;
+    kl_record record;
+    status =
+        kl_records_find(&batch, data + POS_RECORDS, (size_t)batch.batch_bytes - POS_RECORDS,
+                        timestamp_ms, start_offset, &record);
+    if (status) return status;
+    *done = record.offset >= 0;
+    found->offset = record.offset;
+    found->timestamp_ms = record.timestamp_ms;
+    return KL_OK;
+}
+
+/* Batches of one segment from `pos` on, until one has the record. */
+static kl_status search_segment(kl_log *log, kl_segment *segment, int64_t pos,
+                                int64_t timestamp_ms, kl_found *found, bool *done) {
+    kl_walk walk;
+    *done = false;
+    kl_status status =
+        kl_walk_init(&walk, segment->file, pos, segment->size,
+                     kl_segment_header_chunk(segment, KL_CHUNK_LOOKUP_BYTES));
+    while (!status && !*done) {
+        kl_batch batch;
+        bool have;
+        status = kl_walk_step(&walk, false, &batch, NULL, &have);
+        if (status || !have) break;
+        if (batch.max_timestamp < timestamp_ms || batch.last_offset < log->log_start)
+            continue;
+        status = look_into(&walk, segment, segment != kl_log_active(log), &batch,
+                           timestamp_ms, log->log_start, found, done);
+    }
+    kl_walk_done(&walk);
+    return status ? kl_fail_prefix(status, "log %s, looking for a time", log->path) : KL_OK;
+}
+
+static size_t first_reaching(const kl_log *log, int64_t timestamp_ms) {
+    size_t low = 0, high = log->segment_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (log->segments[middle]->prefix_max >= timestamp_ms) high = middle;
+        else low = middle + 1;
+    }
+    return low;
+}
+
+static kl_status find_time(kl_log *log, int64_t timestamp_ms, kl_found *found) {
+    size_t index;
+    int64_t pos;
+    bool resumed = found->batch_bytes > 0, done = false;
+    kl_status status = load_prefix(log);
+    if (status) return status;
+    if (resumed) {
+        index = kl_log_find_segment(log, found->segment_base_offset);
+        pos = found->pos + found->batch_bytes;
+    } else {
+        index = first_reaching(log, timestamp_ms);
+        if (index == log->segment_count) {
+            found->offset = -1;
+            return KL_OK;
+        }
+        kl_segment *segment = log->segments[index];
+        status = kl_log_prepare(log, index);
+        if (status) return status;
+        int64_t from = kl_index_find_time(&segment->times, timestamp_ms).offset;
+        pos = kl_index_find_offset(&segment->offsets, KL_MAX(from, log->log_start)).pos;
+    }
+    for (; index < log->segment_count; index++, pos = 0) {
+        kl_segment *segment = log->segments[index];
+        if (segment->max_timestamp < timestamp_ms) continue;
+        status = search_segment(log, segment, pos, timestamp_ms, found, &done);
+        if (status || done) return status;
+    }
+    *found = (kl_found){.offset = -1};
+    return KL_OK;
+}
+
+/* The largest time of a batch that has records: indexes count those, too, that compaction
+ * left without any. */
+static kl_status largest_of_records(kl_log *log, int64_t *largest) {
+    kl_status status = KL_OK;
+    *largest = -1;
+    for (size_t i = 0; !status && i < log->segment_count; i++) {
+        kl_segment *segment = log->segments[i];
+        if (segment->max_timestamp <= *largest) continue;
+        kl_walk walk;
+        status =
+            kl_walk_init(&walk, segment->file, 0, segment->size, KL_CHUNK_RECOVER_BYTES);
+        for (bool have = true; !status && have;) {
+            kl_batch batch;
+            status = kl_walk_step(&walk, false, &batch, NULL, &have);
+            if (!status && have && batch.record_count > 0 &&
+                batch.last_offset >= log->log_start)
+                *largest = KL_MAX(*largest, batch.max_timestamp);
+        }
+        kl_walk_done(&walk);
+    }
+    return status ? kl_fail_prefix(status, "log %s, looking for a time", log->path) : KL_OK;
+}
+
+/* `largest`: the first record with the largest timestamp, whatever that is. */
+static kl_status find_once(kl_log *log, bool largest, int64_t timestamp_ms,
+                           kl_found *found) {
+    kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
+    if (!status) status = kl_log_enter(log);
+    if (status) return status;
+    int64_t generation = log->generation;
+    found->inflate = 0;
+    if (largest) {
+        status = load_prefix(log);
+        timestamp_ms = status ? -1 : log->segments[log->segment_count - 1]->prefix_max;
+    }
+    const kl_found resume = *found;
+    if (largest && timestamp_ms < 0) *found = (kl_found){.offset = -1};
+    else if (!status) status = find_time(log, timestamp_ms, found);
+    if (largest && !status && timestamp_ms >= 0 && found->offset < 0 && !found->inflate) {
+        *found = resume;
+        status = largest_of_records(log, &timestamp_ms);
+        if (timestamp_ms < 0) found->offset = -1;
+        else if (!status) status = find_time(log, timestamp_ms, found);
+    }
+    kl_log_leave(log);
+    /* The lock keeps this process's changes away, not those of another. */
+    kl_status changed = log->writable ? KL_OK : kl_log_unchanged(log, generation);
+    return changed ? changed : status;
+}
+
+/* A search that goes on in the middle of a log that changed is its caller's to begin again. */
+static kl_status find_steadily(kl_log *log, bool largest, int64_t timestamp_ms,
+                               kl_found *found) {
+    const kl_found from = *found;
+    int tries_left = from.batch_bytes > 0 ? 1 : KL_STALE_TRIES;
+    kl_status status = KL_E_STALE;
+    while (status == KL_E_STALE && tries_left-- > 0) {
+        *found = from;
+        status = find_once(log, largest, timestamp_ms, found);
+    }
+    return status;
+}
+
+kl_status kl_log_find_time(kl_log *log, int64_t timestamp_ms, kl_found *found) {
+    return find_steadily(log, false, timestamp_ms, found);
+}
+
+kl_status kl_log_find_largest_time(kl_log *log, kl_found *found) {
+    return find_steadily(log, true, -1, found);
+}
+
+/* ---- lists ------------------------------------------------------------------------------ */
+
+/* Most segments have no list of aborted transactions, so that a lost one shows only in what
+ * the side-car says: looked at once, when it is asked for. */
+static kl_status find_lost_aborts(kl_log *log, size_t index) {
+    kl_segment *segment = log->segments[index];
+    bool same = true;
+    if (segment->aborts.count > 0 || segment->aborts_checked ||
+        index + 1 == log->segment_count)
+        return KL_OK;
+    kl_status status = kl_guard_aborts(segment, &same);
+    if (!status && !same) status = kl_log_rebuild_aborts(log, segment->base_offset);
+    segment->aborts_checked = !status;
+    return status;
+}
+
+kl_status kl_log_aborted(kl_log *log, int64_t start, int64_t stop, kl_aborted *out,
+                         size_t max_entries, size_t *count) {
+    *count = 0;
+    kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
+    if (!status) status = kl_log_enter(log);
+    if (status) return status;
+    if (!log->writable && log->page) {
+        /* The writer adds to the file of the active segment before it moves the end. */
+        kl_dir *dir = NULL;
+        kl_aborts *aborts = &kl_log_active(log)->aborts;
+        status = kl_dir_open(log->path, 0, &dir);
+        if (!status) {
+            kl_aborts_clear(aborts);
+            status = kl_aborts_load(aborts, dir, INT64_MAX);
+            if (status == KL_E_CORRUPT) status = KL_OK; /* half an entry: above our end */
+        }
+        kl_dir_close(dir);
+        kl_dir_free(dir);
+    }
+    bool done = false;
+    for (size_t i = kl_log_find_segment(log, start);
+         !status && !done && i < log->segment_count; i++) {
+        status = find_lost_aborts(log, i);
+        if (!status)
+            done = kl_aborts_find(&log->segments[i]->aborts, start, stop, out, max_entries,
+                                  count);
+    }
+    kl_log_leave(log);
+    return status;
+}
+
+static kl_status describe(kl_log *log, size_t i, kl_segment_info *out) {
+    kl_segment *segment = log->segments[i];
+    kl_status status = kl_log_prepare(log, i);
+    if (!status) status = kl_segment_load_times(segment);
+    if (status) return status;
+    *out = (kl_segment_info){
+        .base_offset = segment->base_offset,
+        .next_offset = kl_log_next_base(log, i),
+        .size_bytes = segment->size,
+        .largest_timestamp_ms = segment->max_timestamp,
+        .first_timestamp_ms = segment->first_timestamp,
+        .offset_index_entries = (int64_t)segment->offsets.count,
+        .time_index_entries = (int64_t)segment->times.count,
+        .created_ms = segment->created_ms,
+        .active = i + 1 == log->segment_count,
+    };
+    return KL_OK;
+}
+
+kl_status kl_log_segments(kl_log *log, kl_segment_info *out, size_t max_entries,
+                          size_t *count) {
+    kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
+    if (!status) status = kl_log_enter(log);
+    if (status) return status;
+    *count = log->segment_count;
+    for (size_t i = 0; !status && i < KL_MIN(log->segment_count, max_entries); i++)
+        status = describe(log, i, &out[i]);
+    kl_log_leave(log);
+    return status;
+}
+
+/* ---- epochs, producers, bounds -------------------------------------------------------------- */
+
+kl_status kl_log_epochs(kl_log *log, kl_epoch *out, size_t max_entries, size_t *count) {
+    kl_status status = kl_log_enter(log);
+    if (status) return status;
+    *count = log->epochs.count;
+    size_t bytes = KL_MIN(max_entries, log->epochs.count) * sizeof *out;
+    if (bytes) memcpy(out, log->epochs.entries, bytes);
+    kl_log_leave(log);
+    return KL_OK;
+}
+
+kl_status kl_log_epoch_end(kl_log *log, int32_t epoch, int32_t *found_epoch,
+                           int64_t *end_offset) {
+    kl_status status = kl_log_enter(log);
+    if (status) return status;
+    kl_epochs_end(&log->epochs, epoch, log->log_end, found_epoch, end_offset);
+    kl_log_leave(log);
+    return KL_OK;
+}
+
+kl_status kl_log_set_leader_epoch(kl_log *log, int32_t epoch) {
+    kl_status status = kl_log_enter_write(log);
+    if (status) return status;
+    if (epoch < log->leader_epoch && epoch < kl_epochs_latest(&log->epochs)) {
+        status = kl_fail(KL_E_FENCED_LEADER_EPOCH,
+                         "log %s: leader epoch %d, known is %d already", log->path, epoch,
+                         kl_epochs_latest(&log->epochs));
+        goto out;
+    }
+    status = kl_log_make_dirty(log);
+    if (!status) status = kl_epochs_assign(&log->epochs, epoch, log->log_end);
+    if (!status && log->epochs.changed) {
+        kl_dir *dir = NULL;
+        status = kl_dir_open(log->path, 0, &dir);
+        if (!status) status = kl_epochs_save(&log->epochs, dir, true);
+        kl_dir_close(dir);
+        kl_dir_free(dir);
+    }
+    if (!status) log->leader_epoch = epoch;
+out:
+    kl_log_leave(log);
+    return status;
+}
+
+kl_status kl_log_set_high_watermark(kl_log *log, int64_t offset) {
+    kl_status status = kl_log_enter_write(log);
+    if (status) return status;
+    if (log->end_is_high_watermark)
+        status = kl_fail(KL_E_ARGUMENT, "log %s: a single copy's high watermark is its end",
+                         log->path);
+    else if (offset < log->log_start || offset > log->log_end)
+        status = kl_fail(KL_E_OFFSET_OUT_OF_RANGE,
+                         "log %s: high watermark %lld, expected one from %lld to %lld",
+                         log->path, (long long)offset, (long long)log->log_start,
+                         (long long)log->log_end);
+    if (!status) {
+        log->high_watermark = offset;
+        kl_log_publish(log);
+    }
+    kl_log_leave(log);
+    return status;
+}
+
+kl_status kl_log_producers(kl_log *log, kl_producer *out, size_t max_entries,
+                           size_t *count) {
+    *count = 0;
+    kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
+    if (!status) status = kl_log_enter(log);
+    if (status) return status;
+    if (!log->writable && log->page) {
+        /* A reader beside a writer keeps none: snapshot and replay, each time. */
+        kl_dir *dir = NULL;
+        status = kl_dir_open(log->path, 0, &dir);
+        if (!status) status = kl_log_load_producers(log, dir, log->log_end, INT64_MAX);
+        kl_dir_close(dir);
+        kl_dir_free(dir);
+    }
+    if (!status) {
+        *count = log->producers.count;
+        kl_producers_list(&log->producers, out, max_entries);
+    }
+    kl_log_leave(log);
+    return status;
+}
+
+kl_status kl_log_expire_producers(kl_log *log, int64_t before_ms, size_t *expired) {
+    *expired = 0;
+    kl_status status = kl_log_enter_write(log);
+    if (status) return status;
+    *expired = kl_producers_expire(&log->producers, before_ms);
+    kl_log_leave(log);
+    return KL_OK;
+}

@@ -1,0 +1,100 @@
+/* producers.h: what a log knows of its producers: sequences, epochs, open transactions.
+ * Pure: bytes in, decisions out; the log's lock guards it.  kafka semantics: docs/format.md,
+ * "Producer snapshot". */
+#ifndef KL_PRODUCERS_H
+#define KL_PRODUCERS_H
+
+#include "../base/buffer.h"
+#include "batch.h"
+
+enum { KL_PRODUCER_BATCHES = 5 }; /* remembered per producer, as Kafka does */
+
+typedef struct {
+    int32_t first_sequence;
+    int32_t last_sequence;
+    int64_t last_offset;
+    int32_t offset_delta;
+    int64_t timestamp_ms;
+} kl_producer_batch;
+
+typedef struct {
+    int64_t producer_id;
+    int64_t txn_start_offset; /* -1: none */
+    int64_t last_timestamp_ms;
+    kl_producer_batch batches[KL_PRODUCER_BATCHES]; /* oldest first */
+    int32_t batch_count;
+    int32_t coordinator_epoch; /* -1: none */
+    int16_t producer_epoch;
+} kl_producer_entry;
+
+/* A transaction whose marker is known but may lie above the high watermark. */
+typedef struct {
+    int64_t producer_id;
+    int64_t first_offset;
+    int64_t last_offset; /* of the marker */
+} kl_finished_txn;
+
+typedef struct {
+    kl_producer_entry *entries; /* dense, in no order */
+    size_t count;
+    size_t capacity;
+    uint32_t *slots;   /* entry + 1 by hash of the producer id, 0: free */
+    size_t slot_count; /* a power of two, at least twice the capacity */
+    size_t open_txns;
+    int64_t first_open;        /* of the earliest open transaction, INT64_MAX: none */
+    kl_finished_txn *finished; /* ascending last_offset */
+    size_t finished_count;
+    size_t finished_capacity;
+    int64_t snapshot_offset; /* of the newest snapshot taken, -1 */
+} kl_producers;
+
+void kl_producers_init(kl_producers *producers);
+void kl_producers_clear(kl_producers *producers);
+void kl_producers_free(kl_producers *producers);
+/* Valid until the next reserve, apply, expire or load; NULL when unknown. */
+kl_producer_entry *kl_producers_find(kl_producers *producers, int64_t producer_id);
+
+/* Check a data batch that a client sent, before it gets an offset.
+ * *duplicate: the remembered batch that it repeats, else NULL.
+ * KL_E_INVALID_PRODUCER_EPOCH, KL_E_OUT_OF_ORDER_SEQUENCE_NUMBER, KL_E_INVALID_TXN_STATE;
+ * KL_E_INVALID_RECORD: a negative sequence or producer epoch.
+ * `check_sequence` false: the coordinator's own appends. */
+kl_status kl_producers_check(kl_producers *producers, const kl_batch *batch,
+                             bool check_sequence, const kl_producer_batch **duplicate);
+/* Room for `more` producers and markers, after which as many applies cannot fail. */
+kl_status kl_producers_reserve(kl_producers *producers, size_t more);
+/* Note an appended (or replayed) data batch with a producer id; batch->base_offset is final.
+ * Checks nothing: a real log has gaps by retention, epochs that rise, empty batches. */
+kl_status kl_producers_apply(kl_producers *producers, const kl_batch *batch);
+/* Check a marker before it is appended: KL_E_TRANSACTION_COORDINATOR_FENCED,
+ * KL_E_INVALID_PRODUCER_EPOCH. */
+kl_status kl_producers_check_marker(kl_producers *producers, int64_t producer_id,
+                                    int16_t producer_epoch, int32_t coordinator_epoch);
+/* Note a marker at `offset`.  *first_offset: where its transaction began here, -1: it had
+ * no open one (nothing to abort). */
+kl_status kl_producers_apply_marker(kl_producers *producers, int64_t producer_id,
+                                    int16_t producer_epoch, int32_t coordinator_epoch,
+                                    int64_t offset, int64_t timestamp_ms,
+                                    int64_t *first_offset);
+/* The first offset of the earliest transaction that is open, or finished with a marker at
+ * or above `high_watermark`; INT64_MAX: none.  Forgets finished ones below it. */
+int64_t kl_producers_first_unstable(kl_producers *producers, int64_t high_watermark);
+/* The first offset of the earliest open transaction alone, INT64_MAX: none.  What .txnindex
+ * stores as last stable offset right after a marker is this, or the end behind the marker. */
+int64_t kl_producers_first_open(const kl_producers *producers);
+/* The same when the transaction of `left_out` ends. */
+int64_t kl_producers_first_open_besides(const kl_producers *producers,
+                                        const kl_producer_entry *left_out);
+/* Forget producers without an open transaction that wrote last before `before_ms`; how many. */
+size_t kl_producers_expire(kl_producers *producers, int64_t before_ms);
+/* Copy out, ascending producer id; how many there are.  None are copied when there are more
+ * than max_entries. */
+size_t kl_producers_list(const kl_producers *producers, kl_producer *out,
+                         size_t max_entries);
+
+/* The bytes of a .snapshot (ascending producer id). */
+kl_status kl_snapshot_encode(const kl_producers *producers, kl_buffer *out);
+/* Replace the state by a snapshot's; cleared on failure.  KL_E_CORRUPT. */
+kl_status kl_producers_load(kl_producers *producers, const uint8_t *data, size_t bytes);
+
+#endif

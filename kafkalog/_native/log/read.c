@@ -1,0 +1,491 @@
+/* read.c: bytes out of a log: into a buffer, into a socket, as a map.
+ *
+ * A read finds its place under the lock, transfers without it from a segment that it holds
+ * a reference to, and then looks whether segments were cut or swapped meanwhile
+ * (generation): if so it begins again.  So does a reader in another process. */
+#include "read.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+enum { LOADED_INDEXES_MAX = 16384 };
+
+kl_status kl_log_prepare(kl_log *log, size_t index) {
+    kl_segment *segment = log->segments[index];
+    if (KL_LIKELY(segment->offsets.loaded && segment->times.loaded)) return KL_OK;
+    if (log->loaded_indexes > LOADED_INDEXES_MAX) {
+        for (size_t i = 0; i + 1 < log->segment_count; i++) {
+            kl_index_unload(&log->segments[i]->offsets);
+            kl_index_unload(&log->segments[i]->times);
+        }
+        log->loaded_indexes = 0;
+    }
+    kl_dir *dir = NULL;
+    kl_status status = kl_dir_open(log->path, 0, &dir);
+    if (!status)
+        status = kl_segment_load_indexes(segment, dir, kl_log_next_base(log, index),
+                                         index + 1 == log->segment_count, log->writable,
+                                         log->config.index_interval_bytes, NULL);
+    log->loaded_indexes++;
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    return status;
+}
+
+/* A place from which batches can be read. */
+typedef struct {
+    kl_segment *segment; /* retained; NULL: nothing at or above the offset */
+    int64_t pos;
+    int64_t end_pos;
+    int64_t bound;
+    int64_t limit; /* no offset of the segment reaches it (I2) */
+    int64_t generation;
+    bool sealed;
+} place;
+
+static bool take_hint(kl_log *log, int64_t offset, size_t *index, int64_t *pos) {
+    for (int i = 0; i < KL_READ_HINTS; i++) {
+        const kl_read_hint *hint = &log->hints[i];
+        if (hint->offset != offset) continue;
+        *index = kl_log_find_segment(log, hint->segment_base);
+        if (log->segments[*index]->base_offset != hint->segment_base) continue;
+        *pos = hint->pos;
+        return true;
+    }
+    return false;
+}
+
+/* The last headers of a sealed segment are those that were sealed. */
+static kl_status check_end(kl_segment *segment) {
+    int64_t size = segment->size, good_pos, last = KL_MAX(size - 1, (int64_t)0);
+    return kl_guard_check(segment, size, last, size, (kl_span){0}, 0, &good_pos);
+}
+
+/* Locked.  The first batch that ends at or above `offset`. */
+static kl_status find_place(kl_log *log, int64_t offset, int32_t bound, place *out) {
+    *out = (place){.bound = kl_log_bound(log, bound), .generation = log->generation};
+    if (offset < log->log_start || offset > log->log_end)
+        return kl_fail(KL_E_OFFSET_OUT_OF_RANGE,
+                       "log %s: offset %lld, expected one from %lld (start) to %lld (end)",
+                       log->path, (long long)offset, (long long)log->log_start,
+                       (long long)log->log_end);
+    if (offset >= out->bound) return KL_OK;
+    size_t index;
+    int64_t pos = 0;
+    kl_status status = KL_OK;
+    if (!take_hint(log, offset, &index, &pos)) {
+        index = kl_log_find_segment(log, offset);
+        status = kl_log_prepare(log, index);
+        if (!status) status = kl_segment_locate(log->segments[index], offset, &pos);
+    }
+    while (!status && pos >= log->segments[index]->size) {
+        if (index + 1 >= log->segment_count) return KL_OK;
+        /* No batch up to the next segment, or one whose header does not say so any more. */
+        if (offset < kl_log_next_base(log, index)) status = check_end(log->segments[index]);
+        index++;
+        pos = 0;
+    }
+    if (status) return status;
+    out->segment = kl_segment_retain(log->segments[index]);
+    out->pos = pos;
+    out->end_pos = out->segment->size;
+    out->limit = kl_log_next_base(log, index);
+    out->sealed = index + 1 < log->segment_count;
+    return KL_OK;
+}
+
+kl_status kl_log_unchanged(kl_log *log, int64_t generation) {
+    kl_page_values values;
+    kl_status status = kl_log_enter(log);
+    if (status) return status;
+    bool same = log->generation == generation;
+    if (same && !log->writable && log->page)
+        same = !kl_statepage_read(log->page, &values) || values.generation == generation;
+    kl_log_leave(log);
+    return same ? KL_OK
+                : kl_fail(KL_E_STALE, "log %s was truncated or cleaned during a read",
+                          log->path);
+}
+
+static void keep_hint(kl_log *log, const place *from, const kl_read *done) {
+    if (kl_log_enter(log)) return;
+    if (log->generation == from->generation)
+        log->hints[log->next_hint++ % KL_READ_HINTS] =
+            (kl_read_hint){done->next_offset, from->segment->base_offset,
+                           done->pos + (int64_t)done->bytes};
+    kl_log_leave(log);
+}
+
+/* I2: what a header says lies behind the batch before it and within the segment. */
+static kl_status check_offsets(const kl_batch *batch, const place *from,
+                               int64_t min_offset) {
+    if (KL_LIKELY(batch->base_offset >= min_offset && batch->last_offset < from->limit))
+        return KL_OK;
+    return kl_fail(KL_E_CORRUPT_MESSAGE,
+                   "a batch with the offsets %lld to %lld, wanted some from %lld to %lld",
+                   (long long)batch->base_offset, (long long)batch->last_offset,
+                   (long long)min_offset, (long long)from->limit - 1);
+}
+
+/* How much of `data` is whole batches that may be seen.  A bad one after good ones is left
+ * for the next read, which then begins with it.  *ended: a batch behind them may not. */
+static kl_status take_batches(const uint8_t *data, size_t bytes, const place *from,
+                              int64_t stop_offset, int32_t check_crc, kl_read *out,
+                              bool *ended) {
+    size_t pos = 0;
+    int64_t min_offset = from->segment->base_offset;
+    *ended = false;
+    while (pos < bytes) {
+        kl_batch batch;
+        kl_status status = kl_batch_parse(data + pos, bytes - pos, &batch);
+        if (!status && check_crc && pos + (size_t)batch.batch_bytes <= bytes)
+            status = kl_batch_check(data + pos, (size_t)batch.batch_bytes, &batch);
+        if (status == KL_E_BUFFER_TOO_SMALL) {
+            int64_t left = from->end_pos - from->pos - (int64_t)pos;
+            if (batch.batch_bytes > left)
+                status =
+                    kl_fail(KL_E_CORRUPT_MESSAGE,
+                            "batch of %lld bytes at offset %lld, but the segment has %lld",
+                            (long long)batch.batch_bytes, (long long)batch.base_offset,
+                            (long long)left);
+            else if (pos > 0) break;
+            out->wanted = (size_t)batch.batch_bytes;
+        }
+        if (!status) status = check_offsets(&batch, from, min_offset);
+        if (status && pos > 0) break;
+        if (status) return status;
+        *ended = batch.last_offset >= from->bound ||
+                 (stop_offset >= 0 && batch.base_offset >= stop_offset);
+        if (*ended) break;
+        pos += (size_t)batch.batch_bytes;
+        out->next_offset = min_offset = batch.last_offset + 1;
+    }
+    out->bytes = pos;
+    return KL_OK;
+}
+
+/* take_batches, and of a sealed segment the headers held against the side-car: those of the
+ * batches, of the one that ended them, and of the one before where an offset is missing. */
+static kl_status take_checked(const uint8_t *data, size_t bytes, const place *from,
+                              int64_t stop_offset, int32_t check_crc, kl_read *out) {
+    bool ended;
+    int64_t offset = out->next_offset, good_pos;
+    kl_status status = take_batches(data, bytes, from, stop_offset, check_crc, out, &ended);
+    if (status || !check_crc || !from->sealed) return status;
+    bool gap = bytes >= sizeof(int64_t) && from->pos > 0 &&
+               (int64_t)kl_get64(data + POS_BASE_OFFSET) > offset;
+    const kl_span span = {data, bytes};
+    status =
+        kl_guard_check(from->segment, from->end_pos, from->pos - gap,
+                       from->pos + (int64_t)out->bytes + ended, span, from->pos, &good_pos);
+    if (status != KL_E_CORRUPT_MESSAGE || good_pos <= from->pos) return status;
+    /* The good ones come first. */
+    out->next_offset = offset;
+    return take_batches(data, (size_t)(good_pos - from->pos), from, stop_offset, check_crc,
+                        out, &ended);
+}
+
+static kl_status read_once(kl_log *log, int64_t offset, int64_t stop_offset, int32_t bound,
+                           int32_t check_crc, uint8_t *buffer, size_t buffer_bytes,
+                           kl_read *out) {
+    place from;
+    kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
+    if (!status) status = kl_log_enter(log);
+    if (status) return status;
+    status = find_place(log, offset, bound, &from);
+    kl_log_leave(log);
+    *out = (kl_read){.next_offset = offset, .end_offset = from.bound, .pos = from.pos};
+    if (status || from.segment == NULL) return status;
+    out->segment_base_offset = from.segment->base_offset;
+    size_t want = (size_t)KL_MIN((int64_t)buffer_bytes, from.end_pos - from.pos), got = 0;
+    status = kl_file_read(from.segment->file, buffer, want, from.pos, &got);
+    if (!status) status = take_checked(buffer, got, &from, stop_offset, check_crc, out);
+    kl_status changed = kl_log_unchanged(log, from.generation);
+    if (changed) status = changed;
+    else if (status)
+        kl_fail_prefix(status, "log %s, %s at byte %lld", log->path,
+                       kl_file_name(from.segment->file), (long long)from.pos);
+    else if (out->bytes) keep_hint(log, &from, out);
+    kl_segment_drop(from.segment);
+    return status;
+}
+
+kl_status kl_log_read(kl_log *log, int64_t offset, int64_t stop_offset, int32_t bound,
+                      int32_t check_crc, uint8_t *buffer, size_t buffer_bytes,
+                      kl_read *out) {
+    kl_status status = KL_E_STALE;
+    memset(out, 0, sizeof *out);
+    if (buffer_bytes < KL_BATCH_HEADER_BYTES) {
+        out->wanted = KL_BATCH_HEADER_BYTES;
+        return kl_fail(KL_E_BUFFER_TOO_SMALL, "a buffer of %zu bytes, a batch needs %d",
+                       buffer_bytes, KL_BATCH_HEADER_BYTES);
+    }
+    for (int tries = 0; status == KL_E_STALE && tries < KL_STALE_TRIES; tries++)
+        status = read_once(log, offset, stop_offset, bound, check_crc, buffer, buffer_bytes,
+                           out);
+    return status;
+}
+
+kl_status kl_log_read_at(kl_log *log, int64_t segment_base_offset, int64_t pos,
+                         uint8_t *buffer, size_t buffer_bytes, size_t *bytes) {
+    *bytes = 0;
+    kl_status status = kl_log_enter(log);
+    if (status) return status;
+    kl_segment *segment = log->segments[kl_log_find_segment(log, segment_base_offset)];
+    if (segment->base_offset != segment_base_offset || pos < 0 || pos >= segment->size) {
+        kl_log_leave(log);
+        return kl_fail(KL_E_STALE,
+                       "log %s has no batch at byte %lld of segment %lld any more",
+                       log->path, (long long)pos, (long long)segment_base_offset);
+    }
+    kl_segment_retain(segment);
+    int64_t generation = log->generation, size = segment->size, good_pos;
+    bool sealed = segment != kl_log_active(log);
+    size_t want = (size_t)KL_MIN((int64_t)buffer_bytes, segment->size - pos), got;
+    kl_log_leave(log);
+    status = kl_file_read(segment->file, buffer, want, pos, &got);
+    kl_batch batch = {0};
+    if (!status) status = kl_batch_check(buffer, got, &batch);
+    if (!status || status == KL_E_BUFFER_TOO_SMALL) *bytes = (size_t)batch.batch_bytes;
+    if (!status && sealed)
+        status = kl_guard_check(segment, size, pos, pos + 1, (kl_span){buffer, got}, pos,
+                                &good_pos);
+    kl_segment_drop(segment);
+    kl_status changed = kl_log_unchanged(log, generation);
+    return changed ? changed : status;
+}
+
+/* ---- slices: sendfile -------------------------------------------------------------------- */
+
+struct kl_slice {
+    kl_segment *segment;
+    int fd;
+    int64_t pos;
+    size_t bytes;
+};
+
+/* The sparse index's guess of where a slice ends: the last entry within `limit` and below
+ * the bound, or the slice's own start. */
+static int64_t guess_end(const kl_segment *segment, const place *from, int64_t limit) {
+    int64_t pos = from->pos;
+    for (size_t low = 0, high = segment->offsets.count; low < high;) {
+        size_t middle = low + (high - low) / 2;
+        kl_offset_entry entry = kl_index_offset_at(&segment->offsets, middle);
+        bool inside = entry.pos <= limit && entry.offset < from->bound;
+        if (inside && entry.pos > pos) pos = entry.pos;
+        if (inside) low = middle + 1;
+        else high = middle;
+    }
+    return pos;
+}
+
+/* Headers from `guess` on, until the next batch would pass `limit` or the bound.  Where the
+ * slice ends; *next_offset follows it. */
+static kl_status walk_to_end(const place *from, int64_t guess, int64_t limit,
+                             bool at_least_one, int64_t *pos, int64_t *next_offset) {
+    kl_segment *segment = from->segment;
+    kl_walk walk;
+    *pos = guess;
+    kl_status status =
+        kl_walk_init(&walk, segment->file, guess, segment->size,
+                     kl_segment_header_chunk(segment, KL_CHUNK_LOOKUP_BYTES));
+    for (bool found = true; !status && found;) {
+        kl_batch batch;
+        status = kl_walk_step(&walk, false, &batch, NULL, &found);
+        if (status || !found) break;
+        /* What the guess passed over ends where the batch there begins. */
+        if (*pos == guess && guess > from->pos) *next_offset = batch.base_offset;
+        if (batch.last_offset >= from->bound) break;
+        bool first = walk.pos - batch.batch_bytes == from->pos;
+        if (walk.pos > limit && !(first && at_least_one)) break;
+        *pos = walk.pos;
+        *next_offset = batch.last_offset + 1;
+    }
+    kl_walk_done(&walk);
+    return status;
+}
+
+/* Locked.  The end of the last whole batch within `max_bytes` of `from` and below its bound;
+ * the sparse index is the first guess, so that few headers are read. */
+static kl_status slice_end(kl_log *log, const place *from, size_t max_bytes,
+                           bool at_least_one, kl_read *where) {
+    int64_t limit = from->pos + (int64_t)KL_MIN(max_bytes, (size_t)INT64_MAX / 2), pos;
+    int64_t guess = guess_end(from->segment, from, limit);
+    kl_status status =
+        walk_to_end(from, guess, limit, at_least_one, &pos, &where->next_offset);
+    if (status && pos == guess && guess > from->pos) /* bad bytes at the guess itself */
+        status =
+            walk_to_end(from, from->pos, limit, at_least_one, &pos, &where->next_offset);
+    if (pos > from->pos) status = KL_OK; /* a bad batch is the next call's */
+    where->bytes = (size_t)(pos - from->pos);
+    return status ? kl_fail_prefix(status, "log %s", log->path) : KL_OK;
+}
+
+kl_status kl_log_slice(kl_log *log, int64_t offset, int32_t bound, size_t max_bytes,
+                       int at_least_one, kl_slice **out, kl_read *where) {
+    *out = NULL;
+    place from = {0};
+    kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
+    if (!status) status = kl_log_enter(log);
+    if (status) return status;
+    kl_slice *slice = kl_alloc(sizeof *slice);
+    if (slice == NULL)
+        status = kl_fail(KL_E_NO_MEMORY, "no memory to read log %s", log->path);
+    if (!status) status = find_place(log, offset, bound, &from);
+    *where = (kl_read){.next_offset = offset, .end_offset = from.bound, .pos = from.pos};
+    if (!status && from.segment) {
+        where->segment_base_offset = from.segment->base_offset;
+        status = kl_log_prepare(log, kl_log_find_segment(log, from.segment->base_offset));
+        if (!status) status = slice_end(log, &from, max_bytes, at_least_one, where);
+        if (!status) status = kl_file_pin(from.segment->file, &slice->fd);
+    }
+    kl_log_leave(log);
+    if (status || from.segment == NULL || where->bytes == 0) {
+        if (!status && from.segment) kl_file_unpin(from.segment->file);
+        kl_segment_drop(from.segment);
+        kl_release(slice);
+        return status;
+    }
+    slice->segment = from.segment;
+    slice->pos = from.pos;
+    slice->bytes = where->bytes;
+    *out = slice;
+    return KL_OK;
+}
+
+/* Linux raises SIGPIPE for sendfile on a socket whose peer is gone, whatever the flags. */
+static ssize_t send_quietly(int socket_fd, int fd, off_t *pos, size_t bytes) {
+    sigset_t pipe, old, pending;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &pipe, &old);
+    ssize_t sent = kl_io->sendfile(socket_fd, fd, pos, bytes);
+    int error = errno;
+    if (sent < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE)) {
+        static const struct timespec now = {0, 0};
+        while (sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR) continue;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    errno = error;
+    return sent;
+}
+
+kl_status kl_slice_send(kl_slice *slice, int socket_fd, size_t *done, int32_t timeout_ms) {
+    while (*done < slice->bytes) {
+        off_t pos = (off_t)(slice->pos + (int64_t)*done);
+        ssize_t sent = send_quietly(socket_fd, slice->fd, &pos, slice->bytes - *done);
+        if (sent > 0) {
+            *done += (size_t)sent;
+            continue;
+        }
+        if (sent == 0)
+            return kl_fail(KL_E_STALE, "%s was cut while it was sent",
+                           kl_file_name(slice->segment->file));
+        if (errno == EINTR) return kl_fail(KL_E_TIMEOUT, "a signal came during sendfile");
+        if (errno == EPIPE || errno == ECONNRESET)
+            return kl_fail(KL_E_PEER, "the socket's other end closed it");
+        if (errno != EAGAIN)
+            return kl_fail_errno(errno, "sendfile to descriptor %d", socket_fd);
+        struct pollfd ready = {.fd = socket_fd, .events = POLLOUT};
+        if (poll(&ready, 1, timeout_ms) <= 0)
+            return kl_fail(KL_E_TIMEOUT, "the socket took nothing for %d ms", timeout_ms);
+    }
+    return KL_OK;
+}
+
+int kl_slice_fd(const kl_slice *slice) { return slice->fd; }
+
+void kl_slice_free(kl_slice *slice) {
+    if (slice == NULL) return;
+    kl_file_unpin(slice->segment->file);
+    kl_segment_drop(slice->segment);
+    kl_release(slice);
+}
+
+/* ---- views --------------------------------------------------------------------------------- */
+
+struct kl_view {
+    void *map;     /* or NULL */
+    uint8_t *copy; /* or NULL */
+    size_t bytes;
+};
+
+static kl_status view_index(const kl_index *index, kl_view *view) {
+    size_t entry = index->kind == KL_OFFSET_INDEX ? OFFSET_ENTRY_BYTES : TIME_ENTRY_BYTES;
+    const uint8_t *from = index->map ? index->map : index->entries.data;
+    view->bytes = index->count * entry;
+    if (view->bytes == 0) return KL_OK;
+    view->copy = kl_alloc(view->bytes);
+    if (view->copy == NULL)
+        return kl_fail(KL_E_NO_MEMORY, "no memory for a view of an index");
+    memcpy(view->copy, from, view->bytes);
+    return KL_OK;
+}
+
+static kl_status view_log(const kl_segment *segment, kl_view *view) {
+    view->bytes = (size_t)segment->size;
+    if (view->bytes == 0) return KL_OK;
+    int fd;
+    int64_t file_bytes, modified_ms;
+    kl_status status = kl_file_stat(segment->file, &file_bytes, &modified_ms);
+    if (status) return status;
+    /* A map beyond the end of its file is a signal that waits. */
+    if (file_bytes < segment->size)
+        return kl_fail(KL_E_CORRUPT, "%s has %lld bytes, wanted the %lld that it had",
+                       kl_file_name(segment->file), (long long)file_bytes,
+                       (long long)segment->size);
+    status = kl_file_pin(segment->file, &fd);
+    if (status) return status;
+    void *map = kl_io->mmap(NULL, view->bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        status = kl_fail_errno(errno, "map of %s", kl_file_name(segment->file));
+    else view->map = map;
+    kl_file_unpin(segment->file);
+    return status;
+}
+
+kl_status kl_log_view(kl_log *log, int64_t base_offset, int32_t file, kl_view **out) {
+    *out = NULL;
+    kl_status status = kl_log_enter(log);
+    if (status) return status;
+    size_t index = kl_log_find_segment(log, base_offset);
+    kl_segment *segment = log->segments[index];
+    kl_view *view = kl_alloc(sizeof *view);
+    if (view == NULL)
+        status = kl_fail(KL_E_NO_MEMORY, "no memory for a view of %s", log->path);
+    else if (segment->base_offset != base_offset || file < 0 || file > KL_FILE_TIME_INDEX)
+        status = kl_fail(KL_E_ARGUMENT, "log %s has no file %d of a segment %lld",
+                         log->path, file, (long long)base_offset);
+    else if (file == KL_FILE_LOG && index + 1 == log->segment_count)
+        status =
+            kl_fail(KL_E_ARGUMENT,
+                    "segment %lld of %s is still written to: only sealed ones are mapped",
+                    (long long)base_offset, log->path);
+    else if (file == KL_FILE_LOG) status = view_log(segment, view);
+    else if (!(status = kl_log_prepare(log, index)))
+        status = view_index(
+            file == KL_FILE_OFFSET_INDEX ? &segment->offsets : &segment->times, view);
+    kl_log_leave(log);
+    if (status) {
+        kl_view_free(view);
+        return status;
+    }
+    *out = view;
+    return KL_OK;
+}
+
+const uint8_t *kl_view_data(const kl_view *view) {
+    return view->map ? view->map : view->copy;
+}
+
+size_t kl_view_bytes(const kl_view *view) { return view->bytes; }
+
+void kl_view_free(kl_view *view) {
+    if (view == NULL) return;
+    if (view->map) kl_io->munmap(view->map, view->bytes);
+    kl_release(view->copy);
+    kl_release(view);
+}

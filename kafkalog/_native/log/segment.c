@@ -1,0 +1,417 @@
+/* segment.c: see segment.h. */
+#include "segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "../base/fault.h"
+#include "log.h"
+
+static kl_segment *segment_new(int64_t base_offset) {
+    kl_segment *segment = kl_alloc(sizeof *segment);
+    if (segment == NULL) return NULL;
+    atomic_init(&segment->refs, 1);
+    segment->base_offset = base_offset;
+    segment->max_timestamp = KL_UNKNOWN;
+    segment->max_timestamp_offset = base_offset;
+    segment->first_timestamp = KL_UNKNOWN;
+    segment->prefix_max = -1;
+    kl_index_init(&segment->offsets, KL_OFFSET_INDEX, base_offset);
+    kl_index_init(&segment->times, KL_TIME_INDEX, base_offset);
+    kl_aborts_init(&segment->aborts, base_offset);
+    return segment;
+}
+
+kl_segment *kl_segment_retain(kl_segment *segment) {
+    atomic_fetch_add_explicit(&segment->refs, 1, memory_order_relaxed);
+    return segment;
+}
+
+void kl_segment_drop(kl_segment *segment) {
+    if (segment == NULL) return;
+    if (atomic_fetch_sub_explicit(&segment->refs, 1, memory_order_acq_rel) > 1) return;
+    kl_file_drop(segment->file);
+    kl_index_free(&segment->offsets);
+    kl_index_free(&segment->times);
+    kl_aborts_free(&segment->aborts);
+    kl_sums_free(&segment->sums);
+    kl_guard_free(atomic_load_explicit(&segment->guard, memory_order_acquire));
+    kl_release(segment);
+}
+
+kl_status kl_segment_open(const char *dir_path, const char *name, int64_t base_offset,
+                          bool writable, kl_segment **out) {
+    *out = NULL;
+    kl_segment *segment = segment_new(base_offset);
+    if (segment == NULL)
+        return kl_fail(KL_E_NO_MEMORY, "no memory for a segment of %s", dir_path);
+    kl_status status = kl_file_new(dir_path, name, writable, &segment->file);
+    if (status) goto out;
+    status = kl_file_stat(segment->file, &segment->size, &segment->created_ms);
+    if (status) goto out;
+    segment->reserved = segment->size;
+    *out = segment;
+    segment = NULL;
+out:
+    kl_segment_drop(segment);
+    return status;
+}
+
+/* Names that an earlier life of this base offset may have left behind. */
+static kl_status remove_leftovers(kl_dir *dir, int64_t base_offset) {
+    static const char *const suffixes[] = {KL_INDEX_SUFFIX, KL_TIME_SUFFIX, KL_TXN_SUFFIX,
+                                           KL_SIDECAR_SUFFIX};
+    char name[KL_NAME_BYTES];
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        kl_segment_name(name, base_offset, suffixes[i]);
+        kl_status status = kl_dir_unlink(dir, name);
+        if (status && status != KL_E_NOT_FOUND) return status;
+    }
+    return KL_OK;
+}
+
+kl_status kl_segment_create(kl_dir *dir, int64_t base_offset, kl_segment **out) {
+    *out = NULL;
+    kl_segment *segment = segment_new(base_offset);
+    if (segment == NULL)
+        return kl_fail(KL_E_NO_MEMORY, "no memory for a segment of %s", dir->path);
+    char name[KL_NAME_BYTES];
+    kl_segment_name(name, base_offset, KL_LOG_SUFFIX);
+    kl_status status = remove_leftovers(dir, base_offset);
+    if (status) goto out;
+    status = KL_FP_STATUS("segment.create.before_file");
+    if (status) goto out;
+    status = kl_file_create(dir->path, name, &segment->file);
+    if (status) goto out;
+    segment->max_timestamp = -1;
+    segment->first_timestamp = -1;
+    segment->created_ms = kl_now_ms();
+    segment->offsets.loaded = segment->times.loaded = segment->aborts.loaded = true;
+    KL_FP("segment.create.after_file");
+    *out = segment;
+    segment = NULL;
+out:
+    kl_segment_drop(segment);
+    return status;
+}
+
+kl_status kl_segment_note(kl_segment *segment, const kl_batch *batch, int64_t pos,
+                          int64_t index_interval_bytes) {
+    if (segment->first_timestamp < 0 && pos == 0)
+        segment->first_timestamp = batch->max_timestamp;
+    if (batch->max_timestamp > segment->max_timestamp) {
+        segment->max_timestamp = batch->max_timestamp;
+        segment->max_timestamp_offset = batch->last_offset;
+    }
+    kl_status status = KL_OK;
+    if (segment->bytes_since_entry > index_interval_bytes) {
+        status = kl_index_add_offset(&segment->offsets, batch->last_offset, pos);
+        if (status) return status;
+        status = kl_index_add_time(&segment->times, segment->max_timestamp,
+                                   segment->max_timestamp_offset);
+        if (status) return status;
+        segment->bytes_since_entry = 0;
+    }
+    segment->bytes_since_entry += batch->batch_bytes;
+    return KL_OK;
+}
+
+/* Make both indexes anew from batch headers; stops at the first that does not parse, and
+ * keeps every byte: a damaged sealed segment is answered for by its reads. */
+static kl_status rebuild_indexes(kl_segment *segment, int64_t index_interval_bytes) {
+    kl_index_clear(&segment->offsets);
+    kl_index_clear(&segment->times);
+    segment->max_timestamp = segment->first_timestamp = -1;
+    segment->max_timestamp_offset = segment->base_offset;
+    segment->bytes_since_entry = 0;
+    kl_walk walk;
+    kl_status status =
+        kl_walk_init(&walk, segment->file, 0, segment->size, KL_CHUNK_RECOVER_BYTES);
+    if (status) return status;
+    for (;;) {
+        kl_batch batch;
+        bool found;
+        int64_t pos = walk.pos;
+        status = kl_walk_step(&walk, false, &batch, NULL, &found);
+        if (status == KL_E_CORRUPT_MESSAGE || status == KL_E_BUFFER_TOO_SMALL ||
+            status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT) {
+            status = KL_OK;
+            break;
+        }
+        if (status || !found) break;
+        status = kl_segment_note(segment, &batch, pos, index_interval_bytes);
+        if (status) break;
+    }
+    kl_walk_done(&walk);
+    return status;
+}
+
+kl_status kl_segment_renew_indexes(kl_segment *segment, kl_dir *dir, bool active,
+                                   bool writable, int64_t index_interval_bytes) {
+    kl_status status = rebuild_indexes(segment, index_interval_bytes);
+    if (status) return status;
+    if (segment->max_timestamp >= 0 && !active) {
+        status = kl_index_add_time(&segment->times, segment->max_timestamp,
+                                   segment->max_timestamp_offset);
+        if (status) return status;
+    }
+    if (!writable) return KL_OK;
+    status = kl_index_rewrite(&segment->offsets, dir, false);
+    if (!status) status = kl_index_rewrite(&segment->times, dir, false);
+    return status || active ? status : kl_sidecar_renew(segment, dir);
+}
+
+kl_status kl_segment_load_indexes(kl_segment *segment, kl_dir *dir, int64_t next_offset,
+                                  bool active, bool writable, int64_t index_interval_bytes,
+                                  int32_t *rebuilt) {
+    if (segment->offsets.loaded && segment->times.loaded) return KL_OK;
+    bool offsets_sane = false, times_sane = false;
+    kl_status status = kl_index_load(&segment->offsets, dir, next_offset, segment->size,
+                                     active, &offsets_sane);
+    if (status) return status;
+    status = kl_index_load(&segment->times, dir, next_offset, segment->size, active,
+                           &times_sane);
+    if (status) return status;
+    /* A reader beside a writer sees indexes that lag: usable entries are enough for it. */
+    /* A sealed segment has at least the time entry that its roll wrote. */
+    bool usable = offsets_sane && times_sane && (active || segment->times.count > 0);
+    if (!writable && active) usable = true;
+    if (usable && !active) {
+        status = kl_guard_index(segment, &segment->offsets, &offsets_sane);
+        if (!status) status = kl_guard_index(segment, &segment->times, &times_sane);
+        if (status) return status;
+        usable = offsets_sane && times_sane;
+    }
+    if (usable || segment->size == 0) return KL_OK;
+    status = kl_segment_renew_indexes(segment, dir, active, writable, index_interval_bytes);
+    if (!status && rebuilt) *rebuilt += 1;
+    return status;
+}
+
+/* The largest timestamp of batches from `pos` on, noted in the segment. */
+static kl_status scan_times(kl_segment *segment, int64_t pos) {
+    kl_walk walk;
+    kl_status status =
+        kl_walk_init(&walk, segment->file, pos, segment->size, KL_CHUNK_LOOKUP_BYTES);
+    if (status) return status;
+    for (;;) {
+        kl_batch batch;
+        bool found;
+        status = kl_walk_step(&walk, false, &batch, NULL, &found);
+        if (status || !found) break;
+        if (batch.max_timestamp > segment->max_timestamp) {
+            segment->max_timestamp = batch.max_timestamp;
+            segment->max_timestamp_offset = batch.last_offset;
+        }
+    }
+    kl_walk_done(&walk);
+    if (status == KL_E_CORRUPT_MESSAGE || status == KL_E_BUFFER_TOO_SMALL ||
+        status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT)
+        return KL_OK;
+    return status;
+}
+
+static kl_status first_timestamp(kl_segment *segment) {
+    segment->first_timestamp = -1;
+    if (segment->size < KL_BATCH_HEADER_BYTES) return KL_OK;
+    uint8_t header[KL_BATCH_HEADER_BYTES];
+    size_t got;
+    kl_status status = kl_file_read(segment->file, header, sizeof header, 0, &got);
+    if (status) return status;
+    if (got == sizeof header)
+        segment->first_timestamp = (int64_t)kl_get64(header + POS_MAX_TIMESTAMP);
+    return KL_OK;
+}
+
+kl_status kl_segment_load_times(kl_segment *segment) {
+    kl_status status = KL_OK;
+    if (segment->first_timestamp == KL_UNKNOWN) {
+        status = first_timestamp(segment);
+        if (status) return status;
+    }
+    if (segment->max_timestamp != KL_UNKNOWN) return KL_OK;
+    KL_ASSERT(segment->times.loaded && segment->offsets.loaded);
+    segment->max_timestamp = -1;
+    segment->max_timestamp_offset = segment->base_offset;
+    if (segment->times.count) {
+        kl_time_entry last = kl_index_time_at(&segment->times, segment->times.count - 1);
+        segment->max_timestamp = last.timestamp;
+        segment->max_timestamp_offset = last.offset;
+    }
+    /* Batches behind the last entry may be later still. */
+    int64_t from =
+        kl_index_find_offset(&segment->offsets, segment->max_timestamp_offset).pos;
+    return scan_times(segment, from);
+}
+
+size_t kl_segment_header_chunk(const kl_segment *segment, size_t otherwise) {
+    if (segment->offsets.count == 0) return otherwise; /* nothing is known of its batches */
+    int64_t apart = segment->size / (int64_t)(segment->offsets.count + 1);
+    return apart > KL_CHUNK_LOOKUP_BYTES ? KL_BATCH_HEADER_BYTES : otherwise;
+}
+
+kl_status kl_segment_locate(kl_segment *segment, int64_t offset, int64_t *pos) {
+    kl_offset_entry floor = kl_index_find_offset(&segment->offsets, offset);
+    if (floor.pos > segment->size) floor.pos = 0;
+    kl_walk walk;
+    kl_status status =
+        kl_walk_init(&walk, segment->file, floor.pos, segment->size,
+                     kl_segment_header_chunk(segment, KL_CHUNK_LOOKUP_BYTES));
+    if (status) return status;
+    for (;;) {
+        kl_batch batch;
+        bool found;
+        *pos = walk.pos;
+        status = kl_walk_step(&walk, false, &batch, NULL, &found);
+        if (*pos == floor.pos && *pos > 0 &&
+            (status || (found && batch.base_offset > floor.offset))) {
+            /* Not what an entry promises: the index is wrong, or the batch that it names. */
+            floor.pos = walk.pos = 0;
+            continue;
+        }
+        if (status) {
+            status = kl_fail_prefix(status, "%s, looking for offset %lld",
+                                    kl_file_name(segment->file), (long long)offset);
+            break;
+        }
+        if (!found || batch.last_offset >= offset) break;
+    }
+    if (status == KL_E_BUFFER_TOO_SMALL)
+        status = kl_fail(
+            KL_E_CORRUPT_MESSAGE, "%s: the batch at %lld passes the segment's end %lld",
+            kl_file_name(segment->file), (long long)*pos, (long long)segment->size);
+    kl_walk_done(&walk);
+    return status;
+}
+
+kl_status kl_segment_seal(kl_segment *segment, kl_dir *dir) {
+    if (segment->max_timestamp >= 0) {
+        kl_status status = kl_index_add_time(&segment->times, segment->max_timestamp,
+                                             segment->max_timestamp_offset);
+        if (status) return status;
+    }
+    kl_status status = KL_FP_STATUS("segment.seal.before_indexes");
+    if (status) return status;
+    status = kl_index_save(&segment->offsets, dir, false);
+    if (status) return status;
+    status = kl_index_save(&segment->times, dir, false);
+    if (status) return status;
+    status = kl_aborts_save(&segment->aborts, dir, false);
+    if (status) return status;
+    segment->unsynced = true;
+    KL_FP("segment.seal.before_trim");
+    if (segment->reserved > segment->size) {
+        status = kl_file_truncate(segment->file, segment->size);
+        if (status) return status;
+        segment->reserved = segment->size;
+    }
+    return KL_OK;
+}
+
+kl_status kl_segment_sync_derived(const kl_segment *segment, const char *dir_path,
+                                  int64_t next_offset) {
+    static const char *const suffixes[] = {KL_INDEX_SUFFIX, KL_TIME_SUFFIX, KL_TXN_SUFFIX,
+                                           KL_SIDECAR_SUFFIX, KL_SNAPSHOT_SUFFIX};
+    enum { SNAPSHOT = 4 }; /* named by the offset that it stands for */
+    kl_status status = KL_OK;
+    for (int i = 0; i <= SNAPSHOT && !status; i++) {
+        char name[KL_NAME_BYTES];
+        kl_file *file = NULL;
+        kl_segment_name(name, i < SNAPSHOT ? segment->base_offset : next_offset,
+                        suffixes[i]);
+        status = kl_file_new(dir_path, name, false, &file);
+        if (!status) status = kl_file_sync(file);
+        if (status == KL_E_NOT_FOUND) status = KL_OK; /* it has none, or was deleted */
+        kl_file_drop(file);
+    }
+    return status;
+}
+
+kl_status kl_segment_delete(kl_segment *segment, kl_dir *dir) {
+    static const char *const suffixes[] = {KL_LOG_SUFFIX, KL_INDEX_SUFFIX, KL_TIME_SUFFIX,
+                                           KL_TXN_SUFFIX, KL_SIDECAR_SUFFIX};
+    char from[KL_NAME_BYTES], to[KL_NAME_BYTES * 2];
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        kl_segment_name(from, segment->base_offset, suffixes[i]);
+        snprintf(to, sizeof to, "%s" KL_DELETED_SUFFIX, from);
+        kl_status status = kl_dir_rename(dir, from, to);
+        if (status && status != KL_E_NOT_FOUND) return status;
+        if (i == 0) {
+            kl_file_renamed(segment->file, to);
+            KL_FP("segment.delete.after_log");
+        }
+    }
+    return KL_OK;
+}
+
+/* The first `bytes` of one file into another, in the kernel where it can. */
+static kl_status copy_prefix(kl_file *from, kl_file *to, int64_t bytes) {
+    enum { STEP = 1 << 20 };
+    uint8_t *step = kl_alloc(STEP);
+    if (step == NULL)
+        return kl_fail(KL_E_NO_MEMORY, "no memory to copy %s", kl_file_name(from));
+    kl_status status = KL_OK;
+    for (int64_t pos = 0; pos < bytes && !status;) {
+        size_t want = (size_t)KL_MIN(bytes - pos, (int64_t)STEP), got;
+        status = kl_file_read(from, step, want, pos, &got);
+        if (!status && got < want)
+            status = kl_fail(KL_E_CORRUPT, "%s ends at %lld, expected at least %lld bytes",
+                             kl_file_name(from), (long long)(pos + (int64_t)got),
+                             (long long)bytes);
+        if (!status) status = kl_file_write(to, step, want, pos);
+        pos += (int64_t)want;
+    }
+    kl_release(step);
+    return status;
+}
+
+/* A copy of the kept prefix under a name that Kafka, too, removes when it finds it at
+ * open, then one rename. */
+static kl_status cut_by_copy(kl_segment *segment, kl_dir *dir, int64_t pos,
+                             kl_segment **replaced) {
+    char name[KL_NAME_BYTES], cleaned[KL_NAME_BYTES * 2];
+    kl_segment_name(name, segment->base_offset, KL_LOG_SUFFIX);
+    snprintf(cleaned, sizeof cleaned, "%s" KL_CLEANED_SUFFIX, name);
+    kl_segment *copy = segment_new(segment->base_offset);
+    if (copy == NULL)
+        return kl_fail(KL_E_NO_MEMORY, "no memory for a segment of %s", dir->path);
+    kl_status status = kl_file_create(dir->path, cleaned, &copy->file);
+    if (status) goto out;
+    status = copy_prefix(segment->file, copy->file, pos);
+    if (status) goto out;
+    status = kl_file_sync(copy->file);
+    if (status) goto out;
+    KL_FP("segment.cut.before_rename");
+    status = kl_dir_rename(dir, cleaned, name);
+    if (status) goto out;
+    kl_file_renamed(copy->file, name);
+    KL_FP("segment.cut.after_rename");
+    copy->size = copy->reserved = pos;
+    copy->created_ms = segment->created_ms;
+    copy->jitter_ms = segment->jitter_ms;
+    *replaced = copy;
+    copy = NULL;
+out:
+    kl_segment_drop(copy);
+    return status;
+}
+
+kl_status kl_segment_cut(kl_segment *segment, kl_dir *dir, int64_t pos, bool active,
+                         kl_segment **replaced) {
+    *replaced = NULL;
+    kl_status status = kl_sidecar_drop(dir, segment->base_offset);
+    if (status) return status;
+    if (pos == segment->size) {
+        *replaced = kl_segment_retain(segment);
+        return KL_OK;
+    }
+    if (!active) return cut_by_copy(segment, dir, pos, replaced);
+    KL_FP("segment.cut.before_truncate");
+    status = kl_file_truncate(segment->file, pos);
+    if (status) return status;
+    segment->size = segment->reserved = pos;
+    *replaced = kl_segment_retain(segment);
+    KL_FP("segment.cut.after_truncate");
+    return KL_OK;
+}

@@ -1,0 +1,89 @@
+/* segment.h: one segment of a log: a `.log` file, its indexes, what is known of it.
+ * The log's lock guards all of it but `file`, which reads use while they hold a reference. */
+#ifndef KL_SEGMENT_H
+#define KL_SEGMENT_H
+
+#include "aborts.h"
+#include "guard.h"
+#include "index.h"
+#include "sidecar.h"
+#include "walk.h"
+
+#define KL_UNKNOWN INT64_MIN /* a time that was not read from disk yet */
+
+typedef struct kl_segment {
+    _Atomic int refs;
+    int64_t base_offset; /* set at creation, never changed */
+    kl_file *file;       /* set at creation, never changed */
+    int64_t size;        /* valid bytes */
+    int64_t reserved;    /* blocks are allocated up to here */
+    kl_index offsets;
+    kl_index times;
+    kl_aborts aborts;
+    kl_sums sums;              /* for the side-car, until the segment is sealed */
+    bool aborts_checked;       /* that there are none agrees with the side-car */
+    _Atomic(kl_guard *) guard; /* of a sealed one: NULL until it is first needed */
+
+    int64_t max_timestamp; /* -1: no timestamps, KL_UNKNOWN: see kl_segment_load_times */
+    int64_t max_timestamp_offset; /* last offset of the batch that has it */
+    int64_t first_timestamp; /* maxTimestamp of the first batch; KL_UNKNOWN, -1 as above */
+    int64_t prefix_max;      /* largest max_timestamp of this and all before: lookup.c's */
+    int64_t created_ms;
+    int64_t jitter_ms; /* taken off segment.ms */
+    int64_t bytes_since_entry;
+    bool has_gaps; /* recovery found offsets missing inside: it was compacted */
+    bool unsynced; /* its derived files were written: kl_segment_sync_derived */
+} kl_segment;
+
+#define KL_LOG_SUFFIX ".log"
+#define KL_INDEX_SUFFIX ".index"
+#define KL_TIME_SUFFIX ".timeindex"
+#define KL_TXN_SUFFIX ".txnindex"
+#define KL_SNAPSHOT_SUFFIX ".snapshot"
+#define KL_DELETED_SUFFIX ".deleted"
+#define KL_CLEANED_SUFFIX ".cleaned"
+#define KL_SWAP_SUFFIX ".swap"
+
+/* A segment over an existing file called `name`; its size is the file's. */
+kl_status kl_segment_open(const char *dir_path, const char *name, int64_t base_offset,
+                          bool writable, kl_segment **out);
+/* A new, empty one.  Leftovers with its names are removed. */
+kl_status kl_segment_create(kl_dir *dir, int64_t base_offset, kl_segment **out);
+kl_segment *kl_segment_retain(kl_segment *segment);
+void kl_segment_drop(kl_segment *segment);
+
+/* What an append, a recovery or a rebuild notes of each batch at `pos`: sparse entries as
+ * Kafka makes them, largest timestamp.  The indexes must be in memory. */
+kl_status kl_segment_note(kl_segment *segment, const kl_batch *batch, int64_t pos,
+                          int64_t index_interval_bytes);
+/* Load both indexes; `active`: into memory, to be added to.  An index that is missing or
+ * not sane is rebuilt from the batches (never cutting the log); *rebuilt counts them. */
+kl_status kl_segment_load_indexes(kl_segment *segment, kl_dir *dir, int64_t next_offset,
+                                  bool active, bool writable, int64_t index_interval_bytes,
+                                  int32_t *rebuilt);
+/* Make both anew from the batches, whatever lies there. */
+kl_status kl_segment_renew_indexes(kl_segment *segment, kl_dir *dir, bool active,
+                                   bool writable, int64_t index_interval_bytes);
+/* max_timestamp and first_timestamp from the indexes and the file. */
+kl_status kl_segment_load_times(kl_segment *segment);
+/* How much to read at once to walk over headers: where index entries lie farther apart than
+ * a lookup's chunk, batches are about as large and only headers are read, one by one; else
+ * `otherwise`. */
+size_t kl_segment_header_chunk(const kl_segment *segment, size_t otherwise);
+/* The first batch whose last offset is >= `offset`: its place, or the size when none is. */
+kl_status kl_segment_locate(kl_segment *segment, int64_t offset, int64_t *pos);
+/* Seal: the last time entry, indexes saved, blocks beyond the end given back. */
+kl_status kl_segment_seal(kl_segment *segment, kl_dir *dir);
+/* Make what was derived from it durable: indexes, side-car, and the producer snapshot at its
+ * end.  Recovery looks only at segments that were not flushed, so a flush comprises these. */
+kl_status kl_segment_sync_derived(const kl_segment *segment, const char *dir_path,
+                                  int64_t next_offset);
+/* Rename all its files to .deleted. */
+kl_status kl_segment_delete(kl_segment *segment, kl_dir *dir);
+/* Cut the `.log` at `pos`: in place (`active`) or by a new file under the old name, so that
+ * maps and readers of the old one stay whole.  *replaced gets the new segment.  The
+ * side-car goes, since the segment will grow again. */
+kl_status kl_segment_cut(kl_segment *segment, kl_dir *dir, int64_t pos, bool active,
+                         kl_segment **replaced);
+
+#endif

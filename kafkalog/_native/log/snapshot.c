@@ -1,0 +1,69 @@
+/* snapshot.c: `.snapshot` files: the producer state at an offset, so that a replay is short. */
+#include "log.h"
+
+enum { SNAPSHOT_BYTES_MAX = 256 << 20 }; /* five million producers */
+
+kl_status kl_log_write_snapshot(kl_log *log, kl_dir *dir, int64_t offset, bool sync) {
+    kl_buffer bytes = {0};
+    char name[KL_NAME_BYTES];
+    kl_segment_name(name, offset, KL_SNAPSHOT_SUFFIX);
+    kl_status status = kl_snapshot_encode(&log->producers, &bytes);
+    if (!status) status = kl_dir_write_file(dir, name, bytes.data, bytes.bytes, sync);
+    if (!status) log->producers.snapshot_offset = offset;
+    kl_buffer_free(&bytes);
+    return status;
+}
+
+static kl_status load_one(kl_log *log, kl_dir *dir, const char *name) {
+    uint8_t *data = NULL;
+    size_t bytes = 0;
+    kl_status status = kl_dir_slurp(dir, name, SNAPSHOT_BYTES_MAX, &data, &bytes);
+    if (!status) status = kl_producers_load(&log->producers, data, bytes);
+    kl_release(data);
+    return status;
+}
+
+kl_status kl_log_load_snapshot(kl_log *log, kl_dir *dir, int64_t from, int64_t *offset) {
+    kl_names names = {0};
+    kl_producers_clear(&log->producers);
+    *offset = log->segments[0]->base_offset;
+    kl_status status = kl_dir_list(dir, &names);
+    /* Sorted by name is sorted by offset. */
+    for (size_t i = names.count; !status && i-- > 0;) {
+        int64_t at;
+        if (!kl_segment_name_parse(names.names[i], KL_SNAPSHOT_SUFFIX, &at)) continue;
+        if (at > from || at < log->segments[0]->base_offset) continue;
+        status = load_one(log, dir, names.names[i]);
+        if (!status) {
+            *offset = at;
+            log->producers.snapshot_offset = at;
+            break;
+        }
+        if (status != KL_E_CORRUPT) break;
+        kl_producers_clear(&log->producers);
+        status = log->writable ? kl_dir_unlink(dir, names.names[i]) : KL_OK;
+    }
+    kl_names_free(&names);
+    return status;
+}
+
+static bool matches_segment(const kl_log *log, int64_t offset) {
+    return log->segments[kl_log_find_segment(log, offset)]->base_offset == offset;
+}
+
+kl_status kl_log_trim_snapshots(kl_log *log, kl_dir *dir, int64_t above_offset) {
+    kl_names names = {0};
+    bool newest = true;
+    kl_status status = kl_dir_list(dir, &names);
+    for (size_t i = names.count; !status && i-- > 0;) {
+        int64_t at;
+        if (!kl_segment_name_parse(names.names[i], KL_SNAPSHOT_SUFFIX, &at)) continue;
+        if (at <= above_offset && (newest || matches_segment(log, at))) {
+            newest = false;
+            continue;
+        }
+        status = kl_dir_unlink(dir, names.names[i]);
+    }
+    kl_names_free(&names);
+    return status;
+}

@@ -1,0 +1,209 @@
+"""The command line: `kafkalog COMMAND ...`, one module of this package per command.
+
+A command's module is imported only when it is called, and it imports what it needs only
+when it runs, so that `kafkalog --help` answers at once.
+"""
+
+import argparse
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from kafkalog.cli.common import CommandError, UsageError
+
+__all__ = ["COMMANDS", "main", "parser_of", "render_markdown"]
+
+COMMANDS: dict[str, str] = {
+    "ingest": "append the lines of files (text, JSON, CSV; plain, gzip, zstd) to a topic",
+    "consume": "print the records of a topic",
+    "topics": "show what a data directory holds",
+    "dump": "show what is inside Kafka's files, batch by batch",
+    "verify": "check every byte that can be checked",
+    "repair": "show how damage would be mended, and mend it when told to",
+    "compact": "keep only the last record of each key, in the segments that are sealed",
+    "failpoints": "list the failpoints of the test build",
+}
+
+EXIT_CODES = {
+    0: "done; for verify: no damage",
+    1: "failed; for verify: damage, or something that could not be checked",
+    2: "wrong use: an argument, a path or a name that does not exist",
+    130: "ended by Ctrl-C",
+}
+
+OVERVIEW = """\
+A commit log that is Kafka: the same files on disk, without a server.
+
+example:
+  kafkalog ingest access.log --dir data --topic access --partitions 3 --compression zstd
+  kafkalog topics --dir data
+"""
+
+
+def exit_codes() -> str:
+    """The exit codes as lines of text, for --help."""
+    return "exit status:\n" + "\n".join(f"  {c:<4}{text}" for c, text in EXIT_CODES.items())
+
+
+def _module(command: str) -> ModuleType:
+    return importlib.import_module(f"kafkalog.cli.{command}")
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """The parser of one command: description, options, an example, the exit codes."""
+    module = _module(command)
+    parser = argparse.ArgumentParser(
+        prog=f"kafkalog {command}",
+        description=f"{COMMANDS[command][0].upper()}{COMMANDS[command][1:]}.",
+        epilog=f"{module.EXAMPLES}\n{exit_codes()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.arguments(parser)
+    return parser
+
+
+def _overview() -> argparse.ArgumentParser:
+    width = max(map(len, COMMANDS)) + 2
+    lines = "\n".join(f"  {name:<{width}}{text}" for name, text in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="kafkalog",
+        description=OVERVIEW,
+        epilog=f"commands (each has --help):\n{lines}\n\n{exit_codes()}\n\n"
+        "KAFKALOG_DEBUG=1 in the environment shows the traceback of a failure.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="kafkalog COMMAND [option ...]",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit status, which `EXIT_CODES` explains."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        # A file's name or a key may be anything: it must print whatever the terminal speaks.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        if not words or words[0].startswith("-"):
+            return _without_command(words)
+        command, rest = words[0], words[1:]
+        if command not in COMMANDS:
+            raise UsageError(_unknown(command))
+        options = parser_of(command).parse_args(rest)
+        status = int(_module(command).run(options))
+        sys.stdout.flush()
+        return status
+    except SystemExit as end:  # argparse's, after it has said what is wrong
+        return end.code if isinstance(end.code, int) else 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        _silence_stdout()
+        return 0
+    except Exception as problem:
+        return _failed(problem)
+
+
+def _silence_stdout() -> None:
+    """Whoever read our output has enough; what is still buffered has nowhere to go."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+
+
+def _without_command(words: list[str]) -> int:
+    options = _overview().parse_args(words)
+    if options.version:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print(f"kafkalog {version('kafkalog')}")
+        except PackageNotFoundError:
+            print("kafkalog, not installed: run from its sources")
+        return 0
+    _overview().print_help()
+    return 0
+
+
+def _unknown(command: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(command, COMMANDS, 1)
+    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(COMMANDS)}"
+    return f"no command {command!r}{hint}"
+
+
+def _failed(problem: Exception) -> int:
+    """One line for what the user or the world did; a traceback for our own mistakes."""
+    from kafkalog.errors import ArgumentError, KafkalogError, NotFound, UnknownTopicOrPartition
+
+    if os.environ.get("KAFKALOG_DEBUG"):
+        raise problem
+    if not isinstance(problem, (CommandError, KafkalogError, OSError)):
+        raise problem
+    if isinstance(problem, KafkalogError) or not isinstance(problem, OSError):
+        text = str(problem)
+    else:
+        text = problem.strerror or str(problem)
+        text = f"{os.fsdecode(problem.filename)}: {text}" if problem.filename else text
+    print(f"kafkalog: {text}", file=sys.stderr)
+    if isinstance(problem, CommandError):
+        return problem.status
+    usage = (ArgumentError, FileNotFoundError, NotFound, UnknownTopicOrPartition)
+    return 2 if isinstance(problem, usage) else 1
+
+
+def render_markdown() -> str:
+    """docs/cli.md: every command, its options, an example and the exit codes."""
+    lines = [
+        "# The command line",
+        "",
+        "Rendered from the parsers in `kafkalog/cli/` by `make docs`; do not edit.",
+        "`python -m kafkalog` is the same as `kafkalog`.",
+        "",
+        "| command | what it does |",
+        "| --- | --- |",
+        *(f"| [{name}](#kafkalog-{name}) | {text} |" for name, text in COMMANDS.items()),
+        "",
+        "| exit status | meaning |",
+        "| --- | --- |",
+        *(f"| {code} | {text} |" for code, text in EXIT_CODES.items()),
+        "",
+        "A mistake is one line on stderr that begins with `kafkalog:`. With `KAFKALOG_DEBUG=1`",
+        "in the environment a failure shows its traceback.",
+    ]
+    for name in COMMANDS:
+        lines += ["", *_command_markdown(name)]
+    return "\n".join(lines) + "\n"
+
+
+def _command_markdown(name: str) -> list[str]:
+    parser = parser_of(name)
+    lines = [f"## kafkalog {name}", "", str(parser.description), "", "| argument | meaning |"]
+    lines.append("| --- | --- |")
+    for action in parser._actions:
+        if isinstance(action, argparse._HelpAction):
+            continue
+        words = _argument_words(action).replace("|", "\\|")
+        text = str(action.help or "").replace("%%", "%").replace("|", "\\|")
+        lines.append(f"| `{words}` | {text} |")
+    example = str(_module(name).EXAMPLES).strip().split("\n")[1:]
+    return [*lines, "", "```", *(line.removeprefix("  ") for line in example), "```"]
+
+
+def _argument_words(action: argparse.Action) -> str:
+    if action.choices is not None:
+        value = "|".join(str(choice) for choice in action.choices)
+    else:
+        metavar = action.metavar if isinstance(action.metavar, str) else action.dest
+        value = metavar if not action.option_strings else str(action.metavar or metavar.upper())
+    if not action.option_strings:
+        return value + ("..." if action.nargs in ("+", "*") else "")
+    flags = ", ".join(action.option_strings)
+    return flags if action.nargs == 0 else f"{flags} {value}"

@@ -1,0 +1,202 @@
+"""What the commands share: the user's mistakes, times and sizes in and out, opening logs."""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkalog.storage.log import Log
+    from kafkalog.types import TopicPartition
+
+__all__ = [
+    "CODECS",
+    "CommandError",
+    "UsageError",
+    "add_dir",
+    "count_argument",
+    "find_partitions",
+    "json_bytes",
+    "json_line",
+    "open_log",
+    "parse_time",
+    "preview",
+    "settings_of",
+    "show_bytes",
+    "show_time",
+    "table",
+    "time_ms",
+    "warn",
+]
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+SECONDS_LIMIT = 100_000_000_000  # as milliseconds this is 1973, as seconds the year 5138
+
+
+class CommandError(Exception):
+    """A failure that is told in one line on stderr; exit status 1."""
+
+    status = 1
+
+
+class UsageError(CommandError):
+    """The user's mistake: exit status 2."""
+
+    status = 2
+
+
+def add_dir(parser: argparse.ArgumentParser, topic: bool = True) -> None:
+    """`--dir` and `--topic`, which most commands take."""
+    parser.add_argument("--dir", required=True, help="the data directory")
+    if topic:
+        parser.add_argument("--topic", required=True, help="the topic's name")
+
+
+def count_argument(text: str) -> int:
+    """An integer of at least 1."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return value
+
+
+def settings_of(pairs: Iterable[str]) -> dict[str, str]:
+    """`name=value` words as settings.  Raises: UsageError."""
+    settings = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--set: found {pair!r}, wanted name=value")
+        settings[name] = value
+    return settings
+
+
+def parse_time(text: str, zone: tzinfo = timezone.utc) -> int:
+    """Milliseconds since 1970 of an ISO 8601 time, or of a number (ms, or s when small).
+
+    A time without an offset is in `zone`.  Raises: ValueError.
+    """
+    if re.fullmatch(r"-?\d+", text):
+        number = int(text)
+        return number if abs(number) >= SECONDS_LIMIT else number * 1000
+    if re.fullmatch(r"-?\d+\.\d+", text):
+        return int(float(text) * 1000)
+    plain = text.strip().replace(",", ".").replace("Z", "+00:00")
+    # Before Python 3.11 fromisoformat takes fractions of 3 or 6 digits only.
+    plain = re.sub(r"\.(\d{1,9})", lambda m: "." + m[1][:6].ljust(6, "0"), plain, count=1)
+    moment = datetime.fromisoformat(plain)
+    return time_ms(moment if moment.tzinfo else moment.replace(tzinfo=zone))
+
+
+def time_ms(moment: datetime) -> int:
+    """Milliseconds since 1970 of a time that knows its zone."""
+    return (moment - EPOCH) // timedelta(milliseconds=1)
+
+
+def show_time(timestamp_ms: int) -> str:
+    """ISO 8601 in UTC, to the millisecond; `-` for none, the number where no date fits."""
+    if timestamp_ms == -1:
+        return "-"
+    try:
+        moment = EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return f"{timestamp_ms} ms"
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03d}Z"
+
+
+def show_bytes(count: float) -> str:
+    """`1.5 MiB`."""
+    if count < 1024:
+        return f"{count:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        count /= 1024
+        if count < 1024:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1024:.1f} TiB"
+
+
+def preview(data: bytes | None, limit: int = 60) -> str:
+    """A byte string for a line of text: quoted, control characters escaped, cut."""
+    if data is None:
+        return "null"
+    text = data[: limit * 4].decode("utf-8", "backslashreplace")
+    cut = len(data) > limit * 4 or len(text) > limit
+    return json.dumps(text[:limit], ensure_ascii=False) + ("…" if cut else "")
+
+
+def json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
+    """{name: text}, or {name_base64: ...} for bytes that are not UTF-8."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode("utf-8")}
+    except UnicodeDecodeError:
+        import base64
+
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def json_line(value: dict[str, Any]) -> str:
+    """One object, one line."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def table(heads: list[str], rows: list[list[str]], left: frozenset[int] = frozenset()) -> str:
+    """Columns under heads, numbers to the right; `left` are the columns of text."""
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    lines = []
+    for row in [heads, *rows]:
+        cells = [
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def find_partitions(
+    directory: str, topic: str, partition: int | None = None
+) -> "dict[TopicPartition, str]":
+    """The folders of a topic's partitions.  Raises: UsageError when there is none; OSError."""
+    import os
+
+    from kafkalog.storage.layout import list_directory
+
+    names = list_directory(directory).partitions
+    topics = sorted({tp.topic for tp in names})
+    if topic not in topics:
+        import difflib
+
+        near = difflib.get_close_matches(topic, topics, 1)
+        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(topics[:10]) or 'none'}"
+        raise UsageError(f"{directory}: no topic {topic!r}; {hint}")
+    chosen = {
+        tp: os.path.join(directory, names[tp])
+        for tp in sorted(names)
+        if tp.topic == topic and partition in (None, tp.partition)
+    }
+    if not chosen:
+        raise UsageError(f"{directory}: topic {topic!r} has no partition {partition}")
+    return chosen
+
+
+def open_log(tp: "TopicPartition", path: str) -> "Log | None":
+    """A log for reading; None for a partition to which nothing was ever written.
+
+    Raises: KafkalogError.
+    """
+    from kafkalog.storage.layout import holds_segments
+    from kafkalog.storage.log import Log
+
+    if not holds_segments(path):
+        return None
+    return Log(path, mode="r", topic=tp.topic, partition=tp.partition)
+
+
+def warn(text: str) -> None:
+    """One line on stderr."""
+    print(f"kafkalog: {text}", file=sys.stderr)

@@ -1,0 +1,342 @@
+"""`kafkalog ingest`: the lines of files into a topic."""
+
+import argparse
+import functools
+import os
+import re
+import sys
+from datetime import timezone, tzinfo
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.common import (
+    CODECS,
+    CommandError,
+    UsageError,
+    add_dir,
+    count_argument,
+    settings_of,
+    show_bytes,
+    warn,
+)
+from kafkalog.cli.inputs import Block, Input, Shape, read_blocks, timestamp_parser
+from kafkalog.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from kafkalog.storage.log import Log
+    from kafkalog.storage.manager import Manager
+
+EXAMPLES = """\
+example:
+  kafkalog ingest app.log.gz --dir data --topic app --compression zstd \\
+      --timestamp-regex '^(\\S+ \\S+)' --timestamp-format '%Y-%m-%d %H:%M:%S,%f'
+  kafkalog ingest orders.csv --dir data --topic orders --partitions 3 --key customer --timestamp at
+"""
+
+APPEND_BYTES = 1 << 20
+WAITING_BYTES_MAX = 64 << 20  # of all partitions together
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument(
+        "file",
+        nargs="+",
+        help="text, JSON lines or CSV, also .gz and .zst; - is the standard input",
+    )
+    add_dir(parser)
+    parser.add_argument(
+        "--partitions",
+        type=count_argument,
+        metavar="N",
+        help="of a topic that is made now (default 1)",
+    )
+    parser.add_argument(
+        "--compression", choices=CODECS, default="none", help="the codec of the batches"
+    )
+    parser.add_argument(
+        "--format",
+        choices=("auto", "text", "json", "csv"),
+        default="auto",
+        help="one record a line, object or row; auto goes by the file's name",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a topic setting (docs/settings.md) for this run, such as segment.bytes=67108864",
+    )
+    parser.add_argument(
+        "--max-errors",
+        type=int,
+        default=0,
+        metavar="N",
+        help="skip up to N lines that are no record, saying which (default 0: stop at the first)",
+    )
+    _field_arguments(parser)
+    _time_arguments(parser)
+
+
+def _field_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--key", metavar="FIELD", help="JSON, CSV: the field that is the key")
+    parser.add_argument(
+        "--timestamp", metavar="FIELD", help="JSON, CSV: the field that is the record's time"
+    )
+    parser.add_argument(
+        "--value", metavar="FIELD", help="JSON, CSV: the field that is the value (default: all)"
+    )
+    parser.add_argument(
+        "--key-regex", metavar="REGEX", help="text: its first group is the key; no match, no key"
+    )
+    parser.add_argument(
+        "--timestamp-regex", metavar="REGEX", help="text: its first group is the record's time"
+    )
+
+
+def _time_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--timestamp-format",
+        metavar="FORMAT",
+        help="as strptime's, or ms, or s (default: ISO 8601, or a number of ms or s)",
+    )
+    parser.add_argument(
+        "--timestamp-year",
+        type=int,
+        metavar="YEAR",
+        help="the year where the format has none (default: this one)",
+    )
+    parser.add_argument(
+        "--timezone", metavar="NAME", default="UTC", help="of times without one (default UTC)"
+    )
+    parser.add_argument(
+        "--without-timestamp",
+        choices=("error", "previous", "now"),
+        default="error",
+        help="what a text line in which the regex finds no time gets",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Append everything; what was appended before a failure stays."""
+    from kafkalog.storage.manager import Manager
+
+    shape = _shape(options)
+    settings = settings_of(options.set)
+    for path in options.file:
+        if path != "-" and os.path.isdir(path):
+            raise UsageError(f"{path}: is a directory, wanted a file")
+        if path != "-":
+            os.stat(path)
+    with Manager(
+        options.dir, topic_config=lambda name: settings if name == options.topic else None
+    ) as manager:
+        writer = Writer(_logs(manager, options), options.compression)
+        shape = shape._replace(limit_bytes=writer.limit)
+        run = _Run(options, shape, writer)
+        try:
+            run.all()
+        finally:
+            run.progress.clear()
+        writer.flush()
+        run.summary()
+    return 0
+
+
+def _logs(manager: "Manager", options: argparse.Namespace) -> "list[Log]":
+    """The topic's logs, made when it is new.  Raises: UsageError, InvalidTopic."""
+    if options.topic not in manager.topics():
+        manager.create_topic(options.topic, options.partitions or 1)
+    found = manager.partitions(options.topic)
+    if options.partitions not in (None, len(found)):
+        raise UsageError(
+            f"--partitions: topic {options.topic!r} is there with {len(found)}, "
+            f"found {options.partitions}"
+        )
+    return [manager.get(tp.topic, tp.partition) for tp in found]
+
+
+class Writer:
+    """Records by partition, appended by the megabyte.
+
+    A key decides its partition as in Kafka's Java client; records without one go to one
+    partition until a batch is full, then to the next.
+    """
+
+    def __init__(self, logs: "list[Log]", compression: str) -> None:
+        self.logs = logs
+        self.compression = compression
+        self.values: list[list[bytes]] = [[] for _ in logs]
+        self.keys: list[list[bytes | None]] = [[] for _ in logs]
+        self.times: list[list[int]] = [[] for _ in logs]
+        self.waiting = [0] * len(logs)
+        self.turn = 0
+        self.records = 0
+        self.bytes = 0
+        self.stored_before = sum(log.size_bytes for log in logs)
+        self.place = functools.lru_cache(maxsize=1 << 16)(self._place)
+        # Header, lengths and deltas of a batch with one record take less than 128 bytes.
+        self.limit = min(log.config.max_message_bytes for log in logs) - 128
+
+    def _place(self, key: bytes) -> int:
+        from kafkalog.storage.partitioner import partition_for_key
+
+        return partition_for_key(key, len(self.logs))
+
+    def add(self, block: Block, now_ms: int) -> None:
+        """Take the records of a block; append what has become a megabyte."""
+        times = [now_ms] * len(block.values)
+        if block.times is not None:
+            times = [now_ms if time_ms is None else time_ms for time_ms in block.times]
+        if block.keys is None:
+            self._put(self.turn, block.values, times)
+            return
+        for value, key, time_ms in zip(block.values, block.keys, times, strict=True):
+            at = self.turn if key is None else self.place(key)
+            self.values[at].append(value)
+            self.keys[at].append(key)
+            self.times[at].append(time_ms)
+            self.waiting[at] += len(value) + len(key or b"")
+            if self.waiting[at] >= APPEND_BYTES:
+                self._append_waiting(at)
+        if sum(self.waiting) > WAITING_BYTES_MAX:
+            self.flush_waiting()
+
+    def _put(self, at: int, values: list[bytes], times: list[int]) -> None:
+        self.values[at] += values
+        self.keys[at] += [None] * len(values)
+        self.times[at] += times
+        self.waiting[at] += sum(map(len, values))
+        if self.waiting[at] >= APPEND_BYTES:
+            self._append_waiting(at)
+
+    def _append_waiting(self, at: int) -> None:
+        values, keys, times = self.values[at], self.keys[at], self.times[at]
+        self.values[at], self.keys[at], self.times[at], self.waiting[at] = [], [], [], 0
+        if not values:
+            return
+        self.logs[at].append_many(
+            values,
+            keys=None if keys.count(None) == len(keys) else keys,
+            timestamps_ms=times,
+            compression=self.compression,
+        )
+        self.records += len(values)
+        self.bytes += sum(map(len, values))
+        if at == self.turn:
+            self.turn = (self.turn + 1) % len(self.logs)
+
+    def flush_waiting(self) -> None:
+        """Append all that waits."""
+        for at in range(len(self.logs)):
+            self._append_waiting(at)
+
+    def flush(self) -> None:
+        """Append all that waits, and put everything on disk."""
+        self.flush_waiting()
+        for log in self.logs:
+            log.flush()
+
+
+class _Run:
+    """One call of the command: where it stands, and what went wrong."""
+
+    def __init__(self, options: argparse.Namespace, shape: Shape, writer: Writer) -> None:
+        self.options = options
+        self.shape = shape
+        self.writer = writer
+        self.errors = 0
+        sizes = [0 if p == "-" else os.path.getsize(p) for p in options.file]
+        self.progress = Progress(0 if "-" in options.file else sum(sizes))
+        self.read_before = 0
+
+    def all(self) -> None:
+        """Every input in turn; an interrupt leaves what was appended."""
+        try:
+            for path in self.options.file:
+                self._one(path)
+        except KeyboardInterrupt:
+            self.progress.clear()
+            warn(f"interrupted after {self.writer.records:,} records")
+            raise
+
+    def _one(self, path: str) -> None:
+        from kafkalog.clock import SystemClock
+
+        clock = SystemClock()
+        source = Input(path)
+        try:
+            for block in read_blocks(source, self.shape, functools.partial(self.bad, source.name)):
+                self.writer.add(block, clock.now_ms())
+                if path == "-":
+                    self.writer.flush_waiting()  # whoever pipes wants to see it now
+                done = self.read_before + source.position()
+                self.progress.update(self.writer.records, done)
+            self.read_before += source.position()
+        finally:
+            source.close()
+
+    def bad(self, name: str, line: int, why: str) -> None:
+        """Count a line that is no record; too many of them end the run."""
+        self.errors += 1
+        if self.errors > self.options.max_errors:
+            self.writer.flush()
+            allowed = f" ({self.errors} errors)" if self.options.max_errors else ""
+            raise CommandError(
+                f"{name}:{line}: {why}{allowed}; {self.writer.records:,} records before it "
+                "were appended"
+            )
+        self.progress.clear()
+        warn(f"{name}:{line}: {why}; skipped")
+
+    def summary(self) -> None:
+        """What was done, on the standard output."""
+        writer, seconds = self.writer, self.progress.seconds()
+        stored = sum(log.size_bytes for log in writer.logs) - writer.stored_before
+        files, parts = len(self.options.file), len(writer.logs)
+        ratio = f", {writer.bytes / stored:.1f} to 1" if stored > 0 else ""
+        skipped = f", {self.errors:,} lines skipped" if self.errors else ""
+        print(
+            f"{writer.records:,} records ({show_bytes(writer.bytes)}) from {files} "
+            f"file{'s' if files > 1 else ''} into {self.options.topic} ({parts} "
+            f"partition{'s' if parts > 1 else ''}) in {seconds:.2f} s: "
+            f"{writer.records / seconds:,.0f} records/s, {show_bytes(writer.bytes / seconds)}/s; "
+            f"stored in {show_bytes(stored)}{ratio}{skipped}"
+        )
+        sys.stdout.flush()
+
+
+# ---- options -------------------------------------------------------------------------------
+
+
+def _shape(options: argparse.Namespace) -> Shape:
+    """The options as a Shape.  Raises: UsageError."""
+    return Shape(
+        options.format,
+        options.key,
+        options.timestamp,
+        options.value,
+        _regex("--key-regex", options.key_regex),
+        _regex("--timestamp-regex", options.timestamp_regex),
+        timestamp_parser(options.timestamp_format, _zone(options.timezone), options.timestamp_year),
+        options.without_timestamp,
+    )
+
+
+def _regex(name: str, text: str | None) -> re.Pattern[bytes] | None:
+    if text is None:
+        return None
+    try:
+        return re.compile(text.encode())
+    except re.error as problem:
+        raise UsageError(f"{name}: {problem}") from None
+
+
+def _zone(name: str) -> tzinfo:
+    if name == "UTC":
+        return timezone.utc
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise UsageError(f"--timezone: no time zone {name!r}") from None

@@ -1,0 +1,50 @@
+"""A progress bar on stderr, when stderr is a terminal."""
+
+import sys
+import time
+
+from kafkalog.cli.common import show_bytes
+
+__all__ = ["Progress"]
+
+INTERVAL_S = 0.1
+WIDTH = 24
+
+
+class Progress:
+    """Records and bytes so far, their rate, and a bar where the whole is known."""
+
+    def __init__(self, total_bytes: int) -> None:
+        """`total_bytes` 0: unknown, no bar."""
+        self.total_bytes = total_bytes
+        self.begun = time.monotonic()
+        self.shown = 0.0
+        self.enabled = sys.stderr.isatty()
+        self.dirty = False
+
+    def seconds(self) -> float:
+        """Since the beginning; never zero, so that a rate can be taken."""
+        return max(time.monotonic() - self.begun, 1e-6)
+
+    def update(self, records: int, done_bytes: int, force: bool = False) -> None:
+        """Draw, not more often than every tenth of a second."""
+        now = time.monotonic()
+        if not self.enabled or (now - self.shown < INTERVAL_S and not force):
+            return
+        self.shown, self.dirty = now, True
+        seconds = self.seconds()
+        line = f"{records:,} records  {records / seconds:,.0f}/s"
+        if self.total_bytes:
+            part = min(done_bytes / self.total_bytes, 1.0)
+            filled = int(part * WIDTH)
+            line = f"[{'#' * filled}{'.' * (WIDTH - filled)}] {part:4.0%}  {line}"
+        line += f"  {show_bytes(done_bytes / seconds)}/s"
+        sys.stderr.write(f"\r{line}\x1b[K")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Leave the line empty for what is printed next."""
+        if self.dirty:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self.dirty = False

@@ -1,0 +1,64 @@
+"""`kafkalog repair`: a plan to mend what verify finds, and its execution when asked."""
+
+import argparse
+
+from kafkalog.cli.common import UsageError, json_line
+
+EXAMPLES = """\
+example:
+  kafkalog repair data              # shows what would be done
+  kafkalog repair data --execute    # does it; what it cuts is kept in .damaged files
+"""
+
+ROUNDS = 4  # what one round does shows the next one more: a tail cut, a snapshot too high
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("path", help="a data directory or a partition's folder")
+    parser.add_argument(
+        "--execute", action="store_true", help="do it; without this nothing is written"
+    )
+    parser.add_argument(
+        "--deep", action="store_true", help="look into the records first, as verify"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per action")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show or execute the plan; 0 when nothing is left to be mended."""
+    from kafkalog.storage.repair import apply, plan
+    from kafkalog.storage.verify import verify
+
+    try:
+        report = verify(options.path, deep=options.deep)
+    except ValueError as problem:
+        raise UsageError(str(problem)) from None
+    actions = plan(report)
+    for action in actions:
+        if options.json:
+            print(json_line({"kind": action.kind, "file": action.file, "why": action.why}))
+        else:
+            print(f"{action.kind}: {action.file}\n    {action.why}")
+    work = [action for action in actions if action.kind != "leave"]
+    if not options.execute:
+        if not options.json:
+            print(_summary(len(work), report.clean))
+        return 0 if report.clean else 1
+    for _ in range(ROUNDS):
+        if not work:
+            break
+        for sentence in apply(work):
+            if not options.json:
+                print(f"done: {sentence}")
+        report = verify(options.path, deep=options.deep)
+        work = [action for action in plan(report) if action.kind != "leave"]
+    if not options.json:
+        print("verify: clean" if report.clean else "verify: NOT CLEAN, see kafkalog verify")
+    return 0 if report.clean else 1
+
+
+def _summary(count: int, clean: bool) -> str:
+    if count:
+        return f"{count} action{'s' if count > 1 else ''}; nothing was written: add --execute"
+    return "nothing to do" if clean else "nothing that could be mended"

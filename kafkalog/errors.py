@@ -1,0 +1,299 @@
+"""Every failure once: its C status, Kafka's error number, and whether a retry may help.
+
+The data plane's failures name their `kl_status`; kafkalog._native maps one to the other by
+reflection and refuses to load when a status has no class here.  A class also inherits the
+builtin exception that a Python developer would have caught.
+"""
+
+from typing import ClassVar
+
+__all__ = [
+    "ArgumentError",
+    "BufferTooSmall",
+    "Closed",
+    "CorruptLog",
+    "CorruptMessage",
+    "FencedLeaderEpoch",
+    "ForkedHandle",
+    "InvalidProducerEpoch",
+    "InvalidRecord",
+    "InvalidSetting",
+    "InvalidTimestamp",
+    "InvalidTopic",
+    "InvalidTxnState",
+    "IoFailed",
+    "KafkalogError",
+    "Locked",
+    "MessageTooLarge",
+    "MissingPackage",
+    "NoMemory",
+    "NoSpace",
+    "NotFound",
+    "OffsetOutOfRange",
+    "OutOfOrderSequenceNumber",
+    "PeerGone",
+    "ReadOnly",
+    "RecordListTooLarge",
+    "StaleLog",
+    "StorageOffline",
+    "Timeout",
+    "TopicExists",
+    "TransactionCoordinatorFenced",
+    "UnexpectedAppendOffset",
+    "UnknownSetting",
+    "UnknownTopicOrPartition",
+    "UnsupportedCompressionType",
+    "UnsupportedForMessageFormat",
+]
+
+
+class KafkalogError(Exception):
+    """The root of all failures of kafkalog."""
+
+    code: ClassVar[int | None] = None
+    """Kafka's error number; None when Kafka has no word for it."""
+    retriable: ClassVar[bool] = False
+    """Whether the same call may succeed later, with nothing changed by the caller."""
+    status: ClassVar[str | None] = None
+    """The kl_status that it stands for; None when only Python raises it."""
+
+
+# ---- the caller's ----------------------------------------------------------------------
+
+
+class ArgumentError(KafkalogError, ValueError):
+    """An argument is out of its range."""
+
+    status: ClassVar[str | None] = "KL_E_ARGUMENT"
+
+
+class InvalidSetting(ArgumentError):
+    """A setting's value does not parse or is out of its range."""
+
+    code = 40
+    status = None
+
+
+class UnknownSetting(InvalidSetting):
+    """There is no setting of that name; the message names the nearest one."""
+
+
+class InvalidTopic(ArgumentError):
+    """The name cannot be a topic's: 1 to 249 letters, digits, `.`, `_`, `-`; not `.` or `..`."""
+
+    code = 17
+    status = None
+
+
+class TopicExists(KafkalogError):
+    """The directory already holds the topic or partition."""
+
+    code = 36
+
+
+class UnknownTopicOrPartition(KafkalogError, LookupError):
+    """The directory holds no such topic or partition."""
+
+    code = 3
+    retriable = True
+
+
+class MissingPackage(KafkalogError, ImportError):
+    """An optional package is not installed; the message says how to install it."""
+
+
+class Closed(KafkalogError, ValueError):
+    """The log, scan or directory was closed; ValueError as for a closed file."""
+
+    status = "KL_E_CLOSED"
+
+
+class ForkedHandle(KafkalogError, RuntimeError):
+    """The handle belongs to the parent process: open another one in this process."""
+
+    status = "KL_E_FORKED"
+
+
+class ReadOnly(KafkalogError):
+    """The log was opened for reading."""
+
+    status = "KL_E_READ_ONLY"
+
+
+class Timeout(KafkalogError, TimeoutError):
+    """The time is over; what was waited for may still happen."""
+
+    code = 7
+    retriable = True
+    status = "KL_E_TIMEOUT"
+
+
+class BufferTooSmall(KafkalogError, ValueError):
+    """The caller's buffer does not hold what was asked for."""
+
+    status = "KL_E_BUFFER_TOO_SMALL"
+
+
+# ---- the world's -----------------------------------------------------------------------
+
+
+class NoMemory(KafkalogError, MemoryError):
+    """An allocation failed."""
+
+    retriable = True
+    status = "KL_E_NO_MEMORY"
+
+
+class IoFailed(KafkalogError, OSError):
+    """A system call failed and nothing was changed; `.errno` tells which way."""
+
+    code = 56
+    retriable = True
+    status = "KL_E_IO"
+
+
+class NoSpace(IoFailed):
+    """The disk is full and nothing was changed; passes when space returns."""
+
+    status = "KL_E_NO_SPACE"
+
+
+class StorageOffline(KafkalogError, OSError):
+    """An earlier write-back failed: this log takes no more changes until it is reopened."""
+
+    code = 56
+    status = "KL_E_STORAGE"
+
+
+class Locked(KafkalogError):
+    """Another process or handle owns the directory; the message names its pid."""
+
+    retriable = True
+    status = "KL_E_LOCKED"
+
+
+class NotFound(KafkalogError, FileNotFoundError):
+    """There is no such file or directory."""
+
+    status = "KL_E_NOT_FOUND"
+
+
+class CorruptLog(KafkalogError):
+    """Bytes on disk are not what was written."""
+
+    status = "KL_E_CORRUPT"
+
+
+class StaleLog(KafkalogError):
+    """The log changed under a reader: refresh it or start again."""
+
+    retriable = True
+    status = "KL_E_STALE"
+
+
+class PeerGone(KafkalogError, ConnectionError):
+    """The other end of a socket went away."""
+
+    status = "KL_E_PEER"
+
+
+# ---- what Kafka refuses, by Kafka's names ----------------------------------------------
+
+
+class OffsetOutOfRange(KafkalogError, LookupError):
+    """The offset is below the log's start or past its end."""
+
+    code = 1
+    status = "KL_E_OFFSET_OUT_OF_RANGE"
+
+
+class CorruptMessage(KafkalogError):
+    """A record batch fails its checksum, or its lengths cannot be a batch."""
+
+    code = 2
+    retriable = True
+    status = "KL_E_CORRUPT_MESSAGE"
+
+
+class MessageTooLarge(KafkalogError, ValueError):
+    """A record batch is larger than max.message.bytes."""
+
+    code = 10
+    status = "KL_E_MESSAGE_TOO_LARGE"
+
+
+class RecordListTooLarge(KafkalogError, ValueError):
+    """The batches of one append are together larger than a segment."""
+
+    code = 18
+    status = "KL_E_RECORD_LIST_TOO_LARGE"
+
+
+class InvalidRecord(KafkalogError, ValueError):
+    """A record breaks the format's or the topic's rules."""
+
+    code = 87
+    status = "KL_E_INVALID_RECORD"
+
+
+class InvalidTimestamp(KafkalogError, ValueError):
+    """A timestamp is further from now than the topic allows."""
+
+    code = 32
+    status = "KL_E_INVALID_TIMESTAMP"
+
+
+class UnsupportedCompressionType(KafkalogError, ValueError):
+    """The codec's number has no meaning here."""
+
+    code = 76
+    status = "KL_E_UNSUPPORTED_COMPRESSION_TYPE"
+
+
+class UnsupportedForMessageFormat(KafkalogError):
+    """The message format is older than Kafka 0.11's (magic 0 or 1)."""
+
+    code = 43
+    status = "KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT"
+
+
+class OutOfOrderSequenceNumber(KafkalogError):
+    """A producer's batch does not follow on its last one."""
+
+    code = 45
+    status = "KL_E_OUT_OF_ORDER_SEQUENCE_NUMBER"
+
+
+class InvalidProducerEpoch(KafkalogError):
+    """The producer was fenced by a newer one of the same id."""
+
+    code = 47
+    status = "KL_E_INVALID_PRODUCER_EPOCH"
+
+
+class InvalidTxnState(KafkalogError):
+    """The batch or marker does not fit the state of its transaction."""
+
+    code = 48
+    status = "KL_E_INVALID_TXN_STATE"
+
+
+class TransactionCoordinatorFenced(KafkalogError):
+    """The marker comes from a coordinator that a newer one replaced."""
+
+    code = 52
+    status = "KL_E_TRANSACTION_COORDINATOR_FENCED"
+
+
+class UnexpectedAppendOffset(KafkalogError, ValueError):
+    """A follower's batch does not start at or after the log's end."""
+
+    status = "KL_E_UNEXPECTED_APPEND_OFFSET"
+
+
+class FencedLeaderEpoch(KafkalogError):
+    """The leader epoch is older than the log's."""
+
+    code = 74
+    retriable = True
+    status = "KL_E_FENCED_LEADER_EPOCH"

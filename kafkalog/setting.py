@@ -1,0 +1,404 @@
+"""How a setting is declared, parsed, bounded, described: the machinery below config.py."""
+
+import operator
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar, overload
+
+from kafkalog.errors import InvalidSetting, UnknownSetting
+
+__all__ = [
+    "FOREVER",
+    "Flag",
+    "Long",
+    "Rate",
+    "Ratio",
+    "Setting",
+    "Settings",
+    "Whole",
+    "Word",
+    "Words",
+    "markdown_table",
+]
+
+T = TypeVar("T")
+C = TypeVar("C", bound="Settings")
+
+FOREVER = (1 << 63) - 1
+"""Kafka's way to say "never" or "no limit" in a 64-bit setting."""
+INT_MAX = (1 << 31) - 1
+
+
+class Setting(ABC, Generic[T]):
+    """One setting: how its value is written, read, bounded and described."""
+
+    kind: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        default: T,
+        text: str,
+        *,
+        unit: str = "",
+        synonym: str = "",
+        also: Mapping[str, int] | None = None,
+        kafka: T | None = None,
+    ) -> None:
+        """`synonym`: the broker's name for the default of all topics; `also`: further broker
+        names, used in this order when it is missing, each with the number of this setting's
+        units in one of its own; `kafka`: Kafka's default where ours differs.
+        """
+        self.name = ""
+        self.default = default
+        self.text = text
+        self.unit = unit
+        self.synonym = synonym
+        self.also = dict(also or {})
+        self.kafka = kafka
+
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        self.name = attribute.replace("_", ".")
+
+    @overload
+    def __get__(self, config: None, owner: type) -> "Setting[T]": ...
+    @overload
+    def __get__(self, config: "Settings", owner: type) -> T: ...
+    def __get__(self, config: "Settings | None", owner: type) -> "Setting[T] | T":
+        if config is None:
+            return self
+        value: T = config._values[self.name]
+        return value
+
+    def __set__(self, config: "Settings", value: object) -> None:
+        raise AttributeError(f"{self.name} cannot be set: settings are fixed once made")
+
+    @abstractmethod
+    def parse(self, found: object) -> T:
+        """The value that `found` (text or a Python value) stands for.
+
+        Raises: ValueError, TypeError when it is none; the caller words the message.
+        """
+
+    def wanted(self) -> str:
+        """What parse accepts, in words."""
+        return self.kind
+
+    def show(self, value: Any) -> str:
+        """`value` as Kafka writes it in a file."""
+        return str(value)
+
+    def checked(self, found: object, name: str = "") -> T:
+        """As parse; a refusal names the setting (or `name`), the found and the wanted.
+
+        Raises: InvalidSetting.
+        """
+        try:
+            return self.parse(found)
+        except (ValueError, TypeError):
+            wanted = self.wanted()
+            raise InvalidSetting(f"{name or self.name}: found {found!r}, wanted {wanted}") from None
+
+
+class Flag(Setting[bool]):
+    """true or false."""
+
+    kind = "bool"
+
+    def parse(self, found: object) -> bool:
+        if isinstance(found, str):
+            found = {"true": True, "false": False}.get(found.strip().lower())
+        if not isinstance(found, bool):
+            raise TypeError
+        return found
+
+    def wanted(self) -> str:
+        return "true or false"
+
+    def show(self, value: Any) -> str:
+        return str(value).lower()
+
+
+class Whole(Setting[int]):
+    """A whole number of 32 bits (int) or 64 (long)."""
+
+    kind = "int"
+    highest: ClassVar[int] = INT_MAX
+
+    def __init__(
+        self,
+        default: int,
+        text: str,
+        *,
+        low: int | None = None,
+        high: int | None = None,
+        never: tuple[int, ...] = (),
+        **rest: Any,
+    ) -> None:
+        super().__init__(default, text, **rest)
+        self.low = low
+        self.high = high
+        self.never = never
+
+    def parse(self, found: object) -> int:
+        if isinstance(found, str):
+            # int() would also take "1_000" and digits of other scripts.
+            if not re.fullmatch(r"\s*[+-]?[0-9]{1,20}\s*", found):
+                raise ValueError
+            value = int(found)
+        elif isinstance(found, bool):
+            raise TypeError
+        else:
+            value = operator.index(found)  # type: ignore[arg-type]
+        low = -self.highest - 1 if self.low is None else self.low
+        high = self.highest if self.high is None else self.high
+        if not low <= value <= high or value in self.never:
+            raise ValueError
+        return value
+
+    def wanted(self) -> str:
+        unit = f" in {self.unit}" if self.unit else ""
+        return f"{'an' if self.kind == 'int' else 'a'} {self.kind}{unit}, {self.range()}"
+
+    def range(self) -> str:
+        """The bounds in words."""
+        if self.low is None:
+            bounds = "any"
+        elif self.high is None:
+            bounds = f"at least {self.low}"
+        else:
+            bounds = f"{self.low} to {self.high}"
+        return bounds + "".join(f", not {value}" for value in self.never)
+
+
+class Long(Whole):
+    """A whole number of 64 bits."""
+
+    kind = "long"
+    highest = FOREVER
+
+    def show(self, value: Any) -> str:
+        return f"{value}" if value != FOREVER else "9223372036854775807 (no limit)"
+
+
+class Ratio(Setting[float]):
+    """A number from 0 to 1."""
+
+    kind = "double"
+
+    def parse(self, found: object) -> float:
+        if isinstance(found, bool) or not isinstance(found, (str, int, float)):
+            raise TypeError
+        value = float(found)
+        if not 0.0 <= value <= 1.0:
+            raise ValueError
+        return value
+
+    def wanted(self) -> str:
+        return "a number from 0 to 1"
+
+
+class Rate(Setting[float]):
+    """A number above 0; Kafka's largest double is no limit."""
+
+    kind = "double"
+
+    def parse(self, found: object) -> float:
+        if isinstance(found, bool) or not isinstance(found, (str, int, float)):
+            raise TypeError
+        value = float(found)
+        if not value > 0.0:
+            raise ValueError
+        return value
+
+    def wanted(self) -> str:
+        return "a number above 0"
+
+    def show(self, value: Any) -> str:
+        return f"{value}" if value < sys.float_info.max else "1.7976931348623157E308 (no limit)"
+
+
+class Word(Setting[str]):
+    """One word, out of `choices` when there are any."""
+
+    kind = "string"
+
+    def __init__(
+        self, default: str, text: str, *, choices: Sequence[str] = (), **rest: Any
+    ) -> None:
+        super().__init__(default, text, **rest)
+        self.choices = tuple(choices)
+
+    def parse(self, found: object) -> str:
+        if not isinstance(found, str):
+            raise TypeError
+        value = found.strip()
+        if self.choices and value not in self.choices:
+            raise ValueError
+        return value
+
+    def wanted(self) -> str:
+        return f"one of {', '.join(self.choices)}" if self.choices else "a word"
+
+
+class Words(Setting[tuple[str, ...]]):
+    """Words with commas between, each out of `choices` or of the form `pattern`."""
+
+    kind = "list"
+
+    def __init__(
+        self,
+        default: tuple[str, ...],
+        text: str,
+        *,
+        choices: Sequence[str] = (),
+        pattern: str = "",
+        example: str = "",
+        **rest: Any,
+    ) -> None:
+        super().__init__(default, text, **rest)
+        self.choices = tuple(choices)
+        self.pattern = pattern
+        self.example = example
+
+    def parse(self, found: object) -> tuple[str, ...]:
+        if isinstance(found, str):
+            words = tuple(word.strip() for word in found.split(",")) if found.strip() else ()
+        elif isinstance(found, Sequence) and all(isinstance(word, str) for word in found):
+            words = tuple(word.strip() for word in found)
+        else:
+            raise TypeError
+        if len(set(words)) != len(words):
+            raise ValueError
+        for word in words:
+            known = word in self.choices if self.choices else re.fullmatch(self.pattern, word)
+            if not known:
+                raise ValueError
+        return words
+
+    def wanted(self) -> str:
+        of = ", ".join(self.choices) if self.choices else self.example
+        return f"a list of {of}, each at most once"
+
+    def show(self, value: Any) -> str:
+        return ",".join(value)
+
+
+class Settings(Mapping[str, Any]):
+    """All settings of one scope, fixed once made; a mapping from Kafka's names to values.
+
+    Sizes are bytes and times milliseconds, as the names say.
+    """
+
+    scope: ClassVar[str] = ""
+    table: ClassVar[dict[str, Setting[Any]]] = {}
+    """Every setting of the scope by Kafka's name, in the order of declaration."""
+
+    def __init_subclass__(cls) -> None:
+        cls.table = {s.name: s for s in vars(cls).values() if isinstance(s, Setting)}
+
+    def __init__(self, given: Mapping[str, object] | None = None) -> None:
+        """Defaults, and what `given` says (text or Python values; None: the default).
+
+        Raises: UnknownSetting, InvalidSetting.
+        """
+        self._values: dict[str, Any] = {s.name: s.default for s in self.table.values()}
+        self._given: frozenset[str] = frozenset()
+        self._take(given or {})
+
+    def _take(self, given: Mapping[str, object]) -> None:
+        for name, found in given.items():
+            setting = self.table.get(name)
+            if setting is None:
+                raise self._unknown(name)
+            if found is not None:
+                self._values[name] = setting.checked(found)
+        self._given |= {name for name, found in given.items() if found is not None}
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse values that do not go together."""
+
+    @classmethod
+    def of(cls: type[C], given: "Mapping[str, object] | None", defaults: "C | None" = None) -> C:
+        """Settings from `given`; what it leaves open comes from `defaults`.
+
+        A `cls` stays the same object, unless there are defaults to put below it.
+        Raises: UnknownSetting, InvalidSetting.
+        """
+        if isinstance(given, cls):
+            if defaults is None:
+                return given
+            given = {name: given[name] for name in given._given}
+        elif given is not None and not isinstance(given, Mapping):
+            raise InvalidSetting(
+                f"config: found {type(given).__name__}, wanted a mapping from the names of "
+                f"{cls.scope} settings to values"
+            )
+        made = cls()
+        if defaults is not None:
+            made._values = dict(defaults._values)
+            made._given = defaults._given
+        made._take(given or {})
+        return made
+
+    @classmethod
+    def _unknown(cls, name: object) -> UnknownSetting:
+        if not isinstance(name, str):
+            return UnknownSetting(f"a setting's name is text, found {name!r}")
+        return UnknownSetting(f"{name} is not a {cls.scope} setting; {cls._hint(name)}")
+
+    @classmethod
+    def _hint(cls, name: str) -> str:
+        # Imported here because only a mistake needs it, and importing kafkalog is timed.
+        import difflib
+
+        plain = name.lower().replace("_", ".")
+        near = difflib.get_close_matches(plain, cls.names(), 1, 0.5)
+        return f"the nearest is {near[0]}" if near else "docs/settings.md lists all of them"
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Every name that `given` may use."""
+        return list(cls.table)
+
+    def explicit(self, name: str) -> bool:
+        """Whether the setting was given, be it with the default's value."""
+        if name not in self._values:
+            raise self._unknown(name)
+        return name in self._given
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._values.values()))
+
+    def __repr__(self) -> str:
+        given = {name: self._values[name] for name in self.table if name in self._given}
+        return f"{type(self).__name__}({given!r})"
+
+
+def markdown_table(scope: type[Settings], synonyms: bool) -> list[str]:
+    """The lines of a table of all settings of `scope`, with their broker names or without."""
+    heads = ["name", "type", "default", "valid", "unit", *(["broker's name"] if synonyms else [])]
+    lines = ["| " + " | ".join([*heads, "what it does"]) + " |"]
+    lines.append("| --- " * (len(heads) + 1) + "|")
+    for setting in scope.table.values():
+        default = f"`{setting.show(setting.default)}`" if setting.default != () else "empty"
+        if setting.kafka is not None:
+            default += f" (Kafka: `{setting.show(setting.kafka)}`)"
+        valid = setting.range() if isinstance(setting, Whole) else setting.wanted()
+        cells = [f"`{setting.name}`", setting.kind, default, valid, setting.unit or "-"]
+        if synonyms:
+            names = [setting.synonym, *setting.also] if setting.synonym else []
+            cells.append(", ".join(f"`{name}`" for name in names) or "-")
+        lines.append("| " + " | ".join([*cells, setting.text]) + " |")
+    return lines

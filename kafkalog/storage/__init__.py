@@ -1,0 +1,1 @@
+"""One node's disks: logs, data directories, codecs, retention."""

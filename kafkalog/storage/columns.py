@@ -1,0 +1,278 @@
+"""Rows that a caller hands over, as the columns that the data plane encodes.
+
+Lists, NumPy arrays and Arrow arrays all end as a kl_columns over the caller's own memory or
+one joined copy of it; nothing is done per record in Python.
+"""
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from kafkalog._native import check, ffi, lib
+from kafkalog.errors import ArgumentError, MissingPackage
+from kafkalog.types import Header
+
+__all__ = ["Columns", "Rows"]
+
+Rows = Any
+"""A list or tuple of bytes and None, a NumPy array, an Arrow array (any library's)."""
+
+
+class _Bytes(NamedTuple):
+    """A kl_bytes_column's fields, and what must stay alive while it is used."""
+
+    fields: dict[str, Any]
+    alive: tuple[Any, ...]
+    rows: int
+
+
+class Columns:
+    """The rows of one append_many call as a kl_columns; keeps their memory alive."""
+
+    def __init__(
+        self,
+        values: Rows,
+        keys: Rows = None,
+        timestamps_ms: Any = None,
+        headers: Sequence[Iterable[Header] | None] | None = None,
+        default_timestamp_ms: int = -1,
+    ) -> None:
+        """Take rows; every column given must have as many as `values`.
+
+        Raises: ArgumentError, naming the argument, the found and the wanted.
+        """
+        value = _column("values", values)
+        key = _column("keys", keys) if keys is not None else None
+        self.count = value.rows
+        self._alive: list[Any] = [value.alive, key and key.alive]
+        self.native = ffi.new("kl_columns *")
+        self.native.count = value.rows
+        self.native.value = value.fields
+        if key is not None:
+            self._same_length("keys", key.rows)
+            self.native.key = key.fields
+        self.native.default_timestamp_ms = default_timestamp_ms
+        if timestamps_ms is not None:
+            self._take_timestamps(timestamps_ms)
+        if headers is not None:
+            self._take_headers(headers)
+        self.cursor = ffi.new("kl_cursor *")
+
+    def _same_length(self, name: str, found: int) -> None:
+        if found != self.count:
+            raise ArgumentError(f"{name}: found {found} rows, wanted {self.count} as in values")
+
+    def _take_timestamps(self, timestamps_ms: Any) -> None:
+        numbers = _numbers(timestamps_ms)
+        buffer = ffi.from_buffer("int64_t[]", numbers)
+        self._same_length("timestamps_ms", len(buffer))
+        self.native.timestamp_ms = buffer
+        self._alive.append((numbers, buffer))
+
+    def _take_headers(self, headers: Sequence[Iterable[Header] | None]) -> None:
+        self._same_length("headers", len(headers))
+        counts = array("i", bytes(4 * self.count))
+        names: list[bytes] = []
+        values: list[bytes | None] = []
+        for row, of_record in enumerate(headers):
+            for name, value in of_record or ():
+                if not isinstance(name, str):
+                    raise ArgumentError(f"headers[{row}]: found name {name!r}, wanted a str")
+                names.append(name.encode())
+                values.append(value)
+                counts[row] += 1
+        name_column = _column("header names", names)
+        value_column = _column("header values", values)
+        buffer = ffi.from_buffer("int32_t[]", counts)
+        self.native.header_count = buffer
+        self.native.header_total = len(names)
+        self.native.header_name = name_column.fields
+        self.native.header_value = value_column.fields
+        self._alive.append((counts, buffer, name_column.alive, value_column.alive))
+
+    @property
+    def row(self) -> int:
+        """How many rows were taken already."""
+        return int(self.cursor.row)
+
+    def encode(self, out: bytearray, room: int) -> Any:
+        """Encode the next rows as records behind the place of a batch header in `out`.
+
+        Returns the kl_encoded; at least one row, at most `room` bytes with the header.
+        Raises: MessageTooLarge, ArgumentError.
+        """
+        encoded = ffi.new("kl_encoded *")
+        buffer = ffi.from_buffer("uint8_t[]", out)
+        header = lib.KL_BATCH_HEADER_BYTES
+        check(
+            lib.kl_encode_records(
+                self.native, self.cursor, buffer + header, room - header, 2**31 - 1, encoded
+            )
+        )
+        return encoded
+
+
+def _column(name: str, rows: Rows) -> _Bytes:
+    if isinstance(rows, (list, tuple)):
+        return _from_list(name, rows)
+    if type(rows).__module__.partition(".")[0] == "numpy":
+        return _from_numpy(name, rows)
+    if hasattr(rows, "__arrow_c_array__") or hasattr(rows, "__arrow_c_stream__"):
+        return _from_arrow(name, rows)
+    if isinstance(rows, (bytes, bytearray, memoryview, str)) or not isinstance(rows, Iterable):
+        raise ArgumentError(
+            f"{name}: found {type(rows).__name__}, wanted a list of bytes, a NumPy array or an "
+            "Arrow array"
+        )
+    return _from_list(name, list(rows))
+
+
+def _from_list(name: str, rows: Sequence[Any]) -> _Bytes:
+    try:
+        lengths = array("i", map(len, rows))
+        data = b"".join(rows)
+    except (TypeError, OverflowError):
+        lengths, data = _from_mixed(name, rows)
+    if len(data) != sum(lengths) + lengths.count(-1):
+        # len() of an exotic buffer counts its items, not its bytes.
+        rows = [None if row is None else bytes(row) for row in rows]
+        lengths, data = _from_mixed(name, rows)
+    return _lengths_column(lengths, data)
+
+
+def _from_mixed(name: str, rows: Sequence[Any]) -> tuple["array[int]", bytes]:
+    """The same with nulls, and with the place of what does not fit in the message."""
+    for row, value in enumerate(rows):
+        if value is not None and not isinstance(value, (bytes, bytearray, memoryview)):
+            raise ArgumentError(
+                f"{name}[{row}]: found {type(value).__name__}, wanted bytes or None"
+                + ("; encode it first" if isinstance(value, str) else "")
+            )
+    present = [value for value in rows if value is not None]
+    lengths = array("i", [-1 if value is None else memoryview(value).nbytes for value in rows])
+    return lengths, b"".join(present)
+
+
+def _lengths_column(lengths: "array[int]", data: bytes) -> _Bytes:
+    index = ffi.from_buffer(lengths)
+    pointer = ffi.from_buffer(data)
+    fields = {
+        "kind": lib.KL_BYTES_LENGTHS32,
+        "data": ffi.cast("uint8_t *", pointer),
+        "data_bytes": len(data),
+        "index": ffi.cast("void *", index),
+        "index_count": len(lengths),
+    }
+    return _Bytes(fields, (lengths, data, index, pointer), len(lengths))
+
+
+def _from_numpy(name: str, rows: Any) -> _Bytes:
+    import numpy as np
+
+    kind = rows.dtype.kind
+    if kind == "O" and rows.ndim == 1:
+        return _from_list(name, rows.tolist())
+    if kind == "u" and rows.dtype.itemsize == 1 and rows.ndim == 2:
+        flat = np.ascontiguousarray(rows)
+        return _fixed_column(flat, flat.shape[0], flat.shape[1])
+    if kind == "V" and rows.ndim == 1:
+        flat = np.ascontiguousarray(rows)
+        return _fixed_column(flat.view(np.uint8), len(flat), flat.dtype.itemsize)
+    if kind == "S" and rows.ndim == 1:
+        width = rows.dtype.itemsize
+        flat = np.ascontiguousarray(rows)
+        table = flat.view(np.uint8).reshape(len(flat), width) if width else None
+        # NumPy pads with zero bytes and takes them off again: full rows need neither.
+        if table is not None and bool(table[:, -1].all()):
+            return _fixed_column(table, len(flat), width)
+        return _from_list(name, flat.tolist())
+    raise ArgumentError(
+        f"{name}: found a NumPy array of {rows.dtype} with {rows.ndim} dimensions, wanted "
+        "one of bytes (S, V, object) or rows of uint8"
+    )
+
+
+def _fixed_column(flat: Any, count: int, width: int) -> _Bytes:
+    pointer = ffi.from_buffer(flat) if flat.nbytes else ffi.NULL
+    fields = {
+        "kind": lib.KL_BYTES_FIXED,
+        "data": ffi.cast("uint8_t *", pointer),
+        "data_bytes": flat.nbytes,
+        "fixed_bytes": width,
+    }
+    return _Bytes(fields, (flat, pointer), count)
+
+
+def _pyarrow(name: str) -> Any:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise MissingPackage(
+            f"{name}: an Arrow array needs pyarrow here: pip install 'kafkalog[arrow]'"
+        ) from error
+    return pyarrow
+
+
+def _from_arrow(name: str, rows: Any) -> _Bytes:
+    pa = _pyarrow(name)
+    if not isinstance(rows, (pa.Array, pa.ChunkedArray)):
+        rows = pa.chunked_array(rows) if hasattr(rows, "__arrow_c_stream__") else pa.array(rows)
+    if isinstance(rows, pa.ChunkedArray):
+        rows = rows.combine_chunks() if rows.num_chunks != 1 else rows.chunk(0)
+    if isinstance(rows, pa.ChunkedArray):  # too large for 32-bit offsets in one array
+        rows = pa.concat_arrays(chunk.cast(pa.large_binary()) for chunk in rows.chunks)
+    kinds = {
+        pa.binary(): lib.KL_BYTES_OFFSETS32,
+        pa.string(): lib.KL_BYTES_OFFSETS32,
+        pa.large_binary(): lib.KL_BYTES_OFFSETS64,
+        pa.large_string(): lib.KL_BYTES_OFFSETS64,
+    }
+    if rows.type not in kinds:
+        try:
+            rows = rows.cast(pa.large_binary())
+        except pa.ArrowException:
+            raise ArgumentError(
+                f"{name}: found an Arrow array of {rows.type}, wanted binary or string"
+            ) from None
+    validity, offsets, data = rows.buffers()
+    size = 4 if kinds[rows.type] == lib.KL_BYTES_OFFSETS32 else 8
+    if offsets is None or len(rows) == 0:
+        return _lengths_column(array("i"), b"")
+    held = [ffi.from_buffer(buffer) if buffer else ffi.NULL for buffer in (validity, offsets, data)]
+    fields = {
+        "kind": kinds[rows.type],
+        "data": ffi.cast("uint8_t *", held[2]),
+        "data_bytes": data.size if data else 0,
+        "index": ffi.cast("char *", held[1]) + rows.offset * size,
+        "index_count": len(rows) + 1,
+        "validity": ffi.cast("uint8_t *", held[0]),
+        "validity_shift": rows.offset,
+    }
+    return _Bytes(fields, (rows, held), len(rows))
+
+
+def _numbers(timestamps_ms: Any) -> Any:
+    """Something whose buffer is int64 milliseconds."""
+    if isinstance(timestamps_ms, (list, tuple)):
+        try:
+            return array("q", timestamps_ms)
+        except (TypeError, OverflowError) as error:
+            raise ArgumentError(f"timestamps_ms: {error}; wanted whole milliseconds") from None
+    if hasattr(timestamps_ms, "__arrow_c_array__") or hasattr(timestamps_ms, "__arrow_c_stream__"):
+        pa = _pyarrow("timestamps_ms")
+        column = pa.chunked_array([timestamps_ms]) if isinstance(timestamps_ms, pa.Array) else (
+            pa.chunked_array(timestamps_ms))  # fmt: skip
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
+        timestamps_ms = column.cast(pa.int64()).to_numpy()
+    import numpy as np
+
+    numbers = np.asarray(timestamps_ms)
+    if numbers.dtype.kind == "M":
+        numbers = numbers.astype("datetime64[ms]").view(np.int64)
+    if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
+        raise ArgumentError(
+            f"timestamps_ms: found {numbers.dtype} with {numbers.ndim} dimensions, wanted whole "
+            "milliseconds or datetime64 in one"
+        )
+    return np.ascontiguousarray(numbers, dtype=np.int64)

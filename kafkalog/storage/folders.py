@@ -1,0 +1,122 @@
+"""The partition folders of a data directory: found, made, renamed for removal."""
+
+import logging
+import os
+import shutil
+import threading
+import uuid
+
+from kafkalog.errors import InvalidTopic, TopicExists, UnknownTopicOrPartition
+from kafkalog.storage import layout
+from kafkalog.storage.directory import Directory
+from kafkalog.types import TopicPartition
+
+__all__ = ["Folders"]
+
+_logger = logging.getLogger(__name__)
+
+
+class Folders:
+    """Which partitions lie in a data directory, and in which of its folders.
+
+    No folder is looked into before somebody asks for it.  Safe to use from many threads.
+    """
+
+    def __init__(self, directory: Directory) -> None:
+        """List the directory."""
+        self._directory = directory
+        self._lock = threading.RLock()  # guards what follows, and the making of folders
+        self._names: dict[TopicPartition, str] = {}
+        self.marked: tuple[layout.MarkedFolder, ...] = ()
+        """Folders being deleted, moved or left over, as of the last listing."""
+        self.list()
+
+    def list(self) -> None:
+        """Look again at what is there."""
+        listing = layout.list_directory(self._directory.path)
+        with self._lock:
+            self._names, self.marked = listing.partitions, listing.marked
+        for name in listing.foreign:
+            _logger.debug("%s: %s is no partition's and left alone", self._directory.path, name)
+
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are known, sorted."""
+        with self._lock:
+            return tuple(sorted(self._names))
+
+    def name(self, tp: TopicPartition) -> str | None:
+        """The folder's name; one that was put there since the listing is found, too."""
+        with self._lock:
+            name = self._names.get(tp)
+            if name is None:
+                late = layout.partition_folder(*tp)
+                if layout.parse_folder(late) and os.path.isdir(self._path(late)):
+                    name = self._names[tp] = late
+        return name
+
+    def path(self, tp: TopicPartition) -> str:
+        """The folder's path.
+
+        Raises: UnknownTopicOrPartition.
+        """
+        name = self.name(tp)
+        if name is None:
+            wanted = layout.partition_folder(*tp)
+            raise UnknownTopicOrPartition(f"{self._directory.path}: found no partition {wanted}")
+        return self._path(name)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._directory.path, name)
+
+    def topic_id(self, topic: str) -> uuid.UUID | None:
+        """The id in the topic's partition.metadata files; None when there is none.
+
+        Raises: CorruptLog.
+        """
+        for tp in self.partitions():
+            if tp.topic != topic:
+                continue
+            with Directory(self.path(tp)) as folder:
+                data = folder.read(layout.PARTITION_METADATA, 1 << 12)
+            if data is not None:
+                return layout.parse_partition_metadata(data)
+        return None
+
+    def make(self, tp: TopicPartition, topic_id: uuid.UUID) -> None:
+        """Make a partition's folder with its partition.metadata; durable on return.
+
+        Raises: InvalidTopic, TopicExists, IoFailed, NoSpace (nothing is left of it then).
+        """
+        name = layout.partition_folder(layout.check_topic(tp.topic), tp.partition)
+        if layout.parse_folder(name) is None or len(name) > layout.FILE_NAME_BYTES_MAX:
+            raise InvalidTopic(f"topic: found {tp.topic!r}, whose folder's name is too long")
+        path = self._path(name)
+        with self._lock:
+            if self.name(tp) or os.path.lexists(path):
+                raise TopicExists(f"{self._directory.path}: partition {name} is there already")
+            try:
+                self._directory.make(name)
+                with Directory(path) as folder:
+                    data = layout.render_partition_metadata(topic_id)
+                    folder.replace(layout.PARTITION_METADATA, data)
+            except BaseException:
+                shutil.rmtree(path, ignore_errors=True)  # half of it would block the name
+                raise
+            self._names[tp] = name
+
+    def unmake(self, tp: TopicPartition) -> None:
+        """Remove a folder that `make` made and nobody has used."""
+        with self._lock:
+            shutil.rmtree(self._path(self._names.pop(tp)), ignore_errors=True)
+
+    def take_out(self, tp: TopicPartition) -> str:
+        """Rename a partition's folder for its removal, durably; the new name.
+
+        Raises: UnknownTopicOrPartition, IoFailed.
+        """
+        with self._lock:
+            old = os.path.basename(self.path(tp))
+            new = layout.deleted_name(tp.topic, tp.partition, uuid.uuid4())
+            self._directory.rename(old, new)
+            del self._names[tp]
+        return new

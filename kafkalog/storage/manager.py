@@ -1,0 +1,567 @@
+"""A data directory of many partitions, in Kafka's layout: opened lazily, owned by one process."""
+
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import ClassVar, TypeVar
+
+from kafkalog._native import lib
+from kafkalog.clock import Clock, SystemClock
+from kafkalog.config import BrokerConfig, TopicConfig
+from kafkalog.errors import (
+    ArgumentError,
+    Closed,
+    ForkedHandle,
+    InvalidTopic,
+    Locked,
+    ReadOnly,
+    TopicExists,
+)
+from kafkalog.storage import layout
+from kafkalog.storage.checkpoint import (
+    CLEAN_MARKER,
+    CLEANER,
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+    DirectoryState,
+)
+from kafkalog.storage.compaction import Cleaner
+from kafkalog.storage.folders import Folders
+from kafkalog.storage.log import Log, LogOpen
+from kafkalog.storage.ownership import absolute, open_plan
+from kafkalog.storage.scheduler import Scheduler
+from kafkalog.storage.upkeep import Upkeep
+from kafkalog.types import TopicPartition
+
+__all__ = ["Manager", "TopicConfigs"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+TopicConfigs = Mapping[str, object] | Callable[[str], Mapping[str, object] | None] | None
+"""Settings of all topics, or a function from a topic's name to its settings."""
+
+
+def _identity(path: str | os.PathLike[str]) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def _in_parallel(threads: int, what: Iterable[T], work: Callable[[T], R]) -> "list[R | Exception]":
+    """`work` of each, or what it raised, by so many threads."""
+
+    def attempt(one: T) -> "R | Exception":
+        try:
+            return work(one)
+        except Exception as error:
+            return error
+
+    if threads == 1:  # also where no thread can start any more: as the interpreter ends
+        return [attempt(one) for one in what]
+    from concurrent.futures import ThreadPoolExecutor  # slow to import, rarely needed
+
+    with ThreadPoolExecutor(threads, "kafkalog storage") as pool:
+        return list(pool.map(attempt, what))
+
+
+class Manager:
+    """All logs of one data directory, and the work that goes on behind them.
+
+    In mode "w" it owns the directory (`.lock`) and runs retention, periodic flushes,
+    checkpoints and removals in one thread until close.  In mode "r" it changes nothing, and
+    any number of processes may read.  A log is opened when it is first asked for.  Safe to use
+    from many threads; after a fork the child's copy raises ForkedHandle.
+    """
+
+    _shared: ClassVar[dict[tuple[int, int], "Manager"]] = {}
+    """The writing managers of this process, by device and inode of their directories."""
+    _shared_lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        config: Mapping[str, object] | None = None,
+        topic_config: TopicConfigs = None,
+        clock: Clock | None = None,
+        mode: str = "w",
+        *,
+        adopt: bool = False,
+        node_id: int = 1,
+    ) -> None:
+        """Open the data directory at `path`; in mode "w" it is made when missing, mode 0700.
+
+        `config`: broker settings (docs/settings.md); `topic_config`: topic settings that go
+        over their defaults.  `adopt`: take over a directory that holds partition folders but
+        no meta.properties.  `node_id` is written into a new meta.properties.
+
+        Raises: Locked with the owner's pid, NotFound, InvalidSetting, CorruptLog (a damaged
+        meta.properties), ArgumentError (`adopt` is missing), IoFailed.
+        """
+        if mode not in ("r", "w"):
+            raise ArgumentError(f"mode: found {mode!r}, wanted 'r' or 'w'")
+        self.path = absolute(path)
+        self.mode = mode
+        self.config = BrokerConfig.of(config)
+        self.clock: Clock = clock or SystemClock()
+        self._topic_config = topic_config
+        if not callable(topic_config):
+            TopicConfig.of(topic_config)  # a mistake shows here, not at the first log
+        self._pid = os.getpid()
+        # Re-entrant, guards what follows, is told when `_busy` shrinks.
+        self._idle = threading.Condition()
+        self._logs: dict[TopicPartition, Log] = {}  # that are open
+        self._busy: set[TopicPartition] = set()  # being opened, made or removed
+        self._lent: set[TopicPartition] = set()  # opened by a Log that was asked for by path
+        self._opened: set[TopicPartition] = set()  # at least once, and hence recovered
+        self._whole: set[TopicPartition] = set()  # of these, closed without a failure
+        self._tainted = False  # a log was closed with a failure
+        self._closed = False
+        self._uses = 1  # guarded by _shared_lock
+        self._scheduler: Scheduler | None = None
+        self._cleaner = Cleaner(self)
+        self.state = DirectoryState(self.path, mode, create=True)
+        """The lock, the clean marker and the checkpoints."""
+        try:
+            self._key = _identity(self.path)
+            self._folders = Folders(self.state.directory)
+            self.meta = self._identify(adopt, node_id)
+            """What meta.properties says; None when a reader found none."""
+            self._upkeep = Upkeep(self, self._folders.marked)
+            if mode == "w":
+                self._begin()
+        except BaseException:
+            self.state.close()
+            raise
+
+    def _begin(self) -> None:
+        if self.config.kafkalog_max_open_files:
+            lib.kl_set_max_open_files(self.config.kafkalog_max_open_files)
+        name = f"kafkalog {os.path.basename(self.path)}"
+        self._scheduler = Scheduler(name, self.clock, self._upkeep.jobs())
+        self._scheduler.start()
+        self._cleaner.start()
+        with Manager._shared_lock:
+            Manager._shared[self._key] = self
+
+    def _identify(self, adopt: bool, node_id: int) -> layout.MetaProperties | None:
+        data = self.state.directory.read(layout.META_PROPERTIES, 1 << 16)
+        if data is not None:
+            return layout.parse_meta_properties(data)
+        if self.mode == "r":
+            return None
+        found = self._folders.partitions()
+        if found and not adopt:
+            name = self._folders.name(found[0])
+            raise ArgumentError(
+                f"{self.path}: holds partition folders ({name}, ...) but no "
+                f"{layout.META_PROPERTIES}; open it with mode='r', or take it over with "
+                "adopt=True"
+            )
+        meta = layout.new_meta_properties(node_id)
+        self.state.directory.replace(layout.META_PROPERTIES, layout.render_meta_properties(meta))
+        return meta
+
+    # ---- one per process and directory ----------------------------------------------------
+
+    @classmethod
+    def shared(cls, path: str | os.PathLike[str], clock: Clock | None = None) -> "Manager":
+        """This process's writing manager of `path`, opened when there is none; see release.
+
+        Raises: as Manager.
+        """
+        with cls._shared_lock:
+            manager = cls._find(path)
+            if manager is not None:
+                manager._uses += 1
+                return manager
+        # Outside of the lock, which it takes.  Of two at once one finds the directory locked.
+        return cls(path, clock=clock)
+
+    @classmethod
+    def _find(cls, path: str | os.PathLike[str]) -> "Manager | None":
+        try:
+            manager = cls._shared.get(_identity(path))
+        except FileNotFoundError:
+            return None
+        return manager if manager and not manager._closed else None
+
+    @classmethod
+    def _after_fork(cls) -> None:
+        cls._shared_lock = threading.Lock()
+        cls._shared = {}
+
+    def release(self) -> None:
+        """Give back what `shared` gave; the last one closes a manager that shared opened."""
+        with Manager._shared_lock:
+            self._uses -= 1
+            last = self._uses == 0
+        if last:
+            self.close()
+
+    # ---- partitions --------------------------------------------------------------------------
+
+    def topics(self, internal: bool = True) -> tuple[str, ...]:
+        """The topics' names, sorted; `internal`: with those that begin with two underscores."""
+        return tuple(dict.fromkeys(tp.topic for tp in self.partitions(internal=internal)))
+
+    def partitions(
+        self, topic: str | None = None, internal: bool = True
+    ) -> tuple[TopicPartition, ...]:
+        """The partitions that are here (of one topic), sorted."""
+        self._check()
+        found = self._folders.partitions()
+        return tuple(
+            tp
+            for tp in found
+            if topic in (None, tp.topic) and (internal or not tp.topic.startswith("__"))
+        )
+
+    def refresh(self) -> None:
+        """List the directory again; what another process made or removed shows (mode "r")."""
+        self._check()
+        if self.mode == "r":
+            self._folders.list()
+
+    def folder(self, topic: str, partition: int = 0) -> str:
+        """The path of a partition's folder.
+
+        Raises: UnknownTopicOrPartition.
+        """
+        self._check()
+        return self._folders.path(TopicPartition(topic, partition))
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """The settings of a topic: given ones over the broker's over the defaults.
+
+        Raises: UnknownSetting, InvalidSetting.
+        """
+        given = self._topic_config
+        return TopicConfig.of(given(topic) if callable(given) else given, self.config.topic)
+
+    def topic_id(self, topic: str) -> uuid.UUID | None:
+        """The id in the topic's partition.metadata files; None when there is none.
+
+        Raises: CorruptLog.
+        """
+        self._check()
+        return self._folders.topic_id(topic)
+
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
+        """Make a topic with partitions 0 to `partitions` - 1.
+
+        Raises: InvalidTopic, TopicExists, ArgumentError, ReadOnly, IoFailed.
+        """
+        if not 1 <= partitions <= layout.PARTITION_MAX:
+            raise ArgumentError(f"partitions: found {partitions}, wanted at least 1")
+        if self.partitions(topic):
+            raise TopicExists(f"{self.path}: topic {topic} is there already")
+        topic_id = layout.random_topic_id()
+        made: list[TopicPartition] = []
+        try:
+            for partition in range(partitions):
+                self._make(TopicPartition(topic, partition), topic_id)
+                made.append(TopicPartition(topic, partition))
+            self.state.save({})
+        except BaseException:
+            for tp in made:
+                self._folders.unmake(tp)
+            with self._idle:
+                self._opened.difference_update(made)
+            self.state.forget(made)
+            raise
+
+    def create_partition(self, topic: str, partition: int = 0) -> Log:
+        """Make one more partition and open it.
+
+        Raises: InvalidTopic, TopicExists, ArgumentError, ReadOnly, IoFailed.
+        """
+        if not 0 <= partition <= layout.PARTITION_MAX:
+            raise ArgumentError(f"partition: found {partition}, wanted at least 0")
+        self._make(TopicPartition(topic, partition), self._topic_id_or_new(topic))
+        self.state.save({})
+        return self.get(topic, partition)
+
+    def _topic_id_or_new(self, topic: str) -> uuid.UUID:
+        return self.topic_id(topic) or layout.random_topic_id()
+
+    def _make(self, tp: TopicPartition, topic_id: uuid.UUID) -> None:
+        self._check_writable()
+        if self._folders.name(tp) is None:
+            # Of an earlier partition of this name; its start must not be this one's.
+            self.state.forget([tp])
+        self._folders.make(tp, topic_id)
+        # Nothing is in it, so nothing of it is ever to be recovered.  The caller saves it.
+        with self._idle:
+            self._opened.add(tp)
+        self.state.note(tp, 0, None, 0)
+
+    def delete_partition(self, topic: str, partition: int = 0) -> None:
+        """Take a partition out; its files go after file.delete.delay.ms.
+
+        Its Log, if open, is closed.
+
+        Raises: UnknownTopicOrPartition, ReadOnly, IoFailed.
+        """
+        self._check_writable()
+        tp = TopicPartition(topic, partition)
+        while (log := self._reserve(tp)) is not None:
+            log.close()
+        try:
+            new = self._folders.take_out(tp)
+            with self._idle:
+                self._opened.discard(tp)
+                self._whole.discard(tp)
+            self.state.forget([tp])
+            self._upkeep.remove_later(new, self.topic_config(topic).file_delete_delay_ms)
+        finally:
+            self._unreserve(tp)
+
+    # ---- logs ----------------------------------------------------------------------------------
+
+    def get(self, topic: str, partition: int = 0) -> Log:
+        """The log of a partition; the same object as long as it is open.
+
+        The first call after a crash recovers it.
+
+        Raises: UnknownTopicOrPartition, Closed, ForkedHandle, and what opening a Log raises.
+        """
+        tp = TopicPartition(topic, partition)
+        log = self._reserve(tp)
+        if log is not None:
+            return log
+        try:
+            path = self.folder(topic, partition)
+            log = Log._open(path, self._plan(tp, self.topic_config(topic)))
+            self.opened(log)
+        finally:
+            self._unreserve(tp)
+        return log
+
+    def _reserve(self, tp: TopicPartition) -> Log | None:
+        """The open log; else None, and nobody else opens, makes or removes it now."""
+        self._check()
+        with self._idle:
+            while True:
+                self._check()
+                log = self._logs.get(tp)
+                if log is not None:
+                    return log
+                if tp not in self._busy:
+                    self._busy.add(tp)
+                    return None
+                self._idle.wait()
+
+    def _unreserve(self, tp: TopicPartition) -> None:
+        with self._idle:
+            self._busy.discard(tp)
+            self._idle.notify_all()
+
+    def _plan(self, tp: TopicPartition, config: TopicConfig) -> LogOpen:
+        clean = None
+        if self.mode == "w" and self._absorb(tp):
+            clean = False
+        elif tp in self._whole:
+            clean = True
+        return open_plan(self, tp, config, self.clock, clean)
+
+    def _absorb(self, tp: TopicPartition) -> bool:
+        """Take over what a log that once stood alone keeps in its folder; whether it did."""
+        path = self.folder(*tp)
+        names = (CLEAN_MARKER, RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER, ".lock")
+        here = [name for name in names if os.path.lexists(os.path.join(path, name))]
+        if here:
+            state = DirectoryState(path, "w", own=True)  # locked: it may still be open
+            try:
+                start = state.log_start(tp)
+                if start > self.state.log_start(tp):
+                    self.state.save(log_starts={tp: start})
+                self.state.save(recovery_points={tp: max(0, state.recovery_point(tp))})
+                if (cleaned := state.cleaner(tp)) > self.state.cleaner(tp):
+                    self.state.save(cleaners={tp: cleaned})
+                for name in here:
+                    state.directory.unlink(name)
+            finally:
+                state.close()
+        return bool(here)
+
+    def lend(self, folder: layout.Folder, config: Mapping[str, object] | None) -> LogOpen:
+        """How to open a Log that was asked for by its path; then call opened, or closed.
+
+        The folder is made when it is missing.  What `config` says goes over the topic's
+        settings.  The log's end is one release.
+
+        Raises: Locked when the log is open in this process; InvalidTopic, IoFailed.
+        """
+        self._check_writable()
+        tp = TopicPartition(folder.topic, folder.partition)
+        with self._idle:
+            if tp in self._logs or tp in self._busy:
+                raise Locked(f"{self.path}/{folder.name}: is open already in this process")
+            known = self._folders.name(tp)
+            if known != folder.name and (known or layout.parse_folder(folder.name) != folder):
+                raise InvalidTopic(
+                    f"{self.path}: found {folder.name!r}, wanted a folder named as "
+                    f"{layout.partition_folder(*tp)}: this is a data directory"
+                )
+            self._busy.add(tp)
+        try:
+            if known is None:
+                self._make(tp, self._topic_id_or_new(tp.topic))
+                self.state.save({})
+            plan = self._plan(tp, TopicConfig.of(config, self.topic_config(tp.topic)))
+        except BaseException:
+            self._unreserve(tp)
+            raise
+        with self._idle:
+            self._lent.add(tp)
+        return plan
+
+    def opened(self, log: Log) -> None:
+        """Take charge of an open log until it closes."""
+        tp = TopicPartition(log.topic, log.partition)
+        with self._idle:
+            self._logs[tp] = log
+            self._opened.add(tp)
+        self._unreserve(tp)
+        if self._scheduler is not None:
+            self._upkeep.opened(log, self._scheduler)
+
+    def closing(self, log: Log) -> None:
+        """A log was flushed and is about to close: remember its offsets."""
+        if self.mode == "w" and not self._forked():
+            self._upkeep.closing(log)
+
+    def closed(self, tp: TopicPartition, whole: bool) -> None:
+        """A log was closed, or could not be opened."""
+        if self._forked():
+            return
+        with self._idle:
+            was_open = self._logs.pop(tp, None) is not None
+            if was_open and whole:
+                self._whole.add(tp)
+            elif was_open:
+                self._whole.discard(tp)
+                self._opened.discard(tp)
+                self._tainted = True
+            lent = tp in self._lent
+            self._lent.discard(tp)
+        self._unreserve(tp)
+        if lent:
+            self.release()
+
+    def open_logs(self) -> tuple[Log, ...]:
+        """The logs that are open now, in the order of topics and partitions."""
+        with self._idle:
+            return tuple(self._logs[tp] for tp in sorted(self._logs))
+
+    def recover_all(self, threads: int | None = None) -> tuple[Log, ...]:
+        """Open every log, so that all are recovered; the logs (but KRaft's own).
+
+        `threads`: how many at a time; None: num.recovery.threads.per.data.dir.
+
+        Raises: what opening a log raises; the others are open then.
+        """
+        count = threads or self.config.num_recovery_threads_per_data_dir
+        logs: list[Log] = []
+        failures: list[Exception] = []
+        for found in _in_parallel(count, self._ours(), lambda tp: self.get(*tp)):
+            if isinstance(found, Log):
+                logs.append(found)
+            else:
+                failures.append(found)
+        if failures:
+            raise failures[0]
+        return tuple(logs)
+
+    def _ours(self) -> list[TopicPartition]:
+        return [tp for tp in self._folders.partitions() if tp.topic != layout.METADATA_TOPIC]
+
+    # ---- the end --------------------------------------------------------------------------------
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Damaged files that were not believed, and what background jobs last failed with."""
+        failures = self._scheduler.failures if self._scheduler else {}
+        failures.update(self._cleaner.failures)
+        return (*self.state.problems, *(f"{name}: {e}" for name, e in failures.items()))
+
+    def close(self) -> None:
+        """Flush and close every log, write the checkpoints, and last the clean marker.
+
+        Harmless when repeated.  In a forked child it only forgets.
+
+        Raises: the first failure, after everything was closed; the marker is missing then, so
+        that the next opening recovers.
+        """
+        if self._forked():
+            return
+        with self._idle:
+            if self._closed:
+                return
+            self._closed = True
+            while self._busy:
+                self._idle.wait()
+        self._cleaner.stop()
+        if self._scheduler is not None:
+            self._scheduler.stop()
+        try:
+            self._close_logs()
+        finally:
+            with Manager._shared_lock:
+                Manager._shared.pop(self._key, None)
+            self.state.close()
+
+    def _close_logs(self) -> None:
+        logs = self.open_logs()
+        failures: list[Exception] = []
+        if self.mode == "w":
+            failures += self._upkeep.flush(logs)
+        threads = self.config.num_recovery_threads_per_data_dir
+        closed = _in_parallel(threads, logs, lambda log: log.close())
+        failures += [error for error in closed if error is not None]
+        if self.mode == "w":
+            self.state.save({}, {}, {})  # what the logs left as they closed
+            with self._idle:
+                # After a crash, what was never opened is still to be recovered.
+                recovered = self.state.clean or self._opened.issuperset(self._ours())
+            if recovered and not self._tainted and not failures:
+                self.state.mark_clean()
+        if failures:
+            raise failures[0]
+
+    def _forked(self) -> bool:
+        # Then its locks may be held by threads that this process does not have.
+        return self._pid != os.getpid()
+
+    def _check(self) -> None:
+        if self._forked():
+            raise ForkedHandle(
+                f"{self.path}: was opened by process {self._pid}; open it in this process"
+            )
+        if self._closed:
+            raise Closed(f"{self.path}: the data directory was closed")
+
+    def _check_writable(self) -> None:
+        self._check()
+        if self.mode != "w":
+            raise ReadOnly(f"{self.path}: was opened for reading")
+
+    def __enter__(self) -> "Manager":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Manager({self.path!r}, mode={self.mode!r})"
+
+
+os.register_at_fork(after_in_child=Manager._after_fork)

@@ -1,0 +1,135 @@
+"""What a check of a log's files found: the kinds of findings, once, and the report."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+__all__ = ["DAMAGE", "KINDS", "NOTE", "UNCHECKED", "WARNING", "Finding", "Report"]
+
+DAMAGE, UNCHECKED, WARNING, NOTE = "damage", "unchecked", "warning", "note"
+
+# what -> (severity, sentence).  Damage: whoever believes this file gets a wrong answer or
+# an error.  Unchecked: could not be read.  Warning: the next open for writing mends it
+# without loss.  Note: worth knowing.
+KINDS: dict[str, tuple[str, str]] = {
+    "batch-checksum": (DAMAGE, "the batch's bytes are not what was written"),
+    "batch-bytes": (DAMAGE, "bytes that are no batch lie between good ones"),
+    "batch-order": (DAMAGE, "offsets do not increase from batch to batch (I2)"),
+    "batch-range": (DAMAGE, "the offsets lie outside of the segment"),
+    "batch-header": (DAMAGE, "the header contradicts itself"),
+    "batch-epoch": (DAMAGE, "the leader epoch is older than an earlier batch's"),
+    "batch-records": (DAMAGE, "the records inside are not what the header says"),
+    "header-bit": (DAMAGE, "one bit of a batch's header is not what was written"),
+    "header-sum": (DAMAGE, "headers of batches are not what was sealed"),
+    "log-size": (DAMAGE, "a sealed segment has another size than when it was sealed"),
+    "sidecar-identity": (DAMAGE, "the files are another segment's or another partition's"),
+    "sidecar-bytes": (WARNING, "the side-car cannot be read; it can be made again"),
+    "sidecar-stale": (WARNING, "the segment was rewritten and the side-car was not"),
+    "sidecar-missing": (
+        NOTE,
+        "some sealed segments have no side-car: their headers are not checked",
+    ),
+    "index-changed": (WARNING, "not what was sealed, though its entries are possible"),
+    "aborts-changed": (WARNING, "not what was sealed"),
+    "tail-bytes": (DAMAGE, "the bytes at the end are no whole batch"),
+    "tail-zeros-sealed": (DAMAGE, "a sealed segment ends in zeros: batches may be missing"),
+    "tail-zeros": (NOTE, "preallocated zeros after the last batch"),
+    "offset-gap": (NOTE, "offsets without a record (compaction leaves such)"),
+    "segment-gap": (WARNING, "a segment, or the end of one, is missing before this one"),
+    "segment-missing": (DAMAGE, "its segment's .log is missing"),
+    "old-format": (UNCHECKED, "message format 0 or 1, which is not read yet"),
+    "unreadable": (UNCHECKED, "the file cannot be read"),
+    "segment-gone": (NOTE, "removed by its owner while it was to be checked"),
+    "segment-none": (NOTE, "nothing was ever written to the partition"),
+    "index-missing": (WARNING, "the segment has no such file; it can be rebuilt"),
+    "index-size": (DAMAGE, "the size is not a multiple of an entry's"),
+    "index-zeros": (NOTE, "preallocated zeros after the last entry"),
+    "index-zeros-sealed": (WARNING, "zeros after the last entry of a sealed segment"),
+    "index-order": (DAMAGE, "entries do not increase"),
+    "index-entry": (DAMAGE, "the entry points at no batch, or at another one"),
+    "time-promise": (DAMAGE, "a record before the entry's offset is later than it says"),
+    "time-entry": (DAMAGE, "the entry's offset is not in the segment"),
+    "time-short": (DAMAGE, "a sealed segment's last entry is earlier than its records"),
+    "aborts-bytes": (DAMAGE, "the file is no list of aborted transactions"),
+    "aborts-missing": (DAMAGE, "an aborted transaction is not listed"),
+    "aborts-extra": (DAMAGE, "a transaction is listed that was not aborted there"),
+    "aborts-entry": (DAMAGE, "the entry differs from what the batches say"),
+    "snapshot-bytes": (DAMAGE, "the snapshot cannot be decoded"),
+    "snapshot-entry": (DAMAGE, "the producer's state differs from what the batches say"),
+    "snapshot-ahead": (WARNING, "the snapshot lies above the log's end"),
+    "epochs-bytes": (DAMAGE, "the file is no list of leader epochs"),
+    "epochs-order": (DAMAGE, "epochs or their start offsets do not increase"),
+    "epochs-batch": (DAMAGE, "a batch carries another epoch than the list says"),
+    "epochs-ahead": (WARNING, "an epoch starts above the log's end (I3)"),
+    "epochs-missing": (WARNING, "batches carry epochs, and there is no list of them"),
+    "leftover": (NOTE, "left over from a deletion or a swap"),
+    "leftover-swap": (WARNING, "a swap was not finished"),
+    "orphan": (WARNING, "belongs to no segment"),
+    "metadata-bytes": (DAMAGE, "the file is not of its format"),
+    "checkpoint-bytes": (WARNING, "the checkpoint is not of its format"),
+    "checkpoint-range": (DAMAGE, "the checkpoint's offset is past the log's end"),
+    "folder-skipped": (NOTE, "a folder that is no partition in use"),
+}
+
+
+class Finding(NamedTuple):
+    """One thing that verify noticed."""
+
+    severity: str
+    """damage, unchecked, warning or note."""
+    file: str
+    """Path of the file or folder."""
+    position: int
+    """Bytes from the start of the file; -1: all of it."""
+    offset: int
+    """Log offset; -1: none."""
+    what: str
+    """A key of KINDS."""
+    found: str
+    wanted: str
+    length: int = 0
+    """How many bytes from `position` on are concerned; 0: not said."""
+
+
+@dataclass
+class Report:
+    """What verify found, and how much it looked at."""
+
+    findings: list[Finding] = field(default_factory=list)
+    counters: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def clean(self) -> bool:
+        """No damage, and nothing that could not be checked."""
+        return not any(f.severity in (DAMAGE, UNCHECKED) for f in self.findings)
+
+    def add(
+        self,
+        what: str,
+        file: os.PathLike[str] | str,
+        found: object,
+        wanted: object,
+        *,
+        position: int = -1,
+        offset: int = -1,
+        length: int = 0,
+    ) -> None:
+        """Note a finding; its severity is KINDS'."""
+        severity = KINDS[what][0]
+        self.counters[severity] += 1
+        self.findings.append(
+            Finding(
+                severity, os.fspath(file), position, offset, what, str(found), str(wanted), length
+            )
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: clean, counters, findings as objects."""
+        return {
+            "clean": self.clean,
+            "counters": dict(self.counters),
+            "findings": [f._asdict() for f in self.findings],
+        }

@@ -1,0 +1,146 @@
+"""What kafkalog hands out: plain tuples, without behaviour.
+
+Times are milliseconds since 1970 UTC, offsets are log offsets.  A Record is a tuple because
+millions are made: its maker (kafkalog.storage.scan) fills them in bulk.
+"""
+
+from typing import Final, NamedTuple
+
+__all__ = [
+    "CREATE_TIME",
+    "LOG_APPEND_TIME",
+    "NO_TIMESTAMP_TYPE",
+    "AbortedTransaction",
+    "Found",
+    "Header",
+    "LeaderEpoch",
+    "ProducerState",
+    "Record",
+    "RecordMetadata",
+    "Recovery",
+    "Sent",
+    "Span",
+    "TopicPartition",
+]
+
+Header = tuple[str, bytes | None]
+"""A record header: its name and its value, which may be null."""
+
+NO_TIMESTAMP_TYPE: Final = -1
+"""Record.timestamp_type of message format 0, which has no times."""
+CREATE_TIME: Final = 0
+"""Record.timestamp_type: the producer set the time."""
+LOG_APPEND_TIME: Final = 1
+"""Record.timestamp_type: the log set the time as it appended."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class Record(NamedTuple):
+    """One record as read from a log."""
+
+    offset: int
+    timestamp_ms: int
+    """-1 when its producer gave none."""
+    key: bytes | None
+    value: bytes | None
+    """None is a tombstone where the topic is compacted."""
+    headers: tuple[Header, ...]
+    """In the order in which they were sent; a name may occur twice."""
+    topic: str
+    partition: int
+    timestamp_type: int
+    """CREATE_TIME or LOG_APPEND_TIME."""
+    leader_epoch: int
+    """Of the leader that appended it; -1 when unknown."""
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record that was sent has landed."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Span(NamedTuple):
+    """The offsets that one call appended, both ends included."""
+
+    base_offset: int
+    """-1 when nothing was appended."""
+    last_offset: int
+    count: int  # type: ignore[assignment]  # a tuple's count() is of no use here
+    """Records."""
+
+
+class Sent(NamedTuple):
+    """What went out to a socket."""
+
+    bytes: int
+    next_offset: int
+    """Where to go on reading."""
+
+
+class Found(NamedTuple):
+    """The answer of a lookup by time."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+    """-1 when unknown."""
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction whose records a read_committed reader leaves out."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of the abort marker."""
+    last_stable_offset: int
+    """Right after the marker."""
+
+
+class LeaderEpoch(NamedTuple):
+    """A leader's reign: its epoch and the first offset that it appended."""
+
+    epoch: int
+    start_offset: int
+
+
+class ProducerState(NamedTuple):
+    """What a log remembers of an idempotent producer."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    """-1: only markers so far."""
+    last_offset: int
+    offset_delta: int
+    """Last offset of its last batch minus the first."""
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    """-1: no transaction was ended here."""
+    txn_start_offset: int
+    """Of its open transaction; -1: none."""
+
+
+class Recovery(NamedTuple):
+    """What opening a log found and did."""
+
+    truncated_bytes: int
+    """Cut from the tail, and lying in the segments dropped behind it."""
+    truncated_pos: int
+    """Where in the segment below; -1: nothing was cut."""
+    truncated_segment: int
+    """Base offset."""
+    segments_recovered: int
+    """Segments whose batches were read."""
+    segments_dropped: int
+    indexes_rebuilt: int

@@ -1,0 +1,70 @@
+"""The build of kafkalog: metadata is in pyproject.toml, the C part in kafkalog/_native/build.py.
+
+Environment:
+    KAFKALOG_TEST_EXTENSION=1   also build _kl_test, the same sources with failpoints
+    KAFKALOG_WERROR=1           a warning in our C files ends the build
+    KAFKALOG_SANITIZE=a,b       build with these sanitizers (address,undefined)
+"""
+
+import os
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from setuptools import setup
+from setuptools.command.editable_wheel import editable_wheel
+
+if sys.platform != "linux":
+    sys.exit(
+        f"kafkalog runs on Linux only: this is {sys.platform}. "
+        "(It needs fdatasync, fallocate, sendfile and open-file-description locks.)"
+    )
+if sys.byteorder != "little":
+    sys.exit("kafkalog runs on little-endian machines only: this one is big-endian.")
+
+ROOT = Path(__file__).resolve().parent
+
+
+class PathEntries:
+    """An editable install as two entries of sys.path.
+
+    Setuptools would answer two package roots with an import hook, but PySpark finds data
+    sources by listing folders, which no hook appears in.
+    """
+
+    def __enter__(self) -> "PathEntries":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def __call__(self, wheel: Any, files: list[str], mapping: Mapping[str, str]) -> None:
+        entries = f"{ROOT}\n{ROOT / 'spark_connector'}\n"
+        wheel.writestr("__editable__.kafkalog.pth", entries.encode())
+
+
+class EditableWheel(editable_wheel):
+    def _select_strategy(self, *arguments: Any, **keywords: Any) -> Any:
+        return PathEntries()
+
+
+# One wheel for all later CPythons; a free-threaded one has no such interface yet.
+limited_api = not sysconfig.get_config_var("Py_GIL_DISABLED")
+
+options: dict[str, dict[str, str]] = {}
+if limited_api:
+    options["bdist_wheel"] = {"py_limited_api": "cp310"}
+
+modules = ["kafkalog/_native/build.py:ffibuilder"]
+if os.environ.get("KAFKALOG_TEST_EXTENSION") == "1":
+    modules.append("kafkalog/_native/build.py:ffibuilder_test")
+    # A wheel takes all that lies in build/lib*: the test extension must never lie there.
+    options["build"] = {"build_base": "build/test"}
+
+setup(
+    cffi_modules=modules,
+    cmdclass={"editable_wheel": EditableWheel},
+    options=options,
+)

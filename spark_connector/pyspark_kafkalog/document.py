@@ -1,0 +1,67 @@
+"""docs/spark.md, made from the options and columns that the code has."""
+
+from __future__ import annotations
+
+from .columns import spark_types
+from .options import IGNORED, OURS, REFUSED
+
+_HEAD = """# Spark
+
+Rendered from `spark_connector/pyspark_kafkalog`: `make docs`.
+
+```python
+df = spark.read.format("kafkalog").option("subscribe", "flights").load("data")
+df.selectExpr("cast(key as string) carrier", "timestamp").groupBy("carrier").count().show()
+```
+
+PySpark 4.0 or later finds the source by the name of its package `pyspark_kafkalog`. Where it does
+not (another `pyspark_*` package on the path that cannot be imported hides them all), call
+`pyspark_kafkalog.register(spark)`. Every executor must see the directory at the same path and have
+kafkalog of the driver's version installed. A read is a snapshot of the moment when it was planned:
+`load()` again to see more. It works while a writer writes.
+
+Batch reads only, so far: `readStream`, `write` and `writeStream` say so.
+"""
+
+_COLUMNS = """
+## Columns
+
+Those of Spark's Kafka source, so that a query written for it runs unchanged. All may be null to
+Spark. A schema with some of them, in any order, is the other way to prune:
+`spark.read.schema("offset long, value binary")`. Fewer columns are faster; `headers` costs most.
+"""
+
+_OPTIONS = """
+## Options
+
+Names and meanings are those of Spark's Kafka source. A name that is not known is refused with the
+nearest known one.
+"""
+
+_TAIL = """
+## Good to know
+
+- Choose ranges by options: a filter of a query is applied by Spark to all that was read. Filters
+  are not pushed down, because Spark 4.1 to 4.3 would reuse the plan of one filter for another.
+- `CREATE TEMPORARY VIEW v USING kafkalog OPTIONS (...)` works. A table made by `CREATE TABLE`
+  needs its options again when it is read: `SELECT ... FROM t WITH ('path' = '...', ...)`.
+- `spark.python.unix.domain.socket.enabled=true` (Spark 4.1 and later) makes tasks start faster.
+- There are no statistics for the planner: use `broadcast()` for a small topic in a join.
+"""
+
+
+def render_markdown() -> str:
+    """The document."""
+    lines = [_HEAD, _COLUMNS, *_table("column", "type")]
+    lines += (f"| `{name}` | `{kind.simpleString()}` |" for name, kind in spark_types().items())
+    lines += [_OPTIONS, *_table("option", "default", "meaning")]
+    lines += (f"| `{name}` | {o.default} | {o.meaning} |" for name, o in OURS.items())
+    lines += ["", "Refused, as by the Kafka source:", ""]
+    lines += (f"- `{name}`: {instead}" for name, instead in REFUSED.items())
+    named = ", ".join(f"`{name}`" for name in IGNORED)
+    lines += ["", f"Ignored with a warning: {named}, and every other `kafka.*`.", _TAIL.rstrip()]
+    return "\n".join(line.rstrip("\n") for line in lines) + "\n"
+
+
+def _table(*heads: str) -> list[str]:
+    return ["", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]

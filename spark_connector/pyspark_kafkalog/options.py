@@ -1,0 +1,413 @@
+"""The options of a batch read: text in, a checked `ReadOptions` out.  Pure, imports nothing heavy.
+
+Names, meanings and defaults are those of Spark's own Kafka source; ours are `path`, `columns`,
+`maxBytesPerPartition` and `isolation.level` (read_committed by default).  Spark hands the names
+over in lower case, so names are compared without case.
+
+Source: Spark's Structured Streaming + Kafka integration guide.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import unquote, urlsplit
+
+EARLIEST = -2
+LATEST = -1
+DEFAULT_MAX_BYTES = 128 << 20
+
+Key = tuple[str, int]
+"""A topic and a partition."""
+
+T = TypeVar("T")
+
+
+class BadOption(ValueError):
+    """An option, or a combination of options, that this source cannot obey."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which topic-partitions to read.  Exactly one of the three is given."""
+
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    assigned: tuple[Key, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Where a read starts or ends: one value for every partition, or one for each.
+
+    A value is an offset, EARLIEST or LATEST; `by_time`: milliseconds since 1970 UTC instead,
+    standing for the first offset with a timestamp at or after it.
+    """
+
+    option: str
+    by_time: bool = False
+    everywhere: int | None = None
+    each: Mapping[Key, int] | None = None
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """A checked batch read.  Plain values only: it travels to the executors."""
+
+    path: str
+    selection: Selection
+    start: Limit
+    end: Limit
+    start_without_match: str = "error"
+    fail_on_data_loss: bool = True
+    min_partitions: int | None = None
+    max_records: int | None = None
+    max_bytes: int = DEFAULT_MAX_BYTES
+    isolation: str = "read_committed"
+    include_headers: bool = False
+    columns: tuple[str, ...] | None = None
+    ignored: tuple[str, ...] = ()
+
+
+class Option(NamedTuple):
+    """An option as the documentation has it."""
+
+    default: str
+    meaning: str
+
+
+_ONE_OF_THREE = "one of the three"
+
+OURS = {
+    "path": Option("needed", "A data directory of kafkalog or Kafka, a plain folder of partition "
+        "folders, or one partition's folder; local or file:///."),
+    "subscribe": Option(_ONE_OF_THREE, "Topics by name: `orders,flights`."),
+    "subscribePattern": Option(_ONE_OF_THREE, "Topics by a regular expression of Python that "
+        "matches the whole name. Internal topics never match."),
+    "assign": Option(_ONE_OF_THREE, 'Partitions: `{"orders":[0,1]}`.'),
+    "startingOffsets": Option("earliest", "`earliest`, or an offset for each partition that is "
+        'read: `{"orders":{"0":23,"1":-2}}`, -2 for earliest.'),
+    "endingOffsets": Option("latest", "`latest`, or an offset for each partition, not read itself; "
+        "-1 for latest."),
+    "startingTimestamp": Option("", "Start at the first record at or after this time, in "
+        "milliseconds since 1970 UTC. Goes before the two other ways to start."),
+    "endingTimestamp": Option("", "End before the first record at or after this time."),
+    "startingOffsetsByTimestamp": Option("", 'As startingTimestamp, by partition: '
+        '`{"orders":{"0":1735689600000}}`. Goes before startingOffsets.'),
+    "endingOffsetsByTimestamp": Option("", "As endingTimestamp, by partition."),
+    "startingOffsetsByTimestampStrategy": Option("error", "When no record is at or after the "
+        "time: `error`, or `latest` to start at the end."),
+    "failOnDataLoss": Option("true", "Fail when offsets that were asked for are not there; "
+        "`false`: warn, and read what is there."),
+    "minPartitions": Option("", "Make at least this many tasks, inside of batches if need be."),
+    "maxRecordsPerPartition": Option("", "At most this many offsets in a task."),
+    "maxBytesPerPartition": Option("128m", "Cut larger ranges where a batch begins, into tasks of "
+        "about this size on disk. Ranges below a quarter of it share a task."),
+    "isolation.level": Option("read_committed", "`read_uncommitted`: also the records of aborted "
+        "and of undecided transactions. `kafka.isolation.level` is understood, too."),
+    "includeHeaders": Option("false", "Add the column `headers`."),
+    "columns": Option("", "Only these columns: `value,offset`. What is left out is not decoded."),
+}  # fmt: skip
+"""Every option that a batch read obeys, as documented."""
+
+IGNORED = (
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+)
+"""Options of Spark's Kafka source that mean nothing for files or for a batch: warned about."""
+
+REFUSED = {
+    "kafka.auto.offset.reset": "use startingOffsets",
+    "kafka.key.deserializer": "keys are binary; convert the column",
+    "kafka.value.deserializer": "values are binary; convert the column",
+    "kafka.enable.auto.commit": "a read commits no offsets",
+    "kafka.interceptor.classes": "there is no consumer to intercept",
+}
+"""Consumer settings that Spark's Kafka source refuses too, and what to do instead."""
+
+_TRUE_FALSE = {"true": True, "false": False}
+_BYTES = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_OFFSETS_EXAMPLE = '{"orders":{"0":23,"1":-2}}'
+_TIMES_EXAMPLE = '{"orders":{"0":1735689600000}}'
+
+
+def parse(options: Mapping[str, str], known_columns: tuple[str, ...]) -> ReadOptions:
+    """Check the options of one `load()`.
+
+    Raises: BadOption, naming the option, what was found and what was wanted.
+    """
+    if not options:
+        raise BadOption(
+            "found no options at all, wanted at least a path. (Spark does not hand the options of "
+            "a CREATE TABLE to this source when the table is read: use CREATE TEMPORARY VIEW, or "
+            "SELECT ... FROM t WITH ('path' = '...', 'subscribe' = '...'))"
+        )
+    given = _without_table_properties({name.lower(): text for name, text in options.items()})
+    ignored = _check_names(given)
+    return ReadOptions(
+        path=_path(given),
+        selection=_selection(given),
+        start=_limit(given, "starting", EARLIEST),
+        end=_limit(given, "ending", LATEST),
+        start_without_match=_one_of(
+            given, "startingOffsetsByTimestampStrategy", {"error": "error", "latest": "latest"}
+        )
+        or "error",
+        fail_on_data_loss=_one_of(given, "failOnDataLoss", _TRUE_FALSE) is not False,
+        min_partitions=_positive(given, "minPartitions"),
+        max_records=_positive(given, "maxRecordsPerPartition"),
+        max_bytes=_bytes(given, "maxBytesPerPartition", DEFAULT_MAX_BYTES),
+        isolation=_isolation(given),
+        include_headers=_one_of(given, "includeHeaders", _TRUE_FALSE) is True,
+        columns=_columns(given, known_columns),
+        ignored=ignored,
+    )
+
+
+def _without_table_properties(given: dict[str, str]) -> dict[str, str]:
+    """What a table was created with, without what Spark's catalog knows of it besides.
+
+    `CREATE TABLE ... USING kafkalog OPTIONS (x ...)` gives x, option.x, provider, owner, location,
+    and whatever TBLPROPERTIES says.
+    """
+    if "provider" not in given:
+        return given
+    kept = {name: text for name, text in given.items() if f"option.{name}" in given}
+    return {"path": given.get("path") or given.get("location", ""), **kept}
+
+
+def _check_names(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The names that will be ignored; an unknown name is refused with the nearest known one."""
+    known = {name.lower(): name for name in OURS}
+    ignored = {name.lower(): name for name in IGNORED}
+    skipped = []
+    for name in given:
+        if name in REFUSED:
+            raise BadOption(f"option {name!r} is not supported: {REFUSED[name]}")
+        if name in known or name == "kafka.isolation.level":
+            continue
+        if name in ignored or name.startswith("kafka."):
+            skipped.append(ignored.get(name, name))
+            continue
+        if name == "paths":
+            raise BadOption("option 'path': found several, wanted one directory for each load()")
+        near = get_close_matches(name, [*known, *ignored], n=1, cutoff=0.6)
+        hint = (
+            f"did you mean {(known | ignored)[near[0]]!r}?"
+            if near
+            else f"known: {_list(list(OURS))}"
+        )
+        raise BadOption(f"unknown option {name!r} for a batch read; {hint}")
+    return tuple(sorted(skipped))
+
+
+def _path(given: Mapping[str, str]) -> str:
+    text = given.get("path", "").strip()
+    if not text:
+        raise BadOption(
+            "option 'path' is missing: wanted a data directory, a folder of partition folders, "
+            "or one partition's folder"
+        )
+    if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:/", text):
+        url = urlsplit(text)
+        if url.scheme.lower() != "file" or url.netloc not in ("", "localhost"):
+            raise BadOption(f"option 'path': found {text!r}, wanted a local path or file:///...")
+        return unquote(url.path)
+    return text
+
+
+def _selection(given: Mapping[str, str]) -> Selection:
+    ways = [name for name in ("subscribe", "subscribePattern", "assign") if name.lower() in given]
+    if len(ways) != 1:
+        found = f"found {_list(ways)}" if ways else "found none of them"
+        raise BadOption(f"which topics: {found}, wanted one of subscribe, subscribePattern, assign")
+    way = ways[0]
+    text = given[way.lower()].strip()
+    if way == "subscribe":
+        topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+        if not topics:
+            raise BadOption(f"option 'subscribe': found {text!r}, wanted topics: 'orders,flights'")
+        return Selection(topics=topics)
+    if way == "subscribePattern":
+        return Selection(pattern=_pattern(text))
+    return Selection(assigned=_assigned(text))
+
+
+def _pattern(text: str) -> str:
+    if not text:
+        raise BadOption("option 'subscribePattern' is empty: wanted a regular expression")
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise BadOption(
+            f"option 'subscribePattern': {text!r} is no regular expression of Python: {error}"
+        ) from None
+    return text
+
+
+def _assigned(text: str) -> tuple[Key, ...]:
+    wanted = 'wanted JSON like {"orders":[0,1]}'
+    found = _object("assign", text, wanted)
+    keys: list[Key] = []
+    for topic, partitions in found.items():
+        if not isinstance(partitions, list) or not all(map(_is_partition, partitions)):
+            raise BadOption(f"option 'assign': found {text}, {wanted}")
+        keys += [(topic, partition) for partition in partitions]
+    if not keys:
+        raise BadOption(f"option 'assign': found {text}, which names no partition; {wanted}")
+    return tuple(dict.fromkeys(keys))
+
+
+def _limit(given: Mapping[str, str], side: str, default: int) -> Limit:
+    """One side of the range.  As in Spark: a timestamp for all, then by partition, then offsets."""
+    for suffix, parse_text in (
+        ("Timestamp", _limit_timestamp),
+        ("OffsetsByTimestamp", _limit_timestamps),
+        ("Offsets", _limit_offsets),
+    ):
+        option = side + suffix
+        if option.lower() in given:
+            return parse_text(option, given[option.lower()].strip(), default)
+    return Limit(option=f"{side}Offsets", everywhere=default)
+
+
+def _limit_timestamp(option: str, text: str, _default: int) -> Limit:
+    return Limit(option=option, by_time=True, everywhere=_milliseconds(option, text))
+
+
+def _limit_timestamps(option: str, text: str, _default: int) -> Limit:
+    each = _each(option, text, f"wanted JSON like {_TIMES_EXAMPLE}")
+    for key, timestamp_ms in each.items():
+        if timestamp_ms < 0:
+            raise BadOption(
+                f"option {option!r}: found {timestamp_ms} for {_name(key)}, "
+                "wanted milliseconds since 1970"
+            )
+    return Limit(option=option, by_time=True, each=each)
+
+
+def _limit_offsets(option: str, text: str, default: int) -> Limit:
+    wanted = "earliest" if default == EARLIEST else "latest"
+    word = {"earliest": EARLIEST, "latest": LATEST}.get(text.lower())
+    if word is not None:
+        if word != default:
+            raise BadOption(
+                f"option {option!r}: found {text!r}; a batch read wants {wanted!r} here"
+            )
+        return Limit(option=option, everywhere=word)
+    each = _each(option, text, f"wanted {wanted!r} or JSON like {_OFFSETS_EXAMPLE}")
+    for key, offset in each.items():
+        if offset < EARLIEST:
+            raise BadOption(f"option {option!r}: found offset {offset} for {_name(key)}")
+        if offset < 0 and offset != default:
+            raise BadOption(
+                f"option {option!r}: found {offset} for {_name(key)}; a batch read wants an "
+                f"offset, or {default} for {wanted!r}, here"
+            )
+    return Limit(option=option, each=each)
+
+
+def _each(option: str, text: str, wanted: str) -> dict[Key, int]:
+    found = _object(option, text, wanted)
+    each: dict[Key, int] = {}
+    for topic, partitions in found.items():
+        if not isinstance(partitions, dict):
+            raise BadOption(f"option {option!r}: found {text}, {wanted}")
+        for partition, number in partitions.items():
+            if not partition.isdecimal() or not _is_int(number):
+                raise BadOption(f"option {option!r}: found {text}, {wanted}")
+            each[topic, int(partition)] = number
+    return each
+
+
+def _object(option: str, text: str, wanted: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise BadOption(f"option {option!r}: found {text!r}, {wanted}")
+    return found
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def _is_partition(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+
+
+def _milliseconds(option: str, text: str) -> int:
+    if not re.fullmatch(r"\d{1,18}", text):
+        raise BadOption(f"option {option!r}: found {text!r}, wanted milliseconds since 1970")
+    return int(text)
+
+
+def _positive(given: Mapping[str, str], option: str) -> int | None:
+    text = given.get(option.lower(), "").strip()
+    if option.lower() not in given:
+        return None
+    if not re.fullmatch(r"\d{1,18}", text) or int(text) == 0:
+        raise BadOption(f"option {option!r}: found {text!r}, wanted a whole number above 0")
+    return int(text)
+
+
+def _bytes(given: Mapping[str, str], option: str, default: int) -> int:
+    if option.lower() not in given:
+        return default
+    text = given[option.lower()].strip()
+    match = _BYTES.fullmatch(text)
+    if match is None or int(match[1]) == 0:
+        raise BadOption(f"option {option!r}: found {text!r}, wanted bytes, like 134217728 or 128m")
+    return int(match[1]) << 10 * " kmgt".index(match[2].lower() or " ")
+
+
+def _one_of(given: Mapping[str, str], option: str, values: Mapping[str, T]) -> T | None:
+    """The value of a word, or None when the option is not given."""
+    if option.lower() not in given:
+        return None
+    text = given[option.lower()].strip()
+    if text.lower() not in values:
+        raise BadOption(f"option {option!r}: found {text!r}, wanted {' or '.join(values)}")
+    return values[text.lower()]
+
+
+def _isolation(given: Mapping[str, str]) -> str:
+    levels = {level: level for level in ("read_committed", "read_uncommitted")}
+    ours = _one_of(given, "isolation.level", levels)
+    theirs = _one_of(given, "kafka.isolation.level", levels)
+    if ours and theirs and ours != theirs:
+        raise BadOption(f"isolation.level is {ours}, but kafka.isolation.level is {theirs}")
+    return ours or theirs or "read_committed"
+
+
+def _columns(given: Mapping[str, str], known: tuple[str, ...]) -> tuple[str, ...] | None:
+    if "columns" not in given:
+        return None
+    by_lower_case = {name.lower(): name for name in known}
+    names = [name.strip() for name in given["columns"].split(",") if name.strip()]
+    unknown = [name for name in names if name.lower() not in by_lower_case]
+    if unknown or not names:
+        raise BadOption(f"option 'columns': found {_list(unknown)}, wanted some of {_list(known)}")
+    chosen = tuple(by_lower_case[name.lower()] for name in names)
+    if len(set(chosen)) != len(chosen):
+        raise BadOption(f"option 'columns': found a column twice in {given['columns']!r}")
+    return chosen
+
+
+def _list(names: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(names) or "nothing"
+
+
+def _name(key: Key) -> str:
+    return f"{key[0]}-{key[1]}"

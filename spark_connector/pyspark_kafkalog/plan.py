@@ -1,0 +1,314 @@
+"""From options and what the logs hold to tasks.  Pure: no file, no clock, no Spark.
+
+A read is planned in three steps: `choose` the topic-partitions, `bound` each to a range of
+offsets, then `tasks` cuts large ranges at batch boundaries and packs small ones together.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from heapq import heapify, heapreplace
+from itertools import pairwise
+
+from .options import EARLIEST, LATEST, BadOption, Key, Limit, ReadOptions, Selection
+
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__cluster_metadata"))
+"""Never matched by a pattern, as a Kafka client's listing leaves them out."""
+
+PACK_SHARE = 4
+"""Small ranges are packed up to this part of maxBytesPerPartition: enough to make a task worth
+its start, little enough to leave a middle-sized topic some parallelism."""
+
+
+class DataLoss(RuntimeError):
+    """Records that were asked for are not there (any more)."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What can be read of one topic-partition: offsets `start` up to, not including, `stop`."""
+
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Range:
+    """Offsets `start` up to, not including, `stop` of one topic-partition."""
+
+    key: Key
+    start: int
+    stop: int
+
+    @property
+    def count(self) -> int:
+        """Offsets in the range; records may be fewer."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where offsets lie in a log, from its sparse indexes.
+
+    `offsets[i]` is where a batch may begin and `bytes_before[i]` how many bytes of the log lie
+    before it; both ascend, and the last entry is the end.
+    """
+
+    offsets: Sequence[int]
+    bytes_before: Sequence[int]
+
+    def at(self, offset: int) -> int:
+        """About how many bytes lie before `offset`."""
+        right = bisect_right(self.offsets, offset)
+        if right == 0:
+            return self.bytes_before[0] if self.bytes_before else 0
+        if right == len(self.offsets):
+            return self.bytes_before[-1]
+        low, high = self.offsets[right - 1], self.offsets[right]
+        before, after = self.bytes_before[right - 1], self.bytes_before[right]
+        return before + (after - before) * (offset - low) // (high - low)
+
+
+def choose(selection: Selection, present: Sequence[Key]) -> list[Key]:
+    """The topic-partitions to read, sorted.
+
+    Raises: BadOption for a topic or partition that is named but not there.
+    """
+    topics = {topic for topic, _ in present}
+    if selection.pattern is not None:
+        wanted = {
+            topic
+            for topic in topics - INTERNAL_TOPICS
+            if re.fullmatch(selection.pattern, topic) is not None
+        }
+        return sorted(key for key in present if key[0] in wanted)
+    if selection.topics is not None:
+        for topic in selection.topics:
+            if topic not in topics:
+                raise BadOption(
+                    f"option 'subscribe': no topic {topic!r} here{_near(topic, topics)}"
+                )
+        return sorted(key for key in present if key[0] in selection.topics)
+    assigned = selection.assigned or ()
+    for topic, partition in assigned:
+        if topic not in topics:
+            raise BadOption(f"option 'assign': no topic {topic!r} here{_near(topic, topics)}")
+        if (topic, partition) not in present:
+            have = sorted(p for t, p in present if t == topic)
+            raise BadOption(f"option 'assign': no partition {partition} of {topic!r}; found {have}")
+    return sorted(assigned)
+
+
+def _near(topic: str, topics: set[str]) -> str:
+    near = get_close_matches(topic, topics, n=1)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    shown = sorted(topics)[:10]
+    return f"; found {', '.join(shown) or 'none'}{', ...' if len(topics) > len(shown) else ''}"
+
+
+def times_wanted(limit: Limit, keys: Sequence[Key]) -> dict[Key, int]:
+    """The timestamps (ms) that must be looked up for a limit; empty for offsets.
+
+    Raises: BadOption when the limit does not name exactly these topic-partitions.
+    """
+    _check_names(limit, keys)
+    if not limit.by_time:
+        return {}
+    return {key: _value(limit, key) for key in keys}
+
+
+def bound(
+    options: ReadOptions,
+    ends: Mapping[Key, Ends],
+    start_found: Mapping[Key, int | None],
+    stop_found: Mapping[Key, int | None],
+) -> tuple[list[Range], list[str]]:
+    """The ranges to read, without the empty ones, and warnings about records that are lost.
+
+    `start_found`, `stop_found`: for a limit by time, the first offset at or after its timestamp,
+    None when there is none.
+
+    Raises: BadOption; DataLoss when failOnDataLoss is on.
+    """
+    _check_names(options.start, list(ends))
+    _check_names(options.end, list(ends))
+    ranges = []
+    warnings: list[str] = []
+    for key in sorted(ends):
+        start = _start(options, key, ends[key], start_found)
+        stop = _stop(options, key, ends[key], stop_found)
+        if start > stop:
+            raise BadOption(
+                f"{_name(key)}: {options.start.option} gives offset {start}, which is after "
+                f"offset {stop} of {options.end.option}"
+            )
+        wanted = Range(key, start, stop)
+        there = within(wanted, ends[key])
+        if there != wanted:
+            warning = lost(wanted, ends[key], options.isolation)
+            if options.fail_on_data_loss:
+                raise DataLoss(warning)
+            warnings.append(warning)
+        if there.count:
+            ranges.append(there)
+    return ranges, warnings
+
+
+def within(wanted: Range, ends: Ends) -> Range:
+    """What of a range can be read."""
+    start = min(max(wanted.start, ends.start), ends.stop)
+    return Range(wanted.key, start, max(start, min(wanted.stop, ends.stop)))
+
+
+def lost(wanted: Range, ends: Ends, isolation: str) -> str:
+    """A sentence for records that cannot be read, and what to do."""
+    what = "committed offsets" if isolation == "read_committed" else "offsets"
+    return (
+        f"{_name(wanted.key)}: wanted offsets {wanted.start} to {wanted.stop}, found {what} "
+        f"{ends.start} to {ends.stop}: records may have been deleted, or are not there yet. "
+        "Ask for what is there, or set failOnDataLoss to false to read just that"
+    )
+
+
+def _start(options: ReadOptions, key: Key, ends: Ends, found: Mapping[Key, int | None]) -> int:
+    limit = options.start
+    if limit.by_time:
+        offset = found[key]
+        if offset is not None and offset < ends.stop:
+            return max(offset, ends.start)
+        if options.start_without_match == "latest":
+            return ends.stop
+        raise BadOption(
+            f"{_name(key)}: no record at or after {_value(limit, key)} ms ({limit.option}); set "
+            "startingOffsetsByTimestampStrategy to latest to start at the end then"
+        )
+    value = _value(limit, key)
+    return ends.start if value == EARLIEST else value
+
+
+def _stop(options: ReadOptions, key: Key, ends: Ends, found: Mapping[Key, int | None]) -> int:
+    limit = options.end
+    if limit.by_time:
+        offset = found[key]
+        return ends.stop if offset is None else max(ends.start, min(offset, ends.stop))
+    value = _value(limit, key)
+    return ends.stop if value == LATEST else value
+
+
+def _value(limit: Limit, key: Key) -> int:
+    if limit.each is not None:
+        return limit.each[key]
+    assert limit.everywhere is not None
+    return limit.everywhere
+
+
+def _check_names(limit: Limit, keys: Sequence[Key]) -> None:
+    if limit.each is None:
+        return
+    missing = sorted(set(keys) - set(limit.each))
+    extra = sorted(set(limit.each) - set(keys))
+    if missing or extra:
+        parts = []
+        if missing:
+            parts.append(f"leaves out {', '.join(map(_name, missing))}")
+        if extra:
+            parts.append(f"names {', '.join(map(_name, extra))}, which is not read here")
+        raise BadOption(
+            f"option {limit.option!r} {' and '.join(parts)}; wanted exactly the topic-partitions "
+            "that are read"
+        )
+
+
+def tasks(
+    ranges: Sequence[Range], places: Mapping[Key, Places], options: ReadOptions
+) -> list[list[Range]]:
+    """The ranges as tasks of about equal work; each offset is in exactly one of them.
+
+    A range above maxBytesPerPartition (less when minPartitions asks for more tasks) is cut at
+    batch boundaries; maxRecordsPerPartition cuts anywhere.  Small ranges share a task.
+    """
+    goal = task_bytes(sum(_bytes(piece, places) for piece in ranges), options)
+    pieces = [
+        piece
+        for whole in ranges
+        for part in split_bytes(whole, places[whole.key], goal)
+        for piece in split_count(part, options.max_records)
+    ]
+    packed = _pack(pieces, places, options)
+    if options.min_partitions is None or len(packed) >= options.min_partitions:
+        return packed
+    return [[piece] for piece in _split_until(pieces, options.min_partitions)]
+
+
+def task_bytes(total: int, options: ReadOptions) -> int:
+    """The size above which a range is cut, for a read of `total` bytes."""
+    return max(1, min(options.max_bytes, -(-total // (options.min_partitions or 1))))
+
+
+def split_bytes(whole: Range, places: Places, goal: int) -> list[Range]:
+    """Cut where a batch begins, into pieces of about `goal` bytes or as near as batches allow."""
+    first, last = places.at(whole.start), places.at(whole.stop)
+    parts = -(-(last - first) // goal)
+    cuts = [whole.start]
+    for part in range(1, parts):
+        target = first + (last - first) * part // parts
+        at = bisect_left(places.bytes_before, target)
+        if at < len(places.offsets) and cuts[-1] < places.offsets[at] < whole.stop:
+            cuts.append(places.offsets[at])
+    cuts.append(whole.stop)
+    return [Range(whole.key, a, b) for a, b in pairwise(cuts)]
+
+
+def split_count(whole: Range, max_records: int | None) -> list[Range]:
+    """Cut into even pieces of at most `max_records` offsets."""
+    parts = 1 if max_records is None else -(-whole.count // max_records)
+    return _even(whole, parts)
+
+
+def _even(whole: Range, parts: int) -> list[Range]:
+    cuts = [whole.start + whole.count * part // parts for part in range(parts + 1)]
+    return [Range(whole.key, a, b) for a, b in pairwise(cuts)]
+
+
+def _split_until(pieces: Sequence[Range], wanted: int) -> list[Range]:
+    """Cut the longest pieces, inside batches too, until there are `wanted` (or single offsets)."""
+    parts = [1] * len(pieces)
+    longest_first = [(-piece.count, i) for i, piece in enumerate(pieces)]
+    heapify(longest_first)
+    for _ in range(min(wanted, sum(piece.count for piece in pieces)) - len(pieces)):
+        _, i = longest_first[0]
+        parts[i] += 1
+        heapreplace(longest_first, (-pieces[i].count // parts[i], i))  # rounded up
+    return [part for piece, n in zip(pieces, parts, strict=True) for part in _even(piece, n)]
+
+
+def _pack(
+    pieces: Sequence[Range], places: Mapping[Key, Places], options: ReadOptions
+) -> list[list[Range]]:
+    """Neighbours share a task while it stays small; the order is kept."""
+    room = options.max_bytes // PACK_SHARE
+    packed: list[list[Range]] = []
+    bytes_used = count_used = 0
+    for piece in pieces:
+        piece_bytes = _bytes(piece, places)
+        bytes_used += piece_bytes
+        count_used += piece.count
+        too_many = options.max_records is not None and count_used > options.max_records
+        if not packed or bytes_used > room or too_many:
+            packed.append([])
+            bytes_used, count_used = piece_bytes, piece.count
+        packed[-1].append(piece)
+    return packed
+
+
+def _bytes(piece: Range, places: Mapping[Key, Places]) -> int:
+    return places[piece.key].at(piece.stop) - places[piece.key].at(piece.start)
+
+
+def _name(key: Key) -> str:
+    return f"{key[0]}-{key[1]}"

@@ -1,0 +1,1 @@
+"""The promises of kafkalog, by subject; `tests.support` is what they share."""

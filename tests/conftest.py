@@ -1,0 +1,110 @@
+"""What all tests share: where data lies, the seed, and the test build of the C core."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = Path(os.environ.get("KAFKALOG_SHARED", ROOT.parent / "shared"))
+
+# Where the test build exists, the whole run uses it: the same sources, with failpoints and
+# an I/O table that can fail.  KAFKALOG_NATIVE=release asks for the other one.
+if any((ROOT / "kafkalog" / "_native").glob("_kl_test*.so")):
+    os.environ.setdefault("KAFKALOG_NATIVE", "test")
+
+SEED = int(os.environ.get("KAFKALOG_SEED") or secrets.randbelow(2**32))
+
+_common: dict[str, Any] = {
+    "deadline": None,
+    "print_blob": True,
+    "suppress_health_check": [hypothesis.HealthCheck.too_slow],
+}
+hypothesis.settings.register_profile("dev", max_examples=50, **_common)
+hypothesis.settings.register_profile("ci", max_examples=200, **_common)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """One seed for everything that is random, unless the caller gave Hypothesis its own."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = SEED
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """What one needs to run the same again."""
+    return [
+        f"seed: {SEED} (repeat with KAFKALOG_SEED={SEED})",
+        f"shared data: {SHARED if SHARED.is_dir() else 'none, its tests are skipped'}",
+        f"C core: {os.environ.get('KAFKALOG_NATIVE', 'release')} build",
+    ]
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of shared test data (KAFKALOG_SHARED, or `shared` beside the checkout)."""
+    if not SHARED.is_dir():
+        pytest.skip(f"no shared test data at {SHARED} (set KAFKALOG_SHARED)")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The top folder of this checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def memory() -> Iterator[Path]:
+    """A folder in memory where there is one: a process that dies needs no disk to lose data."""
+    shm = "/dev/shm"
+    with tempfile.TemporaryDirectory(dir=shm if os.access(shm, os.W_OK) else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """Where a test's own log may lie; not made yet."""
+    return tmp_path / "topic-0"
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    """A random generator of the run's seed, the same for each test."""
+    return random.Random(SEED)
+
+
+@pytest.fixture(scope="session")
+def native_test() -> tuple[Any, Any]:
+    """`(ffi, lib)` of the test build, with failpoints and I/O faults; reset by the caller."""
+    from kafkalog import _native
+
+    if not hasattr(_native.lib, "kl_failpoint_set"):
+        pytest.skip("the C core was loaded without its test build (KAFKALOG_TEST_EXTENSION=1)")
+    return _native.ffi, _native.lib
+
+
+@pytest.fixture(scope="session")
+def wait_until() -> Callable[..., None]:
+    """`wait_until(condition, what, timeout_s=10)`: return when `condition()` is true."""
+
+    def wait(condition: Callable[[], object], what: str, timeout_s: float = 10.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        pause = threading.Event()
+        while not condition():
+            if time.monotonic() > deadline:
+                pytest.fail(f"not within {timeout_s} s: {what}")
+            pause.wait(0.002)
+
+    return wait

@@ -1,0 +1,342 @@
+"""A disk that is full indeed: small file systems of their own, and a limit on file sizes.
+
+An append on a full disk is refused with NoSpace, nothing that was acknowledged is lost, the log
+stays readable, and it goes on when there is space again.  A full disk never shows first at a
+flush: what was appended has its blocks.
+"""
+
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from tests.support import batches
+
+MIB = 1 << 20
+CONFIG = {"segment.bytes": 256 << 10, "index.interval.bytes": 4096, "file.delete.delay.ms": 0}
+VALUES = [bytes([65 + i]) * (700 + 37 * i) for i in range(26)]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def value_of(number: int) -> bytes:
+    return b"%d:%s" % (number, VALUES[number % len(VALUES)])
+
+
+def _mount(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"{' '.join(command[:4])}: {done.stderr.strip()[:100]}")
+
+
+@contextlib.contextmanager
+def _mounted(kind: str, folder: Path, mib: int) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    disk = folder / "disk"
+    disk.mkdir()
+    if kind == "tmpfs":
+        _mount("mount", "-t", "tmpfs", "-o", f"size={mib}m", "none", str(disk))
+    else:
+        image = folder / "image"
+        image.touch()
+        os.truncate(image, mib * MIB)
+        with open(image, "r+b") as file:  # blocks of its own, so that only the inner one fills
+            os.posix_fallocate(file.fileno(), 0, mib * MIB)
+        _mount("mkfs.ext4", "-q", "-F", "-m", "0", str(image))
+        _mount("mount", "-o", "loop", str(image), str(disk))
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def disk(request, tmp_path):
+    """A file system of 8 MiB (ext4: 16, of which its journal takes some)."""
+    with _mounted(request.param, tmp_path, 8 if request.param == "tmpfs" else 16) as path:
+        yield path
+
+
+class Ballast:
+    """A file that takes all the space that is left."""
+
+    def __init__(self, disk: Path) -> None:
+        self.path = disk / "ballast"
+
+    def fill(self) -> None:
+        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            for size in (1 << 16, 4096, 512, 1):
+                with contextlib.suppress(OSError):
+                    while os.write(fd, bytes(size)) > 0:
+                        pass
+            with contextlib.suppress(OSError):
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def drop(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def missing(log: kafkalog.Log, acknowledged: list[int]) -> list[int]:
+    """Which of the acknowledged records the log does not hold, or not as they were."""
+    held = {record.offset: record.value for record in log.read()}
+    return [n for n in acknowledged if held.get(n) != value_of(n)]
+
+
+def append(log: kafkalog.Log, acknowledged: list[int], count: int = 1) -> None:
+    for _ in range(count):
+        number = log.end_offset
+        assert log.append(value_of(number), timestamp_ms=1000 + number) == number
+        acknowledged.append(number)
+
+
+def append_until_full(log: kafkalog.Log, acknowledged: list[int]) -> None:
+    with pytest.raises(kafkalog.NoSpace, match=r"append|space"):
+        append(log, acknowledged, 100_000)
+
+
+def goes_on(log: kafkalog.Log, acknowledged: list[int], count: int = 50) -> None:
+    """With space again: more is appended, flushed, and all is there, now and after reopening."""
+    append(log, acknowledged, count)
+    log.flush()
+    assert log.flushed_offset == log.end_offset
+    assert missing(log, acknowledged) == []
+    assert log.verify().clean
+
+
+def reopened(path: Path, acknowledged: list[int]) -> None:
+    with kafkalog.Log(path, config=CONFIG) as log:
+        assert missing(log, acknowledged) == []
+        assert log.verify().clean
+        append(log, acknowledged)
+
+
+def test_append_is_refused_and_passes_when_space_returns(disk):
+    acknowledged: list[int] = []
+    ballast = Ballast(disk)
+    with kafkalog.Log(disk / "log-0", config=CONFIG) as log:
+        append(log, acknowledged, 10)
+        for _ in range(3):
+            ballast.fill()
+            append_until_full(log, acknowledged)
+            end = log.end_offset
+            for _ in range(3):  # and again, and nothing is left behind
+                with pytest.raises(kafkalog.NoSpace):
+                    log.append_many([bytes(200_000)])
+            assert log.end_offset == end
+            assert missing(log, acknowledged) == []
+            log.flush()
+            assert log.flushed_offset == end
+            ballast.drop()
+            goes_on(log, acknowledged, 200)
+    reopened(disk / "log-0", acknowledged)
+
+
+def test_a_flush_is_never_the_first_to_see_it(disk):
+    """What was appended has its blocks: another file that takes the rest changes nothing."""
+    acknowledged: list[int] = []
+    ballast = Ballast(disk)
+    with kafkalog.Log(disk / "log-0", config=CONFIG) as log:
+        for _ in range(12):
+            append(log, acknowledged, 60)
+            ballast.fill()
+            log.flush()
+            assert log.flushed_offset == log.end_offset
+            ballast.drop()
+    reopened(disk / "log-0", acknowledged)
+
+
+def roll(log):
+    log.roll()
+
+
+def truncate(log):
+    log.truncate(log.end_offset - 5)
+
+
+def truncate_far(log):
+    """Into a sealed segment, of which what is kept is copied."""
+    log.truncate((log.start_offset + log.end_offset) // 2)
+
+
+def delete_before(log):
+    log.delete_before(log.end_offset - 40)
+
+
+def retention(log):
+    log.apply_retention(now_ms=1 << 50)
+
+
+def abort_first(log):
+    log.append_marker(7, 0, commit=False)
+
+
+def commit(log):
+    log.append_marker(8, 0, commit=True)
+
+
+def new_leader(log):
+    log.append_as_follower(
+        batches.batch([batches.Row(b"x")], base_offset=log.end_offset, leader_epoch=9)
+    )
+
+
+def many(log):
+    log.append_many([bytes(1000)] * 1000, timestamps_ms=[1 << 40] * 1000)
+
+
+CHANGES = [
+    roll,
+    truncate,
+    truncate_far,
+    delete_before,
+    retention,
+    abort_first,
+    commit,
+    new_leader,
+    many,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_any_change_on_a_full_disk(disk, change):
+    """It is done, or refused with NoSpace; then the log goes on when there is space."""
+    acknowledged: list[int] = []
+    ballast = Ballast(disk)
+    config = {**CONFIG, "retention.ms": 1000} if change is retention else CONFIG
+    with kafkalog.Log(disk / "log-0", config=config) as log:
+        append(log, acknowledged, 400)
+        for producer in (7, 8):
+            rows = [batches.Row(b"in a transaction", timestamp_ms=5)]
+            log.append_batches(
+                batches.batch(
+                    rows, producer_id=producer, producer_epoch=0, base_sequence=0,
+                    transactional=True,
+                )
+            )  # fmt: skip
+        if change in (delete_before, retention):
+            log.append_marker(7, 0, commit=True)
+            log.append_marker(8, 0, commit=True)
+        before = log.end_offset
+        ballast.fill()
+        with contextlib.suppress(kafkalog.NoSpace):
+            append(log, acknowledged, 100_000)
+        with contextlib.suppress(kafkalog.NoSpace):
+            change(log)
+        acknowledged = [n for n in acknowledged if log.start_offset <= n < log.end_offset]
+        if change in (abort_first, commit, new_leader, many, roll):
+            assert log.end_offset >= before
+        assert missing(log, acknowledged) == []
+        ballast.drop()
+        change(log)
+        acknowledged = [n for n in acknowledged if log.start_offset <= n < log.end_offset]
+        goes_on(log, acknowledged)
+        acknowledged = [n for n in acknowledged if n >= log.start_offset]
+    reopened(disk / "log-0", acknowledged)
+
+
+def test_an_abort_is_seen_whatever_the_disk_held(disk):
+    """A marker whose index entry had no room was refused, not half done."""
+    ballast = Ballast(disk)
+    row = batches.Row(b"aborted", timestamp_ms=5)
+    data = batches.batch(
+        [row], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    with kafkalog.Log(disk / "log-0", config=CONFIG) as log:
+        log.append_batches(data)
+        log.append(b"plain", timestamp_ms=6)
+        ballast.fill()
+        with contextlib.suppress(kafkalog.NoSpace):
+            abort_first(log)
+        ballast.drop()
+        if log.last_stable_offset == 0:
+            abort_first(log)
+        assert [r.value for r in log.read(isolation="read_committed")] == [b"plain"]
+    with kafkalog.Log(disk / "log-0", config=CONFIG) as log:
+        assert [r.value for r in log.read(isolation="read_committed")] == [b"plain"]
+
+
+def test_a_close_on_a_full_disk_loses_nothing(disk):
+    acknowledged: list[int] = []
+    ballast = Ballast(disk)
+    log = kafkalog.Log(disk / "log-0", config=CONFIG)
+    append(log, acknowledged, 100)
+    ballast.fill()
+    with contextlib.suppress(kafkalog.NoSpace):
+        append(log, acknowledged, 100_000)
+    with contextlib.suppress(kafkalog.NoSpace):
+        log.close()
+    log.close()
+    with kafkalog.Log(disk / "log-0", mode="r") as reader:  # reading needs no space
+        assert missing(reader, acknowledged) == []
+    ballast.drop()
+    reopened(disk / "log-0", acknowledged)
+
+
+def test_no_inodes_left(tmp_path):
+    """A roll, which needs a new file, is refused; the active segment goes on to be read."""
+    acknowledged: list[int] = []
+    with _mounted("tmpfs", tmp_path, 8) as disk:
+        subprocess.run(["mount", "-o", "remount,nr_inodes=14", str(disk)], check=True)
+        with kafkalog.Log(disk / "log-0", config={**CONFIG, "segment.bytes": 20_000}) as log:
+            append_until_full(log, acknowledged)
+            assert missing(log, acknowledged) == []
+            log.flush()
+            subprocess.run(["mount", "-o", "remount,nr_inodes=1000", str(disk)], check=True)
+            goes_on(log, acknowledged)
+        reopened(disk / "log-0", acknowledged)
+
+
+LIMITED = """
+import resource, sys
+import kafkalog
+log = kafkalog.Log(sys.argv[1], config={"segment.bytes": 1 << 20})
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+count = 0
+try:
+    while True:
+        log.append(b"%d:" % count + bytes(500), timestamp_ms=1)
+        count += 1
+except kafkalog.KafkalogError as error:
+    refused = type(error).__name__
+assert log.end_offset == count and sum(1 for _ in log.read()) == count
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+assert log.append(b"more", timestamp_ms=1) == count
+log.flush()
+log.close()
+print(refused, count + 1)
+"""
+
+
+def test_a_limit_on_file_sizes_is_an_error_not_a_signal(tmp_path):
+    """EFBIG, where the default action of its signal would end the process."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path / "log-0")], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    refused, count = done.stdout.split()
+    assert refused in ("IoFailed", "NoSpace")
+    with kafkalog.Log(tmp_path / "log-0") as log:
+        assert log.end_offset == int(count) > 100
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 100_000
+
+
+def test_the_check_sees_a_lost_record(tmp_path):
+    """The canary: without the last record, or with other bytes in it, the check says so."""
+    acknowledged: list[int] = []
+    with kafkalog.Log(tmp_path / "log-0", config=CONFIG) as log:
+        append(log, acknowledged, 20)
+        log.truncate(19)
+        assert missing(log, acknowledged) == [19]
+        log.append(b"other bytes", timestamp_ms=1)
+        assert missing(log, acknowledged) == [19]

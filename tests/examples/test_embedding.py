@@ -1,0 +1,25 @@
+"""The Python of docs/embedding.md is run as it stands there, from the first block to the last."""
+
+import os
+import re
+import subprocess
+import sys
+
+
+def test_the_python_of_the_page_runs(root, tmp_path):
+    """In a process of its own, since it forks; each block goes on where the last one ended."""
+    text = (root / "docs" / "embedding.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == text.count("```python") == 8
+    script = tmp_path / "page.py"
+    script.write_text("\n".join([*blocks, "print('to the end')"]))
+    ran = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", script],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "to the end\n"), ran.stderr

@@ -1,0 +1,41 @@
+"""The README's Python is run as it stands there."""
+
+import re
+
+import pytest
+
+import kafkalog
+
+
+@pytest.fixture
+def beside_demo_data(tmp_path, monkeypatch):
+    """A working directory with a `demo-data` of the demo's shape, one partition of it."""
+    times = [1_387_900_000_000 + 1000 * i for i in range(45_000)]
+    keys = [(b"B6", b"US", b"F9")[i % 3] for i in range(45_000)]
+    (tmp_path / "demo-data").mkdir()
+    (tmp_path / "data").mkdir()
+    with kafkalog.Log(tmp_path / "demo-data" / "flights-0") as log:
+        log.append_many([b"{}"] * 45_000, keys, times, compression="zstd", batch_bytes=1 << 16)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_python_of_the_readme_runs(root, beside_demo_data, capsys) -> None:
+    for package in ("duckdb", "polars", "pyarrow"):
+        pytest.importorskip(package)
+    blocks = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) == 3
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+    # The first block prints what it appended; the others leave what they counted.
+    assert capsys.readouterr().out.splitlines() == [
+        "0 b'alice' b'3 apples'",
+        "1 None b'a'",
+        "2 None b'b'",
+        "3 None b'c'",
+    ]
+    assert names["table"].num_rows == 45_000
+    assert dict(names["carriers"].iter_rows()) == {b"B6": 15_000, b"US": 15_000, b"F9": 15_000}
+    assert names["log"].offset_at(1_387_908_000_000) == 8_000
+    names["log"].close()

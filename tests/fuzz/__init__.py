@@ -1,0 +1,1 @@
+"""Fuzzing: every C entry that takes bytes from outside."""

@@ -1,0 +1,80 @@
+"""What a log is, in a few lines: a list of entries, a start, and what follows from them."""
+
+from typing import Any, NamedTuple
+
+
+class Entry(NamedTuple):
+    """One offset of the log; a transaction's marker takes one, too."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    call: int  # the first offset of the call that appended it
+    producer: int = -1
+    sequence: int = -1
+    transactional: bool = False
+    commit: bool | None = None  # of a marker
+
+    @property
+    def record(self) -> tuple[Any, ...]:
+        return self[:5]
+
+
+class Model:
+    """Entries below `start` are kept: what they began (a transaction) may end above it."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.start = self.end = 0
+
+    def add(self, **fields: Any) -> None:
+        self.entries.append(Entry(offset=self.end, **fields))
+        self.end += 1
+
+    def truncate(self, end: int) -> None:
+        self.entries = [entry for entry in self.entries if entry.offset < end]
+        self.end, self.start = end, min(self.start, end)
+
+    def restart(self, offset: int) -> None:
+        self.entries, self.start, self.end = [], offset, offset
+
+    def outcomes(self) -> tuple[dict[int, int], set[int]]:
+        """(first offset of each producer's open transaction, offsets that were aborted)."""
+        pending: dict[int, list[int]] = {}
+        aborted: set[int] = set()
+        for entry in self.entries:
+            if entry.commit is not None:
+                offsets = pending.pop(entry.producer, [])
+                aborted.update(() if entry.commit else offsets)
+            elif entry.transactional:
+                pending.setdefault(entry.producer, []).append(entry.offset)
+        return {producer: offsets[0] for producer, offsets in pending.items()}, aborted
+
+    @property
+    def last_stable(self) -> int:
+        return max(self.start, min([*self.outcomes()[0].values(), self.end]))
+
+    def visible(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.offset >= self.start]
+
+    def records(self, committed: bool = False) -> list[tuple[Any, ...]]:
+        """What a consumer reads."""
+        left_out = self.outcomes()[1] if committed else set()
+        end = self.last_stable if committed else self.end
+        return [
+            entry.record
+            for entry in self.visible()
+            if entry.commit is None and entry.offset < end and entry.offset not in left_out
+        ]
+
+    def first_at(self, timestamp_ms: int) -> int | None:
+        """Markers count in a lookup by time, as in Kafka."""
+        late = (e.offset for e in self.visible() if e.timestamp_ms >= timestamp_ms)
+        return next(late, None)
+
+    def last_sequence(self, producer: int) -> int:
+        """-1: none, or nothing since a marker of a newer epoch."""
+        mine = [e.sequence for e in self.entries if e.producer == producer and e.commit is None]
+        return mine[-1] if mine else -1

@@ -1,0 +1,80 @@
+"""Real file systems in image files, whose power can be cut."""
+
+import errno
+import fcntl
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+FS_IOC_SHUTDOWN = 0x8004587D
+# What the cut leaves of the file system's own log: its records so far, or only those that a
+# sync wrote.
+LOG_KEPT, LOG_LOST = 1, 2
+
+MKFS = {
+    "ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0"],
+    "xfs": ["mkfs.xfs", "-q", "-f"],
+}
+IMAGE_BYTES = {"ext4": 64 << 20, "xfs": 320 << 20}  # sparse; xfs wants at least 300 MiB
+
+
+def why_not(kind: str) -> str | None:
+    """Why this machine has no such disk."""
+    if os.geteuid() != 0:
+        return "mounting needs root"
+    if shutil.which(MKFS[kind][0]) is None:
+        return f"{MKFS[kind][0]} is not installed"
+    if not os.path.exists("/dev/loop-control"):
+        return "there are no loop devices"
+    return None
+
+
+class Disk:
+    """A file system in a file, mounted."""
+
+    def __init__(self, kind: str, place: Path, wait_until: Callable[..., None]) -> None:
+        self.root = place / "mounted"
+        self._image = place / "image"
+        self._wait_until = wait_until
+        self._mounted = False
+        self.root.mkdir(parents=True)
+        with self._image.open("wb") as file:
+            file.truncate(IMAGE_BYTES[kind])
+        _run(*MKFS[kind], str(self._image))
+
+    def mount(self) -> None:
+        """Mount it; after a cut this reads its log back.
+
+        Raises: RuntimeError, with the tool's words.
+        """
+        _run("mount", "-o", "loop", str(self._image), str(self.root))
+        self._mounted = True
+
+    def cut(self, flag: int) -> None:
+        """From now on nothing reaches the disk, and every call fails."""
+        fd = os.open(self.root, os.O_RDONLY)
+        try:
+            fcntl.ioctl(fd, FS_IOC_SHUTDOWN, struct.pack("I", flag))
+        finally:
+            os.close(fd)
+
+    def unmount(self) -> None:
+        """Unmount, as soon as nobody has a file open any more; harmless when repeated."""
+        if self._mounted:
+            self._wait_until(self._let_go, f"{self.root} is not in use")
+            self._mounted = False
+
+    def _let_go(self) -> bool:
+        done = subprocess.run(["umount", self.root], capture_output=True, text=True)
+        if done.returncode and "busy" not in done.stderr:
+            raise OSError(errno.EIO, done.stderr)
+        return done.returncode == 0
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")

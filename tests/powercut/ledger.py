@@ -1,0 +1,38 @@
+"""What survives a power cut: all that was flushed, and of the rest a beginning."""
+
+from typing import Any
+
+from tests.crash.ledger import Ledger
+
+
+class DurableLedger(Ledger):
+    """As the ledger of kills, but only a flush, a truncation or a close is a promise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flushed = 0
+        self.promises = 0
+
+    def _apply(self, *result: Any) -> None:
+        assert self.pending is not None
+        kind = self.pending[0]
+        super()._apply(*result)
+        if kind in ("flush", "close"):
+            self.flushed = self.end
+            self.promises += 1
+        elif kind == "restart":
+            self.flushed = self.end
+        self.flushed = min(self.flushed, self.end)
+
+    def check(self, start: int, end: int, found: list[list[int]]) -> None:
+        """Take an end between what was flushed and what was appended, then compare all."""
+        kind, *what = self.pending or ["nothing"]
+        low = min(self.flushed, what[1]) if kind == "truncate" else self.flushed
+        if low <= end < self.end and kind != "restart":
+            # The part that was lost, and with it an append that came behind it.
+            self.records = [record for record in self.records if record[0] < end]
+            self.end = end
+            if kind in ("append", "marker", "truncate"):
+                self.pending = None
+        super().check(start, end, found)
+        self.flushed = self.end  # it was read back from the disk

@@ -1,0 +1,139 @@
+"""Real power cuts on real file systems: nothing that was flushed is lost.
+
+A writer in another process tells what it does through a pipe.  At a random moment its file
+system is shut down, it is killed, and the file system is mounted again.
+"""
+
+import os
+import random
+import threading
+
+import pytest
+
+import kafkalog
+from tests.powercut.disks import LOG_KEPT, LOG_LOST, MKFS, Disk, why_not
+from tests.powercut.ledger import DurableLedger
+
+MINUTES = float(os.environ.get("KAFKALOG_TORTURE_MINUTES", "0"))
+CUTS = int(MINUTES * 60 * 2) or 10  # of each file system; about four in a second
+FRESH_AFTER = 20  # cuts of one log before a new one begins
+DISK_IS_GONE = ("StorageOffline", "IoFailed", "Input/output error")
+
+
+@pytest.fixture(params=MKFS)
+def disk(request, tmp_path, wait_until):
+    """A mounted file system of its own."""
+    reason = why_not(request.param)
+    if reason:
+        pytest.skip(f"{request.param}: {reason}")
+    made = Disk(request.param, tmp_path, wait_until)
+    try:
+        made.mount()
+    except RuntimeError as refusal:
+        pytest.skip(f"{request.param}: {refusal}")
+    yield made
+    made.unmount()
+
+
+def account(worker, ledger, after=lambda: None):
+    """Let the ledger take every report, each followed by `after()`; what the worker failed
+    with, if it did."""
+    reports = worker.reports()
+    while True:
+        try:
+            words = next(reports)
+        except StopIteration:
+            return None
+        except AssertionError as failure:
+            return str(failure)
+        ledger.note(words)
+        after()
+
+
+def look(zygote, disk, path, ledger):
+    """Mount after a cut, and compare what opens there with the ledger."""
+    disk.unmount()
+    disk.mount()
+    failure = account(zygote.start("look", path=path, number=ledger.next_number), ledger)
+    assert failure is None, failure
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(MINUTES * 120 + 120)
+def test_a_power_cut_loses_nothing_that_was_flushed(zygote, disk, rng):
+    """Cut at random moments, with and without the file system's own log."""
+    promises = changes = 0
+    ledger, path = DurableLedger(), ""
+    for number in range(CUTS):
+        if number % FRESH_AFTER == 0:
+            ledger, path = DurableLedger(), str(disk.root / f"log-{number // FRESH_AFTER}")
+        worker = zygote.start(
+            "torture", path=path, seed=rng.getrandbits(32), number=ledger.next_number
+        )
+        flag = rng.choice((LOG_KEPT, LOG_LOST))
+        cutter = threading.Timer(rng.expovariate(1 / 0.06), lambda: disk.cut(flag))  # noqa: B023
+        cutter.start()
+        before = ledger.changes, ledger.promises
+        failure = account(worker, ledger)
+        cutter.join()
+        worker.kill()
+        assert failure is None or any(word in failure for word in DISK_IS_GONE), failure
+        changes += ledger.changes - before[0]
+        promises += ledger.promises - before[1]
+        try:
+            look(zygote, disk, path, ledger)
+        except AssertionError as broken:
+            raise AssertionError(f"cut {number}, flag {flag}: {broken}") from broken
+    print(f"{CUTS} cuts, {changes} changes, {promises} flushes, none lost")
+    assert promises > 0
+
+
+def test_an_open_log_outlives_its_disk(zygote, disk):
+    """No signal ends the process: each call is refused, and the log is offline."""
+    worker = zygote.start("outlive", path=str(disk.root / "log-0"))
+    words = []
+    for report in worker.reports():
+        words.append(report)
+        if len(words) == 3:
+            disk.cut(LOG_LOST)
+    assert words[-1] == ["done"]
+    assert [w[0] for w in words[:3]] == ["flushed"] * 3
+    refused = [w for w in words if w[0] == "refused"]
+    assert ["refused", "StorageOffline"] in refused
+    disk.unmount()
+    disk.mount()
+    with kafkalog.Log(disk.root / "log-0") as log:
+        assert log.end_offset >= 3 and log.verify().clean
+
+
+def test_a_writer_that_does_not_flush_is_found(zygote, disk):
+    """The harness itself: acknowledged and never synced is seen to be lost."""
+    ledger = DurableLedger()
+    path, cuts = str(disk.root / "log-0"), []
+
+    def after():
+        if ledger.promises == 20 and not cuts:
+            cuts.append(disk.cut(LOG_LOST))
+
+    worker = zygote.start("lie", path=path)
+    failure = account(worker, ledger, after)
+    assert failure is not None and any(word in failure for word in DISK_IS_GONE)
+    assert ledger.flushed >= 20
+    with pytest.raises(AssertionError, match=r"found 0\.\.\d+ of 0\.\.\d+"):
+        look(zygote, disk, path, ledger)
+
+
+def test_the_ledger_takes_a_beginning_and_nothing_else():
+    rng = random.Random(1)
+    for end in rng.sample(range(6), 6):
+        ledger = DurableLedger()
+        for words in (["append", 0, 3], ["returned", 0, 2], ["flush"], ["returned"],
+                      ["append", 3, 2], ["returned", 3, 4]):  # fmt: skip
+            ledger.note(words)
+        found = [[i, i] for i in range(end)]
+        if end < 3:
+            with pytest.raises(AssertionError):
+                ledger.check(0, end, found)
+        else:
+            ledger.check(0, min(end, 5), found[:5])
+            assert ledger.end == min(end, 5)

@@ -1,0 +1,149 @@
+"""Forks and Ctrl-C: a child's handles are dead, a wait ends at once."""
+
+import contextlib
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import pytest
+
+import kafkalog
+from tests.support import kafka_data
+
+TRIES = 5
+
+
+def in_child(work):
+    """Fork, run `work` in the child; what it returned, as text."""
+    read_fd, write_fd = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        said = "?"
+        try:
+            said = str(work())
+        except BaseException as failure:
+            said = f"{type(failure).__name__}: {failure}"
+        finally:
+            os.write(write_fd, said.encode()[:4000])
+            os._exit(0)
+    os.close(write_fd)
+    with os.fdopen(read_fd) as said:
+        answer = said.read()
+    assert os.waitpid(pid, 0)[1] == 0
+    return answer
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_handles_in_a_forked_child_are_dead(tmp_path):
+    """Every call names the fork; the parent goes on, and still owns the directory."""
+    path = tmp_path / "log-0"
+    log = kafkalog.Log(path)
+    log.append(b"before")
+    log.flush()
+    calls = {
+        "append": lambda: log.append(b"child"),
+        "append_many": lambda: log.append_many([b"child"]),
+        "read": lambda: list(log.read()),
+        "flush": log.flush,
+        "roll": log.roll,
+        "truncate": lambda: log.truncate(0),
+        "delete_before": lambda: log.delete_before(1),
+        "find_time": lambda: log.find_time(0),
+    }
+
+    def try_all():
+        answers = {}
+        for name, call in calls.items():
+            try:
+                answers[name] = repr(call())
+            except kafkalog.ForkedHandle:
+                continue
+        with contextlib.suppress(kafkalog.ForkedHandle):
+            log.close()
+        return answers
+
+    assert in_child(try_all) == "{}"
+    assert in_child(lambda: kafkalog.Log(path).append(b"x")).startswith("Locked")
+    assert log.append(b"after") == 1
+    log.flush()
+    assert [record.value for record in log.read()] == [b"before", b"after"]
+    log.close()
+    assert in_child(lambda: kafkalog.Log(path).append(b"own")) == "2"
+
+
+def test_a_child_opens_logs_of_its_own(tmp_path):
+    """Sync threads do not survive a fork; they start again."""
+    with kafkalog.Log(tmp_path / "parent-0") as log:
+        log.append(b"x")
+        log.flush()
+
+        def own():
+            with kafkalog.Log(tmp_path / "child-0") as mine:
+                mine.append(b"y")
+                mine.flush()
+                return mine.flushed_offset
+
+        assert in_child(own) == "1"
+        log.append(b"z")
+        log.flush()
+        assert log.flushed_offset == 2
+
+
+SLOW_DISK = """
+#include <unistd.h>
+int fdatasync(int fd) { (void)fd; sleep(30); return 0; }
+"""
+WAITS = {
+    "follow": "for record in log.follow(log.end_offset): pass",
+    "flush": "log.flush()",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wait", WAITS)
+def test_ctrl_c_ends_a_wait_within_100_ms(wait, tmp_path):
+    """A real SIGINT to a process that waits; for flush, on a disk that takes half a minute."""
+    environment = dict(os.environ)
+    if wait == "flush":
+        source, library = tmp_path / "slow.c", tmp_path / "slow.so"
+        source.write_text(SLOW_DISK)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+        # A sanitizer's run-time, when there is one, has to come first.
+        before = environment.get("LD_PRELOAD")
+        environment["LD_PRELOAD"] = f"{before}:{library}" if before else str(library)
+    program = (
+        "import kafkalog, os, sys\n"
+        "log = kafkalog.Log(sys.argv[1])\n"
+        "log.append(b'x')\n"
+        "print('waiting', flush=True)\n"
+        f"try:\n    {WAITS[wait]}\n"
+        "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n"
+        "os._exit(0)\n"
+    )
+    seconds = []
+    for i in range(TRIES):
+        with subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path / f"log{i}-0")],
+            stdout=subprocess.PIPE, text=True, env=environment, cwd=kafka_data.REPOSITORY,
+        ) as child:  # fmt: skip
+            assert child.stdout is not None
+            assert child.stdout.readline() == "waiting\n"
+            _until_asleep(child.pid)
+            sent = time.monotonic()
+            child.send_signal(signal.SIGINT)
+            assert child.stdout.readline() == "interrupted\n"
+            seconds.append(time.monotonic() - sent)
+    assert statistics.median(seconds) < 0.1, seconds
+
+
+def _until_asleep(pid):
+    """Return when the process waits for something (state S in /proc)."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with open(f"/proc/{pid}/stat") as stat:
+            if stat.read().rpartition(")")[2].split()[0] == "S":
+                return
+    raise AssertionError(f"process {pid} never waits")

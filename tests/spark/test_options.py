@@ -1,0 +1,231 @@
+"""The options of a read, without Spark: what is understood, what is refused and how."""
+
+import pytest
+from pyspark_kafkalog.columns import NAMES
+from pyspark_kafkalog.options import (
+    EARLIEST,
+    IGNORED,
+    LATEST,
+    OURS,
+    REFUSED,
+    BadOption,
+    Limit,
+    ReadOptions,
+    Selection,
+    parse,
+)
+
+
+def read(**options: str) -> ReadOptions:
+    """Parse, with a path and a topic where the test does not say; `__` stands for a dot."""
+    given = {name.replace("__", "."): text for name, text in options.items()}
+    given.setdefault("path", "data")
+    if not {"subscribe", "subscribePattern", "assign"} & set(given):
+        given["subscribe"] = "orders"
+    return parse({name.lower(): text for name, text in given.items()}, NAMES)
+
+
+def refusal(**options: str) -> str:
+    with pytest.raises(BadOption) as caught:
+        read(**options)
+    return str(caught.value)
+
+
+def test_defaults_are_those_of_a_batch_read_of_committed_records():
+    assert read() == ReadOptions(
+        path="data",
+        selection=Selection(topics=("orders",)),
+        start=Limit("startingOffsets", everywhere=EARLIEST),
+        end=Limit("endingOffsets", everywhere=LATEST),
+        start_without_match="error",
+        fail_on_data_loss=True,
+        min_partitions=None,
+        max_records=None,
+        max_bytes=128 << 20,
+        isolation="read_committed",
+        include_headers=False,
+        columns=None,
+        ignored=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("data", "data"),
+        (" /a/b ", "/a/b"),
+        ("file:///a/b%20c", "/a/b c"),
+        ("file:/a/b", "/a/b"),
+        ("file://localhost/a", "/a"),
+        ("C:x/y", "C:x/y"),
+    ],
+)
+def test_a_path_is_local_or_a_file_url(text, path):
+    assert read(path=text).path == path
+
+
+@pytest.mark.parametrize("text", ["s3://bucket/data", "hdfs://host/data", "file://host/data"])
+def test_a_path_elsewhere_is_refused(text):
+    assert text in refusal(path=text)
+
+
+def test_a_path_is_needed_and_only_one():
+    assert "'path' is missing" in refusal(path=" ")
+    assert "found several" in refusal(paths='["a","b"]')
+
+
+def test_no_options_at_all_are_met_with_spark_s_gap():
+    with pytest.raises(BadOption, match=r"found no options at all.*CREATE TEMPORARY VIEW"):
+        parse({}, NAMES)
+
+
+def test_topics_by_name_without_doubles_and_blanks():
+    assert read(subscribe="b, a,,b").selection == Selection(topics=("b", "a"))
+    assert "'subscribe'" in refusal(subscribe=" , ")
+
+
+def test_topics_by_pattern():
+    assert read(subscribePattern="or.*").selection == Selection(pattern="or.*")
+    assert "'(' is no regular expression" in refusal(subscribePattern="(")
+    assert "is empty" in refusal(subscribePattern=" ")
+
+
+def test_partitions_by_assignment():
+    selection = read(assign='{"a":[1,0,1],"b":[2]}').selection
+    assert selection == Selection(assigned=(("a", 1), ("a", 0), ("b", 2)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a-0", "[]", "{}", '{"a":[]}', '{"a":0}', '{"a":["0"]}', '{"a":[true]}', '{"a":[-1]}'],
+)
+def test_a_bad_assignment_shows_how_it_is_written(text):
+    assert '{"orders":[0,1]}' in refusal(assign=text)
+
+
+def test_exactly_one_way_to_choose_topics():
+    assert "found subscribe, assign" in refusal(subscribe="a", assign='{"a":[0]}')
+    with pytest.raises(BadOption, match="found none of them"):
+        parse({"path": "data"}, NAMES)
+
+
+def test_offsets_by_word_and_by_partition():
+    assert read(startingOffsets="Earliest").start.everywhere == EARLIEST
+    assert read(endingOffsets="LATEST").end.everywhere == LATEST
+    start = read(startingOffsets='{"a":{"0":23,"1":-2}}').start
+    assert start.each == {("a", 0): 23, ("a", 1): EARLIEST}
+    assert read(endingOffsets='{"a":{"0":-1}}').end.each == {("a", 0): LATEST}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingOffsets": "latest"}, "wants 'earliest' here"),
+        ({"endingOffsets": "earliest"}, "wants 'latest' here"),
+        ({"startingOffsets": '{"a":{"0":-1}}'}, "found -1 for a-0"),
+        ({"endingOffsets": '{"a":{"0":-2}}'}, "found -2 for a-0"),
+        ({"startingOffsets": '{"a":{"0":-3}}'}, "offset -3 for a-0"),
+        ({"startingOffsets": "5"}, "'5'"),
+        ({"startingOffsets": '{"a":[0]}'}, '{"orders":{"0":23,"1":-2}}'),
+        ({"startingOffsets": '{"a":{"x":0}}'}, '{"orders":{"0":23,"1":-2}}'),
+        ({"endingOffsets": '{"a":{"0":"7"}}'}, '{"orders":{"0":23,"1":-2}}'),
+        ({"endingOffsets": '{"a":{"0":99999999999999999999}}'}, "wanted"),
+        ({"startingTimestamp": "yesterday"}, "milliseconds since 1970"),
+        ({"startingTimestamp": "-1"}, "milliseconds since 1970"),
+        ({"startingOffsetsByTimestamp": '{"a":{"0":-2}}'}, "milliseconds since 1970"),
+        ({"endingOffsetsByTimestamp": "12"}, "1735689600000"),
+        ({"startingOffsetsByTimestampStrategy": "nearest"}, "wanted error or latest"),
+    ],
+)
+def test_bad_limits_name_the_option_the_found_and_the_wanted(options, words):
+    message = refusal(**options)
+    assert words in message
+    assert next(iter(options)) in message
+
+
+def test_a_timestamp_goes_before_timestamps_by_partition_before_offsets():
+    offsets = {"startingOffsets": '{"a":{"0":1}}'}
+    by_partition = {"startingOffsetsByTimestamp": '{"a":{"0":2}}'}
+    everywhere = {"startingTimestamp": "3"}
+    assert read(**offsets).start.each == {("a", 0): 1}
+    assert read(**offsets, **by_partition).start == Limit(
+        "startingOffsetsByTimestamp", by_time=True, each={("a", 0): 2}
+    )
+    assert read(**offsets, **by_partition, **everywhere).start == Limit(
+        "startingTimestamp", by_time=True, everywhere=3
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1", 1), ("64k", 64 << 10), ("128MB", 128 << 20), ("2 GiB", 2 << 30)]
+)
+def test_sizes_may_have_a_unit(text, size):
+    assert read(maxBytesPerPartition=text).max_bytes == size
+
+
+@pytest.mark.parametrize("option", ["minPartitions", "maxRecordsPerPartition"])
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", ""])
+def test_counts_are_whole_and_positive(option, text):
+    assert f"{option!r}: found {text!r}" in refusal(**{option: text})
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5m", "m", "1x"])
+def test_bad_sizes_are_refused(text):
+    assert "like 134217728 or 128m" in refusal(maxBytesPerPartition=text)
+
+
+def test_words_are_checked():
+    assert read(failOnDataLoss="FALSE").fail_on_data_loss is False
+    assert read(includeHeaders="true").include_headers is True
+    assert read(startingOffsetsByTimestampStrategy="latest").start_without_match == "latest"
+    assert "wanted true or false" in refusal(failOnDataLoss="yes")
+    assert "wanted read_committed or read_uncommitted" in refusal(isolation__level="serializable")
+
+
+def test_the_isolation_level_may_have_kafkas_name():
+    assert read(kafka__isolation__level="read_uncommitted").isolation == "read_uncommitted"
+    assert read(isolation__level="read_uncommitted").isolation == "read_uncommitted"
+    assert "but kafka.isolation.level is" in refusal(
+        isolation__level="read_committed", kafka__isolation__level="read_uncommitted"
+    )
+
+
+def test_columns_in_the_order_asked_for():
+    assert read(columns="offset, VALUE").columns == ("offset", "value")
+    assert "found size" in refusal(columns="offset,size")
+    assert "found nothing" in refusal(columns=" ")
+    assert "twice" in refusal(columns="offset,Offset")
+
+
+def test_options_of_kafkas_source_without_a_meaning_here_are_named():
+    options = {name.lower(): "1" for name in IGNORED}
+    options |= {"kafka.bootstrap.servers": "host:9092", "path": "data", "subscribe": "a"}
+    assert parse(options, NAMES).ignored == tuple(sorted([*IGNORED, "kafka.bootstrap.servers"]))
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_consumer_settings_that_kafkas_source_refuses_are_refused(name):
+    assert f"{name!r} is not supported: {REFUSED[name]}" in refusal(**{name: "x"})
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_typing_mistake_is_met_with_the_nearest_name(name):
+    assert f"did you mean {name!r}" in refusal(**{name[:-1] + "_" + name[-1]: "1"})
+
+
+def test_a_table_brings_properties_that_are_no_options():
+    catalog = {
+        "provider": "kafkalog",
+        "owner": "me",
+        "location": "file:/d",
+        "comment": "c",
+        "a": "b",
+    }
+    table = {"path": "file:/d", "subscribe": "t", "option.subscribe": "t", **catalog}
+    assert parse(table, NAMES) == parse({"path": "/d", "subscribe": "t"}, NAMES)
+    with pytest.raises(BadOption, match="did you mean 'subscribe'"):
+        parse({**table, "subscribee": "t", "option.subscribee": "t"}, NAMES)
+
+
+def test_an_unknown_option_lists_the_known_ones():
+    assert ", ".join(OURS) in refusal(zzz="1")

@@ -1,0 +1,212 @@
+"""Apache Kafka as the referee: its jars, its log dump, a single broker of it."""
+
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from base64 import urlsafe_b64encode
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+VERSION = "4.1.1"
+POM = Path(__file__).resolve().parents[1] / "referee" / "pom.xml"
+START_S = 60
+SERVER = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={directory}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+group.initial.rebalance.delay.ms=0
+"""
+
+
+class Unavailable(Exception):
+    """Why Apache Kafka cannot run here; a test skips with it."""
+
+
+@lru_cache(maxsize=1)
+def jars() -> Path:
+    """The folder of Kafka's jars, fetched through Maven on first use.
+
+    Raises: Unavailable.
+    """
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            raise Unavailable(f"no {program}: install a Java 17 runtime and Maven")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkalog"
+    folder = cache / f"kafka-{VERSION}"
+    if not list(folder.glob("kafka-tools-*.jar")):
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as fresh:
+            fetch = [
+                *("mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies"),
+                *(f"-DoutputDirectory={fresh}/jars", "-DincludeScope=runtime"),
+            ]
+            done = subprocess.run(fetch, capture_output=True, text=True, timeout=600)
+            if done.returncode:
+                raise Unavailable(f"Maven could not fetch Kafka: {done.stdout[-300:]}")
+            shutil.rmtree(folder, ignore_errors=True)
+            os.rename(f"{fresh}/jars", folder)
+    return folder
+
+
+def java(main: str, *arguments: str, heap: str = "256m") -> list[str]:
+    """The command line of one of Kafka's main classes."""
+    # Started many times and briefly: the simple compiler and collector start fastest.
+    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Xmx{heap}"]
+    return ["java", *quick, "-cp", f"{jars()}/*", main, *arguments]
+
+
+class DumpedBatch(NamedTuple):
+    base_offset: int
+    last_offset: int
+    count: int
+    base_sequence: int
+    producer_id: int
+    producer_epoch: int
+    leader_epoch: int
+    transactional: bool
+    control: bool
+    position: int
+    timestamp_ms: int
+    size: int
+    codec: str
+    crc: int
+    valid: bool
+
+
+class DumpedRecord(NamedTuple):
+    offset: int
+    timestamp_ms: int
+    key_size: int
+    value_size: int
+    sequence: int
+    headers: str  # "a,b"
+    rest: str  # " key: k payload: v", or what a control record says
+
+
+class Dumped(NamedTuple):
+    batches: list[DumpedBatch]
+    records: list[DumpedRecord]
+    entries: list[tuple[int, ...]]  # of an index or a snapshot: the numbers of each line
+    other: list[str]  # lines that are none of these
+
+
+_BATCH = re.compile(
+    r"baseOffset: (\d+) lastOffset: (\d+) count: (\d+) baseSequence: (-?\d+) "
+    r"lastSequence: -?\d+ producerId: (-?\d+) producerEpoch: (-?\d+) "
+    r"partitionLeaderEpoch: (-?\d+) isTransactional: (\w+) isControl: (\w+) "
+    r"deleteHorizonMs: \S+ position: (\d+) \w+: (-?\d+) size: (\d+) magic: 2 "
+    r"compresscodec: (\w+) crc: (\d+) isvalid: (\w+)"
+)
+_RECORD = re.compile(
+    r"\| offset: (\d+) \w+: (-?\d+) keySize: (-?\d+) valueSize: (-?\d+) "
+    r"sequence: (-?\d+) headerKeys: \[(.*?)\](.*)"
+)
+_ENTRY = re.compile(r"(offset|timestamp|version|producerId): ")
+_HARMLESS = re.compile(r"SLF4J: .*|Log starting offset: .*|.* is empty\.|")
+
+
+def dump(files: list[Path]) -> dict[Path, Dumped]:
+    """What DumpLogSegments --deep-iteration says of each file; one JVM for all of them."""
+    command = java(
+        *("kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log", "--files"),
+        ",".join(map(str, files)),
+    )
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+    found = {path: Dumped([], [], [], []) for path in files}
+    into = Dumped([], [], [], [])
+    for line in done.stdout.splitlines():
+        if line.startswith("Dumping "):
+            into = found[Path(line.removeprefix("Dumping "))]
+        else:
+            _take(line, into)
+    return found
+
+
+def _take(line: str, into: Dumped) -> None:
+    """Sort one line of the dump into what it is."""
+    if match := _BATCH.fullmatch(line):
+        f = match.groups()
+        into.batches.append(
+            DumpedBatch(
+                *map(int, f[:7]), f[7] == "true", f[8] == "true", int(f[9]), int(f[10]),
+                int(f[11]), f[12].lower(), int(f[13]), f[14] == "true",
+            )
+        )  # fmt: skip
+    elif match := _RECORD.fullmatch(line):
+        f = match.groups()
+        into.records.append(DumpedRecord(*map(int, f[:5]), f[5], f[6]))
+    elif _ENTRY.match(line):
+        into.entries.append(tuple(int(n) for n in re.findall(r"(?<!\w)-?\d+", line)))
+    elif not _HARMLESS.fullmatch(line):
+        into.other.append(line)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Broker:
+    """One KRaft broker on a directory, which it formats when new; a context manager."""
+
+    def __init__(self, directory: Path, settings: str = "") -> None:
+        self.port = free_port()
+        self.directory = directory
+        self._home = directory.parent
+        self._properties = self._home / "server.properties"
+        self._output = self._home / "broker.out"
+        self._properties.write_text(
+            SERVER.format(port=self.port, controller=free_port(), directory=directory) + settings
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> "Broker":
+        if not (self.directory / "meta.properties").exists():
+            cluster = urlsafe_b64encode(b"k" + secrets.token_bytes(15)).decode().rstrip("=")
+            tool = ["kafka.tools.StorageTool", "format", "-t", cluster]
+            subprocess.run(
+                java(*tool, "-c", str(self._properties)), check=True, capture_output=True
+            )
+        output = self._output.open("wb")
+        self._process = subprocess.Popen(
+            java("kafka.Kafka", str(self._properties), heap="512m"),
+            stdout=output, stderr=subprocess.STDOUT, cwd=self._home,
+        )  # fmt: skip
+        output.close()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(timeout=START_S)
+        finally:
+            self._process.kill()
+            self._process.wait()
+
+    def output(self) -> str:
+        return self._output.read_text(errors="replace")

@@ -1,0 +1,25 @@
+"""Copies of directories, and whether anything in one changed."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+
+def copy_tree(source: Path, target: Path) -> Path:
+    """A copy that may be written, whatever the modes of the source."""
+    shutil.copytree(source, target, copy_function=shutil.copyfile)
+    for path in (target, *target.rglob("*")):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    return target
+
+
+def fingerprint(directory: Path, pattern: str = "*") -> dict[str, tuple[int, str]]:
+    """Name to (size, SHA-256) of every file below, by relative name."""
+    return {
+        str(path.relative_to(directory)): (
+            path.stat().st_size,
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+        )
+        for path in sorted(directory.rglob(pattern))
+        if path.is_file()
+    }

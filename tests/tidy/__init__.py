@@ -1,0 +1,1 @@
+"""The rules of docs/style.md that a machine can hold."""
