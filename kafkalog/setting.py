@@ -296,7 +296,9 @@ class Settings(Mapping[str, Any]):
     """Every setting of the scope by Kafka's name, in the order of declaration."""
 
     def __init_subclass__(cls) -> None:
-        cls.table = {s.name: s for s in vars(cls).values() if isinstance(s, Setting)}
+        own = {s.name: s for s in vars(cls).values() if isinstance(s, Setting)}
+        inherited = [base.table for base in reversed(cls.__bases__) if issubclass(base, Settings)]
+        cls.table = {name: s for table in [*inherited, own] for name, s in table.items()}
 
     def __init__(self, given: Mapping[str, object] | None = None) -> None:
         """Defaults, and what `given` says (text or Python values; None: the default).
@@ -386,13 +388,21 @@ class Settings(Mapping[str, Any]):
         return f"{type(self).__name__}({given!r})"
 
 
-def markdown_table(scope: type[Settings], synonyms: bool) -> list[str]:
-    """The lines of a table of all settings of `scope`, with their broker names or without."""
+def markdown_table(
+    scope: type[Settings], synonyms: bool, without: type[Settings] | None = None
+) -> list[str]:
+    """The lines of a table of all settings of `scope`, with their broker names or without.
+
+    `without`: leave out what this scope has already.
+    """
     heads = ["name", "type", "default", "valid", "unit", *(["broker's name"] if synonyms else [])]
     lines = ["| " + " | ".join([*heads, "what it does"]) + " |"]
     lines.append("| --- " * (len(heads) + 1) + "|")
     for setting in scope.table.values():
-        default = f"`{setting.show(setting.default)}`" if setting.default != () else "empty"
+        if without is not None and setting.name in without.table:
+            continue
+        shown = setting.show(setting.default)
+        default = f"`{shown}`" if shown else "empty"
         if setting.kafka is not None:
             default += f" (Kafka: `{setting.show(setting.kafka)}`)"
         valid = setting.range() if isinstance(setting, Whole) else setting.wanted()

@@ -1,0 +1,1 @@
+"""The broker: Kafka's protocol over the logs of a data directory."""
