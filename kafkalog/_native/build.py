@@ -1,6 +1,7 @@
 """How the C part is built: called by setup.py's cffi_modules, never at run time.
 
-`kafkalog.h` is the only declaration: the text between its markers is what cffi reads.
+`kafkalog.h` and `server.h`, which it includes, are the only declaration: the text between
+their markers is what cffi reads.
 Paths are relative to the repository's root, as setuptools wants them.
 """
 
@@ -37,12 +38,12 @@ extern "Python" {
 """
 
 
-def declarations(marker: str) -> str:
-    """The text of kafkalog.h between `/* <marker> begin */` and `/* <marker> end */`."""
-    text = (NATIVE / "kafkalog.h").read_text(encoding="ascii")
+def declarations(header: str, marker: str) -> str:
+    """The text of a header between `/* <marker> begin */` and `/* <marker> end */`."""
+    text = (NATIVE / header).read_text(encoding="ascii")
     begin, end = f"/* {marker} begin */", f"/* {marker} end */"
     if text.count(begin) != 1 or text.count(end) != 1:
-        raise SystemExit(f"kafkalog.h: wanted one {begin} and one {end}")
+        raise SystemExit(f"{header}: wanted one {begin} and one {end}")
     return text.partition(begin)[2].partition(end)[0]
 
 
@@ -78,8 +79,11 @@ def link_flags() -> list[str]:
 def builder(name: str, test: bool) -> FFI:
     """An extension of all C sources; with `test`, failpoints and the hooked I/O table."""
     ffi = FFI()
-    ffi.cdef(declarations("cffi:") + (declarations("cffi: test") if test else "") + ARROW)
-    sources = sorted(str(path) for part in ("base", "log") for path in (NATIVE / part).glob("*.c"))
+    public = declarations("kafkalog.h", "cffi:") + declarations("server.h", "cffi:")
+    hooks = declarations("kafkalog.h", "cffi: test") if test else ""
+    ffi.cdef(public + hooks + ARROW)
+    parts = ("base", "log", "replica", "net")
+    sources = sorted(str(path) for part in parts for path in (NATIVE / part).glob("*.c"))
     ffi.set_source(
         f"kafkalog._native.{name}",
         PREAMBLE,

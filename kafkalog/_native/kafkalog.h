@@ -1,4 +1,4 @@
-/* kafkalog.h: the whole C surface.
+/* kafkalog.h: the whole C surface; that of the server is in server.h.
  *
  * Everything between the two markers is also the text that cffi reads (see build.py), so
  * it stays inside the subset that cffi parses: no #if, no function-like macros.
@@ -710,6 +710,8 @@ void kl_clean_hash(const uint8_t key[16], const uint8_t *data, size_t bytes,
                    uint8_t out[16]);
 
 /* cffi: end */
+
+#include "server.h"
 
 /* What only the test build (_kl_test) has: docs/architecture.md, "Hooks for tests". */
 #ifdef KL_TEST

@@ -13,7 +13,7 @@ import pytest
 import kafkalog
 from tests.tidy import tree
 
-HEADER = tree.ROOT / "kafkalog" / "_native" / "kafkalog.h"
+HEADERS = [tree.ROOT / "kafkalog" / "_native" / name for name in ("kafkalog.h", "server.h")]
 
 
 @pytest.mark.parametrize("name", sorted(kafkalog.__all__))
@@ -50,7 +50,7 @@ def groups(header: str) -> list[str]:
 def test_every_public_c_function_has_a_comment() -> None:
     """Its own, or that of the group it stands in."""
     found = 0
-    for group in groups(HEADER.read_text()):
+    for group in [group for header in HEADERS for group in groups(header.read_text())]:
         bare = re.sub(r"/\*.*?\*/", "", group, flags=re.DOTALL)
         names = re.findall(r"\b(kl_\w+)\(", bare)
         found += len(names)

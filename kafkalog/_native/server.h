@@ -1,0 +1,121 @@
+/* server.h: the C surface of a server; kafkalog.h includes it, and its rules hold here.
+ *
+ * Everything between the two markers is also the text that cffi reads, behind kafkalog.h's. */
+#ifndef KAFKALOG_SERVER_H
+#define KAFKALOG_SERVER_H
+
+#include "kafkalog.h"
+
+/* cffi: begin */
+
+/* ---- sockets, frames, requests --------------------------------------------------------- */
+
+/* Accepts connections and reads requests in C threads.  Produce and Fetch are answered
+ * there; all other requests, and those of the two that the fast path does not know, are
+ * taken with kl_server_take and answered with kl_server_answer, from any threads. */
+typedef struct kl_server kl_server;
+
+typedef struct {
+    int32_t network_threads;
+    int32_t queued_requests_max; /* that wait for kl_server_take; then reading stops */
+    int32_t request_bytes_max;   /* of a frame; more closes the connection */
+    int32_t connections_max;     /* then none is accepted */
+    int32_t connections_per_ip_max;
+    int32_t backlog;
+    int32_t send_buffer_bytes; /* of a socket; -1: the system's */
+    int32_t receive_buffer_bytes;
+    int64_t idle_ms_max;       /* connections without a request are closed; -1: never */
+    int64_t half_frame_ms_max; /* for a frame to end, or go on by 64 KiB; -1: for ever */
+    int32_t fetch_bytes_max;
+    int32_t fetch_sessions_max;
+    int32_t
+        produce_waiting_max; /* Produce requests of a connection that may wait for disk */
+    int32_t node_id;
+    int32_t control_listener; /* number of the listener that is served first; -1: none */
+    int32_t manual_clock;     /* 1: time is what kl_server_set_time says, at first 0 */
+} kl_server_config;
+
+/* KL_E_ARGUMENT: a number is out of its range.  Nothing runs yet. */
+kl_status kl_server_new(const kl_server_config *config, kl_server **out);
+/* Bind and listen: "127.0.0.1", "::1", a name (its first address, IPv4 before IPv6), "" for
+ * all addresses, "unix:/path" (mode 0600; a socket that nobody serves is replaced).
+ * Port 0: any free one; *bound_port gets it (0 of a unix socket).  `listener` is the
+ * caller's number for it, seen in requests.  Before and after kl_server_start.  KL_E_IO. */
+kl_status kl_server_listen(kl_server *server, const char *host_or_path, int32_t port,
+                           int32_t listener, int32_t *bound_port);
+/* Accept and serve. */
+kl_status kl_server_start(kl_server *server);
+/* No new connections, no new requests; what is in flight is answered for timeout_ms at most;
+ * then all is closed, and kl_server_take gives KL_E_CLOSED.  KL_E_TIMEOUT: requests were
+ * left; all is closed just so.  Idempotent. */
+kl_status kl_server_stop(kl_server *server, int32_t timeout_ms);
+/* Stops first.  Only when no call is left and no kl_request_info is looked at any more. */
+void kl_server_free(kl_server *server);
+/* Of a server with a manual clock: timers up to it run soon after. */
+void kl_server_set_time(kl_server *server, int64_t now_ms);
+
+/* Why a request came up. */
+enum {
+    KL_UP_API = 0,
+    KL_UP_FAST_PATH = 1
+}; /* no Produce or Fetch; one that is not known */
+
+/* A request that was taken.  The memory is valid until it is answered, handed back or
+ * dropped, or the server is freed. */
+typedef struct {
+    uint64_t id;         /* of the request, never used again */
+    uint64_t connection; /* never used again */
+    int32_t listener;
+    int32_t correlation_id;
+    int32_t why; /* KL_UP_* */
+    int16_t api_key;
+    int16_t api_version;
+    const uint8_t *client_id; /* UTF-8 by the protocol, unchecked */
+    int32_t client_id_bytes;  /* -1: null */
+    const uint8_t *body;      /* behind the header and its tagged fields */
+    size_t body_bytes;
+    char peer[64]; /* "10.0.0.1:40312", "[::1]:40312", "unix" */
+} kl_request_info;
+
+/* The next request, those of the control listener first.  KL_E_TIMEOUT: none came, call
+ * again; KL_E_CLOSED: none will come. */
+kl_status kl_server_take(kl_server *server, int32_t timeout_ms, kl_request_info *out);
+/* These end a request that was taken, once: KL_E_NOT_FOUND for one that has ended.  They do
+ * not fail when its connection is gone.
+ * Answer with a body (copied) behind a response header of version 0 or 1; -1: no response
+ * (acks=0). */
+kl_status kl_server_answer(kl_server *server, uint64_t id, const uint8_t *body,
+                           size_t bytes, int32_t header_version);
+/* Produce and Fetch: to the fast path again, which answers what it does not know with the
+ * protocol's errors. */
+kl_status kl_server_again(kl_server *server, uint64_t id);
+kl_status kl_server_drop(kl_server *server, uint64_t id); /* close its connection */
+
+enum {
+    KL_API_KEYS = 100
+}; /* requests are counted by key below it, all others as the last */
+
+typedef struct {
+    int64_t connections; /* now */
+    int64_t accepted;    /* since the start, as all that follow */
+    int64_t refused_per_ip;
+    int64_t closed_idle;
+    int64_t closed_half_frame;
+    int64_t closed_garbage; /* lengths and headers that are none */
+    int64_t bytes_in;
+    int64_t bytes_out;
+    int64_t requests[100]; /* by API key */
+    int64_t fast;          /* Produce and Fetch that never went up */
+    int64_t queued;        /* now */
+    int64_t queue_full;    /* times that a connection had to wait for the queue */
+    int64_t parked;        /* now */
+    int64_t allocations;   /* of buffers and requests: stands still after warm-up */
+    int64_t buffer_bytes;  /* now, of frames and responses, in use and kept for use */
+} kl_server_stats;
+
+/* What was counted since the start. */
+void kl_server_get_stats(kl_server *server, kl_server_stats *out);
+
+/* cffi: end */
+
+#endif
