@@ -17,6 +17,7 @@ __all__ = [
     "ForkedHandle",
     "InvalidProducerEpoch",
     "InvalidRecord",
+    "InvalidRequest",
     "InvalidSetting",
     "InvalidTimestamp",
     "InvalidTopic",
@@ -44,6 +45,7 @@ __all__ = [
     "UnknownTopicOrPartition",
     "UnsupportedCompressionType",
     "UnsupportedForMessageFormat",
+    "UnsupportedVersion",
 ]
 
 
@@ -236,6 +238,12 @@ class InvalidRecord(KafkalogError, ValueError):
     status = "KL_E_INVALID_RECORD"
 
 
+class InvalidRequest(KafkalogError, ValueError):
+    """Bytes are not the message they should be; says which field, what was found and wanted."""
+
+    code = 42
+
+
 class InvalidTimestamp(KafkalogError, ValueError):
     """A timestamp is further from now than the topic allows."""
 
@@ -255,6 +263,12 @@ class UnsupportedForMessageFormat(KafkalogError):
 
     code = 43
     status = "KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT"
+
+
+class UnsupportedVersion(KafkalogError, ValueError):
+    """A request, response or record has a version that is not known here."""
+
+    code = 35
 
 
 class OutOfOrderSequenceNumber(KafkalogError):

@@ -1,0 +1,1 @@
+"""Kafka's wire protocol and the formats of its internal records, made from one table."""

@@ -1,0 +1,123 @@
+"""A message of the table: a request, a response, a record's key or value."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from kafkalog.errors import UnsupportedVersion
+from kafkalog.wire.decoders import Classes, Decoder
+from kafkalog.wire.encoders import Encoder
+from kafkalog.wire.failure import decode_failure, encode_failure
+from kafkalog.wire.notation import VERSION_END, Field, parse, parse_versions
+from kafkalog.wire.runtime import MEMORY_BYTES_MAX, Malformed
+from kafkalog.wire.source import Source
+from kafkalog.wire.values import ZERO_UUID, Struct
+
+__all__ = ["Message"]
+
+_DECODE_ERRORS = (Malformed, IndexError, struct.error, UnicodeDecodeError)
+_ENCODE_ERRORS = (TypeError, AttributeError, struct.error, UnicodeEncodeError)
+
+
+class Message:
+    """A message in all its versions.  Text is parsed and codecs are made when first used."""
+
+    def __init__(self, title: str, versions: str, flexible: int | None, text: str) -> None:
+        self.title = title
+        """As errors name it: "Metadata response"."""
+        self.versions = parse_versions(versions)
+        """Those that can be coded."""
+        self.first_flexible = VERSION_END if flexible is None else flexible
+        """The first one with compact types and tagged fields (KIP-482)."""
+        self._text = text
+        self._decoders: dict[int, tuple[Callable[..., Any], Source]] = {}
+        self._encoders: dict[int, tuple[Callable[..., Any], Source]] = {}
+
+    def __repr__(self) -> str:
+        return f"<{self.title} {self.versions.start}-{self.versions.stop - 1}>"
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """The table's fields, over all versions."""
+        return parse(self._text, self.versions)
+
+    def decode(self, version: int, data: Any, pos: int = 0) -> tuple[Struct, int]:
+        """The message at `pos` of any bytes-like `data`, and the position behind it.
+
+        Raises: InvalidRequest, UnsupportedVersion.
+        """
+        decode, source = self._decoders.get(version) or self._make_decoder(version)
+        raw = data if data.__class__ is bytes else bytes(data)
+        try:
+            items, end = decode(raw, pos, len(raw), [MEMORY_BYTES_MAX], 1)
+        except _DECODE_ERRORS as error:
+            raise decode_failure(source, error) from None
+        return items[0], end
+
+    def encode(self, version: int, fields: dict[str, Any] | Struct) -> bytes:
+        """The message with these fields; those not given have their defaults, those that the
+        version has not are left out.
+
+        Raises: TypeError for an unknown field or a value of the wrong type; ArgumentError for
+        one out of its range; UnsupportedVersion.
+        """
+        encode, source = self._encoders.get(version) or self._make_encoder(version)
+        try:
+            return bytes(encode(bytearray(), (fields,)))
+        except _ENCODE_ERRORS as error:
+            raise encode_failure(source, error) from None
+
+    @cached_property
+    def _classes(self) -> Classes:
+        found: Classes = {}
+        name = "".join(word[:1].upper() + word[1:] for word in self.title.split())
+        _classes_of((), name, self.fields, found)
+        return found
+
+    def _make_decoder(self, version: int) -> tuple[Callable[..., Any], Source]:
+        source = self._source(version)
+        flexible = version >= self.first_flexible
+        function = Decoder(source, version, flexible, self._classes).compile((), self.fields)
+        self._decoders[version] = function, source
+        return function, source
+
+    def _make_encoder(self, version: int) -> tuple[Callable[..., Any], Source]:
+        source = self._source(version)
+        flexible = version >= self.first_flexible
+        function = Encoder(source, version, flexible, self._classes).compile((), self.fields)
+        self._encoders[version] = function, source
+        return function, source
+
+    def _source(self, version: int) -> Source:
+        if version not in self.versions:
+            raise UnsupportedVersion(
+                f"{self.title}: version {version}, known are "
+                f"{self.versions.start} to {self.versions.stop - 1}"
+            )
+        return Source(f"{self.title} v{version}")
+
+
+def _classes_of(
+    path: tuple[str, ...], name: str, fields: tuple[Field, ...], found: Classes
+) -> type[Struct]:
+    """The class of a struct and, before it, of the structs inside."""
+    members: dict[str, Any] = {"FIELDS": tuple(field.name for field in fields)}
+    mutable: list[tuple[str, type[Any]]] = []
+    for field in fields:
+        inner: type[Any] = list
+        if field.kind == "struct":
+            title = f"{name}{field.kafka_name[:1].upper()}{field.kafka_name[1:]}"
+            made = _classes_of((*path, field.name), title, field.fields, found)
+            inner = list if field.array else made
+        if field.default_null:
+            members[field.name] = None
+        elif field.array or field.kind == "struct":
+            mutable.append((field.name, inner))
+        else:
+            members[field.name] = ZERO_UUID if field.kind == "uuid" else field.default
+    members["MUTABLE"] = tuple(mutable)
+    found[path] = type(name, (Struct,), members)
+    return found[path]

@@ -1,0 +1,62 @@
+"""Python source being written, which remembers what field each of its lines is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = ["Part", "Source", "packer"]
+
+
+class Part(NamedTuple):
+    """A field that a line decodes or encodes; a line can be for several of fixed size."""
+
+    name: str
+    end: int = 0
+    """Where it ends behind the line's `pos`, in bytes; 0 when its size is not fixed."""
+    letter: str = ""
+    """Of `struct`, when its size is fixed."""
+
+
+class Source:
+    """The functions of one codec: lines are added, then compiled at once."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.file = f"<{title}>"
+        self.lines: list[str] = []
+        self.parts: dict[int, list[Part]] = {}
+        """Line number to the fields that it is for."""
+        self.indexed: set[str] = set()
+        """Functions whose local `i` is an index of their array."""
+        self.names: dict[str, Any] = {}
+        """What the functions know besides the helpers: classes, packers, defaults."""
+
+    def add(self, depth: int, text: str, *parts: Part) -> None:
+        """A line, or several, for these fields."""
+        for line in text.splitlines():
+            self.lines.append("    " * depth + line)
+            if parts:
+                self.parts[len(self.lines)] = list(parts)
+
+    def name(self, prefix: str, value: Any) -> str:
+        """A name for a value that the functions use; the same for the same value."""
+        for known, other in self.names.items():
+            if other is value and known.startswith(prefix):
+                return known
+        name = f"{prefix}{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def compile(self, helpers: dict[str, Any], main: str) -> Callable[..., Any]:
+        """The function `main` of the finished source."""
+        space = {**helpers, **self.names}
+        exec(compile("\n".join(self.lines), self.file, "exec"), space)
+        function: Callable[..., Any] = space[main]
+        self.names = space
+        return function
+
+
+def packer(prefix: str, letters: str) -> str:
+    """A name for the `struct` function of these letters."""
+    return f"{prefix}_{letters.replace('?', 'o')}"

@@ -1,0 +1,1 @@
+"""The table of Kafka's APIs and internal records, in the notation of wire.notation."""

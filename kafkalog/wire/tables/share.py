@@ -1,0 +1,249 @@
+"""Share groups (KIP-932) and streams groups (KIP-1071)."""
+
+from __future__ import annotations
+
+from kafkalog.wire.api import Api
+
+__all__ = [
+    "ALTER_SHARE_GROUP_OFFSETS",
+    "DELETE_SHARE_GROUP_OFFSETS",
+    "DESCRIBE_SHARE_GROUP_OFFSETS",
+    "SHARE_ACKNOWLEDGE",
+    "SHARE_FETCH",
+    "SHARE_GROUP_DESCRIBE",
+    "SHARE_GROUP_HEARTBEAT",
+    "STREAMS_GROUP_DESCRIBE",
+    "STREAMS_GROUP_HEARTBEAT",
+]
+
+SHARE_GROUP_HEARTBEAT = Api(
+    76, "ShareGroupHeartbeat", "1", flexible=0,
+    request="""
+        GroupId:str, MemberId:str, MemberEpoch:i32, RackId:str(null =null),
+        SubscribedTopicNames:[]str(null =null)
+    """,
+    response="""
+        ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null =null),
+        MemberId:str(null =null), MemberEpoch:i32, HeartbeatIntervalMs:i32,
+        Assignment(null =null){
+            TopicPartitions[]{TopicId:uuid, Partitions:[]i32}
+        }
+    """,
+)  # fmt: skip
+
+SHARE_GROUP_DESCRIBE = Api(
+    77, "ShareGroupDescribe", "1", flexible=0,
+    request="GroupIds:[]str, IncludeAuthorizedOperations:bool",
+    response="""
+        ThrottleTimeMs:i32,
+        Groups[]{
+            ErrorCode:i16, ErrorMessage:str(null =null), GroupId:str, GroupState:str,
+            GroupEpoch:i32, AssignmentEpoch:i32, AssignorName:str,
+            Members[]{
+                MemberId:str, RackId:str(null =null), MemberEpoch:i32, ClientId:str,
+                ClientHost:str, SubscribedTopicNames:[]str,
+                Assignment{
+                    TopicPartitions[]{TopicId:uuid, TopicName:str, Partitions:[]i32}
+                }
+            },
+            AuthorizedOperations:i32(=-2147483648)
+        }
+    """,
+)  # fmt: skip
+
+SHARE_FETCH = Api(
+    78, "ShareFetch", "1", flexible=0,
+    request="""
+        GroupId:str(null =null), MemberId:str(null), ShareSessionEpoch:i32, MaxWaitMs:i32,
+        MinBytes:i32, MaxBytes:i32(=2147483647), MaxRecords:i32, BatchSize:i32,
+        Topics[]{
+            TopicId:uuid,
+            Partitions[]{
+                PartitionIndex:i32,
+                AcknowledgementBatches[]{FirstOffset:i64, LastOffset:i64, AcknowledgeTypes:[]i8}
+            }
+        },
+        ForgottenTopicsData[]{TopicId:uuid, Partitions:[]i32}
+    """,
+    response="""
+        ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null =null),
+        AcquisitionLockTimeoutMs:i32,
+        Responses[]{
+            TopicId:uuid,
+            Partitions[]{
+                PartitionIndex:i32, ErrorCode:i16, ErrorMessage:str(null =null),
+                AcknowledgeErrorCode:i16, AcknowledgeErrorMessage:str(null =null),
+                CurrentLeader{LeaderId:i32, LeaderEpoch:i32}, Records:records,
+                AcquiredRecords[]{FirstOffset:i64, LastOffset:i64, DeliveryCount:i16}
+            }
+        },
+        NodeEndpoints[]{NodeId:i32, Host:str, Port:i32, Rack:str(null =null)}
+    """,
+)  # fmt: skip
+
+SHARE_ACKNOWLEDGE = Api(
+    79, "ShareAcknowledge", "1", flexible=0,
+    request="""
+        GroupId:str(null =null), MemberId:str(null), ShareSessionEpoch:i32,
+        Topics[]{
+            TopicId:uuid,
+            Partitions[]{
+                PartitionIndex:i32,
+                AcknowledgementBatches[]{FirstOffset:i64, LastOffset:i64, AcknowledgeTypes:[]i8}
+            }
+        }
+    """,
+    response="""
+        ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null =null),
+        Responses[]{
+            TopicId:uuid,
+            Partitions[]{
+                PartitionIndex:i32, ErrorCode:i16, ErrorMessage:str(null =null),
+                CurrentLeader{LeaderId:i32, LeaderEpoch:i32}
+            }
+        },
+        NodeEndpoints[]{NodeId:i32, Host:str, Port:i32, Rack:str(null =null)}
+    """,
+)  # fmt: skip
+
+STREAMS_GROUP_HEARTBEAT = Api(
+    88, "StreamsGroupHeartbeat", "0", flexible=0,
+    request="""
+        GroupId:str, MemberId:str, MemberEpoch:i32, EndpointInformationEpoch:i32,
+        InstanceId:str(null =null), RackId:str(null =null), RebalanceTimeoutMs:i32(=-1),
+        Topology(null =null){
+            Epoch:i32,
+            Subtopologies[]{
+                SubtopologyId:str, SourceTopics:[]str, SourceTopicRegex:[]str,
+                StateChangelogTopics[]{
+                    Name:str, Partitions:i32, ReplicationFactor:i16,
+                    TopicConfigs[]{Key:str, Value:str}
+                },
+                RepartitionSinkTopics:[]str,
+                RepartitionSourceTopics[]{
+                    Name:str, Partitions:i32, ReplicationFactor:i16,
+                    TopicConfigs[]{Key:str, Value:str}
+                },
+                CopartitionGroups[]{
+                    SourceTopics:[]i16, SourceTopicRegex:[]i16, RepartitionSourceTopics:[]i16
+                }
+            }
+        },
+        ActiveTasks[](null =null){SubtopologyId:str, Partitions:[]i32},
+        StandbyTasks[](null =null){SubtopologyId:str, Partitions:[]i32},
+        WarmupTasks[](null =null){SubtopologyId:str, Partitions:[]i32},
+        ProcessId:str(null =null), UserEndpoint(null =null){Host:str, Port:u16},
+        ClientTags[](null =null){Key:str, Value:str},
+        TaskOffsets[](null =null){SubtopologyId:str, Partition:i32, Offset:i64},
+        TaskEndOffsets[](null =null){SubtopologyId:str, Partition:i32, Offset:i64},
+        ShutdownApplication:bool
+    """,
+    response="""
+        ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null =null), MemberId:str,
+        MemberEpoch:i32, HeartbeatIntervalMs:i32, AcceptableRecoveryLag:i32,
+        TaskOffsetIntervalMs:i32, Status[](null =null){StatusCode:i8, StatusDetail:str},
+        ActiveTasks[](null =null){SubtopologyId:str, Partitions:[]i32},
+        StandbyTasks[](null =null){SubtopologyId:str, Partitions:[]i32},
+        WarmupTasks[](null =null){SubtopologyId:str, Partitions:[]i32},
+        EndpointInformationEpoch:i32,
+        PartitionsByUserEndpoint[](null =null){
+            UserEndpoint{Host:str, Port:u16}, ActivePartitions[]{Topic:str, Partitions:[]i32},
+            StandbyPartitions[]{Topic:str, Partitions:[]i32}
+        }
+    """,
+)  # fmt: skip
+
+STREAMS_GROUP_DESCRIBE = Api(
+    89, "StreamsGroupDescribe", "0", flexible=0,
+    request="GroupIds:[]str, IncludeAuthorizedOperations:bool",
+    response="""
+        ThrottleTimeMs:i32,
+        Groups[]{
+            ErrorCode:i16, ErrorMessage:str(null =null), GroupId:str, GroupState:str,
+            GroupEpoch:i32, AssignmentEpoch:i32,
+            Topology(null =null){
+                Epoch:i32,
+                Subtopologies[](null =null){
+                    SubtopologyId:str, SourceTopics:[]str, RepartitionSinkTopics:[]str,
+                    StateChangelogTopics[]{
+                        Name:str, Partitions:i32, ReplicationFactor:i16,
+                        TopicConfigs[]{Key:str, Value:str}
+                    },
+                    RepartitionSourceTopics[]{
+                        Name:str, Partitions:i32, ReplicationFactor:i16,
+                        TopicConfigs[]{Key:str, Value:str}
+                    }
+                }
+            },
+            Members[]{
+                MemberId:str, MemberEpoch:i32, InstanceId:str(null =null),
+                RackId:str(null =null), ClientId:str, ClientHost:str, TopologyEpoch:i32,
+                ProcessId:str, UserEndpoint(null =null){Host:str, Port:u16},
+                ClientTags[]{Key:str, Value:str},
+                TaskOffsets[]{SubtopologyId:str, Partition:i32, Offset:i64},
+                TaskEndOffsets[]{SubtopologyId:str, Partition:i32, Offset:i64},
+                Assignment{
+                    ActiveTasks[]{SubtopologyId:str, Partitions:[]i32},
+                    StandbyTasks[]{SubtopologyId:str, Partitions:[]i32},
+                    WarmupTasks[]{SubtopologyId:str, Partitions:[]i32}
+                },
+                TargetAssignment{
+                    ActiveTasks[]{SubtopologyId:str, Partitions:[]i32},
+                    StandbyTasks[]{SubtopologyId:str, Partitions:[]i32},
+                    WarmupTasks[]{SubtopologyId:str, Partitions:[]i32}
+                },
+                IsClassic:bool
+            },
+            AuthorizedOperations:i32(=-2147483648)
+        }
+    """,
+)  # fmt: skip
+
+DESCRIBE_SHARE_GROUP_OFFSETS = Api(
+    90, "DescribeShareGroupOffsets", "0", flexible=0,
+    request="""
+        Groups[]{
+            GroupId:str, Topics[](null){TopicName:str, Partitions:[]i32}
+        }
+    """,
+    response="""
+        ThrottleTimeMs:i32,
+        Groups[]{
+            GroupId:str,
+            Topics[]{
+                TopicName:str, TopicId:uuid,
+                Partitions[]{
+                    PartitionIndex:i32, StartOffset:i64, LeaderEpoch:i32, ErrorCode:i16,
+                    ErrorMessage:str(null =null)
+                }
+            },
+            ErrorCode:i16, ErrorMessage:str(null =null)
+        }
+    """,
+)  # fmt: skip
+
+ALTER_SHARE_GROUP_OFFSETS = Api(
+    91, "AlterShareGroupOffsets", "0", flexible=0,
+    request="""
+        GroupId:str,
+        Topics[]{
+            TopicName:str, Partitions[]{PartitionIndex:i32, StartOffset:i64}
+        }
+    """,
+    response="""
+        ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null =null),
+        Responses[]{
+            TopicName:str, TopicId:uuid,
+            Partitions[]{PartitionIndex:i32, ErrorCode:i16, ErrorMessage:str(null =null)}
+        }
+    """,
+)  # fmt: skip
+
+DELETE_SHARE_GROUP_OFFSETS = Api(
+    92, "DeleteShareGroupOffsets", "0", flexible=0,
+    request="GroupId:str, Topics[]{TopicName:str}",
+    response="""
+        ThrottleTimeMs:i32, ErrorCode:i16, ErrorMessage:str(null =null),
+        Responses[]{TopicName:str, TopicId:uuid, ErrorCode:i16, ErrorMessage:str(null =null)}
+    """,
+)  # fmt: skip

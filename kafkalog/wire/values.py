@@ -1,0 +1,48 @@
+"""What messages are decoded into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID
+
+__all__ = ["ZERO_UUID", "Struct"]
+
+ZERO_UUID = UUID(int=0)
+"""Kafka's word for no id."""
+
+
+class Struct:
+    """A decoded message, or a struct inside one: its fields are attributes.
+
+    Each struct of each message has a class of its own, made from the table.  A field that the
+    version did not have holds its default.  Structs are equal when all their fields are.
+    """
+
+    FIELDS: ClassVar[tuple[str, ...]] = ()
+    """Names of all fields, in the order of the table."""
+    MUTABLE: ClassVar[tuple[tuple[str, type[Any]], ...]] = ()
+    """Fields whose default is a new list or struct; the other defaults are class attributes."""
+
+    def __init__(self) -> None:
+        for name, make in self.MUTABLE:
+            setattr(self, name, make())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, self.__class__):
+            return NotImplemented
+        return list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        """Names and values, so that dict(struct) is what one would encode."""
+        return ((name, getattr(self, name)) for name in self.FIELDS)
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}={value!r}" for name, value in self)
+        return f"{type(self).__name__}({inside})"
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...

@@ -1,0 +1,1 @@
+"""The wire codec: its table, its bytes, its refusals."""
