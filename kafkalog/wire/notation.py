@@ -79,7 +79,7 @@ class _Modifiers(NamedTuple):
 
 def snake_case(name: str) -> str:
     """Kafka's name of a field as an attribute: ThrottleTimeMs is throttle_time_ms."""
-    return _WORDS.sub("_", name).lower()
+    return _WORDS.sub("_", name.replace("KRaft", "Kraft")).lower()
 
 
 def parse_versions(text: str) -> range:

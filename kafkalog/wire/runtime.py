@@ -7,7 +7,7 @@ bytes of memory the message may still become.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -188,12 +188,12 @@ def uvarint_bytes(value: int) -> bytes:
 
 
 def members(value: Any) -> dict[str, Any]:
-    """The fields of a dict or Struct."""
+    """The fields of a mapping or Struct."""
     if isinstance(value, Struct):
         return value.__dict__
-    if isinstance(value, dict):
-        return value
-    raise TypeError(f"found {value!r:.60}, wanted a dict or Struct")
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"found {value!r:.60}, wanted a mapping or Struct")
 
 
 def unknown(given: dict[str, Any], names: tuple[str, ...]) -> NoReturn:
