@@ -13,6 +13,7 @@ from kafkalog.config import FOREVER, TopicConfig
 from kafkalog.errors import InvalidTimestamp
 from kafkalog.storage import codecs
 from kafkalog.storage.columns import Columns
+from kafkalog.storage.settings import timestamp_window
 from kafkalog.types import Span
 
 __all__ = ["codec_level", "compressed_batches", "prepared", "span_of", "target_codec"]
@@ -141,8 +142,7 @@ def _looked_into(
 
 def _check_window(batch: Any, records: Any, config: TopicConfig, now_ms: int) -> None:
     """message.timestamp.before.max.ms and after.max.ms, for each record."""
-    before = config.message_timestamp_before_max_ms
-    after = config.message_timestamp_after_max_ms
+    before, after = timestamp_window(config)
     if before == after == FOREVER or config.message_timestamp_type == "LogAppendTime":
         return
     found = ffi.new("kl_record[]", 1024)

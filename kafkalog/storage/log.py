@@ -17,6 +17,7 @@ from kafkalog.storage.outgoing import WAIT_SLICE_MS, cut_floor, read_batches, se
 from kafkalog.storage.ownership import plan_log
 from kafkalog.storage.retention import Expiry, expired
 from kafkalog.storage.segments import Segment, list_segments
+from kafkalog.storage.settings import compresses
 from kafkalog.types import (
     AbortedTransaction,
     Found,
@@ -111,7 +112,7 @@ class Log:
         self._tp = TopicPartition(how.topic, how.partition)
         self._closed = False
         self._max_decompressed = how.config.kafkalog_max_decompressed_bytes
-        self._compresses = how.config.compression_type not in ("producer", "uncompressed")
+        self._compresses = compresses(how.config)
         try:
             self._c, self.recovery = open_native(path, how)
             """The C handle, and what opening found and did."""

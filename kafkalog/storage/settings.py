@@ -1,11 +1,14 @@
 """A topic's settings as the data plane takes them."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kafkalog._native import ffi
+from kafkalog._native import check, ffi, lib
 from kafkalog.config import FOREVER, TopicConfig
 
-__all__ = ["flush_period_ms", "log_config"]
+if TYPE_CHECKING:
+    from kafkalog.storage.log import Log
+
+__all__ = ["compresses", "configure", "flush_period_ms", "log_config", "timestamp_window"]
 
 
 def log_config(config: TopicConfig) -> Any:
@@ -15,14 +18,7 @@ def log_config(config: TopicConfig) -> Any:
     if compacted:
         # Only closed segments are compacted: the lag also bounds how long one stays open.
         segment_ms = min(segment_ms, config.max_compaction_lag_ms)
-    # The older setting speaks for both of its successors where they were left alone.
-    before_ms, after_ms = (
-        limit if limit != FOREVER else config.message_timestamp_difference_max_ms
-        for limit in (
-            config.message_timestamp_before_max_ms,
-            config.message_timestamp_after_max_ms,
-        )
-    )
+    before_ms, after_ms = timestamp_window(config)
     return ffi.new(
         "kl_log_config *",
         {
@@ -42,8 +38,37 @@ def log_config(config: TopicConfig) -> Any:
     )
 
 
+def timestamp_window(config: TopicConfig) -> tuple[int, int]:
+    """How far before and after now a producer's time may lie, in ms; FOREVER: no limit."""
+    # The older setting speaks for both of its successors where they were left alone.
+    before_ms, after_ms = (
+        limit if limit != FOREVER else config.message_timestamp_difference_max_ms
+        for limit in (
+            config.message_timestamp_before_max_ms,
+            config.message_timestamp_after_max_ms,
+        )
+    )
+    return before_ms, after_ms
+
+
 def flush_period_ms(config: TopicConfig) -> int:
     """The longest time that a log's records may stay only in memory; FOREVER: no limit."""
     if config.kafkalog_durability == "interval":
         return min(config.flush_ms, config.kafkalog_durability_interval_ms)
     return config.flush_ms
+
+
+def compresses(config: TopicConfig) -> bool:
+    """Whether the topic has a codec of its own for what is appended."""
+    return config.compression_type not in ("producer", "uncompressed")
+
+
+def configure(log: "Log", config: TopicConfig) -> None:
+    """Let an open log obey `config` from its next append on.
+
+    Raises: Closed.
+    """
+    check(lib.kl_log_configure(log._c, log_config(config)))
+    log.config = config
+    log._max_decompressed = config.kafkalog_max_decompressed_bytes
+    log._compresses = compresses(config)
