@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import secrets
+import signal
 import tempfile
 import threading
 import time
@@ -37,7 +38,13 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """One seed for everything that is random, unless the caller gave Hypothesis its own."""
+    """One seed for everything that is random, unless the caller gave Hypothesis its own.
+
+    A shell starts what it puts into the background with SIGINT ignored, which every child
+    inherits; tests of Ctrl-C need what a terminal gives.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = SEED
 
