@@ -380,9 +380,10 @@ kl_status kl_log_append_marker(kl_log *log, int64_t producer_id, int16_t produce
 
 /* Ask the sync thread for all up to the present end; *target is that end. */
 kl_status kl_log_flush_start(kl_log *log, int64_t *target);
-/* Wait until flushed_offset >= target.  KL_E_TIMEOUT: call again (in slices, so that a
- * signal is seen).  KL_E_STORAGE: write-back failed; final. */
-kl_status kl_log_flush_wait(kl_log *log, int64_t target, int32_t timeout_ms);
+/* Wait until all below *target is on disk; *target -1 at first: it becomes the present end.
+ * KL_E_TIMEOUT: call again (in slices, so that a signal is seen).  KL_E_STORAGE: write-back
+ * failed; final. */
+kl_status kl_log_flush(kl_log *log, int64_t *target, int32_t timeout_ms);
 
 /* ---- reading ------------------------------------------------------------------------ */
 

@@ -378,12 +378,9 @@ class Log:
 
         Raises: StorageOffline.
         """
-        target = ffi.new("int64_t *")
-        check(lib.kl_log_flush_start(self._c, target))
-        while True:
-            status = lib.kl_log_flush_wait(self._c, target[0], WAIT_SLICE_MS)
-            if status != lib.KL_E_TIMEOUT:
-                break
+        target = ffi.new("int64_t *", -1)
+        while (status := lib.kl_log_flush(self._c, target, WAIT_SLICE_MS)) == lib.KL_E_TIMEOUT:
+            pass
         check(status)
 
     # ---- reading ------------------------------------------------------------------------------

@@ -95,9 +95,7 @@ class RawLog:
         return int(offset)
 
     def flush(self) -> None:
-        target = ffi.new("int64_t *")
-        check(lib.kl_log_flush_start(self.handle, target))
-        check(lib.kl_log_flush_wait(self.handle, target[0], 10_000))
+        check(lib.kl_log_flush(self.handle, ffi.new("int64_t *", -1), 10_000))
 
     def close(self) -> None:
         check(lib.kl_log_close(self.handle))

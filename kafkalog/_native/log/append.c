@@ -260,14 +260,6 @@ kl_status kl_log_append_one_locked(kl_log *log, const kl_batch *batch, const uin
     return status ? kl_log_fail_storage(log, status) : KL_OK;
 }
 
-kl_status kl_log_after_append(kl_log *log) {
-    int64_t target;
-    kl_status status = kl_log_flush_start(log, &target);
-    while (!status && (status = kl_log_flush_wait(log, target, 1000)) == KL_E_TIMEOUT)
-        status = KL_OK;
-    return status;
-}
-
 /* ---- one record ----------------------------------------------------------------------- */
 
 static kl_status refuse_size(const kl_log *log, size_t bytes) {
@@ -323,7 +315,7 @@ int64_t kl_log_append(kl_log *log, const char *key, int64_t key_bytes, const cha
         status = append_one(log, key, key_bytes, value, value_bytes, timestamp_ms, &offset);
     bool flush = log->unflushed_records >= log->config.flush_messages;
     kl_log_leave(log);
-    if (KL_UNLIKELY(flush && !status)) status = kl_log_after_append(log);
+    if (KL_UNLIKELY(flush && !status)) status = kl_log_flush_all(log);
     return status ? -(int64_t)status : offset;
 }
 
@@ -411,6 +403,6 @@ kl_status kl_log_append_columns(kl_log *log, const kl_columns *columns, kl_curso
         written += room;
         kl_log_leave(log);
     }
-    if (flush && !status) status = kl_log_after_append(log);
+    if (flush && !status) status = kl_log_flush_all(log);
     return status;
 }

@@ -191,7 +191,7 @@ kl_status kl_log_append_batches(kl_log *log, const uint8_t *batches, size_t byte
     if (log->config.log_append_time) out->log_append_time_ms = now_ms;
     bool flush = log->unflushed_records >= log->config.flush_messages;
     kl_log_leave(log);
-    if (flush && !status) status = kl_log_after_append(log);
+    if (flush && !status) status = kl_log_flush_all(log);
     return status;
 }
 

@@ -1,6 +1,10 @@
-/* flush.c: group commit.  Requests raise `sync_wanted` and queue the log's job; one round
- * on the sync thread serves all who asked before it began. */
+/* flush.c: group commit.  One round of syncs serves all who asked before it began.  A round
+ * is run by the sync thread, or, when there is little to write, by the first who waits:
+ * handing it to another thread and back would cost more than the disk takes. */
 #include "log.h"
+
+/* Beyond it a round may take so long that who waits must be able to see a signal. */
+enum { OWN_ROUND_BYTES = 4 << 20 };
 
 kl_status kl_log_request_sync(kl_log *log) {
     log->sync_wanted = true;
@@ -15,7 +19,8 @@ typedef struct {
 
 /* What a round works on, taken under the lock and synced outside of it. */
 typedef struct {
-    sync_item *items;
+    sync_item *items; /* `one`, or allocated */
+    sync_item one;
     size_t count;
     int64_t target;
     int64_t generation;
@@ -26,7 +31,8 @@ static kl_status begin_round(kl_log *log, sync_round *round) {
     size_t first = kl_log_find_segment(log, log->flushed);
     while (first > 0 && log->segments[first - 1]->unsynced) first--;
     round->count = log->segment_count - first;
-    round->items = kl_alloc(round->count * sizeof *round->items);
+    round->items = &round->one;
+    if (round->count > 1) round->items = kl_alloc(round->count * sizeof *round->items);
     if (round->items == NULL)
         return kl_fail(KL_E_NO_MEMORY, "no memory to sync %s", log->path);
     for (size_t i = 0; i < round->count; i++) {
@@ -41,6 +47,8 @@ static kl_status begin_round(kl_log *log, sync_round *round) {
     log->dir_dirty = false;
     log->sync_wanted = false;
     log->unflushed_records = 0;
+    log->round_base = kl_log_active(log)->base_offset;
+    log->round_size = kl_log_active(log)->size;
     return KL_OK;
 }
 
@@ -71,41 +79,48 @@ static void end_round(sync_round *round, bool again) {
         item->segment->unsynced |= again && item->derived;
         kl_segment_drop(item->segment);
     }
-    kl_release(round->items);
+    if (round->items != &round->one) kl_release(round->items);
+}
+
+/* Locked, but not while the files are synced; one round at a time. */
+static void run_round(kl_log *log) {
+    sync_round round = {0};
+    log->syncing = true;
+    kl_status status = begin_round(log, &round);
+    if (status) {
+        kl_log_fail_storage(log, status);
+        goto out;
+    }
+    kl_unlock(&log->lock);
+    status = sync_round_files(log, &round);
+    kl_lock(&log->lock);
+    /* A file that was cut or deleted meanwhile and had to be opened again: not a sync that
+     * failed, as none was tried. */
+    bool gone = round.generation != log->generation &&
+                (status == KL_E_STALE || status == KL_E_NOT_FOUND);
+    end_round(&round, gone);
+    if (status && !gone) {
+        /* What was written may be lost already and a second sync would say it is there:
+         * the first failure is final. */
+        kl_log_fail_storage(log, status);
+    } else if (round.generation == log->generation) {
+        log->flushed = KL_MAX(log->flushed, round.target);
+        if (!log->closed) kl_log_publish(log);
+    } else {
+        log->dir_dirty |= round.dir_dirty;
+        log->sync_wanted = true; /* segments were cut or swapped meanwhile: once more */
+    }
+out:
+    log->syncing = false;
+    pthread_cond_broadcast(&log->changed);
 }
 
 void kl_log_sync_run(void *owner) {
     kl_log *log = owner;
     kl_lock(&log->lock);
     while (log->sync_wanted && !log->closed && !log->offline) {
-        sync_round round = {0};
-        kl_status status = begin_round(log, &round);
-        if (status) {
-            kl_log_fail_storage(log, status);
-            break;
-        }
-        kl_unlock(&log->lock);
-        status = sync_round_files(log, &round);
-        kl_lock(&log->lock);
-        /* A file that was cut or deleted meanwhile and had to be opened again: not a sync that
-         * failed, as none was tried. */
-        bool gone = round.generation != log->generation &&
-                    (status == KL_E_STALE || status == KL_E_NOT_FOUND);
-        end_round(&round, gone);
-        if (status && !gone) {
-            /* What was written may be lost already and a second sync would say it is there:
-             * the first failure is final. */
-            kl_log_fail_storage(log, status);
-            break;
-        }
-        if (round.generation == log->generation) {
-            log->flushed = KL_MAX(log->flushed, round.target);
-            if (!log->closed) kl_log_publish(log);
-        } else {
-            log->dir_dirty |= round.dir_dirty;
-            log->sync_wanted = true; /* segments were cut or swapped meanwhile: once more */
-        }
-        pthread_cond_broadcast(&log->changed);
+        if (log->syncing) kl_cond_wait_ms(&log->changed, &log->lock, -1);
+        else run_round(log);
     }
     pthread_cond_broadcast(&log->changed);
     kl_unlock(&log->lock);
@@ -121,34 +136,58 @@ kl_status kl_log_flush_start(kl_log *log, int64_t *target) {
     return status;
 }
 
-kl_status kl_log_flush_wait(kl_log *log, int64_t target, int32_t timeout_ms) {
-    kl_status status = kl_log_enter(log);
-    if (status) return status;
-    int64_t end_ms = kl_monotonic_ms() + timeout_ms;
+/* Locked.  Whether what the next round has to write is little. */
+static bool round_is_short(const kl_log *log) {
+    const kl_segment *active = kl_log_active(log);
+    return log->round_base == active->base_offset &&
+           active->size - log->round_size <= OWN_ROUND_BYTES;
+}
+
+/* Locked.  KL_E_TIMEOUT, KL_E_CLOSED, KL_E_STORAGE. */
+static kl_status wait_for(kl_log *log, int64_t target, int64_t end_ms) {
     /* A truncation meanwhile can leave an end below the target: all there is counts. */
     while (log->flushed < KL_MIN(target, log->log_end) ||
            (log->sync_wanted && log->dir_dirty)) {
-        if (log->offline) {
-            status =
-                kl_fail(KL_E_STORAGE,
-                        "log %s: a sync failed; what was acknowledged as flushed before is "
-                        "safe, records from offset %lld on may not be; the log is offline",
-                        log->path, (long long)log->flushed);
-            break;
-        }
-        if (log->closed) {
-            status = kl_fail(KL_E_CLOSED, "log %s was closed during a flush", log->path);
-            break;
-        }
+        if (log->offline)
+            return kl_fail(
+                KL_E_STORAGE,
+                "log %s: a sync failed; what was acknowledged as flushed before is "
+                "safe, records from offset %lld on may not be; the log is offline",
+                log->path, (long long)log->flushed);
+        if (log->closed)
+            return kl_fail(KL_E_CLOSED, "log %s was closed during a flush", log->path);
         int64_t left_ms = end_ms - kl_monotonic_ms();
-        if (left_ms <= 0) {
-            status =
-                kl_fail(KL_E_TIMEOUT, "log %s: offset %lld is not on disk yet, %lld is",
-                        log->path, (long long)target, (long long)log->flushed);
-            break;
+        if (left_ms <= 0)
+            return kl_fail(KL_E_TIMEOUT, "log %s: offset %lld is not on disk yet, %lld is",
+                           log->path, (long long)target, (long long)log->flushed);
+        if (!log->syncing && round_is_short(log)) {
+            run_round(log);
+            continue;
         }
+        kl_status status = log->syncing ? KL_OK : kl_log_request_sync(log);
+        if (status) return status;
         kl_cond_wait_ms(&log->changed, &log->lock, left_ms);
     }
+    return KL_OK;
+}
+
+kl_status kl_log_flush(kl_log *log, int64_t *target, int32_t timeout_ms) {
+    bool begin = *target < 0;
+    kl_status status = begin ? kl_log_enter_write(log) : kl_log_enter(log);
+    if (status) return status;
+    if (begin) {
+        *target = log->log_end;
+        log->sync_wanted |= log->dir_dirty;
+    }
+    status = wait_for(log, *target, kl_monotonic_ms() + timeout_ms);
     kl_log_leave(log);
+    return status;
+}
+
+kl_status kl_log_flush_all(kl_log *log) {
+    int64_t target = -1;
+    kl_status status;
+    do status = kl_log_flush(log, &target, 1000);
+    while (status == KL_E_TIMEOUT);
     return status;
 }

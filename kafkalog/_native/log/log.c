@@ -286,10 +286,7 @@ kl_status kl_log_close(kl_log *log) {
     }
     kl_status status = KL_OK;
     if (log->writable) {
-        int64_t target;
-        status = kl_log_flush_start(log, &target);
-        while (!status && (status = kl_log_flush_wait(log, target, 1000)) == KL_E_TIMEOUT)
-            status = KL_OK;
+        status = kl_log_flush_all(log);
         if (status == KL_E_CLOSED) return KL_OK;
     }
     kl_lock(&log->lock);
@@ -322,7 +319,8 @@ void kl_log_abandon(kl_log *log) {
     bool was_closed = log->closed;
     log->closed = true;
     pthread_cond_broadcast(&log->changed);
-    while (log->cleaner_busy) kl_cond_wait_ms(&log->changed, &log->lock, -1);
+    while (log->cleaner_busy || log->syncing)
+        kl_cond_wait_ms(&log->changed, &log->lock, -1);
     kl_unlock(&log->lock);
     if (was_closed) return;
     kl_sync_drain(&log->sync);

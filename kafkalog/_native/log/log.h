@@ -71,6 +71,9 @@ struct kl_log {
 
     kl_sync_job sync; /* flush.c */
     bool sync_wanted;
+    bool syncing;       /* a round is under way: a close waits for its end */
+    int64_t round_base; /* the active segment's base and size when the last one began */
+    int64_t round_size;
     int64_t flushed; /* the recovery point */
     bool dir_dirty;  /* names changed since the directory was synced */
     int64_t unflushed_records;
@@ -113,8 +116,6 @@ kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes);
  * with its final offsets. */
 kl_status kl_log_append_one_locked(kl_log *log, const kl_batch *batch, const uint8_t *data,
                                    int64_t now_ms);
-/* After the lock was left: wait for the disk when flush.messages says so. */
-kl_status kl_log_after_append(kl_log *log);
 
 /* ---- recover.c --------------------------------------------------------------------- */
 /* What a step over `segment` that failed with `status` at `pos` means: an old format, or
@@ -160,5 +161,6 @@ kl_status kl_log_restart_at(kl_log *log, int64_t offset); /* empty, beginning at
 /* ---- flush.c ----------------------------------------------------------------------- */
 void kl_log_sync_run(void *owner);
 kl_status kl_log_request_sync(kl_log *log); /* locked */
+kl_status kl_log_flush_all(kl_log *log);    /* not locked: wait until all is on disk */
 
 #endif

@@ -281,10 +281,10 @@ static kl_status change_ends(kl_log *log, uint8_t what, const kl_log_state *stat
 }
 
 static kl_status flush(kl_log *log) {
-    int64_t target;
-    kl_status status = kl_log_flush_start(log, &target);
-    while (!status && (status = kl_log_flush_wait(log, target, 1000)) == KL_E_TIMEOUT)
-        status = KL_OK;
+    int64_t target = -1;
+    kl_status status;
+    do status = kl_log_flush(log, &target, 1000);
+    while (status == KL_E_TIMEOUT);
     return status;
 }
 
