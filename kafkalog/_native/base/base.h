@@ -61,6 +61,7 @@ static inline void kl_unlock(pthread_mutex_t *mutex) {
 void kl_cond_init(pthread_cond_t *condition);
 /* Wait at most timeout_ms (< 0: for ever); false on timeout. */
 bool kl_cond_wait_ms(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t timeout_ms);
+bool kl_cond_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t timeout_ns);
 
 /* kl_crc32c of what `crc` was made from (0: nothing) and of `data` behind it. */
 uint32_t kl_crc32c_more(uint32_t crc, const uint8_t *data, size_t bytes);
@@ -68,6 +69,7 @@ uint32_t kl_crc32c_more(uint32_t crc, const uint8_t *data, size_t bytes);
 /* The clocks, through the I/O table. */
 int64_t kl_now_ms(void);       /* wall clock */
 int64_t kl_monotonic_ms(void); /* timers */
+int64_t kl_monotonic_ns(void);
 
 /* Grows in the child of every fork, whoever forked: handles compare it with theirs. */
 extern _Atomic int kl_process_generation;

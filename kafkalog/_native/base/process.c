@@ -24,6 +24,10 @@ static int64_t milliseconds(struct timespec time) {
 int64_t kl_now_ms(void) { return milliseconds(now(CLOCK_REALTIME)); }
 
 int64_t kl_monotonic_ms(void) { return milliseconds(now(CLOCK_MONOTONIC)); }
+int64_t kl_monotonic_ns(void) {
+    struct timespec time = now(CLOCK_MONOTONIC);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
 
 void kl_cond_init(pthread_cond_t *condition) {
     pthread_condattr_t attributes;
@@ -35,13 +39,16 @@ void kl_cond_init(pthread_cond_t *condition) {
 
 bool kl_cond_wait_ms(pthread_cond_t *condition, pthread_mutex_t *mutex,
                      int64_t timeout_ms) {
-    if (timeout_ms < 0) {
-        KL_ASSERT(pthread_cond_wait(condition, mutex) == 0);
-        return true;
-    }
+    if (timeout_ms >= 0) return kl_cond_wait_ns(condition, mutex, timeout_ms * 1000000);
+    KL_ASSERT(pthread_cond_wait(condition, mutex) == 0);
+    return true;
+}
+
+bool kl_cond_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                     int64_t timeout_ns) {
     struct timespec until = now(CLOCK_MONOTONIC);
-    until.tv_sec += (time_t)(timeout_ms / 1000);
-    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+    until.tv_sec += (time_t)(timeout_ns / 1000000000);
+    until.tv_nsec += (long)(timeout_ns % 1000000000);
     if (until.tv_nsec >= 1000000000) {
         until.tv_sec += 1;
         until.tv_nsec -= 1000000000;

@@ -341,6 +341,7 @@ void kl_log_free(kl_log *log) {
         kl_release(log->segments);
         kl_release(log->path);
         pthread_cond_destroy(&log->changed);
+        pthread_cond_destroy(&log->gathered);
         pthread_mutex_destroy(&log->lock);
         kl_release(log);
     }

@@ -74,8 +74,12 @@ struct kl_log {
     bool syncing;       /* a round is under way: a close waits for its end */
     int64_t round_base; /* the active segment's base and size when the last one began */
     int64_t round_size;
-    int64_t flushed; /* the recovery point */
-    bool dir_dirty;  /* names changed since the directory was synced */
+    int64_t round_ns;        /* what the last one took */
+    int32_t flushers;        /* who wait in a flush, */
+    int32_t flushers_wanted; /* and how many are to, before a round begins */
+    pthread_cond_t gathered; /* so many do */
+    int64_t flushed;         /* the recovery point */
+    bool dir_dirty;          /* names changed since the directory was synced */
     int64_t unflushed_records;
 };
 

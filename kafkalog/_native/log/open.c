@@ -555,6 +555,7 @@ static kl_status log_new(const char *path, const kl_open *how, kl_marker *marker
     memset(log->hints, 0xff, sizeof log->hints);
     pthread_mutex_init(&log->lock, NULL);
     kl_cond_init(&log->changed);
+    kl_cond_init(&log->gathered);
     kl_producers_init(&log->producers);
     if (kl_io->fstatat(AT_FDCWD, path, &folder, 0) == 0) log->sync.device = folder.st_dev;
     log->sync.run = kl_log_sync_run;
