@@ -327,6 +327,21 @@ class BrokerConfig(Settings):
     log_cleaner_io_max_bytes_per_second = Rate(
         sys.float_info.max, "Bytes that compaction reads and writes in a second.", unit="bytes"
     )
+    metadata_log_max_record_bytes_between_snapshots = Long(
+        20_971_520, "Bytes of metadata records after which a snapshot is due.", unit="bytes", low=1
+    )
+    metadata_log_max_snapshot_interval_ms = Long(
+        3_600_000,
+        "Time after which the next metadata record brings a snapshot; 0: only their bytes do.",
+        unit="ms",
+        low=0,
+    )
+    metadata_max_retention_bytes = Long(
+        104_857_600,
+        "Size of the metadata log above which a snapshot cuts off what it replaces.",
+        unit="bytes",
+        low=0,
+    )
     kafkalog_max_open_files = Long(
         0,
         "Files of all logs of the process that may be open at once; 0: half of its limit.",

@@ -116,6 +116,8 @@ class DirectoryState:
         """Sentences about files that were damaged and therefore not believed."""
         self.marker: Any = ffi.NULL
         """The kl_marker * for kl_log_open; NULL in mode "r"."""
+        self.broker_epoch = -1
+        """Of this broker's registration, if there is one: the clean marker tells it."""
         self._own = own
         self._pid = os.getpid()
         self.lock = threading.RLock()
@@ -285,7 +287,7 @@ class DirectoryState:
 
         Raises: IoFailed, NoSpace.
         """
-        content: dict[str, object] = {"version": 0, "brokerEpoch": -1}
+        content: dict[str, object] = {"version": 0, "brokerEpoch": self.broker_epoch}
         if self._own:
             content["kafkalog"] = _last_segment(self.path)
         data = json.dumps(content, separators=(",", ":")).encode()

@@ -27,6 +27,7 @@ class Folders:
         self._directory = directory
         self._lock = threading.RLock()  # guards what follows, and the making of folders
         self._names: dict[TopicPartition, str] = {}
+        self._claimed: dict[TopicPartition, uuid.UUID] = {}  # whose ids were looked at
         self.marked: tuple[layout.MarkedFolder, ...] = ()
         """Folders being deleted, moved or left over, as of the last listing."""
         self.list()
@@ -74,13 +75,23 @@ class Folders:
         Raises: CorruptLog.
         """
         for tp in self.partitions():
-            if tp.topic != topic:
-                continue
-            with Directory(self.path(tp)) as folder:
-                data = folder.read(layout.PARTITION_METADATA, 1 << 12)
-            if data is not None:
-                return layout.parse_partition_metadata(data)
+            if tp.topic == topic and (found := self.partition_id(tp)) is not None:
+                return found
         return None
+
+    def partition_id(self, tp: TopicPartition) -> uuid.UUID | None:
+        """The id in a partition's partition.metadata; None when it has none.
+
+        Raises: UnknownTopicOrPartition, CorruptLog.
+        """
+        with Directory(self.path(tp)) as folder:
+            data = folder.read(layout.PARTITION_METADATA, 1 << 12)
+        return None if data is None else layout.parse_partition_metadata(data)
+
+    def hide(self, tp: TopicPartition) -> None:
+        """Leave a folder that lies here out of what is listed; asking for it finds it again."""
+        with self._lock:
+            self._names.pop(tp, None)
 
     def make(self, tp: TopicPartition, topic_id: uuid.UUID) -> None:
         """Make a partition's folder with its partition.metadata; durable on return.
@@ -103,6 +114,26 @@ class Folders:
                 shutil.rmtree(path, ignore_errors=True)  # half of it would block the name
                 raise
             self._names[tp] = name
+            self._claimed[tp] = topic_id
+
+    def claim(self, tp: TopicPartition, topic_id: uuid.UUID) -> None:
+        """Check that a partition's folder is of that topic; one without an id gets it.
+
+        Raises: TopicExists when it is another's; CorruptLog, IoFailed.
+        """
+        if self._claimed.get(tp) == topic_id:
+            return
+        found = self.partition_id(tp)
+        if found is None:  # a crash while it was made, or a folder older than ids
+            with Directory(self.path(tp)) as folder:
+                data = layout.render_partition_metadata(topic_id)
+                folder.replace(layout.PARTITION_METADATA, data)
+        elif found != topic_id:
+            raise TopicExists(
+                f"{self.path(tp)}: found topic id {layout.uuid_text(found)}, wanted "
+                f"{layout.uuid_text(topic_id)}: it belongs to another topic of that name"
+            )
+        self._claimed[tp] = topic_id
 
     def unmake(self, tp: TopicPartition) -> None:
         """Remove a folder that `make` made and nobody has used."""
@@ -119,4 +150,5 @@ class Folders:
             new = layout.deleted_name(tp.topic, tp.partition, uuid.uuid4())
             self._directory.rename(old, new)
             del self._names[tp]
+            self._claimed.pop(tp, None)
         return new

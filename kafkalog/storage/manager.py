@@ -3,9 +3,10 @@
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from kafkalog._native import lib
 from kafkalog.clock import Clock, SystemClock
@@ -18,53 +19,27 @@ from kafkalog.errors import (
     Locked,
     ReadOnly,
     TopicExists,
+    UnknownTopicOrPartition,
 )
 from kafkalog.storage import layout
-from kafkalog.storage.checkpoint import (
-    CLEAN_MARKER,
-    CLEANER,
-    HIGH_WATERMARK,
-    LOG_START,
-    RECOVERY_POINT,
-    DirectoryState,
-)
+from kafkalog.storage.checkpoint import DirectoryState
 from kafkalog.storage.compaction import Cleaner
 from kafkalog.storage.folders import Folders
 from kafkalog.storage.log import Log, LogOpen
-from kafkalog.storage.ownership import absolute, open_plan
+from kafkalog.storage.ownership import absolute, absorbed, open_plan
+from kafkalog.storage.parallel import in_parallel
 from kafkalog.storage.scheduler import Scheduler
+from kafkalog.storage.settings import configure
+from kafkalog.storage.topics import METADATA_CONFIG, TopicConfigs, TopicSource
 from kafkalog.storage.upkeep import Upkeep
 from kafkalog.types import TopicPartition
 
-__all__ = ["Manager", "TopicConfigs"]
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-TopicConfigs = Mapping[str, object] | Callable[[str], Mapping[str, object] | None] | None
-"""Settings of all topics, or a function from a topic's name to its settings."""
+__all__ = ["Manager"]
 
 
 def _identity(path: str | os.PathLike[str]) -> tuple[int, int]:
     found = os.stat(path)
     return found.st_dev, found.st_ino
-
-
-def _in_parallel(threads: int, what: Iterable[T], work: Callable[[T], R]) -> "list[R | Exception]":
-    """`work` of each, or what it raised, by so many threads."""
-
-    def attempt(one: T) -> "R | Exception":
-        try:
-            return work(one)
-        except Exception as error:
-            return error
-
-    if threads == 1:  # also where no thread can start any more: as the interpreter ends
-        return [attempt(one) for one in what]
-    from concurrent.futures import ThreadPoolExecutor  # slow to import, rarely needed
-
-    with ThreadPoolExecutor(threads, "kafkalog storage") as pool:
-        return list(pool.map(attempt, what))
 
 
 class Manager:
@@ -107,6 +82,7 @@ class Manager:
         self.config = BrokerConfig.of(config)
         self.clock: Clock = clock or SystemClock()
         self._topic_config = topic_config
+        self._source: TopicSource | None = None
         if not callable(topic_config):
             TopicConfig.of(topic_config)  # a mistake shows here, not at the first log
         self._pid = os.getpid()
@@ -126,10 +102,11 @@ class Manager:
         """The lock, the clean marker and the checkpoints."""
         try:
             self._key = _identity(self.path)
-            self._folders = Folders(self.state.directory)
+            self.folders = Folders(self.state.directory)
+            """Which partitions are here, and under which names."""
             self.meta = self._identify(adopt, node_id)
             """What meta.properties says; None when a reader found none."""
-            self._upkeep = Upkeep(self, self._folders.marked)
+            self._upkeep = Upkeep(self, self.folders.marked)
             if mode == "w":
                 self._begin()
         except BaseException:
@@ -152,9 +129,9 @@ class Manager:
             return layout.parse_meta_properties(data)
         if self.mode == "r":
             return None
-        found = self._folders.partitions()
+        found = self.folders.partitions()
         if found and not adopt:
-            name = self._folders.name(found[0])
+            name = self.folders.name(found[0])
             raise ArgumentError(
                 f"{self.path}: holds partition folders ({name}, ...) but no "
                 f"{layout.META_PROPERTIES}; open it with mode='r', or take it over with "
@@ -212,7 +189,7 @@ class Manager:
     ) -> tuple[TopicPartition, ...]:
         """The partitions that are here (of one topic), sorted."""
         self._check()
-        found = self._folders.partitions()
+        found = self.folders.partitions()
         return tuple(
             tp
             for tp in found
@@ -223,7 +200,11 @@ class Manager:
         """List the directory again; what another process made or removed shows (mode "r")."""
         self._check()
         if self.mode == "r":
-            self._folders.list()
+            self.folders.list()
+
+    def has(self, tp: TopicPartition) -> bool:
+        """Whether the partition has a folder here."""
+        return self.folders.name(tp) is not None
 
     def folder(self, topic: str, partition: int = 0) -> str:
         """The path of a partition's folder.
@@ -231,15 +212,45 @@ class Manager:
         Raises: UnknownTopicOrPartition.
         """
         self._check()
-        return self._folders.path(TopicPartition(topic, partition))
+        return self.folders.path(TopicPartition(topic, partition))
 
     def topic_config(self, topic: str) -> TopicConfig:
         """The settings of a topic: given ones over the broker's over the defaults.
 
         Raises: UnknownSetting, InvalidSetting.
         """
-        given = self._topic_config
+        if topic == layout.METADATA_TOPIC:
+            return METADATA_CONFIG
+        given: TopicConfigs = self._source.config if self._source else self._topic_config
         return TopicConfig.of(given(topic) if callable(given) else given, self.config.topic)
+
+    def use(self, source: TopicSource) -> None:
+        """From now on `source` knows the topics: their settings, and which partitions there are.
+
+        Folders of its partitions are made when they are missing: see make and get.  Logs that
+        are open take their settings from it.
+        """
+        self._source = source
+        self.reconfigure()
+
+    def reconfigure(self, config: BrokerConfig | None = None, topic: str | None = None) -> None:
+        """Let open logs (of one topic) obey their settings as they are now.
+
+        `config`: the directory's own from now on; the periods of its jobs stay.
+
+        Raises: UnknownSetting, InvalidSetting.
+        """
+        if config is not None:
+            self.config = config
+        for log in self.open_logs():
+            if (
+                topic in (None, log.topic)
+                and (wanted := self.topic_config(log.topic)) != log.config
+            ):
+                with suppress(Closed):  # by its owner, meanwhile
+                    configure(log, wanted)
+                if self._scheduler is not None:
+                    self._upkeep.configured(log, self._scheduler)
 
     def topic_id(self, topic: str) -> uuid.UUID | None:
         """The id in the topic's partition.metadata files; None when there is none.
@@ -247,7 +258,7 @@ class Manager:
         Raises: CorruptLog.
         """
         self._check()
-        return self._folders.topic_id(topic)
+        return self.folders.topic_id(topic)
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
         """Make a topic with partitions 0 to `partitions` - 1.
@@ -267,32 +278,49 @@ class Manager:
             self.state.save({})
         except BaseException:
             for tp in made:
-                self._folders.unmake(tp)
+                self.folders.unmake(tp)
             with self._idle:
                 self._opened.difference_update(made)
             self.state.forget(made)
             raise
 
-    def create_partition(self, topic: str, partition: int = 0) -> Log:
-        """Make one more partition and open it.
+    def create_partition(
+        self, topic: str, partition: int = 0, topic_id: uuid.UUID | None = None
+    ) -> Log:
+        """Make one more partition and open it; `topic_id` None: its siblings', or a new one.
 
         Raises: InvalidTopic, TopicExists, ArgumentError, ReadOnly, IoFailed.
         """
         if not 0 <= partition <= layout.PARTITION_MAX:
             raise ArgumentError(f"partition: found {partition}, wanted at least 0")
-        self._make(TopicPartition(topic, partition), self._topic_id_or_new(topic))
+        self._make(TopicPartition(topic, partition), topic_id or self._topic_id_or_new(topic))
         self.state.save({})
         return self.get(topic, partition)
+
+    def make(self, topic: str, topic_id: uuid.UUID, partitions: Iterable[int]) -> None:
+        """Make the folders of partitions that the metadata names and that have none.
+
+        Raises: TopicExists when a folder of another topic id is in the way; IoFailed, NoSpace.
+        """
+        made = False
+        for tp in [TopicPartition(topic, partition) for partition in partitions]:
+            if self.folders.name(tp) is None:
+                self._make(tp, topic_id)
+                made = True
+            else:
+                self.folders.claim(tp, topic_id)
+        if made:
+            self.state.save({})
 
     def _topic_id_or_new(self, topic: str) -> uuid.UUID:
         return self.topic_id(topic) or layout.random_topic_id()
 
     def _make(self, tp: TopicPartition, topic_id: uuid.UUID) -> None:
         self._check_writable()
-        if self._folders.name(tp) is None:
+        if self.folders.name(tp) is None:
             # Of an earlier partition of this name; its start must not be this one's.
             self.state.forget([tp])
-        self._folders.make(tp, topic_id)
+        self.folders.make(tp, topic_id)
         # Nothing is in it, so nothing of it is ever to be recovered.  The caller saves it.
         with self._idle:
             self._opened.add(tp)
@@ -305,19 +333,33 @@ class Manager:
 
         Raises: UnknownTopicOrPartition, ReadOnly, IoFailed.
         """
+        self.delete_partitions([TopicPartition(topic, partition)])
+
+    def delete_partitions(self, tps: Iterable[TopicPartition]) -> None:
+        """As delete_partition, many at once.  Those before one that fails are gone.
+
+        Raises: UnknownTopicOrPartition, ReadOnly, IoFailed.
+        """
         self._check_writable()
-        tp = TopicPartition(topic, partition)
-        while (log := self._reserve(tp)) is not None:
-            log.close()
+        gone: list[TopicPartition] = []
         try:
-            new = self._folders.take_out(tp)
-            with self._idle:
-                self._opened.discard(tp)
-                self._whole.discard(tp)
-            self.state.forget([tp])
-            self._upkeep.remove_later(new, self.topic_config(topic).file_delete_delay_ms)
+            for tp in tps:
+                config = None
+                while (log := self._reserve(tp)) is not None:
+                    config = log.config
+                    log.close()
+                try:
+                    new = self.folders.take_out(tp)
+                    gone.append(tp)
+                    config = config or self.topic_config(tp.topic)
+                    self._upkeep.remove_later(new, config.file_delete_delay_ms)
+                finally:
+                    self._unreserve(tp)
         finally:
-            self._unreserve(tp)
+            with self._idle:
+                self._opened.difference_update(gone)
+                self._whole.difference_update(gone)
+            self.state.forget(gone)
 
     # ---- logs ----------------------------------------------------------------------------------
 
@@ -333,6 +375,13 @@ class Manager:
         if log is not None:
             return log
         try:
+            if self._source and self.mode == "w" and topic != layout.METADATA_TOPIC:
+                topic_id = self._source.topic_id(topic, partition)
+                if topic_id is None:
+                    raise UnknownTopicOrPartition(
+                        f"{self.path}: the metadata names no partition {partition} of {topic}"
+                    )
+                self.make(topic, topic_id, [partition])
             path = self.folder(topic, partition)
             log = Log._open(path, self._plan(tp, self.topic_config(topic)))
             self.opened(log)
@@ -361,31 +410,11 @@ class Manager:
 
     def _plan(self, tp: TopicPartition, config: TopicConfig) -> LogOpen:
         clean = None
-        if self.mode == "w" and self._absorb(tp):
+        if self.mode == "w" and absorbed(self.state, self.folder(*tp), tp):
             clean = False
         elif tp in self._whole:
             clean = True
         return open_plan(self, tp, config, self.clock, clean)
-
-    def _absorb(self, tp: TopicPartition) -> bool:
-        """Take over what a log that once stood alone keeps in its folder; whether it did."""
-        path = self.folder(*tp)
-        names = (CLEAN_MARKER, RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER, ".lock")
-        here = [name for name in names if os.path.lexists(os.path.join(path, name))]
-        if here:
-            state = DirectoryState(path, "w", own=True)  # locked: it may still be open
-            try:
-                start = state.log_start(tp)
-                if start > self.state.log_start(tp):
-                    self.state.save(log_starts={tp: start})
-                self.state.save(recovery_points={tp: max(0, state.recovery_point(tp))})
-                if (cleaned := state.cleaner(tp)) > self.state.cleaner(tp):
-                    self.state.save(cleaners={tp: cleaned})
-                for name in here:
-                    state.directory.unlink(name)
-            finally:
-                state.close()
-        return bool(here)
 
     def lend(self, folder: layout.Folder, config: Mapping[str, object] | None) -> LogOpen:
         """How to open a Log that was asked for by its path; then call opened, or closed.
@@ -400,7 +429,7 @@ class Manager:
         with self._idle:
             if tp in self._logs or tp in self._busy:
                 raise Locked(f"{self.path}/{folder.name}: is open already in this process")
-            known = self._folders.name(tp)
+            known = self.folders.name(tp)
             if known != folder.name and (known or layout.parse_folder(folder.name) != folder):
                 raise InvalidTopic(
                     f"{self.path}: found {folder.name!r}, wanted a folder named as "
@@ -467,7 +496,7 @@ class Manager:
         count = threads or self.config.num_recovery_threads_per_data_dir
         logs: list[Log] = []
         failures: list[Exception] = []
-        for found in _in_parallel(count, self._ours(), lambda tp: self.get(*tp)):
+        for found in in_parallel(count, self._ours(), lambda tp: self.get(*tp)):
             if isinstance(found, Log):
                 logs.append(found)
             else:
@@ -477,7 +506,7 @@ class Manager:
         return tuple(logs)
 
     def _ours(self) -> list[TopicPartition]:
-        return [tp for tp in self._folders.partitions() if tp.topic != layout.METADATA_TOPIC]
+        return [tp for tp in self.folders.partitions() if tp.topic != layout.METADATA_TOPIC]
 
     # ---- the end --------------------------------------------------------------------------------
 
@@ -520,7 +549,7 @@ class Manager:
         if self.mode == "w":
             failures += self._upkeep.flush(logs)
         threads = self.config.num_recovery_threads_per_data_dir
-        closed = _in_parallel(threads, logs, lambda log: log.close())
+        closed = in_parallel(threads, logs, lambda log: log.close())
         failures += [error for error in closed if error is not None]
         if self.mode == "w":
             self.state.save({}, {}, {})  # what the logs left as they closed

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kafkalog.clock import Clock, SystemClock
 from kafkalog.config import TopicConfig
 from kafkalog.errors import ArgumentError, NotFound
-from kafkalog.storage.checkpoint import DirectoryState
+from kafkalog.storage.checkpoint import (
+    CLEAN_MARKER,
+    CLEANER,
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+    DirectoryState,
+)
 from kafkalog.storage.layout import META_PROPERTIES, Folder, bare_folder, check_topic
 from kafkalog.types import TopicPartition
 
@@ -20,6 +27,7 @@ __all__ = [
     "Owner",
     "Reader",
     "absolute",
+    "absorbed",
     "offsets_of",
     "open_plan",
     "plan_log",
@@ -207,3 +215,26 @@ def open_plan(
         clock=clock or SystemClock(),
         owner=owner,
     )
+
+
+def absorbed(state: DirectoryState, path: str, tp: TopicPartition) -> bool:
+    """Take over what a log that once stood alone keeps in its folder; whether it did.
+
+    Raises: Locked when it is still open; IoFailed, NoSpace.
+    """
+    names = (CLEAN_MARKER, RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER, ".lock")
+    here = [name for name in names if os.path.lexists(os.path.join(path, name))]
+    if here:
+        alone = DirectoryState(path, "w", own=True)
+        try:
+            start = alone.log_start(tp)
+            if start > state.log_start(tp):
+                state.save(log_starts={tp: start})
+            state.save(recovery_points={tp: max(0, alone.recovery_point(tp))})
+            if (cleaned := alone.cleaner(tp)) > state.cleaner(tp):
+                state.save(cleaners={tp: cleaned})
+            for name in here:
+                alone.directory.unlink(name)
+        finally:
+            alone.close()
+    return bool(here)

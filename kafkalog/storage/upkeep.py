@@ -87,9 +87,14 @@ class Upkeep:
 
     def opened(self, log: "Log", scheduler: Scheduler) -> None:
         """Look after a log from now on."""
-        period_ms = flush_period_ms(log.config)
         with self._lock:
             self._clean_ms[TopicPartition(log.topic, log.partition)] = self._now_ms()
+        self.configured(log, scheduler)
+
+    def configured(self, log: "Log", scheduler: Scheduler) -> None:
+        """Look for logs to flush as often as a log's settings now ask for it."""
+        period_ms = flush_period_ms(log.config)
+        with self._lock:
             sooner = period_ms < self._flush_period_ms
             if sooner:
                 self._flush_period_ms = period_ms

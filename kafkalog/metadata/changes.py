@@ -1,0 +1,389 @@
+"""One metadata record after another, and the image that they make.
+
+Nothing here reads a file or a clock.  What a record means is Kafka's `*Delta.replay` and
+`*ControlManager.replay`; each says "set to", so that a record may come a second time.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kafkalog.errors import CorruptLog
+from kafkalog.metadata.image import Broker, MetadataImage, Partition, Topic
+
+__all__ = ["Changes", "Entry", "Replay", "broker_fields", "partition_fields", "snapshot_entries"]
+
+NO_CHANGE = -2  # PartitionChangeRecord.leader
+
+
+class Entry(NamedTuple):
+    """A metadata record: its schema's name, version and fields."""
+
+    name: str
+    version: int
+    fields: Any
+    """What kafkalog.wire decoded (attributes), or a mapping that it is to encode."""
+
+
+class Changes:
+    """A copy of an image that records change; `image` ends it.  One thread only."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        """Start from `image`, which stays as it is."""
+        self._base = image
+        # Copied when first changed: a write changes one or two of them.
+        self._copies: dict[str, dict[Any, Any]] = {}
+        self._next_producer_id = image.next_producer_id
+        self._partitions: set[str] = set()  # topics whose partitions are ours to change
+        self._resources: set[tuple[int, str]] = set()  # likewise their settings
+
+    def _of(self, part: str) -> dict[Any, Any]:
+        found = self._copies.get(part)
+        if found is None:
+            found = self._copies[part] = dict(getattr(self._base, part))
+        return found
+
+    def image(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
+        """The changed image, which then ends with the record at `offset`."""
+        copies: dict[str, Any] = self._copies
+        return self._base._replace(
+            offset=offset,
+            epoch=epoch,
+            timestamp_ms=timestamp_ms,
+            next_producer_id=self._next_producer_id,
+            **copies,
+        )
+
+    def apply(self, entry: Entry) -> None:
+        """Change what the record says.
+
+        A kind that is not known is counted in `foreign`, nothing else.
+
+        Raises: CorruptLog when it speaks of a topic or partition that is not there.
+        """
+        apply = _APPLY.get(entry.name)
+        if apply is not None:
+            apply(self, entry.fields)
+        elif entry.name not in _NOTHING_TO_KEEP:
+            self.keep(entry.name)
+
+    def keep(self, kind: str) -> None:
+        """Count a record that is kept in the log without being understood."""
+        foreign = self._of("foreign")
+        foreign[kind] = foreign.get(kind, 0) + 1
+
+    # ---- topics ----------------------------------------------------------------------------
+
+    def _topic(self, topic_id: uuid.UUID, what: str) -> tuple[Topic, dict[int, Partition]]:
+        """The topic, with partitions that may be changed."""
+        topics = self._of("topics")
+        name = self._of("names").get(topic_id)
+        if name is None:
+            raise CorruptLog(f"{what}: found topic id {topic_id}, which no TopicRecord made")
+        topic: Topic = topics[name]
+        if name not in self._partitions:
+            topic = topics[name] = topic._replace(partitions=dict(topic.partitions))
+            self._partitions.add(name)
+        partitions = topic.partitions
+        assert isinstance(partitions, dict)
+        return topic, partitions
+
+    def _add_topic(self, record: Any) -> None:
+        self._of("topics")[record.name] = Topic(record.name, record.topic_id, {})
+        self._of("names")[record.topic_id] = record.name
+        self._partitions.add(record.name)
+
+    def _add_partition(self, record: Any) -> None:
+        _, partitions = self._topic(record.topic_id, "PartitionRecord")
+        partitions[record.partition_id] = Partition(
+            partition=record.partition_id,
+            replicas=tuple(record.replicas),
+            isr=tuple(record.isr),
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            directories=tuple(record.directories or ()),
+            removing_replicas=tuple(record.removing_replicas),
+            adding_replicas=tuple(record.adding_replicas),
+            leader_recovery_state=record.leader_recovery_state,
+            eligible_leader_replicas=tuple(record.eligible_leader_replicas or ()),
+            last_known_elr=tuple(record.last_known_elr or ()),
+        )
+
+    def _change_partition(self, record: Any) -> None:
+        topic, partitions = self._topic(record.topic_id, "PartitionChangeRecord")
+        old = partitions.get(record.partition_id)
+        if old is None:
+            raise CorruptLog(
+                f"PartitionChangeRecord: found partition {record.partition_id} of {topic.name}, "
+                "which no PartitionRecord made"
+            )
+        new: dict[str, Any] = {"partition_epoch": old.partition_epoch + 1}
+        for field in (
+            "isr", "replicas", "removing_replicas", "adding_replicas", "directories",
+            "eligible_leader_replicas", "last_known_elr",
+        ):  # fmt: skip
+            value = getattr(record, field)
+            if value is not None:
+                new[field] = tuple(value)
+        if record.leader != NO_CHANGE:
+            new.update(leader=record.leader, leader_epoch=old.leader_epoch + 1)
+        if record.leader_recovery_state != -1:
+            new["leader_recovery_state"] = record.leader_recovery_state
+        partitions[record.partition_id] = old._replace(**new)
+
+    def _remove_topic(self, record: Any) -> None:
+        topic, _ = self._topic(record.topic_id, "RemoveTopicRecord")
+        del self._of("topics")[topic.name], self._of("names")[topic.id]
+        self._partitions.discard(topic.name)
+        self._of("configs").pop((2, topic.name), None)
+
+    def _clear_elr(self, record: Any) -> None:
+        topics = self._of("topics")
+        for topic in list(topics.values()):
+            if record.topic_name in ("", topic.name):
+                _, partitions = self._topic(topic.id, "ClearElrRecord")
+                for number, one in partitions.items():
+                    partitions[number] = one._replace(
+                        eligible_leader_replicas=(), last_known_elr=()
+                    )
+
+    # ---- settings, features, producer ids ------------------------------------------------------
+
+    def _config(self, record: Any) -> None:
+        resource = (record.resource_type, record.resource_name)
+        configs = self._of("configs")
+        if resource not in self._resources:
+            configs[resource] = dict(configs.get(resource, {}))
+            self._resources.add(resource)
+        if record.value is None:
+            configs[resource].pop(record.name, None)
+        else:
+            configs[resource][record.name] = record.value
+        if not configs[resource]:
+            del configs[resource]
+            self._resources.discard(resource)
+
+    def _feature(self, record: Any) -> None:
+        if record.feature_level:
+            self._of("features")[record.name] = record.feature_level
+        else:
+            self._of("features").pop(record.name, None)
+
+    def _producer_ids(self, record: Any) -> None:
+        self._next_producer_id = record.next_producer_id
+
+    # ---- brokers and controllers -----------------------------------------------------------
+
+    def _register_broker(self, record: Any) -> None:
+        self._of("brokers")[record.broker_id] = Broker(
+            id=record.broker_id,
+            epoch=record.broker_epoch,
+            incarnation_id=record.incarnation_id,
+            endpoints=tuple((e.name, e.host, e.port, e.security_protocol)
+                            for e in record.end_points),
+            features=tuple((f.name, f.min_supported_version, f.max_supported_version)
+                           for f in record.features),
+            rack=record.rack,
+            fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+            directories=tuple(record.log_dirs or ()),
+        )  # fmt: skip
+
+    def _change_broker(self, record: Any) -> None:
+        new: dict[str, Any] = {}
+        if record.fenced:  # -1: no longer, 0: as it was, 1: now
+            new["fenced"] = record.fenced > 0
+        if record.in_controlled_shutdown:
+            new["in_controlled_shutdown"] = True
+        if record.log_dirs:
+            new["directories"] = tuple(record.log_dirs)
+        self._replace_broker(record.broker_id, new)
+
+    def _replace_broker(self, broker_id: int, new: Mapping[str, Any]) -> None:
+        brokers = self._of("brokers")
+        if broker_id not in brokers:
+            raise CorruptLog(f"found a change of broker {broker_id}, which never registered")
+        brokers[broker_id] = brokers[broker_id]._replace(**new)
+
+    # ---- what the settings of security and quotas keep -----------------------------------------
+
+    def _quota(self, record: Any) -> None:
+        entity = tuple(sorted((e.entity_type, e.entity_name) for e in record.entity))
+        quotas = self._of("quotas")
+        values = dict(quotas.pop(entity, {}))
+        if record.remove:
+            values.pop(record.key, None)
+        else:
+            values[record.key] = record.value
+        if values:
+            quotas[entity] = values
+
+    def _set(self, part: str, key: Any, record: Any) -> None:
+        self._of(part)[key] = record
+
+    def _drop(self, part: str, key: Any) -> None:
+        self._of(part).pop(key, None)
+
+
+_APPLY: dict[str, Callable[[Changes, Any], None]] = {
+    "RegisterBrokerRecord": Changes._register_broker,
+    "UnregisterBrokerRecord": lambda c, r: c._drop("brokers", r.broker_id),
+    "FenceBrokerRecord": lambda c, r: c._replace_broker(r.id, {"fenced": True}),
+    "UnfenceBrokerRecord": lambda c, r: c._replace_broker(r.id, {"fenced": False}),
+    "BrokerRegistrationChangeRecord": Changes._change_broker,
+    "RegisterControllerRecord": lambda c, r: c._set("controllers", r.controller_id, r),
+    "TopicRecord": Changes._add_topic,
+    "PartitionRecord": Changes._add_partition,
+    "PartitionChangeRecord": Changes._change_partition,
+    "RemoveTopicRecord": Changes._remove_topic,
+    "ClearElrRecord": Changes._clear_elr,
+    "ConfigRecord": Changes._config,
+    "FeatureLevelRecord": Changes._feature,
+    "ProducerIdsRecord": Changes._producer_ids,
+    "AccessControlEntryRecord": lambda c, r: c._set("acls", r.id, r),
+    "RemoveAccessControlEntryRecord": lambda c, r: c._drop("acls", r.id),
+    "UserScramCredentialRecord": lambda c, r: c._set("scram", (r.name, r.mechanism), r),
+    "RemoveUserScramCredentialRecord": lambda c, r: c._drop("scram", (r.name, r.mechanism)),
+    "DelegationTokenRecord": lambda c, r: c._set("tokens", r.token_id, r),
+    "RemoveDelegationTokenRecord": lambda c, r: c._drop("tokens", r.token_id),
+    "ClientQuotaRecord": Changes._quota,
+}
+
+# Kept in time, not in the image; migration from ZooKeeper ended with Kafka 4.
+_NOTHING_TO_KEEP = {
+    "NoOpRecord", "BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord",
+    "ZkMigrationStateRecord",
+}  # fmt: skip
+
+
+class Replay:
+    """Records in the order of the log: those between a Begin and its End apply together.
+
+    One thread only.
+    """
+
+    def __init__(self, image: MetadataImage) -> None:
+        """Go on from `image`."""
+        self.image = image
+        """After the last record, or the last transaction, that ended."""
+        self._changes = Changes(image)
+        self._open: list[Entry | str] | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction was begun and neither ended nor aborted."""
+        return self._open is not None
+
+    def feed(self, entry: Entry | str) -> None:
+        """Take the next record; a text is the kind of one that could not be decoded.
+
+        Raises: CorruptLog.
+        """
+        name = entry if isinstance(entry, str) else entry.name
+        if name == "BeginTransactionRecord":
+            if self._open is not None:
+                raise CorruptLog("found BeginTransactionRecord inside of a transaction")
+            self._open = []
+        elif name in ("EndTransactionRecord", "AbortTransactionRecord"):
+            if self._open is None:
+                raise CorruptLog(f"found {name} outside of a transaction")
+            entries, self._open = self._open, None
+            if name == "EndTransactionRecord":
+                for one in entries:
+                    self._apply(one)
+        elif self._open is not None:
+            self._open.append(entry)
+        else:
+            self._apply(entry)
+
+    def _apply(self, entry: Entry | str) -> None:
+        if isinstance(entry, str):
+            self._changes.keep(entry)
+        else:
+            self._changes.apply(entry)
+
+    def settle(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
+        """The image of all that has ended, when the record at `offset` was the last one fed."""
+        self.image = self._changes.image(offset, epoch, timestamp_ms)
+        self._changes = Changes(self.image)
+        return self.image
+
+
+# ---- an image as records ---------------------------------------------------------------------
+
+
+def partition_fields(partition: Partition, topic_id: uuid.UUID) -> dict[str, Any]:
+    """The fields of the PartitionRecord that makes `partition`."""
+    return {
+        "partition_id": partition.partition,
+        "topic_id": topic_id,
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
+        "removing_replicas": list(partition.removing_replicas),
+        "adding_replicas": list(partition.adding_replicas),
+        "leader": partition.leader,
+        "leader_recovery_state": partition.leader_recovery_state,
+        "leader_epoch": partition.leader_epoch,
+        "partition_epoch": partition.partition_epoch,
+        "directories": list(partition.directories),
+        "eligible_leader_replicas": list(partition.eligible_leader_replicas) or None,
+        "last_known_elr": list(partition.last_known_elr) or None,
+    }
+
+
+def broker_fields(broker: Broker) -> dict[str, Any]:
+    """The fields of the RegisterBrokerRecord that makes `broker`."""
+    return {
+        "broker_id": broker.id,
+        "incarnation_id": broker.incarnation_id,
+        "broker_epoch": broker.epoch,
+        "end_points": [
+            {"name": name, "host": host, "port": port, "security_protocol": protocol}
+            for name, host, port, protocol in broker.endpoints
+        ],
+        "features": [
+            {"name": name, "min_supported_version": low, "max_supported_version": high}
+            for name, low, high in broker.features
+        ],
+        "rack": broker.rack,
+        "fenced": broker.fenced,
+        "in_controlled_shutdown": broker.in_controlled_shutdown,
+        "log_dirs": list(broker.directories),
+    }
+
+
+def snapshot_entries(image: MetadataImage) -> Iterator[tuple[str, Any]]:
+    """The records (name, fields) that make `image` from nothing, in Kafka's order."""
+    features = sorted(image.features, key=lambda name: (name != "metadata.version", name))
+    for name in features:  # metadata.version first: it says how to read what follows
+        yield "FeatureLevelRecord", {"name": name, "feature_level": image.features[name]}
+    for broker in image.brokers.values():
+        yield "RegisterBrokerRecord", broker_fields(broker)
+    for controller in image.controllers.values():
+        yield "RegisterControllerRecord", controller
+    for topic in image.topics.values():
+        yield "TopicRecord", {"name": topic.name, "topic_id": topic.id}
+        for partition in topic.partitions.values():
+            yield "PartitionRecord", partition_fields(partition, topic.id)
+    for (kind, resource), values in image.configs.items():
+        for name, value in values.items():
+            yield (
+                "ConfigRecord",
+                {"resource_type": kind, "resource_name": resource, "name": name, "value": value},
+            )
+    for entity, quota in image.quotas.items():
+        named = [{"entity_type": kind, "entity_name": name} for kind, name in entity]
+        for key, number in quota.items():
+            yield "ClientQuotaRecord", {"entity": named, "key": key, "value": number}
+    if image.next_producer_id:
+        yield (
+            "ProducerIdsRecord",
+            {"broker_id": -1, "broker_epoch": -1, "next_producer_id": image.next_producer_id},
+        )
+    for acl in image.acls.values():
+        yield "AccessControlEntryRecord", acl
+    for credential in image.scram.values():
+        yield "UserScramCredentialRecord", credential
+    for token in image.tokens.values():
+        yield "DelegationTokenRecord", token

@@ -1,0 +1,263 @@
+"""What a data directory needs to have metadata, and what its folders say when it has none."""
+
+import logging
+import os
+import uuid
+from collections.abc import Collection
+from typing import Any
+
+from kafkalog.errors import ArgumentError, NotFound
+from kafkalog.metadata.changes import partition_fields
+from kafkalog.metadata.image import METADATA_VERSION, MetadataImage, Partition, empty_image
+from kafkalog.metadata.records import LEVEL, LEVEL_MIN, encode
+from kafkalog.metadata.snapshots import render_snapshot
+from kafkalog.storage import layout
+from kafkalog.storage.layout import METADATA_TOPIC, MetaProperties
+from kafkalog.storage.manager import Manager
+from kafkalog.types import TopicPartition
+
+__all__ = [
+    "adoption",
+    "check_alone",
+    "elections",
+    "first_records",
+    "prepare",
+    "settle_folders",
+    "supported_features",
+]
+
+BOOTSTRAP = "bootstrap.checkpoint"
+METADATA_TOPIC_ID = uuid.UUID(int=1)
+"""Kafka's reserved id of the metadata topic."""
+PRODUCER_ID_BLOCK = 1000
+FEATURES = {METADATA_VERSION: LEVEL, "group.version": 1, "transaction.version": 2}
+"""Levels in a new directory: those of Kafka 4.1, but for eligible leader replicas, which a
+single node does not need."""
+
+Record = tuple[str, Any]
+_logger = logging.getLogger(__name__)
+
+
+# ---- identity --------------------------------------------------------------------------------
+
+
+def prepare(manager: Manager, adopt: bool) -> MetaProperties:
+    """Make sure that there is a metadata log; the directory's identity.
+
+    Raises: ArgumentError, NotFound (mode "r": there is none), IoFailed.
+    """
+    meta = manager.meta
+    tp = TopicPartition(METADATA_TOPIC, 0)
+    here = tp in manager.partitions(METADATA_TOPIC)
+    if manager.mode == "r":
+        if meta is None or not here:
+            raise NotFound(f"{manager.path}: found no {METADATA_TOPIC}-0 to read")
+        return meta
+    assert meta is not None, "a writing manager has read or written it"
+    others = [tp for tp in manager.partitions() if tp.topic != METADATA_TOPIC]
+    if not here and others and not adopt and not _ours(manager, others):
+        raise ArgumentError(
+            f"{manager.path}: holds partitions ({layout.partition_folder(*others[0])}, ...) but "
+            f"no {METADATA_TOPIC}-0 that says what they are; open it with mode='r', or take it "
+            f"over with: kafkalog adopt --dir {manager.path}"
+        )
+    wanted = MetaProperties(
+        1,
+        meta.node_id if meta.node_id >= 0 else 1,
+        meta.cluster_id or layout.uuid_text(layout.random_topic_id()),
+        meta.directory_id or layout.random_topic_id(),
+    )
+    if wanted != meta:
+        data = layout.render_meta_properties(wanted)
+        manager.state.directory.replace(layout.META_PROPERTIES, data)
+    if not here:
+        image = empty_image("", wanted.node_id)
+        values = [encode(name, fields, image) for name, fields in first_records()]
+        data = render_snapshot(values, 0, (0, manager.clock.now_ms()))
+        manager.state.directory.replace(BOOTSTRAP, data)
+        manager.make(METADATA_TOPIC, METADATA_TOPIC_ID, [0])
+    return wanted
+
+
+def _ours(manager: Manager, tps: list[TopicPartition]) -> bool:
+    """Whether all of it was made by kafkalog's own storage, which needs no metadata.
+
+    Kafka 4 leaves a bootstrap.checkpoint, and the time of ZooKeeper another meta.properties.
+    """
+    meta, path = manager.meta, manager.path
+    if meta is None or meta.version != 1 or meta.directory_id is None:
+        return False
+    if os.path.lexists(os.path.join(path, BOOTSTRAP)):
+        return False
+    return all(manager.topic_id(topic) for topic in {tp.topic for tp in tps})
+
+
+def check_alone(image: MetadataImage, meta: MetaProperties | None) -> None:
+    """Refuse the metadata of a cluster, or of a node with several directories.
+
+    Raises: ArgumentError.
+    """
+    assert meta is not None
+    others = [number for number in image.brokers if number != meta.node_id]
+    if others:
+        raise ArgumentError(
+            f"found brokers {others} beside {meta.node_id}, wanted a directory of a single node"
+        )
+    level = image.features.get(METADATA_VERSION, LEVEL)
+    if not LEVEL_MIN <= level <= LEVEL:
+        raise ArgumentError(
+            f"metadata.version: found {level}, wanted {LEVEL_MIN} (3.3) to {LEVEL} (4.1)"
+        )
+    for topic, partition in image.partitions():
+        where = f"partition {partition.partition} of {topic.name}"
+        if partition.replicas != (meta.node_id,):
+            raise ArgumentError(
+                f"{where}: found replicas {list(partition.replicas)}, wanted [{meta.node_id}]"
+            )
+        # The first hundred ids are reserved: 0 says nobody knows where it lies.
+        if any(d.int > 99 and d != meta.directory_id for d in partition.directories):
+            raise ArgumentError(
+                f"{where}: lies in another log directory; kafkalog has one directory per node"
+            )
+
+
+def first_records() -> list[Record]:
+    """What a new metadata log begins with: the levels of its features."""
+    return [("FeatureLevelRecord", {"name": name, "feature_level": level})
+            for name, level in FEATURES.items()]  # fmt: skip
+
+
+def supported_features(image: MetadataImage) -> tuple[tuple[str, int, int], ...]:
+    """Features and their levels as this broker registers them: at least those in use."""
+    highest = {**FEATURES, "kraft.version": 1}
+    for name, level in image.features.items():
+        highest[name] = max(level, highest.get(name, 0))
+    return tuple((name, LEVEL_MIN if name == METADATA_VERSION else 0, level)
+                 for name, level in highest.items())  # fmt: skip
+
+
+# ---- partitions ------------------------------------------------------------------------------
+
+
+def elections(image: MetadataImage, unclean: bool) -> list[Record]:
+    """Changes by which this node leads every partition.
+
+    `unclean`: records that were seen may be gone since the last run, so that every leader
+    epoch rises and clients notice (KIP-320).
+    """
+    node = image.node_id
+    found: list[Record] = []
+    for topic, partition in image.partitions():
+        change: dict[str, Any] = {"topic_id": topic.id, "partition_id": partition.partition}
+        if partition.isr != (node,):
+            change.update(isr=[node], eligible_leader_replicas=[], last_known_elr=[])
+        elif partition.leader == node and not unclean:
+            continue
+        if partition.leader_recovery_state:
+            change["leader_recovery_state"] = 0
+        found.append(("PartitionChangeRecord", {**change, "leader": node}))
+    return found
+
+
+def settle_folders(
+    manager: Manager, image: MetadataImage, removed: Collection[object]
+) -> list[str]:
+    """Take out folders of topics that were removed; sentences about those nobody knows.
+
+    Raises: IoFailed.
+    """
+    problems: list[str] = []
+    leftover: list[TopicPartition] = []
+    for tp in manager.partitions():
+        if tp.topic == METADATA_TOPIC:
+            continue
+        topic = image.topics.get(tp.topic)
+        known = topic is not None and tp.partition in topic.partitions
+        if known and not removed:
+            continue
+        found = manager.folders.partition_id(tp)
+        if found in removed:
+            leftover.append(tp)
+        elif not known:
+            manager.folders.hide(tp)
+            # Nobody recovers it any more, so the clean marker must not vouch for it.
+            manager.state.save(recovery_points={tp: None})
+            problems.append(
+                f"{manager.path}: {layout.partition_folder(*tp)} is in no metadata and left "
+                f"alone; to take it in: kafkalog adopt --dir {manager.path}"
+            )
+    manager.delete_partitions(leftover)
+    return problems
+
+
+# ---- adoption ----------------------------------------------------------------------------------
+
+# What nobody has said is not to be done: neither Kafka's seven days nor the broker's defaults.
+_KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+_INTERNAL: dict[str, dict[str, str]] = {
+    "__consumer_offsets": {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    },
+    "__transaction_state": {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "1",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    },
+}
+
+
+def adoption(manager: Manager, image: MetadataImage) -> list[Record]:
+    """Records that take in the topics whose folders lie here and that no metadata names.
+
+    Every log is opened, so that it is recovered and no producer id is given out again.
+
+    Raises: ArgumentError when the folders of a topic have different ids; what opening raises.
+    """
+    found: dict[str, list[int]] = {}
+    for tp in manager.partitions():
+        if tp.topic != METADATA_TOPIC and tp.topic not in image.topics:
+            found.setdefault(tp.topic, []).append(tp.partition)
+    records: list[Record] = []
+    highest = image.next_producer_id - 1
+    for topic, numbers in found.items():
+        topic_id = _topic_id(manager, topic, numbers)
+        records.append(("TopicRecord", {"name": topic, "topic_id": topic_id}))
+        for name, value in _INTERNAL.get(topic, _KEPT).items():
+            records.append(("ConfigRecord", {"resource_type": 2, "resource_name": topic,
+                                             "name": name, "value": value}))  # fmt: skip
+        for number in range(max(numbers) + 1):
+            epoch = 0
+            if number in numbers:
+                log = manager.get(topic, number)
+                epoch = log.leader_epoch
+                highest = max([highest, *(p.producer_id for p in log.producers)])
+            records.append(_new_partition(manager, image.node_id, number, epoch, topic_id))
+    if highest >= image.next_producer_id:
+        next_id = (highest // PRODUCER_ID_BLOCK + 1) * PRODUCER_ID_BLOCK
+        fields = {"broker_id": image.node_id, "broker_epoch": -1, "next_producer_id": next_id}
+        records.append(("ProducerIdsRecord", fields))
+    return records
+
+
+def _new_partition(
+    manager: Manager, node: int, number: int, epoch: int, topic_id: uuid.UUID
+) -> Record:
+    assert manager.meta is not None
+    assert manager.meta.directory_id is not None
+    one = Partition(number, (node,), (node,), node, epoch, 0, (manager.meta.directory_id,))
+    return "PartitionRecord", partition_fields(one, topic_id)
+
+
+def _topic_id(manager: Manager, topic: str, numbers: list[int]) -> uuid.UUID:
+    """The id that the folders of a topic agree on; a new one when none has any."""
+    ids = {
+        found for n in numbers if (found := manager.folders.partition_id(TopicPartition(topic, n)))
+    }
+    if len(ids) > 1:
+        texts = ", ".join(sorted(map(layout.uuid_text, ids)))
+        raise ArgumentError(f"topic {topic}: found folders of different topic ids: {texts}")
+    return next(iter(ids), None) or layout.random_topic_id()

@@ -1,0 +1,149 @@
+"""The metadata as it stands at one offset: topics, settings, brokers and the rest.
+
+An image never changes; kafkalog.metadata.changes makes the next one of it.  The words are those
+of KRaft's records (docs/format.md, "Metadata").
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+__all__ = [
+    "BROKER",
+    "CLIENT_METRICS",
+    "GROUP",
+    "INTERNAL_TOPICS",
+    "METADATA_VERSION",
+    "NO_LEADER",
+    "TOPIC",
+    "Broker",
+    "Configs",
+    "MetadataImage",
+    "Partition",
+    "Topic",
+    "empty_image",
+]
+
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+"""Kinds of resources that have settings; Kafka's ConfigResource.Type."""
+METADATA_VERSION = "metadata.version"
+NO_LEADER = -1
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+
+Configs = Mapping[tuple[int, str], Mapping[str, str]]
+"""Settings by (kind of resource, its name): a broker's name is its number, "" is all of them."""
+
+
+class Partition(NamedTuple):
+    """One partition: who keeps it, who leads it."""
+
+    partition: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    """NO_LEADER while nobody leads it."""
+    leader_epoch: int
+    """Rises whenever a leader is named, be it the same."""
+    partition_epoch: int
+    """Rises with every change of the partition."""
+    directories: tuple[uuid.UUID, ...] = ()
+    """Of each replica, its log directory's id."""
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
+    """1: the leader was not in sync when it was elected, and is still recovering."""
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+
+class Topic(NamedTuple):
+    """A topic and its partitions by number."""
+
+    name: str
+    id: uuid.UUID
+    partitions: Mapping[int, Partition]
+
+
+class Broker(NamedTuple):
+    """The registration of a broker."""
+
+    id: int
+    epoch: int
+    """The offset of its registration in the metadata log."""
+    incarnation_id: uuid.UUID
+    endpoints: tuple[tuple[str, str, int, int], ...]
+    """(listener's name, host, port, security protocol)."""
+    features: tuple[tuple[str, int, int], ...]
+    """(name, lowest level, highest level)."""
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    directories: tuple[uuid.UUID, ...]
+
+
+class MetadataImage(NamedTuple):
+    """All metadata at one offset."""
+
+    cluster_id: str
+    node_id: int
+    offset: int
+    """Of the last record in it; -1: none."""
+    epoch: int
+    """Leader epoch of that record."""
+    timestamp_ms: int
+    """When that record was written."""
+    features: Mapping[str, int]
+    """Levels of the features in use, `metadata.version` among them."""
+    topics: Mapping[str, Topic]
+    names: Mapping[uuid.UUID, str]
+    """A topic's name by its id."""
+    configs: Configs
+    next_producer_id: int
+    """The first producer id that no block holds."""
+    brokers: Mapping[int, Broker]
+    controllers: Mapping[int, Any]
+    """RegisterControllerRecord by controller."""
+    acls: Mapping[uuid.UUID, Any]
+    """AccessControlEntryRecord by id."""
+    scram: Mapping[tuple[str, int], Any]
+    """UserScramCredentialRecord by (user, mechanism)."""
+    tokens: Mapping[str, Any]
+    """DelegationTokenRecord by token id."""
+    quotas: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float]]
+    """Values of quotas by their entity: (type, name; None: default) pairs, sorted by type."""
+    foreign: Mapping[str, int]
+    """Records that were kept but not understood: kind to how many.  With any of them no
+    snapshot is taken, because it would lose them."""
+
+    def topic(self, topic_id: uuid.UUID) -> Topic | None:
+        """The topic of that id."""
+        name = self.names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, topic: str, partition: int) -> Partition | None:
+        """One partition."""
+        found = self.topics.get(topic)
+        return None if found is None else found.partitions.get(partition)
+
+    def partitions(self) -> Iterator[tuple[Topic, Partition]]:
+        """Every partition of every topic."""
+        for topic in self.topics.values():
+            for partition in topic.partitions.values():
+                yield topic, partition
+
+    def config(self, kind: int, name: str) -> Mapping[str, str]:
+        """The settings of a resource that were given; empty when none was."""
+        return self.configs.get((kind, name), _NOTHING)
+
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def empty_image(cluster_id: str, node_id: int) -> MetadataImage:
+    """The image before the first record."""
+    return MetadataImage(
+        cluster_id=cluster_id, node_id=node_id, offset=-1, epoch=0, timestamp_ms=-1, features={},
+        topics={}, names={}, configs={}, next_producer_id=0, brokers={}, controllers={}, acls={},
+        scram={}, tokens={}, quotas={}, foreign={},
+    )  # fmt: skip

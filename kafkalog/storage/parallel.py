@@ -1,0 +1,26 @@
+"""The same work on many things, by several threads."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+__all__ = ["in_parallel"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def in_parallel(threads: int, what: Iterable[T], work: Callable[[T], R]) -> "list[R | Exception]":
+    """`work` of each, or what it raised, by so many threads."""
+
+    def attempt(one: T) -> "R | Exception":
+        try:
+            return work(one)
+        except Exception as error:
+            return error
+
+    if threads == 1:  # also where no thread can start any more: as the interpreter ends
+        return [attempt(one) for one in what]
+    from concurrent.futures import ThreadPoolExecutor  # slow to import, rarely needed
+
+    with ThreadPoolExecutor(threads, "kafkalog storage") as pool:
+        return list(pool.map(attempt, what))
