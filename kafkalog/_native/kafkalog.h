@@ -343,6 +343,7 @@ typedef struct {
     int64_t log_start_offset;
     int32_t duplicate; /* 1: known already, nothing was written */
     int32_t batch_count;
+    int32_t sync_due; /* 1: flush.messages asks for a sync, which no_wait left undone */
 } kl_appended;
 
 /* Append rows as uncompressed batches of at most `batch_bytes` (0: 1 MiB; never above
@@ -361,6 +362,14 @@ typedef struct {
     int32_t one_batch;       /* 1: exactly one batch, as a Produce request */
     int32_t records_checked; /* 1: compressed bodies were checked by the caller */
     int64_t now_ms;          /* -1: the clock */
+    /* 1: `batches` is the caller's alone and is stamped in place, without a copy. */
+    int32_t in_place;
+    /* 1: neither these records nor what follows them is shown (the high watermark stays)
+     * before they are on disk; a sync is asked for, not waited for.  Only where the high
+     * watermark follows the end. */
+    int32_t durable;
+    /* 1: what flush.messages asks for is not waited for: the append is as `durable`. */
+    int32_t no_wait;
 } kl_append_options;
 
 /* Append whole batches as producers sent them: checked, offsets, epoch and (LogAppendTime)

@@ -89,7 +89,8 @@ kl_status kl_server_answer(kl_server *server, uint64_t id, const uint8_t *body,
 /* Produce and Fetch: to the fast path again, which answers what it does not know with the
  * protocol's errors. */
 kl_status kl_server_again(kl_server *server, uint64_t id);
-kl_status kl_server_drop(kl_server *server, uint64_t id); /* close its connection */
+/* Close its connection. */
+kl_status kl_server_drop(kl_server *server, uint64_t id);
 
 enum {
     KL_API_KEYS = 100
@@ -115,6 +116,61 @@ typedef struct {
 
 /* What was counted since the start. */
 void kl_server_get_stats(kl_server *server, kl_server_stats *out);
+
+/* ---- partitions that Produce and Fetch know ---------------------------------------------- */
+
+enum {
+    KL_TOPIC_LOOK_INSIDE = 1, /* compressed batches of producers go up to Python */
+    KL_TOPIC_INTERNAL = 2,    /* clients may not write to it (but the admin client) */
+    KL_TOPIC_ZSTD = 4         /* compression.type: Fetch below version 10 is refused */
+};
+
+/* How a partition is led here. */
+typedef struct {
+    int32_t leader_epoch;
+    int32_t durable; /* 1: acks=all means on disk (kafkalog.durability=fsync) */
+} kl_role;
+
+/* Add a topic, or change the id (16 bytes, all zero: none) and flags (KL_TOPIC_*) of one. */
+kl_status kl_server_put_topic(kl_server *server, const char *name, const uint8_t *id,
+                              int32_t flags);
+/* Serve a partition from an open log, or change its role.  The log must stay open until the
+ * partition or its topic was removed, or the server freed.  KL_E_NOT_FOUND: no such topic.
+ * KL_E_ARGUMENT: it has another log. */
+kl_status kl_server_put_partition(kl_server *server, const char *topic, int32_t partition,
+                                  kl_log *log, const kl_role *role);
+/* When these return no call uses the logs any more, and none will; what waits for them is
+ * being answered.  KL_E_NOT_FOUND. */
+kl_status kl_server_remove_topic(kl_server *server, const char *name);
+kl_status kl_server_remove_partition(kl_server *server, const char *topic,
+                                     int32_t partition);
+/* What Python appends as the leader: kl_log_append_batches, but that nothing is waited for.
+ * acks -1: it is committed when kl_server_wait for out->last_offset + 1 returns.
+ * KL_E_NOT_FOUND: no such partition. */
+typedef struct {
+    const uint8_t *batches;
+    size_t bytes;
+    int32_t acks; /* -1, 0, 1 */
+    kl_append_options options;
+} kl_server_batches;
+kl_status kl_server_append(kl_server *server, const char *topic, int32_t partition,
+                           const kl_server_batches *what, kl_appended *out);
+/* Wait until the high watermark reaches `offset` and, where acks=all means on disk, all
+ * below it is there.  KL_E_TIMEOUT: call again.  KL_E_STORAGE: it never will.  KL_E_CLOSED:
+ * removed meanwhile.  KL_E_NOT_FOUND. */
+kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition,
+                         int64_t offset, int32_t timeout_ms);
+/* Where clients of a listener reach this node, for answers that name a leader.  rack NULL:
+ * none. */
+kl_status kl_server_set_endpoint(kl_server *server, int32_t listener, const char *host,
+                                 int32_t port, const char *rack);
+
+typedef struct {
+    int64_t sessions;           /* fetch sessions, now */
+    int64_t session_partitions; /* of all of them, now */
+    int64_t sessions_evicted;   /* since the start */
+} kl_session_stats;
+void kl_server_get_sessions(kl_server *server, kl_session_stats *out);
 
 /* cffi: end */
 

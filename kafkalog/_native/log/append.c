@@ -256,6 +256,7 @@ kl_status kl_log_append_one_locked(kl_log *log, const kl_batch *batch, const uin
     if (!status && batch->producer_id >= 0) status = note_producer(log, batch, data);
     log->log_end = batch->last_offset + 1;
     log->unflushed_records += batch->record_count;
+    log->appended_bytes += batch->batch_bytes;
     kl_log_publish(log);
     return status ? kl_log_fail_storage(log, status) : KL_OK;
 }
@@ -382,7 +383,7 @@ static kl_status append_column_batch(kl_log *log, const kl_columns *columns,
 kl_status kl_log_append_columns(kl_log *log, const kl_columns *columns, kl_cursor *cursor,
                                 int64_t batch_bytes, kl_appended *out) {
     enum { CALL_BYTES = 64 << 20, BATCH_BYTES = 1 << 20 };
-    *out = (kl_appended){-1, -1, -1, -1, 0, 0};
+    *out = (kl_appended){-1, -1, -1, -1, 0, 0, 0};
     kl_status status = KL_OK;
     int64_t limit = batch_bytes > 0 ? batch_bytes : BATCH_BYTES, written = 0;
     bool flush = false;

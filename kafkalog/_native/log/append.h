@@ -13,4 +13,20 @@ kl_status kl_append_check_records(const kl_log *log, kl_batch *batch,
                                   const uint8_t *records, size_t bytes, int64_t now_ms,
                                   bool deep);
 
+/* A record that the log refuses, and why, in words for its producer. */
+typedef struct {
+    int32_t index; /* in its batch */
+    char text[140];
+} kl_record_fault;
+/* The records of an uncompressed batch that this log's settings refuse, at most `max` of
+ * them, after an append of it failed with KL_E_INVALID_RECORD or KL_E_INVALID_TIMESTAMP.
+ * None are found where the batch itself is not sound. */
+typedef struct {
+    kl_record_fault *faults;
+    size_t max;
+    size_t count;
+} kl_record_faults;
+kl_status kl_log_find_faults(kl_log *log, kl_span batch, int64_t now_ms,
+                             kl_record_faults *out);
+
 #endif

@@ -2,6 +2,8 @@
  * (offsets as they are), and transaction markers. */
 #include "append.h"
 
+#include <stdio.h>
+
 static kl_status check_window(const kl_log *log, const kl_batch *batch,
                               const uint8_t *records, size_t bytes, int64_t now_ms) {
     const uint8_t *p = records, *end = records + bytes;
@@ -39,6 +41,50 @@ kl_status kl_append_check_records(const kl_log *log, kl_batch *batch,
                                      config->timestamp_after_max_ms != INT64_MAX);
     if (!window && (deep || !config->compacted)) return KL_OK;
     return check_window(log, batch, records, bytes, now_ms);
+}
+
+/* Why the settings refuse a record; false: they do not. */
+static bool find_fault(const kl_log *log, const kl_record_view *record,
+                       int64_t timestamp_ms, int64_t now_ms, kl_record_fault *out) {
+    const kl_log_config *config = &log->config;
+    if (config->compacted && record->key == NULL) {
+        snprintf(out->text, sizeof out->text,
+                 "a compacted topic takes no record without a key");
+        return true;
+    }
+    if (config->log_append_time || kl_append_check_time(log, timestamp_ms, now_ms) == KL_OK)
+        return false;
+    snprintf(
+        out->text, sizeof out->text,
+        "timestamp %lld is out of range: now is %lld, %lld ms before and %lld ms after "
+        "are allowed",
+        (long long)timestamp_ms, (long long)now_ms,
+        (long long)config->timestamp_before_max_ms,
+        (long long)config->timestamp_after_max_ms);
+    return true;
+}
+
+kl_status kl_log_find_faults(kl_log *log, kl_span batch, int64_t now_ms,
+                             kl_record_faults *out) {
+    kl_batch header;
+    out->count = 0;
+    kl_status status = kl_batch_check(batch.data, batch.bytes, &header);
+    if (status || kl_batch_codec(&header) != 0) return status;
+    status = kl_log_enter(log);
+    if (status) return status;
+    const uint8_t *p = batch.data + POS_RECORDS, *end = batch.data + header.batch_bytes;
+    for (int32_t i = 0; p && i < header.record_count && out->count < out->max; i++) {
+        kl_record_view record;
+        p = kl_record_next(p, end, false, &record);
+        if (p == NULL) break;
+        kl_record_fault *fault = &out->faults[out->count];
+        fault->index = i;
+        out->count +=
+            find_fault(log, &record, kl_record_timestamp(&header, record.timestamp_delta),
+                       now_ms, fault);
+    }
+    kl_log_leave(log);
+    return KL_OK;
 }
 
 /* Kafka's rules for a batch that a client sent: kafka.md 2.2, steps 2 and 5. */
@@ -135,19 +181,36 @@ static kl_status stamp_batch(const kl_log *log, uint8_t *data, int64_t now_ms,
     return kl_batch_parse(data, bytes, batch);
 }
 
-static void tell_duplicate(const kl_producer_batch *known, kl_appended *out) {
+static void tell_duplicate(const kl_log *log, const kl_producer_batch *known,
+                           kl_appended *out) {
     out->duplicate = 1;
     if (out->base_offset < 0) out->base_offset = known->last_offset - known->offset_delta;
     out->last_offset = known->last_offset;
+    if (log->config.log_append_time) out->log_append_time_ms = known->timestamp_ms;
 }
 
-static kl_status append_all(kl_log *log, size_t whole, const kl_append_options *options,
+/* What is shown ends here until the batch is on disk; decided before it is written. */
+static kl_status append_held(kl_log *log, const kl_batch *batch, const uint8_t *data,
+                             int64_t now_ms) {
+    int64_t from = log->hold_from, until = log->hold_until;
+    log->hold_from = KL_MIN(from, log->high_watermark);
+    log->hold_until = KL_MAX(until, batch->last_offset + 1);
+    kl_status status = kl_log_append_one_locked(log, batch, data, now_ms);
+    if (status && log->log_end <= batch->base_offset) {
+        log->hold_from = from;
+        log->hold_until = until;
+    }
+    return status;
+}
+
+static kl_status append_all(kl_log *log, kl_span whole, const kl_append_options *options,
                             int64_t now_ms, kl_appended *out) {
     kl_status status = KL_OK;
-    for (size_t pos = 0; !status && pos < whole;) {
-        uint8_t *data = log->scratch.data + pos;
+    if (log->config.log_append_time) out->log_append_time_ms = now_ms;
+    for (size_t pos = 0; !status && pos < whole.bytes;) {
+        uint8_t *data = (uint8_t *)(uintptr_t)whole.data + pos;
         kl_batch batch;
-        status = kl_batch_parse(data, whole - pos, &batch);
+        status = kl_batch_parse(data, whole.bytes - pos, &batch);
         if (!status) status = stamp_batch(log, data, now_ms, &batch);
         if (status) return status;
         pos += (size_t)batch.batch_bytes;
@@ -157,11 +220,12 @@ static kl_status append_all(kl_log *log, size_t whole, const kl_append_options *
                                         options->origin == KL_ORIGIN_CLIENT, &known);
             if (status) return kl_fail_prefix(status, "log %s", log->path);
             if (known) {
-                tell_duplicate(known, out);
+                tell_duplicate(log, known, out);
                 continue;
             }
         }
-        status = kl_log_append_one_locked(log, &batch, data, now_ms);
+        if (options->durable) status = append_held(log, &batch, data, now_ms);
+        else status = kl_log_append_one_locked(log, &batch, data, now_ms);
         if (status) return status;
         if (out->base_offset < 0) out->base_offset = batch.base_offset;
         out->last_offset = batch.last_offset;
@@ -170,28 +234,56 @@ static kl_status append_all(kl_log *log, size_t whole, const kl_append_options *
     return status;
 }
 
+/* Locked.  The batches, checked, in memory of ours: what was checked is what is written,
+ * whatever the caller's memory does. */
+static kl_status take_batches(kl_log *log, kl_span batches,
+                              const kl_append_options *options, int64_t now_ms,
+                              kl_span *whole) {
+    int32_t count = 0;
+    uint8_t *data = (uint8_t *)(uintptr_t)batches.data;
+    if (options->leader_epoch >= 0 && options->leader_epoch != log->leader_epoch)
+        return kl_fail(KL_E_FENCED_LEADER_EPOCH, "log %s: leader epoch %d, expected %d",
+                       log->path, options->leader_epoch, log->leader_epoch);
+    if (!options->in_place) {
+        log->scratch.bytes = 0;
+        kl_status status = kl_buffer_append(&log->scratch, batches.data, batches.bytes);
+        if (status) return status;
+        data = log->scratch.data;
+    }
+    *whole = (kl_span){data, 0};
+    return check_all(log, data, batches.bytes, options, now_ms, &whole->bytes, &count);
+}
+
+/* Locked.  What the disk is to do after the append: *wait tells whether the caller must. */
+static kl_status ask_for_sync(kl_log *log, const kl_append_options *options,
+                              kl_appended *out, bool *wait) {
+    bool due = log->unflushed_records >= log->config.flush_messages;
+    *wait = due && !options->no_wait;
+    out->sync_due = due && options->no_wait;
+    if (!options->durable && !out->sync_due) return KL_OK;
+    /* A repeated batch may not be on disk yet. */
+    return log->flushed <= out->last_offset ? kl_log_request_sync(log) : KL_OK;
+}
+
 kl_status kl_log_append_batches(kl_log *log, const uint8_t *batches, size_t bytes,
                                 const kl_append_options *options, kl_appended *out) {
-    *out = (kl_appended){-1, -1, -1, -1, 0, 0};
+    *out = (kl_appended){-1, -1, -1, -1, 0, 0, 0};
     kl_status status = kl_log_enter_write(log);
     if (status) return status;
     int64_t now_ms = options->now_ms >= 0 ? options->now_ms : kl_now_ms();
-    size_t whole = 0;
-    int32_t count = 0;
-    if (options->leader_epoch >= 0 && options->leader_epoch != log->leader_epoch)
-        status = kl_fail(KL_E_FENCED_LEADER_EPOCH, "log %s: leader epoch %d, expected %d",
-                         log->path, options->leader_epoch, log->leader_epoch);
-    /* Copied first: what was checked is what is written, whatever the caller's memory does. */
-    log->scratch.bytes = 0;
-    if (!status) status = kl_buffer_append(&log->scratch, batches, bytes);
-    if (!status)
-        status = check_all(log, log->scratch.data, bytes, options, now_ms, &whole, &count);
-    if (!status) status = append_all(log, whole, options, now_ms, out);
+    kl_append_options how = *options;
+    how.durable &= log->end_is_high_watermark;
+    kl_span whole = {0};
+    bool wait = false;
+    status = take_batches(log, (kl_span){batches, bytes}, &how, now_ms, &whole);
+    if (!status) status = append_all(log, whole, &how, now_ms, out);
     out->log_start_offset = log->log_start;
-    if (log->config.log_append_time) out->log_append_time_ms = now_ms;
-    bool flush = log->unflushed_records >= log->config.flush_messages;
+    /* A batch before one that failed is in the log, and promised like the others. */
+    kl_status asked = ask_for_sync(log, &how, out, &wait);
+    if (asked) kl_log_fail_storage(log, asked); /* what is held would never be shown */
     kl_log_leave(log);
-    if (flush && !status) status = kl_log_flush_all(log);
+    if (!status) status = asked;
+    if (wait && !status) status = kl_log_flush_all(log);
     return status;
 }
 
@@ -221,7 +313,7 @@ static kl_status append_follower_batch(kl_log *log, const uint8_t *data, size_t 
 
 kl_status kl_log_append_follower(kl_log *log, const uint8_t *batches, size_t bytes,
                                  kl_appended *out) {
-    *out = (kl_appended){-1, -1, -1, -1, 0, 0};
+    *out = (kl_appended){-1, -1, -1, -1, 0, 0, 0};
     kl_status status = kl_log_enter_write(log);
     if (status) return status;
     int64_t now_ms = kl_now_ms();
@@ -248,7 +340,7 @@ kl_status kl_log_append_follower(kl_log *log, const uint8_t *batches, size_t byt
 kl_status kl_log_append_marker(kl_log *log, int64_t producer_id, int16_t producer_epoch,
                                int32_t coordinator_epoch, int32_t control_type,
                                int64_t timestamp_ms, kl_appended *out) {
-    *out = (kl_appended){-1, -1, -1, -1, 0, 0};
+    *out = (kl_appended){-1, -1, -1, -1, 0, 0, 0};
     if (control_type != KL_CONTROL_ABORT && control_type != KL_CONTROL_COMMIT)
         return kl_fail(KL_E_ARGUMENT, "control type %d: expected 0 (abort) or 1 (commit)",
                        control_type);

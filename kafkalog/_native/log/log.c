@@ -29,8 +29,36 @@ kl_status kl_log_enter_write(kl_log *log) {
         log->path);
 }
 
+static void tell_listener(const kl_log *log) {
+    const kl_log_ends ends = {.log_start = log->log_start,
+                              .last_stable = log->last_stable,
+                              .high_watermark = log->high_watermark,
+                              .log_end = log->log_end,
+                              .flushed = log->flushed,
+                              .appended_bytes = log->appended_bytes,
+                              .ended = log->closed || log->offline};
+    log->listener(log->listener_owner, &ends);
+}
+
+kl_status kl_log_listen(kl_log *log, kl_log_listener listener, void *owner) {
+    kl_status status = kl_log_enter(log);
+    if (status == KL_E_CLOSED && listener == NULL) { /* abandoned, not freed */
+        kl_lock(&log->lock);
+        log->listener = NULL;
+        kl_unlock(&log->lock);
+        return KL_OK;
+    }
+    if (status) return status;
+    log->listener = listener;
+    log->listener_owner = owner;
+    if (listener) tell_listener(log);
+    kl_log_leave(log);
+    return KL_OK;
+}
+
 kl_status kl_log_fail_storage(kl_log *log, kl_status status) {
     if (!log->offline) log->offline = KL_E_STORAGE;
+    if (log->listener) tell_listener(log);
     pthread_cond_broadcast(&log->changed);
     return status;
 }
@@ -76,9 +104,22 @@ void kl_log_drop_segments(kl_log *log, size_t from, size_t count) {
     log->prefix_count = 0;
 }
 
+/* A single copy's high watermark: the end, or where promised records begin that are not on
+ * disk yet.  A sync covers whole batches, so what is left of them begins at `flushed`. */
+static int64_t single_high_watermark(kl_log *log) {
+    if (KL_LIKELY(log->hold_until < 0)) return log->log_end;
+    if (log->flushed >= log->hold_until) {
+        log->hold_from = INT64_MAX;
+        log->hold_until = -1;
+        return log->log_end;
+    }
+    log->hold_from = KL_MAX(log->hold_from, log->flushed);
+    return KL_MIN(log->hold_from, log->log_end);
+}
+
 void kl_log_publish(kl_log *log) {
     if (log->writable) {
-        if (log->end_is_high_watermark) log->high_watermark = log->log_end;
+        if (log->end_is_high_watermark) log->high_watermark = single_high_watermark(log);
         log->last_stable = log->high_watermark;
         if (log->producers.open_txns || log->producers.finished_count) {
             int64_t unstable =
@@ -97,6 +138,7 @@ void kl_log_publish(kl_log *log) {
     KL_ASSERT(log->log_start <= log->last_stable &&
               log->last_stable <= log->high_watermark &&
               log->high_watermark <= log->log_end); /* I1 */
+    if (log->listener) tell_listener(log);
     if (KL_UNLIKELY(log->waiters)) pthread_cond_broadcast(&log->changed);
 }
 
@@ -318,6 +360,7 @@ void kl_log_abandon(kl_log *log) {
     kl_lock(&log->lock);
     bool was_closed = log->closed;
     log->closed = true;
+    if (log->listener && !was_closed) tell_listener(log);
     pthread_cond_broadcast(&log->changed);
     while (log->cleaner_busy || log->syncing)
         kl_cond_wait_ms(&log->changed, &log->lock, -1);

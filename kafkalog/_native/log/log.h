@@ -20,6 +20,19 @@ enum {
     KL_READ_HINTS = 4 /* readers that go on where they stopped */
 };
 
+/* What a log tells of itself when one of these moved. */
+typedef struct {
+    int64_t log_start;
+    int64_t last_stable;
+    int64_t high_watermark;
+    int64_t log_end;
+    int64_t flushed;
+    int64_t appended_bytes; /* since it was opened: only ever grows */
+    bool ended;             /* closed, or offline for good */
+} kl_log_ends;
+/* Called with the log's lock held: it must not call the log, and must be quick. */
+typedef void (*kl_log_listener)(void *owner, const kl_log_ends *ends);
+
 /* Where a sequential reader stopped, so that its next read needs no lookup. */
 typedef struct {
     int64_t offset;
@@ -81,6 +94,14 @@ struct kl_log {
     int64_t flushed;         /* the recovery point */
     bool dir_dirty;          /* names changed since the directory was synced */
     int64_t unflushed_records;
+
+    /* Records that were promised to be on disk before they are shown: the high watermark
+     * stays at hold_from until flushed reaches hold_until.  INT64_MAX, -1: none. */
+    int64_t hold_from;
+    int64_t hold_until;
+    int64_t appended_bytes;   /* since it was opened */
+    kl_log_listener listener; /* NULL: none */
+    void *listener_owner;
 };
 
 /* ---- log.c ------------------------------------------------------------------------- */
@@ -100,6 +121,9 @@ kl_status kl_log_add_segment(kl_log *log, kl_segment *segment); /* takes the ref
 void kl_log_drop_segments(kl_log *log, size_t from, size_t count);
 /* Recompute high watermark (single copy) and last stable offset, tell waiters and readers. */
 void kl_log_publish(kl_log *log);
+/* Tell `listener` of every move from now on, and at once of the present state; NULL: no
+ * more.  No call is under way when this returns.  KL_E_CLOSED, KL_E_FORKED. */
+kl_status kl_log_listen(kl_log *log, kl_log_listener listener, void *owner);
 int64_t kl_log_bound(const kl_log *log, int32_t bound);
 /* The storage failed in a way that memory and disk may disagree: offline for good. */
 kl_status kl_log_fail_storage(kl_log *log, kl_status status);

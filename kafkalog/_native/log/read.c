@@ -109,12 +109,15 @@ kl_status kl_log_unchanged(kl_log *log, int64_t generation) {
                           log->path);
 }
 
+/* Locked. */
+static void keep_hint_locked(kl_log *log, const place *from, const kl_read *done) {
+    log->hints[log->next_hint++ % KL_READ_HINTS] = (kl_read_hint){
+        done->next_offset, from->segment->base_offset, done->pos + (int64_t)done->bytes};
+}
+
 static void keep_hint(kl_log *log, const place *from, const kl_read *done) {
     if (kl_log_enter(log)) return;
-    if (log->generation == from->generation)
-        log->hints[log->next_hint++ % KL_READ_HINTS] =
-            (kl_read_hint){done->next_offset, from->segment->base_offset,
-                           done->pos + (int64_t)done->bytes};
+    if (log->generation == from->generation) keep_hint_locked(log, from, done);
     kl_log_leave(log);
 }
 
@@ -312,6 +315,13 @@ static kl_status walk_to_end(const place *from, int64_t guess, int64_t limit,
 static kl_status slice_end(kl_log *log, const place *from, size_t max_bytes,
                            bool at_least_one, kl_read *where) {
     int64_t limit = from->pos + (int64_t)KL_MIN(max_bytes, (size_t)INT64_MAX / 2), pos;
+    /* All that the active segment has: the end is known, and no header need be read. */
+    if (log->writable && !from->sealed && from->end_pos <= limit &&
+        from->bound == log->log_end) {
+        where->bytes = (size_t)(from->end_pos - from->pos);
+        where->next_offset = log->log_end;
+        return KL_OK;
+    }
     int64_t guess = guess_end(from->segment, from, limit);
     kl_status status =
         walk_to_end(from, guess, limit, at_least_one, &pos, &where->next_offset);
@@ -330,29 +340,33 @@ kl_status kl_log_slice(kl_log *log, int64_t offset, int32_t bound, size_t max_by
     kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
     if (!status) status = kl_log_enter(log);
     if (status) return status;
-    kl_slice *slice = kl_alloc(sizeof *slice);
-    if (slice == NULL)
-        status = kl_fail(KL_E_NO_MEMORY, "no memory to read log %s", log->path);
-    if (!status) status = find_place(log, offset, bound, &from);
+    kl_slice *slice = NULL;
+    int fd = -1;
+    status = find_place(log, offset, bound, &from);
     *where = (kl_read){.next_offset = offset, .end_offset = from.bound, .pos = from.pos};
     if (!status && from.segment) {
         where->segment_base_offset = from.segment->base_offset;
         status = kl_log_prepare(log, kl_log_find_segment(log, from.segment->base_offset));
         if (!status) status = slice_end(log, &from, max_bytes, at_least_one, where);
-        if (!status) status = kl_file_pin(from.segment->file, &slice->fd);
+        if (!status && where->bytes) {
+            keep_hint_locked(log, &from, where);
+            status = kl_file_pin(from.segment->file, &fd);
+        }
     }
     kl_log_leave(log);
-    if (status || from.segment == NULL || where->bytes == 0) {
-        if (!status && from.segment) kl_file_unpin(from.segment->file);
-        kl_segment_drop(from.segment);
-        kl_release(slice);
-        return status;
+    if (status || from.segment == NULL || where->bytes == 0) goto out;
+    slice = kl_alloc(sizeof *slice);
+    if (slice == NULL) {
+        kl_file_unpin(from.segment->file);
+        status = kl_fail(KL_E_NO_MEMORY, "no memory to read log %s", log->path);
+        goto out;
     }
-    slice->segment = from.segment;
-    slice->pos = from.pos;
-    slice->bytes = where->bytes;
+    *slice = (kl_slice){from.segment, fd, from.pos, where->bytes};
     *out = slice;
     return KL_OK;
+out:
+    kl_segment_drop(from.segment);
+    return status;
 }
 
 /* Linux raises SIGPIPE for sendfile on a socket whose peer is gone, whatever the flags. */

@@ -13,6 +13,7 @@ static void lower_bounds(kl_log *log) {
     log->last_stable = KL_MIN(log->last_stable, log->high_watermark);
     log->log_start = KL_MIN(log->log_start, log->last_stable);
     log->flushed = KL_MIN(log->flushed, log->log_end);
+    log->hold_until = KL_MIN(log->hold_until, log->log_end);
 }
 
 /* Begin a change of segments: folder open, marker gone, readers told to wait. */
@@ -72,6 +73,7 @@ kl_status kl_log_restart_at(kl_log *log, int64_t offset) {
     }
     log->log_start = log->log_end = log->high_watermark = log->last_stable = offset;
     log->flushed = offset;
+    log->hold_until = KL_MIN(log->hold_until, offset);
     if (log->segment_count == 0) {
         log->closed = true;
         kl_dir_close(dir);

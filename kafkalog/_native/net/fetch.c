@@ -1,4 +1,229 @@
-/* fetch.c: Fetch requests on the network thread. */
-#include "request.h"
+/* fetch.c: Fetch from its first byte to its last: parse, session, read, wait for
+ * fetch.min.bytes, answer.  kafka.md 3.8, 4.5. */
+#include "fetch.h"
 
-kl_verdict kl_fetch_run(kl_request *request) { return request->no_up ? KL_DROP : KL_UP; }
+enum {
+    FREE_MAX = 64,    /* kept per network thread */
+    KEEP_ITEMS = 1024 /* of a kept one */
+};
+
+/* ---- memory: one kl_fetch per request under way, kept by its network thread --------------- */
+
+static kl_fetch *take(kl_request *request) {
+    kl_lane *lane = kl_lane_of(request);
+    kl_fetch *fetch = lane->fetches;
+    if (fetch) {
+        lane->fetches = fetch->next;
+        lane->fetch_count--;
+    } else {
+        fetch = kl_alloc(sizeof *fetch);
+        if (fetch == NULL) return NULL;
+    }
+    fetch->next = NULL;
+    fetch->set = &fetch->asked;
+    fetch->session = NULL;
+    fetch->aborted_count = 0;
+    fetch->forgotten_topics = 0;
+    fetch->code = CODE_NONE;
+    fetch->incremental = fetch->epoch_error = false;
+    return fetch;
+}
+
+static void free_one(kl_fetch *fetch) {
+    kl_fetch_set_free(&fetch->asked);
+    kl_release(fetch->aborted);
+    kl_release(fetch);
+}
+
+static void stop_waiting(kl_fetch *fetch) {
+    for (size_t i = 0; i < fetch->set->count; i++) {
+        kl_fetch_item *item = &fetch->set->items[i];
+        if (item->waiting) kl_wait_remove(&item->waiter);
+        item->waiting = false;
+    }
+}
+
+static void drop_replicas(kl_fetch_set *set) {
+    for (size_t i = 0; i < set->count; i++) {
+        kl_replica_drop(set->items[i].replica);
+        set->items[i].replica = NULL;
+    }
+}
+
+/* Take it out of every list and keep its memory for the next.  `keep_session` false: its
+ * client will not hear what the session is. */
+static void put_back(kl_request *request, kl_fetch *fetch, bool keep_session) {
+    kl_data *data = kl_server_data(request->server);
+    stop_waiting(fetch);
+    kl_fetch_drop_slices(fetch);
+    drop_replicas(fetch->set);
+    if (fetch->session)
+        kl_sessions_give(data->sessions, fetch->session, keep_session,
+                         kl_server_now(request->server));
+    drop_replicas(&fetch->asked);
+    kl_fetch_set_clear(&fetch->asked);
+    request->parked = NULL;
+    request->on_cancel = NULL;
+    kl_lane *lane = kl_lane_of(request);
+    if (lane->fetch_count >= FREE_MAX || fetch->asked.capacity > KEEP_ITEMS ||
+        fetch->aborted_capacity > KEEP_ITEMS) {
+        free_one(fetch);
+        return;
+    }
+    fetch->next = lane->fetches;
+    lane->fetches = fetch;
+    lane->fetch_count++;
+}
+
+void kl_fetches_free(kl_fetch *list) {
+    for (kl_fetch *next; list; list = next) {
+        next = list->next;
+        free_one(list);
+    }
+}
+
+/* ---- before the first read ---------------------------------------------------------------- */
+
+/* Find the set's partitions in the table; false: some are not there. */
+static bool look_up(kl_request *request, kl_fetch_set *set) {
+    kl_table *table = kl_server_data(request->server)->table;
+    const kl_topic *topic = NULL;
+    const kl_fetch_topic *last = NULL;
+    bool all = true;
+    kl_table_lock(table);
+    for (size_t i = 0; i < set->count; i++) {
+        kl_fetch_item *item = &set->items[i];
+        if (item->topic != last) {
+            last = item->topic;
+            const kl_topic_key key = {last->name, last->by_id ? last->id : NULL};
+            topic = kl_table_find(table, &key);
+        }
+        item->topic_known = topic != NULL;
+        item->flags = topic ? kl_topic_flags(topic) : 0;
+        item->replica = topic ? kl_topic_replica(topic, item->partition) : NULL;
+        all &= item->replica != NULL;
+    }
+    kl_table_unlock(table);
+    return all;
+}
+
+/* The session of an incremental fetch.  Nothing is changed yet. */
+static void find_session(kl_request *request, kl_fetch *fetch) {
+    bool full =
+        fetch->session_epoch == KL_SESSION_FULL || fetch->session_epoch == KL_SESSION_FINAL;
+    if (full) return;
+    kl_sessions *sessions = kl_server_data(request->server)->sessions;
+    fetch->code =
+        kl_sessions_take(sessions, fetch->session_id, fetch->session_epoch,
+                         request->api_version >= KL_FETCH_TOPIC_IDS, &fetch->session);
+    fetch->incremental = fetch->code == CODE_NONE;
+}
+
+/* The session gets what was asked, and is what is read. */
+static void enter_incremental(kl_fetch *fetch) {
+    kl_fetch_set *set = &fetch->session->set;
+    drop_replicas(&fetch->asked); /* looked up again, with the others */
+    bool whole = kl_fetch_set_merge(set, &fetch->asked);
+    kl_fetch_forget(fetch);
+    whole = kl_fetch_set_sweep(set) && whole;
+    if (!whole) {
+        fetch->code = CODE_FETCH_SESSION_ID_NOT_FOUND; /* no memory: begin a new one */
+        return;
+    }
+    kl_session_advance(fetch->session);
+    fetch->set = set;
+}
+
+/* Full fetches end the session that they name and may begin another. */
+static void enter_full(kl_request *request, kl_fetch *fetch) {
+    kl_sessions *sessions = kl_server_data(request->server)->sessions;
+    if (fetch->session_id) kl_sessions_close(sessions, fetch->session_id);
+    if (fetch->session_epoch == KL_SESSION_FINAL) return;
+    fetch->session = kl_sessions_make(sessions, &fetch->asked,
+                                      request->api_version >= KL_FETCH_TOPIC_IDS,
+                                      kl_server_now(request->server));
+    if (fetch->session == NULL) return;
+    drop_replicas(&fetch->asked);
+    fetch->set = &fetch->session->set;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------ */
+
+static void wake(void *owner) { kl_request_wake(owner); }
+
+static void on_cancel(kl_request *request) { put_back(request, request->parked, false); }
+
+/* Wait for `missing` more bytes; false: they may be there already. */
+static bool park(kl_request *request, kl_fetch *fetch, int64_t missing) {
+    kl_wait_init(&fetch->wait, wake, request, missing);
+    for (size_t i = 0; i < fetch->set->count; i++) {
+        kl_fetch_item *item = &fetch->set->items[i];
+        item->waiter.replica = item->replica;
+        item->waiter.kind = fetch->committed ? KL_FOR_COMMITTED : KL_FOR_SHOWN;
+        item->waiting = true;
+        kl_wait_add(&fetch->wait, &item->waiter, item->bound);
+    }
+    if (!kl_wait_arm(&fetch->wait)) {
+        stop_waiting(fetch);
+        return false;
+    }
+    request->parked = fetch;
+    request->on_cancel = on_cancel;
+    return true;
+}
+
+/* ---- runs --------------------------------------------------------------------------------- */
+
+static kl_verdict finish(kl_request *request, kl_fetch *fetch) {
+    bool put = kl_fetch_answer(request, fetch);
+    bool keep = put && fetch->code == CODE_NONE && fetch->set->count > 0;
+    if (fetch->session && keep) kl_fetch_set_rotate(fetch->set);
+    put_back(request, fetch, keep);
+    return put ? KL_DONE : KL_DROP;
+}
+
+/* Read, and answer or wait. */
+static kl_verdict read_or_park(kl_request *request, kl_fetch *fetch) {
+    const kl_server_config *config = kl_server_get_config(request->server);
+    int64_t min_bytes = KL_MIN(fetch->min_bytes, fetch->max_bytes);
+    min_bytes = KL_MIN(min_bytes, config->fetch_bytes_max);
+    for (;;) {
+        int64_t bytes;
+        bool at_once = kl_fetch_read(request, fetch, &bytes);
+        if (at_once || bytes >= min_bytes || request->expired || fetch->max_wait_ms <= 0)
+            return finish(request, fetch);
+        kl_fetch_drop_slices(fetch);
+        if (park(request, fetch, min_bytes - bytes)) return KL_PARKED;
+    }
+}
+
+static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
+    if (!kl_fetch_parse(request, fetch)) {
+        put_back(request, fetch, false);
+        return KL_DROP;
+    }
+    find_session(request, fetch);
+    if (fetch->code) return finish(request, fetch);
+    if (!look_up(request, &fetch->asked) && !request->no_up) {
+        put_back(request, fetch, true);
+        return KL_UP;
+    }
+    if (fetch->incremental) enter_incremental(fetch);
+    else enter_full(request, fetch);
+    if (fetch->code) return finish(request, fetch);
+    if (fetch->set != &fetch->asked) look_up(request, fetch->set);
+    int64_t now_ms = kl_server_now(request->server);
+    kl_verdict verdict = read_or_park(request, fetch);
+    if (verdict == KL_PARKED) request->deadline_ms = now_ms + fetch->max_wait_ms;
+    return verdict;
+}
+
+kl_verdict kl_fetch_run(kl_request *request) {
+    kl_fetch *fetch = request->parked;
+    if (fetch) {
+        stop_waiting(fetch);
+        return read_or_park(request, fetch);
+    }
+    fetch = take(request);
+    return fetch ? run_first(request, fetch) : KL_DROP;
+}

@@ -1,4 +1,340 @@
-/* produce.c: Produce requests on the network thread. */
-#include "request.h"
+/* produce.c: Produce from its first byte to its last: parse, look up, append where the frame
+ * lies, wait for what acks=all promises, answer.  kafka.md 2.2, 3.5, 4.12. */
+#include "produce.h"
 
-kl_verdict kl_produce_run(kl_request *request) { return request->no_up ? KL_DROP : KL_UP; }
+#include <stdio.h>
+
+enum {
+    VERSION_MIN = 3, /* below it the message format is an old one: refused */
+    VERSION_FLEXIBLE = 9,
+    VERSION_ZSTD = 7,
+    FREE_MAX = 64,    /* kept per network thread */
+    KEEP_ITEMS = 1024 /* of a kept one */
+};
+
+/* ---- memory: one kl_produce per request under way, kept by its network thread ------------- */
+
+static kl_produce *take(kl_request *request) {
+    kl_lane *lane = kl_lane_of(request);
+    kl_produce *produce = lane->produces;
+    if (produce) {
+        lane->produces = produce->next;
+        lane->produce_count--;
+    } else {
+        produce = kl_alloc(sizeof *produce);
+        if (produce == NULL) return NULL;
+    }
+    produce->next = NULL;
+    produce->count = 0;
+    produce->topic_count = 0;
+    return produce;
+}
+
+static void free_one(kl_produce *produce) {
+    kl_release(produce->items);
+    kl_release(produce);
+}
+
+/* Take it out of every list and keep its memory for the next. */
+static void put_back(kl_request *request, kl_produce *produce) {
+    for (size_t i = 0; i < produce->count; i++) {
+        kl_produce_item *item = &produce->items[i];
+        if (item->waiting) kl_wait_remove(&item->waiter);
+        kl_replica_drop(item->replica);
+        kl_release(item->fault);
+    }
+    request->parked = NULL;
+    request->on_cancel = NULL;
+    kl_lane *lane = kl_lane_of(request);
+    if (lane->produce_count >= FREE_MAX || produce->capacity > KEEP_ITEMS) {
+        free_one(produce);
+        return;
+    }
+    produce->next = lane->produces;
+    lane->produces = produce;
+    lane->produce_count++;
+}
+
+void kl_produces_free(kl_produce *list) {
+    for (kl_produce *next; list; list = next) {
+        next = list->next;
+        free_one(list);
+    }
+}
+
+static kl_produce_item *add_item(kl_produce *produce) {
+    if (KL_UNLIKELY(produce->count == produce->capacity)) {
+        size_t capacity = produce->capacity ? produce->capacity * 2 : 4;
+        kl_produce_item *grown = kl_resize(produce->items, capacity * sizeof *grown);
+        if (grown == NULL) return NULL;
+        produce->items = grown;
+        produce->capacity = capacity;
+    }
+    kl_produce_item *item = &produce->items[produce->count++];
+    *item = (kl_produce_item){.appended = {-1, -1, -1, -1, 0, 0, 0}};
+    return item;
+}
+
+/* ---- parsing ---------------------------------------------------------------------------- */
+
+/* False: the frame is none of this version, or asks for too much. */
+static bool parse_topic(kl_produce *produce, kl_in *in) {
+    enum { PARTITION_BYTES_MIN = 5 };
+    kl_span name = kl_in_string(in);
+    uint32_t partitions = kl_in_array(in, PARTITION_BYTES_MIN);
+    if (in->bad || name.data == NULL) return false;
+    if (produce->count + partitions > KL_REQUEST_PARTITIONS_MAX) return false;
+    for (uint32_t i = 0; i < partitions; i++) {
+        kl_produce_item *item = add_item(produce);
+        if (item == NULL) return false;
+        item->topic = name;
+        item->group_count = i == 0 ? partitions : 0;
+        item->partition = kl_in_i32(in);
+        kl_span records = kl_in_span(in, true);
+        kl_in_skip_tags(in);
+        if (in->bad) return false;
+        /* The frame is the request's own: batches are stamped where they lie. */
+        item->records = (uint8_t *)(uintptr_t)records.data;
+        item->records_bytes = records.bytes;
+    }
+    produce->topic_count += partitions > 0;
+    return true;
+}
+
+static bool parse(kl_request *request, kl_produce *produce) {
+    enum { TOPIC_BYTES_MIN = 2 };
+    kl_in in = kl_request_body(request, request->api_version >= VERSION_FLEXIBLE);
+    if (request->api_version >= VERSION_MIN) (void)kl_in_string(&in); /* transactional id */
+    produce->acks = kl_in_i16(&in);
+    produce->timeout_ms = kl_in_i32(&in);
+    for (uint32_t topics = kl_in_array(&in, TOPIC_BYTES_MIN); topics > 0; topics--) {
+        if (!parse_topic(produce, &in)) return false;
+        kl_in_skip_tags(&in);
+    }
+    kl_in_skip_tags(&in);
+    return !in.bad && in.at == in.end;
+}
+
+/* ---- looking up ---------------------------------------------------------------------------- */
+
+static int16_t attributes_of(const kl_produce_item *item) {
+    if (item->records_bytes < KL_BATCH_HEADER_BYTES) return 0;
+    return (int16_t)kl_get16(item->records + POS_ATTRIBUTES);
+}
+
+static bool is_admin(const kl_request *request) {
+    static const char admin[] = "__admin_client"; /* kafka's own tools */
+    return request->client_id.bytes == sizeof admin - 1 &&
+           memcmp(request->client_id.data, admin, sizeof admin - 1) == 0;
+}
+
+/* False: Python must have its say first. */
+static bool look_up(kl_request *request, kl_produce *produce) {
+    kl_table *table = kl_server_data(request->server)->table;
+    const kl_topic *topic = NULL;
+    bool known = true;
+    kl_table_lock(table);
+    for (size_t i = 0; i < produce->count; i++) {
+        kl_produce_item *item = &produce->items[i];
+        const kl_topic_key key = {item->topic, NULL};
+        if (item->group_count) topic = kl_table_find(table, &key);
+        item->replica = topic ? kl_topic_replica(topic, item->partition) : NULL;
+        item->flags = topic ? kl_topic_flags(topic) : 0;
+        bool inside =
+            (item->flags & KL_TOPIC_LOOK_INSIDE) && (attributes_of(item) & KL_CODEC_MASK);
+        known &= item->replica != NULL && !inside;
+    }
+    kl_table_unlock(table);
+    return known || request->no_up;
+}
+
+/* ---- appending ---------------------------------------------------------------------------- */
+
+/* The failure's sentence for the client, without the folder that the log lies in. */
+static void keep_message(kl_produce_item *item, const char *text) {
+    if (item->fault == NULL) item->fault = kl_alloc(sizeof *item->fault);
+    if (item->fault == NULL) return;
+    const char *path = strstr(text, "log /");
+    const char *end = path ? strpbrk(path + 4, ":, ") : NULL;
+    const char *name = path + 4;
+    for (const char *p = name; path && end && p < end; p++)
+        if (*p == '/') name = p + 1;
+    if (path && end)
+        snprintf(item->fault->text, sizeof item->fault->text, "%.*s%s", (int)(path - text),
+                 text, name);
+    else snprintf(item->fault->text, sizeof item->fault->text, "%s", text);
+}
+
+static void refuse(kl_produce_item *item, int16_t code, const char *text) {
+    item->code = code;
+    if (text) keep_message(item, text);
+}
+
+/* What is refused before the log sees it. */
+static bool refuse_early(const kl_request *request, const kl_produce *produce,
+                         kl_produce_item *item) {
+    int16_t attributes = attributes_of(item);
+    if (produce->acks < -1 || produce->acks > 1)
+        refuse(item, CODE_INVALID_REQUIRED_ACKS, NULL);
+    else if (item->replica == NULL) refuse(item, CODE_UNKNOWN_TOPIC_OR_PARTITION, NULL);
+    else if ((item->flags & KL_TOPIC_INTERNAL) && !is_admin(request))
+        refuse(item, CODE_INVALID_TOPIC, "clients may not write to an internal topic");
+    else if (item->records_bytes > POS_MAGIC && item->records[POS_MAGIC] < 2)
+        refuse(item, CODE_INVALID_RECORD, "message formats 0 and 1: wanted magic 2");
+    else if (item->records_bytes < KL_BATCH_HEADER_BYTES)
+        refuse(item, CODE_INVALID_RECORD, "no whole record batch, wanted exactly one");
+    else if (request->api_version < VERSION_ZSTD && (attributes & KL_CODEC_MASK) == 4)
+        refuse(item, CODE_UNSUPPORTED_COMPRESSION_TYPE,
+               "zstd wants Produce of version 7 or later");
+    else if (attributes & KL_ATTR_TRANSACTIONAL)
+        refuse(item, CODE_INVALID_TXN_STATE,
+               "the producer has no transaction open in this partition");
+    return item->code != CODE_NONE;
+}
+
+/* Which records were wrong, for the producer to send the others again. */
+static void keep_record_faults(kl_produce_item *item, int64_t now_ms) {
+    if (item->fault == NULL) return;
+    if (item->code != CODE_INVALID_RECORD && item->code != CODE_INVALID_TIMESTAMP) return;
+    const kl_span batch = {item->records, item->records_bytes};
+    kl_record_faults found = {item->fault->records, KL_RECORD_FAULTS_MAX, 0};
+    if (kl_log_find_faults(item->replica->log, batch, now_ms, &found) == KL_OK)
+        item->fault->record_count = (int32_t)found.count;
+}
+
+static void append_item(const kl_request *request, kl_produce *produce,
+                        kl_produce_item *item) {
+    if (refuse_early(request, produce, item)) return;
+    if (!kl_replica_enter(item->replica)) {
+        item->code = CODE_UNKNOWN_TOPIC_OR_PARTITION;
+        return;
+    }
+    const kl_append_options options = {.origin = KL_ORIGIN_CLIENT,
+                                       .leader_epoch = -1,
+                                       .one_batch = 1,
+                                       .records_checked = request->no_up,
+                                       .now_ms = kl_now_ms(),
+                                       .in_place = 1};
+    kl_status status =
+        kl_replica_append(item->replica, (kl_span){item->records, item->records_bytes},
+                          &options, produce->acks, &item->appended);
+    if (KL_UNLIKELY(status)) {
+        refuse(item, kl_code_of(status), kl_error_message());
+        keep_record_faults(item, options.now_ms);
+        item->appended = (kl_appended){-1, -1, -1, -1, 0, 0, 0};
+    }
+    item->ack_kind = kl_replica_ack_kind(item->replica, &item->appended);
+    kl_replica_leave(item->replica);
+    /* acks=all, and what flush.messages promises, waits. */
+    item->waiting = !status && (produce->acks == -1 || item->appended.sync_due);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+static void wake(void *owner) { kl_request_wake(owner); }
+
+/* What became of the partitions that were waited for; how many still are. */
+static size_t look_again(kl_produce *produce, bool expired) {
+    size_t left = 0;
+    for (size_t i = 0; i < produce->count; i++) {
+        kl_produce_item *item = &produce->items[i];
+        if (!item->waiting) continue;
+        int64_t offset = item->appended.last_offset + 1;
+        bool reached = kl_replica_reached(item->replica, item->ack_kind, offset);
+        if (!reached && !kl_replica_enter(item->replica)) {
+            item->code = CODE_UNKNOWN_TOPIC_OR_PARTITION;
+        } else if (!reached) {
+            bool ended = atomic_load(&item->replica->ended);
+            kl_replica_leave(item->replica);
+            if (!ended && !expired) {
+                left++;
+                continue;
+            }
+            item->code = ended ? CODE_KAFKA_STORAGE_ERROR : CODE_REQUEST_TIMED_OUT;
+        }
+        item->waiting = false;
+    }
+    return left;
+}
+
+static void on_cancel(kl_request *request) { put_back(request, request->parked); }
+
+/* False: all is decided. */
+static bool park(kl_request *request, kl_produce *produce) {
+    bool armed = false;
+    while (!armed) {
+        size_t left = look_again(produce, request->expired);
+        if (left == 0) return false;
+        kl_wait_init(&produce->wait, wake, request, (int64_t)left);
+        for (size_t i = 0; i < produce->count; i++) {
+            kl_produce_item *item = &produce->items[i];
+            if (!item->waiting) continue;
+            item->waiter.replica = item->replica;
+            item->waiter.kind = item->ack_kind;
+            item->waiter.offset = item->appended.last_offset + 1;
+            kl_wait_add(&produce->wait, &item->waiter, 0);
+        }
+        armed = kl_wait_arm(&produce->wait);
+        for (size_t i = 0; !armed && i < produce->count; i++)
+            if (produce->items[i].waiting) kl_wait_remove(&produce->items[i].waiter);
+    }
+    request->parked = produce;
+    request->on_cancel = on_cancel;
+    return true;
+}
+
+/* ---- runs -------------------------------------------------------------------------------- */
+
+static kl_verdict finish(kl_request *request, kl_produce *produce) {
+    kl_verdict verdict = KL_SILENT;
+    if (produce->acks != 0) {
+        verdict = kl_produce_answer(request, produce) ? KL_DONE : KL_DROP;
+    } else {
+        /* Nobody hears of an error but by the connection's end. */
+        for (size_t i = 0; i < produce->count; i++)
+            if (produce->items[i].code) verdict = KL_DROP;
+    }
+    put_back(request, produce);
+    return verdict;
+}
+
+static kl_verdict resume(kl_request *request) {
+    kl_produce *produce = request->parked;
+    for (size_t i = 0; i < produce->count; i++)
+        if (produce->items[i].waiting) kl_wait_remove(&produce->items[i].waiter);
+    if (park(request, produce)) return KL_PARKED_READ_ON;
+    return finish(request, produce);
+}
+
+static kl_verdict run_first(kl_request *request, kl_produce *produce) {
+    if (!parse(request, produce)) {
+        put_back(request, produce);
+        return KL_DROP;
+    }
+    if (request->api_version < VERSION_MIN) {
+        for (size_t i = 0; i < produce->count; i++)
+            produce->items[i].code = CODE_UNSUPPORTED_VERSION;
+        return finish(request, produce);
+    }
+    if (!look_up(request, produce)) {
+        put_back(request, produce);
+        return KL_UP;
+    }
+    bool waiting = false;
+    for (size_t i = 0; i < produce->count; i++) {
+        append_item(request, produce, &produce->items[i]);
+        waiting |= produce->items[i].waiting;
+    }
+    if (waiting && park(request, produce)) {
+        request->deadline_ms =
+            kl_server_now(request->server) + KL_MAX(produce->timeout_ms, 0);
+        return KL_PARKED_READ_ON;
+    }
+    return finish(request, produce);
+}
+
+kl_verdict kl_produce_run(kl_request *request) {
+    if (request->parked) return resume(request);
+    kl_produce *produce = take(request);
+    return produce ? run_first(request, produce) : KL_DROP;
+}

@@ -1,0 +1,54 @@
+/* fetch.h: a Fetch request under way. */
+#ifndef KL_FETCH_H
+#define KL_FETCH_H
+
+#include "data.h"
+
+enum {
+    KL_FETCH_SESSIONS = 7, /* versions from which on a field is there */
+    KL_FETCH_EPOCHS = 9,
+    KL_FETCH_ZSTD = 10,
+    KL_FETCH_RACK = 11,
+    KL_FETCH_FLEXIBLE = 12,
+    KL_FETCH_TOPIC_IDS = 13,
+    KL_FETCH_STATE = 15,
+    KL_FETCH_ENDPOINTS = 16
+};
+
+struct kl_fetch {
+    kl_fetch *next;     /* a free one's */
+    kl_fetch_set asked; /* by this request */
+    kl_fetch_set *set;  /* what is read: `asked`, or its session's */
+    kl_session *session;
+    kl_wait wait;
+    kl_aborted *aborted; /* transactions, of all partitions one after another */
+    size_t aborted_count;
+    size_t aborted_capacity;
+    kl_in forgotten; /* where those that the session is to forget are named */
+    uint32_t forgotten_topics;
+    int32_t session_id; /* as asked */
+    int32_t session_epoch;
+    int32_t max_wait_ms;
+    int32_t min_bytes;
+    int32_t max_bytes;
+    int32_t replica_id; /* -1: a consumer */
+    int16_t code;       /* of the whole request: with it no partition is answered */
+    bool committed;     /* isolation.level=read_committed */
+    bool incremental;   /* only what changed is answered */
+    bool epoch_error;   /* some partition's answer names the leader */
+};
+
+/* fetch_parse.c.  False: the frame is none of its version, or asks for too much. */
+bool kl_fetch_parse(kl_request *request, kl_fetch *fetch);
+/* Mark what the request wants forgotten in the session's set. */
+void kl_fetch_forget(kl_fetch *fetch);
+
+/* fetch_read.c.  Read all partitions; *bytes of records.  True: more is there to be had than
+ * was taken, or something else that is not to be waited for. */
+bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes);
+void kl_fetch_drop_slices(kl_fetch *fetch);
+
+/* fetch_answer.c.  Put the response; takes the slices.  False: no memory. */
+bool kl_fetch_answer(kl_request *request, kl_fetch *fetch);
+
+#endif

@@ -1,0 +1,203 @@
+/* fetch_answer.c: the response of Fetch, versions 4 to 17.  kafka.md 4.12. */
+#include "fetch.h"
+
+enum {
+    VERSION_LOG_START = 5,
+    FIXED_BYTES_MAX = 96,  /* of a partition, a topic or the response, without lists */
+    ABORTED_BYTES_MAX = 17 /* of one transaction */
+};
+
+/* Where an answer is put: there is room for what follows until the next `begin`. */
+typedef struct {
+    kl_request *request;
+    uint8_t *start;
+    uint8_t *p;
+    size_t reserved;
+    int16_t version;
+    bool flexible;
+} out;
+
+static bool begin(out *out, size_t bytes) {
+    out->reserved = bytes;
+    out->start = out->p = kl_response_reserve(out->request, bytes);
+    return out->p != NULL;
+}
+
+static void end(const out *out) {
+    size_t unused = out->reserved - (size_t)(out->p - out->start);
+    kl_response_rewind(out->request, kl_response_pos(out->request) - unused);
+}
+
+static void put_aborted(out *out, const kl_fetch *fetch, const kl_fetch_item *item) {
+    bool list = fetch->committed && item->code == CODE_NONE;
+    out->p = kl_out_length(out->p, out->flexible, list ? (int64_t)item->aborted_count : -1);
+    for (size_t i = 0; list && i < item->aborted_count; i++) {
+        const kl_aborted *aborted = &fetch->aborted[item->aborted_at + i];
+        out->p = kl_out_i64(out->p, aborted->producer_id);
+        out->p = kl_out_i64(out->p, aborted->first_offset);
+        out->p = kl_out_no_tags(out->p, out->flexible);
+    }
+}
+
+/* The tagged fields of a partition: where its log diverges, who leads it. */
+static void put_tags(out *out, const kl_fetch *fetch, const kl_fetch_item *item) {
+    enum { TAG_DIVERGING = 0, TAG_LEADER = 1, DIVERGING_BYTES = 13, LEADER_BYTES = 9 };
+    bool diverging = item->diverging_end >= 0;
+    bool leader = fetch->epoch_error && out->version >= KL_FETCH_ENDPOINTS &&
+                  (item->code == CODE_FENCED_LEADER_EPOCH ||
+                   item->code == CODE_NOT_LEADER_OR_FOLLOWER);
+    if (!out->flexible) return;
+    uint8_t *p = kl_out_uvarint(out->p, (uint32_t)diverging + leader);
+    if (diverging) {
+        p = kl_out_uvarint(p, TAG_DIVERGING);
+        p = kl_out_uvarint(p, DIVERGING_BYTES);
+        p = kl_out_i32(p, item->diverging_epoch);
+        p = kl_out_i64(p, item->diverging_end);
+        p = kl_out_no_tags(p, true);
+    }
+    if (leader) {
+        p = kl_out_uvarint(p, TAG_LEADER);
+        p = kl_out_uvarint(p, LEADER_BYTES);
+        p = kl_out_i32(p, kl_server_get_config(out->request->server)->node_id);
+        p = kl_out_i32(p, atomic_load(&item->replica->leader_epoch));
+        p = kl_out_no_tags(p, true);
+    }
+    out->p = p;
+}
+
+static bool put_partition(out *out, kl_fetch *fetch, kl_fetch_item *item) {
+    size_t slice_bytes = item->slice ? item->slice_bytes : 0;
+    if (!begin(out, FIXED_BYTES_MAX + item->aborted_count * ABORTED_BYTES_MAX))
+        return false;
+    out->p = kl_out_i32(out->p, item->partition);
+    out->p = kl_out_i16(out->p, item->code);
+    out->p = kl_out_i64(out->p, item->high_watermark);
+    out->p = kl_out_i64(out->p, item->last_stable);
+    if (out->version >= VERSION_LOG_START) out->p = kl_out_i64(out->p, item->log_start);
+    put_aborted(out, fetch, item);
+    if (out->version >= KL_FETCH_RACK) out->p = kl_out_i32(out->p, -1); /* read it here */
+    out->p = kl_out_length(out->p, out->flexible, (int64_t)slice_bytes);
+    end(out);
+    if (slice_bytes) {
+        kl_slice *slice = item->slice;
+        item->slice = NULL;
+        if (kl_response_slice(out->request, slice, item->slice_pos, slice_bytes))
+            return false;
+    }
+    if (!begin(out, FIXED_BYTES_MAX)) return false;
+    put_tags(out, fetch, item);
+    end(out);
+    return true;
+}
+
+static bool put_topic(out *out, const kl_fetch_topic *topic, uint32_t partitions) {
+    if (!begin(out, FIXED_BYTES_MAX + topic->name.bytes)) return false;
+    if (out->version >= KL_FETCH_TOPIC_IDS)
+        out->p = kl_out_bytes(out->p, topic->id, sizeof topic->id);
+    else out->p = kl_out_string(out->p, out->flexible, topic->name);
+    out->p = kl_out_length(out->p, out->flexible, partitions);
+    end(out);
+    return true;
+}
+
+/* ---- which partitions -------------------------------------------------------------------- */
+
+/* A session's client is told only what it does not know. */
+static bool is_due(const kl_fetch *fetch, kl_fetch_item *item) {
+    bool news = item->slice_bytes > 0 || item->code || item->diverging_end >= 0 ||
+                item->high_watermark != item->told_high_watermark ||
+                item->log_start != item->told_log_start;
+    item->told_high_watermark = item->high_watermark;
+    item->told_log_start = item->log_start;
+    return news || !fetch->incremental;
+}
+
+static kl_fetch_item *item_at(const kl_fetch *fetch, size_t i) {
+    return &fetch->set->items[fetch->set->order[i]];
+}
+
+/* How many from the i-th on are of its topic; *next is the one behind them. */
+static uint32_t group(const kl_fetch *fetch, size_t i, size_t *next) {
+    const kl_fetch_topic *topic = item_at(fetch, i)->topic;
+    uint32_t count = 0;
+    for (*next = i; *next < fetch->set->count; *next += 1) {
+        const kl_fetch_item *item = item_at(fetch, *next);
+        if (!item->answered) continue;
+        if (item->topic != topic) break;
+        count++;
+    }
+    return count;
+}
+
+static bool put_group(out *out, kl_fetch *fetch, size_t i, size_t next, uint32_t count) {
+    if (!put_topic(out, item_at(fetch, i)->topic, count)) return false;
+    for (; i < next; i++) {
+        kl_fetch_item *item = item_at(fetch, i);
+        if (item->answered && !put_partition(out, fetch, item)) return false;
+    }
+    if (!begin(out, 1)) return false;
+    out->p = kl_out_no_tags(out->p, out->flexible);
+    end(out);
+    return true;
+}
+
+/* ---- the whole --------------------------------------------------------------------------- */
+
+/* The tagged fields of the response: where the leaders that it names are reached. */
+static bool put_endpoints(out *out, const kl_fetch *fetch) {
+    kl_data *data = kl_server_data(out->request->server);
+    kl_endpoint endpoint;
+    bool named = fetch->epoch_error && out->version >= KL_FETCH_ENDPOINTS &&
+                 kl_data_endpoint(data, out->request->listener, &endpoint);
+    if (!begin(out, FIXED_BYTES_MAX + sizeof endpoint)) return false;
+    if (!named) {
+        out->p = kl_out_no_tags(out->p, out->flexible);
+        end(out);
+        return true;
+    }
+    uint8_t value[FIXED_BYTES_MAX + sizeof endpoint], *v = kl_out_length(value, true, 1);
+    const kl_span host = {(const uint8_t *)endpoint.host, strlen(endpoint.host)};
+    const kl_span rack = {endpoint.has_rack ? (const uint8_t *)endpoint.rack : NULL,
+                          strlen(endpoint.rack)};
+    v = kl_out_i32(v, kl_server_get_config(out->request->server)->node_id);
+    v = kl_out_string(v, true, host);
+    v = kl_out_i32(v, endpoint.port);
+    v = kl_out_string(v, true, rack);
+    v = kl_out_no_tags(v, true);
+    out->p = kl_out_uvarint(out->p, 1); /* one field, whose tag is 0 */
+    out->p = kl_out_uvarint(out->p, 0);
+    out->p = kl_out_uvarint(out->p, (uint32_t)(v - value));
+    out->p = kl_out_bytes(out->p, value, (size_t)(v - value));
+    end(out);
+    return true;
+}
+
+static bool put_head(out *out, const kl_fetch *fetch, uint32_t topics) {
+    bool session = fetch->session && fetch->code == CODE_NONE;
+    if (!begin(out, FIXED_BYTES_MAX)) return false;
+    out->p = kl_out_i32(out->p, 0); /* throttle time */
+    if (out->version >= KL_FETCH_SESSIONS) {
+        out->p = kl_out_i16(out->p, fetch->code);
+        out->p = kl_out_i32(out->p, session ? fetch->session->id : 0);
+    }
+    out->p = kl_out_length(out->p, out->flexible, topics);
+    end(out);
+    return true;
+}
+
+bool kl_fetch_answer(kl_request *request, kl_fetch *fetch) {
+    int16_t version = request->api_version;
+    out out = {
+        .request = request, .version = version, .flexible = version >= KL_FETCH_FLEXIBLE};
+    size_t count = fetch->code ? 0 : fetch->set->count, next;
+    uint32_t topics = 0;
+    for (size_t i = 0; i < count; i++)
+        item_at(fetch, i)->answered = is_due(fetch, item_at(fetch, i));
+    for (size_t i = 0; i < count; i = next) topics += group(fetch, i, &next) > 0;
+    if (!put_head(&out, fetch, topics)) return false;
+    for (size_t i = 0; i < count; i = next) {
+        uint32_t partitions = group(fetch, i, &next);
+        if (partitions && !put_group(&out, fetch, i, next, partitions)) return false;
+    }
+    return put_endpoints(&out, fetch);
+}

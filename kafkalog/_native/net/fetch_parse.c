@@ -1,0 +1,101 @@
+/* fetch_parse.c: the body of Fetch, versions 4 to 17.  kafka.md 4.12. */
+#include "fetch.h"
+
+enum {
+    VERSION_LOG_START = 5,
+    TAG_REPLICA_STATE = 1,
+    TOPIC_BYTES_MIN = 2,
+    PARTITION_BYTES_MIN = 16
+};
+
+static bool parse_topic_key(bool by_id, kl_in *in, kl_topic_key *key) {
+    *key = (kl_topic_key){{NULL, 0}, NULL};
+    if (by_id) key->id = kl_in_take(in, KL_TOPIC_ID_BYTES);
+    else key->name = kl_in_string(in);
+    return !in->bad && (key->id || key->name.data);
+}
+
+static bool parse_partition(const kl_request *request, kl_fetch *fetch, kl_in *in,
+                            kl_fetch_topic *topic) {
+    int16_t version = request->api_version;
+    kl_fetch_item *item = kl_fetch_set_add(&fetch->asked, topic, kl_in_i32(in));
+    if (item == NULL) return false;
+    item->leader_epoch = version >= KL_FETCH_EPOCHS ? kl_in_i32(in) : -1;
+    item->offset = kl_in_i64(in);
+    item->last_fetched_epoch = version >= KL_FETCH_FLEXIBLE ? kl_in_i32(in) : -1;
+    if (version >= VERSION_LOG_START) (void)kl_in_i64(in); /* a follower's log start */
+    item->max_bytes = kl_in_i32(in);
+    kl_in_skip_tags(in); /* a follower's directory id */
+    return !in->bad;
+}
+
+static bool parse_topics(const kl_request *request, kl_fetch *fetch, kl_in *in) {
+    bool by_id = request->api_version >= KL_FETCH_TOPIC_IDS;
+    for (uint32_t topics = kl_in_array(in, TOPIC_BYTES_MIN); topics > 0; topics--) {
+        kl_topic_key key;
+        if (!parse_topic_key(by_id, in, &key)) return false;
+        uint32_t count = kl_in_array(in, PARTITION_BYTES_MIN);
+        if (fetch->asked.count + count > KL_REQUEST_PARTITIONS_MAX) return false;
+        kl_fetch_topic *topic = count ? kl_fetch_set_topic(&fetch->asked, &key) : NULL;
+        if (count && topic == NULL) return false;
+        for (; count > 0; count--)
+            if (!parse_partition(request, fetch, in, topic)) return false;
+        kl_in_skip_tags(in);
+    }
+    return !in->bad;
+}
+
+/* With `fetch`: mark them as forgotten; without: pass over them. */
+static bool walk_forgotten(kl_fetch *fetch, kl_in *in, bool by_id, uint32_t topics) {
+    for (; topics > 0; topics--) {
+        kl_topic_key key;
+        if (!parse_topic_key(by_id, in, &key)) return false;
+        for (uint32_t count = kl_in_array(in, sizeof(int32_t)); count > 0; count--) {
+            int32_t partition = kl_in_i32(in);
+            if (fetch) kl_fetch_set_forget(&fetch->session->set, &key, partition);
+        }
+        kl_in_skip_tags(in);
+    }
+    return !in->bad;
+}
+
+void kl_fetch_forget(kl_fetch *fetch) {
+    kl_in in = fetch->forgotten;
+    walk_forgotten(fetch, &in, fetch->session->by_id, fetch->forgotten_topics);
+}
+
+/* The tagged fields at the end: the cluster id is not looked at, a follower's id is. */
+static void parse_tags(const kl_request *request, kl_fetch *fetch, kl_in *in) {
+    if (!in->flexible) return;
+    for (uint32_t count = kl_in_uvarint(in); count > 0 && !in->bad; count--) {
+        uint32_t tag = kl_in_uvarint(in), bytes = kl_in_uvarint(in);
+        const uint8_t *value = kl_in_take(in, bytes);
+        bool state = tag == TAG_REPLICA_STATE && request->api_version >= KL_FETCH_STATE;
+        if (value && state && bytes >= sizeof(int32_t))
+            fetch->replica_id = (int32_t)kl_get32(value);
+    }
+}
+
+bool kl_fetch_parse(kl_request *request, kl_fetch *fetch) {
+    int16_t version = request->api_version;
+    kl_in in = kl_request_body(request, version >= KL_FETCH_FLEXIBLE);
+    fetch->replica_id = version < KL_FETCH_STATE ? kl_in_i32(&in) : -1;
+    fetch->max_wait_ms = kl_in_i32(&in);
+    fetch->min_bytes = kl_in_i32(&in);
+    fetch->max_bytes = kl_in_i32(&in);
+    fetch->committed = kl_in_i8(&in) == 1;
+    bool sessions = version >= KL_FETCH_SESSIONS;
+    fetch->session_id = sessions ? kl_in_i32(&in) : 0;
+    fetch->session_epoch = sessions ? kl_in_i32(&in) : KL_SESSION_FINAL;
+    if (!parse_topics(request, fetch, &in)) return false;
+    if (sessions) {
+        fetch->forgotten_topics = kl_in_array(&in, TOPIC_BYTES_MIN);
+        fetch->forgotten = in;
+        if (!walk_forgotten(NULL, &in, version >= KL_FETCH_TOPIC_IDS,
+                            fetch->forgotten_topics))
+            return false;
+    }
+    if (version >= KL_FETCH_RACK) (void)kl_in_string(&in);
+    parse_tags(request, fetch, &in);
+    return !in.bad && in.at == in.end;
+}

@@ -1,0 +1,177 @@
+/* fetch_read.c: what each partition of a Fetch comes to: records, or an error.
+ * kafka.md 2.5, 4.5. */
+#include "fetch.h"
+
+static kl_wait_kind kind_of(const kl_fetch *fetch) {
+    return fetch->committed ? KL_FOR_COMMITTED : KL_FOR_SHOWN;
+}
+
+void kl_fetch_drop_slices(kl_fetch *fetch) {
+    for (size_t i = 0; i < fetch->set->count; i++) {
+        kl_slice_free(fetch->set->items[i].slice);
+        fetch->set->items[i].slice = NULL;
+    }
+}
+
+static void forget_findings(kl_fetch_item *item) {
+    kl_slice_free(item->slice);
+    item->slice = NULL;
+    item->slice_bytes = 0;
+    item->code = CODE_NONE;
+    item->diverging_end = -1;
+    item->high_watermark = item->last_stable = item->log_start = -1;
+    item->aborted_count = 0;
+}
+
+/* ---- one partition ------------------------------------------------------------------------- */
+
+static int16_t unknown(const kl_fetch_item *item) {
+    if (item->topic->by_id && !item->topic_known) return CODE_UNKNOWN_TOPIC_ID;
+    return CODE_UNKNOWN_TOPIC_OR_PARTITION;
+}
+
+/* What is answered without a look at the log. */
+static int16_t check_role(const kl_request *request, const kl_fetch *fetch,
+                          const kl_fetch_item *item) {
+    const kl_replica *replica = item->replica;
+    int32_t epoch = atomic_load(&replica->leader_epoch);
+    if (atomic_load(&replica->ended)) return CODE_KAFKA_STORAGE_ERROR;
+    if ((item->flags & KL_TOPIC_ZSTD) && request->api_version < KL_FETCH_ZSTD)
+        return CODE_UNSUPPORTED_COMPRESSION_TYPE;
+    /* No broker follows this one. */
+    if (fetch->replica_id >= 0) return CODE_NOT_LEADER_OR_FOLLOWER;
+    if (item->leader_epoch >= 0 && item->leader_epoch < epoch)
+        return CODE_FENCED_LEADER_EPOCH;
+    if (item->leader_epoch > epoch) return CODE_UNKNOWN_LEADER_EPOCH;
+    return CODE_NONE;
+}
+
+/* Whether what the client read last is still in the log.  KIP-595. */
+static int16_t check_diverging(kl_fetch_item *item) {
+    if (item->last_fetched_epoch < 0) return CODE_NONE;
+    int32_t epoch;
+    int64_t end;
+    kl_status status =
+        kl_log_epoch_end(item->replica->log, item->last_fetched_epoch, &epoch, &end);
+    if (status) return kl_code_of(status);
+    if (epoch < 0 || end < 0) return CODE_OFFSET_OUT_OF_RANGE;
+    if (item->offset < atomic_load(&item->replica->log_start))
+        return CODE_OFFSET_OUT_OF_RANGE;
+    if (epoch >= item->last_fetched_epoch && end >= item->offset) return CODE_NONE;
+    item->diverging_epoch = epoch;
+    item->diverging_end = end;
+    return CODE_NONE;
+}
+
+/* The aborted transactions among what is sent. */
+static kl_status find_aborted(kl_fetch *fetch, kl_fetch_item *item, int64_t next_offset) {
+    enum { FEW = 16 };
+    item->aborted_at = fetch->aborted_count;
+    size_t count = FEW;
+    kl_status status = KL_OK;
+    do {
+        size_t wanted = fetch->aborted_count + count;
+        if (wanted > fetch->aborted_capacity) {
+            kl_aborted *grown = kl_resize(fetch->aborted, wanted * sizeof *grown);
+            if (grown == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a fetch");
+            fetch->aborted = grown;
+            fetch->aborted_capacity = wanted;
+        }
+        size_t room = fetch->aborted_capacity - fetch->aborted_count;
+        status = kl_log_aborted(item->replica->log, item->offset, next_offset,
+                                fetch->aborted + fetch->aborted_count, room, &count);
+        if (status) return status;
+    } while (fetch->aborted_count + count > fetch->aborted_capacity);
+    item->aborted_count = count;
+    fetch->aborted_count += count;
+    return KL_OK;
+}
+
+/* How much of the request may still be given out. */
+typedef struct {
+    int64_t left;
+    int64_t given;
+    bool more;
+} budget;
+
+static kl_status read_records(kl_fetch *fetch, kl_fetch_item *item, budget *budget) {
+    int64_t limit = KL_MIN((int64_t)item->max_bytes, budget->left);
+    bool first = budget->given == 0; /* the first has one batch, whatever its size */
+    if (limit <= 0 && !first) {
+        budget->more = true;
+        return KL_OK;
+    }
+    kl_read where;
+    kl_status status = kl_log_slice(item->replica->log, item->offset,
+                                    fetch->committed ? KL_COMMITTED : KL_UNCOMMITTED,
+                                    (size_t)KL_MAX(limit, 0), first, &item->slice, &where);
+    if (status) return status;
+    item->slice_pos = where.pos;
+    item->slice_bytes = where.bytes;
+    budget->left -= (int64_t)where.bytes;
+    budget->given += (int64_t)where.bytes;
+    /* A segment ended, or the room: there is no use in waiting for more. */
+    if (where.next_offset < where.end_offset) budget->more = true;
+    if (fetch->committed && where.bytes)
+        status = find_aborted(fetch, item, where.next_offset);
+    return status;
+}
+
+/* Between enter and leave. */
+static int16_t read_entered(const kl_request *request, kl_fetch *fetch, kl_fetch_item *item,
+                            budget *budget) {
+    kl_replica *replica = item->replica;
+    int16_t code = check_role(request, fetch, item);
+    if (code == CODE_NONE) code = check_diverging(item);
+    if (code) return code;
+    item->bound = kl_replica_bound(replica, kind_of(fetch));
+    bool inside = item->offset >= atomic_load(&replica->log_start) &&
+                  item->offset <= atomic_load(&replica->log_end);
+    kl_status status = KL_OK;
+    /* The log names what is wrong with an offset that seems out of range. */
+    if (item->diverging_end < 0 && (item->offset < item->bound || !inside))
+        status = read_records(fetch, item, budget);
+    if (status) return kl_code_of(status);
+    item->high_watermark = atomic_load(&replica->high_watermark);
+    item->last_stable = atomic_load(&replica->last_stable);
+    item->log_start = atomic_load(&replica->log_start);
+    return CODE_NONE;
+}
+
+static void read_item(const kl_request *request, kl_fetch *fetch, kl_fetch_item *item,
+                      budget *budget) {
+    forget_findings(item);
+    if (item->replica && kl_replica_enter(item->replica)) {
+        item->code = read_entered(request, fetch, item, budget);
+        kl_replica_leave(item->replica);
+    } else {
+        item->code =
+            item->replica && item->topic->by_id ? CODE_UNKNOWN_TOPIC_ID : unknown(item);
+    }
+    if (item->code == CODE_NONE) return;
+    int16_t code = item->code;
+    budget->given -= (int64_t)item->slice_bytes;
+    forget_findings(item);
+    /* Clients of these versions do not know the other code. */
+    bool old = request->api_version <= 5;
+    item->code =
+        code == CODE_KAFKA_STORAGE_ERROR && old ? CODE_NOT_LEADER_OR_FOLLOWER : code;
+    if (item->replica &&
+        (code == CODE_NOT_LEADER_OR_FOLLOWER || code == CODE_FENCED_LEADER_EPOCH))
+        fetch->epoch_error = true;
+}
+
+bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes) {
+    const kl_server_config *config = kl_server_get_config(request->server);
+    budget budget = {KL_MIN(fetch->max_bytes, config->fetch_bytes_max), 0, false};
+    bool at_once = fetch->set->count == 0;
+    fetch->aborted_count = 0;
+    fetch->epoch_error = false;
+    for (size_t i = 0; i < fetch->set->count; i++) {
+        kl_fetch_item *item = &fetch->set->items[fetch->set->order[i]];
+        read_item(request, fetch, item, &budget);
+        at_once |= item->code != CODE_NONE || item->diverging_end >= 0;
+    }
+    *bytes = budget.given;
+    return at_once || budget.more;
+}

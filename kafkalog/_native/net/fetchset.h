@@ -1,0 +1,84 @@
+/* fetchset.h: the partitions that a Fetch asks for: those of one request, or those that a
+ * session remembers. */
+#ifndef KL_FETCHSET_H
+#define KL_FETCHSET_H
+
+#include "table.h"
+
+/* A topic of a set.  Its name lies in the request's frame or, `owned`, behind it. */
+typedef struct {
+    uint32_t uses; /* items */
+    bool by_id;
+    bool owned;
+    uint8_t id[KL_TOPIC_ID_BYTES];
+    kl_span name;
+} kl_fetch_topic;
+
+/* A partition: what is asked for, what was told last, and a run's findings. */
+typedef struct {
+    kl_fetch_topic *topic;
+    int64_t offset;
+    int32_t partition;
+    int32_t leader_epoch;       /* that the client knows; -1: any */
+    int32_t last_fetched_epoch; /* -1: not told */
+    int32_t max_bytes;
+
+    int64_t told_high_watermark; /* in the session's last answer; -1: none */
+    int64_t told_log_start;
+
+    kl_replica *replica; /* retained while a request runs; NULL: not in the table */
+    int32_t flags;       /* KL_TOPIC_* */
+    bool topic_known;
+    bool forgotten;
+    bool waiting;
+    bool answered;
+    int16_t code;
+    int32_t diverging_epoch; /* of diverging_end >= 0 */
+    int64_t diverging_end;   /* -1: it does not diverge */
+    int64_t bound;           /* below which it was read */
+    int64_t high_watermark;
+    int64_t last_stable;
+    int64_t log_start;
+    kl_slice *slice; /* NULL: no records */
+    int64_t slice_pos;
+    size_t slice_bytes;
+    size_t aborted_at; /* in the fetch's list */
+    size_t aborted_count;
+    kl_waiter waiter;
+} kl_fetch_item;
+
+typedef struct {
+    kl_fetch_topic **topics; /* of a request's set alone: to be used again */
+    size_t topic_count;
+    size_t topic_capacity;
+    kl_fetch_item *items;
+    uint32_t *order; /* of the answer: indexes of items; and as many to work with */
+    size_t count;
+    size_t capacity;
+    uint32_t *slots; /* a session's: item + 1 by topic and partition, 0: free */
+    size_t slot_count;
+    uint64_t seed; /* of the index: clients choose the names */
+} kl_fetch_set;
+
+/* An item for `partition` of a topic; the other fields are the caller's to fill, and valid
+ * until the next add.  NULL: no memory. */
+kl_fetch_item *kl_fetch_set_add(kl_fetch_set *set, kl_fetch_topic *topic,
+                                int32_t partition);
+/* A topic for a request's set: no copy is made of the name. */
+kl_fetch_topic *kl_fetch_set_topic(kl_fetch_set *set, const kl_topic_key *key);
+void kl_fetch_set_clear(kl_fetch_set *set); /* of a request: keeps the memory */
+void kl_fetch_set_free(kl_fetch_set *set);
+
+/* ---- a session's ------------------------------------------------------------------------- */
+
+/* Take what `asked` has into `set`: partitions that are new, new numbers of those that are
+ * not.  False: no memory; `set` is whole but may lack some. */
+bool kl_fetch_set_merge(kl_fetch_set *set, const kl_fetch_set *asked);
+/* Mark a partition as forgotten, where it is there. */
+void kl_fetch_set_forget(kl_fetch_set *set, const kl_topic_key *key, int32_t partition);
+/* Drop those that are marked.  False: no memory, as above. */
+bool kl_fetch_set_sweep(kl_fetch_set *set);
+/* Those that were answered with records go to the end, so that each has its turn. */
+void kl_fetch_set_rotate(kl_fetch_set *set);
+
+#endif

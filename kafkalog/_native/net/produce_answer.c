@@ -1,0 +1,101 @@
+/* produce_answer.c: the response of Produce, versions 0 to 11.  kafka.md 4.12. */
+#include "produce.h"
+
+enum {
+    VERSION_THROTTLE = 1,
+    VERSION_TIME = 2,
+    VERSION_START = 5,
+    VERSION_ERRORS = 8,
+    VERSION_FLEXIBLE = 9,
+    FIXED_BYTES_MAX = 64 /* of a partition, a topic or the response, without texts */
+};
+
+static kl_span text_of(const char *text) {
+    return (kl_span){(const uint8_t *)text, text ? strlen(text) : 0};
+}
+
+static uint8_t *put_faults(uint8_t *p, bool flexible, const kl_produce_fault *fault) {
+    int32_t count = fault ? fault->record_count : 0;
+    p = kl_out_length(p, flexible, count);
+    for (int32_t i = 0; i < count; i++) {
+        p = kl_out_i32(p, fault->records[i].index);
+        p = kl_out_string(p, flexible, text_of(fault->records[i].text));
+        p = kl_out_no_tags(p, flexible);
+    }
+    return kl_out_string(p, flexible, text_of(fault ? fault->text : NULL));
+}
+
+static size_t fault_bytes_max(const kl_produce_fault *fault) {
+    if (fault == NULL) return 0;
+    size_t bytes = sizeof fault->text;
+    for (int32_t i = 0; i < fault->record_count; i++)
+        bytes += FIXED_BYTES_MAX + strlen(fault->records[i].text);
+    return bytes;
+}
+
+static uint8_t *put_partition(uint8_t *p, int16_t version, const kl_produce_item *item) {
+    bool flexible = version >= VERSION_FLEXIBLE;
+    p = kl_out_i32(p, item->partition);
+    p = kl_out_i16(p, item->code);
+    p = kl_out_i64(p, item->appended.base_offset);
+    if (version >= VERSION_TIME) p = kl_out_i64(p, item->appended.log_append_time_ms);
+    if (version >= VERSION_START) p = kl_out_i64(p, item->appended.log_start_offset);
+    if (version >= VERSION_ERRORS) p = put_faults(p, flexible, item->fault);
+    return kl_out_no_tags(p, flexible);
+}
+
+/* Room for `bytes` at most; what is not used is given back by the next one. */
+static uint8_t *reserve(kl_request *request, size_t bytes) {
+    return kl_response_reserve(request, bytes);
+}
+
+static void give_back(kl_request *request, const uint8_t *start, const uint8_t *p,
+                      size_t reserved) {
+    kl_response_rewind(request,
+                       kl_response_pos(request) - (reserved - (size_t)(p - start)));
+}
+
+static bool answer_item(kl_request *request, const kl_produce_item *item) {
+    int16_t version = request->api_version;
+    bool flexible = version >= VERSION_FLEXIBLE, first = item->group_count > 0;
+    size_t bytes = FIXED_BYTES_MAX + fault_bytes_max(item->fault);
+    if (first) bytes += FIXED_BYTES_MAX + item->topic.bytes;
+    uint8_t *start = reserve(request, bytes), *p = start;
+    if (p == NULL) return false;
+    if (first) {
+        p = kl_out_string(p, flexible, item->topic);
+        p = kl_out_length(p, flexible, item->group_count);
+    }
+    p = put_partition(p, version, item);
+    give_back(request, start, p, bytes);
+    return true;
+}
+
+/* A topic's tagged fields come behind its last partition. */
+static bool end_topic(kl_request *request, bool flexible) {
+    if (!flexible) return true;
+    uint8_t *p = reserve(request, 1);
+    if (p) *p = 0;
+    return p != NULL;
+}
+
+bool kl_produce_answer(kl_request *request, const kl_produce *produce) {
+    int16_t version = request->api_version;
+    bool flexible = version >= VERSION_FLEXIBLE;
+    uint8_t *start = reserve(request, FIXED_BYTES_MAX);
+    if (start == NULL) return false;
+    give_back(request, start, kl_out_length(start, flexible, produce->topic_count),
+              FIXED_BYTES_MAX);
+    for (size_t i = 0; i < produce->count; i++) {
+        bool last = i + 1 == produce->count || produce->items[i + 1].group_count > 0;
+        if (!answer_item(request, &produce->items[i])) return false;
+        if (last && !end_topic(request, flexible)) return false;
+    }
+    start = reserve(request, FIXED_BYTES_MAX);
+    if (start == NULL) return false;
+    uint8_t *p = start;
+    if (version >= VERSION_THROTTLE) p = kl_out_i32(p, 0);
+    p = kl_out_no_tags(p, flexible);
+    give_back(request, start, p, FIXED_BYTES_MAX);
+    return true;
+}

@@ -1,0 +1,181 @@
+/* session.c: the cache of fetch sessions.  kafka.md 4.5, point 1. */
+#include "session.h"
+
+#include <sys/random.h>
+
+#include "codes.h"
+
+enum {
+    SLOTS = 1024,
+    EVICT_MS = 120000,      /* unused, or in place of a larger newcomer: from this age on */
+    PARTITIONS_MAX = 200000 /* of all sessions: about 60 MB */
+};
+
+struct kl_sessions {
+    pthread_mutex_t lock; /* guards what follows */
+    kl_session *slots[SLOTS];
+    int64_t count_max;
+    kl_session_stats stats;
+};
+
+kl_status kl_sessions_new(int32_t sessions_max, kl_sessions **out) {
+    kl_sessions *sessions = *out = kl_alloc(sizeof *sessions);
+    if (sessions == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for fetch sessions");
+    pthread_mutex_init(&sessions->lock, NULL);
+    sessions->count_max = sessions_max;
+    return KL_OK;
+}
+
+static void free_session(kl_session *session) {
+    kl_fetch_set_free(&session->set);
+    kl_release(session);
+}
+
+void kl_sessions_free(kl_sessions *sessions) {
+    if (sessions == NULL) return;
+    for (size_t i = 0; i < SLOTS; i++)
+        for (kl_session *session = sessions->slots[i], *next; session; session = next) {
+            next = session->next;
+            free_session(session);
+        }
+    pthread_mutex_destroy(&sessions->lock);
+    kl_release(sessions);
+}
+
+static kl_session **slot_of(kl_sessions *sessions, int32_t id) {
+    return &sessions->slots[(uint32_t)id % SLOTS];
+}
+
+static kl_session *find(kl_sessions *sessions, int32_t id) {
+    kl_session *session = *slot_of(sessions, id);
+    while (session && session->id != id) session = session->next;
+    return session;
+}
+
+/* Locked.  Nobody finds it any more; its user, or else we, free it. */
+static void close_session(kl_sessions *sessions, kl_session *session) {
+    kl_session **at = slot_of(sessions, session->id);
+    while (*at != session) at = &(*at)->next;
+    *at = session->next;
+    sessions->stats.sessions--;
+    sessions->stats.session_partitions -= (int64_t)session->counted;
+    session->closed = true;
+    if (!session->busy) free_session(session);
+}
+
+int16_t kl_sessions_take(kl_sessions *sessions, int32_t id, int32_t epoch, bool by_id,
+                         kl_session **out) {
+    int16_t code = CODE_NONE;
+    *out = NULL;
+    kl_lock(&sessions->lock);
+    kl_session *session = find(sessions, id);
+    if (session == NULL) code = CODE_FETCH_SESSION_ID_NOT_FOUND;
+    else if (session->busy || session->epoch != epoch)
+        code = CODE_INVALID_FETCH_SESSION_EPOCH;
+    else if (session->by_id != by_id) code = CODE_FETCH_SESSION_TOPIC_ID_ERROR;
+    if (code == CODE_NONE) {
+        session->busy = true;
+        *out = session;
+    }
+    kl_unlock(&sessions->lock);
+    return code;
+}
+
+void kl_session_advance(kl_session *session) {
+    session->epoch = session->epoch == INT32_MAX ? 1 : session->epoch + 1;
+}
+
+/* Locked.  Room for one more with as many partitions: free, or made by an eviction. */
+static bool make_room(kl_sessions *sessions, size_t partitions, int64_t now_ms) {
+    if (sessions->stats.session_partitions + (int64_t)partitions > PARTITIONS_MAX)
+        return false;
+    if (sessions->stats.sessions < sessions->count_max) return true;
+    kl_session *oldest = NULL, *smallest = NULL;
+    for (size_t i = 0; i < SLOTS; i++)
+        for (kl_session *one = sessions->slots[i]; one; one = one->next) {
+            if (one->busy) continue;
+            if (oldest == NULL || one->used_ms < oldest->used_ms) oldest = one;
+            if (now_ms - one->created_ms > EVICT_MS &&
+                (smallest == NULL || one->counted < smallest->counted))
+                smallest = one;
+        }
+    kl_session *victim = NULL;
+    if (oldest && now_ms - oldest->used_ms > EVICT_MS) victim = oldest;
+    else if (smallest && smallest->counted < partitions) victim = smallest;
+    if (victim == NULL) return false;
+    close_session(sessions, victim);
+    sessions->stats.sessions_evicted++;
+    return true;
+}
+
+/* Locked.  Random, so that a client does not meet another's session by mistake. */
+static int32_t free_id(kl_sessions *sessions) {
+    uint32_t id = 0;
+    do {
+        if (getrandom(&id, sizeof id, 0) != sizeof id) return 0;
+        id &= INT32_MAX;
+    } while (id == 0 || find(sessions, (int32_t)id));
+    return (int32_t)id;
+}
+
+kl_session *kl_sessions_make(kl_sessions *sessions, const kl_fetch_set *asked, bool by_id,
+                             int64_t now_ms) {
+    kl_session *session = NULL;
+    kl_lock(&sessions->lock);
+    if (asked->count == 0 || !make_room(sessions, asked->count, now_ms)) goto out;
+    session = kl_alloc(sizeof *session);
+    if (session == NULL) goto out;
+    session->id = free_id(sessions);
+    session->set.seed = (uint64_t)(uint32_t)session->id * 0x9e3779b97f4a7c15ULL;
+    if (session->id == 0 || !kl_fetch_set_merge(&session->set, asked)) {
+        free_session(session);
+        session = NULL;
+        goto out;
+    }
+    session->epoch = 1;
+    session->by_id = by_id;
+    session->busy = true;
+    session->created_ms = session->used_ms = now_ms;
+    session->counted = session->set.count;
+    kl_session **slot = slot_of(sessions, session->id);
+    session->next = *slot;
+    *slot = session;
+    sessions->stats.sessions++;
+    sessions->stats.session_partitions += (int64_t)session->counted;
+out:
+    kl_unlock(&sessions->lock);
+    return session;
+}
+
+void kl_sessions_give(kl_sessions *sessions, kl_session *session, bool keep,
+                      int64_t now_ms) {
+    kl_lock(&sessions->lock);
+    session->busy = false;
+    session->used_ms = now_ms;
+    if (session->closed) {
+        free_session(session);
+    } else if (!keep) {
+        close_session(sessions, session);
+    } else {
+        sessions->stats.session_partitions +=
+            (int64_t)session->set.count - (int64_t)session->counted;
+        session->counted = session->set.count;
+        /* Partitions that were added to sessions count against the limit, too. */
+        if (sessions->stats.session_partitions > PARTITIONS_MAX)
+            close_session(sessions, session);
+    }
+    kl_unlock(&sessions->lock);
+}
+
+void kl_sessions_close(kl_sessions *sessions, int32_t id) {
+    kl_lock(&sessions->lock);
+    kl_session *session = find(sessions, id);
+    if (session) close_session(sessions, session);
+    kl_unlock(&sessions->lock);
+}
+
+void kl_sessions_stats(kl_sessions *sessions, kl_session_stats *out) {
+    kl_lock(&sessions->lock);
+    *out = sessions->stats;
+    kl_unlock(&sessions->lock);
+}

@@ -1,0 +1,241 @@
+/* replica.c: a partition's role here, and the way of a producer's batches through it. */
+#include "replica.h"
+
+/* Beside the count of users: more than calls there can be. */
+#define REMOVED ((int64_t)1 << 40)
+/* More than a request waits for, and a sum of some is no overflow. */
+#define ALL_OF_IT (INT64_MAX / 1024)
+
+/* ---- what the log tells ------------------------------------------------------------------ */
+
+/* Locked.  Count `amount` off what a request waits for; wake it when nothing is left. */
+static void count_off(kl_wait *wait, int64_t amount) {
+    if (atomic_load(&wait->state) == KL_WAIT_WOKEN) return;
+    if (atomic_fetch_sub(&wait->wanted, amount) - amount > 0) return;
+    if (atomic_exchange(&wait->state, KL_WAIT_WOKEN) == KL_WAIT_ARMED)
+        wait->wake(wait->owner);
+}
+
+static void end_wait(kl_wait *wait) { count_off(wait, ALL_OF_IT); }
+
+static void link_waiter(kl_replica *replica, kl_waiter *waiter) {
+    waiter->previous = NULL;
+    waiter->next = replica->first;
+    if (replica->first) replica->first->previous = waiter;
+    replica->first = waiter;
+    waiter->linked = true;
+    atomic_fetch_add(&replica->waiting, 1);
+}
+
+static void unlink_waiter(kl_replica *replica, kl_waiter *waiter) {
+    if (waiter->next) waiter->next->previous = waiter->previous;
+    if (waiter->previous) waiter->previous->next = waiter->next;
+    else replica->first = waiter->next;
+    waiter->linked = false;
+    atomic_fetch_sub(&replica->waiting, 1);
+}
+
+bool kl_replica_reached(const kl_replica *replica, kl_wait_kind kind, int64_t offset) {
+    if (atomic_load(&replica->high_watermark) < offset) return false;
+    return kind != KL_FOR_DISK || atomic_load(&replica->flushed) >= offset;
+}
+
+int64_t kl_replica_bound(const kl_replica *replica, kl_wait_kind kind) {
+    if (kind == KL_FOR_COMMITTED) return atomic_load(&replica->last_stable);
+    if (kind == KL_FOR_END) return atomic_load(&replica->log_end);
+    return atomic_load(&replica->high_watermark);
+}
+
+/* Locked.  The bound of the waiter's kind went from one offset to another. */
+static void look_at(kl_replica *replica, kl_waiter *waiter, int64_t before, int64_t now) {
+    if (waiter->kind == KL_FOR_OFFSET || waiter->kind == KL_FOR_DISK) {
+        if (!kl_replica_reached(replica, waiter->kind, waiter->offset)) return;
+        unlink_waiter(replica, waiter);
+        count_off(waiter->wait, 1);
+        return;
+    }
+    if (now == before) return;
+    /* Bytes are counted where the end is seen; a bound behind it may show any number. */
+    int64_t bytes = atomic_load(&replica->appended_bytes);
+    int64_t more = bytes - waiter->seen_bytes;
+    waiter->seen_bytes = bytes;
+    if (now < before || now < atomic_load(&replica->log_end)) more = ALL_OF_IT;
+    count_off(waiter->wait, more);
+}
+
+static void end_all(kl_replica *replica) {
+    for (kl_waiter *waiter = replica->first; waiter; waiter = waiter->next)
+        end_wait(waiter->wait);
+}
+
+/* On every move, under the log's lock. */
+static void on_move(void *owner, const kl_log_ends *ends) {
+    kl_replica *replica = owner;
+    int64_t before[KL_FOR_END + 1];
+    for (int kind = 0; kind <= KL_FOR_END; kind++)
+        before[kind] = kl_replica_bound(replica, (kl_wait_kind)kind);
+    bool cut = ends->log_start > atomic_load(&replica->log_start) ||
+               ends->log_end < atomic_load(&replica->log_end);
+    atomic_store_explicit(&replica->log_start, ends->log_start, memory_order_relaxed);
+    atomic_store_explicit(&replica->last_stable, ends->last_stable, memory_order_relaxed);
+    atomic_store_explicit(&replica->log_end, ends->log_end, memory_order_relaxed);
+    atomic_store_explicit(&replica->flushed, ends->flushed, memory_order_relaxed);
+    atomic_store_explicit(&replica->appended_bytes, ends->appended_bytes,
+                          memory_order_relaxed);
+    atomic_store_explicit(&replica->ended, ends->ended, memory_order_relaxed);
+    /* Last, and in the total order with `waiting`: who is added later sees this. */
+    atomic_store(&replica->high_watermark, ends->high_watermark);
+    if (KL_LIKELY(atomic_load(&replica->waiting) == 0)) return;
+    kl_lock(&replica->lock);
+    kl_waiter *next;
+    for (kl_waiter *waiter = replica->first; waiter; waiter = next) {
+        next = waiter->next;
+        look_at(replica, waiter, before[waiter->kind],
+                kl_replica_bound(replica, waiter->kind));
+    }
+    if (cut || ends->ended) end_all(replica);
+    pthread_cond_broadcast(&replica->moved);
+    kl_unlock(&replica->lock);
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+kl_status kl_replica_new(kl_log *log, int32_t partition, const kl_role *role,
+                         kl_replica **out) {
+    kl_replica *replica = *out = kl_alloc(sizeof *replica);
+    if (replica == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a partition");
+    replica->refs = 1;
+    replica->log = log;
+    replica->partition = partition;
+    pthread_mutex_init(&replica->lock, NULL);
+    kl_cond_init(&replica->moved);
+    kl_replica_set_role(replica, role);
+    kl_status status = kl_log_listen(log, on_move, replica);
+    if (status) {
+        kl_replica_drop(replica);
+        *out = NULL;
+    }
+    return status;
+}
+
+kl_replica *kl_replica_retain(kl_replica *replica) {
+    atomic_fetch_add_explicit(&replica->refs, 1, memory_order_relaxed);
+    return replica;
+}
+
+void kl_replica_drop(kl_replica *replica) {
+    if (replica == NULL) return;
+    if (atomic_fetch_sub_explicit(&replica->refs, 1, memory_order_acq_rel) > 1) return;
+    KL_ASSERT(replica->first == NULL);
+    pthread_cond_destroy(&replica->moved);
+    pthread_mutex_destroy(&replica->lock);
+    kl_release(replica);
+}
+
+void kl_replica_set_role(kl_replica *replica, const kl_role *role) {
+    atomic_store(&replica->leader_epoch, role->leader_epoch);
+    atomic_store(&replica->durable, role->durable != 0);
+}
+
+bool kl_replica_enter(kl_replica *replica) {
+    if (KL_LIKELY(atomic_fetch_add(&replica->users, 1) < REMOVED)) return true;
+    kl_replica_leave(replica);
+    return false;
+}
+
+void kl_replica_leave(kl_replica *replica) {
+    if (KL_LIKELY(atomic_fetch_sub(&replica->users, 1) < REMOVED)) return;
+    kl_lock(&replica->lock);
+    pthread_cond_broadcast(&replica->moved);
+    kl_unlock(&replica->lock);
+}
+
+void kl_replica_remove(kl_replica *replica) {
+    atomic_fetch_add(&replica->users, REMOVED);
+    kl_lock(&replica->lock);
+    end_all(replica);
+    pthread_cond_broadcast(&replica->moved);
+    while (atomic_load(&replica->users) > REMOVED)
+        kl_cond_wait_ms(&replica->moved, &replica->lock, -1);
+    kl_unlock(&replica->lock);
+    /* Behind this the log tells us nothing; it may have been closed before, and says so. */
+    (void)kl_log_listen(replica->log, NULL, NULL);
+}
+
+/* ---- producers ------------------------------------------------------------------------------ */
+
+kl_status kl_replica_append(kl_replica *replica, kl_span batches,
+                            const kl_append_options *options, int32_t acks,
+                            kl_appended *out) {
+    kl_append_options how = *options;
+    how.no_wait = 1;
+    how.durable =
+        acks == -1 && atomic_load_explicit(&replica->durable, memory_order_relaxed);
+    return kl_log_append_batches(replica->log, batches.data, batches.bytes, &how, out);
+}
+
+kl_wait_kind kl_replica_ack_kind(const kl_replica *replica, const kl_appended *appended) {
+    return appended->sync_due || atomic_load(&replica->durable) ? KL_FOR_DISK
+                                                                : KL_FOR_OFFSET;
+}
+
+/* ---- waiting -------------------------------------------------------------------------------- */
+
+void kl_wait_init(kl_wait *wait, void (*wake)(void *), void *owner, int64_t wanted) {
+    wait->wake = wake;
+    wait->owner = owner;
+    atomic_store(&wait->wanted, wanted);
+    atomic_store(&wait->state, KL_WAIT_OPEN);
+}
+
+void kl_wait_add(kl_wait *wait, kl_waiter *waiter, int64_t bound) {
+    kl_replica *replica = waiter->replica;
+    waiter->wait = wait;
+    kl_lock(&replica->lock);
+    link_waiter(replica, waiter);
+    /* Moves from here on find it; one before shows in the bound.  The high watermark is
+     * looked at first: with it all that was told before it is seen. */
+    (void)atomic_load(&replica->high_watermark);
+    waiter->seen_bytes = atomic_load(&replica->appended_bytes);
+    if (atomic_load(&replica->users) >= REMOVED || atomic_load(&replica->ended))
+        end_wait(wait);
+    else if (waiter->kind == KL_FOR_OFFSET || waiter->kind == KL_FOR_DISK)
+        look_at(replica, waiter, 0, 0);
+    else if (kl_replica_bound(replica, waiter->kind) != bound) end_wait(wait);
+    kl_unlock(&replica->lock);
+}
+
+bool kl_wait_arm(kl_wait *wait) {
+    int open = KL_WAIT_OPEN;
+    return atomic_compare_exchange_strong(&wait->state, &open, KL_WAIT_ARMED);
+}
+
+void kl_wait_remove(kl_waiter *waiter) {
+    kl_lock(&waiter->replica->lock);
+    if (waiter->linked) unlink_waiter(waiter->replica, waiter);
+    kl_unlock(&waiter->replica->lock);
+}
+
+kl_status kl_replica_sleep(kl_replica *replica, int64_t offset, int32_t timeout_ms) {
+    kl_status status = KL_OK;
+    kl_wait_kind kind = atomic_load(&replica->durable) ? KL_FOR_DISK : KL_FOR_OFFSET;
+    int64_t end_ms = kl_monotonic_ms() + timeout_ms;
+    kl_lock(&replica->lock);
+    atomic_fetch_add(&replica->waiting, 1);
+    while (!kl_replica_reached(replica, kind, offset)) {
+        int64_t left_ms = end_ms - kl_monotonic_ms();
+        if (atomic_load(&replica->users) >= REMOVED)
+            status = kl_fail(KL_E_CLOSED, "partition %d was removed", replica->partition);
+        else if (atomic_load(&replica->ended))
+            status = kl_fail(KL_E_STORAGE, "the log of partition %d is offline",
+                             replica->partition);
+        else if (left_ms <= 0)
+            status = kl_fail(KL_E_TIMEOUT, "offset %lld is not committed after %d ms",
+                             (long long)offset, timeout_ms);
+        if (status) break;
+        kl_cond_wait_ms(&replica->moved, &replica->lock, left_ms);
+    }
+    atomic_fetch_sub(&replica->waiting, 1);
+    kl_unlock(&replica->lock);
+    return status;
+}
