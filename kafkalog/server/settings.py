@@ -1,7 +1,7 @@
 """The settings of a broker: those of its data directory, and those of its network side."""
 
 from kafkalog import config
-from kafkalog.config import BrokerConfig
+from kafkalog.config import BrokerConfig, GroupConfig
 from kafkalog.setting import Flag, Long, Whole, Word, Words, markdown_table
 
 __all__ = ["ServerConfig", "render_markdown"]
@@ -9,7 +9,7 @@ __all__ = ["ServerConfig", "render_markdown"]
 _LISTENER = {"pattern": r"[A-Za-z0-9_.\-]+://.*", "example": "NAME://host:port"}
 
 
-class ServerConfig(BrokerConfig):
+class ServerConfig(BrokerConfig, GroupConfig):
     """All settings that a broker takes, under Kafka's names."""
 
     scope = "broker"

@@ -1,0 +1,333 @@
+"""A classic group: its members, votes and offsets.  Data and its bookkeeping, no protocol.
+
+Source: KIP-62, KIP-134, KIP-345, KIP-394 and Kafka's ClassicGroup.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from kafkalog.coordinator.step import Answer
+from kafkalog.types import TopicPartition
+
+__all__ = [
+    "CONSUMER",
+    "Commit",
+    "CommittedOffset",
+    "Group",
+    "InitialDelay",
+    "Member",
+    "Protocols",
+    "State",
+]
+
+CONSUMER = "consumer"
+"""The protocol type whose metadata the coordinator can read."""
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Names and metadata, the member's favourite first."""
+
+
+class State(Enum):
+    """Where a group stands; the values are Kafka's names on the wire."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+BEFORE = {
+    State.EMPTY: {State.PREPARING, State.DEAD},
+    State.PREPARING: {State.EMPTY, State.COMPLETING, State.STABLE},
+    State.COMPLETING: {State.PREPARING},
+    State.STABLE: {State.COMPLETING},
+    State.DEAD: set(State) - {State.DEAD},
+}
+"""From which states a state is reached.  From Dead to Empty: the deletion failed."""
+
+
+class CommittedOffset(NamedTuple):
+    """What was committed for one partition."""
+
+    offset: int
+    leader_epoch: int
+    """-1: unknown."""
+    metadata: str
+    commit_ms: int
+    expire_ms: int
+    """When the request asked for it to be forgotten; -1: it did not."""
+    position: int
+    """Grows with each commit: which of two is the newer one."""
+
+
+class Commit(NamedTuple):
+    """A commit that is on its way into the journal."""
+
+    offsets: dict[TopicPartition, CommittedOffset]
+
+
+class InitialDelay(NamedTuple):
+    """An empty group waits for more members before its first generation."""
+
+    delay_ms: int
+    """Of the timer that runs."""
+    left_ms: int
+    """By how much it may still be extended."""
+
+
+class Member:
+    """A member of a group."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "join",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "sync",
+    )
+
+    def __init__(
+        self, member_id: str, instance_id: str | None, client_id: str, client_host: str
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = 0
+        self.session_timeout_ms = 0
+        self.protocols: Protocols = ()
+        self.assignment = b""
+        self.join: Answer | None = None
+        """Of the JoinGroup that waits for the generation."""
+        self.sync: Answer | None = None
+        """Of the SyncGroup that waits for the assignment."""
+        self.is_new = False
+        """Its first JoinGroup still waits: it has no session yet, the join itself expires."""
+
+    def metadata(self, protocol: str) -> bytes:
+        """What it said about a protocol; empty when it does not speak it."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: set[str]) -> str | None:
+        """Its favourite of `candidates`."""
+        return next((name for name, _ in self.protocols if name in candidates), None)
+
+    @property
+    def keeps_session(self) -> bool:
+        """Whether it counts as alive without heartbeats: it waits for an answer of ours."""
+        return not self.is_new and (self.join is not None or self.sync is not None)
+
+
+class Group:
+    """One group.  One thread only: the coordinator's."""
+
+    def __init__(self, group_id: str, wall_ms: int) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.state_ms = wall_ms
+        """When the state was entered; -1: loaded from a record that does not say."""
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.initial: InitialDelay | None = None
+        self.new_member_added = False
+        """Since the initial delay was last extended."""
+        self.members: dict[str, Member] = {}
+        """In the order in which they came."""
+        self.static: dict[str, str] = {}
+        """Instance ids and the ids of their members."""
+        self.pending: set[str] = set()
+        """Ids that were given out and have not joined yet."""
+        self.pending_sync: set[str] = set()
+        """Members of the generation that have not asked for their assignment yet."""
+        self.topics: set[str] | None = None
+        """Subscribed by members of protocol type "consumer"; None: cannot be told."""
+        self.offsets: dict[str, dict[int, CommittedOffset]] = {}
+        """By topic and partition."""
+        self.pending_offsets: dict[int, dict[TopicPartition, CommittedOffset]] = {}
+        """Committed inside of transactions that have not ended, by producer id."""
+        self.commits: dict[int, Commit] = {}
+        """On their way into the journal, by an arbitrary number."""
+        self.writing = 0
+        """Group records on their way into the journal."""
+        self.recorded = False
+        """Whether the journal may hold a group record that a tombstone must end."""
+        self.foreign: dict[bytes, int] = {}
+        """Keys and kinds of its living records of the protocol of KIP-848."""
+        self._joined = 0
+        self._support: Counter[str] = Counter()
+
+    # ---- states ----------------------------------------------------------------------------
+
+    def become(self, state: State, wall_ms: int) -> None:
+        """Enter a state."""
+        assert self.state in BEFORE[state], f"{self.group_id}: {self.state} to {state}"
+        self.state = state
+        self.state_ms = wall_ms
+
+    @property
+    def unused(self) -> bool:
+        """Whether nobody and nothing is in it, nor will the journal put anything back."""
+        inside = self.members or self.pending or self.offsets or self.pending_offsets
+        coming = self.commits or self.writing or self.recorded or self.foreign
+        return self.state is State.EMPTY and not inside and not coming
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance may begin now."""
+        return self.state in BEFORE[State.PREPARING]
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether every member and everybody who was given an id waits for the generation."""
+        return self._joined == len(self.members) and not self.pending
+
+    @property
+    def joined_count(self) -> int:
+        """Members whose JoinGroup waits."""
+        return self._joined
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that a member asks for."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    # ---- members ---------------------------------------------------------------------------
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Take a member in, who is nobody's replacement."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        self._insert(member)
+        self.pending.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member or a pending id; the leader's successor is the longest member."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._support.subtract({name for name, _ in member.protocols})
+            self._joined -= member.join is not None
+            if member.instance_id is not None:
+                del self.static[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.pending.discard(member_id)
+        self.pending_sync.discard(member_id)
+
+    def replace(self, old: Member, member_id: str) -> Member:
+        """Give a static member a new id; the new member has all else, but waits for nothing."""
+        assert old.instance_id is not None
+        leader = self.leader
+        self.remove(old.member_id)
+        member = Member(member_id, old.instance_id, old.client_id, old.client_host)
+        member.rebalance_timeout_ms = old.rebalance_timeout_ms
+        member.session_timeout_ms = old.session_timeout_ms
+        member.protocols = old.protocols
+        member.assignment = old.assignment
+        self._insert(member)
+        self.leader = member_id if leader == old.member_id else leader
+        return member
+
+    def _insert(self, member: Member) -> None:
+        self.members[member.member_id] = member
+        self._support.update({name for name, _ in member.protocols})
+        self._joined += member.join is not None
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+
+    def speak(self, member: Member, protocols: Protocols) -> None:
+        """Note what a member says about itself in a new JoinGroup."""
+        self._support.subtract({name for name, _ in member.protocols})
+        member.protocols = protocols
+        self._support.update({name for name, _ in protocols})
+
+    def park_join(self, member: Member, answer: Answer) -> Answer | None:
+        """Let a member's JoinGroup wait; the one that waited before, if any."""
+        before, member.join = member.join, answer
+        self._joined += before is None
+        return before
+
+    def take_join(self, member: Member) -> Answer | None:
+        """The JoinGroup that waits, which is to be answered now."""
+        answer, member.join = member.join, None
+        self._joined -= answer is not None
+        return answer
+
+    def elect(self) -> bool:
+        """Let somebody lead who has joined: the leader, else the longest member of these."""
+        leader = self.members.get(self.leader or "")
+        if leader is None or leader.join is None:
+            leader = next((m for m in self.members.values() if m.join is not None), None)
+        if leader is None:
+            return False
+        self.leader = leader.member_id
+        return True
+
+    # ---- protocols -------------------------------------------------------------------------
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether somebody who speaks these protocols may join."""
+        names = list(names)
+        if self.state is State.EMPTY:
+            return bool(protocol_type and names)
+        everybody = len(self.members)
+        return self.protocol_type == protocol_type and any(
+            self._support[name] == everybody for name in names
+        )
+
+    def choose_protocol(self) -> str | None:
+        """Of the protocols that all speak, the one that most prefer; then the longest member."""
+        everybody = len(self.members)
+        candidates = {name for name, count in self._support.items() if count == everybody}
+        votes = Counter(m.vote(candidates) for m in self.members.values())
+        votes.pop(None, None)
+        return max(votes, key=votes.__getitem__, default=None)
+
+    def subscribes(self, topic: str) -> bool:
+        """Whether members use the topic, as far as can be told: if in doubt, they do."""
+        if self.topics is None:
+            return self.protocol_type == CONSUMER
+        return topic in self.topics
+
+    # ---- offsets ---------------------------------------------------------------------------
+
+    def offset(self, topic: str, partition: int) -> CommittedOffset | None:
+        """What was committed last, if anything."""
+        return self.offsets.get(topic, {}).get(partition)
+
+    def put_offset(self, where: TopicPartition, offset: CommittedOffset) -> None:
+        """Note a commit."""
+        self.offsets.setdefault(where.topic, {})[where.partition] = offset
+
+    def drop_offset(self, where: TopicPartition) -> None:
+        """Forget a commit, if there is one."""
+        partitions = self.offsets.get(where.topic, {})
+        partitions.pop(where.partition, None)
+        if not partitions:
+            self.offsets.pop(where.topic, None)
+
+    def known_offsets(self) -> Iterator[TopicPartition]:
+        """Where something is committed, or about to be; some of them twice."""
+        for topic, partitions in self.offsets.items():
+            for partition in partitions:
+                yield TopicPartition(topic, partition)
+        for commit in self.commits.values():
+            yield from commit.offsets
+
+    def unstable(self, where: TopicPartition) -> bool:
+        """Whether a transaction that has not ended committed something there."""
+        return any(where in offsets for offsets in self.pending_offsets.values())

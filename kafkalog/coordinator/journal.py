@@ -1,0 +1,113 @@
+"""Where groups are written down: what the coordinator asks of __consumer_offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from kafkalog._native import check, ffi, lib
+from kafkalog.coordinator.step import JournalRecord
+from kafkalog.storage import codecs, rawfiles
+from kafkalog.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog.storage.log import Log
+
+__all__ = ["Journal", "JournalBatch", "StoredRecord", "journal_batches"]
+
+READ_BYTES = 1 << 20
+BATCH_HEADER_BYTES = lib.KL_BATCH_HEADER_BYTES
+
+
+class StoredRecord(NamedTuple):
+    """A record of the journal."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class JournalBatch(NamedTuple):
+    """A batch of the journal, as far as it matters here."""
+
+    producer_id: int
+    """-1 without."""
+    transactional: bool
+    """What it holds waits for the marker of its producer."""
+    marker: int | None
+    """Of a control batch: KL_CONTROL_ABORT or KL_CONTROL_COMMIT; -1 when it is another."""
+    records: list[StoredRecord]
+    """Empty for a control batch."""
+
+
+class Journal(Protocol):
+    """The partitions of __consumer_offsets that this broker leads."""
+
+    def append(
+        self,
+        partition: int,
+        records: Sequence[JournalRecord],
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Append records as one batch (acks=all) and call `done` once with the outcome.
+
+        NONE: they are committed, and durable as far as the topic promises.  `done` may be
+        called from any thread, also before this returns; for one partition in the order of
+        the appends.  Raising a KafkalogError is as good as calling it.
+        """
+
+    def read(self, partition: int) -> Iterator[JournalBatch]:
+        """All of a partition from its start to its end; nothing where there is no log yet.
+
+        Called from a thread of its own, before anything is appended.
+        """
+
+
+def journal_batches(log: Log) -> Iterator[JournalBatch]:
+    """All batches of a log, control batches and unfinished transactions too.
+
+    Raises: CorruptMessage, IoFailed, StaleLog.
+    """
+    offset = log.start_offset
+    while offset < log.end_offset:
+        data = log.read_batches(offset, READ_BYTES, "log_end")
+        if not data:
+            return
+        for batch, raw in _batches(data):
+            offset = batch.last_offset + 1
+            yield _journal_batch(batch, raw)
+
+
+def _batches(data: bytes) -> Iterator[tuple[Any, bytes]]:
+    """Each whole batch of `data`: its header, valid until the next one, and its bytes."""
+    batch = ffi.new("kl_batch *")
+    start = ffi.from_buffer("uint8_t[]", data)
+    pos = 0
+    while pos < len(data):
+        check(lib.kl_batch_parse(start + pos, len(data) - pos, batch))
+        end = pos + batch.batch_bytes
+        yield batch, data[pos:end]
+        pos = end
+
+
+def _journal_batch(batch: Any, raw: bytes) -> JournalBatch:
+    transactional = bool(batch.attributes & lib.KL_ATTR_TRANSACTIONAL)
+    if batch.attributes & lib.KL_ATTR_CONTROL:
+        marker = rawfiles.read_marker(batch, raw)
+        kind = -1 if marker is None else marker.kind
+        return JournalBatch(batch.producer_id, transactional, kind, [])
+    body = codecs.decompress(batch.attributes & lib.KL_CODEC_MASK, raw[BATCH_HEADER_BYTES:])
+    body = bytes(body)
+    records = [
+        StoredRecord(
+            record.offset,
+            _slice(body, record.key_pos, record.key_bytes),
+            _slice(body, record.value_pos, record.value_bytes),
+        )
+        for record in rawfiles.decode_records(batch, body)
+    ]
+    return JournalBatch(batch.producer_id, transactional, None, records)
+
+
+def _slice(body: bytes, pos: int, count: int) -> bytes | None:
+    return None if count < 0 else body[pos : pos + count]

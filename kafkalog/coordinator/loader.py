@@ -1,0 +1,147 @@
+"""From a journal partition back to its groups.
+
+The last record of each key counts.  Offsets committed inside of transactions count when
+their marker comes, and stay pending when none does.  Source: Kafka's
+CoordinatorLoaderImpl, GroupMetadataManager.replay.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from kafkalog._native import lib
+from kafkalog.coordinator import rebalance, records
+from kafkalog.coordinator.group import CommittedOffset, Group
+from kafkalog.coordinator.journal import JournalBatch, StoredRecord
+from kafkalog.coordinator.shard import Shard
+from kafkalog.coordinator.step import Step
+from kafkalog.errors import KafkalogError
+from kafkalog.types import TopicPartition
+from kafkalog.wire.records import OFFSETS
+
+__all__ = ["load", "resume"]
+
+LOG = logging.getLogger(__name__)
+
+Where = tuple[str, TopicPartition]
+"""Group, and the partition whose offset was committed."""
+Raw = tuple[int, bytes]
+"""Position in the journal and value, not decoded: most are replaced by a later one."""
+
+
+def load(shard: Shard, batches: Iterable[JournalBatch], wall_ms: int) -> None:
+    """Fill an empty shard from its journal.  Touches no timer; see resume.
+
+    A record that cannot be read is logged and left out.
+    """
+    _Load(shard, wall_ms).run(batches)
+
+
+def resume(shard: Shard, step: Step) -> None:
+    """Begin the sessions of those who were members when the journal ended."""
+    for group in list(shard.groups.values()):
+        for member in group.members.values():
+            shard.keep_session(group, member, step.now_ms)
+        if len(group.members) > shard.config.group_max_size:
+            rebalance.begin(shard, step, group)
+
+
+class _Load:
+    """One run through a partition."""
+
+    def __init__(self, shard: Shard, wall_ms: int) -> None:
+        self.shard = shard
+        self.wall_ms = wall_ms
+        self.groups: dict[str, bytes] = {}
+        self.offsets: dict[Where, Raw] = {}
+        self.pending: dict[int, dict[Where, Raw]] = {}  # by producer id
+        self.strange: set[str] = set()
+
+    def run(self, batches: Iterable[JournalBatch]) -> None:
+        """Read everything, then make the groups."""
+        for batch in batches:
+            if batch.marker is not None:
+                self._marker(batch.producer_id, batch.marker)
+            for record in batch.records:
+                self.shard.position = record.offset + 1
+                try:
+                    self._record(record, batch.producer_id if batch.transactional else None)
+                except KafkalogError as error:
+                    self._skip(record.offset, error)
+        for group_id, value in self.groups.items():
+            self._make_group(group_id, value)
+        for where, raw in self.offsets.items():
+            if (offset := self._decoded(raw)) is not None:
+                self._group(where[0]).put_offset(where[1], offset)
+        for producer_id, found in self.pending.items():
+            for where, raw in found.items():
+                if (offset := self._decoded(raw)) is not None:
+                    self.shard.put_pending(producer_id, self._group(where[0]), where[1], offset)
+
+    def _record(self, record: StoredRecord, producer_id: int | None) -> None:
+        if record.key is None:
+            return
+        name, kind, key = OFFSETS.decode_key(record.key)
+        if kind in (0, 1):
+            where = key.group, TopicPartition(key.topic, key.partition)
+            # Neither Kafka nor we write tombstones inside of a transaction.
+            if record.value is None:
+                self.offsets.pop(where, None)
+            elif producer_id is None:
+                self.offsets[where] = record.offset, record.value
+            else:
+                pending = self.pending.setdefault(producer_id, {})
+                pending[where] = record.offset, record.value
+        elif kind == 2:
+            if record.value is None:
+                self.groups.pop(key.group, None)
+            else:
+                self.groups[key.group] = record.value
+        elif kind in records.FOREIGN:
+            foreign = self._group(key.group_id).foreign
+            if record.value is None:
+                foreign.pop(record.key, None)
+            else:
+                foreign[record.key] = kind
+        elif name not in self.strange:
+            self.strange.add(name)
+            LOG.warning(
+                "__consumer_offsets-%d: offset %d: records of kind %s are left alone",
+                self.shard.partition, record.offset, name,
+            )  # fmt: skip
+
+    def _marker(self, producer_id: int, kind: int) -> None:
+        if kind not in (lib.KL_CONTROL_COMMIT, lib.KL_CONTROL_ABORT):
+            return
+        pending = self.pending.pop(producer_id, {})
+        if kind == lib.KL_CONTROL_COMMIT:
+            for where, raw in pending.items():
+                # What was committed outside of the transaction after it wins.
+                if where not in self.offsets or self.offsets[where][0] < raw[0]:
+                    self.offsets[where] = raw
+
+    def _group(self, group_id: str) -> Group:
+        group = self.shard.groups.get(group_id)
+        if group is None:
+            group = self.shard.groups[group_id] = Group(group_id, self.wall_ms)
+        return group
+
+    def _make_group(self, group_id: str, value: bytes) -> None:
+        try:
+            _, fields = OFFSETS.decode_value("GroupMetadata", value)
+            records.loaded_group(self._group(group_id), fields)
+        except KafkalogError as error:
+            self._skip(-1, error)
+
+    def _decoded(self, raw: Raw) -> CommittedOffset | None:
+        try:
+            # Keys of kind 0 have the same values as those of kind 1, of older versions.
+            _, fields = OFFSETS.decode_value("OffsetCommit", raw[1])
+        except KafkalogError as error:
+            self._skip(raw[0], error)
+            return None
+        return records.loaded_offset(fields, raw[0])
+
+    def _skip(self, offset: int, error: KafkalogError) -> None:
+        LOG.warning("__consumer_offsets-%d: offset %d: %s", self.shard.partition, offset, error)

@@ -1,0 +1,110 @@
+"""The groups of one partition of __consumer_offsets, and what acts on them needs to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import TYPE_CHECKING
+
+from kafkalog.coordinator.group import Group, State
+from kafkalog.coordinator.timers import Timers
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog.config import GroupConfig
+    from kafkalog.coordinator.group import CommittedOffset, Member
+
+__all__ = ["Shard", "append_error"]
+
+_NOT_AVAILABLE = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.REQUEST_TIMED_OUT,
+}
+_NOT_COORDINATOR = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR}
+_TOO_LARGE = {
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.INVALID_FETCH_SIZE,
+}
+
+
+def append_error(
+    error: ErrorCode, too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
+) -> ErrorCode:
+    """What a client is told when the journal failed with `error`."""
+    if error in _NOT_AVAILABLE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error in _NOT_COORDINATOR:
+        return ErrorCode.NOT_COORDINATOR
+    return too_large if error in _TOO_LARGE else error
+
+
+class Shard:
+    """The groups of one partition.  One thread only: the coordinator's."""
+
+    def __init__(
+        self, partition: int, config: GroupConfig, timers: Timers, new_id: Callable[[], str]
+    ) -> None:
+        """`new_id` makes the unique part of member ids."""
+        self.partition = partition
+        self.config = config
+        self.groups: dict[str, Group] = {}
+        self.timers = timers
+        """Those of all shards."""
+        self.new_id = new_id
+        self.open: dict[int, set[str]] = {}
+        """Producer ids with an open transaction, and the groups in which it committed."""
+        self.closed = False
+        """This broker no longer coordinates the partition: what still waits fails."""
+        self.position = 0
+        """Of the next commit, see CommittedOffset."""
+        self.numbers = count()
+
+    def live(self) -> Iterator[Group]:
+        """The groups that are not being deleted."""
+        return (group for group in self.groups.values() if group.state is not State.DEAD)
+
+    def next_position(self) -> int:
+        """The position of the commit that is applied now."""
+        self.position += 1
+        return self.position - 1
+
+    # ---- timers ----------------------------------------------------------------------------
+
+    def set_timer(self, kind: str, group: Group, at_ms: int, member_id: str = "") -> None:
+        """Let a timer of a group or member come up at `at_ms` of the monotonic clock."""
+        self.timers.set((kind, self.partition, group.group_id, member_id), at_ms)
+
+    def cancel_timer(self, kind: str, group: Group, member_id: str = "") -> None:
+        """Stop a timer, if it runs."""
+        self.timers.cancel((kind, self.partition, group.group_id, member_id))
+
+    def keep_session(self, group: Group, member: Member, now_ms: int) -> None:
+        """Begin a member's session anew."""
+        self.set_timer("session", group, now_ms + member.session_timeout_ms, member.member_id)
+
+    # ---- transactions ----------------------------------------------------------------------
+
+    def put_pending(
+        self, producer_id: int, group: Group, where: TopicPartition, offset: CommittedOffset
+    ) -> None:
+        """Note an offset that was committed inside of a transaction."""
+        group.pending_offsets.setdefault(producer_id, {})[where] = offset
+        self.open.setdefault(producer_id, set()).add(group.group_id)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Apply or forget what a transaction committed.
+
+        An offset that was committed outside of it after it wins.
+        """
+        for group_id in self.open.pop(producer_id, ()):
+            group = self.groups.get(group_id)
+            if group is None:
+                continue
+            for where, offset in group.pending_offsets.pop(producer_id, {}).items():
+                before = group.offset(*where)
+                if committed and (before is None or before.position < offset.position):
+                    group.put_offset(where, offset)

@@ -1,0 +1,71 @@
+"""One event of the coordinator: what came, when, and what is to follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["Answer", "Body", "JournalRecord", "Request", "Settle", "Step", "Write"]
+
+Body = dict[str, Any]
+"""The fields of a response, by the names that kafkalog.wire gives them."""
+Answer = Callable[[Body], None]
+"""Takes the response to one request; called exactly once."""
+JournalRecord = tuple[bytes, bytes | None]
+"""Key and value of a record for __consumer_offsets; no value: a tombstone."""
+
+
+class Request(NamedTuple):
+    """A decoded request and who sent it."""
+
+    body: Any
+    """A kafkalog.wire Struct."""
+    version: int
+    client_id: str
+    client_host: str
+    """As Kafka shows it: "/127.0.0.1"."""
+    answer: Answer
+
+
+Settle = Callable[["Step", ErrorCode], None]
+"""Called when a write's outcome is known."""
+
+
+class Write(NamedTuple):
+    """Records that belong together, and what happens once they are in the journal."""
+
+    partition: int
+    records: Sequence[JournalRecord]
+    settle: Settle
+    """Called exactly once: with the outcome, or with REQUEST_TIMED_OUT when it takes longer
+    than offsets.commit.timeout.ms."""
+    late: Settle | None
+    """After a timeout, called with the outcome."""
+
+
+class Step:
+    """The times of one event, and the answers and writes that it led to."""
+
+    def __init__(self, now_ms: int, wall_ms: int) -> None:
+        self.now_ms = now_ms
+        """Of the monotonic clock: for timers."""
+        self.wall_ms = wall_ms
+        """Since 1970: for what is written down."""
+        self.answers: list[tuple[Answer, Body]] = []
+        self.writes: list[Write] = []
+
+    def answer(self, answer: Answer, **body: Any) -> None:
+        """Answer a request with these fields; the others have the schema's defaults."""
+        self.answers.append((answer, body))
+
+    def write(
+        self,
+        partition: int,
+        records: Sequence[JournalRecord],
+        settle: Settle,
+        late: Settle | None = None,
+    ) -> None:
+        """Append records to a partition of the journal; see Write."""
+        self.writes.append(Write(partition, records, settle, late))
