@@ -75,7 +75,7 @@ def encode_failure(source: Source, error: Exception) -> Exception:
     why = str(error)
     range_ = isinstance(error, UnicodeEncodeError)
     if isinstance(error, struct.error):
-        for part in place.parts:
+        for part in (part for part in place.parts if part.letter):
             given = place.locals.get("get", {}.get)(part.name, 0)
             if (why_ := _refused(part.letter, given)) is not None:
                 range_ = isinstance(given, int)
@@ -83,8 +83,8 @@ def encode_failure(source: Source, error: Exception) -> Exception:
                 if len(place.parts) > 1:
                     place.enter(part)
                 break
-        else:
-            range_ = True
+        else:  # a length or count, or a number of an array
+            range_ = "argument" not in why
     kind = ArgumentError if range_ else TypeError
     return kind(f"{source.title}: {place.path or 'fields'}: {why}")
 
@@ -92,7 +92,7 @@ def encode_failure(source: Source, error: Exception) -> Exception:
 def _refused(letter: str, value: object) -> str | None:
     """Why a number cannot be packed; None when it can."""
     try:
-        struct.pack(f">{letter or 'q'}", value)
+        struct.pack(f">{letter}", value)
     except struct.error as error:
         return str(error)
     return None
