@@ -39,6 +39,10 @@ struct kl_request {
 
     bool no_up;   /* Python handed it back: what is unknown now gets its error */
     bool expired; /* its deadline came, or the server stops: answer with what is there */
+    /* Set by a run that parks: what was put of the response stays for the next run. */
+    bool keep_response;
+    int32_t
+        why; /* with KL_UP: what Python is told, KL_UP_FAST_PATH unless a run says else */
 
     /* What a parked request waits with.  A run sets them before it returns KL_PARKED or
      * KL_PARKED_READ_ON; all are zero, and deadline_ms INT64_MAX, in its first run.
@@ -48,7 +52,8 @@ struct kl_request {
      * anything else than the two, it must have done the same itself. */
     void *parked;
     void (*on_cancel)(kl_request *request);
-    int64_t deadline_ms; /* of kl_server_now; the request is run again with `expired` */
+    int64_t deadline_ms; /* of kl_server_now; the request is run again with `expired`, and
+                          * must not park then without a new one */
 };
 
 /* Milliseconds of the server's clock: monotonic, or what kl_server_set_time said last. */
@@ -62,7 +67,8 @@ int32_t kl_server_threads(const kl_server *server);
 /* ---- the response: memory and slices of files, in the order in which they are put --------
  *
  * The size field and the header (correlation id, and the empty tagged fields of flexible
- * versions) are put by the server.  A run begins with an empty response. */
+ * versions) are put by the server.  A run begins with an empty response, unless
+ * keep_response was set by the one before. */
 
 /* Room for `bytes` more of the response's memory, to be written before the next call; NULL
  * when there is no memory.  Moves what was returned before. */

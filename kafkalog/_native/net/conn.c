@@ -1,0 +1,374 @@
+/* conn.c: a connection: frames in, responses out. */
+#include "net.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "../base/io.h"
+
+enum {
+    REQUESTS_PER_TURN = 32, /* and reads; then others have theirs */
+    SLICE_BYTES_PER_TURN = 4 << 20,
+    SENDFILE_BYTES = 1 << 20, /* at once: a reader that is quick would hold the thread */
+    GATHER_MAX = 16,
+    PARTIAL_RENEW_BYTES = 64 << 10
+};
+
+/* ---- frames in ----------------------------------------------------------------------- */
+
+static void close_garbage(kl_conn *conn) {
+    kl_count_add(&conn->thread->closed_garbage, 1);
+    kl_conn_close(conn);
+}
+
+/* The size field is there: have room for as much.  False: the connection was closed. */
+static bool begin_frame(kl_conn *conn) {
+    kl_pool *pool = &conn->thread->pool;
+    uint32_t bytes = kl_get32(conn->in->data);
+    if (bytes > (uint32_t)conn->server->config.request_bytes_max) {
+        close_garbage(conn);
+        return false;
+    }
+    conn->frame_bytes = KL_SIZE_BYTES + (size_t)bytes;
+    if (conn->frame_bytes <= kl_chunk_capacity(conn->in)) return true;
+    kl_chunk *large = kl_pool_take(pool, conn->frame_bytes);
+    if (large == NULL) {
+        kl_conn_close(conn);
+        return false;
+    }
+    memcpy(large->data, conn->in->data, conn->in_bytes);
+    kl_pool_give(pool, conn->in);
+    conn->in = large;
+    return true;
+}
+
+/* What was read behind the frame, in a chunk of its own; false: no memory. */
+static bool take_rest(kl_conn *conn, kl_chunk **rest, size_t *rest_bytes) {
+    *rest_bytes = conn->in_bytes - conn->frame_bytes;
+    *rest = NULL;
+    if (conn->ahead != NULL) {
+        *rest = conn->ahead;
+        *rest_bytes = conn->ahead_bytes;
+        conn->ahead = NULL;
+    } else if (*rest_bytes > 0) {
+        *rest = kl_pool_take(&conn->thread->pool, *rest_bytes);
+        if (*rest == NULL) return false;
+        memcpy((*rest)->data, conn->in->data + conn->frame_bytes, *rest_bytes);
+    }
+    return true;
+}
+
+/* Make conn->whole of what was read.  False: no frame is whole, or the connection was
+ * closed. */
+static bool split(kl_conn *conn) {
+    if (conn->in_bytes < KL_SIZE_BYTES) return false;
+    if (conn->frame_bytes == 0 && !begin_frame(conn)) return false;
+    if (conn->in_bytes < conn->frame_bytes) return false;
+    kl_header header;
+    kl_chunk *rest;
+    size_t rest_bytes;
+    kl_span frame = {conn->in->data + KL_SIZE_BYTES, conn->frame_bytes - KL_SIZE_BYTES};
+    if (!kl_header_parse(frame, &header)) {
+        close_garbage(conn);
+        return false;
+    }
+    if (!take_rest(conn, &rest, &rest_bytes)) {
+        kl_conn_close(conn);
+        return false;
+    }
+    conn->whole = kl_exchange_new(conn, conn->in, &header);
+    conn->in = rest;
+    conn->in_bytes = rest_bytes;
+    conn->frame_bytes = 0;
+    if (conn->whole == NULL) kl_conn_close(conn);
+    return conn->whole != NULL;
+}
+
+/* One read: to the end of the frame, where its size is known and it is large, and a little
+ * of what follows it, which saves the read that finds nothing; else what a small chunk
+ * holds.  So no byte of a large frame moves twice, but those of the first read. */
+static void read_some(kl_conn *conn) {
+    kl_pool *pool = &conn->thread->pool;
+    bool large = conn->frame_bytes > KL_CHUNK_SMALL_BYTES;
+    if (conn->in == NULL) conn->in = kl_pool_take(pool, KL_CHUNK_SMALL_BYTES);
+    kl_chunk *ahead = large ? kl_pool_take(pool, KL_CHUNK_SMALL_BYTES) : NULL;
+    if (conn->in == NULL || (large && ahead == NULL)) {
+        kl_conn_close(conn);
+        return;
+    }
+    size_t room = (large ? conn->frame_bytes : KL_CHUNK_SMALL_BYTES) - conn->in_bytes;
+    struct iovec to[2] = {{conn->in->data + conn->in_bytes, room}, {NULL, 0}};
+    if (large) to[1] = (struct iovec){ahead->data, KL_CHUNK_SMALL_BYTES};
+    ssize_t got = large ? readv(conn->fd, to, 2) : recv(conn->fd, to[0].iov_base, room, 0);
+    int error = got < 0 ? errno : 0;
+    size_t bytes = got > 0 ? (size_t)got : 0;
+    conn->in_bytes += KL_MIN(bytes, room);
+    if (bytes > room) {
+        conn->ahead = ahead;
+        conn->ahead_bytes = bytes - room;
+    } else {
+        kl_pool_give(pool, ahead);
+    }
+    /* Less than there was room for: it is drained, and the next bytes are an edge. */
+    if (bytes < room + to[1].iov_len && error != EINTR) conn->readable = false;
+    if (bytes > 0) {
+        conn->moved = true;
+        kl_count_add(&conn->thread->bytes_in, got);
+    }
+    if (got == 0) conn->at_end = true;
+    else if (error && error != EAGAIN && error != EINTR) kl_conn_close(conn);
+}
+
+/* ---- requests ------------------------------------------------------------------------ */
+
+static void count_request(kl_conn *conn, const kl_request *request) {
+    int16_t key = request->api_key;
+    if (key < 0 || key >= KL_API_KEYS) key = KL_API_KEYS - 1;
+    kl_count_add(&conn->thread->requests[key], 1);
+}
+
+static bool waits_for_data(const kl_exchange *exchange) {
+    return exchange->state == KL_WAITS && exchange->request.api_key == KL_API_FETCH;
+}
+
+static void start(kl_conn *conn) {
+    kl_exchange *exchange = conn->whole;
+    conn->whole = NULL;
+    if (conn->last) conn->last->next = exchange;
+    else conn->first = exchange;
+    conn->last = exchange;
+    conn->count++;
+    count_request(conn, &exchange->request);
+    bool fine = kl_exchange_run(exchange);
+    /* Nobody is there to see what might come. */
+    if (fine && conn->peer_done && waits_for_data(exchange))
+        fine = kl_exchange_expire(exchange);
+    if (!fine) kl_conn_close(conn);
+}
+
+/* Whether another request may run: none is in hand, or only Produce requests that wait for
+ * the disk, and then only one more of them. */
+static bool may_go_on(const kl_conn *conn) {
+    if (conn->thread->stopping) return false;
+    if (conn->first == NULL) return true;
+    if (conn->first->state == KL_ANSWERED) return false; /* it does not take its answers */
+    if (conn->last->state != KL_WAITS_ON && conn->last->state != KL_ANSWERED) return false;
+    return conn->count < conn->server->config.produce_waiting_max &&
+           (conn->whole == NULL || conn->whole->request.api_key == KL_API_PRODUCE);
+}
+
+/* ---- responses out ------------------------------------------------------------------- */
+
+static bool has_slice(const kl_exchange *exchange) {
+    return exchange->part_index < exchange->part_count;
+}
+
+/* The memory that goes out before the next slice, or all of it. */
+static size_t memory_due(const kl_exchange *exchange) {
+    return has_slice(exchange) ? exchange->parts[exchange->part_index].memory_end
+                               : exchange->memory.bytes;
+}
+
+static void drop_sent(kl_conn *conn) {
+    for (kl_exchange *x; (x = conn->first) != NULL;) {
+        if (x->state != KL_ANSWERED || x->sent < x->memory.bytes || has_slice(x)) return;
+        conn->first = x->next;
+        if (conn->first == NULL) conn->last = NULL;
+        conn->count--;
+        x->next = NULL;
+        kl_exchange_end(x);
+    }
+}
+
+/* What a call that sends came to: false, it must wait, or the connection was closed. */
+static bool sent(kl_conn *conn, ssize_t bytes) {
+    if (bytes > 0) {
+        conn->moved = true;
+        kl_count_add(&conn->thread->bytes_out, bytes);
+        return true;
+    }
+    if (bytes < 0 && errno == EINTR) return true;
+    if (bytes < 0 && errno == EAGAIN) conn->writable = false;
+    else kl_conn_close(conn);
+    return false;
+}
+
+/* The memory of the responses at the head, up to the first slice. */
+static bool send_memory(kl_conn *conn) {
+    struct iovec from[GATHER_MAX];
+    int count = 0;
+    bool more = false;
+    for (kl_exchange *x = conn->first; x && x->state == KL_ANSWERED && !more; x = x->next) {
+        size_t due = memory_due(x);
+        if (count == GATHER_MAX) break;
+        if (due > x->sent)
+            from[count++] = (struct iovec){x->memory.data + x->sent, due - x->sent};
+        more = has_slice(x);
+    }
+    if (count == 0) return true;
+    struct msghdr message = {.msg_iov = from, .msg_iovlen = (size_t)count};
+    int flags = MSG_NOSIGNAL | (more ? MSG_MORE : 0);
+    ssize_t bytes = count == 1 ? send(conn->fd, from[0].iov_base, from[0].iov_len, flags)
+                               : sendmsg(conn->fd, &message, flags);
+    if (!sent(conn, bytes)) return false;
+    kl_exchange *x = conn->first;
+    for (size_t left = bytes > 0 ? (size_t)bytes : 0; left > 0; x = x->next) {
+        size_t of_it = KL_MIN(left, memory_due(x) - x->sent);
+        x->sent += of_it;
+        left -= of_it;
+    }
+    return true;
+}
+
+/* A slice of a file, from the page cache to the socket. */
+static bool send_slice(kl_conn *conn, size_t *budget) {
+    kl_exchange *exchange = conn->first;
+    kl_part *part = &exchange->parts[exchange->part_index];
+    while (exchange->part_sent < part->bytes) {
+        if (*budget == 0) {
+            kl_link_last(&conn->thread->ready, &conn->ready);
+            return false;
+        }
+        off_t pos = (off_t)(part->pos + (int64_t)exchange->part_sent);
+        size_t bytes = KL_MIN(part->bytes - exchange->part_sent, (size_t)SENDFILE_BYTES);
+        ssize_t done = kl_io->sendfile(conn->fd, kl_slice_fd(part->slice), &pos, bytes);
+        /* 0: the file was cut; a response that was begun cannot be ended otherwise. */
+        if (!sent(conn, done)) return false;
+        if (done < 0) continue;
+        exchange->part_sent += (size_t)done;
+        *budget -= KL_MIN(*budget, (size_t)done);
+    }
+    kl_slice_free(part->slice);
+    exchange->part_index++;
+    exchange->part_sent = 0;
+    return true;
+}
+
+/* Send what is answered, in order.  False: something is left, or the connection was
+ * closed. */
+static bool flush(kl_conn *conn, size_t *budget) {
+    while (conn->first && conn->first->state == KL_ANSWERED) {
+        kl_exchange *first = conn->first;
+        if (!conn->writable) return false;
+        if (!send_memory(conn)) return false;
+        if (first->sent == memory_due(first) && has_slice(first) &&
+            !send_slice(conn, budget))
+            return false;
+        drop_sent(conn);
+    }
+    return true;
+}
+
+/* ---- the turn of a connection -------------------------------------------------------- */
+
+/* Into the rings by which the thread's timers find it. */
+static void settle(kl_conn *conn) {
+    kl_thread *thread = conn->thread;
+    bool reads = may_go_on(conn) && conn->whole == NULL;
+    if (conn->in_bytes == 0) {
+        kl_pool_give(&thread->pool, conn->in);
+        conn->in = NULL;
+    }
+    if (conn->first == NULL && (conn->at_end || thread->stopping)) {
+        kl_conn_close(conn);
+        return;
+    }
+    if (conn->moved || !kl_link_in(&conn->idle)) {
+        conn->moved = false;
+        conn->active_ms = thread->now_ms;
+        kl_link_last(&thread->idle, &conn->idle);
+    }
+    thread->trims = true;
+    /* Time counts only while we would read. */
+    if (!reads || conn->in_bytes == 0) {
+        kl_link_remove(&conn->partial);
+    } else if (!kl_link_in(&conn->partial) || conn->in_bytes < conn->partial_bytes ||
+               conn->in_bytes - conn->partial_bytes >= PARTIAL_RENEW_BYTES) {
+        conn->partial_ms = thread->now_ms;
+        conn->partial_bytes = conn->in_bytes;
+        kl_link_last(&thread->partial, &conn->partial);
+    }
+}
+
+void kl_conn_pump(kl_conn *conn) {
+    size_t slice_budget = SLICE_BYTES_PER_TURN;
+    int budget = REQUESTS_PER_TURN;
+    kl_link_remove(&conn->ready);
+    while (conn->fd >= 0) {
+        if (!flush(conn, &slice_budget) || !may_go_on(conn)) break;
+        if (budget-- == 0) {
+            kl_link_last(&conn->thread->ready, &conn->ready);
+            break;
+        }
+        if (conn->whole || split(conn)) {
+            if (may_go_on(conn)) start(conn);
+        } else if (conn->fd >= 0) {
+            if (!conn->readable || conn->at_end) break;
+            read_some(conn);
+        }
+    }
+    if (conn->fd >= 0) settle(conn);
+}
+
+/* What is parked for more data is answered as it is. */
+static void expire_waits(kl_conn *conn) {
+    for (kl_exchange *x = conn->first; x != NULL; x = x->next)
+        if (waits_for_data(x) && !kl_exchange_expire(x)) {
+            kl_conn_close(conn);
+            return;
+        }
+}
+
+void kl_conn_events(kl_conn *conn, uint32_t events) {
+    if (conn->fd < 0) return; /* in this pass */
+    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) conn->readable = true;
+    if (events & EPOLLOUT) conn->writable = true;
+    /* No answer arrives any more; what was sent before is read to its end, though. */
+    if (events & (EPOLLHUP | EPOLLERR) && conn->first) {
+        kl_conn_close(conn);
+        return;
+    }
+    if (events & EPOLLRDHUP && !conn->peer_done) {
+        conn->peer_done = true;
+        expire_waits(conn);
+    }
+    kl_conn_pump(conn);
+}
+
+void kl_conn_stop(kl_conn *conn) {
+    if (conn->fd < 0) return;
+    conn->peer_done = true;
+    if (conn->whole) kl_exchange_end(conn->whole);
+    conn->whole = NULL;
+    expire_waits(conn);
+    kl_conn_pump(conn);
+}
+
+void kl_conn_close(kl_conn *conn) {
+    kl_thread *thread = conn->thread;
+    if (conn->fd < 0) return;
+    /* By name: a forked child may have the socket still, and then it would stay in. */
+    epoll_ctl(thread->epoll_fd, EPOLL_CTL_DEL, conn->fd, NULL);
+    kl_lock(&thread->lock);
+    kl_link_remove(&conn->all);
+    close(conn->fd);
+    conn->fd = -1;
+    kl_unlock(&thread->lock);
+    kl_link *const links[] = {&conn->idle, &conn->partial, &conn->ready, &conn->dirty};
+    for (size_t i = 0; i < sizeof links / sizeof links[0]; i++) kl_link_remove(links[i]);
+    if (conn->whole) kl_exchange_end(conn->whole);
+    conn->whole = NULL;
+    for (kl_exchange *x = conn->first, *next; x != NULL; x = next) {
+        next = x->next;
+        x->next = NULL;
+        kl_exchange_cancel(x);
+    }
+    conn->first = conn->last = NULL;
+    kl_pool_give(&thread->pool, conn->in);
+    kl_pool_give(&thread->pool, conn->ahead);
+    conn->in = conn->ahead = NULL;
+    kl_acceptor_left(conn);
+    kl_link_last(&thread->dead, &conn->dirty);
+}

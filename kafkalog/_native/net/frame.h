@@ -1,0 +1,43 @@
+/* frame.h: a request's size field and header.
+ *
+ *   pos  bytes  field
+ *     0      4  size           of what follows
+ *     4      2  api key
+ *     6      2  api version
+ *     8      4  correlation id
+ *    12      2  client id      its bytes, -1: null; not in version 0 of the header
+ *    14      n
+ *            1  tagged fields  only in version 2 of the header, that of flexible versions */
+#ifndef KL_FRAME_H
+#define KL_FRAME_H
+
+#include "../base/bytes.h"
+
+enum {
+    KL_SIZE_BYTES = 4,
+    KL_API_PRODUCE = 0,
+    KL_API_FETCH = 1,
+    /* A response: size, correlation id, and in version 1 of its header no tagged fields. */
+    KL_RESPONSE_HEADER_BYTES = 8
+};
+
+typedef struct {
+    int16_t api_key;
+    int16_t api_version;
+    int32_t correlation_id;
+    kl_span client_id; /* data NULL: null */
+    size_t body_pos;   /* behind the header */
+} kl_header;
+
+/* Read the header of a frame (without its size field).  False: it is none. */
+bool kl_header_parse(kl_span frame, kl_header *out);
+/* Whether requests of this key and version have tagged fields: header version 2.  Also of
+ * versions that nobody knows yet; keys that nobody knows have none. */
+bool kl_header_flexible(int16_t api_key, int16_t api_version);
+/* An unsigned varint of at most 5 bytes below `end` that fits 32 bits; the place behind it,
+ * or NULL. */
+const uint8_t *kl_get_uvarint(const uint8_t *p, const uint8_t *end, uint32_t *out);
+/* The place behind tagged fields, or NULL.  Their content is skipped. */
+const uint8_t *kl_skip_tagged_fields(const uint8_t *p, const uint8_t *end);
+
+#endif

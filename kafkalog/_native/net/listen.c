@@ -1,0 +1,432 @@
+/* listen.c: listening sockets and the thread that accepts. */
+#include "net.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    ACCEPTS_PER_TURN = 64,
+    LISTENERS_MAX = 64,
+    PAUSE_MS = 100, /* when there are no descriptors */
+    RESERVED_FILES = 64,
+    PORT_MAX = 65535
+};
+
+static const char UNIX_PREFIX[] = "unix:";
+
+/* ---- addresses ----------------------------------------------------------------------- */
+
+typedef union {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    struct sockaddr_un un;
+} address;
+
+/* The first address of a name, IPv4 before IPv6 as Java has it; "": all, of both. */
+static kl_status resolve(const char *host, int32_t port, address *out, socklen_t *bytes) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL, *chosen = NULL;
+    int32_t first = *host ? AF_INET : AF_INET6;
+    int failed = getaddrinfo(*host ? host : NULL, "0", &hints, &found);
+    if (failed)
+        return kl_fail(KL_E_NOT_FOUND, "no address of %s: %s", host, gai_strerror(failed));
+    for (struct addrinfo *each = found; each != NULL; each = each->ai_next)
+        if (chosen == NULL || (each->ai_family == first && chosen->ai_family != first))
+            chosen = each;
+    memcpy(out, chosen->ai_addr, chosen->ai_addrlen);
+    *bytes = chosen->ai_addrlen;
+    freeaddrinfo(found);
+    if (out->any.sa_family == AF_INET) out->v4.sin_port = htons((uint16_t)port);
+    else out->v6.sin6_port = htons((uint16_t)port);
+    return KL_OK;
+}
+
+static kl_status unix_address(const char *path, address *out, socklen_t *bytes) {
+    size_t path_bytes = strlen(path);
+    if (path_bytes == 0 || path_bytes >= sizeof out->un.sun_path)
+        return kl_fail(KL_E_ARGUMENT,
+                       "a unix socket's path has %zu bytes, wanted 1 to %zu: %s",
+                       path_bytes, sizeof out->un.sun_path - 1, path);
+    *out = (address){.un.sun_family = AF_UNIX};
+    memcpy(out->un.sun_path, path, path_bytes);
+    *bytes = sizeof out->un;
+    return KL_OK;
+}
+
+/* Remove a socket that a process left behind; one that is served stays. */
+static void remove_stale(const char *path, const address *at, socklen_t bytes) {
+    struct stat found;
+    if (lstat(path, &found) != 0 || !S_ISSOCK(found.st_mode)) return;
+    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (probe < 0) return;
+    if (connect(probe, &at->any, bytes) != 0 && errno == ECONNREFUSED) unlink(path);
+    close(probe);
+}
+
+/* Mapped into 16 bytes, and as text. */
+static void name_peer(kl_conn *conn, const address *from) {
+    char text[INET6_ADDRSTRLEN] = "";
+    switch (from->any.sa_family) {
+    case AF_INET:
+        conn->address[10] = conn->address[11] = 0xff;
+        memcpy(conn->address + 12, &from->v4.sin_addr, 4);
+        inet_ntop(AF_INET, &from->v4.sin_addr, text, sizeof text);
+        snprintf(conn->peer, sizeof conn->peer, "%s:%u", text, ntohs(from->v4.sin_port));
+        break;
+    case AF_INET6:
+        memcpy(conn->address, &from->v6.sin6_addr, sizeof conn->address);
+        if (IN6_IS_ADDR_V4MAPPED(&from->v6.sin6_addr)) {
+            inet_ntop(AF_INET, conn->address + 12, text, sizeof text);
+            snprintf(conn->peer, sizeof conn->peer, "%s:%u", text,
+                     ntohs(from->v6.sin6_port));
+        } else {
+            inet_ntop(AF_INET6, &from->v6.sin6_addr, text, sizeof text);
+            snprintf(conn->peer, sizeof conn->peer, "[%s]:%u", text,
+                     ntohs(from->v6.sin6_port));
+        }
+        break;
+    default: snprintf(conn->peer, sizeof conn->peer, "unix");
+    }
+}
+
+/* ---- listening ----------------------------------------------------------------------- */
+
+static void close_listening(kl_listening *listening) {
+    struct stat found;
+    if (listening->fd >= 0) close(listening->fd);
+    /* Somebody else may have taken the name meanwhile. */
+    if (listening->path && lstat(listening->path, &found) == 0 &&
+        found.st_ino == listening->path_inode)
+        unlink(listening->path);
+    kl_release(listening->path);
+    kl_release(listening);
+}
+
+static kl_status open_socket(const kl_server_config *config, const char *name,
+                             const address *at, socklen_t bytes, int *fd) {
+    static const int on = 1, off = 0;
+    bool is_unix = at->any.sa_family == AF_UNIX;
+    *fd = socket(at->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*fd < 0) return kl_fail_errno(errno, "no socket for listener %s", name);
+    if (!is_unix) setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (at->any.sa_family == AF_INET6)
+        setsockopt(*fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    /* Before listen, so that the window that is offered knows of it. */
+    if (config->receive_buffer_bytes > 0)
+        setsockopt(*fd, SOL_SOCKET, SO_RCVBUF, &config->receive_buffer_bytes,
+                   sizeof config->receive_buffer_bytes);
+    if (bind(*fd, &at->any, bytes) != 0)
+        return kl_fail_errno(errno, "listener %s: bind", name);
+    if (is_unix && chmod(at->un.sun_path, 0600) != 0)
+        return kl_fail_errno(errno, "listener %s: chmod", name);
+    if (listen(*fd, config->backlog) != 0)
+        return kl_fail_errno(errno, "listener %s: listen", name);
+    return KL_OK;
+}
+
+static kl_status keep_path(const char *path, kl_listening *listening) {
+    struct stat made;
+    if (lstat(path, &made) != 0) return kl_fail_errno(errno, "listener unix:%s", path);
+    listening->path_inode = made.st_ino;
+    listening->path = kl_alloc(strlen(path) + 1);
+    if (listening->path == NULL) {
+        unlink(path);
+        return kl_fail(KL_E_NO_MEMORY, "no memory for listener unix:%s", path);
+    }
+    memcpy(listening->path, path, strlen(path) + 1);
+    return KL_OK;
+}
+
+static int32_t port_of(int fd) {
+    address at;
+    socklen_t bytes = sizeof at;
+    if (getsockname(fd, &at.any, &bytes) != 0) return 0;
+    if (at.any.sa_family == AF_INET) return ntohs(at.v4.sin_port);
+    return at.any.sa_family == AF_INET6 ? ntohs(at.v6.sin6_port) : 0;
+}
+
+static void wake(kl_acceptor *acceptor) {
+    static const uint64_t one = 1;
+    while (write(acceptor->wake_fd, &one, sizeof one) < 0 && errno == EINTR) continue;
+}
+
+/* Under the lock, so that a fork sees every socket that there is. */
+static kl_status add_listening(kl_server *server, const char *name, const address *at,
+                               socklen_t bytes, kl_listening *listening) {
+    kl_acceptor *acceptor = &server->acceptor;
+    int32_t count = 1;
+    for (kl_listening *each = acceptor->listening; each; each = each->next) count++;
+    if (count > LISTENERS_MAX)
+        return kl_fail(KL_E_ARGUMENT, "%d listeners, at most %d", count, LISTENERS_MAX);
+    if (server->stopped) return kl_fail(KL_E_CLOSED, "the server was stopped");
+    listening->is_unix = at->any.sa_family == AF_UNIX;
+    if (listening->is_unix) remove_stale(at->un.sun_path, at, bytes);
+    kl_status status = open_socket(&server->config, name, at, bytes, &listening->fd);
+    if (!status && listening->is_unix) status = keep_path(at->un.sun_path, listening);
+    if (status) return status;
+    listening->next = acceptor->listening;
+    acceptor->listening = listening;
+    return KL_OK;
+}
+
+kl_status kl_server_listen(kl_server *server, const char *host_or_path, int32_t port,
+                           int32_t listener, int32_t *bound_port) {
+    kl_status status = kl_server_check(server);
+    if (status) return status;
+    address at = {0};
+    socklen_t bytes = 0;
+    bool is_unix = strncmp(host_or_path, UNIX_PREFIX, sizeof UNIX_PREFIX - 1) == 0;
+    if (port < 0 || port > PORT_MAX)
+        return kl_fail(KL_E_ARGUMENT, "port %d, wanted 0 to %d", port, PORT_MAX);
+    status = is_unix ? unix_address(host_or_path + sizeof UNIX_PREFIX - 1, &at, &bytes)
+                     : resolve(host_or_path, port, &at, &bytes);
+    if (status) return status;
+    kl_listening *listening = kl_alloc(sizeof *listening);
+    if (listening == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a listener");
+    listening->fd = -1;
+    listening->number = listener;
+    kl_lock(&server->life);
+    kl_lock(&server->acceptor.lock);
+    status = add_listening(server, host_or_path, &at, bytes, listening);
+    if (status) close_listening(listening);
+    else *bound_port = port_of(listening->fd);
+    kl_unlock(&server->acceptor.lock);
+    kl_unlock(&server->life);
+    if (!status) wake(&server->acceptor);
+    return status;
+}
+
+/* ---- how many from where ------------------------------------------------------------- */
+
+static kl_link *bucket_of(kl_acceptor *acceptor, const kl_conn *conn) {
+    /* FNV-1a: who fills one bucket fills it up to the limit of each of his addresses. */
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < sizeof conn->address; i++)
+        hash = (hash ^ conn->address[i]) * 16777619u;
+    return &acceptor->buckets[hash % KL_ADDRESS_BUCKETS];
+}
+
+/* Under the lock.  Count a connection by its address; false: there are too many. */
+static bool count_address(kl_server *server, kl_conn *conn) {
+    kl_acceptor *acceptor = &server->acceptor;
+    if (acceptor->buckets == NULL) return true;
+    int32_t count = 0;
+    kl_link *bucket = bucket_of(acceptor, conn);
+    for (kl_link *link = bucket->next; link != bucket; link = link->next)
+        if (memcmp(KL_HOLDER(link, kl_conn, same_hash)->address, conn->address,
+                   sizeof conn->address) == 0)
+            count++;
+    bool fine = count < server->config.connections_per_ip_max;
+    if (fine) kl_link_last(bucket, &conn->same_hash);
+    return fine;
+}
+
+void kl_acceptor_left(kl_conn *conn) {
+    kl_acceptor *acceptor = &conn->server->acceptor;
+    if (acceptor->buckets) {
+        kl_lock(&acceptor->lock);
+        kl_link_remove(&conn->same_hash);
+        kl_unlock(&acceptor->lock);
+    }
+    atomic_fetch_sub(&acceptor->connections, 1);
+    if (atomic_load(&acceptor->full)) wake(acceptor);
+}
+
+/* ---- accepting ----------------------------------------------------------------------- */
+
+static void set_options(const kl_server_config *config, int fd, bool is_unix) {
+    static const int on = 1;
+    if (!is_unix) {
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    }
+    if (config->send_buffer_bytes > 0)
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &config->send_buffer_bytes,
+                   sizeof config->send_buffer_bytes);
+}
+
+static kl_thread *thread_of(kl_server *server, const kl_listening *listening) {
+    int32_t count = server->config.network_threads;
+    if (listening->number == server->config.control_listener)
+        return &server->threads[count];
+    return &server->threads[server->acceptor.next_thread++ % (uint32_t)count];
+}
+
+/* Under the lock.  Give a socket to a network thread, or close it. */
+static void take_in(kl_server *server, const kl_listening *listening, int fd,
+                    const address *from) {
+    kl_acceptor *acceptor = &server->acceptor;
+    kl_conn *conn = kl_alloc(sizeof *conn);
+    if (conn == NULL) {
+        close(fd);
+        return;
+    }
+    conn->server = server;
+    conn->listener = listening->number;
+    conn->fd = fd;
+    name_peer(conn, from);
+    if (!listening->is_unix && !count_address(server, conn)) {
+        kl_count_add(&acceptor->refused_per_ip, 1);
+        close(fd);
+        kl_release(conn);
+        return;
+    }
+    kl_thread *thread = conn->thread = thread_of(server, listening);
+    conn->id = atomic_fetch_add(&acceptor->next_id, 1) + 1;
+    set_options(&server->config, fd, listening->is_unix);
+    atomic_fetch_add(&acceptor->connections, 1);
+    kl_count_add(&acceptor->accepted, 1);
+    /* Edge-triggered for both ways at once: no call per request.  That it can be written to
+     * is an event by itself, by which the thread learns of it. */
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                                .data.ptr = conn};
+    kl_lock(&thread->lock);
+    kl_link_last(&thread->conns, &conn->all);
+    int failed = epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+    if (failed) {
+        kl_link_remove(&conn->all);
+        close(fd);
+    }
+    kl_unlock(&thread->lock);
+    if (failed) {
+        kl_link_remove(&conn->same_hash);
+        atomic_fetch_sub(&acceptor->connections, 1);
+        kl_release(conn);
+    }
+}
+
+static bool is_full(kl_acceptor *acceptor) {
+    if (atomic_load(&acceptor->connections) < acceptor->connections_max) return false;
+    atomic_store(&acceptor->full, true);
+    /* One may have ended before it could see that. */
+    if (atomic_load(&acceptor->connections) >= acceptor->connections_max) return true;
+    atomic_store(&acceptor->full, false);
+    return false;
+}
+
+/* False: there are no descriptors, or no memory. */
+static bool accept_some(kl_server *server, const kl_listening *listening) {
+    bool control = listening->number == server->config.control_listener;
+    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+        address from = {0};
+        socklen_t bytes = sizeof from;
+        if (!control && is_full(&server->acceptor)) return true;
+        kl_lock(&server->acceptor.lock);
+        int fd = accept4(listening->fd, &from.any, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int error = fd < 0 ? errno : 0;
+        if (fd >= 0) take_in(server, listening, fd, &from);
+        kl_unlock(&server->acceptor.lock);
+        if (error == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+            return false;
+        else if (errno == EAGAIN) return true;
+        /* Else the connection failed before it was taken: the next. */
+    }
+    return true;
+}
+
+/* The sockets to be looked at now; how many. */
+static nfds_t what_to_poll(kl_server *server, struct pollfd *polled,
+                           kl_listening **listening) {
+    kl_acceptor *acceptor = &server->acceptor;
+    bool full = is_full(acceptor);
+    nfds_t count = 0;
+    kl_lock(&acceptor->lock);
+    for (kl_listening *each = acceptor->listening; each; each = each->next) {
+        if (full && each->number != server->config.control_listener) continue;
+        listening[count] = each;
+        polled[count++] = (struct pollfd){.fd = each->fd, .events = POLLIN};
+    }
+    kl_unlock(&acceptor->lock);
+    return count;
+}
+
+static void *serve(void *argument) {
+    kl_server *server = argument;
+    kl_acceptor *acceptor = &server->acceptor;
+    struct pollfd polled[LISTENERS_MAX + 1];
+    kl_listening *listening[LISTENERS_MAX];
+    bool starved = false;
+    while (!atomic_load(&acceptor->stop)) {
+        uint64_t woken;
+        nfds_t count = starved ? 0 : what_to_poll(server, polled, listening);
+        polled[count] = (struct pollfd){.fd = acceptor->wake_fd, .events = POLLIN};
+        int ready = poll(polled, count + 1, starved ? PAUSE_MS : -1);
+        KL_ASSERT(ready >= 0 || errno == EINTR || errno == ENOMEM);
+        starved = false;
+        if (ready <= 0) continue;
+        if (polled[count].revents) {
+            atomic_store(&acceptor->full, false);
+            (void)!read(acceptor->wake_fd, &woken, sizeof woken);
+        }
+        for (nfds_t i = 0; i < count; i++)
+            if (polled[i].revents && !accept_some(server, listening[i])) starved = true;
+    }
+    return NULL;
+}
+
+/* ---- life ---------------------------------------------------------------------------- */
+
+/* Connections must leave descriptors for the logs, which take what they get. */
+static int32_t connections_max(int32_t wanted) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY)
+        return wanted;
+    rlim_t rest = files.rlim_cur - files.rlim_cur / 4;
+    rest = rest > 2 * RESERVED_FILES ? rest - RESERVED_FILES : RESERVED_FILES;
+    return (int32_t)KL_MIN((rlim_t)wanted, rest);
+}
+
+kl_status kl_acceptor_init(kl_server *server) {
+    kl_acceptor *acceptor = &server->acceptor;
+    pthread_mutex_init(&acceptor->lock, NULL);
+    acceptor->connections_max = connections_max(server->config.connections_max);
+    acceptor->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (acceptor->wake_fd < 0) return kl_fail_errno(errno, "no eventfd for a server");
+    if (server->config.connections_per_ip_max == INT32_MAX) return KL_OK;
+    acceptor->buckets = kl_alloc(KL_ADDRESS_BUCKETS * sizeof(kl_link));
+    if (acceptor->buckets == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a server");
+    for (size_t i = 0; i < KL_ADDRESS_BUCKETS; i++) kl_ring_init(&acceptor->buckets[i]);
+    return KL_OK;
+}
+
+kl_status kl_acceptor_start(kl_server *server) {
+    kl_acceptor *acceptor = &server->acceptor;
+    kl_status status = kl_thread_spawn(&acceptor->thread, serve, server, "kafkalog-accept");
+    acceptor->runs = !status;
+    return status;
+}
+
+void kl_acceptor_stop(kl_server *server) {
+    kl_acceptor *acceptor = &server->acceptor;
+    if (acceptor->runs) {
+        atomic_store(&acceptor->stop, true);
+        wake(acceptor);
+        KL_ASSERT(pthread_join(acceptor->thread, NULL) == 0);
+        acceptor->runs = false;
+    }
+    kl_lock(&acceptor->lock);
+    for (kl_listening *each; (each = acceptor->listening) != NULL;) {
+        acceptor->listening = each->next;
+        close_listening(each);
+    }
+    kl_unlock(&acceptor->lock);
+}
+
+void kl_acceptor_free(kl_server *server) {
+    kl_acceptor *acceptor = &server->acceptor;
+    kl_release(acceptor->buckets);
+    if (acceptor->wake_fd >= 0) close(acceptor->wake_fd);
+    pthread_mutex_destroy(&acceptor->lock);
+}

@@ -1,0 +1,311 @@
+/* loop.c: a network thread. */
+#include "net.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { EVENTS_MAX = 256, TRIM_MS = 5000 };
+
+/* ---- its life ------------------------------------------------------------------------ */
+
+kl_status kl_thread_spawn(pthread_t *thread, void *(*run)(void *), void *argument,
+                          const char *name) {
+    /* Signals are for the threads of the application; a new thread inherits the mask.  So
+     * SIGPIPE, which sendfile raises whatever the flags, stays blocked in ours. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(thread, NULL, run, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) {
+        kl_fail_errno(failed, "cannot start a thread of the server");
+        return KL_E_NO_MEMORY;
+    }
+    pthread_setname_np(*thread, name);
+    return KL_OK;
+}
+
+kl_status kl_thread_init(kl_thread *thread, kl_server *server, int32_t index) {
+    thread->server = server;
+    thread->index = index;
+    pthread_mutex_init(&thread->lock, NULL);
+    kl_link *const rings[] = {&thread->conns, &thread->idle,  &thread->partial,
+                              &thread->ready, &thread->dirty, &thread->stalled,
+                              &thread->dead};
+    for (size_t i = 0; i < sizeof rings / sizeof rings[0]; i++) kl_ring_init(rings[i]);
+    thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    /* Edge-triggered: it is never read, each write is an edge. */
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
+    if (thread->epoll_fd < 0 || thread->wake_fd < 0 ||
+        epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, thread->wake_fd, &event) != 0)
+        return kl_fail_errno(errno, "no epoll for a network thread");
+    return KL_OK;
+}
+
+void kl_thread_wake(kl_thread *thread) {
+    static const uint64_t one = 1;
+    if (atomic_exchange(&thread->awake, true)) return;
+    while (write(thread->wake_fd, &one, sizeof one) < 0 && errno == EINTR) continue;
+}
+
+static void free_dead(kl_thread *thread) {
+    for (kl_link *link; (link = kl_ring_first(&thread->dead)) != NULL;) {
+        kl_link_remove(link);
+        kl_release(KL_HOLDER(link, kl_conn, dirty));
+    }
+}
+
+static void free_exchanges(kl_thread *thread, size_t count) {
+    for (; count > 0; count--) {
+        kl_exchange *exchange = thread->free;
+        thread->free = exchange->next;
+        thread->free_count--;
+        kl_exchange_free(exchange);
+    }
+}
+
+void kl_thread_free(kl_thread *thread) {
+    if (thread->server == NULL) return;
+    kl_exchange *next;
+    for (kl_exchange *x = atomic_exchange(&thread->answers, NULL); x != NULL; x = next) {
+        next = x->answer_next;
+        kl_exchange_end(x);
+    }
+    for (kl_exchange *x = atomic_exchange(&thread->wakes, NULL); x != NULL; x = next) {
+        next = x->wake_next;
+        atomic_store(&x->wake_posted, false);
+        kl_exchange_end(x);
+    }
+    free_dead(thread);
+    free_exchanges(thread, thread->free_count);
+    kl_pool_free(&thread->pool);
+    kl_release(thread->timers.heap);
+    if (thread->epoll_fd >= 0) close(thread->epoll_fd);
+    if (thread->wake_fd >= 0) close(thread->wake_fd);
+    pthread_mutex_destroy(&thread->lock);
+}
+
+/* ---- what others posted -------------------------------------------------------------- */
+
+/* In the order in which they came: a list that is pushed to is the wrong way round. */
+static kl_exchange *take_answers(kl_thread *thread) {
+    kl_exchange *list = NULL, *next;
+    for (kl_exchange *x = atomic_exchange(&thread->answers, NULL); x != NULL; x = next) {
+        next = x->answer_next;
+        x->answer_next = list;
+        list = x;
+    }
+    return list;
+}
+
+static kl_exchange *take_wakes(kl_thread *thread) {
+    kl_exchange *list = NULL, *next;
+    for (kl_exchange *x = atomic_exchange(&thread->wakes, NULL); x != NULL; x = next) {
+        next = x->wake_next;
+        x->wake_next = list;
+        list = x;
+    }
+    return list;
+}
+
+/* Its connection goes on, after all that was posted was looked at: so the answers to several
+ * requests of a connection are one write. */
+static void went_on(kl_exchange *exchange, bool fine) {
+    kl_conn *conn = exchange->request.conn;
+    if (!fine) kl_conn_close(conn);
+    else kl_link_last(&conn->thread->dirty, &conn->dirty);
+}
+
+static void run_posts(kl_thread *thread) {
+    kl_exchange *next;
+    for (kl_exchange *x = take_answers(thread); x != NULL; x = next) {
+        next = x->answer_next;
+        if (x->request.conn == NULL) kl_exchange_end(x);
+        else went_on(x, kl_exchange_answered(x));
+    }
+    for (kl_exchange *x = take_wakes(thread); x != NULL; x = next) {
+        next = x->wake_next;
+        atomic_store(&x->wake_posted, false);
+        if (x->ended) kl_exchange_end(x);
+        else if (x->state == KL_WAITS || x->state == KL_WAITS_ON)
+            went_on(x, kl_exchange_run(x));
+    }
+}
+
+static void run_stalled(kl_thread *thread) {
+    if (!atomic_exchange(&thread->room, false)) return;
+    for (kl_link *link; (link = kl_ring_first(&thread->stalled)) != NULL;) {
+        kl_exchange *exchange = KL_HOLDER(link, kl_exchange, queue);
+        kl_link_remove(link);
+        exchange->state = KL_IN_PYTHON;
+        if (kl_up_push(&thread->server->up, exchange)) continue;
+        exchange->state = KL_STALLED; /* the first again */
+        kl_link_first(&thread->stalled, link);
+        return;
+    }
+}
+
+static void pump_ring(kl_thread *thread, kl_link *ring, bool is_dirty) {
+    /* Those that come in meanwhile wait for the next pass. */
+    kl_link_last(ring, &thread->pass_end);
+    for (kl_link *link; (link = kl_ring_first(ring)) != &thread->pass_end;) {
+        kl_link_remove(link);
+        kl_conn_pump(is_dirty ? KL_HOLDER(link, kl_conn, dirty)
+                              : KL_HOLDER(link, kl_conn, ready));
+    }
+    kl_link_remove(&thread->pass_end);
+}
+
+/* ---- time ---------------------------------------------------------------------------- */
+
+int64_t kl_server_now(kl_server *server) {
+    return server->config.manual_clock ? atomic_load(&server->manual_ms)
+                                       : kl_monotonic_ms();
+}
+
+/* Never overflows: -1 and what is too far away are "never". */
+static int64_t after(int64_t from_ms, int64_t more_ms) {
+    return more_ms < 0 || more_ms > INT64_MAX - from_ms ? INT64_MAX : from_ms + more_ms;
+}
+
+static void run_parked(kl_thread *thread) {
+    kl_exchange *first;
+    while ((first = kl_timers_first(&thread->timers)) && first->timer_ms <= thread->now_ms)
+        went_on(first, kl_exchange_expire(first));
+}
+
+static void close_idle(kl_thread *thread) {
+    int64_t idle_ms_max = thread->server->config.idle_ms_max;
+    for (kl_link *link; (link = kl_ring_first(&thread->idle)) != NULL;) {
+        kl_conn *conn = KL_HOLDER(link, kl_conn, idle);
+        if (after(conn->active_ms, idle_ms_max) > thread->now_ms) return;
+        /* One that waits for its answer is not silent; one that does not take it is. */
+        if (conn->first && conn->first->state != KL_ANSWERED) {
+            conn->active_ms = thread->now_ms;
+            kl_link_last(&thread->idle, link);
+            continue;
+        }
+        kl_count_add(&thread->closed_idle, 1);
+        kl_conn_close(conn);
+    }
+}
+
+static void close_half_frames(kl_thread *thread) {
+    int64_t half_frame_ms_max = thread->server->config.half_frame_ms_max;
+    for (kl_link *link; (link = kl_ring_first(&thread->partial)) != NULL;) {
+        kl_conn *conn = KL_HOLDER(link, kl_conn, partial);
+        if (after(conn->partial_ms, half_frame_ms_max) > thread->now_ms) return;
+        kl_count_add(&thread->closed_half_frame, 1);
+        kl_conn_close(conn);
+    }
+}
+
+/* What was not used for some seconds is given back. */
+static void trim(kl_thread *thread) {
+    if (!thread->trims || after(thread->trim_ms, TRIM_MS) > thread->now_ms) return;
+    thread->trim_ms = thread->now_ms;
+    free_exchanges(thread, thread->free_least);
+    thread->free_least = thread->free_count;
+    thread->trims = kl_pool_trim(&thread->pool) || thread->free_count > 0;
+}
+
+static void run_timers(kl_thread *thread) {
+    run_parked(thread);
+    close_idle(thread);
+    close_half_frames(thread);
+    trim(thread);
+}
+
+static int64_t next_timer(const kl_thread *thread) {
+    const kl_server_config *config = &thread->server->config;
+    const kl_exchange *parked = kl_timers_first(&thread->timers);
+    int64_t next = parked ? parked->timer_ms : INT64_MAX;
+    const kl_link *idle = kl_ring_first(&thread->idle);
+    if (idle)
+        next = KL_MIN(next, after(KL_HOLDER(idle, const kl_conn, idle)->active_ms,
+                                  config->idle_ms_max));
+    const kl_link *partial = kl_ring_first(&thread->partial);
+    if (partial)
+        next = KL_MIN(next, after(KL_HOLDER(partial, const kl_conn, partial)->partial_ms,
+                                  config->half_frame_ms_max));
+    return thread->trims ? KL_MIN(next, after(thread->trim_ms, TRIM_MS)) : next;
+}
+
+/* ---- the loop ------------------------------------------------------------------------ */
+
+static bool has_work(kl_thread *thread) {
+    return atomic_load(&thread->wakes) || atomic_load(&thread->answers) ||
+           atomic_load(&thread->room) || kl_ring_first(&thread->ready) ||
+           kl_ring_first(&thread->dirty) ||
+           (atomic_load(&thread->stop) && !thread->stopping) ||
+           atomic_load(&thread->stop_now);
+}
+
+/* Milliseconds for epoll_wait; `awake` was taken back before, so that nothing is missed. */
+static int sleep_ms(kl_thread *thread) {
+    if (has_work(thread)) return 0;
+    int64_t next = next_timer(thread);
+    if (thread->server->config.manual_clock)
+        return next <= kl_server_now(thread->server) ? 0 : -1;
+    if (next == INT64_MAX) return -1;
+    int64_t left_ms = next - kl_monotonic_ms();
+    return (int)KL_MAX(KL_MIN(left_ms, (int64_t)INT32_MAX), (int64_t)0);
+}
+
+/* Each connection of the thread; those that the acceptor added and that no event named yet,
+ * too. */
+static void each_conn(kl_thread *thread, void (*act)(kl_conn *)) {
+    kl_lock(&thread->lock);
+    kl_link *link = thread->conns.next;
+    while (link != &thread->conns) {
+        kl_conn *conn = KL_HOLDER(link, kl_conn, all);
+        link = link->next; /* only this thread takes connections out */
+        kl_unlock(&thread->lock);
+        act(conn);
+        kl_lock(&thread->lock);
+    }
+    kl_unlock(&thread->lock);
+}
+
+/* Whether the thread goes on. */
+static bool look_at_stop(kl_thread *thread) {
+    if (atomic_load(&thread->stop) && !thread->stopping) {
+        thread->stopping = true;
+        each_conn(thread, kl_conn_stop);
+    }
+    if (atomic_load(&thread->stop_now)) each_conn(thread, kl_conn_close);
+    return !thread->stopping || kl_ring_first(&thread->conns) != NULL;
+}
+
+static void *serve(void *argument) {
+    kl_thread *thread = argument;
+    struct epoll_event events[EVENTS_MAX];
+    thread->now_ms = thread->trim_ms = kl_server_now(thread->server);
+    do {
+        atomic_store(&thread->awake, false);
+        int count = epoll_wait(thread->epoll_fd, events, EVENTS_MAX, sleep_ms(thread));
+        KL_ASSERT(count >= 0 || errno == EINTR);
+        atomic_store(&thread->awake, true);
+        thread->now_ms = kl_server_now(thread->server);
+        for (int i = 0; i < count; i++)
+            if (events[i].data.ptr) kl_conn_events(events[i].data.ptr, events[i].events);
+        run_stalled(thread);
+        run_posts(thread);
+        run_timers(thread);
+        pump_ring(thread, &thread->dirty, true);
+        pump_ring(thread, &thread->ready, false);
+        free_dead(thread);
+    } while (look_at_stop(thread));
+    free_dead(thread);
+    return NULL;
+}
+
+kl_status kl_thread_start(kl_thread *thread) {
+    kl_status status = kl_thread_spawn(&thread->thread, serve, thread, "kafkalog-net");
+    thread->runs = !status;
+    return status;
+}

@@ -1,0 +1,36 @@
+/* pool.h: memory for frames, kept for the next one.  One thread's. */
+#ifndef KL_POOL_H
+#define KL_POOL_H
+
+#include "../base/base.h"
+
+/* Memory for a frame with its size field.  Sizes are powers of two. */
+typedef struct kl_chunk kl_chunk;
+struct kl_chunk {
+    kl_chunk *next;
+    uint32_t size_class;
+    uint8_t data[];
+};
+
+enum { KL_CHUNK_CLASSES = 21, KL_CHUNK_SMALL = 4096 }; /* 4 KiB to 4 GiB */
+/* What a chunk of the smallest class holds: most requests fit. */
+#define KL_CHUNK_SMALL_BYTES (KL_CHUNK_SMALL - sizeof(kl_chunk))
+
+typedef struct {
+    kl_chunk *free[KL_CHUNK_CLASSES];
+    uint32_t free_count[KL_CHUNK_CLASSES];
+    uint32_t free_least[KL_CHUNK_CLASSES]; /* since the last kl_pool_trim */
+    size_t free_bytes;
+    _Atomic int64_t bytes;       /* in use and kept */
+    _Atomic int64_t allocations; /* since the start */
+} kl_pool;
+
+/* A chunk with room for `bytes`; NULL when there is no memory.  Not zeroed. */
+kl_chunk *kl_pool_take(kl_pool *pool, size_t bytes);
+void kl_pool_give(kl_pool *pool, kl_chunk *chunk); /* NULL is fine */
+size_t kl_chunk_capacity(const kl_chunk *chunk);
+/* Free what was not wanted since the last call; whether something is kept still. */
+bool kl_pool_trim(kl_pool *pool);
+void kl_pool_free(kl_pool *pool);
+
+#endif

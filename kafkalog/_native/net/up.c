@@ -1,0 +1,245 @@
+/* up.c: the queue to Python, and what comes back. */
+#include "net.h"
+
+enum { SLOTS_MIN = 64, POS_BODY_V0 = KL_RESPONSE_HEADER_BYTES };
+
+void kl_up_init(kl_up *up, int32_t count_max) {
+    pthread_mutex_init(&up->lock, NULL);
+    kl_cond_init(&up->some);
+    kl_ring_init(&up->control);
+    kl_ring_init(&up->data);
+    up->count_max = count_max;
+}
+
+static void free_ring(kl_link *ring) {
+    for (kl_link *link; (link = kl_ring_first(ring)) != NULL;) {
+        kl_link_remove(link);
+        kl_exchange *exchange = KL_HOLDER(link, kl_exchange, queue);
+        kl_exchange_end(exchange);
+    }
+}
+
+void kl_up_free(kl_up *up) {
+    free_ring(&up->control);
+    free_ring(&up->data);
+    for (uint32_t i = 0; i < up->slot_count; i++)
+        if (up->slots[i].exchange) kl_exchange_end(up->slots[i].exchange);
+    kl_release(up->slots);
+    pthread_cond_destroy(&up->some);
+    pthread_mutex_destroy(&up->lock);
+}
+
+static bool is_control(const kl_exchange *exchange) {
+    return exchange->request.listener == exchange->owner->server->config.control_listener;
+}
+
+bool kl_up_push(kl_up *up, kl_exchange *exchange) {
+    bool control = is_control(exchange);
+    kl_lock(&up->lock);
+    int32_t *count = control ? &up->control_count : &up->data_count;
+    bool room = *count < up->count_max;
+    if (room) {
+        *count += 1;
+        exchange->slot = 0;
+        kl_link_last(control ? &up->control : &up->data, &exchange->queue);
+        pthread_cond_signal(&up->some);
+    } else {
+        up->wanted = true;
+    }
+    kl_unlock(&up->lock);
+    return room;
+}
+
+static void unqueue(kl_up *up, kl_exchange *exchange) {
+    kl_link_remove(&exchange->queue);
+    *(is_control(exchange) ? &up->control_count : &up->data_count) -= 1;
+}
+
+/* Whether threads are to be told that there is room: not for each place, as each telling
+ * costs a wake. */
+static bool has_room_again(kl_up *up) {
+    if (!up->wanted || KL_MAX(up->control_count, up->data_count) > up->count_max / 2)
+        return false;
+    up->wanted = false;
+    return true;
+}
+
+static void tell_room(kl_server *server) {
+    for (int32_t i = 0; i < server->thread_count; i++) {
+        atomic_store(&server->threads[i].room, true);
+        kl_thread_wake(&server->threads[i]);
+    }
+}
+
+bool kl_up_cancel(kl_up *up, kl_exchange *exchange) {
+    kl_lock(&up->lock);
+    bool queued = kl_link_in(&exchange->queue);
+    if (queued) unqueue(up, exchange);
+    bool room = queued && has_room_again(up);
+    kl_unlock(&up->lock);
+    if (room) tell_room(exchange->owner->server);
+    return queued;
+}
+
+void kl_up_close(kl_up *up) {
+    kl_lock(&up->lock);
+    up->closed = true;
+    pthread_cond_broadcast(&up->some);
+    kl_unlock(&up->lock);
+}
+
+/* ---- slots: what Python has ---------------------------------------------------------- */
+
+static kl_status more_slots(kl_up *up) {
+    uint32_t count = KL_MAX(up->slot_count * 2, (uint32_t)SLOTS_MIN);
+    kl_slot *slots = kl_resize(up->slots, count * sizeof *slots);
+    if (slots == NULL)
+        return kl_fail(KL_E_NO_MEMORY, "no memory for %u requests in Python", count);
+    up->slots = slots;
+    for (; up->slot_count < count; up->slot_count++) {
+        slots[up->slot_count] = (kl_slot){.next_free = up->free_slot};
+        up->free_slot = up->slot_count + 1;
+    }
+    return KL_OK;
+}
+
+/* The generation counts the requests that a slot had, so that no id comes twice. */
+static uint64_t put_in_slot(kl_up *up, kl_exchange *exchange) {
+    kl_slot *slot = &up->slots[up->free_slot - 1];
+    exchange->slot = up->free_slot;
+    up->free_slot = slot->next_free;
+    slot->exchange = exchange;
+    slot->generation++;
+    return (uint64_t)slot->generation << 32 | exchange->slot;
+}
+
+static kl_exchange *take_from_slot(kl_up *up, uint64_t id) {
+    uint32_t place = (uint32_t)id;
+    if (place == 0 || place > up->slot_count) return NULL;
+    kl_slot *slot = &up->slots[place - 1];
+    kl_exchange *exchange = slot->exchange;
+    if (exchange == NULL || slot->generation != (uint32_t)(id >> 32)) return NULL;
+    slot->exchange = NULL;
+    slot->next_free = up->free_slot;
+    up->free_slot = place;
+    return exchange;
+}
+
+/* ---- the calls ----------------------------------------------------------------------- */
+
+/* Under the lock: a queued exchange has its connection still. */
+static void describe(const kl_exchange *exchange, uint64_t id, kl_request_info *out) {
+    const kl_request *request = &exchange->request;
+    *out = (kl_request_info){
+        .id = id,
+        .connection = request->conn->id,
+        .listener = request->listener,
+        .correlation_id = request->correlation_id,
+        .why = request->why,
+        .api_key = request->api_key,
+        .api_version = request->api_version,
+        .client_id = request->client_id.data,
+        .client_id_bytes = request->client_id.data ? (int32_t)request->client_id.bytes : -1,
+        .body = request->data + request->body_pos,
+        .body_bytes = request->bytes - request->body_pos,
+    };
+    memcpy(out->peer, request->conn->peer, sizeof out->peer);
+}
+
+kl_status kl_server_take(kl_server *server, int32_t timeout_ms, kl_request_info *out) {
+    kl_status status = kl_server_check(server);
+    if (status) return status;
+    kl_up *up = &server->up;
+    int64_t until_ms = kl_monotonic_ms() + timeout_ms;
+    bool room = false;
+    kl_lock(&up->lock);
+    kl_link *link = NULL;
+    for (;;) {
+        if (up->closed) {
+            status = kl_fail(KL_E_CLOSED, "the server was stopped");
+            break;
+        }
+        link = kl_ring_first(&up->control);
+        if (link == NULL) link = kl_ring_first(&up->data);
+        int64_t left_ms = link ? 0 : until_ms - kl_monotonic_ms();
+        if (link || left_ms <= 0) break;
+        kl_cond_wait_ms(&up->some, &up->lock, left_ms);
+    }
+    if (!status && link == NULL)
+        status = kl_fail(KL_E_TIMEOUT, "no request came in %d ms", timeout_ms);
+    if (!status && up->free_slot == 0) status = more_slots(up);
+    if (!status) {
+        kl_exchange *exchange = KL_HOLDER(link, kl_exchange, queue);
+        unqueue(up, exchange);
+        describe(exchange, put_in_slot(up, exchange), out);
+        room = has_room_again(up);
+    }
+    kl_unlock(&up->lock);
+    if (room) tell_room(server);
+    return status;
+}
+
+/* To its network thread, which has ended maybe: then kl_server_free finds it. */
+static void post(kl_exchange *exchange, kl_outcome outcome) {
+    kl_thread *thread = exchange->owner;
+    exchange->outcome = outcome;
+    exchange->answer_next = atomic_load_explicit(&thread->answers, memory_order_relaxed);
+    while (
+        !atomic_compare_exchange_weak(&thread->answers, &exchange->answer_next, exchange))
+        continue;
+    kl_thread_wake(thread);
+}
+
+static kl_status take_back(kl_server *server, uint64_t id, kl_exchange **out) {
+    kl_status status = kl_server_check(server);
+    if (status) return status;
+    kl_lock(&server->up.lock);
+    *out = take_from_slot(&server->up, id);
+    kl_unlock(&server->up.lock);
+    if (*out == NULL)
+        return kl_fail(KL_E_NOT_FOUND, "request %llx has ended, or there was none",
+                       (unsigned long long)id);
+    return KL_OK;
+}
+
+/* Put an answer of Python's.  This thread alone has the exchange. */
+static kl_status put_answer(kl_exchange *exchange, const uint8_t *body, size_t bytes,
+                            int32_t header_version) {
+    kl_buffer *memory = &exchange->memory;
+    memory->bytes = 0;
+    if (header_version < 0) return KL_OK;
+    size_t header_bytes = POS_BODY_V0 + (header_version > 0 ? 1 : 0);
+    kl_status status = kl_buffer_reserve(memory, header_bytes);
+    if (!status) {
+        memory->bytes = header_bytes;
+        status = kl_buffer_append(memory, body, bytes);
+    }
+    if (!status && !kl_response_finish(exchange, header_version))
+        status = kl_fail(KL_E_ARGUMENT, "a response of %zu bytes, at most %d can be sent",
+                         bytes, INT32_MAX);
+    return status;
+}
+
+kl_status kl_server_answer(kl_server *server, uint64_t id, const uint8_t *body,
+                           size_t bytes, int32_t header_version) {
+    kl_exchange *exchange;
+    kl_status status = take_back(server, id, &exchange);
+    if (status) return status;
+    status = put_answer(exchange, body, bytes, header_version);
+    post(exchange, status ? KL_CLOSE : KL_ANSWER);
+    return status;
+}
+
+kl_status kl_server_again(kl_server *server, uint64_t id) {
+    kl_exchange *exchange;
+    kl_status status = take_back(server, id, &exchange);
+    if (!status) post(exchange, KL_AGAIN);
+    return status;
+}
+
+kl_status kl_server_drop(kl_server *server, uint64_t id) {
+    kl_exchange *exchange;
+    kl_status status = take_back(server, id, &exchange);
+    if (!status) post(exchange, KL_CLOSE);
+    return status;
+}

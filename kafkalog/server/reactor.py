@@ -1,0 +1,343 @@
+"""The network side of a broker: sockets, frames, Produce and Fetch, all in C, as one handle.
+
+What C does not answer itself is taken with `Reactor.take` and answered with `Reactor.answer`,
+each by any thread.  What is to be served is put with `put_topic` and `put_partition`.
+"""
+
+import uuid
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkalog._native import check, ffi, lib
+from kafkalog.server.settings import ServerConfig
+
+if TYPE_CHECKING:
+    from kafkalog.storage.log import Log
+
+__all__ = ["Appended", "Reactor", "Request", "Stats"]
+
+_NO_CONTROL = -1
+_NO_ID = bytes(16)
+
+
+class Request:
+    """One request that came up; it is answered, handed back or dropped exactly once."""
+
+    __slots__ = (
+        "_reactor", "api_key", "api_version", "body", "client_id", "connection",
+        "correlation_id", "id", "listener", "not_fast", "peer",
+    )  # fmt: skip
+
+    def __init__(self, reactor: "Reactor", info: Any) -> None:
+        """`info`: a kl_request_info that was just filled."""
+        self._reactor = reactor
+        self.id: int = info.id
+        """Never used again."""
+        self.connection: int = info.connection
+        """Its connection's number, never used again."""
+        self.listener: int = info.listener
+        """The number that Reactor.listen was given."""
+        self.correlation_id: int = info.correlation_id
+        self.api_key: int = info.api_key
+        self.api_version: int = info.api_version
+        self.not_fast: int = info.why
+        """Why a Produce or Fetch came up (KL_UP_*); 0 for all other requests."""
+        self.client_id: str | None = None
+        if info.client_id_bytes >= 0:
+            name = ffi.unpack(ffi.cast("const char *", info.client_id), info.client_id_bytes)
+            self.client_id = name.decode("utf-8", "replace")
+        self.peer: str = ffi.string(info.peer).decode("ascii")
+        """`10.0.0.1:40312`, `[::1]:40312`, `unix`."""
+        # A copy: what a handler keeps of it outlives the request's own memory.
+        self.body = memoryview(bytes(ffi.buffer(info.body, info.body_bytes)))
+        """What follows the request header."""
+
+    def answer(self, body: bytes | bytearray | memoryview, header_version: int) -> None:
+        """As Reactor.answer."""
+        self._reactor.answer(self.id, body, header_version)
+
+    def again(self) -> None:
+        """As Reactor.again."""
+        self._reactor.again(self.id)
+
+    def drop(self) -> None:
+        """As Reactor.drop."""
+        self._reactor.drop(self.id)
+
+    def __repr__(self) -> str:
+        return f"Request(key={self.api_key}, version={self.api_version}, peer={self.peer!r})"
+
+
+class Appended(NamedTuple):
+    """What an append came to."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 under CreateTime."""
+    log_start_offset: int
+    duplicate: bool
+    """The batch was known already and nothing was written."""
+
+
+class Stats(NamedTuple):
+    """What the network side counted; see kl_server_stats for each."""
+
+    connections: int
+    accepted: int
+    refused_per_ip: int
+    closed_idle: int
+    closed_half_frame: int
+    closed_garbage: int
+    bytes_in: int
+    bytes_out: int
+    requests: dict[int, int]
+    """Requests by API key, where there were any; keys above 98 count as 99."""
+    fast: int
+    queued: int
+    queue_full: int
+    parked: int
+    allocations: int
+    buffer_bytes: int
+
+
+class Reactor:
+    """A kl_server.  Safe to use from many threads; a forked child gets ForkedHandle."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        node_id: int | None = None,
+        manual_clock: bool = False,
+        control_listener: int = _NO_CONTROL,
+    ) -> None:
+        """Nothing listens yet.
+
+        `manual_clock`: timers go by set_time; `control_listener`: the number of the listener
+        whose requests are served first, by a network thread of their own.
+
+        Raises: ArgumentError, NoMemory, IoFailed.
+        """
+        settings = {
+            "network_threads": config.num_network_threads,
+            "queued_requests_max": config.queued_max_requests,
+            "request_bytes_max": config.socket_request_max_bytes,
+            "connections_max": config.max_connections,
+            "connections_per_ip_max": config.max_connections_per_ip,
+            "backlog": config.socket_listen_backlog_size,
+            "send_buffer_bytes": config.socket_send_buffer_bytes,
+            "receive_buffer_bytes": config.socket_receive_buffer_bytes,
+            "idle_ms_max": config.connections_max_idle_ms,
+            "half_frame_ms_max": config.kafkalog_half_frame_max_ms,
+            "fetch_bytes_max": config.fetch_max_bytes,
+            "fetch_sessions_max": config.max_incremental_fetch_session_cache_slots,
+            "produce_waiting_max": config.kafkalog_produce_waiting_max,
+            "node_id": config.node_id if node_id is None else node_id,
+            "control_listener": control_listener,
+            "manual_clock": int(manual_clock),
+        }
+        out = ffi.new("kl_server **")
+        check(lib.kl_server_new(ffi.new("kl_server_config *", settings), out))
+        self._c = ffi.gc(out[0], lib.kl_server_free)
+        self._stopped = False
+        # The logs that C uses: they must not be collected before they are removed.
+        self._logs: dict[tuple[str, int], Log] = {}
+
+    # ---- its life ------------------------------------------------------------------------------
+
+    def listen(self, host: str, port: int, listener: int) -> int:
+        """Take connections at an address, a host name (its first address, IPv4 before IPv6),
+        "" (all addresses) or `unix:/path`; the port that was bound (port 0: any free one).
+
+        `listener` is told with each request.
+
+        Raises: IoFailed, NotFound (no such host), ArgumentError, Closed.
+        """
+        bound = ffi.new("int32_t *")
+        check(lib.kl_server_listen(self._c, host.encode(), port, listener, bound))
+        return int(bound[0])
+
+    def start(self) -> None:
+        """Accept and serve.
+
+        Raises: NoMemory, Closed.
+        """
+        check(lib.kl_server_start(self._c))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether stop was called and take gives nothing any more."""
+        return self._stopped
+
+    def stop(self, timeout_ms: int) -> None:
+        """Take no new connections and requests; answer what is in flight; close all.
+
+        Threads must go on taking and answering meanwhile.  Idempotent.
+
+        Raises: Timeout, when some were not answered in time; all is closed just so.
+        """
+        try:
+            check(lib.kl_server_stop(self._c, timeout_ms))
+        finally:
+            self._stopped = True
+
+    def close(self) -> None:
+        """Stop at once.  The memory goes when nobody holds the reactor any more."""
+        lib.kl_server_stop(self._c, 0)
+        self._stopped = True
+
+    def set_time(self, now_ms: int) -> None:
+        """Of a manual clock: timers up to it run."""
+        lib.kl_server_set_time(self._c, now_ms)
+
+    # ---- requests ------------------------------------------------------------------------------
+
+    def take(self, timeout_ms: int) -> Request | None:
+        """The next request, those of the control listener first; None when none came in time,
+        or none will come.
+        """
+        info = ffi.new("kl_request_info *")
+        status = lib.kl_server_take(self._c, timeout_ms, info)
+        if status in (lib.KL_E_TIMEOUT, lib.KL_E_CLOSED):
+            self._stopped |= status == lib.KL_E_CLOSED
+            return None
+        check(status)
+        return Request(self, info)
+
+    def answer(
+        self, request_id: int, body: bytes | bytearray | memoryview, header_version: int
+    ) -> None:
+        """Send `body` behind a response header of version 0 or 1; -1: send nothing (acks=0).
+
+        Nothing happens when the connection is gone.
+
+        Raises: NotFound, when the request has ended.
+        """
+        data = body if isinstance(body, bytes) else ffi.from_buffer(body)
+        check(lib.kl_server_answer(self._c, request_id, data, len(body), header_version))
+
+    def again(self, request_id: int) -> None:
+        """Hand a Produce or Fetch to the fast path again, which answers all of it now.
+
+        Raises: NotFound, when the request has ended.
+        """
+        check(lib.kl_server_again(self._c, request_id))
+
+    def drop(self, request_id: int) -> None:
+        """Close the request's connection.
+
+        Raises: NotFound, when the request has ended.
+        """
+        check(lib.kl_server_drop(self._c, request_id))
+
+    # ---- what is served ------------------------------------------------------------------------
+
+    def put_topic(
+        self,
+        name: str,
+        topic_id: uuid.UUID | None,
+        *,
+        look_inside: bool = False,
+        internal: bool = False,
+        zstd: bool = False,
+    ) -> None:
+        """Add a topic, or change what is known of one.
+
+        `look_inside`: compressed batches come up; `internal`: clients may not write to it;
+        `zstd`: its codec, which Fetch before version 10 does not understand.
+        """
+        flags = lib.KL_TOPIC_LOOK_INSIDE if look_inside else 0
+        flags |= lib.KL_TOPIC_INTERNAL if internal else 0
+        flags |= lib.KL_TOPIC_ZSTD if zstd else 0
+        raw = topic_id.bytes if topic_id else _NO_ID
+        check(lib.kl_server_put_topic(self._c, name.encode(), raw, flags))
+
+    def put_partition(self, log: "Log", *, leader_epoch: int, durable: bool) -> None:
+        """Serve a partition from its open log, or change how; `durable`: acks=all means on
+        disk.
+
+        Raises: NotFound (no such topic), ArgumentError (it has another log).
+        """
+        role = ffi.new("kl_role *", {"leader_epoch": leader_epoch, "durable": int(durable)})
+        name = log.topic.encode()
+        check(lib.kl_server_put_partition(self._c, name, log.partition, log._c, role))
+        self._logs[log.topic, log.partition] = log
+
+    def remove_topic(self, name: str) -> None:
+        """Serve it no more: on return no call uses its logs, and who waited is answered.
+
+        Raises: NotFound.
+        """
+        check(lib.kl_server_remove_topic(self._c, name.encode()))
+        for key in [key for key in self._logs if key[0] == name]:
+            del self._logs[key]
+
+    def remove_partition(self, topic: str, partition: int) -> None:
+        """As remove_topic, of one partition.
+
+        Raises: NotFound.
+        """
+        check(lib.kl_server_remove_partition(self._c, topic.encode(), partition))
+        self._logs.pop((topic, partition), None)
+
+    def set_endpoint(self, listener: int, host: str, port: int, rack: str | None = None) -> None:
+        """What answers on a listener say of where this node is."""
+        place = ffi.NULL if rack is None else rack.encode()
+        check(lib.kl_server_set_endpoint(self._c, listener, host.encode(), port, place))
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        batches: bytes | bytearray | memoryview,
+        *,
+        acks: int = -1,
+        now_ms: int = -1,
+        leader_epoch: int = -1,
+        coordinator: bool = False,
+        one_batch: bool = False,
+        records_checked: bool = False,
+    ) -> Appended:
+        """Append whole batches as the leader; consumers that wait are answered.
+
+        With acks -1 they are committed when `wait` for last_offset + 1 returns.
+
+        Raises: NotFound, and what an append raises.
+        """
+        data = ffi.from_buffer(batches)
+        what = ffi.new("kl_server_batches *")
+        what.batches, what.bytes, what.acks = data, len(data), acks
+        what.options = {
+            "origin": lib.KL_ORIGIN_COORDINATOR if coordinator else lib.KL_ORIGIN_CLIENT,
+            "leader_epoch": leader_epoch,
+            "one_batch": int(one_batch),
+            "records_checked": int(records_checked),
+            "now_ms": now_ms,
+        }
+        out = ffi.new("kl_appended *")
+        check(lib.kl_server_append(self._c, topic.encode(), partition, what, out))
+        return Appended(
+            out.base_offset, out.last_offset, out.log_append_time_ms, out.log_start_offset,
+            bool(out.duplicate),
+        )  # fmt: skip
+
+    def wait(self, topic: str, partition: int, offset: int, timeout_ms: int) -> bool:
+        """Wait until all below `offset` is committed; False when it is not, in that time.
+
+        Raises: StorageOffline (it never will), Closed (removed meanwhile), NotFound.
+        """
+        status = lib.kl_server_wait(self._c, topic.encode(), partition, offset, timeout_ms)
+        if status == lib.KL_E_TIMEOUT:
+            return False
+        check(status)
+        return True
+
+    # ---- what is counted -----------------------------------------------------------------------
+
+    def stats(self) -> Stats:
+        """The counters, as they are now."""
+        found = ffi.new("kl_server_stats *")
+        lib.kl_server_get_stats(self._c, found)
+        values = {name: getattr(found, name) for name in Stats._fields}
+        values["requests"] = {key: n for key, n in enumerate(found.requests) if n}
+        return Stats(**values)
