@@ -39,7 +39,7 @@ demo: build
 	@$(PY) examples/flights/demo.py
 
 test: build
-	@.ci/need java clang
+	@.ci/need java javac maven clang kcat
 	@$(PY) -m pytest tests
 
 # What it found lies in build/bench.json: `python -m benchmarks.report build/bench.json` makes
