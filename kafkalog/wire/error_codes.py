@@ -185,6 +185,5 @@ _RETRIABLE = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
         ErrorCode.SHARE_SESSION_NOT_FOUND,
         ErrorCode.INVALID_SHARE_SESSION_EPOCH,
-        ErrorCode.REBOOTSTRAP_REQUIRED,
     }
 )

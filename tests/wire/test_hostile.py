@@ -121,6 +121,12 @@ def test_errors_say_where_what_and_why(data: bytes, text: str) -> None:
         apis.METADATA.decode_request(9, data)
 
 
+def test_bytes_behind_a_request_are_ignored() -> None:
+    """As Kafka does: some clients send them."""
+    data = apis.METADATA.encode_request(9, {"topics": [{"name": "a"}]})
+    assert apis.METADATA.decode_request(9, data + b"more") == apis.METADATA.decode_request(9, data)
+
+
 def test_unknown_tagged_fields_are_skipped() -> None:
     """At every level, in any number (KIP-482)."""
     topic = b"\x02a" + b"\x02" + b"\x05\x03abc" + b"\xc8\x01\x00"

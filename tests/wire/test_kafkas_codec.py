@@ -1,0 +1,119 @@
+"""Apache Kafka's own codec reads what we write, writes the same, and finds the same in it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.message import Message
+from kafkalog.wire.notation import Field
+from kafkalog.wire.tables.metadata_records import METADATA_RECORDS
+from kafkalog.wire.tables.offsets_records import OFFSETS_RECORDS
+from tests.support import apache
+from tests.wire.strategies import random_fields
+from tests.wire.test_declared import LATER
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+SAMPLES = 3
+LEGACY = 0  # the first kind of __consumer_offsets: known to Kafka, but only to be read
+
+
+def ask(lines: list[str]) -> list[str]:
+    """What Kafka says to each line, from one JVM."""
+    try:
+        command = apache.java(str(Path(__file__).with_name("Codec.java")))
+    except apache.Unavailable as reason:
+        pytest.skip(f"Apache Kafka cannot be asked: {reason}")
+    done = subprocess.run(
+        command, input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines()
+
+
+def messages() -> list[tuple[str, int, Message]]:
+    """What Kafka is asked about: its word for the kind, its number, our message."""
+    return [
+        *(("request", api.key, api.request) for api in apis.BY_KEY.values()),
+        *(("response", api.key, api.response) for api in apis.BY_KEY.values()),
+        *(("metadata", kind, message) for kind, message in METADATA_RECORDS.items()),
+        *(("key", kind, key) for kind, (key, _) in OFFSETS_RECORDS.items()),
+        *(("value", kind, value) for kind, (_, value) in OFFSETS_RECORDS.items()),
+    ]
+
+
+def as_json(fields: dict[str, Any], declared: tuple[Field, ...], version: int) -> dict[str, Any]:
+    """Our fields as Kafka's JSON has them; it leaves out tagged fields that are the default."""
+    return {
+        f.kafka_name[:1].lower() + f.kafka_name[1:]: _json_of(fields[f.name], f, version)
+        for f in declared
+        if version in f.versions
+    }
+
+
+def _json_of(value: Any, field: Field, version: int) -> Any:
+    if field.array and value is not None:
+        return [_json_one(one, field, version) for one in value]
+    return _json_one(value, field, version)
+
+
+def _json_one(value: Any, field: Field, version: int) -> Any:
+    if value is None:
+        return None
+    if field.kind == "struct":
+        return as_json(value, field.fields, version)
+    if field.kind == "uuid":
+        return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+    if field.kind == "bytes":
+        return base64.b64encode(value).decode()
+    return value
+
+
+def found_in(theirs: Any, ours: Any) -> bool:
+    """Whether all that they found is what we wrote; what is in records they do not say."""
+    if isinstance(theirs, dict):
+        return isinstance(ours, dict) and all(
+            name.lower().endswith(("records", "recordssizeinbytes"))
+            or found_in(value, ours.get(name))
+            for name, value in theirs.items()
+        )
+    if isinstance(theirs, list):
+        return len(theirs) == len(ours) and all(map(found_in, theirs, ours))
+    return bool(theirs == ours)
+
+
+def test_kafka_reads_and_writes_the_same(rng: random.Random) -> None:
+    asked = []
+    for kind, number, message in messages():
+        last = LATER.get(message.title.partition(" ")[0])
+        for version in message.versions:
+            for _ in range(SAMPLES if version != last else 0):
+                fields = random_fields(rng, message.fields, version)
+                asked.append(
+                    (message, version, fields, message.encode(version, fields), kind, number)
+                )
+    answers = ask([f"{kind} {number} {v} {b.hex()}" for _, v, _, b, kind, number in asked])
+    assert len(answers) == len(asked)
+    for (message, version, fields, data, _, _), answer in zip(asked, answers, strict=True):
+        where = f"{message.title} v{version}: {data.hex()}"
+        written, _, text = answer.partition(" ")
+        assert written == data.hex(), f"{where}: {answer}"
+        ours = as_json(fields, message.fields, version)
+        assert found_in(json.loads(text), ours), f"{where}: {text}"
+
+
+def test_error_codes_are_kafkas() -> None:
+    answers = ask([f"retriable {code.value} -" for code in ErrorCode])
+    newest = ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    for code, answer in zip(ErrorCode, answers, strict=True):
+        name, retriable = answer.split()
+        assert code is newest or (name, retriable == "true") == (code.name, code.retriable)
