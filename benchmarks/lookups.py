@@ -15,13 +15,14 @@ import cffi
 import kafkalog
 from kafkalog._native import ffi, lib
 
-__all__ = ["by_offset", "by_time", "compiler"]
+__all__ = ["by_offset", "by_time", "compiler", "pread"]
 
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE.parent / "kafkalog" / "_native"
 DECLARED = """
 double lookups_by_time(void *, void *, const int64_t *, size_t);
 double lookups_by_offset(void *, void *, void *, const int64_t *, size_t, size_t);
+double lookups_pread(const int *, const int64_t *, size_t, size_t);
 """
 
 
@@ -69,4 +70,13 @@ def by_offset(log: kafkalog.Log, wanted: Any, batch_bytes: int) -> float:
         loops.lookups_by_offset(find, drop, log_pointer, numbers, len(wanted), batch_bytes)
     )
     assert taken_s >= 0, "a lookup by offset failed"
+    return taken_s
+
+
+def pread(fds: Any, positions: Any, size: int) -> float:
+    """Seconds in C for reads of `size` bytes: `fds` int32, `positions` int64, one each."""
+    own, loops = _loops()
+    files, places = own.from_buffer("int[]", fds), own.from_buffer("int64_t[]", positions)
+    taken_s = float(loops.lookups_pread(files, places, len(positions), size))
+    assert taken_s >= 0, "a pread failed"
     return taken_s

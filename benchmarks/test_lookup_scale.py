@@ -8,6 +8,7 @@ one by time finds the record, which means that its batch is read and its checksu
 from __future__ import annotations
 
 import inspect
+import os
 import resource
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -93,6 +94,41 @@ def by_time(name: str, log: kafkalog.Log, of: sparse.SparseLog) -> Side:
     return Side(name, len(of.wanted), lambda: lookups.by_time(log, of.wanted))
 
 
+READ_BYTES = 8 << 10
+"""What a lookup by offset reads: about two index intervals."""
+
+
+def bare_reads(name: str, of: sparse.SparseLog) -> Side:
+    """pread(2) alone, at the places that a lookup reads, from files that are open already."""
+    segments = sorted(of.path.glob("*.log"))
+    per_segment = of.batch_count // len(segments)
+    number = of.wanted // of.batch_records
+    before = np.maximum(number % per_segment - 1, 0) * of.batch_bytes
+    positions = np.ascontiguousarray(before, np.int64)
+    used = (number // per_segment).tolist()
+
+    def opened() -> np.ndarray:
+        fds = {i: os.open(segments[i], os.O_RDONLY) for i in set(used)}
+        return np.array([fds[i] for i in used], np.int32)
+
+    def closed(fds: np.ndarray) -> None:
+        for fd in set(fds.tolist()):
+            os.close(fd)
+
+    def run(fds: np.ndarray) -> float:
+        lookups.pread(fds, positions, READ_BYTES)
+        return lookups.pread(fds, positions, READ_BYTES)
+
+    return Side(name, len(used), run, opened, closed)
+
+
+def floors(logs: Pair) -> list[Side]:
+    return [
+        bare_reads("pread(2) alone, in the large one", logs.large),
+        bare_reads("pread(2) alone, in the small one", logs.small),
+    ]
+
+
 def wants(large: str, small: str) -> list[Want]:
     return [Want(large, LIMIT_S), Want(large, than=small, factor=FLAT)]
 
@@ -105,6 +141,7 @@ def test_size(measure: Any, sizes: Pair, kind: Callable[..., Side]) -> None:
         kind(large, sizes.large_log, sizes.large),
         kind(small, sizes.small_log, sizes.small),
         in_memory(sizes.large),
+        *floors(sizes),
     ]
     measure(
         f"lookup-{by[3:]}-bytes", f"Lookup {by}, in C, by size of the log", sides,
@@ -120,6 +157,7 @@ def test_segments(measure: Any, counts: Pair, kind: Callable[..., Side]) -> None
         kind(large, counts.large_log, counts.large),
         kind(small, counts.small_log, counts.small),
         in_memory(counts.large),
+        *floors(counts),
     ]
     measure(
         f"lookup-{by[3:]}-segments", f"Lookup {by}, in C, by number of segments", sides,
