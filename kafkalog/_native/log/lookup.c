@@ -64,9 +64,11 @@ static kl_status search_segment(kl_log *log, kl_segment *segment, int64_t pos,
                                 int64_t timestamp_ms, kl_found *found, bool *done) {
     kl_walk walk;
     *done = false;
-    kl_status status =
-        kl_walk_init(&walk, segment->file, pos, segment->size,
-                     kl_segment_header_chunk(segment, KL_CHUNK_LOOKUP_BYTES));
+    /* The first batch is likely the one: header and records in one read. */
+    int64_t apart = segment->size / (int64_t)(segment->offsets.count + 1);
+    kl_status status = kl_walk_init(
+        &walk, segment->file, pos, segment->size,
+        (size_t)KL_MIN(KL_MAX(apart, (int64_t)KL_CHUNK_LOOKUP_BYTES), (int64_t)65536));
     while (!status && !*done) {
         kl_batch batch;
         bool have;
@@ -91,6 +93,18 @@ static size_t first_reaching(const kl_log *log, int64_t timestamp_ms) {
     return low;
 }
 
+/* Where the search in a segment begins: all that an entry covers has its time at most. */
+static kl_status first_candidate(const kl_log *log, kl_segment *segment,
+                                 int64_t timestamp_ms, int64_t *pos) {
+    kl_time_entry floor = kl_index_find_time(&segment->times, timestamp_ms);
+    if (floor.timestamp >= 0 && floor.timestamp < timestamp_ms &&
+        floor.offset >= log->log_start)
+        return kl_segment_locate(segment, floor.offset + 1, pos);
+    *pos =
+        kl_index_find_offset(&segment->offsets, KL_MAX(floor.offset, log->log_start)).pos;
+    return KL_OK;
+}
+
 static kl_status find_time(kl_log *log, int64_t timestamp_ms, kl_found *found) {
     size_t index;
     int64_t pos;
@@ -106,11 +120,10 @@ static kl_status find_time(kl_log *log, int64_t timestamp_ms, kl_found *found) {
             found->offset = -1;
             return KL_OK;
         }
-        kl_segment *segment = log->segments[index];
         status = kl_log_prepare(log, index);
+        if (!status)
+            status = first_candidate(log, log->segments[index], timestamp_ms, &pos);
         if (status) return status;
-        int64_t from = kl_index_find_time(&segment->times, timestamp_ms).offset;
-        pos = kl_index_find_offset(&segment->offsets, KL_MAX(from, log->log_start)).pos;
     }
     for (; index < log->segment_count; index++, pos = 0) {
         kl_segment *segment = log->segments[index];

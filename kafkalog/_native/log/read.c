@@ -305,6 +305,7 @@ static kl_status walk_to_end(const place *from, int64_t guess, int64_t limit,
         if (walk.pos > limit && !(first && at_least_one)) break;
         *pos = walk.pos;
         *next_offset = batch.last_offset + 1;
+        if (walk.pos >= limit) break;
     }
     kl_walk_done(&walk);
     return status;

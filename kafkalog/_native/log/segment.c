@@ -251,7 +251,27 @@ size_t kl_segment_header_chunk(const kl_segment *segment, size_t otherwise) {
     return apart > KL_CHUNK_LOOKUP_BYTES ? KL_BATCH_HEADER_BYTES : otherwise;
 }
 
+/* Where every batch has an entry, the one behind the floor's is the one that is looked for:
+ * its header says so. */
+static bool locate_at_entry(kl_segment *segment, int64_t offset, int64_t *pos) {
+    kl_offset_entry entry;
+    uint8_t header[KL_BATCH_HEADER_BYTES];
+    kl_batch batch;
+    size_t got;
+    if (kl_segment_header_chunk(segment, 0) == 0 ||
+        !kl_index_next_offset(&segment->offsets, offset, &entry) ||
+        entry.pos > segment->size - KL_BATCH_HEADER_BYTES ||
+        kl_file_read(segment->file, header, sizeof header, entry.pos, &got) ||
+        got < sizeof header || kl_batch_header(header, &batch) ||
+        batch.base_offset > offset || batch.last_offset != entry.offset ||
+        batch.batch_bytes > segment->size - entry.pos)
+        return false;
+    *pos = entry.pos;
+    return true;
+}
+
 kl_status kl_segment_locate(kl_segment *segment, int64_t offset, int64_t *pos) {
+    if (locate_at_entry(segment, offset, pos)) return KL_OK;
     kl_offset_entry floor = kl_index_find_offset(&segment->offsets, offset);
     if (floor.pos > segment->size) floor.pos = 0;
     kl_walk walk;

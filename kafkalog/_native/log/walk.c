@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 
+/* So much may be allocated for a length that nobody has checked. */
+static const size_t SMALL_BYTES = 256 << 10;
+
 kl_status kl_walk_init(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_pos,
                        size_t chunk_bytes) {
     KL_ASSERT(pos >= 0 && chunk_bytes >= KL_BATCH_HEADER_BYTES);
@@ -45,7 +48,7 @@ static kl_status fill(kl_walk *walk, size_t need, size_t want) {
     if (KL_LIKELY(have >= need)) return KL_OK;
     want = KL_MAX(want, need);
     want = (size_t)KL_MIN((int64_t)want, walk->end_pos - walk->pos);
-    if (want > walk->chunk_bytes && want > walk->chunk.capacity) {
+    if (want > KL_MAX(walk->chunk_bytes, SMALL_BYTES) && want > walk->chunk.capacity) {
         /* The length comes from outside: no memory for it before the file has the bytes. */
         int64_t file_bytes, modified_ms;
         kl_status status = kl_file_stat(walk->file, &file_bytes, &modified_ms);
