@@ -161,12 +161,12 @@ def elections(image: MetadataImage, unclean: bool) -> list[Record]:
 
 def settle_folders(
     manager: Manager, image: MetadataImage, removed: Collection[object]
-) -> list[str]:
-    """Take out folders of topics that were removed; sentences about those nobody knows.
+) -> dict[TopicPartition, str]:
+    """Take out folders of topics that were removed; those nobody knows, with a sentence each.
 
     Raises: IoFailed.
     """
-    problems: list[str] = []
+    problems: dict[TopicPartition, str] = {}
     leftover: list[TopicPartition] = []
     for tp in manager.partitions():
         if tp.topic == METADATA_TOPIC:
@@ -182,7 +182,7 @@ def settle_folders(
             manager.folders.hide(tp)
             # Nobody recovers it any more, so the clean marker must not vouch for it.
             manager.state.save(recovery_points={tp: None})
-            problems.append(
+            problems[tp] = (
                 f"{manager.path}: {layout.partition_folder(*tp)} is in no metadata and left "
                 f"alone; to take it in: kafkalog adopt --dir {manager.path}"
             )

@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkalog._native import check, lib
 from kafkalog.errors import ArgumentError, Closed, KafkalogError, ReadOnly, UnknownTopicOrPartition
-from kafkalog.metadata import directory, settings
+from kafkalog.metadata import configs, controller, directory, settings
 from kafkalog.metadata.batches import (
     LEADER_CHANGE,
     control_batch,
@@ -22,12 +22,14 @@ from kafkalog.metadata.batches import (
     records_in,
 )
 from kafkalog.metadata.changes import broker_fields, snapshot_entries
+from kafkalog.metadata.controller import Plan, Site
 from kafkalog.metadata.image import (
     INTERNAL_TOPICS,
     METADATA_VERSION,
     Broker,
     MetadataImage,
     Partition,
+    Topic,
 )
 from kafkalog.metadata.loading import (
     QUORUM_STATE,
@@ -43,6 +45,7 @@ from kafkalog.storage.layout import METADATA_TOPIC, uuid_text
 from kafkalog.storage.log import Log
 from kafkalog.storage.manager import Manager
 from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Listener", "MetadataLog"]
 
@@ -50,6 +53,8 @@ Listener = Callable[[MetadataImage, MetadataImage], None]
 """Called with the image before a change and the one after it."""
 Record = tuple[str, Any]
 """A record's name and its fields."""
+Result = dict[str, Any]
+"""One item of a response."""
 
 SNAPSHOTS_KEPT = 2
 _logger = logging.getLogger(__name__)
@@ -71,6 +76,7 @@ class MetadataLog:
         """Sentences about what was found and could not be used."""
         assert manager.meta is not None, "directory.prepare has seen to it"
         self._meta = manager.meta
+        self._site = Site(self._directory_id(), manager.config)
         self._log = log
         self._loaded = loaded
         self._epoch = -1
@@ -119,10 +125,11 @@ class MetadataLog:
         if fresh:
             self._log.flush()
             self._save_quorum_state()
-        problems = directory.settle_folders(self.manager, self.image, self._loaded.removed)
-        for problem in problems:
+        strays = directory.settle_folders(self.manager, self.image, self._loaded.removed)
+        for problem in strays.values():
             _logger.warning("%s", problem)
-        self.problems += problems
+        self.problems += strays.values()
+        self._site = self._site._replace(blocked=frozenset(tp.topic for tp in strays))
         self._make_folders(self.image.topics)
 
     def _known_epoch(self) -> int:
@@ -150,9 +157,8 @@ class MetadataLog:
         self._loaded.take(records_in(batch))
 
     def _directory_id(self) -> uuid.UUID:
-        found = self._meta.directory_id
-        assert found is not None, "prepare gave the directory an id"
-        return found
+        # Only Kafka before 3.7 gave none, and there it may be missing as long as we only read.
+        return self._meta.directory_id or uuid.UUID(int=0)
 
     def _save_quorum_state(self) -> None:
         # Only at the end: Kafka, and we, take a higher epoch from the log itself.
@@ -289,6 +295,60 @@ class MetadataLog:
                 break
         return batches
 
+    # ---- what clients ask for ------------------------------------------------------------------
+
+    def create_topics(self, request: Any) -> list[Result]:
+        """CreateTopics: the response's `topics`, one result per topic."""
+        return self._plan(lambda image: controller.create_topics(image, request, self._site))
+
+    def delete_topics(self, request: Any) -> list[Result]:
+        """DeleteTopics: the response's `responses`."""
+        return self._plan(lambda image: controller.delete_topics(image, request, self._site))
+
+    def create_partitions(self, request: Any) -> list[Result]:
+        """CreatePartitions: the response's `results`."""
+        return self._plan(lambda image: controller.create_partitions(image, request, self._site))
+
+    def alter_configs(self, request: Any) -> list[Result]:
+        """AlterConfigs: the response's `responses`."""
+        static = self._site.config
+        return self._plan(lambda image: Plan(*configs.alter_configs(image, request, static)))
+
+    def incremental_alter_configs(self, request: Any) -> list[Result]:
+        """IncrementalAlterConfigs: the response's `responses`."""
+        static = self._site.config
+        return self._plan(
+            lambda image: Plan(*configs.incremental_alter_configs(image, request, static))
+        )
+
+    def describe_configs(self, request: Any) -> list[Result]:
+        """DescribeConfigs: the response's `results`."""
+        return configs.describe_configs(self.image, request, self._site.config)
+
+    def allocate_producer_ids(self) -> range:
+        """A block of producer ids, which nobody gets a second time.
+
+        Raises: as write.
+        """
+        with self._lock:
+            records, block = controller.allocate_producer_ids(self.image)
+            self.write(records)
+            return block
+
+    def _plan(self, plan_of: Callable[[MetadataImage], Plan]) -> list[Result]:
+        with self._lock:
+            self._check()
+            plan = plan_of(self.image)
+            try:
+                self.write(plan.records)
+            except KafkalogError as error:
+                _logger.error("%s: %s", self._log.path, error)
+                code = ErrorCode.UNKNOWN_SERVER_ERROR if error.code is None else error.code
+                for result in plan.results:
+                    if not result["error_code"]:
+                        result.update(error_code=int(code), error_message=str(error))
+            return plan.results
+
     # ---- what follows a change -----------------------------------------------------------------
 
     def _follow(self, old: MetadataImage, new: MetadataImage) -> None:
@@ -319,10 +379,18 @@ class MetadataLog:
             if topic is None or name in INTERNAL_TOPICS:
                 continue  # an internal topic's folders are made when they are first used
             try:
+                self._clear(topic)
                 self.manager.make(name, topic.id, topic.partitions)
             except KafkalogError as error:
                 # It is in the metadata; Manager.get tries again.
                 _logger.error("%s: %s", self.manager.path, error)
+
+    def _clear(self, topic: Topic) -> None:
+        """Take out folders that a removed topic of the same name could not take along."""
+        tps = [tp for tp in self.manager.partitions(topic.name) if self._loaded.removed]
+        self.manager.delete_partitions(
+            tp for tp in tps if self.manager.folders.partition_id(tp) in self._loaded.removed
+        )
 
     def config(self, topic: str) -> Mapping[str, object] | None:
         """The settings of a topic that go over the broker's static ones (for Manager)."""

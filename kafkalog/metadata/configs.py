@@ -1,0 +1,400 @@
+"""Settings of topics and brokers: changed and described, from requests and the image.
+
+Pure, as kafkalog.metadata.controller.  Source: Kafka's ConfigAdminManager,
+ConfigurationControlManager, ConfigHelper; kafka.md of the specification, 4.6.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kafkalog.config import BrokerConfig, TopicConfig
+from kafkalog.errors import InvalidSetting, UnknownSetting
+from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
+from kafkalog.setting import Setting, Words
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = [
+    "DYNAMIC",
+    "Refused",
+    "alter_configs",
+    "checked_topic_configs",
+    "describe_configs",
+    "incremental_alter_configs",
+    "is_sensitive",
+    "topic_entries",
+]
+
+BROKER_LOGGER = 8
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+_OPERATIONS = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
+
+TOPIC_SOURCE, BROKER_SOURCE, DEFAULT_BROKER_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 2, 3, 4, 5
+_TYPES = {"bool": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
+
+DYNAMIC = frozenset(s.synonym for s in TopicConfig.table.values() if s.synonym)
+"""Broker settings that take effect at run time: the defaults of topics.  The other known ones
+are read-only, and names that are not known are kept as they come, as Kafka does."""
+
+_SENSITIVE = re.compile(r"password|secret|credential|jaas|\.key$|keystore|truststore")
+
+Record = tuple[str, Any]
+Result = dict[str, Any]
+
+
+class Refused(Exception):
+    """Why an item of a request is not done: Kafka's error and a sentence."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def is_sensitive(name: str) -> bool:
+    """Whether a setting's value is nobody's business."""
+    return bool(_SENSITIVE.search(name))
+
+
+# ---- checking --------------------------------------------------------------------------------
+
+
+def checked_topic_configs(
+    image: MetadataImage, topic: str, configs: Mapping[str, str | None], static: BrokerConfig
+) -> None:
+    """Refuse what is no topic's setting, and values that do not go together.
+
+    Settings that the topic has already and that are not known here stay as they are.
+
+    Raises: Refused.
+    """
+    nulls = [name for name, value in configs.items() if value is None]
+    if nulls:
+        raise Refused(
+            ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {nulls}"
+        )
+    old = image.config(TOPIC, topic)
+    wanted = {
+        name: value
+        for name, value in configs.items()
+        if name in TopicConfig.table or old.get(name) != value
+    }
+    try:
+        TopicConfig.of(wanted, static.topic)
+    except UnknownSetting as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {error}") from None
+    except InvalidSetting as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _check_broker(
+    image: MetadataImage, name: str, changed: Mapping[str, str | None], static: BrokerConfig
+) -> None:
+    _check_broker_name(image, name)
+    known = {n for n in static.names() if n not in DYNAMIC and n in changed}
+    if known:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"Cannot update these configs dynamically: {sorted(known)}",
+        )
+    for key, value in changed.items():
+        try:
+            if value is not None and key in DYNAMIC:
+                BrokerConfig({key: value})
+        except InvalidSetting as error:
+            raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+def _check_broker_name(image: MetadataImage, name: str) -> None:
+    if name not in ("", str(image.node_id)):
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {image.node_id} or empty string, but received {name}",
+        )
+
+
+def _check_resource(image: MetadataImage, kind: int, name: str) -> None:
+    if kind == TOPIC:
+        if name not in image.topics:
+            raise Refused(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+            )
+    elif kind == BROKER:
+        _check_broker_name(image, name)
+    elif kind == BROKER_LOGGER:
+        raise Refused(ErrorCode.INVALID_REQUEST, "There are no loggers to set: this is no JVM.")
+    elif kind in (CLIENT_METRICS, GROUP):
+        what = "client metrics" if kind == CLIENT_METRICS else "groups"
+        raise Refused(ErrorCode.INVALID_REQUEST, f"There are no settings of {what} here.")
+    else:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind}")
+
+
+# ---- altering --------------------------------------------------------------------------------
+
+
+class _Change(NamedTuple):
+    name: str
+    operation: int
+    value: str | None
+
+
+def incremental_alter_configs(
+    image: MetadataImage, request: Any, static: BrokerConfig
+) -> tuple[list[Record], list[Result]]:
+    """IncrementalAlterConfigs: records, and its response's `responses`."""
+
+    def wanted(resource: Any) -> dict[str, str]:
+        kind, name = resource.resource_type, resource.resource_name
+        changes = [_Change(c.name, c.config_operation, c.value) for c in resource.configs]
+        _check_changes(changes)
+        found = dict(image.config(kind, name))
+        for change in changes:
+            if change.operation == DELETE:
+                found.pop(change.name, None)
+            elif change.operation == SET:
+                found[change.name] = change.value or ""
+            else:
+                found[change.name] = _listed(image, (kind, name), found, change, static)
+        return found
+
+    return _alter(image, request, static, wanted)
+
+
+def alter_configs(
+    image: MetadataImage, request: Any, static: BrokerConfig
+) -> tuple[list[Record], list[Result]]:
+    """AlterConfigs, which replaces all settings of a resource; records and `responses`."""
+
+    def wanted(resource: Any) -> dict[str, str]:
+        _check_changes([_Change(c.name, SET, c.value) for c in resource.configs])
+        return {config.name: config.value for config in resource.configs}
+
+    return _alter(image, request, static, wanted)
+
+
+def _check_changes(changes: Iterable[_Change]) -> None:
+    changes = list(changes)
+    if any(count > 1 for count in Counter(change.name for change in changes).values()):
+        raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    unknown = [change.operation for change in changes if change.operation not in _OPERATIONS]
+    if unknown:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operation type {unknown[0]}")
+    nulls = [c.name for c in changes if c.value is None and c.operation != DELETE]
+    if nulls:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}"
+        )
+
+
+def _listed(
+    image: MetadataImage,
+    resource: tuple[int, str],
+    found: Mapping[str, str],
+    change: _Change,
+    static: BrokerConfig,
+) -> str:
+    """The list with words added (APPEND) or taken (SUBTRACT)."""
+    setting = _setting(resource[0], change.name, static)
+    if not isinstance(setting, Words):
+        raise Refused(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {_OPERATIONS[change.operation]} to key {change.name} because its type is "
+            "not LIST.",
+        )
+    present = found.get(change.name)
+    if present is None:
+        # Not set here: what is in effect, of which the new list is then the whole.
+        present = ",".join(static.topic[setting.name])
+    words = [word.strip() for word in present.split(",") if word.strip()]
+    given = [word.strip() for word in (change.value or "").split(",") if word.strip()]
+    if change.operation == APPEND:
+        words += [word for word in dict.fromkeys(given) if word not in words]
+    else:
+        words = [word for word in words if word not in given]
+    return ",".join(words)
+
+
+def _setting(kind: int, name: str, static: BrokerConfig) -> Setting[Any] | None:
+    if kind == TOPIC:
+        return TopicConfig.table.get(name)
+    for setting in TopicConfig.table.values():
+        if name == setting.synonym:
+            return setting
+    return static.table.get(name)
+
+
+def _alter(
+    image: MetadataImage, request: Any, static: BrokerConfig, wanted: Any
+) -> tuple[list[Record], list[Result]]:
+    counts = Counter((r.resource_type, r.resource_name) for r in request.resources)
+    records: list[Record] = []
+    results: list[Result] = []
+    for resource in {(r.resource_type, r.resource_name): r for r in request.resources}.values():
+        kind, name = resource.resource_type, resource.resource_name
+        result: Result = {"error_code": 0, "error_message": None,
+                          "resource_type": kind, "resource_name": name}  # fmt: skip
+        results.append(result)
+        try:
+            if counts[kind, name] > 1:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            _check_resource(image, kind, name)
+            new = wanted(resource)
+            changed = _changed(image.config(kind, name), new)
+            if kind == TOPIC:
+                checked_topic_configs(image, name, new, static)
+            else:
+                _check_broker(image, name, changed, static)
+        except Refused as error:
+            result.update(error_code=int(error.code), error_message=str(error))
+            continue
+        if not request.validate_only:
+            fields = {"resource_type": kind, "resource_name": name}
+            records += [("ConfigRecord", {**fields, "name": key, "value": value})
+                        for key, value in changed.items()]  # fmt: skip
+    return records, results
+
+
+def _changed(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str | None]:
+    """What a resource's records must say; None takes a setting away."""
+    gone: dict[str, str | None] = {name: None for name in old if name not in new}
+    return {**gone, **{name: value for name, value in new.items() if old.get(name) != value}}
+
+
+# ---- describing --------------------------------------------------------------------------------
+
+
+def describe_configs(image: MetadataImage, request: Any, static: BrokerConfig) -> list[Result]:
+    """DescribeConfigs; its response's `results`."""
+    results: list[Result] = []
+    for resource in request.resources:
+        kind, name = resource.resource_type, resource.resource_name
+        result: Result = {"error_code": 0, "error_message": None, "resource_type": kind,
+                          "resource_name": name, "configs": []}  # fmt: skip
+        results.append(result)
+        try:
+            entries = _entries(image, kind, name, static)
+        except Refused as error:
+            result.update(error_code=int(error.code), error_message=str(error))
+            continue
+        wanted = resource.configuration_keys
+        for entry in entries:
+            if not wanted or entry["name"] in wanted:
+                if not request.include_synonyms:
+                    entry["synonyms"] = []
+                if not request.include_documentation:
+                    entry["documentation"] = None
+                result["configs"].append(entry)
+    return results
+
+
+def _entries(
+    image: MetadataImage, kind: int, name: str, static: BrokerConfig
+) -> Iterator[dict[str, Any]]:
+    if kind in (CLIENT_METRICS, GROUP):
+        return (_entry(key, [(key, value, TOPIC_SOURCE)], None)
+                for key, value in image.config(kind, name).items())  # fmt: skip
+    if kind == TOPIC and not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name):
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {name!r}")
+    _check_resource(image, kind, name)
+    if kind == TOPIC:
+        return topic_entries(image, name, static)
+    return _broker_entries(image, name, static)
+
+
+Chain = list[tuple[str, str | None, int]]
+"""(name, value, source) of a setting, the one in effect first."""
+
+
+def topic_entries(
+    image: MetadataImage,
+    topic: str,
+    static: BrokerConfig,
+    own: Mapping[str, str | None] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Every setting of a topic as DescribeConfigs has it; `own`: the topic's own, if new."""
+    given = image.config(TOPIC, topic) if own is None else own
+    for setting in TopicConfig.table.values():
+        chain: Chain = []
+        if (value := given.get(setting.name)) is not None:
+            chain.append((setting.name, value, TOPIC_SOURCE))
+        chain += _broker_chain(image, setting, static)
+        yield _entry(setting.name, chain, setting)
+    for name, value in given.items():
+        if name not in TopicConfig.table:  # Kafka's, that we keep
+            yield _entry(name, [(name, value, TOPIC_SOURCE)], None)
+
+
+def _broker_chain(image: MetadataImage, setting: Setting[Any], static: BrokerConfig) -> Chain:
+    """What brokers say of a topic's setting, down to its default."""
+    chain: Chain = []
+    for resource, source in ((str(image.node_id), BROKER_SOURCE), ("", DEFAULT_BROKER_SOURCE)):
+        dynamic = image.config(BROKER, resource)
+        for name in (setting.synonym, *setting.also):
+            if name in dynamic:
+                chain.append((name, dynamic[name], source))
+                break
+    shown = setting.synonym or setting.name
+    if static.topic.explicit(setting.name):
+        chain.append((shown, _text(setting, static.topic[setting.name]), STATIC_SOURCE))
+    chain.append((shown, _text(setting, setting.default), DEFAULT_SOURCE))
+    return chain
+
+
+def _broker_entries(
+    image: MetadataImage, resource: str, static: BrokerConfig
+) -> Iterator[dict[str, Any]]:
+    """Of this broker all settings; of "" those set at run time for all brokers."""
+    default = image.config(BROKER, "")
+    own = image.config(BROKER, resource) if resource else {}
+    topics = {s.synonym: s for s in TopicConfig.table.values() if s.synonym}
+    known: dict[str, Setting[Any]] = {**topics, **static.table}
+    if not resource:
+        for name, value in default.items():
+            chain: Chain = [(name, value, DEFAULT_BROKER_SOURCE)]
+            yield _entry(name, chain, known.get(name))
+        return
+    for name, setting in known.items():
+        if name in topics and name not in static.table:
+            chain = _broker_chain(image, setting, static)
+        else:
+            chain = [(name, text, source)
+                     for given, source in ((own, BROKER_SOURCE), (default, DEFAULT_BROKER_SOURCE))
+                     if (text := given.get(name)) is not None]  # fmt: skip
+            if static.explicit(name):
+                chain.append((name, _text(setting, static[name]), STATIC_SOURCE))
+            chain.append((name, _text(setting, setting.default), DEFAULT_SOURCE))
+        yield _entry(name, chain, setting, read_only=name not in DYNAMIC)
+    for name, value in {**default, **own}.items():
+        if name not in known:
+            source = BROKER_SOURCE if name in own else DEFAULT_BROKER_SOURCE
+            yield _entry(name, [(name, value, source)], None)
+
+
+def _entry(
+    name: str, chain: Chain, setting: Setting[Any] | None, read_only: bool = False
+) -> dict[str, Any]:
+    sensitive = is_sensitive(name)
+    synonyms = [{"name": n, "value": None if sensitive else value, "source": source}
+                for n, value, source in chain]  # fmt: skip
+    return {
+        "name": name,
+        "value": None if sensitive else chain[0][1],
+        "read_only": read_only,
+        "config_source": chain[0][2],
+        "is_sensitive": sensitive,
+        "synonyms": synonyms,
+        "config_type": _TYPES[setting.kind] if setting is not None else 0,
+        "documentation": setting.text if setting is not None else None,
+    }
+
+
+def _text(setting: Setting[Any], value: Any) -> str:
+    """A value as clients get it: what Kafka would write into a properties file."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float) and value > 1e300:
+        return "1.7976931348623157E308"
+    return str(value)
