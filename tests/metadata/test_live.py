@@ -1,0 +1,223 @@
+"""A directory changes hands between kafkalog and a running Apache Kafka, its metadata included."""
+
+import contextlib
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import kafka
+import pytest
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
+
+from kafkalog.metadata.kraftlog import MetadataLog
+from kafkalog.storage.manager import Manager
+from kafkalog.wire import apis
+from tests.metadata.conftest import request
+from tests.support import apache
+
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(240)]
+
+ENDPOINT = ("PLAINTEXT", "127.0.0.1", 9092, 0)
+Wait = Callable[..., None]
+
+
+@contextlib.contextmanager
+def running(directory: Path, wait_until: Wait) -> Iterator[tuple[apache.Broker, Any]]:
+    """Apache Kafka on the directory, and an admin client."""
+    try:
+        broker = apache.Broker(directory)
+        apache.jars()
+    except apache.Unavailable as reason:
+        pytest.skip(str(reason))
+    with broker:
+        clients: list[Any] = []
+
+        def connect() -> list[Any]:
+            with contextlib.suppress(kafka.errors.KafkaError):
+                clients.append(KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers))
+            return clients
+
+        wait_until(connect, f"Kafka answers: {broker.output()[-2000:]}", apache.START_S)
+        try:
+            yield broker, clients[0]
+        finally:
+            clients[0].close()
+
+
+@contextlib.contextmanager
+def ours(directory: Path) -> Iterator[tuple[Manager, MetadataLog]]:
+    with Manager(directory) as manager, MetadataLog.open(manager) as metadata:
+        metadata.register([ENDPOINT])
+        yield manager, metadata
+
+
+def make(metadata: MetadataLog, name: str, count: int, **configs: str) -> None:
+    settings = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
+    asked = {"name": name, "num_partitions": count, "replication_factor": 1, "configs": settings}
+    (result,) = metadata.create_topics(request(apis.CREATE_TOPICS, topics=[asked]))
+    assert result["error_code"] == 0, result
+
+
+def append(manager: Manager, metadata: MetadataLog, topic: str, values: list[bytes]) -> None:
+    log = manager.get(topic, 0)
+    metadata.lead(log)
+    for value in values:
+        log.append(value, key=b"k")
+
+
+def values(manager: Manager, topic: str) -> list[bytes | None]:
+    return [record.value for record in manager.get(topic, 0).read()]
+
+
+def consumed(broker: apache.Broker, topic: str, count: int) -> list[bytes]:
+    partition = kafka.TopicPartition(topic, 0)
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest",
+        consumer_timeout_ms=20_000,
+    )  # fmt: skip
+    consumer.assign([partition])
+    consumer.seek_to_beginning(partition)
+    found = []
+    for record in consumer:
+        found.append(record.value)
+        if len(found) == count:
+            break
+    consumer.close()
+    return found
+
+
+def send(broker: apache.Broker, topic: str, data: list[bytes]) -> None:
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, acks="all", enable_idempotence=True
+    )
+    for value in data:
+        producer.send(topic, value, key=b"k", partition=0)
+    producer.flush()
+    producer.close()
+
+
+def ids(admin: Any, names: list[str]) -> dict[str, uuid.UUID]:
+    return {t["name"]: uuid.UUID(str(t["topic_id"])) for t in admin.describe_topics(names)}
+
+
+def topic_settings(admin: Any, topic: str) -> dict[str, str]:
+    """The settings that the topic was given, as Kafka has them."""
+    found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+    text = str(found)
+    assert topic in text
+    return _own(found)
+
+
+def _own(found: Any) -> dict[str, str]:
+    own: dict[str, str] = {}
+
+    def walk(node: Any) -> None:
+        if isinstance(node, dict):
+            if node.get("config_source") in (1, "DYNAMIC_TOPIC_CONFIG", "TOPIC_CONFIG"):
+                own[node["name"]] = node["value"]
+            for key, child in node.items():
+                if isinstance(child, dict) and "config_source" in child and "name" not in child:
+                    child = {"name": key, **child}
+                walk(child)
+        elif isinstance(node, (list, tuple)):
+            for child in node:
+                walk(child)
+
+    walk(found)
+    return own
+
+
+def test_kafka_starts_on_our_directory_and_we_go_on_with_it(
+    tmp_path: Path, wait_until: Wait
+) -> None:
+    directory = tmp_path / "data"
+    with ours(directory) as (manager, metadata):
+        make(metadata, "orders", 3, retention_ms="-1", cleanup_policy="compact")
+        make(metadata, "doomed", 2)
+        make(metadata, "plain.topic", 1)
+        append(manager, metadata, "orders", [b"one", b"two"])
+        asked = {"topics": [{"name": "doomed", "topic_id": uuid.UUID(int=0)}]}
+        metadata.delete_topics(request(apis.DELETE_TOPICS, **asked))
+        cluster = metadata.image.cluster_id
+        known = {topic.name: topic.id for topic in metadata.image.topics.values()}
+        metadata.take_snapshot()
+        make(metadata, "late", 1, flush_ms="1000")
+        known["late"] = metadata.image.topics["late"].id
+        block = metadata.allocate_producer_ids()
+    for _ in range(2):  # its own log, too, must open a second time
+        with running(directory, wait_until) as (broker, admin):
+            assert admin.describe_cluster()["cluster_id"] == cluster
+            names = ["late", "orders", "plain.topic"]
+            assert sorted(n for n in admin.list_topics() if not n.startswith("__")) == names
+            assert ids(admin, names) == known
+            assert topic_settings(admin, "orders") == {
+                "retention.ms": "-1", "cleanup.policy": "compact",
+            }  # fmt: skip
+            assert topic_settings(admin, "late") == {"flush.ms": "1000"}
+            assert consumed(broker, "orders", 2)[:2] == [b"one", b"two"]
+            send(broker, "orders", [b"three", b"four"])
+            assert "ERROR" not in broker.output(), broker.output()[-4000:]
+    with running(directory, wait_until) as (broker, admin):
+        admin.create_topics([NewTopic("theirs", 2, 1, topic_configs={"preallocate": "true"})])
+        send(broker, "theirs", [b"x"])
+    with ours(directory) as (manager, metadata):
+        image = metadata.image
+        assert {n: t.id for n, t in image.topics.items() if n in known} == known
+        assert image.config(2, "theirs") == {"preallocate": "true"}
+        assert manager.topic_config("theirs").preallocate
+        assert values(manager, "orders") == [b"one", b"two", *[b"three", b"four"] * 2]
+        assert values(manager, "theirs") == [b"x"]
+        assert metadata.allocate_producer_ids().start > block.start
+        append(manager, metadata, "orders", [b"five"])
+        make(metadata, "last", 1)
+    with running(directory, wait_until) as (broker, admin):
+        assert consumed(broker, "orders", 7)[-1] == b"five"
+        assert "last" in admin.list_topics()
+
+
+def test_kafka_starts_on_a_directory_that_we_left_by_a_kill(
+    tmp_path: Path, wait_until: Wait
+) -> None:
+    directory = tmp_path / "data"
+    program = f"""
+import os, signal
+from kafkalog.metadata.kraftlog import MetadataLog
+from kafkalog.storage.manager import Manager
+from tests.metadata.test_live import append, make
+manager = Manager({str(directory)!r})
+metadata = MetadataLog.open(manager)
+metadata.register([("PLAINTEXT", "127.0.0.1", 9092, 0)])
+make(metadata, "orders", 1)
+append(manager, metadata, "orders", [b"one", b"two"])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", program], check=False)
+    with running(directory, wait_until) as (broker, _):
+        assert consumed(broker, "orders", 2) == [b"one", b"two"]
+        send(broker, "orders", [b"three"])
+    with ours(directory) as (manager, _):
+        assert values(manager, "orders") == [b"one", b"two", b"three"]
+
+
+def test_kafkas_tools_read_our_metadata(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    with ours(directory) as (_, metadata):
+        make(metadata, "orders", 2, retention_ms="5")
+        metadata.take_snapshot()
+    folder = directory / "__cluster_metadata-0"
+    files = [*sorted(folder.glob("*.log")), *sorted(folder.glob("*.checkpoint"))]
+    tool = ["kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files"]
+    try:
+        command = apache.java(*tool, ",".join(map(str, files)))
+    except apache.Unavailable as reason:
+        pytest.skip(str(reason))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.count('"type":"PARTITION_RECORD","version":2') == 4
+    assert done.stdout.count('"type":"TOPIC_RECORD"') == 2
+    assert "LeaderChange" in done.stdout
+    assert "SnapshotHeader" in done.stdout
+    assert "SnapshotFooter" in done.stdout
+    assert "isvalid: false" not in done.stdout
