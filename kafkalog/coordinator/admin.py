@@ -31,7 +31,7 @@ def describe(shard: Shard, group_id: str, version: int) -> Body:
                 "error_message": f"Group {group_id} not found.",
             }
         return body
-    # What members said and got is told only where it belongs together.
+    # What members said is told once the group agreed on it, what they got last always.
     protocol = group.protocol if group.state is State.STABLE else None
     members = []
     for member in group.members.values():
@@ -40,10 +40,10 @@ def describe(shard: Shard, group_id: str, version: int) -> Body:
             "group_instance_id": member.instance_id,
             "client_id": member.client_id,
             "client_host": member.client_host,
+            "member_assignment": member.assignment,
         }
         if protocol is not None:
             known["member_metadata"] = member.metadata(protocol)
-            known["member_assignment"] = member.assignment
         members.append(known)
     return {
         "error_code": ErrorCode.NONE,

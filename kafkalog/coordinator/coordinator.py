@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from kafkalog.coordinator import loader, partitions
-from kafkalog.coordinator.core import Append, Core
+from kafkalog.coordinator.core import ANY_PARTITION, Append, Core
 from kafkalog.coordinator.shard import Shard
 from kafkalog.coordinator.step import Answer, Body, Request, Step
 from kafkalog.errors import KafkalogError
@@ -78,16 +78,17 @@ class Coordinator:
         config: GroupConfig,
         clock: Clock,
         *,
-        known_topic: Callable[[str], bool] = lambda _name: True,
+        topic_partitions: Callable[[str], int] = lambda _name: ANY_PARTITION,
         new_id: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
-        """`known_topic`: whether there is a topic of this name, for offsets to be committed;
-        called on the coordinator's thread.  `new_id` makes the unique part of member ids.
+        """`topic_partitions`: how many partitions a topic has (0: there is none of the name),
+        for offsets to be committed; called on the coordinator's thread.  `new_id` makes the
+        unique part of member ids.
         """
         self._journal = journal
         self._config = config
         self._clock = clock
-        self._core = Core(config, new_id, known_topic)
+        self._core = Core(config, new_id, topic_partitions)
         self._wake = threading.Condition()  # guards what follows
         self._requests: deque[Event] = deque()
         self._events: deque[Event] = deque()  # all others

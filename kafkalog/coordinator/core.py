@@ -22,7 +22,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["Append", "Core"]
+__all__ = ["ANY_PARTITION", "Append", "Core"]
 
 APPEND_BYTES = 262_144
 """Writes are put together up to this size: far below max.message.bytes, so that one which is
@@ -31,6 +31,8 @@ EMPTY_GROUP_ALLOWED = {apis.OFFSET_COMMIT, apis.OFFSET_FETCH}
 """Those that take the empty group id: consumers of old committed under it."""
 
 
+ANY_PARTITION = 1 << 31
+"""As a number of partitions: whatever is named exists."""
 GROUPS_VERSION = 8
 """From this version on OffsetFetch asks for several groups."""
 
@@ -57,10 +59,10 @@ class Core:
         self,
         config: GroupConfig,
         new_id: Callable[[], str],
-        known_topic: Callable[[str], bool] = lambda _name: True,
+        topic_partitions: offsets.Known = lambda _name: ANY_PARTITION,
     ) -> None:
-        """`new_id` makes the unique part of member ids; `known_topic` tells whether there is
-        a topic of a name."""
+        """`new_id` makes the unique part of member ids; `topic_partitions` tells how many
+        partitions a topic has, 0: there is none of the name."""
         self.config = config
         self.timers = Timers()
         self.partition_count = 0
@@ -71,7 +73,7 @@ class Core:
         """Those whose groups are being read."""
         self.stopped = False
         self._new_id = new_id
-        self._known = known_topic
+        self._known = topic_partitions
         self._waiting: dict[int, Append] = {}
         self._timed_out: set[int] = set()
         self._next_append = 0
@@ -165,7 +167,9 @@ class Core:
         elif api is apis.OFFSET_DELETE:
             offsets.delete_failed(step, request, error)
         elif api is apis.JOIN_GROUP:
-            step.answer(answer, error_code=error, member_id=body.member_id)
+            name = None if request.version >= groups.NULL_NAME_VERSION else ""
+            refused = rebalance.refused_join(error, body.member_id)
+            step.answer(answer, **{**refused, "protocol_name": name})
         elif api is apis.HEARTBEAT and loading:
             step.answer(answer, error_code=ErrorCode.NONE)  # it may well be a member
         elif api is apis.SYNC_GROUP and loading:

@@ -9,13 +9,15 @@ from __future__ import annotations
 from kafkalog.coordinator import rebalance, records
 from kafkalog.coordinator.group import CONSUMER, Group, Member, Protocols, State
 from kafkalog.coordinator.shard import Shard, append_error
-from kafkalog.coordinator.step import Body, Request, Step
+from kafkalog.coordinator.step import Answer, Body, Request, Step
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["heartbeat", "join", "leave", "sync", "validate_member"]
 
 NEW_MEMBER_JOIN_MS = 300_000
 """How long the first JoinGroup of a member may wait before the member is given up."""
+NULL_NAME_VERSION = 7
+"""From this version on a JoinGroup that is refused names no protocol."""
 KNOWN_ID_VERSION = 4
 """From this version of JoinGroup on a member joins with an id that it was given."""
 SKIP_ASSIGNMENT_VERSION = 9
@@ -42,6 +44,8 @@ def validate_member(group: Group, member_id: str, instance_id: str | None) -> Er
 def join(shard: Shard, step: Step, request: Request) -> None:
     """Answer a JoinGroup, or park it until its generation is complete."""
     body = request.body
+    if request.version < NULL_NAME_VERSION:
+        request = request._replace(answer=_without_null(request.answer))
     config = shard.config
     low, high = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
     group = shard.groups.get(body.group_id)
@@ -59,7 +63,16 @@ def join(shard: Shard, step: Step, request: Request) -> None:
             del shard.groups[body.group_id]
     full = error is ErrorCode.GROUP_MAX_SIZE_REACHED
     member_id = "" if full else body.member_id
-    step.answer(request.answer, error_code=error, member_id=member_id)
+    step.answer(request.answer, **rebalance.refused_join(error, member_id))
+
+
+def _without_null(answer: Answer) -> Answer:
+    """For versions of JoinGroup in which there is always a protocol's name."""
+
+    def named(body: Body) -> None:
+        answer({**body, "protocol_name": body["protocol_name"] or ""})
+
+    return named
 
 
 def _join(shard: Shard, step: Step, group: Group, request: Request) -> ErrorCode:
@@ -105,7 +118,7 @@ def _join_unknown(shard: Shard, step: Step, group: Group, request: Request) -> E
         expires_ms = step.now_ms + request.body.session_timeout_ms
         shard.set_timer("session", group, expires_ms, member_id)
         error = ErrorCode.MEMBER_ID_REQUIRED
-        step.answer(request.answer, error_code=error, member_id=member_id)
+        step.answer(request.answer, **rebalance.refused_join(error, member_id))
     elif instance_id is None or instance_id not in group.static:
         _add(shard, step, group, request, member_id)
     else:
@@ -161,7 +174,7 @@ def _rejoin(shard: Shard, step: Step, group: Group, request: Request) -> ErrorCo
     ):
         # A leader joins again when it saw partitions come or go.
         _describe(group, member, request)
-        rebalance.replaced(step, group.park_join(member, request.answer))
+        rebalance.replaced_join(step, group.park_join(member, request.answer))
         rebalance.begin_or_complete(shard, step, group)
         return ErrorCode.NONE
     # The answer to its JoinGroup was lost, or a follower joined for no reason.
@@ -182,7 +195,7 @@ def _replace_static(
     old = group.members[group.static[request.body.group_instance_id]]
     old_leader = group.leader or ""
     fenced = ErrorCode.FENCED_INSTANCE_ID
-    rebalance.answer_join(step, group, old, error_code=fenced, member_id=old.member_id)
+    rebalance.answer_join(step, group, old, rebalance.refused_join(fenced, old.member_id))
     rebalance.answer_sync(step, old, error_code=fenced)
     shard.cancel_timer("session", group, old.member_id)
     member = group.replace(old, member_id)
@@ -243,7 +256,7 @@ def _record_replacement(
                 reverted.session_timeout_ms = old.session_timeout_ms
                 shard.keep_session(group, reverted, step.now_ms)
             if answer is not None:
-                step.answer(answer, error_code=append_error(error))
+                step.answer(answer, **rebalance.refused_join(append_error(error)))
             return
         shard.keep_session(group, member, step.now_ms)
         body = rebalance.current_generation(group, member.member_id, [])
@@ -254,7 +267,7 @@ def _record_replacement(
         elif member.member_id == group.leader:
             body["members"] = rebalance.members_for_leader(group)
             body["skip_assignment"] = True
-        rebalance.answer_join(step, group, member, **body)
+        rebalance.answer_join(step, group, member, body)
 
     rebalance.write_group(shard, step, group, assignments, settle)
 
@@ -281,8 +294,9 @@ def sync(shard: Shard, step: Step, request: Request) -> None:
             assignment=member.assignment,
         )
         return
-    waited, member.sync = member.sync, request.answer
-    rebalance.replaced(step, waited)
+    if member.sync is not None:  # as in replaced_join
+        step.answer(member.sync, error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    member.sync = request.answer
     if member.member_id == group.leader:
         given = {each.member_id: each.assignment for each in body.assignments}
         _assign(shard, step, group, {m: given.get(m, b"") for m in group.members})
@@ -358,29 +372,16 @@ def heartbeat(shard: Shard, step: Step, request: Request) -> None:
 def leave(shard: Shard, step: Step, request: Request) -> None:
     """Answer a LeaveGroup; a rebalance follows when somebody was in the group."""
     body = request.body
-    group = shard.groups.get(body.group_id)
+    group = shard.groups.get(body.group_id) or Group(body.group_id, step.wall_ms)
     if request.version < LEAVE_LIST_VERSION:
         asked: list[tuple[str, str | None]] = [(body.member_id, None)]
     else:
         asked = [(member.member_id, member.group_instance_id) for member in body.members]
-    if group is None or group.state is State.DEAD:
-        found = group is not None
-        error = ErrorCode.COORDINATOR_NOT_AVAILABLE if found else ErrorCode.UNKNOWN_MEMBER_ID
-        step.answer(request.answer, error_code=error)
+    if group.state is State.DEAD:
+        step.answer(request.answer, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return
-    results: list[Body] = []
-    going: dict[str, Member] = {}
-    for member_id, instance_id in asked:
-        error, leaving = _check_leave(group, member_id, instance_id)
-        if leaving in group.members:
-            going[leaving] = group.members[leaving]
-        elif error is ErrorCode.NONE:
-            group.remove(leaving)
-            shard.cancel_timer("session", group, leaving)
-        results.append(
-            {"member_id": member_id, "group_instance_id": instance_id, "error_code": error}
-        )
-    for member in going.values():
+    results, going = _leaving(shard, group, asked)
+    for member in going:
         rebalance.remove_member(shard, step, group, member)
     if going and group.can_rebalance:
         rebalance.begin(shard, step, group)
@@ -388,6 +389,25 @@ def leave(shard: Shard, step: Step, request: Request) -> None:
         rebalance.complete_if_all_joined(shard, step, group)
     top = results[0]["error_code"] if request.version < LEAVE_LIST_VERSION else ErrorCode.NONE
     step.answer(request.answer, error_code=top, members=results)
+
+
+def _leaving(
+    shard: Shard, group: Group, asked: list[tuple[str, str | None]]
+) -> tuple[list[Body], list[Member]]:
+    """What to tell those who ask to leave, and the members who go; pending ids are gone."""
+    results: list[Body] = []
+    going: dict[str, Member] = {}
+    for member_id, instance_id in asked:
+        error, leaving = _check_leave(group, member_id, instance_id)
+        if leaving in group.members:
+            going[leaving] = group.members[leaving]
+        elif leaving:
+            group.remove(leaving)
+            shard.cancel_timer("session", group, leaving)
+        results.append(
+            {"member_id": member_id, "group_instance_id": instance_id, "error_code": error}
+        )
+    return results, list(going.values())
 
 
 def _check_leave(group: Group, member_id: str, instance_id: str | None) -> tuple[ErrorCode, str]:

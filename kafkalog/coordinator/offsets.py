@@ -30,13 +30,14 @@ __all__ = [
 ]
 
 MINUTE_MS = 60_000
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 ABSENT_VERSION = 9
 """From this version of OffsetCommit on a group that is not there has an error of its own."""
 GROUP_ERROR_VERSION = 2
 """From this version on OffsetFetch has an error of the whole group."""
 
-Known = Callable[[str], bool]
-"""Whether there is a topic of this name."""
+Known = Callable[[str], int]
+"""How many partitions a topic has; 0: there is none of this name."""
 
 
 # ---- OffsetCommit --------------------------------------------------------------------------
@@ -66,15 +67,20 @@ def commit(shard: Shard, step: Step, request: Request, known: Known) -> None:
 
 def commit_failed(step: Step, request: Request, error: ErrorCode, known: Known) -> None:
     """Answer an OffsetCommit with an error for every partition."""
-    topics = []
+    topics: list[Body] = []
     for topic in request.body.topics:
-        why = error if known(topic.name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        topics.append({"name": topic.name, "partitions": _each(topic.partitions, why)})
+        count = known(topic.name)
+        results = [_result(p, error if _exists(p, count) else UNKNOWN) for p in topic.partitions]
+        topics.append({"name": topic.name, "partitions": results})
     step.answer(request.answer, topics=topics)
 
 
-def _each(partitions: Iterable[Any], error: ErrorCode) -> list[Body]:
-    return [{"partition_index": p.partition_index, "error_code": error} for p in partitions]
+def _exists(partition: Any, count: int) -> bool:
+    return bool(0 <= partition.partition_index < count)
+
+
+def _result(partition: Any, error: ErrorCode) -> Body:
+    return {"partition_index": partition.partition_index, "error_code": error}
 
 
 def _check_commit(group: Group | None, request: Request) -> ErrorCode:
@@ -114,15 +120,14 @@ def _take(
     expire_ms = -1 if asked_ms < 0 else step.wall_ms + asked_ms
     topics: list[Body] = []
     for topic in body.topics:
-        if not known(topic.name):
-            partitions = _each(topic.partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            topics.append({"name": topic.name, "partitions": partitions})
-            continue
+        count = known(topic.name)
         results = []
         for partition in topic.partitions:
             metadata = partition.committed_metadata or ""
             error = ErrorCode.NONE
-            if len(metadata) > limit:
+            if not _exists(partition, count):
+                error = UNKNOWN
+            elif _java_length(metadata) > limit:
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 where = TopicPartition(topic.name, partition.partition_index)
@@ -134,9 +139,14 @@ def _take(
                     expire_ms,
                     -1,
                 )
-            results.append({"partition_index": partition.partition_index, "error_code": error})
+            results.append(_result(partition, error))
         topics.append({"name": topic.name, "partitions": results})
     return topics
+
+
+def _java_length(text: str) -> int:
+    """Java's String.length: in code units of UTF-16."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
 def _write_commit(
@@ -243,15 +253,13 @@ def delete(shard: Shard, step: Step, request: Request, known: Known) -> None:
     topics: list[Body] = []
     existing = set(group.known_offsets())
     for topic in body.topics:
-        error = ErrorCode.NONE
-        if not known(topic.name):
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif group.subscribes(topic.name):
-            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-        else:
-            asked = (TopicPartition(topic.name, p.partition_index) for p in topic.partitions)
-            gone.update(dict.fromkeys(where for where in asked if where in existing))
-        topics.append({"name": topic.name, "partitions": _each(topic.partitions, error)})
+        count = known(topic.name)
+        used = group.subscribes(topic.name)
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if used else ErrorCode.NONE
+        asked = [TopicPartition(topic.name, p.partition_index) for p in topic.partitions]
+        gone.update(dict.fromkeys(w for w in asked if w in existing and not used))
+        results = [_result(p, error if _exists(p, count) else UNKNOWN) for p in topic.partitions]
+        topics.append({"name": topic.name, "partitions": results})
 
     def settle(step: Step, error: ErrorCode) -> None:
         if error is ErrorCode.NONE:

@@ -27,8 +27,9 @@ __all__ = [
     "hand_out",
     "heard_sync",
     "members_for_leader",
+    "refused_join",
     "remove_member",
-    "replaced",
+    "replaced_join",
     "reset",
     "write_group",
 ]
@@ -37,11 +38,16 @@ __all__ = [
 # ---- answers -------------------------------------------------------------------------------
 
 
-def answer_join(step: Step, group: Group, member: Member, **body: object) -> None:
+def answer_join(step: Step, group: Group, member: Member, body: Body) -> None:
     """Answer the JoinGroup of a member that waits, if one does."""
     answer = group.take_join(member)
     if answer is not None:
         step.answer(answer, **body)
+
+
+def refused_join(error: ErrorCode, member_id: str = "") -> Body:
+    """The answer to a JoinGroup that leads to no generation."""
+    return {"error_code": error, "member_id": member_id, "protocol_name": None}
 
 
 def answer_sync(step: Step, member: Member, **body: object) -> bool:
@@ -72,7 +78,7 @@ def current_generation(group: Group, member_id: str, members: list[Body]) -> Bod
         "error_code": ErrorCode.NONE,
         "generation_id": group.generation,
         "protocol_type": group.protocol_type,
-        "protocol_name": group.protocol or "",
+        "protocol_name": group.protocol,
         "leader": group.leader or "",
         "member_id": member_id,
         "members": members,
@@ -82,7 +88,7 @@ def current_generation(group: Group, member_id: str, members: list[Body]) -> Bod
 def fail_waiting(step: Step, group: Group, error: ErrorCode) -> None:
     """Answer everything that waits in a group with an error."""
     for member in group.members.values():
-        answer_join(step, group, member, error_code=error, member_id=member.member_id)
+        answer_join(step, group, member, refused_join(error, member.member_id))
         answer_sync(step, member, error_code=error)
 
 
@@ -170,7 +176,7 @@ def _generation(shard: Shard, step: Step, group: Group) -> None:
     group.become(State.COMPLETING, step.wall_ms)
     for member in group.members.values():
         members = members_for_leader(group) if member.member_id == group.leader else []
-        answer_join(step, group, member, **current_generation(group, member.member_id, members))
+        answer_join(step, group, member, current_generation(group, member.member_id, members))
         shard.keep_session(group, member, step.now_ms)
         member.is_new = False
         group.pending_sync.add(member.member_id)
@@ -228,7 +234,7 @@ def reset(shard: Shard, step: Step, group: Group, error: ErrorCode) -> None:
 def remove_member(shard: Shard, step: Step, group: Group, member: Member) -> None:
     """Take a member out of its group, and answer what it still waits for."""
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
-    answer_join(step, group, member, error_code=unknown)
+    answer_join(step, group, member, refused_join(unknown))
     answer_sync(step, member, error_code=unknown)
     shard.cancel_timer("session", group, member.member_id)
     group.remove(member.member_id)
@@ -274,11 +280,11 @@ def write_group(
     step.write(shard.partition, written, settled)
 
 
-def replaced(step: Step, answer: Answer | None) -> None:
-    """Answer a request whose place a later one of the same member took.
+def replaced_join(step: Step, answer: Answer | None) -> None:
+    """Answer a JoinGroup whose place a later one of the same member took.
 
     Kafka never does; but its client is gone or has given up, and an answer frees what the
     connection holds.
     """
     if answer is not None:
-        step.answer(answer, error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        step.answer(answer, **refused_join(ErrorCode.REBALANCE_IN_PROGRESS))

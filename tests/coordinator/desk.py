@@ -71,13 +71,18 @@ class Reply:
     def waits(self) -> bool:
         return self._body is None
 
-    def __getattr__(self, name: str) -> Any:
+    @property
+    def body(self) -> Any:
+        """The decoded response."""
         assert self._body is not None, f"{self.api.name} was not answered"
-        return getattr(self._body, name)
+        return self._body
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.body, name)
 
     @property
     def error(self) -> ErrorCode:
-        return ErrorCode(self.__getattr__("error_code"))
+        return ErrorCode(self.body.error_code)
 
 
 def subscription(*topics: str) -> bytes:
@@ -97,7 +102,7 @@ class Desk:
         self,
         settings: GroupConfig | None = None,
         journal: MemoryJournal | None = None,
-        topics: set[str] | None = None,
+        topics: dict[str, int] | None = None,
         seed: int = 1,
     ) -> None:
         self.settings = settings or config()
@@ -121,8 +126,8 @@ class Desk:
             loader.load(shard, self.journal.read(partition), self.wall_ms)
             self._step(lambda step, shard=shard: self.core.end_load(shard, step))
 
-    def _known(self, topic: str) -> bool:
-        return self.topics is None or topic in self.topics
+    def _known(self, topic: str) -> int:
+        return 1000 if self.topics is None else self.topics.get(topic, 0)
 
     @property
     def wall_ms(self) -> int:
