@@ -183,7 +183,9 @@ class Decoder:
             return
         if self.version in field.nullable:
             add(depth, "n = data[pos]\npos += 1", part)
-            add(depth, f"if n > 127: s.{field.name} = None\nelse:")
+            # A byte below 0 is null; in a tagged field, where Kafka has a varint for it, 0 is.
+            null = "n == 0" if field.tag is not None else "n > 127"
+            add(depth, f"if {null}: s.{field.name} = None\nelse:")
             depth += 1
         call = f"{inner[field.name]}(data, pos, size, left, 1)"
         add(depth, f"(s.{field.name},), pos = {call}", part)

@@ -151,7 +151,7 @@ class Encoder:
 
     def null(self, field: Field, single: bool) -> str:
         if single:
-            return "out.append(255)"
+            return "out.append(0)" if field.tag is not None else "out.append(255)"
         if self.flexible:
             return "out.append(0)"
         string = field.kind == "str" and not field.array

@@ -95,7 +95,9 @@ def resolve(message: dict[str, Any], version: int) -> tuple[Resolved, ...]:
 def default(each: dict[str, Any], kind: str, array: bool) -> Any:
     """A field's default: "null" for null, None where there is only the type's own."""
     given = each.get("default", "")
-    if given is None or given == "null" or kind == "records":
+    if given is None:  # null without quotes is no default to Kafka's generator
+        given = ""
+    if given == "null" or kind == "records":
         return "null"
     if array or kind in ("struct", "bytes", "uuid"):
         assert given == "", each

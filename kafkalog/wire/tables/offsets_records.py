@@ -61,7 +61,7 @@ OFFSETS_RECORDS: dict[int, tuple[Message, Message]] = {
             InstanceId:str(null), RackId:str(null), ClientId:str, ClientHost:str,
             SubscribedTopicNames:[]str, SubscribedTopicRegex:str(null),
             RebalanceTimeoutMs:i32(=-1), ServerAssignor:str(null),
-            ClassicMemberMetadata(null tag0 =null){
+            ClassicMemberMetadata(null tag0){
                 SessionTimeoutMs:i32, SupportedProtocols[]{Name:str, Metadata:bytes}
             }
         """),
