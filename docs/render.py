@@ -10,6 +10,7 @@ from pyspark_kafkalog import document
 
 from kafkalog import cli
 from kafkalog.server import settings
+from kafkalog.wire import compatibility
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))  # the benchmarks are no part of the installed package
@@ -20,6 +21,7 @@ from benchmarks import report  # noqa: E402
 def rendered() -> Iterator[tuple[Path, str]]:
     """Each rendered document and what it should hold."""
     yield HERE / "settings.md", settings.render_markdown()
+    yield HERE / "compatibility.md", compatibility.render_markdown()
     yield HERE / "cli.md", cli.render_markdown()
     yield HERE / "spark.md", document.render_markdown()
     yield from report.rendered()

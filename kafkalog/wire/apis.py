@@ -209,6 +209,7 @@ __all__ = [
     "VOTE",
     "WRITE_SHARE_GROUP_STATE",
     "WRITE_TXN_MARKERS",
+    "Api",
     "RequestHeader",
     "decode_request_header",
     "decode_response_header",
@@ -216,10 +217,12 @@ __all__ = [
     "encode_response_header",
 ]
 
-_ALL = [thing for thing in list(globals().values()) if isinstance(thing, Api)]
+_ALL = sorted(
+    (thing for thing in list(globals().values()) if isinstance(thing, Api)), key=lambda api: api.key
+)
 
 BY_KEY: dict[int, Api] = {api.key: api for api in _ALL}
-"""Every API by its key."""
+"""Every API by its key, in the order of the keys."""
 
 SERVED: dict[int, range] = {api.key: api.served for api in _ALL if api.served is not None}
 """Key and versions of what our broker announces in ApiVersions.

@@ -1,0 +1,151 @@
+"""docs/compatibility.md: which APIs and versions are served, and what each client makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkalog.wire.api import Api
+from kafkalog.wire.apis import BY_KEY
+
+__all__ = ["CLIENTS", "render_markdown"]
+
+CLIENTS: dict[str, dict[int, int]] = {
+    "librdkafka 2.16": {
+        0: 10, 1: 16, 2: 7, 3: 13, 8: 9, 9: 9, 10: 2, 11: 5, 12: 3, 13: 1, 14: 3, 15: 5,
+        16: 5, 18: 3, 19: 4, 20: 4, 21: 2, 22: 4, 32: 1, 33: 2, 37: 2, 42: 2, 44: 1,
+    },
+    "kafka-python 3.0": {
+        0: 9, 1: 12, 2: 11, 3: 13, 8: 8, 9: 8, 10: 6, 11: 7, 13: 5, 14: 5, 15: 6, 16: 5,
+        18: 4, 20: 6, 21: 2, 22: 4, 32: 4, 35: 5, 42: 2, 44: 1, 46: 0, 60: 2,
+    },
+    "aiokafka 0.14": {
+        0: 7, 1: 11, 2: 3, 3: 5, 8: 3, 9: 3, 10: 1, 11: 5, 13: 1, 14: 3, 15: 3, 16: 1,
+        18: 0, 19: 3, 20: 3, 21: 2, 22: 0, 32: 2, 37: 1,
+    },
+    "kafkajs 2.2": {
+        0: 7, 1: 11, 2: 3, 3: 6, 8: 5, 9: 4, 10: 2, 11: 5, 12: 3, 13: 3, 14: 3, 15: 2,
+        16: 2, 18: 2, 19: 3, 20: 1, 21: 1, 22: 1, 32: 2, 33: 1, 37: 1, 42: 1,
+    },
+    "Java 3.9": {
+        0: 11, 1: 17, 2: 9, 3: 12, 8: 9, 9: 9, 10: 6, 11: 9, 13: 5, 14: 5, 15: 5, 16: 5,
+        18: 4, 19: 7, 20: 6, 21: 2, 22: 5, 32: 4, 35: 4, 37: 3, 42: 2, 43: 2, 44: 1, 46:
+        0, 60: 1, 61: 0, 75: 0,
+    },
+    "Java 4.3": {
+        0: 13, 1: 18, 2: 11, 3: 13, 8: 10, 9: 10, 10: 6, 11: 9, 13: 5, 14: 5, 15: 6, 16:
+        5, 18: 4, 19: 7, 20: 6, 21: 2, 22: 5, 32: 4, 35: 5, 37: 3, 42: 2, 43: 2, 44: 1,
+        46: 0, 60: 2, 61: 0, 75: 0,
+    },
+    "sarama 1.50": {
+        0: 10, 1: 12, 2: 6, 3: 11, 8: 8, 9: 8, 10: 3, 11: 8, 12: 4, 13: 5, 14: 5, 15: 5,
+        16: 5, 18: 4, 19: 7, 20: 6, 21: 2, 22: 4, 23: 4, 32: 4, 33: 2, 35: 4, 37: 3, 42:
+        2, 43: 2, 44: 1, 45: 0, 46: 0, 47: 0, 60: 2, 61: 0,
+    },
+}  # fmt: skip
+"""The highest version of each API that a client sent to a broker that knew all of them; with ours
+it uses the lower one.  Of sarama what its source knows."""
+
+NOTES = {
+    0: "0 to 2 are announced and refused: without them older librdkafka takes a broker for one "
+    "that cannot compress (KAFKA-18659). 12 needs the transactions of KIP-890.",
+    1: "18 is for followers.",
+    2: "10 waits for a reply from remote storage.",
+    8: "10 names topics by id, as the groups of KIP-848 do.",
+    9: "10 names topics by id, as the groups of KIP-848 do.",
+    18: "A version that is not known is answered in version 0, so that the client asks again.",
+    22: "5 and 6 need the transactions of KIP-890.",
+    43: "One node leads everything: the answer says so.",
+    45: "One node holds everything: the answer says so.",
+    46: "One node holds everything: the answer says so.",
+    60: "2 asks for brokers that are fenced.",
+}
+
+HEAD = """\
+# Compatibility
+
+Rendered from the tables in `kafkalog/wire/tables` and from `kafkalog/wire/compatibility.py` by
+`make docs`; do not edit.
+
+A client asks for the versions of each API (ApiVersions) and uses the highest that both sides
+know, so what counts is that the ranges meet. Each served version is tested against Apache
+Kafka's own declarations and its own codec:
+`tests/wire/test_declared.py::test_an_api_is_as_kafka_declares_it`,
+`tests/wire/test_kafkas_codec.py::test_kafka_reads_and_writes_the_same`.
+"""
+
+
+def render_markdown() -> str:
+    """The whole document."""
+    return "\n".join([HEAD, *_served(), *_clients(), *_coded(), *_records(), ""])
+
+
+def _span(versions: range) -> str:
+    last = versions.stop - 1
+    return str(last) if versions.start == last else f"{versions.start} to {last}"
+
+
+def _served() -> Iterator[str]:
+    yield "## Served\n"
+    yield "What the broker announces. Flexible: the first version with compact types and tagged"
+    yield "fields (KIP-482).\n"
+    yield "| key | API | versions | flexible | |"
+    yield "| --- | --- | --- | --- | --- |"
+    for api in BY_KEY.values():
+        if api.served is not None:
+            yield (
+                f"| {api.key} | {api.name} | {_span(api.served)} | {_flexible(api)} "
+                f"| {NOTES.get(api.key, '')} |"
+            )
+
+
+def _flexible(api: Api) -> str:
+    return f"{api.first_flexible}+" if api.first_flexible in api.versions else "none"
+
+
+def _clients() -> Iterator[str]:
+    yield "\n## What clients use\n"
+    yield "The version that each client uses with this broker: the lower of ours and the highest"
+    yield "that it was seen to send (of sarama, that its source knows); empty: it was not seen to"
+    yield "use this API. kcat, confluent-kafka and the bindings for .NET, Rust and Node.js are"
+    yield "librdkafka; franz-go uses the highest of everything. `tests/clients` runs them.\n"
+    yield f"| API | {' | '.join(CLIENTS)} |"
+    yield f"| --- |{' --- |' * len(CLIENTS)}"
+    for api in BY_KEY.values():
+        if api.served is not None:
+            used = [_used(api.served, known.get(api.key)) for known in CLIENTS.values()]
+            yield f"| {api.name} | {' | '.join(used)} |"
+
+
+def _used(served: range, known: int | None) -> str:
+    return "" if known is None else str(min(known, served.stop - 1))
+
+
+def _coded() -> Iterator[str]:
+    yield "\n## Known, not served\n"
+    yield "The codec has all of Kafka's APIs, for the client's side and for what comes later."
+    yield "A broker that lists one must do what it says, so these are not listed.\n"
+    yield "| key | API | versions that can be coded |"
+    yield "| --- | --- | --- |"
+    for api in BY_KEY.values():
+        if api.served is None:
+            yield f"| {api.key} | {api.name} | {_span(api.versions)} |"
+
+
+def _records() -> Iterator[str]:
+    from kafkalog.wire import records
+
+    yield "\n## Internal records\n"
+    yield "What Kafka 4.1 writes to its own topics, and up to which version it is read here."
+    yield "A kind that is not known is left alone.\n"
+    yield "| where | records |"
+    yield "| --- | --- |"
+    metadata = (f"{m.title} {_span(m.versions)}" for m in records.METADATA.kinds.values())
+    yield f"| `__cluster_metadata` | {', '.join(metadata)} |"
+    for keyed in (records.OFFSETS, records.TRANSACTIONS):
+        kinds = (
+            f"{value.title.removesuffix('Value')} {_span(value.versions)}"
+            for _, value in keyed.kinds.values()
+        )
+        yield f"| `{keyed.topic}` | {', '.join(kinds)} |"
+    control = (f"{name} {_span(m.versions)}" for name, m in records.CONTROL.kinds.values())
+    yield f"| control batches | {', '.join(control)} |"

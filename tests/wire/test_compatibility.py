@@ -1,0 +1,39 @@
+"""What is served meets what clients send."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog.wire import apis
+from kafkalog.wire.compatibility import CLIENTS, NOTES, render_markdown
+
+REFUSED = {0: range(3)}  # Produce: announced, but nobody can code them
+
+
+@pytest.mark.parametrize("api", [a for a in apis.BY_KEY.values() if a.served], ids=lambda a: a.name)
+def test_what_is_served_can_be_coded(api: apis.Api) -> None:
+    served = apis.SERVED[api.key]
+    assert (api.min_version, api.max_version) == (served.start, served.stop - 1)
+    for version in served:
+        assert version in api.versions or version in REFUSED.get(api.key, ())
+
+
+def test_what_is_not_served_is_known_only() -> None:
+    assert apis.PRODUCE.served == range(12)
+    assert apis.END_TXN.served is None
+    assert (apis.END_TXN.min_version, apis.END_TXN.max_version) == (0, 5)
+    assert apis.END_TXN.key not in apis.SERVED
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_client_has_a_version_in_common(client: str) -> None:
+    """Even one that looks only at the highest version that a broker announces, as kafkajs does."""
+    for key, highest in CLIENTS[client].items():
+        assert min(highest, apis.BY_KEY[key].max_version) in apis.SERVED[key]
+
+
+def test_the_document_names_every_api() -> None:
+    text = render_markdown()
+    for api in apis.BY_KEY.values():
+        assert text.count(f"| {api.key} | {api.name} |") == 1
+    assert set(NOTES) <= set(apis.SERVED)
