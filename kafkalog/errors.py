@@ -9,6 +9,7 @@ from typing import ClassVar
 
 __all__ = [
     "ArgumentError",
+    "BadAnswer",
     "BufferTooSmall",
     "Closed",
     "CorruptLog",
@@ -184,6 +185,10 @@ class CorruptLog(KafkalogError):
     """Bytes on disk are not what was written."""
 
     status = "KL_E_CORRUPT"
+
+
+class BadAnswer(KafkalogError):
+    """A broker's answer breaks the protocol, or is none of Kafka's; its connection was closed."""
 
 
 class StaleLog(KafkalogError):

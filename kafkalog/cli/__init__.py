@@ -18,8 +18,13 @@ __all__ = ["COMMANDS", "main", "parser_of", "render_markdown"]
 
 COMMANDS: dict[str, str] = {
     "ingest": "append the lines of files (text, JSON, CSV; plain, gzip, zstd) to a topic",
-    "consume": "print the records of a topic",
-    "topics": "show what a data directory holds",
+    "produce": "send the lines of files, JSON records or whole files to a broker's topic",
+    "consume": "print the records of a topic, from a data directory or a broker",
+    "topics": "show what a data directory or a cluster holds; create, alter, delete topics",
+    "groups": "list and describe consumer groups with their lag; reset their offsets; delete them",
+    "configs": "show and change the settings of topics and brokers",
+    "offsets": "show where partitions begin and end, or what lies at a time",
+    "perf": "measure a broker: produce, consume, end to end",
     "dump": "show what is inside Kafka's files, batch by batch",
     "verify": "check every byte that can be checked",
     "repair": "show how damage would be mended, and mend it when told to",
@@ -95,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command, rest = words[0], words[1:]
         if command not in COMMANDS:
             raise UsageError(_unknown(command))
-        options = parser_of(command).parse_args(rest)
+        options = parser_of(command).parse_intermixed_args(rest)
         status = int(_module(command).run(options))
         sys.stdout.flush()
         return status

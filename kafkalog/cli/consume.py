@@ -1,4 +1,7 @@
-"""`kafkalog consume`: the records of a topic to the standard output."""
+"""`kafkalog consume`: the records of a topic to the standard output.
+
+From a data directory here; from a broker in remote_consume.
+"""
 
 import argparse
 import contextlib
@@ -9,11 +12,10 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.cli.common import (
     UsageError,
-    add_dir,
     count_argument,
     find_partitions,
     json_bytes,
@@ -22,6 +24,7 @@ from kafkalog.cli.common import (
     parse_time,
     show_time,
 )
+from kafkalog.cli.remote import add_place, refuse
 
 if TYPE_CHECKING:
     from kafkalog.storage.log import Log
@@ -33,6 +36,7 @@ EXAMPLES = """\
 example:
   kafkalog consume --dir data --topic access --from-time 2026-07-04 --max-messages 10
   kafkalog consume --dir data --topic access --offset latest --follow --format '%p %o %T %k %v'
+  kafkalog consume --topic access --group billing --follow --bootstrap-server localhost:9092
 """
 
 LINES = 1000
@@ -41,7 +45,14 @@ FOLLOW_WAIT_S = 0.05
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    add_dir(parser)
+    add_place(parser, "a data directory")
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="the topic's name; of a broker also several",
+    )
     parser.add_argument("--partition", type=int, metavar="P", help="only this one (default: all)")
     start = parser.add_mutually_exclusive_group()
     start.add_argument(
@@ -53,17 +64,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     start.add_argument(
         "--from-time", metavar="TIME", help="begin at this time: ISO 8601 (UTC), or a number of ms"
     )
-    parser.add_argument("--max-messages", type=count_argument, metavar="N", help="then stop")
-    parser.add_argument(
-        "--format",
-        default="value",
-        metavar="value|json|PATTERN",
-        help="a line per record: the value's bytes, a JSON object, or a pattern of %%t topic, "
-        "%%p partition, %%o offset, %%k key, %%v value, %%T time in ms, %%D time as a date, "
-        "%%K and %%V sizes (-1: null), %%h headers, %%e leader epoch, %%%% and \\n, \\t",
+    start.add_argument(
+        "--from-beginning",
+        action="store_const",
+        dest="offset",
+        const="earliest",
+        help="the same as --offset earliest",
     )
+    parser.add_argument("--max-messages", type=count_argument, metavar="N", help="then stop")
+    _format_arguments(parser)
     parser.add_argument(
         "--isolation",
+        "--isolation-level",
         choices=("read_uncommitted", "read_committed"),
         default="read_uncommitted",
         help="read_committed: without open and aborted transactions",
@@ -75,11 +87,68 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="of several partitions: one after another, or merged by time",
     )
     parser.add_argument("--follow", action="store_true", help="wait for more; Ctrl-C ends it")
+    _broker_arguments(parser.add_argument_group("with --bootstrap-server"))
+
+
+def _format_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format",
+        default="value",
+        metavar="value|json|PATTERN",
+        help="a line per record: the value's bytes, a JSON object, or a pattern of %%t topic, "
+        "%%p partition, %%o offset, %%k key, %%v value, %%T time in ms, %%D time as a date, "
+        "%%K and %%V sizes (-1: null), %%h headers, %%e leader epoch, %%%% and \\n, \\t",
+    )
+    parser.add_argument(
+        "--property",
+        "--formatter-property",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a line as Kafka's console consumer prints it: print.key=true, print.offset=true, "
+        "print.partition, print.timestamp, print.headers, print.value, key.separator=TEXT",
+    )
+
+
+def _broker_arguments(group: Any) -> None:
+    group.add_argument("--include", metavar="REGEX", help="all topics whose whole name it matches")
+    group.add_argument(
+        "--group",
+        metavar="NAME",
+        help="share the partitions with the other members of this group, begin where it left off, "
+        "and commit what was printed",
+    )
+    group.add_argument(
+        "--instance-id",
+        metavar="NAME",
+        help="a static member: its partitions wait for it while it is away",
+    )
+    group.add_argument(
+        "--reset",
+        choices=("earliest", "latest", "error"),
+        default="earliest",
+        help="--group: where to begin without a committed offset (default: earliest)",
+    )
+    group.add_argument(
+        "--timeout-ms",
+        type=count_argument,
+        metavar="MS",
+        help="wait for more, and end when nothing came for so long",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Print records until the end, the limit, or for ever."""
-    form = format_of(options.format)
+    form = kafka_format(options.property) if options.property else format_of(options.format)
+    if options.bootstrap_server is not None:
+        from kafkalog.cli import remote_consume
+
+        options.follow = options.follow or options.timeout_ms is not None
+        return remote_consume.run(options, form)
+    refuse(options, "needs --bootstrap-server", group=None, include=None, timeout_ms=None)
+    if len(options.topic) != 1:
+        raise UsageError("--topic: wanted one name")
+    options.topic = options.topic[0]
     with contextlib.ExitStack() as stack:
         source = _Source(options, stack)
         records = source.present()
@@ -254,3 +323,38 @@ def _pattern(text: str) -> "Format":
     if text and not any(callable(part) for part in parts):
         raise UsageError(f"--format: found {json.dumps(text)}, wanted value, json or a pattern")
     return lambda record: b"".join(p if isinstance(p, bytes) else p(record) for p in parts)
+
+
+def kafka_format(pairs: list[str]) -> "Format":
+    """A line as Kafka's console consumer prints it with these properties.  Raises: UsageError."""
+    known = {f"print.{name}": name == "value" for name in KAFKA_PARTS}
+    separator = "\t"
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if name == "key.separator" and equals:
+            separator = value.replace("\\t", "\t")
+        elif name in known and value in ("true", "false"):
+            known[name] = value == "true"
+        else:
+            raise UsageError(
+                f"--property: found {pair!r}, wanted {', '.join(known)} with true or false, "
+                "or key.separator=TEXT"
+            )
+    parts = [part for name, part in KAFKA_PARTS.items() if known[f"print.{name}"]]
+    return lambda record: separator.encode().join(part(record) for part in parts)
+
+
+def _kafka_headers(record: "Record") -> bytes:
+    pairs = (f"{name}:".encode() + (b"null" if v is None else v) for name, v in record.headers)
+    return b",".join(pairs) or b"NO_HEADERS"
+
+
+TIMESTAMP_KINDS = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+KAFKA_PARTS: "dict[str, Format]" = {
+    "timestamp": lambda r: f"{TIMESTAMP_KINDS[r.timestamp_type]}:{r.timestamp_ms}".encode(),
+    "partition": lambda r: b"Partition:%d" % r.partition,
+    "offset": lambda r: b"Offset:%d" % r.offset,
+    "headers": _kafka_headers,
+    "key": lambda r: b"null" if r.key is None else r.key,
+    "value": lambda r: b"null" if r.value is None else r.value,
+}

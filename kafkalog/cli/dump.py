@@ -234,28 +234,12 @@ def _sequence(base: int, delta: int) -> int:
 
 def _headers(body: bytes, position: int, count: int) -> list[list[str | None]]:
     """[name, value] of each header; the walk over the record has checked the lengths."""
-    headers: list[list[str | None]] = []
-    for _ in range(count):
-        length, position = _varint(body, position)
-        name = body[position : position + length].decode("utf-8", "backslashreplace")
-        length, position = _varint(body, position + length)
-        value = None
-        if length >= 0:
-            value = body[position : position + length].decode("utf-8", "backslashreplace")
-            position += length
-        headers.append([name, value])
-    return headers
+    from kafkalog.storage.records import record_headers
 
-
-def _varint(body: bytes, position: int) -> tuple[int, int]:
-    raw = shift = 0
-    while True:
-        byte = body[position]
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (raw >> 1) ^ -(raw & 1), position
-        shift += 7
+    return [
+        [name, None if value is None else value.decode("utf-8", "backslashreplace")]
+        for name, value in record_headers(body, position, count)
+    ]
 
 
 def _marker(key: bytes | None, value: bytes | None) -> Row:

@@ -3,9 +3,7 @@
 import argparse
 import functools
 import os
-import re
 import sys
-from datetime import timezone, tzinfo
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.common import (
@@ -18,8 +16,9 @@ from kafkalog.cli.common import (
     show_bytes,
     warn,
 )
-from kafkalog.cli.inputs import Block, Input, Shape, read_blocks, timestamp_parser
+from kafkalog.cli.inputs import Block, Input, Shape, read_blocks
 from kafkalog.cli.progress import Progress
+from kafkalog.cli.shapes import add_fields, add_times, shape_of
 
 if TYPE_CHECKING:
     from kafkalog.storage.log import Log
@@ -73,54 +72,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="skip up to N lines that are no record, saying which (default 0: stop at the first)",
     )
-    _field_arguments(parser)
-    _time_arguments(parser)
-
-
-def _field_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--key", metavar="FIELD", help="JSON, CSV: the field that is the key")
-    parser.add_argument(
-        "--timestamp", metavar="FIELD", help="JSON, CSV: the field that is the record's time"
-    )
-    parser.add_argument(
-        "--value", metavar="FIELD", help="JSON, CSV: the field that is the value (default: all)"
-    )
-    parser.add_argument(
-        "--key-regex", metavar="REGEX", help="text: its first group is the key; no match, no key"
-    )
-    parser.add_argument(
-        "--timestamp-regex", metavar="REGEX", help="text: its first group is the record's time"
-    )
-
-
-def _time_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--timestamp-format",
-        metavar="FORMAT",
-        help="as strptime's, or ms, or s (default: ISO 8601, or a number of ms or s)",
-    )
-    parser.add_argument(
-        "--timestamp-year",
-        type=int,
-        metavar="YEAR",
-        help="the year where the format has none (default: this one)",
-    )
-    parser.add_argument(
-        "--timezone", metavar="NAME", default="UTC", help="of times without one (default UTC)"
-    )
-    parser.add_argument(
-        "--without-timestamp",
-        choices=("error", "previous", "now"),
-        default="error",
-        help="what a text line in which the regex finds no time gets",
-    )
+    add_fields(parser)
+    add_times(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Append everything; what was appended before a failure stays."""
     from kafkalog.storage.manager import Manager
 
-    shape = _shape(options)
+    shape = shape_of(options)
     settings = settings_of(options.set)
     for path in options.file:
         if path != "-" and os.path.isdir(path):
@@ -303,40 +263,3 @@ class _Run:
             f"stored in {show_bytes(stored)}{ratio}{skipped}"
         )
         sys.stdout.flush()
-
-
-# ---- options -------------------------------------------------------------------------------
-
-
-def _shape(options: argparse.Namespace) -> Shape:
-    """The options as a Shape.  Raises: UsageError."""
-    return Shape(
-        options.format,
-        options.key,
-        options.timestamp,
-        options.value,
-        _regex("--key-regex", options.key_regex),
-        _regex("--timestamp-regex", options.timestamp_regex),
-        timestamp_parser(options.timestamp_format, _zone(options.timezone), options.timestamp_year),
-        options.without_timestamp,
-    )
-
-
-def _regex(name: str, text: str | None) -> re.Pattern[bytes] | None:
-    if text is None:
-        return None
-    try:
-        return re.compile(text.encode())
-    except re.error as problem:
-        raise UsageError(f"{name}: {problem}") from None
-
-
-def _zone(name: str) -> tzinfo:
-    if name == "UTC":
-        return timezone.utc
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise UsageError(f"--timezone: no time zone {name!r}") from None

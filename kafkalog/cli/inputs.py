@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 
 from kafkalog.cli.common import CommandError, parse_time, time_ms
 
-__all__ = ["Block", "Clock", "Input", "Shape", "read_blocks", "timestamp_parser"]
+__all__ = [
+    "Block",
+    "Clock",
+    "Input",
+    "Shape",
+    "read_blocks",
+    "read_lines",
+    "timestamp_parser",
+]
 
 CHUNK_BYTES = 1 << 20
 LINE_BYTES_MAX = 64 << 20
@@ -51,6 +59,8 @@ class Shape(NamedTuple):
     """error, previous or now: a text line in which the regex finds no time."""
     limit_bytes: int = LINE_BYTES_MAX
     """Of a key and its value together: what surely fits into a batch."""
+    key_separator: bytes | None = None
+    """Of text: what stands before it is the key, what stands behind it the value."""
 
 
 Row = tuple[bytes, bytes | None, int | None]
@@ -128,8 +138,8 @@ def read_blocks(source: Input, shape: Shape, bad: Bad) -> Iterator[Block]:
 # ---- lines ---------------------------------------------------------------------------------
 
 
-def _line_blocks(source: Input) -> Iterator[tuple[int, list[bytes]]]:
-    """(number of the first line, lines without their ends)."""
+def read_lines(source: Input) -> Iterator[tuple[int, list[bytes]]]:
+    """(number of the first line, lines without their ends), by blocks.  Raises: CommandError."""
     number, rest = 1, b""
     # Who types, or pipes from a program that does, must not wait for a whole megabyte.
     live = source.stream is sys.stdin.buffer
@@ -160,9 +170,10 @@ def _line_blocks(source: Input) -> Iterator[tuple[int, list[bytes]]]:
 def _text_blocks(source: Input, shape: Shape, bad: Bad) -> Iterator[Block]:
     regex = shape.key_regex
     previous: int | None = None
-    for number, lines in _line_blocks(source):
+    for number, lines in read_lines(source):
         # A key is a part of its line: twice the longest line is more than any record.
-        if shape.timestamp_regex is None and 2 * max(map(len, lines)) <= shape.limit_bytes:
+        simple = shape.timestamp_regex is None and shape.key_separator is None
+        if simple and 2 * max(map(len, lines)) <= shape.limit_bytes:
             values = [line for line in lines if line]
             keys = None if regex is None else [_key_in(value, regex) for value in values]
             yield Block(values, keys, None)
@@ -175,6 +186,8 @@ def _text_blocks(source: Input, shape: Shape, bad: Bad) -> Iterator[Block]:
                 if shape.timestamp_regex is not None:
                     previous = _time_in(line, shape.timestamp_regex, shape, previous)
                 key = None if regex is None else _key_in(line, regex)
+                if shape.key_separator is not None:
+                    key, line = _split(line, shape.key_separator)
                 rows.append(_row(line, key, previous, shape))
             except ValueError as problem:
                 yield _block(rows)
@@ -186,6 +199,13 @@ def _text_blocks(source: Input, shape: Shape, bad: Bad) -> Iterator[Block]:
 def _key_in(line: bytes, regex: re.Pattern[bytes]) -> bytes | None:
     match = regex.search(line)
     return match[1 if regex.groups else 0] if match else None
+
+
+def _split(line: bytes, separator: bytes) -> tuple[bytes, bytes]:
+    key, found, value = line.partition(separator)
+    if not found:
+        raise ValueError(f"no {separator.decode('utf-8', 'backslashreplace')!r} behind a key")
+    return key, value
 
 
 def _time_in(
@@ -221,7 +241,7 @@ def _block(rows: list[Row]) -> Block:
 
 
 def _json_blocks(source: Input, shape: Shape, bad: Bad) -> Iterator[Block]:
-    for number, lines in _line_blocks(source):
+    for number, lines in read_lines(source):
         rows: list[Row] = []
         for i, line in enumerate(lines):
             if not line.strip():

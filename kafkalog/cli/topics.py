@@ -1,4 +1,4 @@
-"""`kafkalog topics`: what a data directory holds."""
+"""`kafkalog topics`: what a data directory or a cluster holds, and changes to topics."""
 
 import argparse
 import contextlib
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.cli.common import (
     CODECS,
     UsageError,
+    count_argument,
     find_partitions,
     json_line,
     open_log,
@@ -15,6 +16,7 @@ from kafkalog.cli.common import (
     show_time,
     table,
 )
+from kafkalog.cli.remote import action_of, add_actions, add_place, names_of
 
 if TYPE_CHECKING:
     from kafkalog.storage.log import Log
@@ -24,25 +26,101 @@ EXAMPLES = """\
 example:
   kafkalog topics --dir data
   kafkalog topics --dir data --topic access --draw access.svg
+  kafkalog topics create orders --partitions 3 --bootstrap-server localhost:9092
+  kafkalog topics --describe --topic orders --bootstrap-server localhost:9092
 """
 
+ACTIONS = {
+    "list": "names only",
+    "describe": "every partition (what is done when no action is given)",
+    "create": "make topics",
+    "alter": "more partitions, or other settings",
+    "delete": "remove topics and their records",
+}
 SAMPLE = 16  # batches at the head of each segment that are looked at for their codec
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument("--dir", required=True, help="the data directory; nothing is written")
-    parser.add_argument("--topic", metavar="NAME", help="only this topic")
+    add_place(parser, "a data directory: list and describe; nothing is written")
+    parser.add_argument("--topic", metavar="NAME", help="only this topic, or several with commas")
     parser.add_argument("--json", action="store_true", help="one JSON object per partition")
     parser.add_argument(
         "--draw",
         metavar="FILE.svg",
-        help="draw a topic's segments over offsets and time; needs --topic where there are more",
+        help="--dir: draw a topic's segments over offsets and time; needs --topic where there "
+        "are more",
+    )
+    add_actions(parser, ACTIONS, "TOPIC")
+    _change_arguments(parser.add_argument_group("create, alter, delete"))
+    group = parser.add_argument_group("describe, list")
+    group.add_argument(
+        "--exclude-internal", action="store_true", help="without the topics of Kafka's own"
+    )
+    group.add_argument(
+        "--under-replicated-partitions",
+        action="store_true",
+        help="only partitions of which a replica is not in sync",
+    )
+    group.add_argument(
+        "--unavailable-partitions", action="store_true", help="only partitions without a leader"
+    )
+
+
+def _change_arguments(group: Any) -> None:
+    group.add_argument(
+        "--partitions",
+        type=count_argument,
+        metavar="N",
+        help="how many (create: default of the broker; alter: more than now)",
+    )
+    group.add_argument(
+        "--replication-factor",
+        type=count_argument,
+        metavar="N",
+        help="copies of each partition (default of the broker)",
+    )
+    group.add_argument(
+        "--replica-assignment",
+        metavar="NODE:NODE,...",
+        help="the nodes of each partition, the first one leads",
+    )
+    group.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a topic setting (docs/settings.md), such as retention.ms=86400000",
+    )
+    group.add_argument(
+        "--if-not-exists", action="store_true", help="create: a topic that is there is no failure"
+    )
+    group.add_argument(
+        "--if-exists", action="store_true", help="alter, delete: a missing topic is no failure"
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """List the partitions."""
+    """Do what the action says, in a directory or a cluster."""
+    action, words = action_of(options, ACTIONS, default="describe")
+    if options.bootstrap_server is not None:
+        from kafkalog.cli import remote_topics
+
+        return remote_topics.run(options, action, words)
+    names = names_of(words, options.topic)
+    if len(names) > 1:
+        raise UsageError("--dir: give one topic, or none for all")
+    if action not in ("list", "describe"):
+        raise UsageError(
+            f"{action}: needs --bootstrap-server; a topic of a directory is made by "
+            "`kafkalog ingest` or `kafkalog serve`"
+        )
+    options.topic = names[0] if names else None
+    return _directory(options, action)
+
+
+def _directory(options: argparse.Namespace, action: str) -> int:
+    """List the partitions, or the names of the topics."""
     from kafkalog.storage.layout import list_directory
 
     if options.topic is None:
@@ -52,6 +130,10 @@ def run(options: argparse.Namespace) -> int:
         }
     else:
         names = find_partitions(options.dir, options.topic)
+    if action == "list":
+        for topic in sorted({tp.topic for tp in names}):
+            print(json_line({"topic": topic}) if options.json else topic)
+        return 0
     if options.draw and len({tp.topic for tp in names}) != 1:
         raise UsageError(f"--draw: {options.dir} has several topics or none: give --topic")
     rows, drawn = [], []

@@ -16,7 +16,7 @@ from kafkalog.storage.columns import Columns
 from kafkalog.storage.settings import timestamp_window
 from kafkalog.types import Span
 
-__all__ = ["codec_level", "compressed_batches", "prepared", "span_of", "target_codec"]
+__all__ = ["codec_level", "compressed_batches", "prepared", "sealed", "span_of", "target_codec"]
 
 HEADER_BYTES = lib.KL_BATCH_HEADER_BYTES
 WINDOW = 8
@@ -43,7 +43,11 @@ def codec_level(config: TopicConfig, codec: int) -> int | None:
     return getattr(config, _LEVELS[codec]) if codec in _LEVELS else None
 
 
-def _seal(records: bytes, encoded: Any, stamp: Any) -> bytes:
+def sealed(records: bytes, encoded: Any, stamp: Any) -> bytes:
+    """A whole batch: the header, CRC and all, in front of `records`, compressed or not.
+
+    `encoded` (kl_encoded *) counts them, `stamp` (kl_stamp *) is the producer's.
+    """
     out = bytearray(HEADER_BYTES + len(records))
     out[HEADER_BYTES:] = records
     encoded.records_bytes = len(records)
@@ -76,7 +80,7 @@ def compressed_batches(
             stamp = ffi.new("kl_stamp *", {
                 "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
                 "attributes": codec if smaller else 0})  # fmt: skip
-            yield _seal(small if smaller else records, encoded, stamp)
+            yield sealed(small if smaller else records, encoded, stamp)
 
 
 def prepared(batches: bytes, config: TopicConfig, now_ms: int, limit: int) -> bytes:
@@ -137,7 +141,7 @@ def _looked_into(
         "producer_id": batch.producer_id, "producer_epoch": batch.producer_epoch,
         "base_sequence": batch.base_sequence,
         "attributes": batch.attributes & ~lib.KL_CODEC_MASK | wanted})  # fmt: skip
-    return _seal(packed, encoded, stamp)
+    return sealed(packed, encoded, stamp)
 
 
 def _check_window(batch: Any, records: Any, config: TopicConfig, now_ms: int) -> None:

@@ -169,9 +169,10 @@ def free_port() -> int:
 class Broker:
     """One KRaft broker on a directory, which it formats when new; a context manager."""
 
-    def __init__(self, directory: Path, settings: str = "") -> None:
+    def __init__(self, directory: Path, settings: str = "", heap: str = "512m") -> None:
         self.port = free_port()
         self.directory = directory
+        self._heap = heap
         self._home = directory.parent
         self._properties = self._home / "server.properties"
         self._output = self._home / "broker.out"
@@ -193,7 +194,7 @@ class Broker:
             )
         output = self._output.open("wb")
         self._process = subprocess.Popen(
-            java("kafka.Kafka", str(self._properties), heap="512m"),
+            java("kafka.Kafka", str(self._properties), heap=self._heap),
             stdout=output, stderr=subprocess.STDOUT, cwd=self._home,
         )  # fmt: skip
         output.close()

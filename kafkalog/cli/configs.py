@@ -1,0 +1,146 @@
+"""`kafkalog configs`: the settings of topics and brokers."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.common import UsageError, json_line, table
+from kafkalog.cli.remote import (
+    action_of,
+    add_actions,
+    add_bootstrap,
+    config_changes,
+    open_cluster,
+    say,
+)
+
+if TYPE_CHECKING:
+    from kafkalog.client.cluster import Cluster
+
+EXAMPLES = """\
+example:
+  kafkalog configs describe --topic access --bootstrap-server localhost:9092
+  kafkalog configs alter --topic access --add-config retention.ms=86400000 \\
+      --bootstrap-server localhost:9092
+  kafkalog configs --describe --entity-type brokers --entity-name 1 --all \\
+      --bootstrap-server localhost:9092
+"""
+
+ACTIONS = {
+    "describe": "the settings that were changed, or all of them",
+    "alter": "give settings new values, or their defaults back",
+}
+TYPES = {"topics": 2, "brokers": 4}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_bootstrap(parser)
+    add_actions(parser, ACTIONS, "NAME")
+    parser.add_argument("--topic", metavar="NAME", help="the topic")
+    parser.add_argument("--broker", metavar="ID", help="the broker with this node id")
+    parser.add_argument("--broker-defaults", action="store_true", help="what holds for all brokers")
+    parser.add_argument(
+        "--entity-type", choices=tuple(TYPES), help="what --entity-name names, as in Kafka's tool"
+    )
+    parser.add_argument("--entity-name", metavar="NAME", help="a topic, or a broker's node id")
+    parser.add_argument(
+        "--entity-default", action="store_true", help="the same as --broker-defaults"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="describe: also the settings that nobody changed"
+    )
+    parser.add_argument(
+        "--add-config",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE,...",
+        help="alter: new values; one with commas stands in brackets: a=[x,y]",
+    )
+    parser.add_argument(
+        "--delete-config",
+        action="append",
+        default=[],
+        metavar="NAME,...",
+        help="alter: back to the default",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="alter: let the broker check it, change nothing"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per setting")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show or change settings."""
+    action, words = action_of(options, ACTIONS, default="describe")
+    kind, name = _resource(options, words)
+    with open_cluster(options) as cluster:
+        if kind == TYPES["topics"]:
+            cluster.topic(name)  # one that does not exist is told at once
+        if action == "describe":
+            _describe(cluster, options, kind, name)
+        else:
+            _alter(cluster, options, kind, name)
+    return 0
+
+
+def _resource(options: argparse.Namespace, words: list[str]) -> tuple[int, str]:
+    """What the settings belong to: a type and a name, "" for all brokers."""
+    found: list[tuple[int, str]] = [(TYPES["topics"], word) for word in words]
+    if options.topic is not None:
+        found.append((TYPES["topics"], options.topic))
+    if options.broker is not None:
+        found.append((TYPES["brokers"], options.broker))
+    if options.broker_defaults or options.entity_default:
+        found.append((TYPES["brokers"], ""))
+    if options.entity_name is not None:
+        if options.entity_type is None:
+            raise UsageError("--entity-name: needs --entity-type topics or brokers")
+        found.append((TYPES[options.entity_type], options.entity_name))
+    if len(found) != 1:
+        raise UsageError(
+            f"found {len(found)} names, wanted one of --topic NAME, --broker ID, --broker-defaults"
+        )
+    return found[0]
+
+
+def _describe(cluster: "Cluster", options: argparse.Namespace, kind: int, name: str) -> None:
+    from kafkalog.client.topics import SOURCES, describe_configs
+
+    own = {1, 2, 3, 4} if kind == TYPES["brokers"] else {1}
+    entries = describe_configs(cluster, kind, name)
+    shown = [entry for entry in entries if options.all or entry.source in own]
+    if options.json:
+        for entry in shown:
+            row = {"name": entry.name, "value": entry.value}
+            source = SOURCES.get(entry.source, str(entry.source))
+            print(json_line({**row, "source": source, "read_only": entry.read_only}))
+        return
+    if not shown:
+        print(f"no setting was changed; --all shows all {len(entries)}")
+        return
+    cells = [
+        [
+            entry.name,
+            "(secret)" if entry.sensitive else entry.value or "",
+            SOURCES.get(entry.source, str(entry.source))
+            + (", read-only" if entry.read_only else ""),
+        ]
+        for entry in shown
+    ]
+    print(table(["setting", "value", "from"], cells, left=frozenset({0, 1, 2})))
+
+
+def _alter(cluster: "Cluster", options: argparse.Namespace, kind: int, name: str) -> None:
+    from kafkalog.client.topics import alter_configs
+
+    changes: dict[str, str | None] = {**config_changes(options.add_config, "--add-config")}
+    for text in options.delete_config:
+        changes.update({key.strip(): None for key in text.split(",") if key.strip()})
+    if not changes:
+        raise UsageError("alter: what? give --add-config NAME=VALUE or --delete-config NAME")
+    alter_configs(cluster, kind, name, changes, validate_only=options.dry_run)
+    what = "topic" if kind == TYPES["topics"] else "broker"
+    would = "would be " if options.dry_run else ""
+    for key, value in changes.items():
+        told = f"= {value}" if value is not None else f"{would}back at its default"
+        say(f"{what} {name or 'defaults'}: {key} {told}")

@@ -1,0 +1,329 @@
+"""`kafkalog groups`: consumer groups, their members, their lag, and changes to their offsets."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.cli.common import CommandError, UsageError, json_line, table
+from kafkalog.cli.remote import (
+    action_of,
+    add_actions,
+    add_bootstrap,
+    names_of,
+    open_cluster,
+    partitions_of,
+    say,
+    spread,
+)
+from kafkalog.cli.resets import add_targets, plan_reset, target_of
+
+if TYPE_CHECKING:
+    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.groups import GroupInfo
+    from kafkalog.types import TopicPartition
+
+EXAMPLES = """\
+example:
+  kafkalog groups --bootstrap-server localhost:9092
+  kafkalog groups describe billing --bootstrap-server localhost:9092
+  kafkalog groups reset-offsets billing --topic access --to-datetime 2026-07-04T12:00 \\
+      --bootstrap-server localhost:9092
+  kafkalog groups --reset-offsets --group billing --topic access:0 --shift-by -10 --execute \\
+      --bootstrap-server localhost:9092
+"""
+
+ACTIONS = {
+    "list": "the groups (what is done when no action is given)",
+    "describe": "what a group has committed, how far behind it is, who reads",
+    "reset-offsets": "where a group without members goes on; shows it, does it with --execute",
+    "delete": "remove groups that have no members, with their offsets",
+    "delete-offsets": "forget what a group has committed for --topic",
+}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_bootstrap(parser)
+    add_actions(parser, ACTIONS, "GROUP")
+    parser.add_argument(
+        "--group", action="append", default=[], metavar="NAME", help="the same as a word"
+    )
+    parser.add_argument("--all-groups", action="store_true", help="every group there is")
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC",
+        help="reset-offsets, delete-offsets: topic, topic:2 or topic:0,2-5; may be given again",
+    )
+    parser.add_argument(
+        "--all-topics",
+        action="store_true",
+        help="reset-offsets: every topic for which the group has committed something",
+    )
+    parser.add_argument(
+        "--members", action="store_true", help="describe: the members and their partitions"
+    )
+    parser.add_argument("--state", action="store_true", help="list, describe: the groups' states")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    add_targets(parser.add_argument_group("reset-offsets: where to"))
+    parser.add_argument(
+        "--execute", action="store_true", help="reset-offsets: do it; without this it is shown"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="reset-offsets: show it only, the default"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do one action."""
+    action, words = action_of(options, ACTIONS, default="list")
+    with open_cluster(options) as cluster:
+        names = names_of(words, *options.group)
+        if action == "list":
+            _list(cluster, options)
+            return 0
+        if options.all_groups:
+            from kafkalog.client.groups import list_groups
+
+            names += [g.group for g in list_groups(cluster) if g.group not in names]
+        elif not names:
+            raise UsageError(f"{action}: which group? give its name, or --all-groups")
+        for name in names:
+            DO[action](cluster, options, name)
+    return 0
+
+
+def _list(cluster: "Cluster", options: argparse.Namespace) -> None:
+    from kafkalog.client.groups import list_groups
+
+    groups = list_groups(cluster)
+    if options.json:
+        for g in groups:
+            row = {"group": g.group, "state": g.state, "type": g.kind}
+            print(json_line({**row, "protocol_type": g.protocol_type}))
+    elif not groups:
+        print("no group")
+    else:
+        cells = [[g.group, g.state or "-", g.kind or "-", g.protocol_type or "-"] for g in groups]
+        print(table(["group", "state", "type", "protocol"], cells, left=frozenset({0, 1, 2, 3})))
+
+
+# ---- describe ------------------------------------------------------------------------------
+
+
+def _describe(cluster: "Cluster", options: argparse.Namespace, name: str) -> None:
+    from kafkalog.client.groups import describe_group
+
+    info = describe_group(cluster, name)
+    listed = None if info.state != "Dead" else _listed(cluster, name)
+    if options.members:
+        _members(info, options)
+    elif options.state:
+        _state(cluster, info, listed, options)
+    else:
+        _lags(cluster, info, listed, options)
+
+
+def _listed(cluster: "Cluster", name: str) -> str:
+    """The state in the list of groups: those of Kafka 4's own protocol are told only there.
+
+    Raises: CommandError for a group that is not in it either.
+    """
+    from kafkalog.client.groups import list_groups
+
+    found = [g.state for g in list_groups(cluster) if g.group == name]
+    if not found:
+        raise CommandError(f"no group {name!r}")
+    return found[0]
+
+
+def _lags(
+    cluster: "Cluster", info: "GroupInfo", listed: str | None, options: argparse.Namespace
+) -> None:
+    rows = _lag_rows(cluster, info)
+    if options.json:
+        for row in rows:
+            print(json_line({"group": info.group, **row}))
+        return
+    state = listed or info.state
+    if not rows:
+        print(f"group {info.group} ({state}) has committed nothing and has no members")
+        return
+    heads = ["topic", "part", "committed", "end", "lag", "member", "host", "client"]
+    cells = [
+        [
+            row["topic"],
+            str(row["partition"]),
+            "-" if row["committed"] is None else str(row["committed"]),
+            "-" if row["end"] is None else str(row["end"]),
+            "-" if row["lag"] is None else str(row["lag"]),
+            row["member"] or "-",
+            row["host"] or "-",
+            row["client"] or "-",
+        ]
+        for row in rows
+    ]
+    members = len(info.members)
+    lag = sum(row["lag"] or 0 for row in rows)
+    print(f"group {info.group}: {state}, {members} member{'' if members == 1 else 's'}, lag {lag}")
+    print(table(heads, cells, left=frozenset({0, 5, 6, 7})))
+
+
+def _lag_rows(cluster: "Cluster", info: "GroupInfo") -> list[dict[str, Any]]:
+    """A row for each partition with a committed offset or a member."""
+    from kafkalog.client.groups import committed_offsets
+
+    committed = committed_offsets(cluster, info.group)
+    owners = {tp: m for m in info.members for tp in m.assignment}
+    partitions = sorted({*committed, *owners})
+    ends = _ends(cluster, partitions)
+    rows = []
+    for tp in partitions:
+        at = committed[tp].offset if tp in committed else None
+        end, owner = ends.get(tp), owners.get(tp)
+        rows.append(
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "committed": at,
+                "end": end,
+                "lag": None if at is None or end is None else max(end - at, 0),
+                "member": owner and owner.member_id,
+                "instance": owner and owner.instance_id,
+                "host": owner and owner.host,
+                "client": owner and owner.client_id,
+            }
+        )
+    return rows
+
+
+def _ends(cluster: "Cluster", partitions: "list[TopicPartition]") -> "dict[TopicPartition, int]":
+    """Where partitions end; those of topics that are gone are left out."""
+    from kafkalog.client.offsets import LATEST, list_offsets
+
+    cluster.refresh({tp.topic for tp in partitions})
+    there = [
+        tp
+        for tp in partitions
+        if tp.topic in cluster.topics and tp.partition in cluster.topics[tp.topic].partitions
+    ]
+    found = list_offsets(cluster, dict.fromkeys(there, LATEST))
+    return {tp: at.offset for tp, at in found.items()}
+
+
+def _members(info: "GroupInfo", options: argparse.Namespace) -> None:
+    if options.json:
+        for m in info.members:
+            owned = [f"{tp.topic}-{tp.partition}" for tp in m.assignment]
+            row = {"group": info.group, "member": m.member_id, "instance": m.instance_id}
+            print(json_line({**row, "client": m.client_id, "host": m.host, "partitions": owned}))
+        return
+    if not info.members:
+        print(f"group {info.group} has no members")
+        return
+    cells = [
+        [
+            m.member_id,
+            m.instance_id or "-",
+            m.host,
+            m.client_id,
+            ", ".join(f"{tp.topic}-{tp.partition}" for tp in m.assignment) or "-",
+        ]
+        for m in info.members
+    ]
+    heads = ["member", "instance", "host", "client", "partitions"]
+    print(table(heads, cells, left=frozenset(range(5))))
+
+
+def _state(
+    cluster: "Cluster", info: "GroupInfo", listed: str | None, options: argparse.Namespace
+) -> None:
+    where = cluster.nodes.get(info.coordinator)
+    row = {
+        "group": info.group,
+        "coordinator": f"{where} (node {info.coordinator})",
+        "state": listed or info.state,
+        "assignor": info.assignor,
+        "members": len(info.members),
+    }
+    if options.json:
+        print(json_line(row))
+    else:
+        cells = [[str(value) or "-" for value in row.values()]]
+        print(table(list(row), cells, left=frozenset({0, 1, 2, 3})))
+
+
+# ---- changes -------------------------------------------------------------------------------
+
+
+def _reset(cluster: "Cluster", options: argparse.Namespace, name: str) -> None:
+    from kafkalog.client.groups import Committed, commit_offsets, committed_offsets, describe_group
+
+    if options.execute and options.dry_run:
+        raise UsageError("--execute and --dry-run: give one of them")
+    target = target_of(options)
+    state = describe_group(cluster, name).state
+    if state not in ("Empty", "Dead"):
+        raise CommandError(f"group {name!r} is {state}: its members must end first")
+    before = committed_offsets(cluster, name)
+    partitions = _chosen(cluster, options, sorted(before))
+    plan = plan_reset(cluster, target, partitions, {tp: c.offset for tp, c in before.items()})
+    if options.execute:
+        commit_offsets(cluster, name, {tp: Committed(offset) for tp, offset in plan.items()})
+    if options.json:
+        for tp, offset in plan.items():
+            at = before[tp].offset if tp in before else None
+            row = {"group": name, "topic": tp.topic, "partition": tp.partition}
+            print(json_line({**row, "before": at, "offset": offset, "done": options.execute}))
+        return
+    cells = [
+        [
+            tp.topic,
+            str(tp.partition),
+            str(before[tp].offset) if tp in before else "-",
+            str(offset),
+        ]
+        for tp, offset in plan.items()
+    ]
+    print(table(["topic", "part", "committed", "new"], cells, left=frozenset({0})))
+    done = "is done" if options.execute else "would be done; --execute does it"
+    print(f"group {name}: this {done}")
+
+
+def _chosen(
+    cluster: "Cluster", options: argparse.Namespace, committed: "list[TopicPartition]"
+) -> "list[TopicPartition]":
+    texts = spread(options.topic)
+    if bool(texts) == options.all_topics:
+        raise UsageError("which topics? give --topic, or --all-topics for all that it committed")
+    if options.all_topics:
+        if not committed:
+            raise UsageError("--all-topics: the group has committed nothing")
+        return committed
+    return sorted({tp for text in texts for tp in partitions_of(cluster, text)})
+
+
+def _delete(cluster: "Cluster", options: argparse.Namespace, name: str) -> None:
+    from kafkalog.client.groups import delete_group
+
+    delete_group(cluster, name)
+    say(f"deleted group {name}")
+
+
+def _delete_offsets(cluster: "Cluster", options: argparse.Namespace, name: str) -> None:
+    from kafkalog.client.groups import delete_offsets
+
+    texts = spread(options.topic)
+    if not texts:
+        raise UsageError("delete-offsets: of which topics? give --topic")
+    partitions = [tp for text in texts for tp in partitions_of(cluster, text)]
+    delete_offsets(cluster, name, partitions)
+    say(f"group {name}: forgot {', '.join(f'{tp.topic}-{tp.partition}' for tp in partitions)}")
+
+
+DO = {
+    "describe": _describe,
+    "reset-offsets": _reset,
+    "delete": _delete,
+    "delete-offsets": _delete_offsets,
+}

@@ -1,0 +1,358 @@
+"""`kafkalog produce`: lines, JSON records or whole files to a topic of a broker."""
+
+import argparse
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkalog.cli.common import CODECS, CommandError, UsageError, count_argument, show_bytes, warn
+from kafkalog.cli.inputs import Input, Shape, read_blocks, read_lines
+from kafkalog.cli.progress import Progress
+from kafkalog.cli.remote import add_bootstrap, open_cluster
+from kafkalog.cli.shapes import add_fields, add_times, shape_of
+
+if TYPE_CHECKING:
+    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.producer import Delivery, Producer
+
+EXAMPLES = """\
+example:
+  kafkalog produce access.log.gz --topic access --bootstrap-server localhost:9092 --acks all
+  kafkalog produce orders.txt --topic orders --key-separator : \\
+      --bootstrap-server localhost:9092
+  kafkalog produce copy.jsonl --format records --topic orders --bootstrap-server localhost:9092
+"""
+
+ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
+WHOLE_BYTES_MAX = 1 << 30
+
+Bad = Callable[[int, str], None]
+
+
+class Outgoing(NamedTuple):
+    """A record on its way."""
+
+    value: bytes | None
+    key: bytes | None
+    timestamp_ms: int | None
+    """None: now."""
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    partition: int | None = None
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument(
+        "file",
+        nargs="*",
+        help="text, JSON lines or CSV, also .gz and .zst; - or nothing is the standard input",
+    )
+    add_bootstrap(parser)
+    parser.add_argument("--topic", required=True, help="the topic's name")
+    parser.add_argument(
+        "--format",
+        choices=("auto", "text", "json", "csv", "records", "whole"),
+        default="auto",
+        help="one record a line, object or row (auto goes by the file's name); records: JSON as "
+        "`kafkalog consume --format json` prints it; whole: each file is one record, its name the "
+        "key",
+    )
+    parser.add_argument("--partition", type=int, metavar="P", help="all records go there")
+    parser.add_argument(
+        "--acks",
+        "--request-required-acks",
+        choices=tuple(ACKS),
+        default="all",
+        help="who must have a record: nobody, the leader, or all replicas in sync (default)",
+    )
+    parser.add_argument(
+        "--compression", "--compression-codec", nargs="?", const="gzip", choices=CODECS,
+        default="none", help="the codec of the batches",
+    )  # fmt: skip
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a header of every record; may be given again",
+    )
+    parser.add_argument(
+        "--max-errors",
+        type=int,
+        default=0,
+        metavar="N",
+        help="skip up to N lines that are no record, saying which (default 0: stop at the first)",
+    )
+    _sending_arguments(parser)
+    add_fields(parser)
+    parser.add_argument(
+        "--key-separator",
+        metavar="TEXT",
+        help="text: what stands before it is the key; \\t is a tab",
+    )
+    parser.add_argument(
+        "--property",
+        "--reader-property",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="as Kafka's console producer: parse.key=true, key.separator=TEXT",
+    )
+    add_times(parser)
+
+
+def _sending_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--partitioner",
+        choices=("murmur2", "crc32", "random"),
+        default="murmur2",
+        help="where a key goes: as Java's clients (default) or librdkafka's decide, or anywhere",
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=count_argument,
+        default=1 << 16,
+        metavar="BYTES",
+        help="of a batch before compression (default 65536)",
+    )
+    parser.add_argument(
+        "--no-idempotence",
+        action="store_true",
+        help="without a producer id: a retry may then repeat records",
+    )
+    parser.add_argument(
+        "--sync", action="store_true", help="wait for each record before the next is sent"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Send everything; what was acknowledged before a failure stays."""
+    shape = _shape(options)
+    headers = _headers(options.header)
+    files = options.file or ["-"]
+    for path in files:
+        if path != "-" and os.path.isdir(path):
+            raise UsageError(f"{path}: is a directory, wanted a file")
+        if path != "-":
+            os.stat(path)
+    with open_cluster(options) as cluster:
+        run = _Run(options, files, cluster)
+        try:
+            run.all(shape, headers)
+        finally:
+            run.progress.clear()
+        run.summary()
+    return 0
+
+
+def _shape(options: argparse.Namespace) -> Shape:
+    """The options, Kafka's properties among them, as a Shape.  Raises: UsageError."""
+    properties: dict[str, str] = {}
+    for pair in options.property:
+        name, equals, value = pair.partition("=")
+        if not equals or name not in ("parse.key", "key.separator"):
+            raise UsageError(
+                f"--property: found {pair!r}, wanted parse.key=true or key.separator=TEXT"
+            )
+        properties[name] = value
+    separator = options.key_separator
+    if properties.get("parse.key", "false") == "true":
+        separator = separator or properties.get("key.separator", "\t")
+    if separator is not None and options.key_regex is not None:
+        raise UsageError("--key-separator and --key-regex: give one of them")
+    shape = shape_of(argparse.Namespace(**{**vars(options), "format": _line_format(options)}))
+    if not separator:
+        return shape
+    return shape._replace(key_separator=separator.replace("\\t", "\t").encode())
+
+
+def _line_format(options: argparse.Namespace) -> str:
+    return "auto" if options.format in ("records", "whole") else str(options.format)
+
+
+def _headers(pairs: list[str]) -> tuple[tuple[str, bytes | None], ...]:
+    found = []
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--header: found {pair!r}, wanted name=value")
+        found.append((name, value.encode()))
+    return tuple(found)
+
+
+# ---- what is sent --------------------------------------------------------------------------
+
+
+def outgoing(source: Input, form: str, shape: Shape, bad: Bad) -> Iterator[list[Outgoing]]:
+    """The records of an input, block by block.  Raises: CommandError."""
+    if form == "whole":
+        data = source.stream.read(WHOLE_BYTES_MAX + 1)
+        if len(data) > WHOLE_BYTES_MAX:
+            raise CommandError(f"{source.name}: above 1 GiB, which no record can be")
+        yield [Outgoing(data, os.fsencode(source.name), None)]
+    elif form == "records":
+        yield from _records(source, bad)
+    else:
+        for block in read_blocks(source, shape, bad):
+            nothing: list[None] = [None] * len(block.values)
+            rows = zip(block.values, block.keys or nothing, block.times or nothing, strict=True)
+            yield [Outgoing(*row) for row in rows]
+
+
+def _records(source: Input, bad: Bad) -> Iterator[list[Outgoing]]:
+    for number, lines in read_lines(source):
+        rows: list[Outgoing] = []
+        for i, line in enumerate(lines):
+            if not line.strip():
+                continue
+            try:
+                rows.append(record_of(line))
+            except ValueError as problem:
+                yield rows
+                rows = []
+                bad(number + i, str(problem))
+        yield rows
+
+
+def record_of(line: bytes) -> Outgoing:
+    """A record as `kafkalog consume --format json` prints it.  Raises: ValueError."""
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError as problem:
+        raise ValueError(f"no JSON: {problem.msg} at character {problem.pos + 1}") from None
+    except RecursionError:
+        raise ValueError("JSON that is nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"found JSON {type(found).__name__}, wanted an object")
+    if not found.keys() & {"value", "value_base64"}:
+        raise ValueError("no field 'value', wanted a record as `consume --format json` prints it")
+    headers = found.get("headers") or []
+    if not isinstance(headers, list) or not all(isinstance(h, dict) for h in headers):
+        raise ValueError("field 'headers': wanted a list of objects with name and value")
+    time_ms = found.get("timestamp")
+    if time_ms is not None and (isinstance(time_ms, bool) or not isinstance(time_ms, int)):
+        raise ValueError(f"field 'timestamp' is {time_ms!r}, wanted whole milliseconds")
+    return Outgoing(
+        _bytes_of(found, "value"),
+        _bytes_of(found, "key"),
+        None if time_ms is None or time_ms < 0 else time_ms,
+        tuple((str(h.get("name", "")), _bytes_of(h, "value")) for h in headers),
+    )
+
+
+def _bytes_of(found: dict[str, Any], name: str) -> bytes | None:
+    encoded = found.get(f"{name}_base64")
+    if encoded is not None:
+        import base64
+
+        try:
+            return base64.b64decode(encoded, validate=True)
+        except (ValueError, TypeError):
+            raise ValueError(f"field '{name}_base64' is no base64") from None
+    value = found.get(name)
+    if value is None or isinstance(value, str):
+        return None if value is None else value.encode()
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+class _Run:
+    """One call of the command: where it stands, and what went wrong."""
+
+    def __init__(self, options: argparse.Namespace, files: list[str], cluster: "Cluster") -> None:
+        self.options = options
+        self.files = files
+        self.cluster = cluster
+        self.records = 0
+        self.bytes = 0
+        self.partitions: set[int] = set()
+        self.errors = 0
+        sizes = [0 if p == "-" else os.path.getsize(p) for p in files]
+        self.progress = Progress(0 if "-" in files else sum(sizes))
+        self.read_before = 0
+
+    def all(self, shape: Shape, headers: tuple[tuple[str, bytes | None], ...]) -> None:
+        """Every input in turn; an interrupt leaves what was acknowledged."""
+        from kafkalog.client.producer import ProduceOptions, Producer
+
+        options = self.options
+        how = ProduceOptions(
+            acks=ACKS[options.acks],
+            compression=options.compression,
+            batch_bytes=options.batch_size,
+            idempotent=not options.no_idempotence,
+            partitioner=options.partitioner,
+        )
+        try:
+            with Producer(self.cluster, how, self._delivered) as producer:
+                # Also of nothing: a topic that does not exist is told at once.
+                producer.partitions(options.topic)
+                for path in self.files:
+                    self._one(path, shape, headers, producer)
+        except KeyboardInterrupt:
+            self.progress.clear()
+            warn(f"interrupted after {self.records:,} records were acknowledged")
+            raise
+
+    def _one(
+        self,
+        path: str,
+        shape: Shape,
+        headers: tuple[tuple[str, bytes | None], ...],
+        producer: "Producer",
+    ) -> None:
+        source = Input(path)
+        options = self.options
+        bad = functools.partial(self.bad, source.name, producer)
+        try:
+            for rows in outgoing(source, options.format, shape, bad):
+                for row in rows:
+                    producer.send(
+                        options.topic,
+                        row.value,
+                        row.key,
+                        partition=options.partition,
+                        timestamp_ms=row.timestamp_ms,
+                        headers=row.headers + headers,
+                    )
+                    if options.sync:
+                        producer.flush()
+                if path == "-":
+                    producer.flush()  # whoever pipes wants to see it now
+                self.progress.update(self.records, self.read_before + source.position())
+            self.read_before += source.position()
+        finally:
+            source.close()
+
+    def _delivered(self, done: "Delivery") -> None:
+        self.records += done.count
+        self.bytes += done.record_bytes
+        self.partitions.add(done.tp.partition)
+
+    def bad(self, name: str, producer: "Producer", line: int, why: str) -> None:
+        """Count a line that is no record; too many of them end the run."""
+        self.errors += 1
+        if self.errors > self.options.max_errors:
+            producer.flush()
+            allowed = f" ({self.errors} errors)" if self.options.max_errors else ""
+            raise CommandError(
+                f"{name}:{line}: {why}{allowed}; {self.records:,} records before it were sent"
+            )
+        self.progress.clear()
+        warn(f"{name}:{line}: {why}; skipped")
+
+    def summary(self) -> None:
+        """What was done, on stderr when the input is typed or piped, else on stdout."""
+        seconds = self.progress.seconds()
+        parts = len(self.partitions)
+        skipped = f", {self.errors:,} lines skipped" if self.errors else ""
+        sure = "sent" if self.options.acks == "0" else "acknowledged"
+        print(
+            f"{self.records:,} records ({show_bytes(self.bytes)}) {sure}, to {self.options.topic} "
+            f"({parts} partition{'' if parts == 1 else 's'}) in {seconds:.2f} s: "
+            f"{self.records / seconds:,.0f} records/s, {show_bytes(self.bytes / seconds)}/s"
+            f"{skipped}",
+            file=sys.stderr if "-" in self.files else sys.stdout,
+        )

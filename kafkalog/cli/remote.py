@@ -1,0 +1,202 @@
+"""What the commands that talk to a broker share: its address, actions, names of topics."""
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.cli.common import UsageError
+
+if TYPE_CHECKING:
+    from kafkalog.client.cluster import Cluster
+    from kafkalog.types import TopicPartition
+
+__all__ = [
+    "action_of",
+    "add_actions",
+    "add_bootstrap",
+    "add_place",
+    "config_changes",
+    "names_of",
+    "open_cluster",
+    "partitions_of",
+    "refuse",
+    "spread",
+]
+
+CLIENT_ID = "kafkalog-cli"
+
+
+def add_bootstrap(parser: Any, required: bool = True) -> None:
+    """`--bootstrap-server` and how long to wait for it."""
+    parser.add_argument(
+        "--bootstrap-server",
+        required=required,
+        metavar="HOST:PORT",
+        help="a broker of the cluster, or several with commas",
+    )
+    add_patience(parser)
+
+
+def add_patience(parser: Any) -> None:
+    """`--request-timeout-ms` and `--client-id`."""
+    parser.add_argument(
+        "--request-timeout-ms",
+        type=int,
+        default=30_000,
+        metavar="MS",
+        help="how long to wait for an answer of the broker (default 30000)",
+    )
+    parser.add_argument(
+        "--client-id", default=CLIENT_ID, metavar="NAME", help=f"as brokers log it ({CLIENT_ID})"
+    )
+
+
+def add_place(parser: argparse.ArgumentParser, directory: str) -> None:
+    """Either `--dir`, whose help is given, or `--bootstrap-server`."""
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--dir", help=directory)
+    place.add_argument(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="a broker of a cluster, or several with commas",
+    )
+    add_patience(parser)
+
+
+def open_cluster(options: argparse.Namespace) -> "Cluster":
+    """The cluster that the options name; nothing is sent yet.  Raises: ArgumentError."""
+    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.connection import Options
+
+    if options.request_timeout_ms < 1:
+        raise UsageError(
+            f"--request-timeout-ms: found {options.request_timeout_ms}, wanted 1 or more"
+        )
+    patience = Options(
+        client_id=options.client_id,
+        connect_timeout_ms=min(10_000, options.request_timeout_ms),
+        request_timeout_ms=options.request_timeout_ms,
+        api_timeout_ms=2 * options.request_timeout_ms,
+    )
+    return Cluster(options.bootstrap_server, patience)
+
+
+# ---- actions -----------------------------------------------------------------------------
+
+
+def add_actions(parser: argparse.ArgumentParser, actions: Mapping[str, str], names: str) -> None:
+    """The action as a word or, as Kafka's tools have it, as an option; then `names`."""
+    listed = ", ".join(actions)
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="ACTION " + names,
+        help=f"{listed}; then what it is about, which --{names.lower()} names as well",
+    )
+    group = parser.add_argument_group("actions as options, as Kafka's tools have them")
+    for name, text in actions.items():
+        group.add_argument(f"--{name}", dest="action", action="append_const", const=name, help=text)
+
+
+def action_of(
+    options: argparse.Namespace, actions: Mapping[str, str], default: str | None = None
+) -> tuple[str, list[str]]:
+    """(action, the words behind it).  Raises: UsageError for none, two or an unknown one."""
+    words = list(options.words)
+    chosen = list(options.action or [])
+    if not chosen:
+        if words and words[0] in actions:
+            chosen = [words.pop(0)]
+        elif words:
+            import difflib
+
+            near = difflib.get_close_matches(words[0], actions, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(actions)}"
+            raise UsageError(f"no action {words[0]!r}; {hint}")
+        elif default is not None:
+            chosen = [default]
+        else:
+            raise UsageError(f"no action; there are {', '.join(actions)}")
+    if len(set(chosen)) > 1:
+        raise UsageError(f"found the actions {' and '.join(chosen)}, wanted one")
+    return chosen[0], words
+
+
+def refuse(options: argparse.Namespace, why: str, **defaults: object) -> None:
+    """Raise UsageError for the first of these options that is not at its default."""
+    for name, default in defaults.items():
+        if getattr(options, name) != default:
+            raise UsageError(f"--{name.replace('_', '-')}: {why}")
+
+
+def names_of(words: Iterable[str], *more: str | None) -> list[str]:
+    """Names from words and from options, in which commas separate them; each once."""
+    found: dict[str, None] = {}
+    for text in (*words, *more):
+        for name in (text or "").split(","):
+            if name.strip():
+                found[name.strip()] = None
+    return list(found)
+
+
+# ---- topics and settings -----------------------------------------------------------------
+
+
+def partitions_of(cluster: "Cluster", text: str) -> "list[TopicPartition]":
+    """`topic`, `topic:2` or `topic:0,2-5` as partitions that exist.
+
+    Raises: UsageError, UnknownTopicOrPartition.
+    """
+    from kafkalog.types import TopicPartition
+
+    topic, colon, rest = text.partition(":")
+    known = cluster.topic(topic).partitions
+    if not colon:
+        return [TopicPartition(topic, p) for p in known]
+    wanted: list[int] = []
+    for piece in rest.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", piece.strip())
+        if match is None:
+            raise UsageError(f"{text!r}: wanted a topic, topic:0 or topic:0,2-5")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last not in known:
+            raise UsageError(f"topic {topic!r} has no partition {last}: it has {len(known)}")
+        wanted += range(first, last + 1)
+    return [TopicPartition(topic, p) for p in wanted]
+
+
+def spread(texts: Iterable[str]) -> list[str]:
+    """Comma-separated topics, where a topic's own list of partitions has commas, too."""
+    found: list[str] = []
+    for text in texts:
+        for piece in text.split(","):
+            if found and ":" in found[-1] and re.fullmatch(r"\s*\d+(-\d+)?\s*", piece):
+                found[-1] += "," + piece.strip()
+            elif piece.strip():
+                found.append(piece.strip())
+    return found
+
+
+def config_changes(texts: Iterable[str], option: str) -> dict[str, str]:
+    """`a=b,c=[d,e]` as settings, as Kafka's tools write them.  Raises: UsageError."""
+    changes: dict[str, str] = {}
+    for text in texts:
+        for piece in re.findall(r"[^,\[]*(?:\[[^\]]*\])?[^,\[]*", text):
+            if not piece.strip():
+                continue
+            name, equals, value = piece.partition("=")
+            if not equals or not name.strip():
+                raise UsageError(f"{option}: found {piece!r}, wanted name=value")
+            value = value.strip()
+            if value.startswith("[") and value.endswith("]"):
+                value = value[1:-1]
+            changes[name.strip()] = value
+    return changes
+
+
+def say(text: str) -> None:
+    """One line on stdout, at once: something was changed."""
+    print(text)
+    sys.stdout.flush()

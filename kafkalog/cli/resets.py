@@ -1,0 +1,121 @@
+"""Where `kafkalog groups reset-offsets` sends a group: the options, and the offsets they mean."""
+
+import argparse
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkalog.cli.common import UsageError, parse_time
+
+if TYPE_CHECKING:
+    from kafkalog.client.cluster import Cluster
+    from kafkalog.types import TopicPartition
+
+__all__ = ["Target", "add_targets", "parse_duration", "plan_reset", "target_of"]
+
+DURATION = re.compile(
+    r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
+)
+
+
+class Target(NamedTuple):
+    """Where a group is to go on."""
+
+    kind: str
+    """earliest, latest, current, time, offset or shift."""
+    number: int = 0
+    """Milliseconds since 1970, an offset, or how many offsets to go."""
+
+
+def add_targets(group: Any) -> None:
+    """The options; exactly one of them is wanted."""
+    group.add_argument("--to-earliest", action="store_true", help="to the logs' starts")
+    group.add_argument("--to-latest", action="store_true", help="to their ends")
+    group.add_argument("--to-current", action="store_true", help="where the group is now")
+    group.add_argument("--to-offset", type=int, metavar="N", help="to this offset")
+    group.add_argument(
+        "--shift-by", type=int, metavar="N", help="N offsets on, or back when it is negative"
+    )
+    group.add_argument(
+        "--to-datetime",
+        "--to-time",
+        metavar="TIME",
+        help="to the first record at or after ISO 8601 (UTC) or ms; the end where there is none",
+    )
+    group.add_argument(
+        "--by-duration", metavar="PnDTnHnMnS", help="to what came so long ago, as in PT1H30M"
+    )
+
+
+def target_of(options: argparse.Namespace) -> Target:
+    """The one that was given.  Raises: UsageError."""
+    found = []
+    for kind in ("earliest", "latest", "current"):
+        if getattr(options, f"to_{kind}"):
+            found.append(Target(kind))
+    if options.to_offset is not None:
+        found.append(Target("offset", options.to_offset))
+    if options.shift_by is not None:
+        found.append(Target("shift", options.shift_by))
+    if options.to_datetime is not None:
+        try:
+            found.append(Target("time", parse_time(options.to_datetime)))
+        except ValueError:
+            raise UsageError(
+                f"--to-datetime: found {options.to_datetime!r}, wanted ISO 8601 or ms"
+            ) from None
+    if options.by_duration is not None:
+        before_ms = parse_duration(options.by_duration)
+        found.append(Target("time", int(time.time() * 1000) - before_ms))
+    if len(found) != 1:
+        raise UsageError(
+            f"found {len(found)} targets, wanted one of --to-earliest, --to-latest, --to-current, "
+            "--to-offset, --shift-by, --to-datetime, --by-duration"
+        )
+    return found[0]
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds of an ISO 8601 duration of days and less.  Raises: UsageError."""
+    match = DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise UsageError(f"--by-duration: found {text!r}, wanted a duration such as PT1H30M or P7D")
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return int(1000 * (((days * 24 + hours) * 60 + minutes) * 60 + seconds))
+
+
+def plan_reset(
+    cluster: "Cluster",
+    target: Target,
+    partitions: "list[TopicPartition]",
+    committed: "Mapping[TopicPartition, int]",
+) -> "dict[TopicPartition, int]":
+    """The new offset of each partition, never outside its log.
+
+    Raises: UsageError for a shift of a partition for which nothing was committed; as
+    list_offsets.
+    """
+    from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
+
+    firsts = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
+    ends = list_offsets(cluster, dict.fromkeys(partitions, LATEST))
+    if target.kind == "time":
+        asked = dict.fromkeys(partitions, max(target.number, 0))
+        at = list_offsets(cluster, asked)
+    if target.kind == "shift":
+        for tp in partitions:
+            if tp not in committed:
+                raise UsageError(
+                    f"--shift-by: the group has committed nothing for {tp.topic}-{tp.partition}"
+                )
+    wanted: dict[str, Callable[[TopicPartition], int]] = {
+        "earliest": lambda tp: firsts[tp].offset,
+        "latest": lambda tp: ends[tp].offset,
+        "current": lambda tp: committed.get(tp, ends[tp].offset),
+        "offset": lambda tp: target.number,
+        "shift": lambda tp: committed[tp] + target.number,
+        "time": lambda tp: at[tp].offset if at[tp].offset >= 0 else ends[tp].offset,
+    }
+    find = wanted[target.kind]
+    return {tp: min(max(find(tp), firsts[tp].offset), ends[tp].offset) for tp in partitions}

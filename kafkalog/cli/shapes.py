@@ -1,0 +1,86 @@
+"""The options that say how lines become records, for the commands that read files."""
+
+import argparse
+import re
+from datetime import timezone, tzinfo
+from typing import Any
+
+from kafkalog.cli.common import UsageError
+from kafkalog.cli.inputs import Shape, timestamp_parser
+
+__all__ = ["add_fields", "add_times", "shape_of"]
+
+
+def add_fields(parser: Any) -> None:
+    """Which part of a line is the key, the time, the value."""
+    parser.add_argument("--key", metavar="FIELD", help="JSON, CSV: the field that is the key")
+    parser.add_argument(
+        "--timestamp", metavar="FIELD", help="JSON, CSV: the field that is the record's time"
+    )
+    parser.add_argument(
+        "--value", metavar="FIELD", help="JSON, CSV: the field that is the value (default: all)"
+    )
+    parser.add_argument(
+        "--key-regex", metavar="REGEX", help="text: its first group is the key; no match, no key"
+    )
+    parser.add_argument(
+        "--timestamp-regex", metavar="REGEX", help="text: its first group is the record's time"
+    )
+
+
+def add_times(parser: Any) -> None:
+    """How the time of a line is written."""
+    parser.add_argument(
+        "--timestamp-format",
+        metavar="FORMAT",
+        help="as strptime's, or ms, or s (default: ISO 8601, or a number of ms or s)",
+    )
+    parser.add_argument(
+        "--timestamp-year",
+        type=int,
+        metavar="YEAR",
+        help="the year where the format has none (default: this one)",
+    )
+    parser.add_argument(
+        "--timezone", metavar="NAME", default="UTC", help="of times without one (default UTC)"
+    )
+    parser.add_argument(
+        "--without-timestamp",
+        choices=("error", "previous", "now"),
+        default="error",
+        help="what a text line in which the regex finds no time gets",
+    )
+
+
+def shape_of(options: argparse.Namespace) -> Shape:
+    """The options as a Shape.  Raises: UsageError."""
+    return Shape(
+        options.format,
+        options.key,
+        options.timestamp,
+        options.value,
+        _regex("--key-regex", options.key_regex),
+        _regex("--timestamp-regex", options.timestamp_regex),
+        timestamp_parser(options.timestamp_format, _zone(options.timezone), options.timestamp_year),
+        options.without_timestamp,
+    )
+
+
+def _regex(name: str, text: str | None) -> re.Pattern[bytes] | None:
+    if text is None:
+        return None
+    try:
+        return re.compile(text.encode())
+    except re.error as problem:
+        raise UsageError(f"{name}: {problem}") from None
+
+
+def _zone(name: str) -> tzinfo:
+    if name == "UTC":
+        return timezone.utc
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise UsageError(f"--timezone: no time zone {name!r}") from None

@@ -1,0 +1,345 @@
+"""A cluster as a client sees it: nodes, who leads what, coordinators, and when to try again.
+
+Blocking, one thread at a time.  Connections are opened when they are needed and kept.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
+
+from kafkalog import errors
+from kafkalog.client.connection import Address, Connection, Options, parse_servers
+from kafkalog.client.failures import check_code, failure_class, is_retriable, name_of
+from kafkalog.clock import Clock, SystemClock
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["Backoff", "Cluster", "PartitionInfo", "TopicInfo"]
+
+T = TypeVar("T")
+GROUP, NO_NODE = 0, -1
+UNKNOWN_TOPIC_MS = 1_500
+"""How long a topic may be unknown before we say so: it may have been made a moment ago."""
+
+
+class PartitionInfo(NamedTuple):
+    """A partition, as metadata has it."""
+
+    partition: int
+    leader: int
+    """A node; -1: it has none now."""
+    leader_epoch: int
+    """-1: not told."""
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class TopicInfo(NamedTuple):
+    """A topic, as metadata has it."""
+
+    name: str
+    topic_id: UUID
+    """All zero where the broker gives none."""
+    internal: bool
+    partitions: dict[int, PartitionInfo]
+
+
+class Backoff:
+    """Longer and longer pauses, up to the end of a call's patience."""
+
+    def __init__(self, options: Options, clock: Clock, patience_ms: int | None = None) -> None:
+        self.clock = clock
+        self.pause_ms: float = options.retry_backoff_ms
+        self.pause_max_ms = options.retry_backoff_max_ms
+        patience = options.api_timeout_ms if patience_ms is None else patience_ms
+        self.deadline_s = clock.monotonic_s() + patience / 1000
+
+    def over(self) -> bool:
+        """Whether the patience is at its end."""
+        return self.clock.monotonic_s() >= self.deadline_s
+
+    def wait(self) -> None:
+        """Pause; the next one is twice as long.  A fifth of it is left to chance (KIP-580)."""
+        pause_s = self.pause_ms * random.uniform(0.8, 1.2) / 1000
+        self.pause_ms = min(self.pause_ms * 2, self.pause_max_ms)
+        condition = threading.Condition()
+        until_s = min(self.clock.monotonic_s() + pause_s, self.deadline_s)
+        with condition:
+            while self.clock.monotonic_s() < until_s:
+                self.clock.wait_until(condition, until_s)
+
+
+class Cluster:
+    """Connections and metadata of one cluster.  One thread at a time; a context manager."""
+
+    def __init__(
+        self,
+        servers: str | Sequence[Address],
+        options: Options = Options(),  # noqa: B008
+        clock: Clock | None = None,
+    ) -> None:
+        """Nothing is sent yet.  Raises: ArgumentError for servers that are no addresses."""
+        self.servers = parse_servers(servers) if isinstance(servers, str) else list(servers)
+        self.options = options
+        self.clock: Clock = SystemClock() if clock is None else clock
+        self.cluster_id: str | None = None
+        self.controller_id = NO_NODE
+        self.nodes: dict[int, Address] = {}
+        self.racks: dict[int, str | None] = {}
+        self.topics: dict[str, TopicInfo] = {}
+        """What is known of topics that were asked for."""
+        self._names: dict[UUID, str] = {}
+        self._coordinators: dict[str, int] = {}
+        self._open: dict[int, Connection] = {}
+        self._first: Connection | None = None
+        self._reached = False
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in (*self._open.values(), self._first):
+            if connection is not None:
+                connection.close()
+        self._open.clear()
+        self._first = None
+
+    def backoff(self, patience_ms: int | None = None) -> Backoff:
+        """The pauses of one call; `patience_ms` None: the API timeout."""
+        return Backoff(self.options, self.clock, patience_ms)
+
+    # ---- connections -------------------------------------------------------------------
+
+    def connect(self, node: int) -> Connection:
+        """The connection to a node; opened when there is none.
+
+        Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion; as `refresh`.
+        """
+        found = self._open.get(node)
+        if found is not None and not found.closed:
+            return found
+        if node not in self.nodes:
+            self.refresh([])
+        if node not in self.nodes:
+            raise errors.PeerGone(f"node {node} is not in the cluster now")
+        self._open[node] = made = Connection(self.nodes[node], self.options)
+        return made
+
+    def another(self, node: int) -> Connection:
+        """A connection of one's own to a node: what waits long must not delay the rest.
+
+        The caller closes it.  Raises: as `connect`.
+        """
+        if node not in self.nodes:
+            self.refresh([])
+        if node not in self.nodes:
+            raise errors.PeerGone(f"node {node} is not in the cluster now")
+        return Connection(self.nodes[node], self.options)
+
+    def any(self) -> Connection:
+        """Some broker's connection; one that is there if possible.
+
+        Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion when none can be reached,
+        for the last one tried.
+        """
+        for connection in (self._first, *self._open.values()):
+            if connection is not None and not connection.closed and not connection.waiting:
+                return connection
+        problem: errors.KafkalogError | None = None
+        known = [address for address in self.nodes.values() if address not in self.servers]
+        for address in (*self.servers, *known):
+            try:
+                self._first = Connection(address, self.options)
+            except errors.KafkalogError as failed:
+                problem = failed
+            else:
+                self._reached = True
+                return self._first
+        assert problem is not None  # there is at least one server
+        raise problem
+
+    # ---- metadata ----------------------------------------------------------------------
+
+    def refresh(self, topics: Iterable[str] | None, create: bool = False) -> None:
+        """Ask for nodes and for these topics (None: for all); `create`: the broker may make them.
+
+        Topics that do not exist are forgotten.  Raises: as `any`; what the broker says
+        against a topic's name.
+        """
+        names = None if topics is None else sorted(set(topics))
+        self.retrying(lambda: self._refresh(names, create))
+
+    def _refresh(self, names: list[str] | None, create: bool) -> None:
+        connection = self.any()
+        version = connection.version_of(apis.METADATA)
+        if names is None:
+            asked: list[dict[str, str]] | None = None if version else []
+        else:
+            asked = [{"name": name} for name in names]
+        body = {"topics": asked, "allow_auto_topic_creation": create}
+        answer = connection.call(apis.METADATA, body, version)
+        if version >= 13:
+            check_code(answer.error_code, "metadata")
+        self.nodes = {b.node_id: Address(b.host, b.port) for b in answer.brokers}
+        self.racks = {b.node_id: b.rack for b in answer.brokers}
+        for node in [n for n, c in self._open.items() if self.nodes.get(n) != c.address]:
+            self._open.pop(node).close()
+        self.cluster_id = answer.cluster_id
+        self.controller_id = answer.controller_id
+        for name in list(self.topics) if names is None else names:
+            self.topics.pop(name, None)
+        for topic in answer.topics:
+            if topic.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 5):
+                continue
+            if not is_retriable(topic.error_code):
+                check_code(topic.error_code, f"topic {topic.name!r}")
+            self._take(topic)
+
+    def _take(self, topic: Any) -> None:
+        partitions = {
+            p.partition_index: PartitionInfo(
+                p.partition_index,
+                p.leader_id,
+                p.leader_epoch,
+                tuple(p.replica_nodes),
+                tuple(p.isr_nodes),
+            )
+            for p in topic.partitions
+        }
+        info = TopicInfo(
+            topic.name, topic.topic_id, topic.is_internal, dict(sorted(partitions.items()))
+        )
+        self.topics[info.name] = info
+        self._names[info.topic_id] = info.name
+
+    def topic(self, name: str, create: bool = False) -> TopicInfo:
+        """A topic that exists; `create`: the broker may make it now.
+
+        Raises: UnknownTopicOrPartition when it does not come to be in a moment; as `refresh`.
+        """
+        backoff = self.backoff(self.options.api_timeout_ms if create else UNKNOWN_TOPIC_MS)
+        while name not in self.topics:
+            self.refresh([name], create)
+            if name in self.topics:
+                break
+            if backoff.over():
+                raise errors.UnknownTopicOrPartition(f"the cluster has no topic {name!r}")
+            backoff.wait()
+        return self.topics[name]
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The name of a topic that was asked for; None when no such was."""
+        return self._names.get(topic_id)
+
+    def leader(self, tp: TopicPartition) -> int:
+        """The node that leads a partition now.
+
+        Raises: UnknownTopicOrPartition; LeaderNotAvailable, which is retriable; as `refresh`.
+        """
+        info = self.topic(tp.topic).partitions.get(tp.partition)
+        if info is None:
+            raise errors.UnknownTopicOrPartition(
+                f"topic {tp.topic!r} has no partition {tp.partition}"
+            )
+        if info.leader == NO_NODE:
+            self.forget(tp.topic)
+            raise failure_class(ErrorCode.LEADER_NOT_AVAILABLE)(
+                f"{tp.topic}-{tp.partition} has no leader now"
+            )
+        return info.leader
+
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Partitions by the node that leads them.  Raises: as `leader`."""
+        found: dict[int, list[TopicPartition]] = {}
+        for tp in partitions:
+            found.setdefault(self.leader(tp), []).append(tp)
+        return found
+
+    def forget(self, topic: str | None = None) -> None:
+        """What was known of a topic (None: of all) is asked for again when it is needed."""
+        if topic is None:
+            self.topics.clear()
+        else:
+            self.topics.pop(topic, None)
+
+    def controller(self) -> Connection:
+        """The node to which changes of topics go.  Raises: as `connect`."""
+        if self.controller_id not in self.nodes:
+            self.refresh([])
+        if self.controller_id in self.nodes:
+            return self.connect(self.controller_id)
+        return self.any()
+
+    # ---- coordinators ------------------------------------------------------------------
+
+    def coordinator(self, group: str) -> int:
+        """The node that coordinates a group.
+
+        Raises: CoordinatorNotAvailable and others, which are retriable; as `any`.
+        """
+        if group not in self._coordinators:
+            self._coordinators[group] = self._find_coordinator(group)
+        return self._coordinators[group]
+
+    def forget_coordinator(self, group: str) -> None:
+        """Ask for it again when it is needed."""
+        self._coordinators.pop(group, None)
+
+    def _find_coordinator(self, group: str) -> int:
+        connection = self.any()
+        version = connection.version_of(apis.FIND_COORDINATOR)
+        body = {"key": group, "key_type": GROUP, "coordinator_keys": [group]}
+        answer = connection.call(apis.FIND_COORDINATOR, body, version)
+        found = answer
+        if version >= 4:
+            if len(answer.coordinators) != 1:
+                raise errors.BadAnswer(
+                    f"{connection.address}: FindCoordinator: found "
+                    f"{len(answer.coordinators)} coordinators, wanted 1"
+                )
+            found = answer.coordinators[0]
+        check_code(found.error_code, f"group {group!r}", found.error_message)
+        self.nodes.setdefault(found.node_id, Address(found.host, found.port))
+        return int(found.node_id)
+
+    # ---- again -------------------------------------------------------------------------
+
+    def retrying(self, step: Callable[[], T], patience_ms: int | None = None) -> T:
+        """What `step` returns; called again while it fails for a time only.
+
+        It finds its node anew each time: after a failure metadata is asked for again.  A
+        cluster that was never reached is not waited for.
+
+        Raises: the last failure, at once when it is none of the moment.
+        """
+        backoff = self.backoff(patience_ms)
+        while True:
+            try:
+                return step()
+            except errors.KafkalogError as problem:
+                if not passing(problem) or backoff.over() or not self._reached:
+                    raise
+            self.forget()
+            self._coordinators.clear()
+            backoff.wait()
+
+
+def passing(problem: errors.KafkalogError) -> bool:
+    """Whether a call that failed so may succeed later."""
+    if isinstance(problem, errors.UnknownTopicOrPartition):
+        return False  # `topic` has waited for it
+    return problem.retriable or isinstance(problem, (errors.PeerGone, errors.Closed))
+
+
+def told(code: int) -> str:
+    """An error number for a list of results: `-` for none."""
+    return name_of(code) if code else "-"

@@ -1,0 +1,391 @@
+"""One connection to a broker: frames out and in, versions agreed, answers bounded.
+
+Blocking, one thread at a time.  Several requests may be on their way; answers come in the
+order of the requests.  After any failure the connection is closed: what was on its way has
+no answer, and whether the broker acted on it is not known.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+from kafkalog import errors
+from kafkalog.client.failures import check_code
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["Address", "Connection", "Options", "answering", "parse_servers"]
+
+SIZE = struct.Struct(">i")
+CORRELATION = struct.Struct(">i")
+CHUNK_BYTES = 1 << 20
+JOINED_BYTES = 1 << 16
+"""Up to here a copy costs less than a second packet."""
+REQUEST_HEADER = struct.Struct(">hhih")
+"""API key, version, correlation id, and how long the client id behind it is."""
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Options(NamedTuple):
+    """How patient a client is, and how much it takes; times in milliseconds."""
+
+    client_id: str = "kafkalog"
+    connect_timeout_ms: int = 10_000
+    request_timeout_ms: int = 30_000
+    """For one answer."""
+    api_timeout_ms: int = 60_000
+    """For one call with all its retries."""
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    response_bytes_max: int = 256 << 20
+    """A larger answer is refused by its size field."""
+
+
+class _Sent(NamedTuple):
+    """A request on its way."""
+
+    api: Any
+    version: int
+    correlation_id: int
+
+
+def answering(connections: Iterable[Connection], wait_s: float) -> list[Connection]:
+    """Those whose answer, or end, has begun to come; none after `wait_s`."""
+    poll = select.poll()  # not select, which knows only the first 1024 descriptors
+    by_number = {connection.fileno(): connection for connection in connections}
+    for number in by_number:
+        poll.register(number, select.POLLIN)
+    return [by_number[number] for number, _ in poll.poll(max(wait_s, 0) * 1000)]
+
+
+def parse_servers(text: str) -> list[Address]:
+    """`host:port,...` as addresses; an IPv6 host stands in brackets; the port is 9092 if none.
+
+    Raises: ArgumentError.
+    """
+    found = []
+    for piece in filter(None, (piece.strip() for piece in text.split(","))):
+        match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:/\[\]]+))(?::(\d{1,5}))?", piece)
+        if match is None or not 0 < int(match[3] or 9092) < 65536:
+            raise errors.ArgumentError(f"server {piece!r}: wanted host:port")
+        found.append(Address(match[1] or match[2], int(match[3] or 9092)))
+    if not found:
+        raise errors.ArgumentError(f"servers {text!r}: wanted host:port, or several with commas")
+    return found
+
+
+@cache
+def _software_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("kafkalog")
+    except PackageNotFoundError:
+        return "0"
+
+
+def _request_header(api: Any, version: int, correlation_id: int, client_id: str) -> bytes:
+    """Of version 1, or 2 for a flexible request: no tagged fields.  Source: KIP-482."""
+    name = client_id.encode()
+    head = REQUEST_HEADER.pack(api.key, version, correlation_id, len(name)) + name
+    return head + b"\0" if api.request_header_version(version) >= 2 else head
+
+
+def _skip_tags(frame: bytearray, pos: int) -> int:
+    """The place behind the tagged fields at `pos`, none of which we know.
+
+    Raises: IndexError when they do not end within the frame.
+    """
+    count, pos = _uvarint(frame, pos)
+    for _ in range(count):
+        _, pos = _uvarint(frame, pos)
+        size, pos = _uvarint(frame, pos)
+        if size > len(frame) - pos:
+            raise IndexError
+        pos += size
+    return pos
+
+
+def _uvarint(frame: bytearray, pos: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 35, 7):
+        byte = frame[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, pos
+    raise IndexError
+
+
+class Connection:
+    """A socket to one broker, and the versions that both sides know.  One thread at a time."""
+
+    def __init__(self, address: Address, options: Options = Options()) -> None:  # noqa: B008
+        """Connect and agree on versions.
+
+        Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion.
+        """
+        self.address = address
+        self.options = options
+        self.ranges: dict[int, tuple[int, int]] = {}
+        """By API key: the lowest and highest version that the broker answers."""
+        self.features: dict[str, int] = {}
+        """Finalized features of the cluster, by name."""
+        self._sent: deque[_Sent] = deque()
+        self._correlation_id = 0
+        self._socket = self._connect()
+        try:
+            self._negotiate()
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"Connection({self.address})"
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, by us or after a failure."""
+        return self._socket is None
+
+    @property
+    def waiting(self) -> int:
+        """Requests whose answer was not received yet."""
+        return len(self._sent)
+
+    def fileno(self) -> int:
+        """For select: readable means that an answer, or the end, has come."""
+        return -1 if self._socket is None else self._socket.fileno()
+
+    def close(self) -> None:
+        """Close the socket; what was on its way is forgotten."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        self._sent.clear()
+
+    # ---- versions ----------------------------------------------------------------------
+
+    def knows(self, api: Any) -> bool:
+        """Whether the broker answers some version of `api` that we speak."""
+        low, high = self.ranges.get(api.key, (0, -1))
+        return bool(max(low, api.versions.start) < min(high + 1, api.versions.stop))
+
+    def version_of(self, api: Any, at_most: int | None = None) -> int:
+        """The highest version of `api` that both sides know, and `at_most` allows.
+
+        Raises: UnsupportedVersion.
+        """
+        low, high = self.ranges.get(api.key, (0, -1))
+        ours: int = api.versions.stop - 1
+        ours = ours if at_most is None else min(ours, at_most)
+        version = min(high, ours)
+        if version < max(low, api.versions.start):
+            offered = f"{low} to {high}" if high >= low else "none"
+            raise errors.UnsupportedVersion(
+                f"{self.address}: {api.name}: the broker offers {offered}, "
+                f"wanted one of {api.versions.start} to {ours}"
+            )
+        return version
+
+    def _negotiate(self) -> None:
+        api = apis.API_VERSIONS
+        body = {
+            "client_software_name": "kafkalog",
+            "client_software_version": _software_version(),
+        }
+        version: int = api.versions.stop - 1
+        answer = self._ask_versions(version, body)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION and version:
+            # A broker that does not know our version answers in version 0, with its range.
+            offered = [k.max_version for k in answer.api_keys if k.api_key == api.key]
+            version = min(version - 1, max(0, *offered)) if offered else 0
+            answer = self._ask_versions(version, body)
+        check_code(answer.error_code, f"{self.address}: ApiVersions")
+        self.ranges = {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys}
+        if not self.ranges:
+            raise errors.BadAnswer(f"{self.address}: ApiVersions: it offers no API")
+        if version >= 3:
+            self.features = {f.name: f.max_version_level for f in answer.finalized_features}
+
+    def _ask_versions(self, version: int, body: dict[str, Any]) -> Any:
+        api = apis.API_VERSIONS
+        self._send(api, version, api.encode_request(version, body), True)
+        frame, pos, _ = self._receive(self.options.connect_timeout_ms)
+        try:
+            answer = api.decode_response(version, frame, pos)
+        except errors.InvalidRequest as problem:
+            try:
+                # Its own error in version 0, whatever was asked.
+                answer = api.decode_response(0, frame, pos)
+            except errors.InvalidRequest:
+                answer = None
+            if answer is None or answer.error_code != ErrorCode.UNSUPPORTED_VERSION:
+                raise self._bad(f"{problem}; is this Kafka's port?") from None
+        return answer
+
+    # ---- requests ----------------------------------------------------------------------
+
+    def call(
+        self, api: Any, body: Any, version: int | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """Ask, and wait for the answer.  No other request may be on its way.
+
+        Raises: as `send` and `receive`.
+        """
+        if self._sent:
+            raise errors.ArgumentError(f"{self.address}: {len(self._sent)} answers are due first")
+        try:
+            self.send(api, body, version)
+            return self.receive(timeout_ms)
+        except Exception:
+            raise
+        except BaseException:  # Ctrl-C: what is still to come belongs to nobody
+            self.close()
+            raise
+
+    def send(self, api: Any, body: Any, version: int | None = None, answered: bool = True) -> int:
+        """Put a request on its way; its correlation id.  `answered` False: Produce, acks=0.
+
+        Raises: PeerGone, Timeout, UnsupportedVersion; Closed.
+        """
+        version = self.version_of(api) if version is None else version
+        return self._send(api, version, api.encode_request(version, body), answered)
+
+    def receive(self, timeout_ms: int | None = None) -> Any:
+        """The answer to the oldest request; `timeout_ms` None: the request timeout.
+
+        Raises: PeerGone, Timeout, BadAnswer; the connection is closed then.
+        """
+        patience = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
+        frame, pos, sent = self._receive(patience)
+        try:
+            return sent.api.decode_response(sent.version, frame, pos)
+        except errors.InvalidRequest as problem:
+            raise self._bad(str(problem)) from None
+
+    def _connect(self) -> socket.socket | None:
+        patience_s = self.options.connect_timeout_ms / 1000
+        try:
+            made = socket.create_connection(self.address, patience_s)
+        except TimeoutError:
+            raise errors.Timeout(f"{self.address}: no connection in {patience_s:g} s") from None
+        except OSError as problem:
+            raise errors.PeerGone(f"{self.address}: {problem.strerror or problem}") from None
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made
+
+    def _open(self) -> socket.socket:
+        if self._socket is None:
+            raise errors.Closed(f"{self.address}: the connection is closed")
+        return self._socket
+
+    def _send(self, api: Any, version: int, body: bytes, answered: bool) -> int:
+        where = self._open()
+        self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
+        header = _request_header(api, version, self._correlation_id, self.options.client_id)
+        where.settimeout(self.options.request_timeout_ms / 1000)
+        try:
+            head = SIZE.pack(len(header) + len(body)) + header
+            if len(body) <= JOINED_BYTES:
+                where.sendall(head + body)
+            else:
+                where.sendall(head)
+                where.sendall(body)
+        except TimeoutError:
+            self.close()
+            raise errors.Timeout(
+                f"{self.address}: {api.name}: not taken in {self.options.request_timeout_ms} ms"
+            ) from None
+        except OSError as problem:
+            self.close()
+            raise errors.PeerGone(
+                f"{self.address}: {api.name}: {problem.strerror or problem}"
+            ) from None
+        if answered:
+            self._sent.append(_Sent(api, version, self._correlation_id))
+        return self._correlation_id
+
+    def _receive(self, timeout_ms: int) -> tuple[bytearray, int, _Sent]:
+        """(frame, where its body begins, whose it is) of the next answer."""
+        if not self._sent:
+            raise errors.ArgumentError(f"{self.address}: no answer is due")
+        deadline_s = time.monotonic() + timeout_ms / 1000
+        try:
+            (size,) = SIZE.unpack(self._exactly(4, deadline_s))
+            if not 4 <= size <= self.options.response_bytes_max:
+                raise self._bad(
+                    f"a frame of {size} bytes, wanted 4 to {self.options.response_bytes_max}"
+                    "; is this Kafka's port?"
+                )
+            frame = self._exactly(size, deadline_s)
+        except TimeoutError:
+            api = self._sent[0].api
+            self.close()
+            raise errors.Timeout(
+                f"{self.address}: {api.name}: no answer in {timeout_ms} ms"
+            ) from None
+        except errors.KafkalogError:
+            raise
+        except OSError as problem:
+            self.close()
+            raise errors.PeerGone(f"{self.address}: {problem.strerror or problem}") from None
+        except BaseException:  # Ctrl-C: what is still to come belongs to nobody
+            self.close()
+            raise
+        sent = self._sent.popleft()
+        return frame, self._body_pos(frame, sent), sent
+
+    def _body_pos(self, frame: bytearray, sent: _Sent) -> int:
+        (found,) = CORRELATION.unpack_from(frame)
+        if found != sent.correlation_id:
+            raise self._bad(f"the answer to {found}, wanted the one to {sent.correlation_id}")
+        pos = CORRELATION.size
+        if sent.api.response_header_version(sent.version) >= 1:
+            try:
+                pos = _skip_tags(frame, pos)
+            except IndexError:
+                raise self._bad(f"{len(frame)} bytes end within its header") from None
+        return pos
+
+    def _exactly(self, size: int, deadline_s: float) -> bytearray:
+        """`size` bytes; memory grows with what has come, not with what was announced."""
+        where = self._open()
+        data = bytearray(min(size, CHUNK_BYTES))
+        have = 0
+        while have < size:
+            if have == len(data):
+                data.extend(bytes(min(size - have, have)))
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            where.settimeout(left_s)
+            with memoryview(data) as view:
+                got = where.recv_into(view[have:])
+            if not got:
+                raise OSError(f"it closed the connection after {have} of {size} bytes")
+            have += got
+        return data
+
+    def _bad(self, what: str) -> errors.BadAnswer:
+        """The failure of an answer that breaks the protocol; the connection is closed."""
+        name = self._sent[0].api.name if self._sent else "an answer"
+        self.close()
+        return errors.BadAnswer(f"{self.address}: {name}: {what}")

@@ -1,0 +1,53 @@
+"""Kafka's error numbers as exceptions: one class per failure."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from kafkalog import errors
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["check_code", "failure_class", "is_retriable", "name_of"]
+
+
+def name_of(code: int) -> str:
+    """Kafka's name of an error number: `NOT_COORDINATOR`; `error 999` for one we do not know."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
+def is_retriable(code: int) -> bool:
+    """Whether the same request may succeed later."""
+    try:
+        return bool(ErrorCode(code).retriable)
+    except ValueError:
+        return False
+
+
+def failure_class(code: int) -> type[errors.KafkalogError]:
+    """The exception of an error number: kafkalog.errors' own, else one named after Kafka's."""
+    return _class_of(int(code))  # an ErrorCode would be another key than its number
+
+
+@cache
+def _class_of(code: int) -> type[errors.KafkalogError]:
+    for cls in vars(errors).values():
+        if isinstance(cls, type) and vars(cls).get("code") == code:
+            found: type[errors.KafkalogError] = cls
+            return found
+    name = name_of(code)
+    words = "UnknownError" if name.startswith("error ") else name.title().replace("_", "")
+    text = {"__doc__": f"Kafka's {name}.", "code": code, "retriable": is_retriable(code)}
+    return type(words, (errors.KafkalogError,), {**text, "__module__": __name__})
+
+
+def check_code(code: int, what: str, detail: str | None = None) -> None:
+    """Raise the failure of an error number; nothing when it is 0.
+
+    `what` names the thing that was asked for, `detail` is the broker's own message.
+    """
+    if code:
+        told = f": {detail}" if detail else ""
+        raise failure_class(code)(f"{what}: {name_of(code)}{told}")

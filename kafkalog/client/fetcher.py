@@ -1,0 +1,265 @@
+"""Batches of partitions from their leaders: Fetch, one request a node, read ahead by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafkalog import errors
+from kafkalog.client.cluster import Backoff, Cluster, passing
+from kafkalog.client.connection import Connection, answering
+from kafkalog.client.failures import check_code, is_retriable
+from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
+from kafkalog.storage.records import batch_records, next_offset, whole_batches
+from kafkalog.types import Record, TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["FetchOptions", "Fetched", "Fetcher"]
+
+NAMES_VERSION_MAX = 12
+"""From version 13 on topics are told by their ids."""
+VERSION_MAX = 16
+NO_ID = UUID(int=0)
+CONTROL, TRANSACTIONAL = 32, 16
+GRACE_MS = 5_000
+"""What an answer may take beyond the time that the broker was told to wait."""
+
+
+class FetchOptions(NamedTuple):
+    """How much to fetch, and how long to wait for it."""
+
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 50 << 20
+    partition_bytes: int = 1 << 20
+    committed: bool = False
+    """Without open and aborted transactions."""
+    out_of_range: str = "error"
+    """error, earliest or latest: where to go on when the offset is not there."""
+
+
+class Fetched(NamedTuple):
+    """What one answer holds of one partition."""
+
+    tp: TopicPartition
+    data: bytes
+    """Record batches as they lie in the log; the last may be cut off."""
+    start: int
+    """The offset that was asked for: records before it are not wanted."""
+    next_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[tuple[int, int], ...]
+    """(producer id, first offset) of aborted transactions, for read_committed."""
+    committed: bool
+
+    def records(self) -> list[Record]:
+        """The data records from `start` on, without control records and aborted ones.
+
+        Raises: CorruptMessage, naming partition and offset; as `batch_records`.
+        """
+        waiting = sorted(self.aborted, key=lambda found: found[1])
+        aborting: set[int] = set()
+        out: list[Record] = []
+        for batch, whole in whole_batches(self.data):
+            while waiting and waiting[0][1] <= batch.last_offset:
+                aborting.add(waiting.pop(0)[0])
+            if batch.attributes & CONTROL:
+                aborting.discard(batch.producer_id)
+                continue
+            if batch.attributes & TRANSACTIONAL and batch.producer_id in aborting:
+                continue
+            if batch.last_offset < self.start:
+                continue
+            rows = batch_records(batch, whole, *self.tp)
+            if batch.base_offset < self.start:
+                rows = [row for row in rows if row.offset >= self.start]
+            out += rows
+        return out
+
+    def record_count(self) -> int:
+        """Records by the headers of the batches, which are checked; for measuring."""
+        return sum(
+            int(batch.record_count)
+            for batch, _ in whole_batches(self.data)
+            if not batch.attributes & CONTROL
+        )
+
+
+class Fetcher:
+    """Positions of partitions, and what comes from there on.  One thread at a time."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        positions: Mapping[TopicPartition, int],
+        options: FetchOptions = FetchOptions(),  # noqa: B008
+    ) -> None:
+        """Nothing is sent yet.  `positions`: the next offset of each partition."""
+        self.cluster = cluster
+        self.options = options
+        self.positions = dict(positions)
+        """Where the next fetch of each partition begins; change it to seek."""
+        self._connections: dict[int, Connection] = {}
+        self._asked: dict[int, dict[TopicPartition, int]] = {}
+        """By node: the offsets of the request that is on its way."""
+        self._backoff: Backoff | None = None
+
+    def close(self) -> None:
+        """Close the connections; the cluster's own stay."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._asked.clear()
+
+    def poll(self, timeout_ms: int | None = None) -> list[Fetched]:
+        """What has come; empty when nothing did in `timeout_ms` (None: the broker's wait).
+
+        The next requests are on their way when it returns.
+
+        Raises: OffsetOutOfRange, UnknownTopicOrPartition, CorruptMessage; what lasts.
+        """
+        wait_ms = self.options.max_wait_ms + 100 if timeout_ms is None else timeout_ms
+        try:
+            self._send()
+            found: list[Fetched] = []
+            for node in self._ready(wait_ms / 1000):
+                found += self._receive(node)
+            if found:
+                self._backoff = None
+            self._send()
+            return found
+        except errors.KafkalogError as problem:
+            if not passing(problem):
+                raise
+            self._again(problem)
+            return []
+
+    def _again(self, problem: errors.KafkalogError) -> None:
+        """Pause before the next try; who leads what is asked for again."""
+        if self._backoff is None:
+            self._backoff = self.cluster.backoff()
+        if self._backoff.over():
+            raise problem
+        self.close()
+        self.cluster.forget()
+        self._backoff.wait()
+
+    # ---- requests ----------------------------------------------------------------------
+
+    def _send(self) -> None:
+        """A request to every leader that has none."""
+        for node, partitions in self.cluster.by_leader(self.positions).items():
+            if node in self._asked:
+                continue
+            connection = self._connections.get(node)
+            if connection is None or connection.closed:
+                connection = self._connections[node] = self.cluster.another(node)
+            self._ask(node, connection, {tp: self.positions[tp] for tp in partitions})
+
+    def _ask(self, node: int, connection: Connection, offsets: dict[TopicPartition, int]) -> None:
+        by_id = all(self.cluster.topics[tp.topic].topic_id != NO_ID for tp in offsets)
+        version = connection.version_of(
+            apis.FETCH, at_most=VERSION_MAX if by_id else NAMES_VERSION_MAX
+        )
+        topics: dict[str, list[dict[str, int]]] = {}
+        for tp, offset in offsets.items():
+            topics.setdefault(tp.topic, []).append(
+                {
+                    "partition": tp.partition,
+                    "current_leader_epoch": -1,
+                    "fetch_offset": offset,
+                    "partition_max_bytes": self.options.partition_bytes,
+                }
+            )
+        body = {
+            "max_wait_ms": self.options.max_wait_ms,
+            "min_bytes": self.options.min_bytes,
+            "max_bytes": self.options.max_bytes,
+            "isolation_level": int(self.options.committed),
+            "topics": [
+                {
+                    "topic": name,
+                    "topic_id": self.cluster.topics[name].topic_id,
+                    "partitions": rows,
+                }
+                for name, rows in topics.items()
+            ],
+        }
+        connection.send(apis.FETCH, body, version)
+        self._asked[node] = offsets
+
+    def _ready(self, wait_s: float) -> list[int]:
+        """The nodes whose answer has begun to come."""
+        waiting = {self._connections[node]: node for node in self._asked}
+        if not waiting:
+            return []
+        return [waiting[connection] for connection in answering(waiting, wait_s)]
+
+    # ---- answers -----------------------------------------------------------------------
+
+    def _receive(self, node: int) -> list[Fetched]:
+        offsets = self._asked.pop(node)
+        answer = self._connections[node].receive(self.options.max_wait_ms + GRACE_MS)
+        check_code(answer.error_code, f"fetch from node {node}")
+        found: list[Fetched] = []
+        passing_code = 0
+        for topic in answer.responses:
+            name = topic.topic or self.cluster.topic_name(topic.topic_id) or ""
+            for row in topic.partitions:
+                tp = TopicPartition(name, row.partition_index)
+                if tp not in offsets or self.positions.get(tp) != offsets[tp]:
+                    continue  # sought elsewhere, or given away, meanwhile
+                if row.error_code:
+                    passing_code = self._failed(tp, row.error_code) or passing_code
+                elif row.records:
+                    found.append(self._take(tp, row, offsets[tp]))
+        if passing_code and not found:
+            check_code(passing_code, f"fetch from node {node}")
+        return found
+
+    def _take(self, tp: TopicPartition, row: Any, start: int) -> Fetched:
+        data = bytes(row.records)
+        aborted = tuple((a.producer_id, a.first_offset) for a in row.aborted_transactions or ())
+        try:
+            behind = next_offset(data)
+        except errors.KafkalogError as problem:
+            raise type(problem)(f"{tp.topic}-{tp.partition} at {start}: {problem}") from None
+        if behind is None:
+            raise errors.BadAnswer(
+                f"{tp.topic}-{tp.partition} at offset {start}: {len(data)} bytes hold no whole "
+                "batch"
+            )
+        self.positions[tp] = max(behind, start)
+        return Fetched(
+            tp,
+            data,
+            start,
+            self.positions[tp],
+            row.high_watermark,
+            row.last_stable_offset,
+            row.log_start_offset,
+            aborted,
+            self.options.committed,
+        )
+
+    def _failed(self, tp: TopicPartition, code: int) -> int:
+        """A partition's failure: raised when it lasts, mended or returned when it passes."""
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if self.options.out_of_range == "error":
+                first, end = (list_offsets(self.cluster, {tp: at})[tp] for at in (EARLIEST, LATEST))
+                raise errors.OffsetOutOfRange(
+                    f"{tp.topic}-{tp.partition}: offset {self.positions[tp]}, wanted "
+                    f"{first.offset} to {end.offset}"
+                )
+            where = EARLIEST if self.options.out_of_range == "earliest" else LATEST
+            self.positions[tp] = list_offsets(self.cluster, {tp: where})[tp].offset
+            return 0
+        if not is_retriable(code):
+            check_code(code, f"fetch of {tp.topic}-{tp.partition}")
+        self.cluster.forget(tp.topic)
+        # A topic that is gone is told by the next look at the metadata.
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in (3, 100) else code

@@ -1,0 +1,208 @@
+"""A peer on a real socket: it answers by the protocol, or breaks it as a test wants."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kafkalog.wire import apis
+
+Answer = Callable[[Any, int], Any]
+"""(request, version) -> the response's fields, or one of the things below."""
+CLOSE, STALL, SILENCE = object(), object(), object()
+"""Hang up; neither read nor answer any more; no answer to this one (acks=0)."""
+
+
+class Raw(bytes):
+    """Bytes to send as they are, in the place of a frame."""
+
+
+class Body(bytes):
+    """The bytes of a response, behind its header."""
+
+
+class Peer:
+    """Listens on a free port; every connection has a thread.  A context manager.
+
+    `on(api, *answers)` sets what comes for the requests of an API, one after another, the
+    last one for ever.  `requests` has what came: (name, version, request).
+    """
+
+    def __init__(self, versions: dict[Any, tuple[int, int]] | None = None) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.requests: list[tuple[str, int, Any]] = []
+        self.connections = 0
+        self.versions = dict(versions or {})
+        self._answers: dict[int, list[Any]] = {}
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()  # guards the answers
+        self._threads: list[threading.Thread] = []
+        self._over = threading.Event()
+        self.on(apis.API_VERSIONS, self._api_versions)
+        self.on(apis.METADATA, lambda request, version: self.metadata({}))
+        self._spawn(self._accept)
+
+    @property
+    def servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._listener.shutdown(socket.SHUT_RDWR)  # or accept would go on waiting
+        self._listener.close()
+        for sock in list(self._open):
+            with contextlib.suppress(OSError):  # the client has gone first
+                sock.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10)
+
+    def on(self, api: Any, *answers: Any) -> None:
+        with self._lock:
+            self._answers[api.key] = list(answers)
+
+    def count(self, api: Any) -> int:
+        """How many requests of an API have come."""
+        return sum(1 for name, _, _ in self.requests if name == api.name)
+
+    def sent(self, api: Any) -> list[Any]:
+        """The requests of an API that have come."""
+        return [request for name, _, request in self.requests if name == api.name]
+
+    # ---- answers -----------------------------------------------------------------------
+
+    def _api_versions(self, request: Any, version: int) -> Any:
+        ranges = {
+            api.key: (api.versions.start, api.versions.stop - 1) for api in apis.BY_KEY.values()
+        }
+        ranges.update({api.key: span for api, span in self.versions.items()})
+        return {
+            "api_keys": [
+                {"api_key": key, "min_version": low, "max_version": high}
+                for key, (low, high) in ranges.items()
+                if high >= low
+            ]
+        }
+
+    def metadata(self, topics: dict[str, int], leader: int = 1, error: int = 0) -> dict[str, Any]:
+        """One node, this one; topics with so many partitions."""
+        return {
+            "brokers": [{"node_id": 1, "host": "127.0.0.1", "port": self.port}],
+            "cluster_id": "test",
+            "controller_id": 1,
+            "topics": [
+                {
+                    "name": name,
+                    "error_code": error,
+                    "partitions": [
+                        {
+                            "partition_index": p,
+                            "leader_id": leader,
+                            "replica_nodes": [1],
+                            "isr_nodes": [1],
+                        }
+                        for p in range(0 if error else count)
+                    ],
+                }
+                for name, count in topics.items()
+            ],
+        }
+
+    # ---- the socket --------------------------------------------------------------------
+
+    def _spawn(self, target: Callable[..., None], *arguments: Any) -> None:
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self._open.add(sock)
+            self._spawn(self._serve, sock)
+
+    def _serve(self, sock: socket.socket) -> None:
+        try:
+            while (head := _exactly(sock, 4)) is not None:
+                frame = _exactly(sock, struct.unpack(">i", head)[0])
+                if frame is None or not self._one(sock, frame):
+                    break
+        except OSError:
+            return  # the client has gone, or the test is over
+        finally:
+            self._open.discard(sock)
+            sock.close()
+
+    def _one(self, sock: socket.socket, frame: bytes) -> bool:
+        """Answer one request; False: hang up."""
+        header = apis.decode_request_header(frame)
+        api = apis.BY_KEY[header.key]
+        request = api.decode_request(header.version, frame, header.pos)
+        with self._lock:
+            answers = self._answers[api.key]
+            answer = answers.pop(0) if len(answers) > 1 else answers[0]
+            self.requests.append((api.name, header.version, request))
+        if callable(answer):
+            answer = answer(request, header.version)
+        if answer is CLOSE:
+            return False
+        if answer is STALL:
+            self._over.wait()
+            return False
+        if answer is SILENCE:
+            return True
+        if isinstance(answer, Raw):
+            sock.sendall(answer)
+            return True
+        if not isinstance(answer, Body):
+            answer = api.encode_response(header.version, answer)
+        out = struct.pack(">i", header.correlation_id)
+        out += b"\0" * api.response_header_version(header.version) + answer
+        sock.sendall(struct.pack(">i", len(out)) + out)
+        return True
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes | None:
+    data = b""
+    while len(data) < size:
+        more = sock.recv(size - len(data))
+        if not more:
+            return None
+        data += more
+    return data
+
+
+def produced(codes: Iterable[int], offsets: Iterable[int] = ()) -> Answer:
+    """An answer to Produce that gives each partition of the request the next code."""
+    some, bases = list(codes), list(offsets)
+
+    def answer(request: Any, version: int) -> Any:
+        return {
+            "responses": [
+                {
+                    "name": topic.name,
+                    "partition_responses": [
+                        {
+                            "index": row.index,
+                            "error_code": some.pop(0) if some else 0,
+                            "base_offset": bases.pop(0) if bases else 0,
+                        }
+                        for row in topic.partition_data
+                    ],
+                }
+                for topic in request.topic_data
+            ]
+        }
+
+    return answer
