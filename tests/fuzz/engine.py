@@ -39,11 +39,18 @@ class Target(NamedTuple):
     prefix_bytes: int = 0
     """Bytes of choices in front of the batches in an input."""
     max_bytes: int = 4096
+    native: tuple[str, ...] = ()
+    """Sources of the product beside those of base and log."""
     malloc_mb: int = 64
     """More in one allocation fails: nothing is allocated on the word of the input."""
 
 
 _MENDED = "mutate_batches"
+_FAST_PATH = (
+    "replica/replica", "net/codes", "net/data", "net/fetch", "net/fetch_answer",
+    "net/fetch_parse", "net/fetch_read", "net/fetchset", "net/produce", "net/produce_answer",
+    "net/session", "net/table",
+)  # fmt: skip
 TARGETS = {
     target.name: target
     for target in (
@@ -60,6 +67,7 @@ TARGETS = {
         Target("segment", (_MENDED, "logs"), 64, 2048),
         Target("append", (_MENDED, "logs"), 32, 2048),
         Target("log", ("logs",), max_bytes=1024),
+        Target("request", ("logs",), max_bytes=2048, native=_FAST_PATH),
     )
 }
 CANARY = Target("canary", (_MENDED,), max_bytes=512)
@@ -140,6 +148,7 @@ def build(targets: Iterable[Target]) -> dict[str, Path]:
         def linked(target: Target) -> tuple[str, Path]:
             names = (target.name, "support", "batches", *target.parts)
             sources = [SOURCES / f"{name}.c" for name in names]
+            sources += [NATIVE / f"{name}.c" for name in target.native]
             out = BUILD / target.name
             command = [
                 clang, *FLAGS, "-fsanitize=fuzzer", f"-DFUZZ_PREFIX_BYTES={target.prefix_bytes}",

@@ -120,18 +120,23 @@ static void find_session(kl_request *request, kl_fetch *fetch) {
 }
 
 /* The session gets what was asked, and is what is read. */
-static void enter_incremental(kl_fetch *fetch) {
+static void enter_incremental(kl_request *request, kl_fetch *fetch) {
     kl_fetch_set *set = &fetch->session->set;
-    drop_replicas(&fetch->asked); /* looked up again, with the others */
     bool whole = kl_fetch_set_merge(set, &fetch->asked);
     kl_fetch_forget(fetch);
     whole = kl_fetch_set_sweep(set) && whole;
     if (!whole) {
         fetch->code = CODE_FETCH_SESSION_ID_NOT_FOUND; /* no memory: begin a new one */
-        return;
+    } else if (set->count == 0) {
+        /* All is forgotten: the session ends, and what was asked is read without one. */
+        kl_sessions_give(kl_server_data(request->server)->sessions, fetch->session, false,
+                         kl_server_now(request->server));
+        fetch->session = NULL;
+        fetch->incremental = false;
+    } else {
+        kl_session_advance(fetch->session);
+        fetch->set = set;
     }
-    kl_session_advance(fetch->session);
-    fetch->set = set;
 }
 
 /* Full fetches end the session that they name and may begin another. */
@@ -142,9 +147,7 @@ static void enter_full(kl_request *request, kl_fetch *fetch) {
     fetch->session = kl_sessions_make(sessions, &fetch->asked,
                                       request->api_version >= KL_FETCH_TOPIC_IDS,
                                       kl_server_now(request->server));
-    if (fetch->session == NULL) return;
-    drop_replicas(&fetch->asked);
-    fetch->set = &fetch->session->set;
+    if (fetch->session) fetch->set = &fetch->session->set;
 }
 
 /* ---- waiting ------------------------------------------------------------------------------ */
@@ -208,10 +211,13 @@ static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
         put_back(request, fetch, true);
         return KL_UP;
     }
-    if (fetch->incremental) enter_incremental(fetch);
+    if (fetch->incremental) enter_incremental(request, fetch);
     else enter_full(request, fetch);
     if (fetch->code) return finish(request, fetch);
-    if (fetch->set != &fetch->asked) look_up(request, fetch->set);
+    if (fetch->set != &fetch->asked) {
+        drop_replicas(&fetch->asked); /* looked up again, with the session's others */
+        look_up(request, fetch->set);
+    }
     int64_t now_ms = kl_server_now(request->server);
     kl_verdict verdict = read_or_park(request, fetch);
     if (verdict == KL_PARKED) request->deadline_ms = now_ms + fetch->max_wait_ms;
@@ -224,6 +230,8 @@ kl_verdict kl_fetch_run(kl_request *request) {
         stop_waiting(fetch);
         return read_or_park(request, fetch);
     }
+    if (request->api_version < KL_FETCH_MIN || request->api_version > KL_FETCH_MAX)
+        return KL_DROP;
     fetch = take(request);
     return fetch ? run_first(request, fetch) : KL_DROP;
 }

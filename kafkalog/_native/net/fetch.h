@@ -5,6 +5,8 @@
 #include "data.h"
 
 enum {
+    KL_FETCH_MIN = 4,
+    KL_FETCH_MAX = 17,
     KL_FETCH_SESSIONS = 7, /* versions from which on a field is there */
     KL_FETCH_EPOCHS = 9,
     KL_FETCH_ZSTD = 10,

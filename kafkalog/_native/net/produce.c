@@ -6,6 +6,7 @@
 
 enum {
     VERSION_MIN = 3, /* below it the message format is an old one: refused */
+    VERSION_MAX = 11,
     VERSION_FLEXIBLE = 9,
     VERSION_ZSTD = 7,
     FREE_MAX = 64,    /* kept per network thread */
@@ -156,13 +157,15 @@ static void keep_message(kl_produce_item *item, const char *text) {
     if (item->fault == NULL) return;
     const char *path = strstr(text, "log /");
     const char *end = path ? strpbrk(path + 4, ":, ") : NULL;
+    if (end == NULL) {
+        snprintf(item->fault->text, sizeof item->fault->text, "%s", text);
+        return;
+    }
     const char *name = path + 4;
-    for (const char *p = name; path && end && p < end; p++)
+    for (const char *p = name; p < end; p++)
         if (*p == '/') name = p + 1;
-    if (path && end)
-        snprintf(item->fault->text, sizeof item->fault->text, "%.*s%s", (int)(path - text),
-                 text, name);
-    else snprintf(item->fault->text, sizeof item->fault->text, "%s", text);
+    snprintf(item->fault->text, sizeof item->fault->text, "%.*s%s", (int)(path - text),
+             text, name);
 }
 
 static void refuse(kl_produce_item *item, int16_t code, const char *text) {
@@ -335,6 +338,7 @@ static kl_verdict run_first(kl_request *request, kl_produce *produce) {
 
 kl_verdict kl_produce_run(kl_request *request) {
     if (request->parked) return resume(request);
+    if (request->api_version < 0 || request->api_version > VERSION_MAX) return KL_DROP;
     kl_produce *produce = take(request);
     return produce ? run_first(request, produce) : KL_DROP;
 }
