@@ -17,6 +17,7 @@ from kafkalog.cli.common import CommandError, UsageError
 __all__ = ["COMMANDS", "main", "parser_of", "render_markdown"]
 
 COMMANDS: dict[str, str] = {
+    "serve": "a broker on a port, for any Kafka client",
     "ingest": "append the lines of files (text, JSON, CSV; plain, gzip, zstd) to a topic",
     "produce": "send the lines of files, JSON records or whole files to a broker's topic",
     "consume": "print the records of a topic, from a data directory or a broker",

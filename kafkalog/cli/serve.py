@@ -1,0 +1,99 @@
+"""`kafkalog serve`: a broker on a port, until SIGTERM or Ctrl-C."""
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.common import UsageError, settings_of
+
+if TYPE_CHECKING:
+    from kafkalog.server.properties import Properties
+
+EXAMPLES = """\
+example:
+  kafkalog serve --dir data --listen 127.0.0.1:9092
+  kafkalog serve --config server.properties --log-format json
+  kafkalog serve --dir data --listen '[::1]:9092' --set auto.create.topics.enable=false
+"""
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("--dir", help="the data directory; else log.dirs of --config")
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help="where to take connections (127.0.0.1:9092); port 0 takes a free one, "
+        "unix:/path a Unix socket; goes over the listeners of --config",
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", help="a server.properties with Kafka's names for settings"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting (docs/settings.md), over the file's; may be repeated",
+    )
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="of the lines on stderr"
+    )
+    parser.add_argument("--log-level", choices=LEVELS, default="INFO", help="from which on")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until a signal ends it."""
+    from kafkalog.server import logs
+
+    logs.set_up(options.log_format, options.log_level)
+    found = _settings(options)
+    directory = options.dir or found.directory
+    if directory is None:
+        raise UsageError("--dir: give a data directory, or log.dirs in --config")
+    logger = logging.getLogger("kafkalog.server")
+    for note in found.notes:
+        logger.warning("%s: %s", options.config, note)
+    return _serve(directory, found.config)
+
+
+def _settings(options: argparse.Namespace) -> "Properties":
+    from kafkalog.server.properties import Properties, read_properties, sorted_out
+
+    found = Properties({}, None, ())
+    if options.config is not None:
+        found = sorted_out(read_properties(options.config))
+    found.config.update(settings_of(options.set))
+    if options.listen is not None:
+        found.config["listeners"] = f"PLAINTEXT://{options.listen}"
+        found.config.setdefault("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT")
+    found.config.setdefault("listeners", "PLAINTEXT://127.0.0.1:9092")
+    return found
+
+
+def _serve(directory: str, config: dict[str, object]) -> int:
+    from kafkalog.server.broker import Broker
+
+    ended = threading.Event()
+    why: list[int] = []
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        why.append(number)
+        ended.set()
+
+    # Before the broker starts: a signal that comes early must not cut its start in half.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    with Broker(directory, config=config) as broker:
+        print(f"kafkalog serves {directory} at {broker.bootstrap_servers}", flush=True)
+        ended.wait()
+        name = signal.Signals(why[0]).name
+        logging.getLogger("kafkalog.server").info("%s: the broker ends", name)
+    print("kafkalog ended", file=sys.stderr)
+    return 0

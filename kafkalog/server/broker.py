@@ -1,0 +1,197 @@
+"""A broker in this process: Kafka's protocol on a port, over one data directory."""
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from kafkalog.clock import Clock, SystemClock
+from kafkalog.coordinator.coordinator import Coordinator
+from kafkalog.errors import InvalidSetting
+from kafkalog.metadata.kraftlog import MetadataLog
+from kafkalog.server import listeners as places
+from kafkalog.server.acknowledge import Acknowledger
+from kafkalog.server.dispatch import Dispatch
+from kafkalog.server.journal import Journal
+from kafkalog.server.node import Node
+from kafkalog.server.partitions import Partitions
+from kafkalog.server.producer_ids import ProducerIds
+from kafkalog.server.reactor import Reactor
+from kafkalog.server.requests import Workers
+from kafkalog.server.settings import ServerConfig
+from kafkalog.server.ticks import Ticks
+from kafkalog.server.topics import follow_groups
+from kafkalog.storage.manager import Manager
+
+__all__ = ["Broker"]
+
+_logger = logging.getLogger(__name__)
+
+ANY_PORT = "PLAINTEXT://127.0.0.1:0"
+STOP_MS = 10_000
+"""How long requests in flight may take to be answered at the end."""
+PLAINTEXT = 0
+"""Kafka's number of the security protocol."""
+
+
+class Broker:
+    """Serves any Kafka client from one data directory, which is its own.
+
+    Everything runs in threads of its own: it may be used beside asyncio, whose loop it never
+    blocks.  Closed by `close`, or as a context manager.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        listeners: str | Sequence[str] | None = None,
+        config: Mapping[str, object] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Open the directory at `path`, made when missing, and serve it.
+
+        `listeners`: NAME://host:port, several with commas or in a list; None: what `config`
+        says, else a free port of 127.0.0.1.  `config`: settings by Kafka's names
+        (docs/settings.md), of the broker, and under the broker's names of all topics.
+
+        Raises: Locked with the owner's pid, UnknownSetting, InvalidSetting, CorruptLog,
+        ArgumentError (a directory of several nodes, or without metadata), IoFailed (an
+        address that cannot be taken).
+        """
+        given = dict(config or {})
+        if listeners is not None or "listeners" not in given:
+            given["listeners"] = listeners if listeners is not None else ANY_PORT
+        self._config = ServerConfig.of(given)
+        self._given = given
+        planned = places.planned(self._config)
+        self._clock: Clock = clock or SystemClock()
+        self._pid = os.getpid()
+        self._closing = threading.Lock()
+        self._closed = False
+        self._undo: list[Any] = []  # what ends the parts that were begun, in their order
+        self.path = os.path.abspath(os.fspath(path))
+        try:
+            self._open()
+            self._serve(planned)
+        except BaseException:
+            self._closed = True
+            with suppress(Exception):  # what went wrong at first says more
+                self._end()
+            raise
+        _logger.info("%s: node %d of cluster %s serves %s", self.path, self._node.node_id,
+                     self._node.image.cluster_id, self.bootstrap_servers)  # fmt: skip
+
+    # ---- beginning -------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """The directory: logs and metadata."""
+        config = self._config
+        self._manager = Manager(self.path, config, clock=self._clock, node_id=config.node_id)
+        self._undo.append(self._manager.close)
+        meta = self._manager.meta
+        if meta is not None and config.explicit("node.id") and meta.node_id != config.node_id:
+            raise InvalidSetting(
+                f"node.id: found {config.node_id}, wanted {meta.node_id}, whose {self.path} is"
+            )
+        self._metadata = MetadataLog.open(self._manager)
+        self._undo.append(self._metadata.close)
+
+    def _serve(self, planned: Sequence[places.Listener]) -> None:
+        """The network over it."""
+        name = f"kafkalog {os.path.basename(self.path)}"
+        config, manager, metadata = self._config, self._manager, self._metadata
+        manual = not isinstance(self._clock, SystemClock)
+        reactor = Reactor(config, node_id=metadata.image.node_id, manual_clock=manual)
+        self._undo.append(reactor.close)
+        bound = {
+            one.name: reactor.listen(one.host, one.port, number)
+            for number, one in enumerate(planned)
+        }
+        advertised = places.plan(config, bound, socket.gethostname())
+        endpoints = [(*one, PLAINTEXT) for one in advertised if one.port]
+        metadata.register(endpoints, config.broker_rack or None)
+        partitions = Partitions(manager, metadata, reactor)
+        self._undo.append(partitions.close)
+        acknowledger = Acknowledger(reactor, self._clock, name)
+        self._undo.append(acknowledger.stop)
+        coordinator = Coordinator(
+            Journal(manager, partitions, reactor, acknowledger), config, self._clock,
+            topic_partitions=partitions.count,
+        )  # fmt: skip
+        self._node = Node(
+            config=config, given=self._given, manager=manager, metadata=metadata,
+            partitions=partitions, reactor=reactor, coordinator=coordinator,
+            acknowledger=acknowledger, advertised=advertised,
+            producer_ids=ProducerIds(metadata.allocate_producer_ids),
+        )  # fmt: skip
+        workers = Workers(reactor, Dispatch(self._node), name)
+        self._undo.append(workers.join)
+        self._undo.append(lambda: reactor.stop(STOP_MS))
+        self._undo.append(coordinator.close)
+        if manual:
+            ticks = Ticks(reactor, self._clock, name)
+            self._undo.append(ticks.stop)
+        follow_groups(self._node)
+        coordinator.start()
+        reactor.start()
+        workers.start(config.num_io_threads)
+
+    # ---- being there -------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where any Kafka client connects to: host:port, of each listener."""
+        return places.bootstrap_servers(self._node.advertised)
+
+    @property
+    def config(self) -> ServerConfig:
+        """The settings of the start."""
+        return self._config
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else self.bootstrap_servers
+        return f"Broker({self.path!r}, {state})"
+
+    # ---- ending ------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Answer what is in flight, flush everything, write the clean marker.
+
+        Harmless when repeated.  In a forked child it only forgets.
+
+        Raises: the first failure, after everything was closed.
+        """
+        if self._pid != os.getpid():
+            return
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            self._end()
+        _logger.info("%s: closed", self.path)
+
+    def _end(self) -> None:
+        failure: BaseException | None = None
+        while self._undo:
+            try:
+                self._undo.pop()()
+            except BaseException as problem:
+                _logger.error("%s: %s", self.path, problem)
+                failure = failure or problem
+        if failure is not None:
+            raise failure
+
+    def __enter__(self) -> "Broker":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

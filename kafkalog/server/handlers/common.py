@@ -1,0 +1,70 @@
+"""What several handlers need: errors into codes, partitions with their leader epoch checked."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import Closed, KafkalogError
+from kafkalog.server.node import Node
+from kafkalog.server.requests import Request
+from kafkalog.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog.metadata.image import Partition
+
+__all__ = [
+    "CLUSTER_OPERATIONS",
+    "NO_OPERATIONS",
+    "TOPIC_OPERATIONS",
+    "Handler",
+    "code_of",
+    "epoch_error",
+    "failed",
+    "node_entry",
+]
+
+Handler = Callable[[Node, Request], Mapping[str, Any] | None]
+"""Takes a request with its decoded body; the response's fields, or None when it has answered
+or will."""
+
+_logger = logging.getLogger(__name__)
+
+NO_OPERATIONS = -(2**31)
+"""Authorized operations that nobody asked for."""
+TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+"""Kafka's answer where nothing is forbidden: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE,
+DESCRIBE_CONFIGS, ALTER_CONFIGS."""
+CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
+
+
+def code_of(problem: BaseException) -> ErrorCode:
+    """Kafka's code for a failure; what it has no word for is logged."""
+    if isinstance(problem, Closed):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # its log was: the partition is going
+    if isinstance(problem, KafkalogError) and problem.code is not None:
+        return ErrorCode(problem.code)
+    _logger.error("answered UNKNOWN_SERVER_ERROR: %s: %s", type(problem).__name__, problem)
+    return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def failed(problem: BaseException) -> dict[str, Any]:
+    """The two fields that tell a failure in most responses."""
+    return {"error_code": code_of(problem), "error_message": str(problem)}
+
+
+def epoch_error(partition: "Partition | None", current_leader_epoch: int) -> ErrorCode:
+    """KIP-320: whether the client knows the leader that we know; -1: it did not say."""
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if current_leader_epoch in (-1, partition.leader_epoch):
+        return ErrorCode.NONE
+    if current_leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def node_entry(node: Node, listener: int) -> dict[str, Any]:
+    """This broker as the clients of a listener reach it."""
+    told = node.told(listener)
+    return {"node_id": node.node_id, "host": told.host, "port": told.port, "rack": node.rack}

@@ -1,0 +1,34 @@
+"""OffsetForLeaderEpoch: where a leader's reign ended, so that clients notice what was cut."""
+
+from typing import Any
+
+from kafkalog.server.handlers.common import Handler, code_of, epoch_error
+from kafkalog.server.node import Node
+from kafkalog.server.requests import Request
+from kafkalog.wire import apis
+
+__all__ = ["HANDLERS"]
+
+
+def offset_for_leader_epoch(node: Node, request: Request) -> dict[str, Any]:
+    """One answer a partition, in the order of the request."""
+    topics = []
+    for topic in request.body.topics:
+        found = [{"partition": p.partition, **_one(node, topic.topic, p)} for p in topic.partitions]
+        topics.append({"topic": topic.topic, "partitions": found})
+    return {"topics": topics}
+
+
+def _one(node: Node, topic: str, asked: Any) -> dict[str, Any]:
+    code = epoch_error(node.image.partition(topic, asked.partition), asked.current_leader_epoch)
+    if code:
+        return {"error_code": code}
+    try:
+        log = node.partitions.log(topic, asked.partition)
+        epoch, end = log.epoch_end(asked.leader_epoch)
+    except Exception as problem:
+        return {"error_code": code_of(problem)}
+    return {"leader_epoch": epoch, "end_offset": end}
+
+
+HANDLERS: dict[int, Handler] = {apis.OFFSET_FOR_LEADER_EPOCH.key: offset_for_leader_epoch}

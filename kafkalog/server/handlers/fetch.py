@@ -1,0 +1,40 @@
+"""The slow path of Fetch: logs are opened when they are first read, then C answers."""
+
+import logging
+from typing import Any
+
+from kafkalog.errors import UnknownTopicOrPartition
+from kafkalog.server.handlers.common import Handler
+from kafkalog.server.node import Node
+from kafkalog.server.requests import Request
+from kafkalog.wire import apis
+
+__all__ = ["HANDLERS", "open_logs"]
+
+_logger = logging.getLogger(__name__)
+
+
+def open_logs(node: Node, partitions: Any) -> None:
+    """Open what is there of (topic, partition) pairs; the data plane names what is not."""
+    for topic, partition in partitions:
+        try:
+            node.partitions.log(topic, partition)
+        except UnknownTopicOrPartition:
+            pass
+        except Exception:
+            _logger.exception("%s-%d cannot be opened", topic, partition)
+
+
+def fetch(node: Node, request: Request) -> None:
+    """Open what the request reads and hand it back."""
+    names = node.image.names
+    wanted = []
+    for topic in request.body.topics:
+        name = names.get(topic.topic_id) if request.version >= 13 else topic.topic
+        if name is not None:
+            wanted += [(name, partition.partition) for partition in topic.partitions]
+    open_logs(node, wanted)
+    request.again()
+
+
+HANDLERS: dict[int, Handler] = {apis.FETCH.key: fetch}

@@ -1,0 +1,68 @@
+"""Groups: FindCoordinator here, all else is the coordinator's."""
+
+from typing import Any
+
+from kafkalog.coordinator.coordinator import SERVED
+from kafkalog.coordinator.step import Request as GroupRequest
+from kafkalog.server.handlers.common import Handler, code_of, node_entry
+from kafkalog.server.node import Node
+from kafkalog.server.requests import Request
+from kafkalog.server.topics import offsets_topic
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["HANDLERS"]
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+"""What a key of FindCoordinator may name."""
+_NOT_YET = {
+    TRANSACTION: "transactions are not there yet: use an idempotent producer",
+    SHARE: "share groups are not there yet",
+}
+SEVERAL_SINCE = 4
+"""KIP-699: from this version on several keys in one request."""
+
+
+def find_coordinator(node: Node, request: Request) -> dict[str, Any]:
+    """This broker coordinates every group."""
+    body = request.body
+    code, message = _coordinator_error(node, body.key_type)
+    if code:
+        found: dict[str, Any] = {"node_id": -1, "host": "", "port": -1}
+    else:
+        found = node_entry(node, request.peer.listener)
+        del found["rack"]
+    found.update(error_code=code, error_message=message)
+    if request.version < SEVERAL_SINCE:
+        return found
+    return {"coordinators": [{"key": key, **found} for key in body.coordinator_keys]}
+
+
+def _coordinator_error(node: Node, key_type: int) -> tuple[ErrorCode, str | None]:
+    if key_type in _NOT_YET:
+        return ErrorCode.UNSUPPORTED_VERSION, _NOT_YET[key_type]
+    if key_type != GROUP:
+        return ErrorCode.INVALID_REQUEST, f"key type: found {key_type}, wanted 0, a group"
+    try:
+        offsets_topic(node)
+    except Exception as problem:
+        code_of(problem)  # logged when Kafka has no word for it
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, str(problem)
+    return ErrorCode.NONE, None
+
+
+def to_coordinator(node: Node, request: Request) -> None:
+    """Hand a request to the coordinator, which answers now or later."""
+    peer = request.peer
+    node.coordinator.submit(
+        request.api,
+        GroupRequest(
+            request.body, request.version, peer.client_id or "", peer.host, request.answer
+        ),
+    )
+
+
+HANDLERS: dict[int, Handler] = {
+    apis.FIND_COORDINATOR.key: find_coordinator,
+    **{api.key: to_coordinator for api in SERVED},
+}

@@ -1,0 +1,84 @@
+"""ListOffsets: offsets by time, and the ends of a partition."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.server.handlers.common import Handler, code_of, epoch_error
+from kafkalog.server.node import Node
+from kafkalog.server.requests import Request
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog.storage.log import Log
+
+__all__ = ["HANDLERS"]
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""The version of the request from which each special timestamp has a meaning."""
+CONSUMER = -1
+"""ReplicaId of clients; others see the log's end."""
+READ_COMMITTED = 1
+
+
+def list_offsets(node: Node, request: Request) -> dict[str, Any]:
+    """One answer a partition, in the order of the request."""
+    body = request.body
+    asked = Counter((t.name, p.partition_index) for t in body.topics for p in t.partitions)
+    topics = []
+    for topic in body.topics:
+        found = []
+        for partition in topic.partitions:
+            if asked[topic.name, partition.partition_index] > 1:
+                answer: dict[str, Any] = {"error_code": ErrorCode.INVALID_REQUEST}
+            else:
+                answer = _one(node, request, topic.name, partition)
+            found.append({"partition_index": partition.partition_index, **answer})
+        topics.append({"name": topic.name, "partitions": found})
+    return {"topics": topics}
+
+
+def _one(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]:
+    state = node.image.partition(topic, asked.partition_index)
+    code = epoch_error(state, asked.current_leader_epoch)
+    if code:
+        return {"error_code": code}
+    if asked.timestamp < 0 and request.version < SINCE.get(asked.timestamp, 1 << 15):
+        return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
+    try:
+        log = node.partitions.log(topic, asked.partition_index)
+        timestamp, offset, epoch = _look(log, request.body, asked.timestamp)
+    except Exception as problem:
+        return {"error_code": code_of(problem)}
+    return {"timestamp": timestamp, "offset": offset, "leader_epoch": epoch}
+
+
+def _look(log: "Log", body: Any, timestamp: int) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch); -1 where there is none."""
+    if timestamp == LATEST_TIERED:
+        return -1, -1, -1
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log.start_offset, _epoch_at(log, log.start_offset)
+    state = log._state()
+    if body.replica_id != CONSUMER:
+        end = int(state.log_end_offset)
+    elif body.isolation_level == READ_COMMITTED:
+        end = int(state.last_stable_offset)
+    else:
+        end = int(state.high_watermark)
+    if timestamp == LATEST:
+        return -1, end, int(state.leader_epoch)
+    found = log.find_largest_time() if timestamp == MAX_TIMESTAMP else log.find_time(timestamp)
+    if found is None or found.offset >= end:
+        return -1, -1, -1
+    # A record without a time is found by the smallest wanted one; Java refuses a -1 here.
+    return max(found.timestamp_ms, 0), found.offset, found.leader_epoch
+
+
+def _epoch_at(log: "Log", offset: int) -> int:
+    epochs = [entry.epoch for entry in log.epochs if entry.start_offset <= offset]
+    return epochs[-1] if epochs else -1
+
+
+HANDLERS: dict[int, Handler] = {apis.LIST_OFFSETS.key: list_offsets}

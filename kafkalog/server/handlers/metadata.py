@@ -1,0 +1,152 @@
+"""Metadata and DescribeTopicPartitions: which topics there are, and where to find them."""
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import InvalidTopic
+from kafkalog.metadata.image import INTERNAL_TOPICS
+from kafkalog.server.handlers.common import (
+    CLUSTER_OPERATIONS,
+    NO_OPERATIONS,
+    TOPIC_OPERATIONS,
+    Handler,
+    node_entry,
+)
+from kafkalog.server.node import Node
+from kafkalog.server.requests import Request
+from kafkalog.server.topics import create_missing
+from kafkalog.storage.layout import METADATA_TOPIC, check_topic
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.values import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kafkalog.metadata.image import Partition, Topic
+
+__all__ = ["HANDLERS"]
+
+IDS_SINCE = 12
+"""Requests of versions 10 and 11 have topic ids that mean nothing."""
+
+
+def metadata(node: Node, request: Request) -> dict[str, Any]:
+    """This broker, and the topics that were asked for; missing ones may be made."""
+    body = request.body
+    operations = TOPIC_OPERATIONS if body.include_topic_authorized_operations else NO_OPERATIONS
+    if body.topics is None or (request.version == 0 and not body.topics):
+        topics = [_entry(t, operations) for t in node.image.topics.values() if _shown(t.name)]
+    else:
+        topics = _asked(node, request, operations)
+    asked = body.include_cluster_authorized_operations
+    return {
+        "brokers": [node_entry(node, request.peer.listener)],
+        "cluster_id": node.image.cluster_id,
+        "controller_id": node.node_id,
+        "topics": topics,
+        "cluster_authorized_operations": CLUSTER_OPERATIONS if asked else NO_OPERATIONS,
+    }
+
+
+def _shown(topic: str) -> bool:
+    return topic != METADATA_TOPIC
+
+
+def _asked(node: Node, request: Request, operations: int) -> list[dict[str, Any]]:
+    body = request.body
+    by_id = request.version >= IDS_SINCE
+    names = [topic.name for topic in body.topics if topic.name is not None]
+    failures: dict[str, ErrorCode] = {}
+    if body.allow_auto_topic_creation and node.config.auto_create_topics_enable:
+        failures = create_missing(node, [name for name in names if _shown(name)])
+    image = node.image
+    found: list[dict[str, Any]] = []
+    for asked in body.topics:
+        if asked.name is None or (by_id and asked.topic_id != ZERO_UUID):
+            topic = image.topic(asked.topic_id) if by_id else None
+            missing = {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "topic_id": asked.topic_id}
+            found.append(missing if topic is None else _entry(topic, operations))
+        elif (topic := image.topics.get(asked.name)) is not None and _shown(asked.name):
+            found.append(_entry(topic, operations))
+        else:
+            code = failures.get(asked.name) or _missing(asked.name)
+            found.append({"error_code": code, "name": asked.name})
+    return found
+
+
+def _missing(name: str) -> ErrorCode:
+    try:
+        check_topic(name)
+    except InvalidTopic:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _entry(topic: "Topic", operations: int) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "topic_id": topic.id,
+        "is_internal": topic.name in INTERNAL_TOPICS,
+        "partitions": [_partition(topic.partitions[index]) for index in sorted(topic.partitions)],
+        "topic_authorized_operations": operations,
+    }
+
+
+def _partition(partition: "Partition") -> dict[str, Any]:
+    led = partition.leader >= 0
+    return {
+        "error_code": ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
+        "partition_index": partition.partition,
+        "leader_id": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": list(partition.replicas),
+        "isr_nodes": list(partition.isr),
+    }
+
+
+# ---- by pages ------------------------------------------------------------------------------
+
+
+def describe_topic_partitions(node: Node, request: Request) -> dict[str, Any]:
+    """Topics by name, so many partitions at a time; the cursor says where to go on (KIP-966)."""
+    body, image = request.body, node.image
+    names = {topic.name for topic in body.topics} or set(filter(_shown, image.topics))
+    limit = min(body.response_partition_limit, node.config.max_request_partition_size_limit)
+    left = limit if limit > 0 else node.config.max_request_partition_size_limit
+    cursor = body.cursor
+    found: list[dict[str, Any]] = []
+    for name in sorted(names):
+        if cursor is not None and name < cursor.topic_name:
+            continue
+        topic = image.topics.get(name)
+        if topic is None or not _shown(name):
+            found.append({"name": name, "error_code": _missing(name)})
+            continue
+        at_cursor = cursor is not None and name == cursor.topic_name
+        first = max(cursor.partition_index, 0) if at_cursor else 0
+        indexes = [index for index in sorted(topic.partitions) if index >= first]
+        if left == 0:
+            return _page(found, name, first)
+        entry = _entry(topic, TOPIC_OPERATIONS)
+        entry["partitions"] = [
+            # Java fails on null here.
+            {**_partition(topic.partitions[i]), "eligible_leader_replicas": [],
+             "last_known_elr": []}
+            for i in indexes[:left]
+        ]  # fmt: skip
+        found.append(entry)
+        if len(indexes) > left:
+            return _page(found, name, indexes[left])
+        left -= len(indexes)
+    return {"topics": found}
+
+
+def _page(found: list[dict[str, Any]], topic: str, partition: int) -> dict[str, Any]:
+    return {
+        "topics": found,
+        "next_cursor": {"topic_name": topic, "partition_index": partition},
+    }
+
+
+HANDLERS: dict[int, Handler] = {
+    apis.METADATA.key: metadata,
+    apis.DESCRIBE_TOPIC_PARTITIONS.key: describe_topic_partitions,
+}

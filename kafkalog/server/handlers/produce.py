@@ -1,0 +1,168 @@
+"""The slow path of Produce: what needs a look into compressed batches, or a log opened.
+
+The fast path in C appends batches as they came.  Here each record is looked at, and batches
+are compressed again where the topic has a codec of its own; kafka.md 2.2 has the rules.
+"""
+
+import threading
+from functools import partial
+from typing import Any, NamedTuple
+
+from kafkalog._native import lib
+from kafkalog.config import TopicConfig
+from kafkalog.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    Timeout,
+    UnsupportedCompressionType,
+)
+from kafkalog.server.handlers.common import Handler, code_of
+from kafkalog.server.handlers.fetch import open_logs
+from kafkalog.server.node import Node
+from kafkalog.server.partitions import looks_inside
+from kafkalog.server.rejected import record_errors
+from kafkalog.server.requests import Request
+from kafkalog.storage.codecs import ZSTD
+from kafkalog.storage.incoming import prepared
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["HANDLERS"]
+
+NONE, LEADER, ALL = 0, 1, -1
+"""What a producer may wait for (acks)."""
+ATTRIBUTES_POS = 21
+ZSTD_SINCE = 7
+"""KIP-110: older clients do not know zstd."""
+
+
+class _Appended(NamedTuple):
+    """What became of one partition's records."""
+
+    topic: str
+    partition: int
+    last_offset: int
+    answer: dict[str, Any]
+
+
+def produce(node: Node, request: Request) -> None:
+    """Open the logs; append here what C cannot, else hand the request back."""
+    body = request.body
+    names = [topic.name for topic in body.topic_data]
+    open_logs(node, ((t.name, p.index) for t in body.topic_data for p in t.partition_data))
+    if body.acks not in (NONE, LEADER, ALL) or not any(_inside(node, name) for name in names):
+        request.again()
+        return
+    done = [
+        _append(node, request, topic.name, partition)
+        for topic in body.topic_data
+        for partition in topic.partition_data
+    ]
+    if body.acks == ALL:
+        _Waiting(node, request, done).begin()
+    else:
+        _finish(request, done)
+
+
+def _inside(node: Node, topic: str) -> bool:
+    return topic in node.image.topics and looks_inside(node.partitions.config(topic))
+
+
+def _append(node: Node, request: Request, topic: str, asked: Any) -> _Appended:
+    answer: dict[str, Any] = {"index": asked.index}
+    last_offset = -1
+    config = TopicConfig()
+    records = asked.records or b""
+    now_ms = node.clock.now_ms()
+    try:
+        log = node.partitions.log(topic, asked.index)
+        config = log.config
+        _check_codec(records, request.version)
+        ready = prepared(records, config, now_ms, config.kafkalog_max_decompressed_bytes)
+        found = node.reactor.append(
+            topic, asked.index, ready, acks=request.body.acks, now_ms=now_ms, one_batch=True,
+            records_checked=True,
+        )  # fmt: skip
+        last_offset = found.last_offset
+        answer["base_offset"] = found.base_offset
+        answer["log_append_time_ms"] = found.log_append_time_ms
+        answer["log_start_offset"] = found.log_start_offset
+    except Exception as problem:
+        answer["error_code"] = code_of(problem)
+        answer["error_message"] = str(problem)
+        answer["base_offset"] = -1
+        if isinstance(problem, (InvalidRecord, InvalidTimestamp)):
+            answer["record_errors"] = record_errors(records, config, now_ms)
+    return _Appended(topic, asked.index, last_offset, answer)
+
+
+def _check_codec(records: bytes, version: int) -> None:
+    if len(records) < lib.KL_BATCH_HEADER_BYTES:
+        raise CorruptMessage(f"records: found {len(records)} bytes, wanted a record batch")
+    codec = records[ATTRIBUTES_POS + 1] & lib.KL_CODEC_MASK
+    if codec == ZSTD and version < ZSTD_SINCE:
+        raise UnsupportedCompressionType(
+            f"zstd: found Produce version {version}, wanted at least {ZSTD_SINCE}"
+        )
+
+
+class _Waiting:
+    """acks=all: the answer goes out when the last of the partitions has it on disk."""
+
+    def __init__(self, node: Node, request: Request, done: list[_Appended]) -> None:
+        self._node = node
+        self._request = request
+        self._done = done
+        self._lock = threading.Lock()  # guards what follows
+        self._left = 0
+
+    def begin(self) -> None:
+        """Wait for every partition that took its records."""
+        waits = [one for one in self._done if one.last_offset >= 0]
+        self._left = len(waits) + 1  # one for this loop, so that it ends before the answer
+        timeout_ms = max(self._request.body.timeout_ms, 0)
+        for one in waits:
+            self._node.acknowledger.wait(
+                one.topic, one.partition, one.last_offset + 1, timeout_ms,
+                partial(self._one, one),
+            )  # fmt: skip
+        self._settle()
+
+    def _one(self, one: _Appended, problem: Exception | None) -> None:
+        if problem is not None:
+            code = ErrorCode.REQUEST_TIMED_OUT if isinstance(problem, Timeout) else code_of(problem)
+            one.answer.update(error_code=code, error_message=str(problem), base_offset=-1)
+        self._settle()
+
+    def _settle(self) -> None:
+        with self._lock:
+            self._left -= 1
+            if self._left:
+                return
+        _finish(self._request, self._done)
+
+
+def _finish(request: Request, done: list[_Appended]) -> None:
+    """Answer; with acks=0 there is no answer, and a failure closes the connection."""
+    if request.body.acks == NONE:
+        if any(one.answer.get("error_code") for one in done):
+            request.drop()
+        else:
+            request.answer_bytes(b"", -1)
+        return
+    answers = iter(done)
+    request.answer(
+        {
+            "responses": [
+                {
+                    "name": topic.name,
+                    "partition_responses": [next(answers).answer for _ in topic.partition_data],
+                }
+                for topic in request.body.topic_data
+            ]
+        }
+    )
+
+
+HANDLERS: dict[int, Handler] = {apis.PRODUCE.key: produce}

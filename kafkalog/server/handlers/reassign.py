@@ -1,0 +1,33 @@
+"""ElectLeaders and reassignments: the honest answers of a cluster of one."""
+
+from typing import Any
+
+from kafkalog.metadata import controller
+from kafkalog.server.handlers.common import Handler
+from kafkalog.server.node import Node
+from kafkalog.server.requests import Request
+from kafkalog.wire import apis
+
+__all__ = ["HANDLERS"]
+
+
+def elect_leaders(node: Node, request: Request) -> dict[str, Any]:
+    """Every partition has its only replica as leader already."""
+    return {"replica_election_results": controller.elect_leaders(node.image, request.body)}
+
+
+def alter_reassignments(node: Node, request: Request) -> dict[str, Any]:
+    """Replicas can only be where they are."""
+    return {"responses": controller.alter_partition_reassignments(node.image, request.body)}
+
+
+def list_reassignments(node: Node, request: Request) -> dict[str, Any]:
+    """None is ever in progress."""
+    return {"topics": controller.list_partition_reassignments()}
+
+
+HANDLERS: dict[int, Handler] = {
+    apis.ELECT_LEADERS.key: elect_leaders,
+    apis.ALTER_PARTITION_REASSIGNMENTS.key: alter_reassignments,
+    apis.LIST_PARTITION_REASSIGNMENTS.key: list_reassignments,
+}

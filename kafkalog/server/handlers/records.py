@@ -1,0 +1,51 @@
+"""DeleteRecords: what lies below an offset goes."""
+
+from typing import Any
+
+from kafkalog.errors import OffsetOutOfRange
+from kafkalog.metadata.image import INTERNAL_TOPICS
+from kafkalog.server.handlers.common import Handler, code_of
+from kafkalog.server.node import Node
+from kafkalog.server.requests import Request
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["HANDLERS"]
+
+HIGH_WATERMARK = -1
+"""The offset that means "all that can be read"."""
+
+
+def delete_records(node: Node, request: Request) -> dict[str, Any]:
+    """One answer a partition: the offset from which on it can be read now."""
+    topics = []
+    for topic in request.body.topics:
+        found = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            low, code = _one(node, topic.name, index, partition.offset)
+            found.append({"partition_index": index, "low_watermark": low, "error_code": code})
+        topics.append({"name": topic.name, "partitions": found})
+    return {"topics": topics}
+
+
+def _one(node: Node, topic: str, partition: int, offset: int) -> tuple[int, ErrorCode]:
+    if topic in INTERNAL_TOPICS:
+        return -1, ErrorCode.INVALID_TOPIC_EXCEPTION
+    if not node.partitions.has(topic, partition):
+        return -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if "delete" not in node.partitions.config(topic).cleanup_policy:
+        return -1, ErrorCode.POLICY_VIOLATION
+    try:
+        log = node.partitions.log(topic, partition)
+        wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
+        if wanted < 0:
+            raise OffsetOutOfRange(f"{topic}-{partition}: found offset {offset}, wanted -1 or more")
+        if wanted > log.start_offset:
+            log.delete_before(wanted)
+        return log.start_offset, ErrorCode.NONE
+    except Exception as problem:
+        return -1, code_of(problem)
+
+
+HANDLERS: dict[int, Handler] = {apis.DELETE_RECORDS.key: delete_records}

@@ -1,0 +1,41 @@
+"""CreateTopics, DeleteTopics, CreatePartitions: the metadata decide."""
+
+from typing import Any
+
+from kafkalog.server.handlers.common import Handler
+from kafkalog.server.node import Node
+from kafkalog.server.requests import Request
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["HANDLERS"]
+
+DISABLED_SINCE = 3
+"""DeleteTopics before this version has no TOPIC_DELETION_DISABLED."""
+
+
+def create_topics(node: Node, request: Request) -> dict[str, Any]:
+    """One result a topic; a topic that was made is there for every client from now on."""
+    return {"topics": node.metadata.create_topics(request.body)}
+
+
+def delete_topics(node: Node, request: Request) -> dict[str, Any]:
+    """One result a topic; who waits for one that goes is answered."""
+    results = node.metadata.delete_topics(request.body)
+    if request.version < DISABLED_SINCE:
+        for result in results:
+            if result["error_code"] == ErrorCode.TOPIC_DELETION_DISABLED:
+                result["error_code"] = ErrorCode.INVALID_REQUEST
+    return {"responses": results}
+
+
+def create_partitions(node: Node, request: Request) -> dict[str, Any]:
+    """One result a topic."""
+    return {"results": node.metadata.create_partitions(request.body)}
+
+
+HANDLERS: dict[int, Handler] = {
+    apis.CREATE_TOPICS.key: create_topics,
+    apis.DELETE_TOPICS.key: delete_topics,
+    apis.CREATE_PARTITIONS.key: create_partitions,
+}

@@ -1,0 +1,93 @@
+"""The group coordinator's journal: the partitions of `__consumer_offsets`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from kafkalog.clock import Clock
+from kafkalog.config import TopicConfig
+from kafkalog.coordinator.journal import JournalBatch, journal_batches
+from kafkalog.errors import KafkalogError, Timeout
+from kafkalog.server.acknowledge import Acknowledger
+from kafkalog.server.handlers.common import code_of
+from kafkalog.server.partitions import Partitions
+from kafkalog.server.reactor import Reactor
+from kafkalog.storage import codecs
+from kafkalog.storage.columns import Columns
+from kafkalog.storage.incoming import HEADER_BYTES, compressed_batches
+from kafkalog.storage.manager import Manager
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["OFFSETS_TOPIC", "Journal"]
+
+OFFSETS_TOPIC = "__consumer_offsets"
+RECORD_BYTES_MAX = 64
+"""What a record takes beside its key and value, at most."""
+WAIT_MS = 60_000
+"""The coordinator has timeouts of its own; this one only ends what nobody waits for."""
+
+Row = tuple[bytes, bytes | None]
+
+
+class Journal:
+    """Where the coordinator writes what it must not forget.  Any thread."""
+
+    def __init__(
+        self,
+        manager: Manager,
+        partitions: Partitions,
+        reactor: Reactor,
+        acknowledger: Acknowledger,
+    ) -> None:
+        """Nothing is opened, and no partition's files are made, before they are wanted."""
+        self._manager = manager
+        self._partitions = partitions
+        self._reactor = reactor
+        self._acknowledger = acknowledger
+        self._clock: Clock = manager.clock
+
+    def append(
+        self, partition: int, records: Sequence[Row], done: Callable[[ErrorCode], None]
+    ) -> None:
+        """Append records as one batch; `done(NONE)` when they are as durable as acks=all is.
+
+        `done` is called in another thread, or in this one when nothing was appended.
+        """
+        try:
+            self._partitions.log(OFFSETS_TOPIC, partition)
+            now_ms = self._clock.now_ms()
+            found = self._reactor.append(
+                OFFSETS_TOPIC, partition, _batch(records, now_ms), acks=-1, now_ms=now_ms,
+                coordinator=True,
+            )  # fmt: skip
+        except (KafkalogError, OSError) as problem:
+            done(code_of(problem))
+            return
+        self._acknowledger.wait(
+            OFFSETS_TOPIC, partition, found.last_offset + 1, WAIT_MS,
+            lambda problem: done(_outcome(problem)),
+        )  # fmt: skip
+
+    def read(self, partition: int) -> Iterator[JournalBatch]:
+        """All batches of a partition; none where nothing was ever written.
+
+        Raises: what opening and reading a log raises.
+        """
+        if partition in self._written():
+            yield from journal_batches(self._partitions.log(OFFSETS_TOPIC, partition))
+
+    def _written(self) -> set[int]:
+        """The partitions that have files: the others are not made for a look."""
+        return {tp.partition for tp in self._manager.partitions(OFFSETS_TOPIC)}
+
+
+def _outcome(problem: Exception | None) -> ErrorCode:
+    if problem is None:
+        return ErrorCode.NONE
+    return ErrorCode.REQUEST_TIMED_OUT if isinstance(problem, Timeout) else code_of(problem)
+
+
+def _batch(records: Sequence[Row], now_ms: int) -> Any:
+    columns = Columns([v for _, v in records], [k for k, _ in records], default_timestamp_ms=now_ms)
+    room = HEADER_BYTES + sum(len(k) + len(v or b"") + RECORD_BYTES_MAX for k, v in records)
+    (batch,) = compressed_batches(columns, codecs.NONE, TopicConfig(), room)
+    return batch

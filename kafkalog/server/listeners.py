@@ -1,0 +1,140 @@
+"""Listeners: where connections are taken, and what clients are told to connect to."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kafkalog.errors import InvalidSetting
+from kafkalog.server.settings import ServerConfig
+
+__all__ = ["Advertised", "Listener", "bootstrap_servers", "parse_listener", "plan", "planned"]
+
+PLAINTEXT = "PLAINTEXT"
+_UNIX = "unix:"
+
+
+class Listener(NamedTuple):
+    """One place where connections are taken."""
+
+    name: str
+    host: str
+    """An address, a host name, empty for all addresses, or `unix:/path`."""
+    port: int
+    """0: any free one; of a Unix socket always 0."""
+
+
+class Advertised(NamedTuple):
+    """What clients of one listener are told."""
+
+    name: str
+    host: str
+    port: int
+
+
+def parse_listener(text: str, setting: str = "listeners") -> Listener:
+    """`NAME://host:port`, `NAME://[v6]:port` or `NAME://unix:/path`.
+
+    Raises: InvalidSetting.
+    """
+    wrong = InvalidSetting(
+        f"{setting}: found {text!r}, wanted NAME://host:port, NAME://[::1]:port or "
+        "NAME://unix:/path"
+    )
+    name, colon, address = text.partition("://")
+    if not colon or not re.fullmatch(r"[A-Za-z0-9_.\-]+", name):
+        raise wrong
+    if address.startswith(_UNIX):
+        if len(address) == len(_UNIX):
+            raise wrong
+        return Listener(name.upper(), address, 0)
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%a-z]*)\]|([^\[\]:]*)):([0-9]{1,5})", address)
+    if match is None or int(match[3]) > 65535:
+        raise wrong
+    return Listener(name.upper(), match[1] or match[2] or "", int(match[3]))
+
+
+def planned(config: ServerConfig) -> tuple[Listener, ...]:
+    """The listeners that `config` asks for, checked against each other and its protocol map.
+
+    Raises: InvalidSetting.
+    """
+    listeners = tuple(parse_listener(text) for text in config.listeners)
+    if not listeners:
+        raise InvalidSetting("listeners: found none, wanted at least one NAME://host:port")
+    _refuse_repeats(listeners)
+    protocols = _protocols(config)
+    for listener in listeners:
+        # Kafka: a name that is a protocol's own needs no entry.
+        protocol = protocols.get(listener.name, listener.name)
+        if protocol != PLAINTEXT:
+            known = protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+            raise InvalidSetting(
+                f"listeners: {listener.name} speaks {protocol}, which "
+                + ("is not there yet; wanted PLAINTEXT" if known else
+                   "is no security protocol; name it in listener.security.protocol.map")
+            )  # fmt: skip
+    _check_advertised(config, {listener.name for listener in listeners})
+    return listeners
+
+
+def _refuse_repeats(listeners: Sequence[Listener]) -> None:
+    names = [listener.name for listener in listeners]
+    ports = [str(one.port) for one in listeners if one.port and not _both_families(one, listeners)]
+    for what, values in (("name", names), ("port", ports)):
+        twice = sorted(value for value in values if values.count(value) > 1)
+        if twice:
+            raise InvalidSetting(f"listeners: {what} {twice[0]} occurs twice, wanted each once")
+
+
+def _both_families(one: Listener, listeners: Sequence[Listener]) -> bool:
+    """KIP-797: one port may serve IPv4 on one listener and IPv6 on another."""
+    others = [x for x in listeners if x.port == one.port and x is not one]
+    return len(others) == 1 and (":" in one.host) != (":" in others[0].host)
+
+
+def _protocols(config: ServerConfig) -> dict[str, str]:
+    pairs = (pair.partition(":") for pair in config.listener_security_protocol_map)
+    return {name.upper(): protocol for name, _, protocol in pairs}
+
+
+def _check_advertised(config: ServerConfig, names: set[str]) -> None:
+    for text in config.advertised_listeners:
+        told = parse_listener(text, "advertised.listeners")
+        if told.name not in names:
+            raise InvalidSetting(
+                f"advertised.listeners: {told.name} is no listener; there are "
+                f"{', '.join(sorted(names))}"
+            )
+        if told.host in ("0.0.0.0", "::", "") and not told.host.startswith(_UNIX):
+            raise InvalidSetting(
+                f"advertised.listeners: found {text!r}, wanted an address that clients can reach"
+            )
+
+
+def plan(
+    config: ServerConfig, bound: Mapping[str, int], own_host: str = "localhost"
+) -> tuple[Advertised, ...]:
+    """What the clients of each listener are told, in the order of `listeners`.
+
+    `bound`: the ports that the listeners took, by name.  `own_host`: this machine, where a
+    listener takes connections on all addresses and nothing is advertised for it.
+    """
+    told = {
+        one.name: one
+        for one in (parse_listener(t, "advertised.listeners") for t in config.advertised_listeners)
+    }
+    found = []
+    for listener in planned(config):
+        one = told.get(listener.name, listener)
+        host = own_host if one.host in ("", "0.0.0.0", "::") else one.host
+        found.append(Advertised(listener.name, host, one.port or bound.get(listener.name, 0)))
+    return tuple(found)
+
+
+def bootstrap_servers(advertised: Sequence[Advertised]) -> str:
+    """The addresses as a client's `bootstrap.servers` takes them; Unix sockets left out."""
+    return ",".join(
+        f"[{one.host}]:{one.port}" if ":" in one.host else f"{one.host}:{one.port}"
+        for one in advertised
+        if not one.host.startswith(_UNIX)
+    )

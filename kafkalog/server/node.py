@@ -1,0 +1,64 @@
+"""What the handlers of requests see of their broker."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog.clock import Clock
+from kafkalog.server.listeners import Advertised
+from kafkalog.server.settings import ServerConfig
+
+if TYPE_CHECKING:
+    from kafkalog.coordinator.coordinator import Coordinator
+    from kafkalog.metadata.image import MetadataImage
+    from kafkalog.metadata.kraftlog import MetadataLog
+    from kafkalog.server.acknowledge import Acknowledger
+    from kafkalog.server.partitions import Partitions
+    from kafkalog.server.producer_ids import ProducerIds
+    from kafkalog.server.reactor import Reactor
+    from kafkalog.storage.manager import Manager
+
+__all__ = ["Node"]
+
+
+@dataclass
+class Node:
+    """One broker's parts; all of them may be used from many threads."""
+
+    config: ServerConfig
+    """The settings of the start, with defaults for what was not given."""
+    given: Mapping[str, object]
+    """What was given: a file's settings, or the caller's."""
+    manager: "Manager"
+    metadata: "MetadataLog"
+    partitions: "Partitions"
+    reactor: "Reactor"
+    coordinator: "Coordinator"
+    acknowledger: "Acknowledger"
+    advertised: tuple[Advertised, ...]
+    """What clients are told, by the number of the listener that they use."""
+    producer_ids: "ProducerIds"
+
+    @property
+    def clock(self) -> Clock:
+        """The time for everything."""
+        return self.manager.clock
+
+    @property
+    def image(self) -> "MetadataImage":
+        """The metadata as they are now."""
+        return self.metadata.image
+
+    @property
+    def node_id(self) -> int:
+        """This broker's number."""
+        return self.metadata.image.node_id
+
+    @property
+    def rack(self) -> str | None:
+        """The rack that clients are told."""
+        return self.config.broker_rack or None
+
+    def told(self, listener: int) -> Advertised:
+        """Where clients of a listener find this broker."""
+        return self.advertised[listener]

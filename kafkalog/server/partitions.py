@@ -1,0 +1,156 @@
+"""The partitions that this broker leads: from the metadata to logs, and into the data plane."""
+
+import threading
+import uuid
+from typing import TYPE_CHECKING
+
+from kafkalog.config import FOREVER, TopicConfig
+from kafkalog.errors import UnknownTopicOrPartition
+from kafkalog.metadata.image import INTERNAL_TOPICS
+from kafkalog.storage.layout import METADATA_TOPIC
+from kafkalog.storage.settings import timestamp_window
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.metadata.image import MetadataImage, Topic
+    from kafkalog.metadata.kraftlog import MetadataLog
+    from kafkalog.server.reactor import Reactor
+    from kafkalog.storage.log import Log
+    from kafkalog.storage.manager import Manager
+
+__all__ = ["Partitions", "looks_inside"]
+
+
+def looks_inside(config: TopicConfig) -> bool:
+    """Whether a compressed batch must be decompressed before it can be appended."""
+    timed = (
+        config.message_timestamp_type == "CreateTime" and min(timestamp_window(config)) < FOREVER
+    )
+    return timed or "compact" in config.cleanup_policy or config.compression_type != "producer"
+
+
+class Partitions:
+    """Logs by topic and partition, opened when they are first wanted.
+
+    What is open is known to the data plane, which answers for it from then on.  Safe to use
+    from many threads.  Follows the metadata from its making on.
+    """
+
+    def __init__(self, manager: "Manager", metadata: "MetadataLog", reactor: "Reactor") -> None:
+        """Nothing is opened."""
+        self._manager = manager
+        self._metadata = metadata
+        self._reactor = reactor
+        # Guards what follows and what is in the data plane; inside of the metadata's lock,
+        # never around it.
+        self._lock = threading.RLock()
+        self._image: MetadataImage = metadata.image
+        self._served: dict[TopicPartition, Log] = {}
+        self._configs: dict[str, TopicConfig] = {}
+        for topic in self._image.topics.values():
+            self._introduce(topic)
+        metadata.listen(self._changed)
+
+    def config(self, topic: str) -> TopicConfig:
+        """The settings in effect for a topic."""
+        with self._lock:
+            found = self._configs.get(topic)
+            if found is None:
+                found = self._configs[topic] = self._manager.topic_config(topic)
+            return found
+
+    def has(self, topic: str, partition: int) -> bool:
+        """Whether there is such a partition."""
+        return self._image.partition(topic, partition) is not None
+
+    def count(self, topic: str) -> int:
+        """How many partitions a topic has; 0: there is none of that name."""
+        found = self._image.topics.get(topic)
+        return 0 if found is None else len(found.partitions)
+
+    def log(self, topic: str, partition: int) -> "Log":
+        """The log of a partition, known to the data plane from now on.
+
+        The first call after a crash recovers it.
+
+        Raises: UnknownTopicOrPartition, and what opening a log raises.
+        """
+        tp = TopicPartition(topic, partition)
+        with self._lock:
+            log = self._served.get(tp)
+            if log is not None:
+                return log
+            topic_id = self._id(tp)
+        # Outside of the lock: it may recover, and write metadata.
+        log = self._manager.get(topic, partition)
+        epoch = self._metadata.lead(log)
+        with self._lock:
+            if self._served.get(tp) is not log:
+                if self._id(tp) != topic_id:
+                    raise self._unknown(tp)  # deleted and made anew since
+                self._serve(tp, log, epoch)
+        return log
+
+    def _id(self, tp: TopicPartition) -> uuid.UUID:
+        topic = self._image.topics.get(tp.topic)
+        if topic is None or tp.partition not in topic.partitions or tp.topic == METADATA_TOPIC:
+            raise self._unknown(tp)
+        return topic.id
+
+    def _unknown(self, tp: TopicPartition) -> UnknownTopicOrPartition:
+        return UnknownTopicOrPartition(f"{self._manager.path}: no partition {tp[0]}-{tp[1]}")
+
+    def _serve(self, tp: TopicPartition, log: "Log", leader_epoch: int) -> None:
+        durable = self.config(tp.topic).kafkalog_durability == "fsync"
+        self._reactor.put_partition(log, leader_epoch=leader_epoch, durable=durable)
+        self._served[tp] = log
+
+    def close(self) -> None:
+        """Take everything out of the data plane: on return nobody uses a log."""
+        with self._lock:
+            for name in self._image.topics:
+                if name != METADATA_TOPIC:
+                    self._reactor.remove_topic(name)
+            self._served.clear()
+
+    # ---- following the metadata ----------------------------------------------------------------
+
+    def _introduce(self, topic: "Topic") -> None:
+        if topic.name != METADATA_TOPIC:
+            config = self.config(topic.name)
+            self._reactor.put_topic(
+                topic.name, topic.id, look_inside=looks_inside(config),
+                internal=topic.name in INTERNAL_TOPICS, zstd=config.compression_type == "zstd",
+            )  # fmt: skip
+
+    def _changed(self, old: "MetadataImage", new: "MetadataImage") -> None:
+        with self._lock:
+            self._image = new
+            if old.topics is not new.topics:
+                for name, topic in old.topics.items():
+                    now = new.topics.get(name)
+                    if now is None or now.id != topic.id:
+                        self._remove(topic)
+            if old.configs is not new.configs:
+                self._configs.clear()
+                for topic in new.topics.values():
+                    self._introduce(topic)
+            elif old.topics is not new.topics:
+                for name, topic in new.topics.items():
+                    if name not in old.topics or old.topics[name].id != topic.id:
+                        self._introduce(topic)
+            self._lead_anew(old, new)
+
+    def _lead_anew(self, old: "MetadataImage", new: "MetadataImage") -> None:
+        """Tell the data plane new leader epochs and another durability."""
+        for tp, log in self._served.items():
+            now, before = new.partition(*tp), old.partition(*tp)
+            if now is not None and (now != before or old.configs is not new.configs):
+                self._serve(tp, log, now.leader_epoch)
+
+    def _remove(self, topic: "Topic") -> None:
+        # Nobody appends any more and who waits is answered; then the metadata takes the files.
+        self._reactor.remove_topic(topic.name)
+        self._configs.pop(topic.name, None)
+        for tp in [tp for tp in self._served if tp.topic == topic.name]:
+            del self._served[tp]

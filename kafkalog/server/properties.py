@@ -1,0 +1,148 @@
+"""A server.properties file: what of it is obeyed, and what was done with the rest."""
+
+import difflib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafkalog.config import parse_properties
+from kafkalog.server.settings import ServerConfig
+
+__all__ = ["Properties", "read_properties", "sorted_out"]
+
+_ONE_NODE = "ignored: there is one node, which needs no quorum"
+_LATER = "ignored: it is not there yet"
+_FAMILIES: tuple[tuple[str, str], ...] = (
+    ("controller.", _ONE_NODE),
+    ("early.start.listeners", _ONE_NODE),
+    ("initial.broker.registration.", _ONE_NODE),
+    ("broker.heartbeat.", _ONE_NODE),
+    ("broker.session.", _ONE_NODE),
+    ("metadata.log.", "ignored: the metadata log keeps itself small"),
+    ("metadata.max.", "ignored: the metadata log keeps itself small"),
+    ("zookeeper.", "ignored: the metadata lie in the data directory"),
+    ("replica.", "ignored: there is one node, and nothing to copy"),
+    ("leader.", "ignored: there is one node, which leads"),
+    ("ssl.", _LATER),
+    ("sasl.", _LATER),
+    ("security.", _LATER),
+    ("authorizer.", _LATER),
+    ("super.users", _LATER),
+    ("transaction.", _LATER),
+    ("transactional.", _LATER),
+    ("quota.", _LATER),
+    ("client.quota.", _LATER),
+    ("share.", _LATER),
+    ("group.share.", _LATER),
+    ("group.consumer.", _LATER),
+    ("group.streams.", _LATER),
+    ("group.coordinator.", "ignored: the coordinator needs no tuning"),
+    ("remote.log.", "ignored: kafkalog has no tiered storage"),
+    ("metric", _LATER),
+    ("kafka.metrics.", _LATER),
+    ("auto.include.jmx.reporter", "ignored: there is no JMX"),
+    ("confluent.", "ignored: it is not Apache Kafka's"),
+    ("listener.name.", _LATER),
+    ("delegation.token.", _LATER),
+    ("password.", _LATER),
+)
+"""What happens to names that are Kafka's and not ours, by how they begin."""
+_IGNORED = {
+    "process.roles": "taken as broker and controller in one",
+    "inter.broker.listener.name": _ONE_NODE,
+    "inter.broker.protocol.version": _ONE_NODE,
+    "control.plane.listener.name": _ONE_NODE,
+    "auto.leader.rebalance.enable": "ignored: there is one node, which leads",
+    "controlled.shutdown.enable": "ignored: an end is always an orderly one",
+    "background.threads": "ignored: the threads are kafkalog's own",
+    "log.cleaner.threads": "ignored: one thread compacts",
+    "num.replica.fetchers": "ignored: there is one node, and nothing to copy",
+    "num.replica.alter.log.dirs.threads": "ignored: there is one data directory",
+    "unstable.api.versions.enable": _LATER,
+    "unstable.feature.versions.enable": _LATER,
+    "connection.failed.authentication.delay.ms": _LATER,
+    "max.connection.creation.rate": _LATER,
+    "queued.max.request.bytes": "ignored: queued.max.requests bounds the queue",
+    "request.timeout.ms": _ONE_NODE,
+    "reserved.broker.max.id": "ignored: node.id may be any number",
+    "broker.id.generation.enable": "ignored: node.id is 1 where none is given",
+    "telemetry.max.bytes": _LATER,
+    "connections.max.reauth.ms": _LATER,
+    "principal.builder.class": _LATER,
+    "create.topic.policy.class.name": _LATER,
+    "alter.config.policy.class.name": _LATER,
+    "fetch.purgatory.purge.interval.requests": "ignored: nothing has to be purged",
+    "producer.purgatory.purge.interval.requests": "ignored: nothing has to be purged",
+    "delete.records.purgatory.purge.interval.requests": "ignored: nothing has to be purged",
+    "log.dir.failure.timeout.ms": "ignored: there is one data directory",
+    "node.rack": "ignored: broker.rack is the name",
+}
+"""The same, by whole names."""
+
+
+class Properties(NamedTuple):
+    """A properties file, sorted out."""
+
+    config: dict[str, object]
+    """What is obeyed."""
+    directory: str | None
+    """log.dirs, or log.dir."""
+    notes: tuple[str, ...]
+    """One sentence for each name with which something else was done."""
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """The names and values of a file.
+
+    Raises: OSError; UnicodeDecodeError never: a file is read as Java reads it.
+    """
+    with open(path, encoding="latin-1") as file:
+        return parse_properties(file.read())
+
+
+def sorted_out(found: Mapping[str, str]) -> Properties:
+    """Which of the settings `found` are obeyed, and what was done with the others."""
+    known = set(ServerConfig.names())
+    config: dict[str, object] = {}
+    notes: list[str] = []
+    for name, value in found.items():
+        if name in known:
+            config[name] = value
+        elif name == "broker.id":
+            config.setdefault("node.id", value)
+        elif name not in ("log.dirs", "log.dir"):
+            notes.append(f"{name}: {_done(name, known)}")
+    notes += _without_controllers(config, found)
+    directory, more = _directory(found)
+    return Properties(config, directory, (*notes, *more))
+
+
+def _done(name: str, known: set[str]) -> str:
+    if name in _IGNORED:
+        return _IGNORED[name]
+    for begin, done in _FAMILIES:
+        if name.startswith(begin):
+            return done
+    near = difflib.get_close_matches(name, known, 1, 0.7)
+    return "ignored: no setting has this name" + (f"; the nearest is {near[0]}" if near else "")
+
+
+def _without_controllers(config: dict[str, object], found: Mapping[str, str]) -> list[str]:
+    """Take the controller's listeners out, as KRaft's sample file has them."""
+    names = {name.strip().upper() for name in found.get("controller.listener.names", "").split(",")}
+    names.discard("")
+    notes = []
+    for setting in ("listeners", "advertised.listeners"):
+        words = [word.strip() for word in str(config.get(setting, "")).split(",") if word.strip()]
+        gone = [word for word in words if word.partition("://")[0].upper() in names]
+        if gone:
+            config[setting] = ",".join(word for word in words if word not in gone)
+            notes.append(f"{setting}: left out {', '.join(gone)}: one node needs no controller's")
+    return notes
+
+
+def _directory(found: Mapping[str, str]) -> tuple[str | None, list[str]]:
+    words = [w.strip() for w in found.get("log.dirs", found.get("log.dir", "")).split(",")]
+    named = [word for word in words if word]
+    if len(named) > 1:
+        return named[0], [f"log.dirs: of {len(named)} directories only {named[0]} is used"]
+    return (named[0] if named else None), []

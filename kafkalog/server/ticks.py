@@ -1,0 +1,42 @@
+"""A manual clock's time, told to the data plane: its timers do not read clocks themselves."""
+
+import threading
+from typing import TYPE_CHECKING
+
+from kafkalog.clock import Clock
+
+if TYPE_CHECKING:
+    from kafkalog.server.reactor import Reactor
+
+__all__ = ["Ticks"]
+
+
+class Ticks:
+    """A thread that wakes with each step of a manual clock."""
+
+    def __init__(self, reactor: "Reactor", clock: Clock, name: str) -> None:
+        """Begin at once."""
+        self._reactor = reactor
+        self._clock = clock
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._loop, name=f"{name} ticks", daemon=True)
+        self._thread.start()
+
+    def _now_ms(self) -> int:
+        return round(self._clock.monotonic_s() * 1000)
+
+    def _loop(self) -> None:
+        with self._wake:
+            while not self._stopping:
+                now_ms = self._now_ms()
+                self._reactor.set_time(now_ms)
+                # A step since the line before is not missed: the time has come by then.
+                self._clock.wait_until(self._wake, (now_ms + 1) / 1000)
+
+    def stop(self) -> None:
+        """End the thread."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        self._thread.join()

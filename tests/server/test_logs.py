@@ -1,0 +1,46 @@
+"""Log lines, for people and for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from kafkalog.server import logs
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    root = logging.getLogger("kafkalog")
+    kept = root.handlers[:], root.level, root.propagate
+    yield logging.getLogger("kafkalog.server.broker")
+    root.handlers[:], root.level, root.propagate = kept
+
+
+def test_a_line_has_time_level_area_and_what_happened(logger: logging.Logger) -> None:
+    stream = io.StringIO()
+    logs.set_up("text", "INFO", stream)
+    logger.debug("not shown")
+    logger.info("serves %s", "/data")
+    (line,) = stream.getvalue().splitlines()
+    moment, rest = line.split(" ", 1)
+    assert moment.endswith("Z") and len(moment) == 24
+    assert rest == "INFO broker: serves /data"
+
+
+def test_a_json_line_is_one_object_with_the_traceback_inside(logger: logging.Logger) -> None:
+    stream = io.StringIO()
+    logs.set_up("json", "INFO", stream)
+    try:
+        raise ValueError("naïve")
+    except ValueError:
+        logger.exception("it failed")
+    (line,) = stream.getvalue().splitlines()
+    found = json.loads(line)
+    assert found["level"] == "ERROR"
+    assert found["logger"] == "kafkalog.server.broker"
+    assert found["message"] == "it failed"
+    assert "ValueError: naïve" in found["failure"]

@@ -1,0 +1,73 @@
+"""server.properties: what is obeyed, and that the rest is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kafkalog.server.properties import read_properties, sorted_out
+from kafkalog.server.settings import ServerConfig
+
+KRAFT = """\
+# As Apache Kafka 4.1 delivers it.
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+
+
+def test_the_file_that_kafka_delivers_is_understood(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(KRAFT)
+    found = sorted_out(read_properties(str(path)))
+    config = ServerConfig(found.config)
+    assert found.directory == "/tmp/kraft-combined-logs"
+    assert config.listeners == ("PLAINTEXT://:9092",)
+    assert config.advertised_listeners == ("PLAINTEXT://localhost:9092",)
+    assert config.topic.retention_ms == 168 * 3_600_000
+    named = {note.partition(":")[0] for note in found.notes}
+    assert {"process.roles", "controller.quorum.bootstrap.servers", "listeners"} <= named
+    assert "log.retention.hours" not in named
+
+
+def test_unknown_names_are_named_with_the_nearest_known_one() -> None:
+    found = sorted_out({"num.partitons": "3", "no.such.thing": "x", "num.io.threads": "2"})
+    assert found.config == {"num.io.threads": "2"}
+    assert found.notes == (
+        "num.partitons: ignored: no setting has this name; the nearest is num.partitions",
+        "no.such.thing: ignored: no setting has this name",
+    )
+
+
+def test_what_is_not_there_yet_says_so() -> None:
+    names = ["ssl.keystore.location", "authorizer.class.name", "sasl.enabled.mechanisms"]
+    for name, note in zip(names, sorted_out(dict.fromkeys(names, "x")).notes, strict=True):
+        assert note == f"{name}: ignored: it is not there yet"
+
+
+def test_the_zookeeper_eras_broker_id_is_the_node_id() -> None:
+    found = sorted_out({"broker.id": "7", "zookeeper.connect": "localhost:2181"})
+    assert found.config == {"node.id": "7"}
+    assert sorted_out({"broker.id": "7", "node.id": "8"}).config == {"node.id": "8"}
+
+
+def test_of_several_directories_one_is_used_and_that_is_said() -> None:
+    found = sorted_out({"log.dirs": "/a,/b"})
+    assert found.directory == "/a"
+    assert found.notes == ("log.dirs: of 2 directories only /a is used",)
