@@ -46,19 +46,17 @@ kl_status kl_server_listen(kl_server *server, const char *host_or_path, int32_t 
 /* Accept and serve. */
 kl_status kl_server_start(kl_server *server);
 /* No new connections, no new requests; what is in flight is answered for timeout_ms at most;
- * then all is closed, and kl_server_take gives KL_E_CLOSED.  KL_E_TIMEOUT: requests were
- * left; all is closed just so.  Idempotent. */
+ * then all is closed, kl_server_take gives KL_E_CLOSED and no log is used any more.
+ * KL_E_TIMEOUT: requests were left; all is closed just so.  Idempotent. */
 kl_status kl_server_stop(kl_server *server, int32_t timeout_ms);
 /* Stops first.  Only when no call is left and no kl_request_info is looked at any more. */
 void kl_server_free(kl_server *server);
 /* Of a server with a manual clock: timers up to it run soon after. */
 void kl_server_set_time(kl_server *server, int64_t now_ms);
 
-/* Why a request came up. */
-enum {
-    KL_UP_API = 0,
-    KL_UP_FAST_PATH = 1
-}; /* no Produce or Fetch; one that is not known */
+/* Why a request came up: it is no Produce or Fetch; or it is one that the fast path does
+ * not know. */
+enum { KL_UP_API = 0, KL_UP_FAST_PATH = 1 };
 
 /* A request that was taken.  The memory is valid until it is answered, handed back or
  * dropped, or the server is freed. */

@@ -5,6 +5,7 @@ each by any thread.  What is to be served is put with `put_topic` and `put_parti
 """
 
 import uuid
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
@@ -100,6 +101,11 @@ class Stats(NamedTuple):
     buffer_bytes: int
 
 
+def _end(c: Any, logs: "dict[tuple[str, int], Log]") -> None:
+    lib.kl_server_stop(c, 0)
+    logs.clear()
+
+
 class Reactor:
     """A kl_server.  Safe to use from many threads; a forked child gets ForkedHandle."""
 
@@ -140,8 +146,9 @@ class Reactor:
         check(lib.kl_server_new(ffi.new("kl_server_config *", settings), out))
         self._c = ffi.gc(out[0], lib.kl_server_free)
         self._stopped = False
-        # The logs that C uses: they must not be collected before they are removed.
+        # The logs that C uses: they must not be collected before it has stopped.
         self._logs: dict[tuple[str, int], Log] = {}
+        self._end = weakref.finalize(self, _end, self._c, self._logs)
 
     # ---- its life ------------------------------------------------------------------------------
 
@@ -179,11 +186,11 @@ class Reactor:
         try:
             check(lib.kl_server_stop(self._c, timeout_ms))
         finally:
-            self._stopped = True
+            self.close()
 
     def close(self) -> None:
         """Stop at once.  The memory goes when nobody holds the reactor any more."""
-        lib.kl_server_stop(self._c, 0)
+        self._end()
         self._stopped = True
 
     def set_time(self, now_ms: int) -> None:

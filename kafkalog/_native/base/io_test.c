@@ -50,10 +50,17 @@ enum { ANY_CALL = CALL_COUNT };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
 static call_plan plans[CALL_COUNT + 1];
 static int64_t counts[CALL_COUNT + 1];
+static bool held[CALL_COUNT];       /* calls of this kind wait, */
+static int64_t waiting[CALL_COUNT]; /* as many as this now */
+static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
 static int record_fd = -1;
 static int64_t recorded; /* lines since kl_io_record */
 
-static void after_fork_in_child(void) { pthread_mutex_init(&lock, NULL); }
+static void after_fork_in_child(void) {
+    pthread_mutex_init(&lock, NULL);
+    pthread_cond_init(&let_go, NULL);
+    memset(held, 0, sizeof held);
+}
 /* Early: the first handler that runs in a child, as the others' may close files. */
 __attribute__((constructor(101))) static void register_fork_handler(void) {
     KL_ASSERT(pthread_atfork(NULL, NULL, after_fork_in_child) == 0);
@@ -80,7 +87,28 @@ void kl_io_reset(void) {
     kl_lock(&lock);
     memset(plans, 0, sizeof plans);
     memset(counts, 0, sizeof counts);
+    memset(held, 0, sizeof held);
+    pthread_cond_broadcast(&let_go);
     kl_unlock(&lock);
+}
+
+int kl_io_hold(const char *call, int hold) {
+    int kind = find_call(call);
+    if (kind < 0 || kind >= CALL_ALLOC) return -1;
+    kl_lock(&lock);
+    held[kind] = hold;
+    pthread_cond_broadcast(&let_go);
+    kl_unlock(&lock);
+    return 0;
+}
+
+int64_t kl_io_waiting(const char *call) {
+    int kind = find_call(call);
+    if (kind < 0 || kind >= CALL_ALLOC) return -1;
+    kl_lock(&lock);
+    int64_t count = waiting[kind];
+    kl_unlock(&lock);
+    return count;
 }
 
 int64_t kl_io_calls(const char *call) {
@@ -119,6 +147,9 @@ static bool fails(call_kind kind, size_t *bytes) {
     if (kind < CALL_ALLOC) {
         counts[ANY_CALL]++;
         if (fires(&plans[ANY_CALL])) hit = plans[ANY_CALL];
+        waiting[kind]++;
+        while (held[kind]) KL_ASSERT(pthread_cond_wait(&let_go, &lock) == 0);
+        waiting[kind]--;
     }
     kl_unlock(&lock);
     if (hit.short_bytes > 0 && bytes) {

@@ -111,8 +111,10 @@ static void read_some(kl_conn *conn) {
     } else {
         kl_pool_give(pool, ahead);
     }
-    /* Less than there was room for: it is drained, and the next bytes are an edge. */
-    if (bytes < room + to[1].iov_len && error != EINTR) conn->readable = false;
+    /* Less than there was room for: it is drained, and the next bytes are an edge.  The end
+     * that epoll told of already is none. */
+    if (error == EAGAIN || (bytes < room + to[1].iov_len && !error && !conn->peer_done))
+        conn->readable = false;
     if (bytes > 0) {
         conn->moved = true;
         kl_count_add(&conn->thread->bytes_in, got);
@@ -330,7 +332,7 @@ void kl_conn_events(kl_conn *conn, uint32_t events) {
         kl_conn_close(conn);
         return;
     }
-    if (events & EPOLLRDHUP && !conn->peer_done) {
+    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR) && !conn->peer_done) {
         conn->peer_done = true;
         expire_waits(conn);
     }

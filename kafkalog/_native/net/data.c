@@ -23,6 +23,8 @@ kl_status kl_data_new(kl_server *server, const kl_server_config *config, kl_data
     return status;
 }
 
+void kl_data_stop(kl_data *data) { kl_table_clear(data->table); }
+
 void kl_data_free(kl_data *data) {
     if (data == NULL) return;
     for (int32_t i = 0; data->lanes && i < data->lane_count; i++) {

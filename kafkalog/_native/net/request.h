@@ -98,6 +98,8 @@ kl_verdict kl_produce_run(kl_request *request);
 kl_verdict kl_fetch_run(kl_request *request);
 /* Made before a thread starts, freed after the last one ended and all requests with them. */
 kl_status kl_data_new(kl_server *server, const kl_server_config *config, kl_data **out);
+/* The network threads have ended: no log is used when this returns, nor will one be. */
+void kl_data_stop(kl_data *data);
 void kl_data_free(kl_data *data); /* NULL is fine */
 
 #endif

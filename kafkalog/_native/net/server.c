@@ -214,6 +214,7 @@ kl_status kl_server_stop(kl_server *server, int32_t timeout_ms) {
                              "requests were not answered in %d ms when the server stopped",
                              timeout_ms);
         kl_up_close(&server->up);
+        kl_data_stop(server->data);
         server->stopped = true;
     }
     kl_unlock(&server->life);

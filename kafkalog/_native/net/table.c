@@ -257,13 +257,28 @@ kl_status kl_table_remove(kl_table *table, const char *name, int32_t partition) 
     return KL_OK;
 }
 
+void kl_table_clear(kl_table *table) {
+    kl_topic *all = NULL, *next;
+    lock_for_change(table);
+    for (size_t i = 0; i < table->slots; i++)
+        for (kl_topic *topic = table->by_name[i]; topic; topic = next) {
+            next = topic->next_by_name;
+            topic->next_by_name = all;
+            all = topic;
+        }
+    memset(table->by_name, 0, table->slots * sizeof *table->by_name);
+    memset(table->by_id, 0, table->slots * sizeof *table->by_id);
+    table->count = 0;
+    kl_table_unlock(table);
+    for (; all; all = next) {
+        next = all->next_by_name;
+        end_topic(all);
+    }
+}
+
 void kl_table_free(kl_table *table) {
     if (table == NULL) return;
-    for (size_t i = 0; table->by_name && i < table->slots; i++)
-        for (kl_topic *topic = table->by_name[i], *next; topic; topic = next) {
-            next = topic->next_by_name;
-            end_topic(topic);
-        }
+    if (table->by_name && table->by_id) kl_table_clear(table);
     kl_release(table->by_name);
     kl_release(table->by_id);
     pthread_rwlock_destroy(&table->lock);

@@ -16,7 +16,9 @@ typedef struct {
 } kl_topic_key;
 
 kl_status kl_table_new(kl_table **out);
-void kl_table_free(kl_table *table); /* removes all; NULL is fine */
+/* Remove all topics.  No call uses a log when it returns. */
+void kl_table_clear(kl_table *table);
+void kl_table_free(kl_table *table); /* clears it; NULL is fine */
 
 /* Lookups, between lock and unlock; what is found is valid until unlock. */
 void kl_table_lock(kl_table *table);

@@ -1,0 +1,1 @@
+"""The C network side over real sockets."""
