@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "verify": "check every byte that can be checked",
     "repair": "show how damage would be mended, and mend it when told to",
     "compact": "keep only the last record of each key, in the segments that are sealed",
+    "adopt": "take over a directory whose topics no metadata names",
     "failpoints": "list the failpoints of the test build",
 }
 

@@ -15,6 +15,7 @@ from kafkalog.storage.columns import Columns
 from kafkalog.storage.rawfiles import decode_records
 
 __all__ = [
+    "BATCH_BYTES",
     "KRAFT_VERSION",
     "LEADER_CHANGE",
     "SNAPSHOT_FOOTER",
@@ -107,14 +108,18 @@ def _sealed(columns: Columns, room: int, attributes: int, offset: int, epoch: in
 
 
 def data_batches(
-    values: Sequence[bytes], offset: int, epoch: int, timestamp_ms: int
+    values: Sequence[bytes],
+    offset: int,
+    epoch: int,
+    timestamp_ms: int,
+    batch_bytes: int = BATCH_BYTES,
 ) -> list[bytes]:
-    """Framed records as batches from `offset` on, each of about BATCH_BYTES at most."""
+    """Framed records as batches from `offset` on, each of about `batch_bytes` at most."""
     columns = Columns(list(values), default_timestamp_ms=timestamp_ms)
     # A record adds at most five bytes for each of its five lengths and deltas.
     longest = max(map(len, values), default=0) + 64 + HEADER_BYTES
     total = sum(map(len, values)) + 64 * len(values) + HEADER_BYTES
-    room = max(min(BATCH_BYTES, total), longest)
+    room = max(min(batch_bytes, total), longest)
     out: list[bytes] = []
     while columns.row < columns.count:
         out.append(_sealed(columns, room, 0, offset + columns.row, epoch))

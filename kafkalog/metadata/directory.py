@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Collection
 from typing import Any
 
-from kafkalog.errors import ArgumentError, NotFound
+from kafkalog.errors import ArgumentError, NotFound, UnsupportedForMessageFormat
 from kafkalog.metadata.changes import partition_fields
 from kafkalog.metadata.image import METADATA_VERSION, MetadataImage, Partition, empty_image
 from kafkalog.metadata.records import LEVEL, LEVEL_MIN, encode
@@ -232,15 +232,25 @@ def adoption(manager: Manager, image: MetadataImage) -> list[Record]:
         for number in range(max(numbers) + 1):
             epoch = 0
             if number in numbers:
-                log = manager.get(topic, number)
-                epoch = log.leader_epoch
-                highest = max([highest, *(p.producer_id for p in log.producers)])
+                epoch, producer_id = _look_into(manager, TopicPartition(topic, number))
+                highest = max(highest, producer_id)
             records.append(_new_partition(manager, image.node_id, number, epoch, topic_id))
     if highest >= image.next_producer_id:
         next_id = (highest // PRODUCER_ID_BLOCK + 1) * PRODUCER_ID_BLOCK
         fields = {"broker_id": image.node_id, "broker_epoch": -1, "next_producer_id": next_id}
         records.append(("ProducerIdsRecord", fields))
     return records
+
+
+def _look_into(manager: Manager, tp: TopicPartition) -> tuple[int, int]:
+    """A log's leader epoch, and the highest producer id in it (-1: none)."""
+    manager.folders.name_properly(tp)
+    try:
+        log = manager.get(*tp)
+    except UnsupportedForMessageFormat as error:
+        _logger.warning("%s: %s", layout.partition_folder(*tp), error)
+        return 0, -1  # it has neither; who asks for its records is told the same
+    return log.leader_epoch, max((p.producer_id for p in log.producers), default=-1)
 
 
 def _new_partition(

@@ -15,6 +15,7 @@ from kafkalog._native import check, lib
 from kafkalog.errors import ArgumentError, Closed, KafkalogError, ReadOnly, UnknownTopicOrPartition
 from kafkalog.metadata import configs, controller, directory, settings
 from kafkalog.metadata.batches import (
+    BATCH_BYTES,
     LEADER_CHANGE,
     control_batch,
     data_batches,
@@ -74,6 +75,10 @@ class MetadataLog:
         """The metadata as it stands; a new object after each change."""
         self.problems: list[str] = list(loaded.problems)
         """Sentences about what was found and could not be used."""
+        self.adopted: tuple[str, ...] = ()
+        """Topics that opening took in."""
+        self.batch_bytes = BATCH_BYTES
+        """A change with more bytes of records than this is a transaction of several batches."""
         assert manager.meta is not None, "directory.prepare has seen to it"
         self._meta = manager.meta
         self._site = Site(self._directory_id(), manager.config)
@@ -117,8 +122,11 @@ class MetadataLog:
         self._lead(known + 1)
         records: list[Record] = directory.first_records() if fresh else []
         if fresh or adopt:
-            records += directory.adoption(self.manager, self.image)
+            taken = directory.adoption(self.manager, self.image)
+            self.adopted = tuple(f["name"] for name, f in taken if name == "TopicRecord")
+            records += taken
         self._append(records)
+        self.image = self._loaded.replay.image
         records = directory.elections(self.image, unclean=not self.manager.state.clean)
         self._append(records)
         self.image = self._loaded.replay.image
@@ -290,7 +298,8 @@ class MetadataLog:
         for begin, end in (([], []), (["BeginTransactionRecord"], ["EndTransactionRecord"])):
             whole = [*head, *(encode(name, {}, self.image) for name in begin), *values]
             whole += [encode(name, {}, self.image) for name in end]
-            batches = data_batches(whole, self._log.end_offset, self._epoch, now_ms)
+            start = self._log.end_offset
+            batches = data_batches(whole, start, self._epoch, now_ms, self.batch_bytes)
             if len(batches) == 1:
                 break
         return batches

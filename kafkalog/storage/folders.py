@@ -88,6 +88,17 @@ class Folders:
             data = folder.read(layout.PARTITION_METADATA, 1 << 12)
         return None if data is None else layout.parse_partition_metadata(data)
 
+    def name_properly(self, tp: TopicPartition) -> None:
+        """Give a folder that is named as its topic alone the number that Kafka wants.
+
+        Raises: UnknownTopicOrPartition, IoFailed.
+        """
+        with self._lock:
+            old, new = os.path.basename(self.path(tp)), layout.partition_folder(*tp)
+            if old != new:
+                self._directory.rename(old, new)
+                self._names[tp] = new
+
     def hide(self, tp: TopicPartition) -> None:
         """Leave a folder that lies here out of what is listed; asking for it finds it again."""
         with self._lock:

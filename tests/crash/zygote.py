@@ -59,7 +59,9 @@ def _work(works: dict[str, Any], order: dict[str, Any], report_fd: int) -> None:
             line = line[os.write(report_fd, line) :]
 
     try:
-        works[order.pop("work")](report, **order)
+        module, colon, name = order.pop("work").rpartition(":")
+        work = getattr(importlib.import_module(module), name) if colon else works[name]
+        work(report, **order)
         report("done")
     except BaseException:
         report("failed", traceback.format_exc())
@@ -102,7 +104,8 @@ class Zygote:
         theirs.close()
 
     def start(self, work: str, **order: Any) -> Worker:
-        """Fork a worker that runs `tests.crash.work.WORKS[work]` with the other arguments."""
+        """Fork a worker that runs `tests.crash.work.WORKS[work]`, or `module:function`, with
+        the other arguments."""
         mine, theirs = os.pipe()
         message = json.dumps({"work": work, **order}).encode()
         socket.send_fds(self._orders, [message], [theirs])

@@ -1,0 +1,81 @@
+"""`kafkalog adopt`: take over a directory whose topics no metadata names."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.common import UsageError, add_dir, table
+
+if TYPE_CHECKING:
+    from kafkalog.metadata.kraftlog import MetadataLog
+
+EXAMPLES = """\
+example:
+  kafkalog adopt --dir /var/lib/zookeeper-era-kafka --node-id 1
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_dir(parser, topic=False)
+    parser.add_argument(
+        "--node-id",
+        type=int,
+        default=1,
+        metavar="N",
+        help="the node's number where meta.properties has none (default: 1)",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show the topics that would be taken in"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the metadata of what lies in the directory."""
+    import os
+
+    from kafkalog.metadata.kraftlog import MetadataLog
+    from kafkalog.storage.manager import Manager
+
+    if not os.path.isdir(options.dir):
+        raise UsageError(f"{options.dir}: no such directory")
+    if options.dry_run:
+        return _preview(options.dir)
+    manager = Manager(options.dir, adopt=True, node_id=options.node_id)
+    with manager, MetadataLog.open(manager, adopt=True) as metadata:
+        _print(metadata, options.dir)
+    return 0
+
+
+def _preview(directory: str) -> int:
+    from kafkalog.errors import NotFound
+    from kafkalog.metadata.kraftlog import MetadataLog
+    from kafkalog.storage.layout import METADATA_TOPIC
+    from kafkalog.storage.manager import Manager
+
+    with Manager(directory, mode="r") as manager:
+        try:
+            known = set(MetadataLog.open(manager).image.topics)
+        except NotFound:
+            known = set()
+        found = [topic for topic in manager.topics() if topic not in {METADATA_TOPIC, *known}]
+        rows = [[topic, str(len(manager.partitions(topic)))] for topic in found]
+    print(table(["topic", "folders"], rows) if rows else f"{directory}: nothing to take in")
+    return 0
+
+
+def _print(metadata: "MetadataLog", directory: str) -> None:
+    rows = [
+        [topic.name, str(len(topic.partitions)), ",".join(
+            f"{name}={value}"
+            for name, value in sorted(metadata.image.config(2, topic.name).items())
+        )]
+        for name, topic in sorted(metadata.image.topics.items())
+        if name in metadata.adopted
+    ]  # fmt: skip
+    if not rows:
+        print(f"{directory}: nothing to take in")
+        return
+    print(table(["topic", "partitions", "settings"], rows, left=frozenset({0, 2})))
+    print(
+        "Nothing of these topics is deleted or compacted before a setting says so: kafkalog configs"
+    )
