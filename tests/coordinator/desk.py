@@ -227,7 +227,7 @@ class Desk:
             "assignments": [{"member_id": m, "assignment": a} for m, a in given.items()],
         }
         if version >= 5:
-            fields |= {"protocol_type": joined.protocol_type, "protocol_name": joined.protocol_name}
+            fields |= {"protocol_type": "consumer", "protocol_name": joined.protocol_name}
         if instance is not None:
             fields["group_instance_id"] = instance
         return self.call(apis.SYNC_GROUP, version, {**fields, **other})

@@ -146,12 +146,14 @@ class KafkaSide(Side):
         made = self.send(apis.CREATE_TOPICS, 5, {"topics": topics, "timeout_ms": 10_000})
         self.until(lambda: self.answered(made), "topics")
 
+        asked = {"key": "g", "key_type": 0}
+        every = [f"g{number}" for number in range(40)]  # some in each of a few partitions
+
         def coordinates() -> bool:
-            asked = {"key": "g", "key_type": 0}
             found = self.send(apis.FIND_COORDINATOR, 3, asked)
-            listed = self.send(apis.LIST_GROUPS, 4, {})
-            self.until(lambda: self.answered(found) and self.answered(listed), "a coordinator")
-            return not found.body.error_code and not listed.body.error_code
+            told = self.send(apis.DESCRIBE_GROUPS, 5, {"groups": every})
+            self.until(lambda: self.answered(found) and self.answered(told), "a coordinator")
+            return not found.body.error_code and not any(g.error_code for g in told.body.groups)
 
         self.until(coordinates, "__consumer_offsets")
 
