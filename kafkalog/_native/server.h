@@ -120,7 +120,8 @@ void kl_server_get_stats(kl_server *server, kl_server_stats *out);
 enum {
     KL_TOPIC_LOOK_INSIDE = 1, /* compressed batches of producers go up to Python */
     KL_TOPIC_INTERNAL = 2,    /* clients may not write to it (but the admin client) */
-    KL_TOPIC_ZSTD = 4         /* compression.type: Fetch below version 10 is refused */
+    KL_TOPIC_ZSTD = 4,        /* compression.type: Fetch below version 10 is refused */
+    KL_TOPIC_COMPRESS = 8     /* uncompressed batches go up: the topic has its own codec */
 };
 
 /* How a partition is led here. */

@@ -115,7 +115,6 @@ class Broker:
         endpoints = [(*one, PLAINTEXT) for one in advertised if one.port]
         metadata.register(endpoints, config.broker_rack or None)
         partitions = Partitions(manager, metadata, reactor)
-        self._undo.append(partitions.close)
         acknowledger = Acknowledger(reactor, self._clock, name)
         self._undo.append(acknowledger.stop)
         coordinator = Coordinator(

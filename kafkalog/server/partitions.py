@@ -8,7 +8,7 @@ from kafkalog.config import FOREVER, TopicConfig
 from kafkalog.errors import UnknownTopicOrPartition
 from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.storage.layout import METADATA_TOPIC
-from kafkalog.storage.settings import timestamp_window
+from kafkalog.storage.settings import compresses, timestamp_window
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -105,14 +105,6 @@ class Partitions:
         self._reactor.put_partition(log, leader_epoch=leader_epoch, durable=durable)
         self._served[tp] = log
 
-    def close(self) -> None:
-        """Take everything out of the data plane: on return nobody uses a log."""
-        with self._lock:
-            for name in self._image.topics:
-                if name != METADATA_TOPIC:
-                    self._reactor.remove_topic(name)
-            self._served.clear()
-
     # ---- following the metadata ----------------------------------------------------------------
 
     def _introduce(self, topic: "Topic") -> None:
@@ -121,6 +113,7 @@ class Partitions:
             self._reactor.put_topic(
                 topic.name, topic.id, look_inside=looks_inside(config),
                 internal=topic.name in INTERNAL_TOPICS, zstd=config.compression_type == "zstd",
+                compress=compresses(config),
             )  # fmt: skip
 
     def _changed(self, old: "MetadataImage", new: "MetadataImage") -> None:

@@ -141,8 +141,8 @@ static bool look_up(kl_request *request, kl_produce *produce) {
         if (item->group_count) topic = kl_table_find(table, &key);
         item->replica = topic ? kl_topic_replica(topic, item->partition) : NULL;
         item->flags = topic ? kl_topic_flags(topic) : 0;
-        bool inside =
-            (item->flags & KL_TOPIC_LOOK_INSIDE) && (attributes_of(item) & KL_CODEC_MASK);
+        bool packed = (attributes_of(item) & KL_CODEC_MASK) != 0;
+        bool inside = item->flags & (packed ? KL_TOPIC_LOOK_INSIDE : KL_TOPIC_COMPRESS);
         known &= item->replica != NULL && !inside;
     }
     kl_table_unlock(table);

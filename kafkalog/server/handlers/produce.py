@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 from kafkalog._native import lib
 from kafkalog.config import TopicConfig
 from kafkalog.errors import (
-    CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,
+    InvalidTopic,
+    InvalidTxnState,
     Timeout,
     UnsupportedCompressionType,
 )
+from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.server.handlers.common import Handler, code_of
 from kafkalog.server.handlers.fetch import open_logs
 from kafkalog.server.node import Node
@@ -32,6 +34,8 @@ __all__ = ["HANDLERS"]
 
 NONE, LEADER, ALL = 0, 1, -1
 """What a producer may wait for (acks)."""
+ADMIN_CLIENT = "__admin_client"
+"""Kafka's own tools, which may write to internal topics."""
 ATTRIBUTES_POS = 21
 ZSTD_SINCE = 7
 """KIP-110: older clients do not know zstd."""
@@ -78,7 +82,7 @@ def _append(node: Node, request: Request, topic: str, asked: Any) -> _Appended:
     try:
         log = node.partitions.log(topic, asked.index)
         config = log.config
-        _check_codec(records, request.version)
+        _check(request, topic, records)
         ready = prepared(records, config, now_ms, config.kafkalog_max_decompressed_bytes)
         found = node.reactor.append(
             topic, asked.index, ready, acks=request.body.acks, now_ms=now_ms, one_batch=True,
@@ -97,14 +101,17 @@ def _append(node: Node, request: Request, topic: str, asked: Any) -> _Appended:
     return _Appended(topic, asked.index, last_offset, answer)
 
 
-def _check_codec(records: bytes, version: int) -> None:
+def _check(request: Request, topic: str, records: bytes) -> None:
+    """What the fast path, too, refuses before a log sees it."""
+    if topic in INTERNAL_TOPICS and request.peer.client_id != ADMIN_CLIENT:
+        raise InvalidTopic(f"topic {topic}: clients may not write to an internal topic")
     if len(records) < lib.KL_BATCH_HEADER_BYTES:
-        raise CorruptMessage(f"records: found {len(records)} bytes, wanted a record batch")
-    codec = records[ATTRIBUTES_POS + 1] & lib.KL_CODEC_MASK
-    if codec == ZSTD and version < ZSTD_SINCE:
-        raise UnsupportedCompressionType(
-            f"zstd: found Produce version {version}, wanted at least {ZSTD_SINCE}"
-        )
+        raise InvalidRecord("no whole record batch, wanted exactly one")
+    attributes = records[ATTRIBUTES_POS + 1]
+    if attributes & lib.KL_CODEC_MASK == ZSTD and request.version < ZSTD_SINCE:
+        raise UnsupportedCompressionType(f"zstd wants Produce of version {ZSTD_SINCE} or later")
+    if attributes & lib.KL_ATTR_TRANSACTIONAL:
+        raise InvalidTxnState("the producer has no transaction open in this partition")
 
 
 class _Waiting:
