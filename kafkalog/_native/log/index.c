@@ -302,10 +302,12 @@ static int64_t time_key(const kl_index *index, size_t i) {
     return kl_index_time_at(index, i).timestamp;
 }
 
-/* Where among entries 0 to `last` a key lies if they grow evenly, as they mostly do. */
+/* Where among entries 0 to `last` a key lies if they grow evenly, as they mostly do:
+ * low_key <= key < high_key.  Differences, since a double would not tell large keys apart. */
 static size_t guess(int64_t low_key, int64_t high_key, int64_t key, size_t last) {
-    double share = ((double)key - (double)low_key) / ((double)high_key - (double)low_key);
-    return KL_MIN((size_t)(share * (double)last), last);
+    double above = (double)((uint64_t)key - (uint64_t)low_key);
+    double range = (double)((uint64_t)high_key - (uint64_t)low_key);
+    return KL_MIN((size_t)(above / range * (double)last), last);
 }
 
 /* How many entries have a key <= `key`.  An index of a large log is far larger than the
