@@ -373,11 +373,10 @@ class MetadataLog:
             listener(old, new)
         if new.names is not old.names:
             gone = [old.topics[name] for id_, name in old.names.items() if id_ not in new.names]
-            here = set(self.manager.partitions())
             tps = [TopicPartition(topic.name, n) for topic in gone for n in topic.partitions]
             self._loaded.removed.update(topic.id for topic in gone)
             try:
-                self.manager.delete_partitions(tp for tp in tps if tp in here)
+                self.manager.delete_partitions(tp for tp in tps if self.manager.has(tp))
             except KafkalogError as error:
                 # They are gone from the metadata: the next start takes their folders out.
                 _logger.error("%s: %s", self.manager.path, error)
@@ -389,17 +388,24 @@ class MetadataLog:
                 continue  # an internal topic's folders are made when they are first used
             try:
                 self._clear(topic)
-                self.manager.make(name, topic.id, topic.partitions)
+                # The id of a folder that is there is looked at when its log is first opened.
+                missing = [n for n in topic.partitions if not self._has(name, n)]
+                self.manager.make(name, topic.id, missing)
             except KafkalogError as error:
                 # It is in the metadata; Manager.get tries again.
                 _logger.error("%s: %s", self.manager.path, error)
 
+    def _has(self, topic: str, partition: int) -> bool:
+        return self.manager.has(TopicPartition(topic, partition))
+
     def _clear(self, topic: Topic) -> None:
         """Take out folders that a removed topic of the same name could not take along."""
-        tps = [tp for tp in self.manager.partitions(topic.name) if self._loaded.removed]
-        self.manager.delete_partitions(
-            tp for tp in tps if self.manager.folders.partition_id(tp) in self._loaded.removed
-        )
+        if self._loaded.removed:
+            here = [TopicPartition(topic.name, n) for n in topic.partitions
+                    if self._has(topic.name, n)]  # fmt: skip
+            ids = {tp: self.manager.folders.partition_id(tp) for tp in here}
+            gone = [tp for tp, topic_id in ids.items() if topic_id in self._loaded.removed]
+            self.manager.delete_partitions(gone)
 
     def config(self, topic: str) -> Mapping[str, object] | None:
         """The settings of a topic that go over the broker's static ones (for Manager)."""
