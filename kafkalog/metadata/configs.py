@@ -230,7 +230,7 @@ def _alter(
     counts = Counter((r.resource_type, r.resource_name) for r in request.resources)
     records: list[Record] = []
     results: list[Result] = []
-    for resource in {(r.resource_type, r.resource_name): r for r in request.resources}.values():
+    for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
         result: Result = {"error_code": 0, "error_message": None,
                           "resource_type": kind, "resource_name": name}  # fmt: skip
@@ -238,6 +238,8 @@ def _alter(
         try:
             if counts[kind, name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            if (kind, name) == (TOPIC, ""):
+                raise Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
             _check_resource(image, kind, name)
             new = wanted(resource)
             changed = _changed(image.config(kind, name), new)

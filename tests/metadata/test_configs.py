@@ -139,7 +139,7 @@ def test_the_same_setting_or_resource_twice_is_refused(image: MetadataImage) -> 
            "configs": [{"name": "flush.ms", "value": "1"}]}  # fmt: skip
     body = request(apis.ALTER_CONFIGS, resources=[one, one])
     records, results = configs.alter_configs(image, body, STATIC)
-    assert [ErrorCode(r["error_code"]).name for r in results] == ["INVALID_REQUEST"]
+    assert [ErrorCode(r["error_code"]).name for r in results] == ["INVALID_REQUEST"] * 2
     assert not records
 
 

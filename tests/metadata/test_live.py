@@ -1,6 +1,9 @@
 """A directory changes hands between kafkalog and a running Apache Kafka, its metadata included."""
 
 import contextlib
+import json
+import os
+import shutil
 import subprocess
 import sys
 import uuid
@@ -200,6 +203,77 @@ os.kill(os.getpid(), signal.SIGKILL)
         send(broker, "orders", [b"three"])
     with ours(directory) as (manager, _):
         assert values(manager, "orders") == [b"one", b"two", b"three"]
+
+
+def test_kafkas_directory_comes_home(shared: Path, tmp_path: Path, wait_until: Wait) -> None:
+    """What Kafka wrote in the time of another directory, changed here, opened by Kafka again."""
+    directory = tmp_path / "data"
+    shutil.copytree(shared / "data" / "kafka" / "kraft" / "log", directory)
+    for folder, _, names in os.walk(directory):
+        os.chmod(folder, 0o700)
+        for name in names:
+            os.chmod(os.path.join(folder, name), 0o600)
+    expected = json.loads(
+        (shared / "data" / "kafka" / "kraft" / "expected" / "metadata.json").read_text()
+    )
+    with ours(directory) as (manager, metadata):
+        make(metadata, "ours", 1)
+        append(manager, metadata, "ours", [b"one"])
+        append(manager, metadata, "orders-s1", [b"more"])
+        metadata.take_snapshot()
+    with running(directory, wait_until) as (broker, admin):
+        topics = {**expected["topics"], "ours": {"configs": {}}}
+        assert set(admin.list_topics()) >= set(topics)
+        for name, topic in topics.items():
+            assert topic_settings(admin, name) == topic["configs"]
+        assert consumed(broker, "ours", 1) == [b"one"]
+        assert len(consumed(broker, "orders-s1", 33)) >= 20  # some are markers or aborted
+        committed = admin.list_group_offsets("billing-s1")
+        assert "12" in str(committed)
+        assert "ERROR" not in broker.output(), broker.output()[-4000:]
+
+
+def test_a_quorum_with_voters_of_its_own(tmp_path: Path, wait_until: Wait) -> None:
+    """Formatted with --standalone (KIP-853): voters and kraft.version are records, and stay."""
+    directory = tmp_path / "data"
+    try:
+        broker = apache.Broker(directory)
+        apache.jars()
+    except apache.Unavailable as reason:
+        pytest.skip(str(reason))
+    properties = tmp_path / "server.properties"
+    text = properties.read_text()
+    dynamic = text.replace("controller.quorum.voters=1@", "controller.quorum.bootstrap.servers=")
+    assert dynamic != text
+    properties.write_text(dynamic)
+    cluster = "A" * 21 + "Q"
+    tool = ["kafka.tools.StorageTool", "format", "--standalone", "-t", cluster]
+    subprocess.run(
+        apache.java(*tool, "-c", str(properties)), check=True, capture_output=True, timeout=120
+    )
+    with ours(directory) as (manager, metadata):
+        assert metadata.image.cluster_id == cluster
+        make(metadata, "first", 1)
+        append(manager, metadata, "first", [b"one"])
+        assert metadata.take_snapshot() is not None
+    state = json.loads((directory / "__cluster_metadata-0" / "quorum-state").read_text())
+    assert state["data_version"] == 1
+    assert state["votedDirectoryId"]
+    with broker:
+        client: list[Any] = []
+
+        def connect() -> list[Any]:
+            with contextlib.suppress(kafka.errors.KafkaError):
+                client.append(KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers))
+            return client
+
+        wait_until(connect, f"Kafka answers: {broker.output()[-2000:]}", apache.START_S)
+        client[0].close()
+        assert consumed(broker, "first", 1) == [b"one"]
+        send(broker, "first", [b"two"])
+        assert "ERROR" not in broker.output(), broker.output()[-4000:]
+    with ours(directory) as (manager, metadata):
+        assert values(manager, "first") == [b"one", b"two"]
 
 
 def test_kafkas_tools_read_our_metadata(tmp_path: Path) -> None:
