@@ -153,7 +153,7 @@ static void check_fetch(const exchange *exchange) {
     WANT(!in.bad && in.at == in.end && slice == exchange->slice_count);
 }
 
-/* ---- runs -------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------ */
 
 static void end_exchange(exchange *exchange) {
     WANT(exchange->request.parked == NULL && exchange->request.on_cancel == NULL);
@@ -203,7 +203,7 @@ static void cancel(int i) {
     parked[i] = NULL;
 }
 
-/* ---- bodies ------------------------------------------------------------------------------------ */
+/* ---- bodies ------------------------------------------------------------ */
 
 /* A Produce of one batch, or of what `input` has in its place. */
 static void make_produce(kl_buffer *body, int16_t version, kl_span *input) {
@@ -299,7 +299,7 @@ static void park(exchange *exchange) {
     parked[0] = exchange;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------ */
 
 static void put_partition(kl_server *server, kl_log *log) {
     const kl_role role = {1, 0};
