@@ -215,8 +215,7 @@ class Served:
     def remove(self, topic: str) -> None:
         self.reactor.remove_topic(topic)
         for key in [key for key in self.logs if key[0] == topic]:
-            with suppress(StorageOffline):
-                self.logs.pop(key).close()
+            self.logs.pop(key).close()
 
     def connect(self) -> Peer:
         peer = Peer(("127.0.0.1", self.port))
@@ -234,5 +233,6 @@ class Served:
         for peer in self.peers:
             peer.close()
         self.reactor.close()
-        for topic in {topic for topic, _ in self.logs}:
-            self.remove(topic)
+        for log in self.logs.values():
+            with suppress(StorageOffline):
+                log.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from kafkalog.wire.error_codes import ErrorCode
 from tests.dataplane.peer import ALL, LEADER, NONE, one
+from tests.support import batches
 
 
 def test_an_acknowledged_batch_is_on_disk(served, peer):
@@ -131,3 +132,125 @@ def test_several_partitions_wait_for_the_slowest(served, peer):
         assert all(
             served.logs["t", p].flushed_offset == served.logs["t", p].end_offset for p in range(5)
         )
+
+
+# ---- while the disk is busy ------------------------------------------------------------------------
+
+
+def held(faults, wait_until) -> None:
+    """Every sync waits from here on; one does."""
+    wait_until(lambda: faults.kl_io_waiting(b"fdatasync") == 1, "a sync is under way")
+
+
+def test_nothing_is_shown_before_it_is_on_disk(served, peer, faults, wait_until):
+    log = served.put(durable=True)
+    peer.produce_one(one(), acks=ALL)
+    reader, other = served.connect(), served.connect()
+    faults.kl_io_hold(b"fdatasync", 1)
+    peer.send_produce({("t", 0): one()}, acks=ALL)
+    held(faults, wait_until)
+    # What follows with acks=1 is acknowledged, but lies behind what is not shown yet.
+    assert other.produce_one(one(), acks=LEADER).base_offset == 2
+    for isolation in (0, 1):
+        seen = reader.fetch_one(1, isolation_level=isolation)
+        assert (seen.records, seen.high_watermark, seen.last_stable_offset) == (b"", 1, 1)
+    assert [record.offset for record in log.read(0)] == [0]
+    assert (log.end_offset, log.high_watermark) == (3, 1)
+    reader.send_fetch({("t", 0): 1}, max_wait_ms=60_000)
+    wait_until(lambda: served.parked() == 2, "the reader waits, too")
+    faults.kl_io_hold(b"fdatasync", 0)
+    assert peer.receive().responses[0].partition_responses[0].base_offset == 1
+    seen = reader.receive().responses[0].partitions[0]
+    assert [header.base_offset for header in batches.headers(seen.records)][0] == 1
+    wait_until(lambda: log.high_watermark == 3, "all is shown")
+
+
+def test_acks_1_is_shown_at_once(served, peer, faults):
+    log = served.put(durable=True)
+    faults.kl_io_hold(b"fdatasync", 1)
+    assert peer.produce_one(one(), acks=LEADER).error_code == 0
+    assert peer.fetch_one(0).high_watermark == 1 == log.high_watermark
+
+
+def test_a_promise_that_takes_too_long_times_out(served, peer, faults, wait_until):
+    log = served.put(durable=True)
+    faults.kl_io_hold(b"fdatasync", 1)
+    peer.send_produce({("t", 0): one()}, acks=ALL, timeout_ms=1500)
+    held(faults, wait_until)
+    served.advance(1499)
+    assert served.parked() == 1
+    served.advance(1)
+    found = peer.receive().responses[0].partition_responses[0]
+    assert found.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert log.high_watermark == 0
+    faults.kl_io_hold(b"fdatasync", 0)
+    # It was written, and is shown when it is on disk.
+    wait_until(lambda: log.high_watermark == 1, "it is shown")
+
+
+def test_one_round_serves_all_that_wait(served, faults, wait_until):
+    log = served.put(durable=True)
+    peers = [served.connect() for _ in range(16)]
+    faults.kl_io_hold(b"fdatasync", 1)
+    peers[0].send_produce({("t", 0): one()}, acks=ALL)
+    held(faults, wait_until)
+    for peer in peers[1:]:
+        peer.send_produce({("t", 0): one()}, acks=ALL)
+    wait_until(lambda: served.parked() == 16, "all wait")
+    before = faults.kl_io_calls(b"fdatasync")
+    faults.kl_io_hold(b"fdatasync", 0)
+    codes = [peer.receive().responses[0].partition_responses[0].error_code for peer in peers]
+    assert codes == [0] * 16 and log.flushed_offset == 16
+    assert faults.kl_io_calls(b"fdatasync") - before <= 1
+
+
+def test_no_network_thread_waits_for_the_disk(serve, faults, wait_until):
+    served = serve(**{"num.network.threads": 1})
+    served.put(durable=True)
+    served.put("u")
+    peer, other = served.connect(), served.connect()
+    faults.kl_io_hold(b"fdatasync", 1)
+    for _ in range(3):  # the connection itself is read on, too
+        peer.send_produce({("t", 0): one()}, acks=ALL)
+    wait_until(lambda: served.parked() == 3, "all three wait")
+    for i in range(20):
+        assert other.produce_one(one(), ("u", 0), acks=ALL).base_offset == i
+        assert other.fetch_one(i, ("u", 0)).records
+    faults.kl_io_hold(b"fdatasync", 0)
+    offsets = [peer.receive().responses[0].partition_responses[0].base_offset for _ in range(3)]
+    assert offsets == [0, 1, 2]
+
+
+def test_removal_ends_a_produce_that_waits(served, peer, faults, wait_until):
+    served.put(durable=True)
+    faults.kl_io_hold(b"fdatasync", 1)
+    peer.send_produce({("t", 0): one()}, acks=ALL)
+    held(faults, wait_until)
+    served.reactor.remove_topic("t")
+    found = peer.receive().responses[0].partition_responses[0]
+    assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    faults.kl_io_hold(b"fdatasync", 0)
+    served.logs.pop(("t", 0)).close()
+
+
+def test_a_lost_connection_leaves_its_records(served, faults, wait_until):
+    log = served.put(durable=True)
+    peer = served.connect()
+    faults.kl_io_hold(b"fdatasync", 1)
+    peer.send_produce({("t", 0): one()}, acks=ALL)
+    held(faults, wait_until)
+    peer.close()
+    faults.kl_io_hold(b"fdatasync", 0)
+    wait_until(lambda: log.high_watermark == 1, "the record is there")
+
+
+def test_pythons_appends_are_held_back_as_well(served, faults, wait_until):
+    log = served.put(durable=True)
+    faults.kl_io_hold(b"fdatasync", 1)
+    appended = served.reactor.append("t", 0, one(), acks=ALL)
+    held(faults, wait_until)
+    assert not served.reactor.wait("t", 0, appended.last_offset + 1, 1)
+    assert log.high_watermark == 0
+    faults.kl_io_hold(b"fdatasync", 0)
+    assert served.reactor.wait("t", 0, appended.last_offset + 1, 20_000)
+    assert log.high_watermark == 1

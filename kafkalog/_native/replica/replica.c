@@ -46,6 +46,14 @@ int64_t kl_replica_bound(const kl_replica *replica, kl_wait_kind kind) {
     return atomic_load(&replica->high_watermark);
 }
 
+/* How many bytes lie below `bound`, counted from when the log was opened; -1: not known, as
+ * it is not the end. */
+static int64_t shown_bytes(const kl_replica *replica, int64_t bound) {
+    /* In this order, the other way round than on_move: never more than up to the end. */
+    int64_t bytes = atomic_load(&replica->appended_bytes);
+    return bound == atomic_load(&replica->log_end) ? bytes : -1;
+}
+
 /* Locked.  The bound of the waiter's kind went from one offset to another. */
 static void look_at(kl_replica *replica, kl_waiter *waiter, int64_t before, int64_t now) {
     if (waiter->kind == KL_FOR_OFFSET || waiter->kind == KL_FOR_DISK) {
@@ -55,12 +63,10 @@ static void look_at(kl_replica *replica, kl_waiter *waiter, int64_t before, int6
         return;
     }
     if (now == before) return;
-    /* Bytes are counted where the end is seen; a bound behind it may show any number. */
-    int64_t bytes = atomic_load(&replica->appended_bytes);
-    int64_t more = bytes - waiter->seen_bytes;
-    waiter->seen_bytes = bytes;
-    if (now < before || now < atomic_load(&replica->log_end)) more = ALL_OF_IT;
-    count_off(waiter->wait, more);
+    int64_t before_bytes = waiter->seen_bytes;
+    waiter->seen_bytes = shown_bytes(replica, now);
+    bool known = before_bytes >= 0 && waiter->seen_bytes >= 0 && now > before;
+    count_off(waiter->wait, known ? waiter->seen_bytes - before_bytes : ALL_OF_IT);
 }
 
 static void end_all(kl_replica *replica) {
@@ -81,7 +87,7 @@ static void on_move(void *owner, const kl_log_ends *ends) {
     atomic_store_explicit(&replica->log_end, ends->log_end, memory_order_relaxed);
     atomic_store_explicit(&replica->flushed, ends->flushed, memory_order_relaxed);
     atomic_store_explicit(&replica->appended_bytes, ends->appended_bytes,
-                          memory_order_relaxed);
+                          memory_order_release);
     atomic_store_explicit(&replica->ended, ends->ended, memory_order_relaxed);
     /* Last, and in the total order with `waiting`: who is added later sees this. */
     atomic_store(&replica->high_watermark, ends->high_watermark);
@@ -196,7 +202,7 @@ void kl_wait_add(kl_wait *wait, kl_waiter *waiter, int64_t bound) {
     /* Moves from here on find it; one before shows in the bound.  The high watermark is
      * looked at first: with it all that was told before it is seen. */
     (void)atomic_load(&replica->high_watermark);
-    waiter->seen_bytes = atomic_load(&replica->appended_bytes);
+    waiter->seen_bytes = shown_bytes(replica, bound);
     if (atomic_load(&replica->users) >= REMOVED || atomic_load(&replica->ended))
         end_wait(wait);
     else if (waiter->kind == KL_FOR_OFFSET || waiter->kind == KL_FOR_DISK)

@@ -27,7 +27,7 @@ struct kl_waiter {
     kl_wait *wait; /* what all partitions of a request share */
     kl_waiter *next, *previous;
     int64_t offset;     /* KL_FOR_OFFSET, KL_FOR_DISK */
-    int64_t seen_bytes; /* replica's count when it was last looked at */
+    int64_t seen_bytes; /* below its bound, when it was last looked at; -1: not known */
     kl_wait_kind kind;
     bool linked; /* guarded by the replica's lock, as are next, previous, seen_bytes */
 };
