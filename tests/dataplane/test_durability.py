@@ -134,7 +134,7 @@ def test_several_partitions_wait_for_the_slowest(served, peer):
         )
 
 
-# ---- while the disk is busy ------------------------------------------------------------------------
+# ---- while the disk is busy ---------------------------------------------------------------------
 
 
 def held(faults, wait_until) -> None:
