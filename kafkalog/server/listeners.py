@@ -73,7 +73,13 @@ def planned(config: ServerConfig) -> tuple[Listener, ...]:
                 + ("is not there yet; wanted PLAINTEXT" if known else
                    "is no security protocol; name it in listener.security.protocol.map")
             )  # fmt: skip
-    _check_advertised(config, {listener.name for listener in listeners})
+    names = {listener.name for listener in listeners}
+    inner = config.inter_broker_listener_name.upper()
+    if inner and inner not in names:
+        raise InvalidSetting(
+            f"inter.broker.listener.name: found {inner}, wanted one of {', '.join(sorted(names))}"
+        )
+    _check_advertised(config, names)
     return listeners
 
 

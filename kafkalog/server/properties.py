@@ -48,7 +48,6 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
 """What happens to names that are Kafka's and not ours, by how they begin."""
 _IGNORED = {
     "process.roles": "taken as broker and controller in one",
-    "inter.broker.listener.name": _ONE_NODE,
     "inter.broker.protocol.version": _ONE_NODE,
     "control.plane.listener.name": _ONE_NODE,
     "auto.leader.rebalance.enable": "ignored: there is one node, which leads",

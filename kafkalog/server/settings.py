@@ -34,6 +34,9 @@ class ServerConfig(BrokerConfig, GroupConfig):
         pattern=r"[A-Za-z0-9_.\-]+:[A-Z0-9_]+",
         example="NAME:PLAINTEXT",
     )
+    inter_broker_listener_name = Word(
+        "", "Kept for Kafka: one node has no other brokers to talk to; empty: the first listener."
+    )
     num_network_threads = Whole(3, "Threads that read requests and write responses.", low=1)
     num_io_threads = Whole(
         8, "Threads that answer what the network threads do not answer themselves.", low=1
