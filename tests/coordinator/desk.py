@@ -104,7 +104,11 @@ class Desk:
         journal: MemoryJournal | None = None,
         topics: dict[str, int] | None = None,
         seed: int = 1,
+        partitions: int = PARTITIONS,
     ) -> None:
+        """`topics`: those that exist and their partitions; None: any.  `partitions`: of
+        __consumer_offsets."""
+        self.partitions = partitions
         self.settings = settings or config()
         self.journal = journal or MemoryJournal()
         self.topics = topics
@@ -120,8 +124,8 @@ class Desk:
         """A new coordinator, of what the journal says."""
         rng = self._random
         self.core = Core(self.settings, lambda: f"{rng.getrandbits(48):012x}", self._known)
-        for partition in range(PARTITIONS):
-            self.core.begin_load(partition, PARTITIONS)
+        for partition in range(self.partitions):
+            self.core.begin_load(partition, self.partitions)
             shard = self.core.new_shard(partition)
             loader.load(shard, self.journal.read(partition), self.wall_ms)
             self._step(lambda step, shard=shard: self.core.end_load(shard, step))
@@ -227,7 +231,7 @@ class Desk:
             "assignments": [{"member_id": m, "assignment": a} for m, a in given.items()],
         }
         if version >= 5:
-            fields |= {"protocol_type": "consumer", "protocol_name": joined.protocol_name}
+            fields |= {"protocol_type": joined.protocol_type or "consumer", "protocol_name": joined.protocol_name}
         if instance is not None:
             fields["group_instance_id"] = instance
         return self.call(apis.SYNC_GROUP, version, {**fields, **other})
