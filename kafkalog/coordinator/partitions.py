@@ -1,8 +1,11 @@
 """Which partition of an internal topic a key belongs to."""
 
+from functools import lru_cache
+
 __all__ = ["java_hash", "partition_for"]
 
 
+@lru_cache(maxsize=16_384)
 def java_hash(text: str) -> int:
     """Java's String.hashCode: over UTF-16 code units, wrapped to 32 bits with a sign."""
     if text.isascii():

@@ -8,6 +8,7 @@ read are all versions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from kafkalog.coordinator.group import CONSUMER, CommittedOffset, Group, Member, State
 from kafkalog.coordinator.step import JournalRecord
@@ -73,6 +74,7 @@ def group_record(group: Group, assignments: Mapping[str, bytes]) -> JournalRecor
     return group_key(group.group_id), OFFSETS.encode_value(GROUP, GROUP_VERSION, value)
 
 
+@lru_cache(maxsize=16_384)  # a consumer commits for the same partitions all the time
 def offset_key(group_id: str, where: TopicPartition) -> bytes:
     """The key of a committed offset."""
     fields = {"group": group_id, "topic": where.topic, "partition": where.partition}

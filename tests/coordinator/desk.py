@@ -231,7 +231,8 @@ class Desk:
             "assignments": [{"member_id": m, "assignment": a} for m, a in given.items()],
         }
         if version >= 5:
-            fields |= {"protocol_type": joined.protocol_type or "consumer", "protocol_name": joined.protocol_name}
+            kind = joined.protocol_type or "consumer"  # JoinGroup names it from version 7 on
+            fields |= {"protocol_type": kind, "protocol_name": joined.protocol_name}
         if instance is not None:
             fields["group_instance_id"] = instance
         return self.call(apis.SYNC_GROUP, version, {**fields, **other})
@@ -332,7 +333,7 @@ class Desk:
     def stable(self, count: int = 2, group: str = "g", **join: Any) -> list[Any]:
         """A stable group of so many members: their answers to JoinGroup, the leader's first."""
         replies = [self.join(self.new_id(group, **join), group, **join) for _ in range(count)]
-        self.wait(self.settings.group_initial_rebalance_delay_ms * (count + 1))
+        self.wait(2 * self.settings.group_initial_rebalance_delay_ms)
         self.settle(replies, group)
         return replies
 

@@ -146,6 +146,11 @@ class KafkaSide(Side):
         made = self.send(apis.CREATE_TOPICS, 5, {"topics": topics, "timeout_ms": 10_000})
         self.until(lambda: self.answered(made), "topics")
 
+        self.wait_for_groups()
+
+    def wait_for_groups(self) -> None:
+        """Until all partitions of __consumer_offsets are loaded."""
+        self.until(self._reachable, "a connection")
         asked = {"key": "g", "key_type": 0}
         every = [f"g{number}" for number in range(40)]  # some in each of a few partitions
 

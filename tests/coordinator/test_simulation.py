@@ -1,6 +1,6 @@
 """The simulation finds nothing wrong with the coordinator, and finds what is planted in it.
 
-KAFKALOG_SIMULATION_RUNS: how many runs, 50 without; each has a seed that is told.
+KAFKALOG_SIMULATION_RUNS: how many runs, 40 without; each has a seed that is told.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.conftest import SEED
 from tests.coordinator.simulation import Violated, simulate
 
-RUNS = int(os.environ.get("KAFKALOG_SIMULATION_RUNS", "50"))
+RUNS = int(os.environ.get("KAFKALOG_SIMULATION_RUNS", "40"))
 CANARY_RUNS = 40
-PART = 25
+PART = 20
 
 
 @pytest.mark.timeout(0)
