@@ -161,7 +161,7 @@ def test_nothing_is_shown_before_it_is_on_disk(served, peer, faults, wait_until)
     faults.kl_io_hold(b"fdatasync", 0)
     assert peer.receive().responses[0].partition_responses[0].base_offset == 1
     seen = reader.receive().responses[0].partitions[0]
-    assert [header.base_offset for header in batches.headers(seen.records)][0] == 1
+    assert next(batches.headers(seen.records)).base_offset == 1
     wait_until(lambda: log.high_watermark == 3, "all is shown")
 
 

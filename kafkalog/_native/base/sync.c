@@ -111,6 +111,15 @@ out:
     return status;
 }
 
+bool kl_sync_is_behind(const kl_sync_job *job) {
+    bool behind = false;
+    kl_lock(&lock);
+    for (const kl_disk *disk = disks; disk; disk = disk->next)
+        if (disk->running == job) behind = disk->first != NULL;
+    kl_unlock(&lock);
+    return behind;
+}
+
 void kl_sync_drain(kl_sync_job *job) {
     kl_lock(&lock);
     while (job->state != JOB_IDLE) kl_cond_wait_ms(&job_done, &lock, -1);

@@ -19,6 +19,8 @@ struct kl_sync_job {
 
 /* Queue the job. KL_E_NO_MEMORY when its thread cannot start. */
 kl_status kl_sync_submit(kl_sync_job *job);
+/* Whether the job runs now while others wait for its thread. */
+bool kl_sync_is_behind(const kl_sync_job *job);
 /* Return when the job is neither queued nor running; it must not be submitted any more. */
 void kl_sync_drain(kl_sync_job *job);
 

@@ -262,7 +262,10 @@ static kl_status ask_for_sync(kl_log *log, const kl_append_options *options,
     out->sync_due = due && options->no_wait;
     if (!options->durable && !out->sync_due) return KL_OK;
     /* A repeated batch may not be on disk yet. */
-    return log->flushed <= out->last_offset ? kl_log_request_sync(log) : KL_OK;
+    if (log->flushed > out->last_offset) return KL_OK;
+    log->flushers += 1; /* its acknowledgement waits as a thread would */
+    if (log->flushers == log->flushers_wanted) pthread_cond_signal(&log->gathered);
+    return kl_log_request_sync(log);
 }
 
 kl_status kl_log_append_batches(kl_log *log, const uint8_t *batches, size_t bytes,

@@ -82,10 +82,12 @@ static void end_round(sync_round *round, bool again) {
     if (round->items != &round->one) kl_release(round->items);
 }
 
-/* Locked, but not while it waits.  Threads that flush in a loop come back soon after the
- * round that served them: who leads the next one waits for them, at most half of what a
- * round takes, rather than leaving them to the one after it. */
+/* Locked, but not while it waits.  Threads that flush in a loop, and producers with one
+ * request in flight, come back soon after the round that served them: who leads the next one
+ * waits for them, at most half of what a round takes, rather than leaving them to the one
+ * after it.  The sync thread does not when other logs wait for it. */
 static void gather(kl_log *log) {
+    if (kl_sync_is_behind(&log->sync)) return;
     int64_t end_ns = kl_monotonic_ns() + log->round_ns / 2, left_ns;
     while (log->flushers < log->flushers_wanted && !log->closed &&
            (left_ns = end_ns - kl_monotonic_ns()) > 0)
