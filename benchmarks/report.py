@@ -36,6 +36,7 @@ AREAS = {
     "compaction": "Compaction",
     "readers": "Readers beside a writer",
     "spark": "Spark",
+    "wire": "The wire codec",
 }
 """Titles by the first word of a row's key, in the order of the document."""
 INTRODUCTION = """\

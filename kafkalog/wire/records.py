@@ -70,15 +70,11 @@ class MetadataRecords:
 
         A number that is not known gives itself as name, and Unknown.
         """
-        try:
-            frame, pos = uvarint(value, 0)
-            kind, pos = uvarint(value, pos)
-            version, pos = uvarint(value, pos)
-        except (IndexError, Malformed):
-            raise InvalidRequest(
-                f"metadata record: frame: found {bytes(value[:15]).hex()!r}, "
-                "wanted frame version, kind and version"
-            ) from None
+        if len(value) > 2 and value[0] < 128 and value[1] < 128 and value[2] < 128:
+            frame, kind, version = value[:3]
+            pos = 3
+        else:
+            frame, kind, version, pos = self._frame(value)
         if frame != FRAME_VERSION:
             raise InvalidRequest(
                 f"metadata record: frame version: found {frame}, wanted {FRAME_VERSION}"
@@ -87,6 +83,19 @@ class MetadataRecords:
         if message is None:
             return str(kind), version, Unknown(bytes(value[pos:]))
         return message.title, version, _whole(message, version, value, pos)
+
+    @staticmethod
+    def _frame(value: bytes) -> tuple[int, int, int, int]:
+        """Frame version, kind and version, and the position behind them."""
+        try:
+            frame, pos = uvarint(value, 0)
+            kind, pos = uvarint(value, pos)
+            return frame, kind, *uvarint(value, pos)
+        except (IndexError, Malformed):
+            raise InvalidRequest(
+                f"metadata record: frame: found {bytes(value[:15]).hex()!r}, "
+                "wanted frame version, kind and version"
+            ) from None
 
     def encode(self, name: str, version: int, fields: Fields) -> bytes:
         """The value of a record of this name and version, with its frame."""
