@@ -107,7 +107,9 @@ def _clients() -> Iterator[str]:
     yield "The version that each client uses with this broker: the lower of ours and the highest"
     yield "that it was seen to send (of sarama, that its source knows); empty: it was not seen to"
     yield "use this API. kcat, confluent-kafka and the bindings for .NET, Rust and Node.js are"
-    yield "librdkafka; franz-go uses the highest of everything. `tests/clients` runs them.\n"
+    yield "librdkafka; franz-go uses the highest of everything. `tests/clients` runs them."
+    yield "The ranges begin where those of Kafka 4 do (KIP-896), so clients as old as Java 2.1,"
+    yield "librdkafka 1 and kafka-python 2 have versions in common with it.\n"
     yield f"| API | {' | '.join(CLIENTS)} |"
     yield f"| --- |{' --- |' * len(CLIENTS)}"
     for api in BY_KEY.values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -18,6 +19,10 @@ from kafkalog.wire.values import ZERO_UUID, Struct
 
 __all__ = ["Message"]
 
+Codec = tuple[Callable[..., Any], Source]
+"""A compiled function, and where its lines come from."""
+
+_MAKING = threading.Lock()
 _DECODE_ERRORS = (Malformed, IndexError, struct.error, UnicodeDecodeError)
 _ENCODE_ERRORS = (TypeError, AttributeError, struct.error, UnicodeEncodeError)
 
@@ -33,8 +38,8 @@ class Message:
         self.first_flexible = VERSION_END if flexible is None else flexible
         """The first one with compact types and tagged fields (KIP-482)."""
         self._text = text
-        self._decoders: dict[int, tuple[Callable[..., Any], Source]] = {}
-        self._encoders: dict[int, tuple[Callable[..., Any], Source]] = {}
+        self._decoders: dict[int, Codec] = {}
+        self._encoders: dict[int, Codec] = {}
 
     def __repr__(self) -> str:
         return f"<{self.title} {self.versions.start}-{self.versions.stop - 1}>"
@@ -77,19 +82,20 @@ class Message:
         _classes_of((), name, self.fields, found)
         return found
 
-    def _make_decoder(self, version: int) -> tuple[Callable[..., Any], Source]:
-        source = self._source(version)
-        flexible = version >= self.first_flexible
-        function = Decoder(source, version, flexible, self._classes).compile((), self.fields)
-        self._decoders[version] = function, source
-        return function, source
+    def _make_decoder(self, version: int) -> Codec:
+        return self._make(Decoder, self._decoders, version)
 
-    def _make_encoder(self, version: int) -> tuple[Callable[..., Any], Source]:
+    def _make_encoder(self, version: int) -> Codec:
+        return self._make(Encoder, self._encoders, version)
+
+    def _make(self, kind: type[Decoder | Encoder], made: dict[int, Codec], version: int) -> Codec:
         source = self._source(version)
-        flexible = version >= self.first_flexible
-        function = Encoder(source, version, flexible, self._classes).compile((), self.fields)
-        self._encoders[version] = function, source
-        return function, source
+        with _MAKING:  # else two threads could give a message two sets of classes
+            if version not in made:
+                flexible = version >= self.first_flexible
+                writer = kind(source, version, flexible, self._classes)
+                made[version] = writer.compile((), self.fields), source
+        return made[version]
 
     def _source(self, version: int) -> Source:
         if version not in self.versions:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kafkalog.wire.values import ZERO_UUID
@@ -49,8 +48,7 @@ _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _VERSIONS = re.compile(r"(\d+)(\+|-(\d+))?")
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """One field of a message, over all versions."""
 
     name: str

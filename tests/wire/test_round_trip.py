@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -125,3 +127,17 @@ def test_a_version_that_is_not_known_is_named() -> None:
                 message.encode(version, {})
             with pytest.raises(UnsupportedVersion):
                 message.decode(version, b"")
+
+
+def test_threads_that_use_a_message_first_share_its_classes() -> None:
+    text = "Name:str, Inner[]{A:i32, B:str}"
+    data = Message("Shared request", "0-9", 5, text).encode(7, {"inner": [{}]})
+    for _ in range(20):
+        message = Message("Shared request", "0-9", 5, text)
+        start = threading.Barrier(4)
+        with ThreadPoolExecutor(4) as pool:
+            waiting = [pool.submit(start.wait, 10) for _ in range(4)]
+            assert all(one.exception() is None for one in waiting)
+            found = list(pool.map(lambda v, m=message: m.decode(v, data)[0], [5, 6, 7, 7]))
+        assert len({type(struct) for struct in found}) == 1
+        assert found[0] == found[3]
