@@ -11,6 +11,7 @@ from kafkalog.errors import *  # noqa: F403
 from kafkalog.types import Found, Record, RecordMetadata, Sent, Span, TopicPartition
 
 if TYPE_CHECKING:
+    from kafkalog.server.broker import Broker
     from kafkalog.storage.log import Log
     from kafkalog.storage.scan import Scan
 
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     *_errors.__all__,
+    "Broker",
     "Found",
     "Log",
     "Record",
@@ -29,7 +31,11 @@ __all__ = [
     "__version__",
 ]
 
-_LAZY = {"Log": "kafkalog.storage.log", "Scan": "kafkalog.storage.scan"}
+_LAZY = {
+    "Broker": "kafkalog.server.broker",
+    "Log": "kafkalog.storage.log",
+    "Scan": "kafkalog.storage.scan",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,7 @@ from pathlib import Path
 import crash
 import delays
 import layout
+import served
 import steps
 from source import read_flights
 from tour import Failed, Tour, say
@@ -42,6 +43,8 @@ def run(directory: Path) -> None:
         crash.kill_and_recover(directory, parted)
     with tour.step("Spark over the same directory: delay by carrier and month"):
         delays.by_carrier_and_month(directory, flights)
+    with tour.step("Serve it: an unmodified Kafka client reads, writes, joins a group"):
+        served.by_a_kafka_client(directory, flights)
     with layout.open_directory(directory) as manager:
         with tour.step("Delete the first half of the year"):
             steps.delete_half(manager)

@@ -21,10 +21,10 @@ def beside_demo_data(tmp_path, monkeypatch):
 
 
 def test_the_python_of_the_readme_runs(root, beside_demo_data, capsys) -> None:
-    for package in ("duckdb", "polars", "pyarrow"):
+    for package in ("duckdb", "kafka", "polars", "pyarrow"):
         pytest.importorskip(package)
     blocks = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), names)
@@ -38,4 +38,5 @@ def test_the_python_of_the_readme_runs(root, beside_demo_data, capsys) -> None:
     assert names["table"].num_rows == 45_000
     assert dict(names["carriers"].iter_rows()) == {b"B6": 15_000, b"US": 15_000, b"F9": 15_000}
     assert names["log"].offset_at(1_387_908_000_000) == 8_000
+    assert (names["sent"].topic, names["sent"].offset) == ("orders", 0)
     names["log"].close()
