@@ -1,7 +1,7 @@
 // Apache Kafka's own codec behind a pipe: reads a message, writes it again and says what is in it.
 //
-// In:  one message a line, "request|response|metadata|key|value <number> <version> <hex>", or
-//      "retriable <error code>".
+// In:  one message a line, "<what> <number> <version> <hex>" with what as in empty() below, or
+//      "retriable <error code> -".
 // Out: "<hex> <json>", "true" or "false", or "failed: <why>".
 
 import java.io.BufferedReader;
@@ -13,12 +13,21 @@ import java.util.HexFormat;
 
 import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.message.ApiMessageType;
+import org.apache.kafka.common.message.ConsumerProtocolAssignment;
+import org.apache.kafka.common.message.ConsumerProtocolSubscription;
+import org.apache.kafka.common.message.KRaftVersionRecord;
+import org.apache.kafka.common.message.LeaderChangeMessage;
+import org.apache.kafka.common.message.SnapshotFooterRecord;
+import org.apache.kafka.common.message.SnapshotHeaderRecord;
+import org.apache.kafka.common.message.VotersRecord;
 import org.apache.kafka.common.metadata.MetadataRecordType;
 import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.protocol.MessageUtil;
 import org.apache.kafka.coordinator.group.generated.CoordinatorRecordType;
+import org.apache.kafka.coordinator.transaction.generated.TransactionLogKey;
+import org.apache.kafka.coordinator.transaction.generated.TransactionLogValue;
 
 public class Codec {
     public static void main(String[] arguments) throws Exception {
@@ -67,8 +76,30 @@ public class Codec {
                 return MetadataRecordType.fromId(number).newMetadataRecord();
             case "key":
                 return CoordinatorRecordType.fromId(number).newRecordKey();
-            default:
+            case "value":
                 return CoordinatorRecordType.fromId(number).newRecordValue();
+            case "transaction":
+                return number == 0 ? new TransactionLogKey() : new TransactionLogValue();
+            case "member":
+                return number == 0
+                    ? new ConsumerProtocolSubscription() : new ConsumerProtocolAssignment();
+            default:
+                return control(number);
+        }
+    }
+
+    private static ApiMessage control(short number) {
+        switch (number) {
+            case 2:
+                return new LeaderChangeMessage();
+            case 3:
+                return new SnapshotHeaderRecord();
+            case 4:
+                return new SnapshotFooterRecord();
+            case 5:
+                return new KRaftVersionRecord();
+            default:
+                return new VotersRecord();
         }
     }
 }

@@ -16,6 +16,12 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.message import Message
 from kafkalog.wire.tables.metadata_records import METADATA_RECORDS
 from kafkalog.wire.tables.offsets_records import OFFSETS_RECORDS
+from kafkalog.wire.tables.other_records import (
+    CONSUMER_ASSIGNMENT,
+    CONSUMER_SUBSCRIPTION,
+    CONTROL_RECORDS,
+    TRANSACTION_RECORDS,
+)
 from tests.fuzz.mutate import mutated
 from tests.support import apache
 from tests.wire.strategies import as_json, found_in, plain, random_fields
@@ -25,7 +31,7 @@ from tests.wire.test_golden import GOLDEN
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 SAMPLES = 3
-LEGACY = 0  # the first kind of __consumer_offsets: known to Kafka, but only to be read
+MARKERS = (0, 1)  # of transactions: their version stands before what Kafka's codec reads
 
 
 def ask(lines: list[str]) -> list[str]:
@@ -49,6 +55,10 @@ def messages() -> list[tuple[str, int, Message]]:
         *(("metadata", kind, message) for kind, message in METADATA_RECORDS.items()),
         *(("key", kind, key) for kind, (key, _) in OFFSETS_RECORDS.items()),
         *(("value", kind, value) for kind, (_, value) in OFFSETS_RECORDS.items()),
+        *(("transaction", number, m) for number, m in enumerate(TRANSACTION_RECORDS[0])),
+        *(("control", kind, m) for kind, (_, m) in CONTROL_RECORDS.items() if kind not in MARKERS),
+        ("member", 0, CONSUMER_SUBSCRIPTION),
+        ("member", 1, CONSUMER_ASSIGNMENT),
     ]
 
 
