@@ -105,7 +105,9 @@ def run(options: argparse.Namespace) -> int:
 def _logs(manager: "Manager", options: argparse.Namespace) -> "list[Log]":
     """The topic's logs, made when it is new.  Raises: UsageError, InvalidTopic."""
     if options.topic not in manager.topics():
-        manager.create_topic(options.topic, options.partitions or 1)
+        from kafkalog.metadata.offline import create_topic
+
+        create_topic(manager, options.topic, options.partitions or 1)
     found = manager.partitions(options.topic)
     if options.partitions not in (None, len(found)):
         raise UsageError(

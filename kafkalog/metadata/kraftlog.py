@@ -376,7 +376,7 @@ class MetadataLog:
             tps = [TopicPartition(topic.name, n) for topic in gone for n in topic.partitions]
             self._loaded.removed.update(topic.id for topic in gone)
             try:
-                self.manager.delete_partitions(tp for tp in tps if self.manager.has(tp))
+                self.manager.delete_partitions(tps)
             except KafkalogError as error:
                 # They are gone from the metadata: the next start takes their folders out.
                 _logger.error("%s: %s", self.manager.path, error)

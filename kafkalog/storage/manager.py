@@ -5,7 +5,6 @@ import threading
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import ClassVar
 
 from kafkalog._native import lib
@@ -221,8 +220,10 @@ class Manager:
         """
         if topic == layout.METADATA_TOPIC:
             return METADATA_CONFIG
-        given: TopicConfigs = self._source.config if self._source else self._topic_config
-        return TopicConfig.of(given(topic) if callable(given) else given, self.config.topic)
+        given, known = self._topic_config, self.config.topic
+        if self._source:
+            known = TopicConfig.of(self._source.config(topic), known)
+        return TopicConfig.of(given(topic) if callable(given) else given, known)
 
     def use(self, source: TopicSource) -> None:
         """From now on `source` knows the topics: their settings, and which partitions there are.
@@ -269,12 +270,11 @@ class Manager:
             raise ArgumentError(f"partitions: found {partitions}, wanted at least 1")
         if self.partitions(topic):
             raise TopicExists(f"{self.path}: topic {topic} is there already")
-        topic_id = layout.random_topic_id()
-        made: list[TopicPartition] = []
+        topic_id, made = layout.random_topic_id(), list[TopicPartition]()
         try:
-            for partition in range(partitions):
-                self._make(TopicPartition(topic, partition), topic_id)
-                made.append(TopicPartition(topic, partition))
+            for tp in [TopicPartition(topic, number) for number in range(partitions)]:
+                self._make(tp, topic_id)
+                made.append(tp)
             self.state.save({})
         except BaseException:
             for tp in made:
@@ -321,10 +321,9 @@ class Manager:
             # Of an earlier partition of this name; its start must not be this one's.
             self.state.forget([tp])
         self.folders.make(tp, topic_id)
-        # Nothing is in it, so nothing of it is ever to be recovered.  The caller saves it.
         with self._idle:
             self._opened.add(tp)
-        self.state.note(tp, 0, None, 0)
+        self.state.note(tp, 0, None, 0)  # it is empty: nothing to recover; the caller saves it
 
     def delete_partition(self, topic: str, partition: int = 0) -> None:
         """Take a partition out; its files go after file.delete.delay.ms.
@@ -333,12 +332,13 @@ class Manager:
 
         Raises: UnknownTopicOrPartition, ReadOnly, IoFailed.
         """
+        self.folder(topic, partition)
         self.delete_partitions([TopicPartition(topic, partition)])
 
     def delete_partitions(self, tps: Iterable[TopicPartition]) -> None:
-        """As delete_partition, many at once.  Those before one that fails are gone.
+        """As delete_partition, many at once, and none may be there any more.
 
-        Raises: UnknownTopicOrPartition, ReadOnly, IoFailed.
+        Raises: ReadOnly, IoFailed; those before one that fails are gone then.
         """
         self._check_writable()
         gone: list[TopicPartition] = []
@@ -349,6 +349,8 @@ class Manager:
                     config = log.config
                     log.close()
                 try:
+                    if not self.has(tp):
+                        continue
                     new = self.folders.take_out(tp)
                     gone.append(tp)
                     config = config or self.topic_config(tp.topic)
@@ -375,19 +377,30 @@ class Manager:
         if log is not None:
             return log
         try:
-            if self._source and self.mode == "w" and topic != layout.METADATA_TOPIC:
-                topic_id = self._source.topic_id(topic, partition)
-                if topic_id is None:
-                    raise UnknownTopicOrPartition(
-                        f"{self.path}: the metadata names no partition {partition} of {topic}"
-                    )
-                self.make(topic, topic_id, [partition])
+            self._make_known(tp)
             path = self.folder(topic, partition)
             log = Log._open(path, self._plan(tp, self.topic_config(topic)))
             self.opened(log)
         finally:
             self._unreserve(tp)
         return log
+
+    def _make_known(self, tp: TopicPartition) -> None:
+        """Make the folder that the metadata asks for; nothing where there is no metadata.
+
+        Raises: UnknownTopicOrPartition when it does not name the partition (any more).
+        """
+        source = self._source
+        if not source or self.mode != "w" or tp.topic == layout.METADATA_TOPIC:
+            return
+        if (topic_id := source.topic_id(*tp)) is not None:
+            self.make(tp.topic, topic_id, [tp.partition])
+            if source.topic_id(*tp) == topic_id:
+                return
+            self.folders.take_out(tp)  # the topic was deleted meanwhile
+        raise UnknownTopicOrPartition(
+            f"{self.path}: the metadata names no partition {tp[0]}-{tp[1]}"
+        )
 
     def _reserve(self, tp: TopicPartition) -> Log | None:
         """The open log; else None, and nobody else opens, makes or removes it now."""
@@ -422,7 +435,8 @@ class Manager:
         The folder is made when it is missing.  What `config` says goes over the topic's
         settings.  The log's end is one release.
 
-        Raises: Locked when the log is open in this process; InvalidTopic, IoFailed.
+        Raises: Locked when the log is open in this process; InvalidTopic, IoFailed;
+        UnknownTopicOrPartition where there is metadata that does not name it.
         """
         self._check_writable()
         tp = TopicPartition(folder.topic, folder.partition)
@@ -437,7 +451,8 @@ class Manager:
                 )
             self._busy.add(tp)
         try:
-            if known is None:
+            self._make_known(tp)
+            if self.folders.name(tp) is None:
                 self._make(tp, self._topic_id_or_new(tp.topic))
                 self.state.save({})
             plan = self._plan(tp, TopicConfig.of(config, self.topic_config(tp.topic)))
@@ -494,16 +509,11 @@ class Manager:
         Raises: what opening a log raises; the others are open then.
         """
         count = threads or self.config.num_recovery_threads_per_data_dir
-        logs: list[Log] = []
-        failures: list[Exception] = []
-        for found in in_parallel(count, self._ours(), lambda tp: self.get(*tp)):
-            if isinstance(found, Log):
-                logs.append(found)
-            else:
-                failures.append(found)
-        if failures:
-            raise failures[0]
-        return tuple(logs)
+        found = in_parallel(count, self._ours(), lambda tp: self.get(*tp))
+        for one in found:
+            if isinstance(one, Exception):
+                raise one
+        return tuple(one for one in found if isinstance(one, Log))
 
     def _ours(self) -> list[TopicPartition]:
         return [tp for tp in self.folders.partitions() if tp.topic != layout.METADATA_TOPIC]
@@ -548,8 +558,7 @@ class Manager:
         failures: list[Exception] = []
         if self.mode == "w":
             failures += self._upkeep.flush(logs)
-        threads = self.config.num_recovery_threads_per_data_dir
-        closed = in_parallel(threads, logs, lambda log: log.close())
+        closed = in_parallel(self.config.num_recovery_threads_per_data_dir, logs, Log.close)
         failures += [error for error in closed if error is not None]
         if self.mode == "w":
             self.state.save({}, {}, {})  # what the logs left as they closed
@@ -581,12 +590,7 @@ class Manager:
     def __enter__(self) -> "Manager":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -25,6 +25,7 @@ from kafkalog.metadata.kraftlog import MetadataLog
 from kafkalog.metadata.records import encode
 from kafkalog.metadata.snapshots import list_snapshots
 from kafkalog.storage.layout import META_PROPERTIES, parse_meta_properties, parse_partition_metadata
+from kafkalog.storage.log import Log
 from kafkalog.storage.manager import Manager
 from kafkalog.types import TopicPartition
 from tests.metadata.story import configure, create, delete, grow, summary
@@ -139,6 +140,18 @@ def test_internal_topics_get_folders_when_they_are_used(metadata: MetadataLog) -
         manager.get("nobody", 0)
     delete(metadata, "__consumer_offsets")
     assert not manager.partitions("__consumer_offsets")
+
+
+def test_a_log_asked_for_by_its_path_is_the_metadatas(data: Path, metadata: MetadataLog) -> None:
+    create(metadata, "__consumer_offsets", 2)
+    with Log(data / "__consumer_offsets-1") as log:
+        log.append(b"x", key=b"k")
+    topic_id = metadata.image.topics["__consumer_offsets"].id
+    assert metadata.manager.topic_id("__consumer_offsets") == topic_id
+    for name in ("__consumer_offsets-2", "nobody-0"):
+        with pytest.raises(UnknownTopicOrPartition):
+            Log(data / name)
+        assert not (data / name).exists()
 
 
 def test_settings_change_under_an_open_log(metadata: MetadataLog) -> None:
