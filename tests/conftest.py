@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import re
 import secrets
 import signal
 import tempfile
@@ -15,6 +17,8 @@ from typing import Any
 
 import hypothesis
 import pytest
+
+from tests.support import brokers
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("KAFKALOG_SHARED", ROOT.parent / "shared"))
@@ -64,6 +68,37 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"no shared test data at {SHARED} (set KAFKALOG_SHARED)")
     return SHARED
+
+
+@pytest.fixture(scope="session", params=brokers.SIDES)
+def servers(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    wait_until: Callable[..., None],
+) -> Iterator[str]:
+    """`host:port` of a broker: one for all tests, Apache Kafka's and then ours.
+
+    Each test has topics and groups of its own there.
+    """
+    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.topics import list_topics
+    from kafkalog.errors import KafkalogError
+
+    def answers() -> bool:
+        with contextlib.suppress(KafkalogError), Cluster(found) as cluster:
+            list_topics(cluster)
+            return True
+        return False
+
+    with brokers.running(request.param, tmp_path_factory.mktemp("broker") / "log") as found:
+        wait_until(answers, "the broker takes connections", 60)
+        yield found
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> str:
+    """A name for a topic or group that no other test uses."""
+    return f"{re.sub('[^a-z0-9]+', '-', request.node.name.lower())}-{secrets.token_hex(3)}"
 
 
 @pytest.fixture(scope="session")

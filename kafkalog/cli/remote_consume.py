@@ -4,7 +4,9 @@ import argparse
 import heapq
 import itertools
 import re
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -223,6 +225,34 @@ def _wait_ms(timeout_ms: int | None) -> int | None:
 # ---- in a group --------------------------------------------------------------------------
 
 
+class _Whole:
+    """Ctrl-C waits for the end of the block, so that what was shown is committed, too.
+
+    A second one does not: the output may be a pipe that nobody reads.
+    """
+
+    def __enter__(self) -> None:
+        self._noted = False
+        self._before = signal.getsignal(signal.SIGINT)
+        # Not where somebody has set another answer to it, or has it ignored.
+        self._ours = self._before is signal.default_int_handler and (
+            threading.current_thread() is threading.main_thread()
+        )
+        if self._ours:
+            signal.signal(signal.SIGINT, self._note)
+
+    def _note(self, *_: object) -> None:
+        if self._noted:
+            raise KeyboardInterrupt
+        self._noted = True
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._ours:
+            signal.signal(signal.SIGINT, self._before)
+        if self._noted and kind is None:
+            raise KeyboardInterrupt
+
+
 def _in_group(
     cluster: "Cluster", options: argparse.Namespace, topics: list[str], output: _Output
 ) -> None:
@@ -246,11 +276,12 @@ def _read_group(consumer: "GroupConsumer", options: argparse.Namespace, output: 
         for block in consumer.poll(_wait_ms(options.timeout_ms)):
             heard_s = time.monotonic()
             rows = block.records()
-            last = output.write(rows)
-            if not rows or last is rows[-1]:
-                consumer.done(block.tp, block.next_offset)
-            elif last is not None:
-                consumer.done(block.tp, last.offset + 1)
+            with _Whole():
+                last = output.write(rows)
+                if not rows or last is rows[-1]:
+                    consumer.done(block.tp, block.next_offset)
+                elif last is not None:
+                    consumer.done(block.tp, last.offset + 1)
             if output.enough():
                 return
         if options.timeout_ms is not None:

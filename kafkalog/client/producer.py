@@ -137,6 +137,8 @@ class Producer:
         self._failure: errors.KafkalogError | None = None
         self._sequences: dict[TopicPartition, int] = {}
         self._first_sent_s: dict[int, float] = {}
+        self._known: set[TopicPartition] = set()
+        """Partitions whose leader has taken a batch of this producer."""
         self._turns: dict[str, int] = {}
         self._made = 0
         self._identified = options.acks != -1 or not options.idempotent
@@ -310,12 +312,26 @@ class Producer:
         size = 0
         for tp in partitions:
             waiting = self._ready[tp]
+            if self._unsure(node, tp):
+                continue
             if batches and size + len(waiting[0].data) > self.options.request_bytes:
                 break
             size += len(waiting[0].data)
             batches[tp] = waiting.popleft()
         if batches:
             self._put(node, batches)
+        else:  # each of them waits for its first answer
+            self._receive(node)
+
+    def _unsure(self, node: int, tp: TopicPartition) -> bool:
+        """Whether the first batch of a partition is on its way still.
+
+        A leader that has not seen the producer takes any sequence: should the first batch
+        fail, and the second not, the first could never be sent again.
+        """
+        if self.producer_id == -1 or tp in self._known:
+            return False
+        return any(tp in request.batches for request in self._flying.get(node, ()))
 
     def _put(self, node: int, batches: dict[TopicPartition, _Batch]) -> None:
         """Put one request on its way; on failure its batches wait for `_recover`."""
@@ -434,6 +450,7 @@ class Producer:
 
     def _delivered(self, batch: _Batch, base_offset: int) -> None:
         sent_s = self._first_sent_s.pop(batch.number)
+        self._known.add(batch.tp)
         if self.on_delivery is not None:
             self.on_delivery(
                 Delivery(

@@ -161,6 +161,8 @@ def create_partitions(cluster: Cluster, name: str, count: int) -> None:
 
 def _config_node(cluster: Cluster, kind: int, name: str) -> Any:
     """The settings of a broker are asked of that broker, all others of any."""
+    if kind == TOPIC:
+        cluster.topic(name)  # one that was made a moment ago is waited for
     if kind != BROKER or not name:
         return cluster.controller()
     cluster.refresh([])

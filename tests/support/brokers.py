@@ -1,0 +1,44 @@
+"""A broker for tests of what talks to one: ours, or Apache Kafka to prove the tests right."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import apache
+
+SIDES = [pytest.param("kafka", marks=pytest.mark.java), "kafkalog"]
+SETTINGS = {
+    "auto.create.topics.enable": "true",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "offsets.topic.num.partitions": "2",
+    "num.partitions": "2",
+    "log.segment.delete.delay.ms": "1000",
+}
+
+
+@contextlib.contextmanager
+def running(side: str, directory: Path) -> Iterator[str]:
+    """`host:port` of a broker of one side, which ends with the block; skips where it cannot run."""
+    if side == "kafkalog":
+        from kafkalog.server.broker import Broker
+
+        config = {**SETTINGS, "kafkalog.durability": "os"}
+        with Broker(directory, listeners="PLAINTEXT://127.0.0.1:0", config=config) as broker:
+            yield broker.bootstrap_servers
+        return
+    try:
+        apache.jars()
+    except apache.Unavailable as reason:
+        pytest.skip(str(reason))
+    settings = "".join(
+        f"{name}={value}\n"
+        for name, value in SETTINGS.items()
+        if name != "offsets.topic.num.partitions"
+    )
+    with apache.Broker(directory, settings, heap="256m") as kafka:
+        yield kafka.bootstrap_servers
