@@ -163,7 +163,8 @@ class Group:
         self.writing = 0
         """Group records on their way into the journal."""
         self.recorded = False
-        """Whether the journal may hold a group record that a tombstone must end."""
+        """Whether the journal may hold something of it that a tombstone of the group must end;
+        Kafka loads a group also from a commit that was deleted later."""
         self.foreign: dict[bytes, int] = {}
         """Keys and kinds of its living records of the protocol of KIP-848."""
         self._joined = 0

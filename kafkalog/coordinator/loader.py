@@ -125,6 +125,7 @@ class _Load:
         group = self.shard.groups.get(group_id)
         if group is None:
             group = self.shard.groups[group_id] = Group(group_id, self.wall_ms)
+            group.recorded = True
         return group
 
     def _make_group(self, group_id: str, value: bytes) -> None:

@@ -160,6 +160,7 @@ def _write_commit(
     offsets, results = taken
     number = next(shard.numbers)
     group.commits[number] = Commit(offsets)
+    group.recorded = True
 
     def settle(step: Step, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:

@@ -126,7 +126,6 @@ def loaded_group(group: Group, value: Struct) -> None:
         group.add(member, value.protocol_type)
     if value.leader in group.members:
         group.leader = value.leader
-    group.recorded = True
     group.topics = subscribed_topics(group)
 
 
