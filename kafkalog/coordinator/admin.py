@@ -20,17 +20,22 @@ ABSENT_VERSION = 6
 """From this version of DescribeGroups on a group that is not there is an error."""
 
 
-def describe(shard: Shard, group_id: str, version: int) -> Body:
-    """One group of a DescribeGroups response."""
+OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+"""What may be done to a group where nobody is refused anything, as bits of Kafka's
+AclOperation: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
+NOT_ASKED = -(1 << 31)
+
+
+def describe(shard: Shard, group_id: str, version: int, operations: bool) -> Body:
+    """One group of a DescribeGroups response; `operations`: what may be done to it, too."""
     group = shard.groups.get(group_id)
+    allowed = OPERATIONS if operations else NOT_ASKED
     if group is None or group.state is State.DEAD:
         body: Body = {"group_id": group_id, "group_state": State.DEAD.value}
-        if version >= ABSENT_VERSION:
-            body |= {
-                "error_code": ErrorCode.GROUP_ID_NOT_FOUND,
-                "error_message": f"Group {group_id} not found.",
-            }
-        return body
+        if version < ABSENT_VERSION:
+            return {**body, "authorized_operations": allowed}
+        error, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."
+        return {**body, "error_code": error, "error_message": message}
     # What members said is told once the group agreed on it, what they got last always.
     protocol = group.protocol if group.state is State.STABLE else None
     members = []
@@ -52,6 +57,7 @@ def describe(shard: Shard, group_id: str, version: int) -> Body:
         "protocol_type": _protocol_type(group),
         "protocol_data": protocol or "",
         "members": members,
+        "authorized_operations": allowed,
     }
 
 

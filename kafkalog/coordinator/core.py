@@ -216,12 +216,13 @@ class Core:
 
     def _describe(self, step: Step, request: Request) -> None:
         found = []
+        operations = request.body.include_authorized_operations
         for group_id in request.body.groups:
             shard, error = self._where(group_id)
             if shard is None:
                 found.append(admin.described_error(group_id, error))
             else:
-                found.append(admin.describe(shard, group_id, request.version))
+                found.append(admin.describe(shard, group_id, request.version, operations))
         step.answer(request.answer, groups=found)
 
     def _list(self, step: Step, request: Request) -> None:

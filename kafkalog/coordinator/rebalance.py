@@ -7,6 +7,8 @@ delay), KIP-394 (pending ids).
 
 from __future__ import annotations
 
+import logging
+
 from kafkalog.coordinator import records
 from kafkalog.coordinator.group import Group, InitialDelay, Member, State
 from kafkalog.coordinator.shard import Shard
@@ -33,6 +35,9 @@ __all__ = [
     "reset",
     "write_group",
 ]
+
+
+LOG = logging.getLogger(__name__)
 
 
 # ---- answers -------------------------------------------------------------------------------
@@ -165,6 +170,7 @@ def complete(shard: Shard, step: Step, group: Group) -> None:
     group.leader = None
     group.topics = records.subscribed_topics(group)
     group.become(State.EMPTY, step.wall_ms)
+    LOG.info("group %s: generation %d: nobody is left", group.group_id, group.generation)
     # Should this fail, the generation before comes back after a restart, and times out.
     write_group(shard, step, group, {}, lambda _step, _error: None)
 
@@ -174,6 +180,10 @@ def _generation(shard: Shard, step: Step, group: Group) -> None:
     group.protocol = group.choose_protocol()
     group.topics = records.subscribed_topics(group)
     group.become(State.COMPLETING, step.wall_ms)
+    LOG.info(
+        "group %s: generation %d: %d members, protocol %s",
+        group.group_id, group.generation, len(group.members), group.protocol,
+    )  # fmt: skip
     for member in group.members.values():
         members = members_for_leader(group) if member.member_id == group.leader else []
         answer_join(step, group, member, current_generation(group, member.member_id, members))
@@ -198,6 +208,8 @@ def expire_sync(shard: Shard, step: Step, group: Group) -> None:
     if group.state not in (State.COMPLETING, State.STABLE) or not group.pending_sync:
         return
     for member_id in list(group.pending_sync):
+        LOG.info("group %s: %s did not ask for its assignment in time: removed",
+                 group.group_id, member_id)  # fmt: skip
         shard.cancel_timer("session", group, member_id)
         group.remove(member_id)
     begin(shard, step, group)
@@ -250,6 +262,8 @@ def expire_session(shard: Shard, step: Step, group: Group, member_id: str) -> No
     elif member is None or member.keeps_session:
         return
     else:
+        LOG.info("group %s: %s was not heard of for %d ms: removed",
+                 group.group_id, member_id, member.session_timeout_ms)  # fmt: skip
         remove_member(shard, step, group, member)
         if group.state in (State.STABLE, State.COMPLETING):
             begin(shard, step, group)

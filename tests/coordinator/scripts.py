@@ -136,6 +136,9 @@ def absent_group(side: Side) -> None:
             fetch(side, "none", version, None)
     for version in range(6):
         describe(side, "none", version)
+        if version >= 3:
+            side.ask(apis.DESCRIBE_GROUPS, version, groups=["none"],
+                     include_authorized_operations=True)  # fmt: skip
     for version in range(3):
         side.ask(apis.DELETE_GROUPS, version, groups_names=["none", "none", "nothing"])
     side.ask(apis.OFFSET_DELETE, 0, group_id="none",
@@ -225,6 +228,7 @@ def first_member(side: Side) -> None:
         describe(side, group)
         side.ask(apis.LIST_GROUPS, 5, states_filter=["stable", "Dead"], types_filter=["Classic"])
         side.ask(apis.LIST_GROUPS, 5, states_filter=["Empty"], types_filter=["consumer"])
+        side.ask(apis.DESCRIBE_GROUPS, 5, groups=[group], include_authorized_operations=True)
         side.ask(apis.DELETE_GROUPS, 2, groups_names=[group])
         commit(side, group, generation_id_or_member_epoch=1, member_id=me)
         commit(side, group)

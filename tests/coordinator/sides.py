@@ -33,7 +33,7 @@ SETTINGS = {
 TOPICS = {"t": 2, "u": 1}
 MEMBER_ID = re.compile(r"(client|host-\w)-[-0-9a-f]{12,}")
 # Not of the coordinator, or words for people.
-LEFT_OUT = {"throttle_time_ms", "error_message", "authorized_operations"}
+LEFT_OUT = {"throttle_time_ms", "error_message"}
 
 
 def plain(value: Any, names: dict[str, str]) -> Any:

@@ -14,6 +14,12 @@ from tests.format import golden
 from tests.support import batches
 
 BATCHES = ["record-batch", "transactional-batch", "control-batch"]
+GROUPS = [
+    "group-metadata-key",
+    "group-metadata-value",
+    "offset-commit-key",
+    "offset-commit-value",
+]
 BASE = f"{100:020}"
 
 
@@ -30,6 +36,7 @@ def test_every_vector_is_tested():
         "partition.metadata",
         "meta.properties",
         "clean-shutdown",
+        *GROUPS,
     }
     assert set(golden.names()) == tested
 
