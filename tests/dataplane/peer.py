@@ -45,6 +45,8 @@ class Peer:
         if family == socket.AF_INET:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.correlation_id = 0
+        self.topic_ids: dict[str, uuid.UUID] = {}
+        """Where a topic has another id than topic_id gives it."""
         self._expected: list[tuple[int, Any, int]] = []
 
     def close(self) -> None:
@@ -154,12 +156,20 @@ class Peer:
         request: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 50 << 20}
         if version < 15:
             request["replica_id"] = -1
-        request["topics"] = [{**named(t, version), "partitions": ps} for t, ps in topics.items()]
+        request["topics"] = [
+            {**self.named(t, version), "partitions": ps} for t, ps in topics.items()
+        ]
         if forgotten:
             request["forgotten_topics_data"] = [
-                {**named(t, version), "partitions": ps} for t, ps in forgotten.items()
+                {**self.named(t, version), "partitions": ps} for t, ps in forgotten.items()
             ]
         self.send(apis.FETCH, version, {**request, **more})
+
+    def named(self, topic: str, version: int) -> dict[str, Any]:
+        """How Fetch names a topic."""
+        if version >= 13:
+            return {"topic_id": self.topic_ids.get(topic, topic_id(topic))}
+        return {"topic": topic}
 
     def fetch(self, wanted: Mapping[tuple[str, int], Any], **more: Any) -> Any:
         self.send_fetch(wanted, **more)
@@ -176,7 +186,7 @@ class Peer:
 
 
 def named(topic: str, version: int) -> dict[str, Any]:
-    """How Fetch names a topic."""
+    """How Fetch names a topic of ours."""
     return {"topic_id": topic_id(topic)} if version >= 13 else {"topic": topic}
 
 
