@@ -96,11 +96,7 @@ def parse(text: str, versions: range) -> tuple[Field, ...]:
 
     Raises: ValueError for a text that is not in the notation.
     """
-    tokens = _tokens(text)
-    fields = tuple(_fields(tokens, versions))
-    if next(tokens, None) is not None:
-        raise ValueError("a } too many")
-    return fields
+    return tuple(_fields(_tokens(text), versions, inside=False))
 
 
 def _tokens(text: str) -> Iterator[re.Match[str]]:
@@ -113,12 +109,16 @@ def _tokens(text: str) -> Iterator[re.Match[str]]:
         yield match
 
 
-def _fields(tokens: Iterator[re.Match[str]], parent: range) -> Iterator[Field]:
+def _fields(tokens: Iterator[re.Match[str]], parent: range, inside: bool) -> Iterator[Field]:
     """The fields up to the closing brace, or to the end at the outermost level."""
     for token in tokens:
         if token["close"]:
+            if not inside:
+                raise ValueError("a } too many")
             return
         yield _field(token, tokens, parent)
+    if inside:
+        raise ValueError("a } is missing")
 
 
 def _field(token: re.Match[str], tokens: Iterator[re.Match[str]], parent: range) -> Field:
@@ -141,7 +141,7 @@ def _field(token: re.Match[str], tokens: Iterator[re.Match[str]], parent: range)
         tag=mods.tag,
         default=None if default_null or not plain else _default(kind, mods.default),
         default_null=default_null,
-        fields=tuple(_fields(tokens, mods.versions)) if kind == STRUCT else (),
+        fields=tuple(_fields(tokens, mods.versions, inside=True)) if kind == STRUCT else (),
     )
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kafkalog.errors import ArgumentError, UnsupportedVersion
 from kafkalog.wire import apis
 from kafkalog.wire.message import Message
+from kafkalog.wire.notation import Field
 from kafkalog.wire.runtime import uvarint, uvarint_bytes
 from kafkalog.wire.values import ZERO_UUID
 from tests.wire.strategies import plain, random_fields, values
@@ -41,6 +42,32 @@ def comes_back(message: Message, version: int, fields: dict[str, Any]) -> None:
     assert plain(found, message.fields, version) == fields
     assert message.encode(version, found) == encoded
     assert message.decode(version, memoryview(b"ab" + encoded), 2) == (found, end + 2)
+
+
+def smallest(fields: tuple[Field, ...], version: int) -> dict[str, Any]:
+    """One element in each array of structs, and in it all that is as short as it can be."""
+    return {
+        f.name: _smallest(f, version)
+        for f in fields
+        if version in f.versions and f.kind in ("struct", "records")
+    }
+
+
+def _smallest(field: Field, version: int) -> Any:
+    if field.kind == "records":
+        return b""
+    if field.array:
+        return [smallest(field.fields, version)] * 3
+    return None if version in field.nullable else smallest(field.fields, version)
+
+
+def test_the_smallest_elements_are_not_too_many() -> None:
+    """A count is believed when that many elements of the fewest bytes would fit."""
+    for message, version in VERSIONS:
+        data = message.encode(version, smallest(message.fields, version))
+        found, end = message.decode(version, data)
+        assert end == len(data)
+        assert message.encode(version, found) == data
 
 
 @given(st.integers(0, (1 << 32) - 1))
