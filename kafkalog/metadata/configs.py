@@ -33,9 +33,14 @@ _OPERATIONS = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRA
 TOPIC_SOURCE, BROKER_SOURCE, DEFAULT_BROKER_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 2, 3, 4, 5
 _TYPES = {"bool": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 
-DYNAMIC = frozenset(s.synonym for s in TopicConfig.table.values() if s.synonym)
-"""Broker settings that take effect at run time: the defaults of topics.  The other known ones
-are read-only, and names that are not known are kept as they come, as Kafka does."""
+DYNAMIC = frozenset(s.synonym for s in TopicConfig.table.values() if s.synonym) | {
+    "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.load.factor", "log.cleaner.io.max.bytes.per.second",
+    "num.io.threads", "num.recovery.threads.per.data.dir", "producer.id.expiration.ms",
+}  # fmt: skip
+"""Broker settings that take effect at run time: the defaults of topics, and what
+kafkalog.server.dynamic carries out.  The other known ones are read-only, and names that are
+not known are kept as they come, as Kafka does."""
 
 _SENSITIVE = re.compile(r"password|secret|credential|jaas|\.key$|keystore|truststore")
 
@@ -100,7 +105,7 @@ def _check_broker(
     for key, value in changed.items():
         try:
             if value is not None and key in DYNAMIC:
-                BrokerConfig({key: value})
+                type(static)({key: value})
         except InvalidSetting as error:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
 

@@ -16,6 +16,7 @@ from kafkalog.metadata.kraftlog import MetadataLog
 from kafkalog.server import listeners as places
 from kafkalog.server.acknowledge import Acknowledger
 from kafkalog.server.dispatch import Dispatch
+from kafkalog.server.dynamic import follow_settings
 from kafkalog.server.journal import Journal
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
@@ -137,7 +138,7 @@ class Broker:
         follow_groups(self._node)
         coordinator.start()
         reactor.start()
-        workers.start(config.num_io_threads)
+        follow_settings(self._node, workers)
 
     # ---- being there -------------------------------------------------------------------------
 

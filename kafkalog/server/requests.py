@@ -3,8 +3,10 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkalog.errors import KafkalogError
 from kafkalog.wire import apis
 
 if TYPE_CHECKING:
@@ -83,25 +85,28 @@ class Workers:
         self._reactor = reactor
         self._route = route
         self._name = name
-        self._threads: list[threading.Thread] = []
+        self._threads: dict[int, threading.Thread] = {}
+        self._wanted = 0
 
-    def start(self, count: int) -> None:
-        """Start `count` threads."""
+    def resize(self, count: int) -> None:
+        """Let `count` threads work: more begin at once, fewer end after their request."""
+        self._wanted = count
         for index in range(count):
-            thread = threading.Thread(
-                target=self._loop, name=f"{self._name} io {index}", daemon=True
-            )
-            thread.start()
-            self._threads.append(thread)
+            thread = self._threads.get(index)
+            if thread is None or not thread.is_alive():
+                name = f"{self._name} io {index}"
+                thread = threading.Thread(target=self._loop, args=(index,), name=name, daemon=True)
+                thread.start()
+                self._threads[index] = thread
 
     def join(self) -> None:
         """Wait for the threads, which end when the reactor is stopped."""
-        for thread in self._threads:
+        for thread in self._threads.values():
             thread.join()
         self._threads.clear()
 
-    def _loop(self) -> None:
-        while not self._reactor.stopped:
+    def _loop(self, index: int) -> None:
+        while not self._reactor.stopped and index < self._wanted:
             taken = self._reactor.take(TAKE_MS)
             if taken is not None:
                 self._one(Request(self._reactor, taken))
@@ -112,4 +117,5 @@ class Workers:
         except Exception:
             # One request must not end the thread that serves all others.
             _logger.exception("%r failed; its connection is closed", request)
-            request.drop()
+            with suppress(KafkalogError):  # it may have been answered before it failed
+                request.drop()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.clock import Clock
-from kafkalog.config import FOREVER, TopicConfig
+from kafkalog.config import FOREVER, BrokerConfig, TopicConfig
 from kafkalog.errors import ArgumentError, Closed, KafkalogError, Locked, StaleLog
 from kafkalog.storage import codecs
 from kafkalog.storage.incoming import codec_level
@@ -157,6 +157,11 @@ class Throttle:
                 self._clock.wait_until(self._wake, self._free_s)
             if self._stopping:
                 raise Closed("compaction was stopped")
+
+    def set_rate(self, bytes_per_s: float) -> None:
+        """From the next bytes on."""
+        with self._wake:
+            self._rate = bytes_per_s
 
     def stop(self) -> None:
         """Let the present wait, and every later one, raise."""
@@ -353,16 +358,11 @@ class Cleaner:
         """The thread starts with `start`, if log.cleaner.enable says so."""
         self._manager = manager
         config = manager.config
-        rate = config.log_cleaner_io_max_bytes_per_second
-        self._throttle = Throttle(rate, manager.clock)
-        self._limits = Limits(
-            config.log_cleaner_dedupe_buffer_size,
-            config.log_cleaner_io_buffer_load_factor,
-            self._throttle,
-        )
+        self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, manager.clock)
+        self._limits = self._limits_of(config)
         self._failures: dict[TopicPartition, Exception] = {}
         self._stopping = False
-        backoff_ms = config.log_cleaner_backoff_ms
+        self._backoff_ms = backoff_ms = config.log_cleaner_backoff_ms
         delay_ms = min(config.log_initial_task_delay_ms, backoff_ms)
         name = f"kafkalog cleaner {os.path.basename(manager.path)}"
         job = Job("compaction", self.run, max(backoff_ms, 1), delay_ms)
@@ -384,8 +384,24 @@ class Cleaner:
         self._throttle.stop()
         self._scheduler.stop()
 
+    def _limits_of(self, config: BrokerConfig) -> Limits:
+        return Limits(
+            config.log_cleaner_dedupe_buffer_size,
+            config.log_cleaner_io_buffer_load_factor,
+            self._throttle,
+        )
+
+    def _obey(self, config: BrokerConfig) -> None:
+        """Settings may have changed since the last run."""
+        self._throttle.set_rate(config.log_cleaner_io_max_bytes_per_second)
+        self._limits = self._limits_of(config)
+        if config.log_cleaner_backoff_ms != self._backoff_ms:
+            self._backoff_ms = config.log_cleaner_backoff_ms
+            self._scheduler.set_period("compaction", max(self._backoff_ms, 1))
+
     def run(self) -> None:
         """Compact until no log wants it."""
+        self._obey(self._manager.config)
         passed: set[TopicPartition] = set()
         while not self._stopping:
             found: dict[TopicPartition, Cleanable] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from typing import Any
@@ -443,6 +444,22 @@ def test_what_is_fixed_at_the_start_cannot_be_altered(raw: Raw) -> None:
     assert raw.alter(BROKER, "1", node_id="7").error_code == ErrorCode.INVALID_REQUEST
     assert described(raw, BROKER, "1")["node.id"].read_only
     assert raw.alter(BROKER, "9", message_max_bytes="1").error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_threads_and_the_cleaner_follow_their_settings(broker: Broker, raw: Raw) -> None:
+    def io_threads() -> int:
+        return sum(" io " in thread.name for thread in threading.enumerate())
+
+    before = io_threads()
+    assert raw.alter(BROKER, "1", num_io_threads=str(before + 3)).error_code == 0
+    assert io_threads() == before + 3
+    assert raw.alter(BROKER, "1", num_io_threads="1").error_code == 0
+    found = raw.alter(BROKER, "", log_cleaner_io_buffer_load_factor="0.5",
+                      producer_id_expiration_ms="1000")  # fmt: skip
+    assert found.error_code == 0
+    assert broker._manager.config.log_cleaner_io_buffer_load_factor == 0.5
+    assert broker._manager.config.producer_id_expiration_ms == 1000
+    assert raw.call(apis.METADATA, topics=[]).brokers  # one thread still serves
 
 
 def test_settings_survive_a_restart(make_broker: MakeBroker) -> None:

@@ -1,0 +1,52 @@
+"""Settings of the broker that change while it runs: those of its own, not of topics.
+
+The defaults of topics go through the metadata into each log; see kafkalog.metadata.settings.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import InvalidSetting
+from kafkalog.metadata.configs import DYNAMIC
+from kafkalog.metadata.image import BROKER
+from kafkalog.server.settings import ServerConfig
+
+if TYPE_CHECKING:
+    from kafkalog.metadata.image import MetadataImage
+    from kafkalog.server.node import Node
+    from kafkalog.server.requests import Workers
+
+__all__ = ["follow_settings", "in_effect"]
+
+_logger = logging.getLogger(__name__)
+
+
+def in_effect(static: ServerConfig, image: "MetadataImage") -> ServerConfig:
+    """The settings with what was set at run time, for all brokers and for this one."""
+    found: dict[str, object] = {}
+    for resource in ("", str(image.node_id)):
+        for name, value in image.config(BROKER, resource).items():
+            if name in DYNAMIC and name in ServerConfig.table:
+                found[name] = value
+    try:
+        return ServerConfig.of(found, static) if found else static
+    except InvalidSetting as problem:
+        # Of a directory that Apache Kafka wrote; what we write was checked before.
+        _logger.warning("a setting of the broker is not obeyed: %s", problem)
+        return static
+
+
+def follow_settings(node: "Node", workers: "Workers") -> None:
+    """Obey the settings as they are now, and whenever they change."""
+
+    def obey(image: "MetadataImage") -> None:
+        config = in_effect(node.config, image)
+        node.manager.reconfigure(config)
+        workers.resize(config.num_io_threads)
+
+    def changed(old: "MetadataImage", new: "MetadataImage") -> None:
+        if old.configs is not new.configs:
+            obey(new)
+
+    node.metadata.listen(changed)
+    obey(node.image)
