@@ -42,11 +42,16 @@ EXIT_CODES = {
 }
 
 OVERVIEW = """\
-A commit log that is Kafka: the same files on disk, without a server.
+A commit log that is Kafka: the same files on disk, the same protocol on the wire.
 
-example:
+example, without a server:
   kafkalog ingest access.log --dir data --topic access --partitions 3 --compression zstd
-  kafkalog topics --dir data
+  kafkalog consume --dir data --topic access --max-messages 10
+
+example, with one:
+  kafkalog serve --dir data --listen localhost:9092
+  kafkalog produce access.log --topic access --bootstrap-server localhost:9092
+  kafkalog consume --topic access --group me --follow --bootstrap-server localhost:9092
 """
 
 

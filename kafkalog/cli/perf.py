@@ -38,6 +38,9 @@ KINDS = ("produce", "consume", "end-to-end")
 DEFAULTS = {"produce": 1_000_000, "end-to-end": 1_000}
 BODIES = 64
 SEED = 20_110_111
+INTERRUPTED = 130
+TOLD = ("text", "histogram", "interrupted")
+"""What is not a figure."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,18 +99,21 @@ def run(options: argparse.Namespace) -> int:
         measure = {"produce": _produce, "consume": _consume, "end-to-end": _end_to_end}
         figures = measure[options.kind](cluster, options)
     if options.json:
-        print(json_line({k: v for k, v in figures.items() if k not in ("text", "histogram")}))
-        return 0
-    print(figures["text"])
-    if figures["histogram"]:
-        print(figures["histogram"])
-    return 0
+        print(json_line({k: v for k, v in figures.items() if k not in TOLD}))
+    else:
+        print("\n".join(filter(None, (figures["text"], figures["histogram"]))))
+    return INTERRUPTED if figures["interrupted"] else 0
 
 
 def _figures(
-    kind: str, records: int, size: int, seconds: float, latencies: list[tuple[float, int]]
+    kind: str,
+    records: int,
+    wanted: int,
+    size: int,
+    seconds: float,
+    latencies: list[tuple[float, int]],
 ) -> dict[str, Any]:
-    """What was measured; `latencies`: seconds, and how many records they are of."""
+    """What was measured, up to a Ctrl-C; `latencies`: seconds, and of how many records."""
     text = (
         f"{records:,} records, {show_bytes(size)} in {seconds:.2f} s: "
         f"{records / seconds:,.0f} records/s, {show_bytes(size / seconds)}/s"
@@ -128,6 +134,7 @@ def _figures(
         **figures,
         "text": text,
         "histogram": render_histogram(latencies) if latencies else "",
+        "interrupted": records < wanted,
     }
 
 
@@ -182,7 +189,7 @@ def _produce(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
     progress.clear()
     if not sent[0]:
         raise CommandError("no record was acknowledged")
-    return _figures("produce", sent[0], sent[1], seconds, latencies)
+    return _figures("produce", sent[0], wanted, sent[1], seconds, latencies)
 
 
 def _paced(wanted: int, a_second: int, producer: "Producer") -> Iterator[int]:
@@ -220,6 +227,7 @@ def _consume(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
         raise CommandError(f"{options.topic!r} has no records there: `kafkalog perf produce` first")
     fetcher = Fetcher(cluster, positions)
     records = size = 0
+    interrupted = False
     limit = options.num_records or 1 << 62
     progress = Progress(0)
     try:
@@ -232,12 +240,13 @@ def _consume(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
             progress.update(records, size)
     except KeyboardInterrupt:
         progress.clear()
-        warn("interrupted")
+        interrupted = True
+        warn(f"interrupted after {records:,} records")
     finally:
         seconds = progress.seconds()
         progress.clear()
         fetcher.close()
-    return _figures("consume", records, size, seconds, [])
+    return _figures("consume", records, records + interrupted, size, seconds, [])
 
 
 # ---- end to end --------------------------------------------------------------------------
@@ -277,7 +286,7 @@ def _end_to_end(cluster: "Cluster", options: argparse.Namespace) -> dict[str, An
     if not latencies:
         raise CommandError("no record was read")
     done = len(latencies)
-    return _figures("end-to-end", done, done * options.record_size, seconds, latencies)
+    return _figures("end-to-end", done, wanted, done * options.record_size, seconds, latencies)
 
 
 def _await(fetcher: Any, mark: bytes) -> None:

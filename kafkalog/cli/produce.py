@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -289,7 +290,10 @@ class _Run:
             with Producer(self.cluster, how, self._delivered) as producer:
                 # Also of nothing: a topic that does not exist is told at once.
                 producer.partitions(options.topic)
+                self.progress.begun = time.monotonic()
                 for path in self.files:
+                    if path == "-" and sys.stdin.isatty():
+                        warn("a record a line; Ctrl-D ends")
                     self._one(path, shape, headers, producer)
         except KeyboardInterrupt:
             self.progress.clear()

@@ -40,7 +40,8 @@ def run(options: argparse.Namespace, form: "Format") -> int:
         output = _Output(form, options.max_messages)
         if options.group is not None:
             refuse(options, "a group decides that", partition=None, order="partition")
-            refuse(options, "a group begins where it left off; see --reset", from_time=None)
+            left_off = "a group begins where it left off; see --reset"
+            refuse(options, left_off, from_time=None, offset="earliest")
             _in_group(cluster, options, topics, output)
         else:
             refuse(options, "is for --group", instance_id=None)

@@ -123,6 +123,7 @@ def test_mistakes_are_one_line_and_status_2(
         (["consume", "--topic", topic, "--offset", "soon"], "--offset"),
         (["consume", "--topic", topic, "--partition", "9"], "no partition 9"),
         (["consume", "--topic", topic, "--group", "g", "--partition", "0"], "--partition"),
+        (["consume", "--topic", topic, "--group", "g", "--offset", "3"], "see --reset"),
         (["produce", "--topic", topic, str(ROOT / "none")], "No such file"),
         (["produce", "--topic", topic, str(ROOT)], "is a directory"),
         (["produce", "--topic", topic, "--header", "x", "-"], "--header"),
@@ -432,6 +433,28 @@ def test_perf(at: Command, topic: str) -> None:
     (figures,) = at("perf", "produce", "--topic", topic, "--num-records", 20, "--throughput", 1000,
                     "--acks", 1, "--compression", "lz4", "--json").rows()  # fmt: skip
     assert figures["seconds"] >= 0.019
+
+
+def test_perf_tells_what_it_has_when_it_is_interrupted(servers: str, topic: str) -> None:
+    process = start("perf", "end-to-end", "--topic", topic, "--num-records", 10_000_000,
+                    "--bootstrap-server", servers)  # fmt: skip
+    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.offsets import LATEST, list_offsets
+    from kafkalog.types import TopicPartition
+
+    tp = TopicPartition(topic, 0)
+    try:
+        with Cluster(servers) as cluster:
+            while list_offsets(cluster, {tp: LATEST})[tp].offset < 10:
+                assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert b"latency: p50" in out
+    assert err.startswith(b"kafkalog: interrupted: these are ") and err.count(b"\n") == 1
 
 
 def test_nobody_there(kafkalog: Command) -> None:

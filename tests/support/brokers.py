@@ -25,7 +25,7 @@ SETTINGS = {
 def running(side: str, directory: Path) -> Iterator[str]:
     """`host:port` of a broker of one side, which ends with the block; skips where it cannot run."""
     if side == "kafkalog":
-        from kafkalog.server.broker import Broker
+        from kafkalog import Broker
 
         config = {**SETTINGS, "kafkalog.durability": "os"}
         with Broker(directory, listeners="PLAINTEXT://127.0.0.1:0", config=config) as broker:

@@ -1,0 +1,60 @@
+"""A broker ends and comes back: who talks to it goes on, and nothing is lost or repeated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kafkalog import Broker
+from kafkalog.client import topics
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.consumer import GroupConsumer, GroupOptions
+from kafkalog.client.fetcher import Fetcher
+from kafkalog.client.producer import ProduceOptions, Producer
+from kafkalog.types import TopicPartition
+from tests.support.apache import free_port
+
+CONFIG = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "kafkalog.durability": "os",
+}
+
+
+def test_clients_go_on_after_a_restart(tmp_path: Path) -> None:
+    """One producer, one reader and one group's member live through three brokers."""
+    where = f"127.0.0.1:{free_port()}"
+
+    def broker() -> Broker:
+        return Broker(tmp_path / "d", listeners=f"PLAINTEXT://{where}", config=CONFIG)
+
+    tp = TopicPartition("t", 0)
+    read: list[int] = []
+    shared: list[int] = []
+    with Cluster(where) as cluster:
+        producer = Producer(cluster, ProduceOptions(batch_bytes=120))
+        fetcher = Fetcher(cluster, {tp: 0})
+        options = GroupOptions(commit_ms=1, heartbeat_ms=100)
+        member = GroupConsumer(cluster, "g", ["t"], options)
+        for turn in range(3):
+            with broker():
+                if turn == 0:
+                    topics.create_topic(cluster, "t", 1)
+                for i in range(10):
+                    producer.send("t", b"%d" % (10 * turn + i), partition=0)
+                producer.flush()
+                wanted = 10 * (turn + 1)
+                while len(read) < wanted:
+                    read += [int(r.value or b"") for b in fetcher.poll() for r in b.records()]
+                while len(shared) < wanted:
+                    for block in member.poll():
+                        shared += [int(r.value or b"") for r in block.records()]
+                        member.done(block.tp, block.next_offset)
+                member.commit()
+        with broker():
+            assert topics.list_topics(cluster) == ["t"]
+            member.close()
+        fetcher.close()
+        producer.close()
+    assert read == [*range(30)]
+    # A commit that the end of a broker overtook is repeated, never lost.
+    assert sorted(set(shared)) == [*range(30)]
