@@ -95,7 +95,7 @@ class Coordinator:
         self._to_load: deque[int] = deque()
         self._loader: threading.Thread | None = None
         self._closing = False
-        self._close_by_s = 0.0
+        self._gives_up = False
         self._partition_count = 0
         self._appending = 0  # the coordinator's thread only
         self._thread = threading.Thread(target=self._run, name="group-coordinator", daemon=True)
@@ -107,16 +107,19 @@ class Coordinator:
     def close(self, timeout_s: float = 5.0) -> None:
         """Answer what waits, commits when they are in the journal, and end the thread.
 
-        After `timeout_s` what is still on its way into the journal is answered with
-        NOT_COORDINATOR; so are members that wait for a rebalance.
+        After `timeout_s`, which no injected clock stretches, what is still on its way into
+        the journal is answered with NOT_COORDINATOR; so are members that wait for a rebalance.
         """
         with self._wake:
-            self._close_by_s = self._clock.monotonic_s() + timeout_s
             self._closing = True
             self._to_load.clear()
             self._wake.notify_all()
             reading = self._loader
         if self._thread.is_alive():
+            self._thread.join(timeout_s)
+            with self._wake:
+                self._gives_up = True
+                self._wake.notify_all()
             self._thread.join()
         if reading is not None:
             reading.join()
@@ -217,10 +220,8 @@ class Coordinator:
             while not self._events and not self._requests:
                 timer_ms = self._core.timers.next_ms()
                 until_s = None if timer_ms is None else timer_ms / 1000
-                if self._closing:
-                    if not self._appending:
-                        break
-                    until_s = min(self._close_by_s, until_s or self._close_by_s)
+                if self._closing and (not self._appending or self._gives_up):
+                    break
                 if until_s is not None and self._clock.monotonic_s() >= until_s:
                     break
                 self._clock.wait_until(self._wake, until_s)
@@ -235,7 +236,7 @@ class Coordinator:
         with self._wake:
             if self._events or self._requests:
                 return False
-        return not self._appending or self._clock.monotonic_s() >= self._close_by_s
+            return not self._appending or self._gives_up
 
     @staticmethod
     def _guarded(event: Event, step: Step) -> None:

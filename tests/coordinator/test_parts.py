@@ -244,6 +244,18 @@ def test_closing_answers_everything(
         assert not refused(coordinator, api, version).waits
 
 
+def test_closing_waits_for_the_journal_only_so_long(
+    coordinator: Coordinator, journal: SlowJournal, wait_until: Wait
+) -> None:
+    """Also where the clock stands still."""
+    loaded(coordinator, wait_until)
+    written = commit(coordinator, 1)
+    wait_until(lambda: journal.waiting, "written")
+    coordinator.close(0.01)
+    assert codes(written) == [ErrorCode.NOT_COORDINATOR]
+    journal.finish()
+
+
 def refused(coordinator: Coordinator, api: Api, version: int) -> Reply:
     """An empty request, which a closed coordinator answers at once."""
     return submit(coordinator, api, version)
