@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from typing import Any
 from tests.clients.proxy import Proxy
 from tests.support import apache
 
-__all__ = ["SETTINGS", "SIDES", "ApacheKafka", "Kafkalog", "Server", "Unavailable"]
+__all__ = ["PROCESSES", "SETTINGS", "SIDES", "Server", "Unavailable"]
 
 SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -26,6 +29,9 @@ SETTINGS = {
     "message.max.bytes": str(4 << 20),
     "log.segment.delete.delay.ms": "100",
 }
+
+
+STOP_S = 30
 
 
 class Unavailable(Exception):
@@ -77,6 +83,10 @@ class Server:
     def stop(self) -> None:
         raise AssertionError("each server stops its own way")
 
+    def kill(self) -> None:
+        """kill -9; only of a server that is a process of its own."""
+        raise AssertionError(f"{self.name} is no process of its own")
+
     def answers(self) -> bool:
         """Whether it takes connections."""
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
@@ -106,6 +116,41 @@ class Kafkalog(Server):
             self._broker = None
 
 
+class KafkalogProcess(Server):
+    """Ours as the command `kafkalog serve`."""
+
+    name = "kafkalog"
+    _process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        if importlib.util.find_spec("kafkalog.cli.serve") is None:
+            raise Unavailable("there is no `kafkalog serve` here yet")
+        properties = self.directory.with_suffix(".properties")
+        lines = "".join(f"{name}={value}\n" for name, value in self.settings.items())
+        properties.write_text(f"node.id=1\n{lines}")
+        command = [sys.executable, "-m", "kafkalog", "serve", "--dir", str(self.directory)]
+        with self.directory.with_suffix(".out").open("ab") as output:
+            self._process = subprocess.Popen(
+                [*command, "--config", str(properties)], stdout=output, stderr=subprocess.STDOUT
+            )
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                assert self._process.wait(STOP_S) == 0
+            finally:
+                self.kill()
+
+    def output(self) -> str:
+        return self.directory.with_suffix(".out").read_text(errors="replace")
+
+
 class ApacheKafka(Server):
     """Apache Kafka 4.1.1."""
 
@@ -131,5 +176,17 @@ class ApacheKafka(Server):
             self._broker.__exit__()
             self._broker = None
 
+    def kill(self) -> None:
+        assert self._broker is not None
+        self._broker.kill()
+
+    def output(self) -> str:
+        return self._broker.output() if self._broker else ""
+
 
 SIDES: dict[str, Callable[..., Server]] = {"kafkalog": Kafkalog, "kafka": ApacheKafka}
+PROCESSES: dict[str, Callable[..., Server]] = {
+    "kafkalog": KafkalogProcess,
+    "kafka": ApacheKafka,
+}
+"""The same as processes of their own, which can be killed."""

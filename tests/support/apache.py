@@ -209,5 +209,11 @@ class Broker:
             self._process.kill()
             self._process.wait()
 
+    def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
     def output(self) -> str:
         return self._output.read_text(errors="replace")
