@@ -45,7 +45,7 @@ test: build
 # What it found lies in build/bench.json: `python -m benchmarks.report build/bench.json` makes
 # docs/performance.md and its pictures of it.
 bench: build $(STAMPS)/bench
-	@.ci/need java
+	@.ci/need java javac maven librdkafka
 	@mkdir -p build
 	@$(PY) -m pytest benchmarks --benchmark-only --benchmark-columns=median \
 	    --benchmark-json=build/bench.json

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from benchmarks import environment
-from benchmarks.measure import Row, amount, measured, times, verdicts
+from benchmarks.measure import Row, amount, measured, measured_together, times, verdicts
 
 TMPFS = Path("/dev/shm")
 
@@ -54,6 +54,19 @@ def measure(benchmark: Any, request: pytest.FixtureRequest) -> Callable[..., Row
         row = measured(benchmark, *given, **{"about": about, **named})
         _rows.append(row)
         return row
+
+    return run
+
+
+@pytest.fixture
+def measure_together(benchmark: Any, request: pytest.FixtureRequest) -> Callable[..., list[Row]]:
+    """`measure_together(parts, sides, ...)`: see measured_together; several rows of one run."""
+    about = inspect.cleandoc(request.module.__doc__)
+
+    def run(*given: Any, **named: Any) -> list[Row]:
+        rows = measured_together(benchmark, *given, **{"about": about, **named})
+        _rows.extend(rows)
+        return rows
 
     return run
 

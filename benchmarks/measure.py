@@ -16,7 +16,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["Row", "Side", "Verdict", "Want", "amount", "measured", "scaled", "verdicts"]
+__all__ = [
+    "Part",
+    "Row",
+    "Side",
+    "Verdict",
+    "Want",
+    "amount",
+    "measured",
+    "measured_together",
+    "scaled",
+    "verdicts",
+]
 
 SCALE = float(os.environ.get("KAFKALOG_BENCH_SCALE", "1"))
 """Below 1: less work a round, to see that the benchmarks run; their figures mean nothing."""
@@ -63,6 +74,16 @@ class Want:
     """In the row's unit; at most this where less is better, else at least."""
     than: str = ""
     factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of several figures that the same runs give: each has a row of its own."""
+
+    key: str
+    work: str
+    unit: str
+    wants: Sequence[Want] = ()
 
 
 @dataclass
@@ -203,3 +224,45 @@ def measured(
     )
     benchmark.extra_info["row"] = row.as_dict()
     return row
+
+
+def measured_together(
+    benchmark: Any,
+    parts: Sequence[Part],
+    sides: Mapping[str, Callable[[], Mapping[str, float]]],
+    rounds: int = 5,
+    warm: bool = True,
+    about: str = "",
+) -> list[Row]:
+    """Run the sides in turn; a row for each part, also put into `benchmark`'s JSON.
+
+    A side returns its figures by the keys of the parts, in their units; one that a side
+    cannot have it leaves out.
+    """
+    rounds = rounds if SCALE >= 1 else min(rounds, 2)
+    load = os.getloadavg()[0]
+    rows = [
+        Row(part.key, part.work, part.unit, wants=list(part.wants), about=about, load=load)
+        for part in parts
+    ]
+
+    def once(name: str, counts: bool) -> None:
+        gc.collect()
+        figures = sides[name]()
+        for row in rows if counts else ():
+            if row.key in figures:
+                row.sides.setdefault(name, []).append(figures[row.key])
+
+    first, *others = sides
+
+    def rivals_first() -> None:
+        for name in others:
+            once(name, True)
+
+    for name in reversed(list(sides)) if warm else ():
+        once(name, False)
+    benchmark.pedantic(lambda: once(first, True), setup=rivals_first, rounds=rounds)
+    for row in rows:  # the first side is the one that others are compared with
+        row.sides = {name: row.sides[name] for name in sides if name in row.sides}
+    benchmark.extra_info["rows"] = [row.as_dict() for row in rows]
+    return rows

@@ -37,6 +37,13 @@ AREAS = {
     "readers": "Readers beside a writer",
     "spark": "Spark",
     "wire": "The wire codec",
+    "produce": "Broker: produce",
+    "consume": "Broker: consume",
+    "latency": "Broker: one at a time",
+    "safe": "Broker: durable acknowledgements",
+    "spread": "Broker: many partitions",
+    "group": "Broker: groups",
+    "life": "Broker: start and memory",
 }
 """Titles by the first word of a row's key, in the order of the document."""
 INTRODUCTION = """\
@@ -77,8 +84,8 @@ def merge(files: Sequence[dict[str, Any]]) -> Results:
             continue
         runs.append(content["environment"])
         for benchmark in content["benchmarks"]:
-            fields = benchmark["extra_info"].get("row")
-            if fields:
+            extra = benchmark["extra_info"]
+            for fields in extra.get("rows") or ([extra["row"]] if "row" in extra else []):
                 rows[fields["key"]] = (Row.from_dict(fields), first)
     return _used(Results(runs, rows))
 

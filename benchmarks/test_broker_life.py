@@ -1,0 +1,320 @@
+"""Start, memory, many partitions, large groups.
+
+Start: from nothing running on a formatted directory to the first acknowledged record, sent by a
+bare socket that tries again each millisecond.  Memory is resident memory of the process.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.broker import programs
+from benchmarks.broker.brokers import KAFKA, OURS, Kafka, Ours, Served, brokers
+from benchmarks.broker.wire import Connection, create_topic, frame
+from benchmarks.measure import Part, Side, Want, scaled
+from benchmarks.rivals import kafka_broker
+from kafkalog.wire import apis
+from tests.support.apache import free_port
+from tests.support.batches import Row, batch
+
+TOPIC = "first"
+IN_PROCESS = "kafkalog, in process"
+COMMITS, IN_FLIGHT = 5_000, 16
+MEMBERS = 500
+SPREAD = (1, 100, 1_000, 10_000)
+SPREAD_KAFKA = (1, 100, 1_000)
+SPREAD_BYTES, SPREAD_SIZE, SPREAD_PIECE = 256_000_000, 1000, 20
+
+
+@pytest.fixture
+def running(folder: Path) -> Iterator[dict[str, Served]]:
+    with brokers(folder, [OURS, KAFKA]) as made:
+        yield made
+
+
+# ---- start ----------------------------------------------------------------------------------
+
+
+def produce_frame(topic: str) -> bytes:
+    part = {"index": 0, "records": batch([Row(b"value")])}
+    topics = [{"name": topic, "partition_data": [part]}]
+    asked = {"transactional_id": None, "acks": 1, "timeout_ms": 30_000, "topic_data": topics}
+    return frame("PRODUCE", 7, asked)
+
+
+def until_acknowledged(bootstrap: str, request: bytes) -> None:
+    """Connect and produce, again and again, until a record is acknowledged."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with Connection(bootstrap) as connection:
+                connection.socket.sendall(request)
+                answer = apis.PRODUCE.decode_response(7, connection.read()[4:])
+                if not answer.responses[0].partition_responses[0].error_code:
+                    return
+        except (OSError, EOFError):
+            pass
+        if time.monotonic() > deadline:
+            raise TimeoutError("no acknowledged record within a minute")
+        selectors.DefaultSelector().select(0.001)
+
+
+def test_start(measure: Any, folder: Path) -> None:
+    request = produce_frame(TOPIC)
+    made: list[Ours | Kafka] = [Ours(folder / "ours")]
+    if not kafka_broker.unavailable():
+        made.append(Kafka(folder / "kafka" / "data"))
+    for broker in made:  # directories that are formatted and have the topic
+        with broker:
+            create_topic(broker.bootstrap, TOPIC, 1, {})
+            until_acknowledged(broker.bootstrap, request)
+
+    def from_nothing(broker: Ours | Kafka) -> Callable[[], object]:
+        def run() -> object:
+            broker.launch()
+            until_acknowledged(broker.bootstrap, request)
+            return None
+
+        return run
+
+    def in_process() -> Side:
+        directory, port = folder / "within", free_port()
+        address = f"127.0.0.1:{port}"
+        running: list[Any] = []
+
+        def run() -> object:
+            from kafkalog.server.broker import Broker
+
+            running.append(Broker(directory, listeners=f"PLAINTEXT://{address}"))
+            running[-1].__enter__()
+            until_acknowledged(address, request)
+            return None
+
+        def stop(_: object = None) -> None:
+            running.pop().__exit__(None, None, None)
+
+        from kafkalog.server.broker import Broker
+
+        with Broker(directory, listeners=f"PLAINTEXT://{address}"):
+            create_topic(address, TOPIC, 1, {})
+            until_acknowledged(address, request)
+        return Side(IN_PROCESS, 1, lambda _: run(), setup=lambda: 1, done=stop)
+
+    names = {id(made[0]): OURS, id(made[-1]): KAFKA if len(made) > 1 else OURS}
+    sides = [in_process()] + [
+        Side(
+            names[id(broker)], 1, lambda _, b=broker: from_nothing(b)(), setup=lambda: 1,
+            done=lambda _, b=broker: b.stop(),
+        )
+        for broker in made
+    ]  # fmt: skip
+    measure(
+        "life-start", "Start to the first acknowledged record", sides,
+        [Want(IN_PROCESS, 0.010), Want(OURS, 0.150)], unit="s",
+    )  # fmt: skip
+
+
+# ---- memory ---------------------------------------------------------------------------------
+
+
+def test_memory(measure_together: Any, running: dict[str, Served]) -> None:
+    count = scaled(1000, 20)
+    idle = {name: broker.memory_bytes() for name, broker in running.items()}
+    with ExitStack() as connections:
+        for broker in running.values():
+            topic = broker.new_topic(count)
+            programs.load("produce", broker.bootstrap, topic, count, 100, count, 1, piece=1)
+            for _ in range(count):
+                connection = connections.enter_context(Connection(broker.bootstrap))
+                connection.ask("API_VERSIONS", 0, {})
+        parts = [
+            Part("life-idle", "Idle, resident memory", "B", [Want(OURS, 60e6)]),
+            Part(
+                "life-1000", "1,000 partitions and 1,000 idle connections, resident memory", "B",
+                [Want(OURS, 120e6)],
+            ),
+        ]  # fmt: skip
+        sides = {
+            name: lambda n=name, b=broker: {
+                "life-idle": idle[n], "life-1000": b.memory_bytes(),
+            }
+            for name, broker in running.items()
+        }  # fmt: skip
+        measure_together(parts, sides, rounds=3, warm=False)
+
+
+# ---- many partitions ------------------------------------------------------------------------
+
+
+def test_many_partitions(measure_together: Any, running: dict[str, Served]) -> None:
+    key, count = "spread", scaled(SPREAD_BYTES // SPREAD_SIZE, 2000)
+
+    def side(broker: Served, partitions: int) -> Callable[[], dict[str, float]]:
+        def once() -> dict[str, float]:
+            topic = broker.new_topic(partitions)
+            os.sync()
+            found = programs.load(
+                "produce", broker.bootstrap, topic, count, SPREAD_SIZE, partitions, 1, acks=1,
+                piece=SPREAD_PIECE,
+            )  # fmt: skip
+            broker.drop_topic(topic)
+            return {key: count * SPREAD_SIZE / found["seconds"]}
+
+        return once
+
+    sides = {
+        f"{name}, {partitions:,}": side(broker, partitions)
+        for name, broker in running.items()
+        for partitions in (SPREAD if name == OURS else SPREAD_KAFKA)
+        if partitions <= scaled(10_000, 100)
+    }
+    wants = [
+        Want(f"{OURS}, {partitions:,}", than=f"{OURS}, 1", factor=0.8) for partitions in SPREAD[1:]
+    ]
+    work = f"Partitions written in turn, {SPREAD_PIECE} records of {SPREAD_SIZE} B each time"
+    measure_together([Part(key, work, "B/s", wants)], sides, rounds=3)
+
+
+# ---- groups ---------------------------------------------------------------------------------
+
+
+class Joining:
+    """A group's members: bare sockets, one for each, that join and get their assignment."""
+
+    def __init__(self, bootstrap: str, group: str, members: int) -> None:
+        self._group = group
+        self._selector = selectors.DefaultSelector()
+        self._connections = [Connection(bootstrap) for _ in range(members)]
+        with Connection(bootstrap) as first:
+            self._find(first)
+
+    def _find(self, connection: Connection) -> None:
+        """Until the coordinator is there: its first use makes __consumer_offsets."""
+        while True:
+            asked = {"key": self._group, "key_type": 0}
+            found = connection.ask("FIND_COORDINATOR", 2, asked)
+            look = connection.ask("HEARTBEAT", 3, {"group_id": self._group, "member_id": "x"})
+            if not found.error_code and look.error_code == UNKNOWN_MEMBER_ID:
+                return
+
+    def __enter__(self) -> Joining:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in self._connections:
+            connection.__exit__()
+
+    def _join(self, member: str) -> bytes:
+        asked = {
+            "group_id": self._group, "session_timeout_ms": 60_000,
+            "rebalance_timeout_ms": 60_000, "member_id": member, "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": bytes(40)}],
+        }  # fmt: skip
+        return frame("JOIN_GROUP", 5, asked)
+
+    def _sync(self, joined: Any) -> bytes:
+        assigned = [
+            {"member_id": member.member_id, "assignment": bytes(30)} for member in joined.members
+        ]
+        asked = {
+            "group_id": self._group, "generation_id": joined.generation_id,
+            "member_id": joined.member_id, "assignments": assigned,
+        }  # fmt: skip
+        return frame("SYNC_GROUP", 3, asked)
+
+    def run(self) -> float:
+        """Seconds until every member has its assignment in one generation."""
+        start_s = time.perf_counter()
+        waiting = {}
+        for connection in self._connections:
+            connection.socket.sendall(self._join(""))
+            self._selector.register(connection.socket, selectors.EVENT_READ, connection)
+            waiting[connection] = "join"
+        settled: set[Connection] = set()
+        members: dict[Connection, str] = {}
+        while len(settled) < len(self._connections):
+            for key, _ in self._selector.select(60):
+                connection = key.data
+                self._step(connection, waiting, settled, members)
+        return time.perf_counter() - start_s
+
+    def _step(
+        self, connection: Connection, waiting: dict[Connection, str], settled: set[Connection],
+        members: dict[Connection, str],
+    ) -> None:  # fmt: skip
+        data = connection.read()[4:]
+        if waiting[connection] == "join":
+            joined = apis.JOIN_GROUP.decode_response(5, data)
+            members[connection] = joined.member_id
+            if joined.error_code:  # it has its id now, and joins with it
+                connection.socket.sendall(self._join(joined.member_id))
+            else:
+                connection.socket.sendall(self._sync(joined))
+                waiting[connection] = "sync"
+            return
+        if apis.SYNC_GROUP.decode_response(3, data).error_code:  # others came: once more
+            settled.clear()
+            connection.socket.sendall(self._join(members[connection]))
+            waiting[connection] = "join"
+        else:
+            settled.add(connection)
+
+
+UNKNOWN_MEMBER_ID = 25
+
+
+def test_a_large_group_joins(measure: Any, running: dict[str, Served]) -> None:
+    members, number = scaled(MEMBERS, 10), iter(range(1000))
+
+    def side(name: str, broker: Served) -> Side:
+        return Side(
+            name, 1, lambda group: group.run(),
+            setup=lambda: Joining(broker.bootstrap, f"large-{next(number)}", members),
+            done=lambda group: group.__exit__(),
+        )  # fmt: skip
+
+    sides = [side(name, broker) for name, broker in running.items()]
+    work = f"{members} members join a group, each on its own connection"
+    measure("group-join", work, sides, [Want(OURS, than=KAFKA, factor=1)], unit="s")
+
+
+def test_commits(measure: Any, running: dict[str, Served]) -> None:
+    count = scaled(COMMITS, 100)
+
+    def side(name: str, broker: Served) -> Side:
+        topic = broker.new_topic()
+        part = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
+        asked = {
+            "group_id": "committing", "generation_id_or_member_epoch": -1, "member_id": "",
+            "topics": [{"name": topic, "partitions": [part]}],
+        }  # fmt: skip
+        request = frame("OFFSET_COMMIT", 5, asked)
+        with Joining(broker.bootstrap, "committing", 0):
+            pass  # the coordinator is there
+
+        def run(connection: Connection) -> None:
+            sent = 0
+            for done in range(count):
+                while sent < min(count, done + IN_FLIGHT):
+                    connection.socket.sendall(request)
+                    sent += 1
+                data = connection.read()[4:]
+            (found,) = apis.OFFSET_COMMIT.decode_response(5, data).topics
+            assert not found.partitions[0].error_code, found
+
+        return Side(
+            name, count, run, setup=lambda: Connection(broker.bootstrap),
+            done=lambda connection: connection.__exit__(),
+        )  # fmt: skip
+
+    sides = [side(name, broker) for name, broker in running.items()]
+    work = f"Commits of one group, {IN_FLIGHT} in flight"
+    measure("group-commits", work, sides, [Want(OURS, than=KAFKA, factor=1)])
