@@ -28,6 +28,14 @@ PROCESS_CPU = 2
 _numbers = count()
 
 
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+}
+"""What Apache Kafka is given beside us, too (tests/support/apache.py)."""
+
+
 class Served:
     """A broker that runs in a process of its own; a context manager."""
 
@@ -98,7 +106,7 @@ class Ours(Served):
         self.directory = directory
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
-        self._settings = {"auto.create.topics.enable": "false", **(settings or {})}
+        self._settings = {**SETTINGS, **(settings or {})}
         self._properties = directory.with_suffix(".properties")
 
     def command(self) -> list[str]:

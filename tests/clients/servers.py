@@ -50,7 +50,6 @@ class Server:
         self.settings = {
             **SETTINGS,
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CUT:PLAINTEXT",
-            "inter.broker.listener.name": "PLAINTEXT",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CUT://127.0.0.1:{self._inner}",
             "advertised.listeners": (
                 f"PLAINTEXT://127.0.0.1:{self.port},CUT://127.0.0.1:{self.proxy.port}"

@@ -10,6 +10,8 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 /** A stream of numbered values, and what was acknowledged of it. */
 class Numbers extends Thread {
     static final int IN_FLIGHT = 500;
+    static final int BURST = 40;
+    static final long PAUSE_MS = 10;
     final KafkaProducer<byte[], byte[]> producer;
     final String topic;
     final int partitions;
@@ -30,6 +32,7 @@ class Numbers extends Thread {
     @Override
     public void run() {
         while (!stopped) {
+            rest();
             room.acquireUninterruptibly();
             long number = next++;
             int partition = (int) (number % partitions);
@@ -37,6 +40,17 @@ class Numbers extends Thread {
             producer.send(new ProducerRecord<>(topic, partition, "k".getBytes(), value),
                     (done, problem) -> note(number, partition, problem, problem == null
                             ? done.offset() : -1));
+        }
+    }
+
+    /** Some thousands a second are load, and can all be checked. */
+    void rest() {
+        try {
+            if (next % BURST == 0) {
+                sleep(PAUSE_MS);
+            }
+        } catch (InterruptedException nobodyDoes) {
+            stopped = true;
         }
     }
 

@@ -11,6 +11,7 @@ const kafka = new Kafka({
 });
 const ANSWER_MS = 20000;
 const COALESCE = 50;
+const PAUSE_MS = 10; // some thousands a second are load, and can all be checked
 const members = new Map();
 let stream = null;
 
@@ -236,6 +237,7 @@ async function startStream(request) {
         partition: number % request.partitions,
       }));
       try {
+        await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
         const done = await producer.send({
           topic: request.topic,
           acks: acksOf(request),

@@ -86,6 +86,7 @@ class Numbers(Stream):
     def _run(self) -> None:
         # Callbacks come from poll, so that waiting for room must poll.
         while not self._stopped.is_set():
+            self.rest()
             if self._room.acquire(blocking=False):
                 number, self._next = self._next, self._next + 1
                 self.send(number % self._partitions, number)

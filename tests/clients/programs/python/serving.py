@@ -12,6 +12,8 @@ from typing import Any
 
 ANSWER_S = 20
 IN_FLIGHT = 500
+BURST, PAUSE_S = 40, 0.01
+"""A stream rests after so many: some thousands a second are load, and can all be checked."""
 
 
 def bytes_in(text: str | None) -> bytes | None:
@@ -147,8 +149,14 @@ class Stream:
     def start(self) -> None:
         self._thread.start()
 
+    def rest(self) -> None:
+        """Called before each number."""
+        if self._next % BURST == 0:
+            self._stopped.wait(PAUSE_S)
+
     def _run(self) -> None:
         while not self._stopped.is_set():
+            self.rest()
             if not self._room.acquire(timeout=0.05):
                 continue
             number, self._next = self._next, self._next + 1

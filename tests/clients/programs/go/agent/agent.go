@@ -7,10 +7,17 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 )
 
 // Large is the most that a record may have in these tests.
 const Large = 4 << 20
+
+// A stream rests after a burst: some thousands a second are load, and can all be checked.
+const (
+	burst = 40
+	pause = 10 * time.Millisecond
+)
 
 // InFlight is how many records of a stream may wait for their answer.
 const InFlight = 500
@@ -174,6 +181,9 @@ func (n *Numbers) Run(start int64, send func(number int64)) {
 			close(n.Ended)
 			return
 		case n.room <- struct{}{}:
+			if number%burst == 0 {
+				time.Sleep(pause)
+			}
 			send(number)
 		}
 	}
