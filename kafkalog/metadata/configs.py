@@ -44,6 +44,9 @@ not known are kept as they come, as Kafka does."""
 
 _SENSITIVE = re.compile(r"password|secret|credential|jaas|\.key$|keystore|truststore")
 
+_ALONE = frozenset(s.name for s in TopicConfig.table.values() if not s.synonym)
+"""Topic settings that no broker has a default of."""
+
 Record = tuple[str, Any]
 Result = dict[str, Any]
 
@@ -383,7 +386,8 @@ def _entry(
 ) -> dict[str, Any]:
     sensitive = is_sensitive(name)
     synonyms = [{"name": n, "value": None if sensitive else value, "source": source}
-                for n, value, source in chain]  # fmt: skip
+                for n, value, source in chain
+                if source != DEFAULT_SOURCE or n not in _ALONE]  # fmt: skip
     return {
         "name": name,
         "value": None if sensitive else chain[0][1],

@@ -261,3 +261,71 @@ def test_our_errors_are_kafkas(broker: Any, empty: MetadataImage, wait_until: An
             said = [getattr(one, "error_message", "") for one in getattr(theirs, RESULTS[api])]
             wrong.append(f"{api.name} {body}: Kafka says {expected} {said}, we say {found}")
     assert not wrong, "\n".join(wrong)
+
+
+def entries(result: Any) -> dict[str, tuple[Any, ...]]:
+    """What describes each setting; of the defaults neither value nor name, which differ."""
+    found = {}
+    for one in result:
+        get = one.get if isinstance(one, dict) else lambda key, one=one: getattr(one, key)
+        chain = [
+            (s["name"], s["source"]) if isinstance(s, dict) else (s.name, s.source)
+            for s in get("synonyms")
+        ]
+        given = [(name, source) for name, source in chain if source != 5]
+        found[get("name")] = (
+            get("config_source"), get("is_sensitive"), get("config_type"), given,
+        )  # fmt: skip
+    return found
+
+
+def test_settings_are_described_as_kafkas(
+    broker: Any, empty: MetadataImage, wait_until: Any
+) -> None:
+    """Source, type and synonyms of each setting that both know."""
+    steps = [
+        alter((4, "", [("log.cleanup.policy", DELETE, None), ("somebodys.plugin", DELETE, None)])),
+        alter((4, "1", [("log.flush.interval.ms", DELETE, None)])),
+        create(topic("described", configs=[("flush.ms", "5"), ("cleanup.policy", "compact")])),
+        alter((4, "", [("log.flush.interval.ms", SET, "50"), ("log.retention.ms", SET, "8")])),
+        alter((4, "1", [("log.retention.ms", SET, "9")])),
+    ]
+    asked = {
+        "resources": [
+            {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+            for kind, name in ((2, "described"), (4, "1"), (4, ""))
+        ],
+        "include_synonyms": True,
+        "include_documentation": True,
+    }
+    opened: list[Connection] = []
+
+    def connect() -> bool:
+        with contextlib.suppress(KafkalogError, OSError):
+            opened.append(Connection(Address("127.0.0.1", broker.port)))
+            return len(opened[-1].call(apis.METADATA, {"topics": []}).brokers) == 1
+        return False
+
+    wait_until(connect, "Kafka answers", apache.START_S)
+    image = empty
+    for api, body in steps:
+        opened[-1].call(api, body)
+        image, _ = ours(image, api, request(api, **body))
+    theirs: list[Any] = []
+
+    def settled() -> bool:
+        theirs[:] = opened[-1].call(apis.DESCRIBE_CONFIGS, asked).results
+        return any(s.name == "log.retention.ms" and s.value == "9" for s in theirs[1].configs)
+
+    wait_until(settled, "Kafka obeys its own settings")
+    _, mine = ours(image, apis.DESCRIBE_CONFIGS, request(apis.DESCRIBE_CONFIGS, **asked))
+    wrong = []
+    topics = [{one["name"] for one in mine[0]["configs"]}, {one.name for one in theirs[0].configs}]
+    assert topics[0] >= topics[1]
+    for theirs_of, mine_of in zip(theirs, mine, strict=True):
+        kafkas, our = entries(theirs_of.configs), entries(mine_of["configs"])
+        # Kafka sets min.insync.replicas itself, for eligible leader replicas.
+        for name in sorted((set(kafkas) & set(our)) - {"min.insync.replicas"}):
+            if kafkas[name] != our[name]:
+                wrong.append(f"{theirs_of.resource_type} {name}: {kafkas[name]}, we {our[name]}")
+    assert not wrong, "\n".join(wrong)
