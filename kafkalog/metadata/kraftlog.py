@@ -130,8 +130,9 @@ class MetadataLog:
         records = directory.elections(self.image, unclean=not self.manager.state.clean)
         self._append(records)
         self.image = self._loaded.replay.image
-        if fresh:
+        if fresh or records:
             self._log.flush()
+        if fresh:
             self._save_quorum_state()
         strays = directory.settle_folders(self.manager, self.image, self._loaded.removed)
         for problem in strays.values():
@@ -199,7 +200,8 @@ class MetadataLog:
                 in_controlled_shutdown=False,
                 directories=(self._directory_id(),),
             )
-            self.write([("RegisterBrokerRecord", broker_fields(broker))])
+            # Nobody relies on it before the next change: a start need not wait for the disk.
+            self.write([("RegisterBrokerRecord", broker_fields(broker))], flush=False)
             self.manager.state.broker_epoch = epoch
             return epoch
 
@@ -249,8 +251,10 @@ class MetadataLog:
         with self._lock:
             self._listeners.append(listener)
 
-    def write(self, records: Iterable[Record]) -> MetadataImage:
+    def write(self, records: Iterable[Record], flush: bool = True) -> MetadataImage:
         """Write records, all or none of them; on return they are on disk and in `image`.
+
+        `flush` False: they get to the disk with the next change, or at the close.
 
         Raises: IoFailed, NoSpace (nothing changed), StorageOffline, ReadOnly, Closed.
         """
@@ -260,7 +264,7 @@ class MetadataLog:
             records = list(records)
             if not records:
                 return old
-            self._append(records, flush=True)
+            self._append(records, flush)
             self.image = self._loaded.replay.image
             self._follow(old, self.image)
             self._snapshot_if_due()

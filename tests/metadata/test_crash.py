@@ -40,9 +40,9 @@ def check(path: Path, states: list[dict[str, Any]], reached: int) -> None:
         found = story.summary(metadata.image)
         possible = states[reached : reached + 2]
         assert found in possible
-        story.check_folders(manager, metadata)
         for tp in manager.partitions():
-            manager.get(*tp)
+            manager.get(*tp)  # only now a folder without an id gets it
+        story.check_folders(manager, metadata)
         done = reached + possible.index(found)
         # A snapshot changes nothing, so that the step after it may be the one that is there.
         while done + 1 < len(states) and states[done + 1] == found:
