@@ -16,6 +16,7 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 
 from kafkalog.metadata.kraftlog import MetadataLog
+from kafkalog.server.broker import Broker
 from kafkalog.storage.manager import Manager
 from kafkalog.wire import apis
 from tests.metadata.conftest import request
@@ -75,7 +76,7 @@ def values(manager: Manager, topic: str) -> list[bytes | None]:
     return [record.value for record in manager.get(topic, 0).read()]
 
 
-def consumed(broker: apache.Broker, topic: str, count: int) -> list[bytes]:
+def consumed(broker: Any, topic: str, count: int) -> list[bytes]:
     partition = kafka.TopicPartition(topic, 0)
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest",
@@ -92,7 +93,7 @@ def consumed(broker: apache.Broker, topic: str, count: int) -> list[bytes]:
     return found
 
 
-def send(broker: apache.Broker, topic: str, data: list[bytes]) -> None:
+def send(broker: Any, topic: str, data: list[bytes]) -> None:
     producer = kafka.KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers, acks="all", enable_idempotence=True
     )
@@ -231,6 +232,40 @@ def test_kafkas_directory_comes_home(shared: Path, tmp_path: Path, wait_until: W
         committed = admin.list_group_offsets("billing-s1")
         assert "12" in str(committed)
         assert "ERROR" not in broker.output(), broker.output()[-4000:]
+
+
+def committed(bootstrap: str, group: str, offset: int | None = None) -> int | None:
+    """The group's offset in orders-0, after committing `offset` if there is one."""
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False
+    )
+    partition = kafka.TopicPartition("orders", 0)
+    consumer.assign([partition])
+    if offset is not None:
+        consumer.commit({partition: kafka.structs.OffsetAndMetadata(offset, "", -1)})
+    found: int | None = consumer.committed(partition)
+    consumer.close()
+    return found
+
+
+def test_groups_go_along(tmp_path: Path, wait_until: Wait) -> None:
+    """Offsets that a group committed to the one are known to the other."""
+    directory = tmp_path / "data"
+    with Broker(directory, listeners="PLAINTEXT://127.0.0.1:0") as mine:
+        client = KafkaAdminClient(bootstrap_servers=mine.bootstrap_servers)
+        client.create_topics([NewTopic("orders", 1, 1)])
+        client.close()
+        send(mine, "orders", [b"one", b"two", b"three"])
+        assert committed(mine.bootstrap_servers, "billing", 2) == 2
+    with running(directory, wait_until) as (theirs, _):
+        assert consumed(theirs, "orders", 3) == [b"one", b"two", b"three"]
+        assert committed(theirs.bootstrap_servers, "billing") == 2
+        assert committed(theirs.bootstrap_servers, "shipping", 1) == 1
+        assert "ERROR" not in theirs.output(), theirs.output()[-4000:]
+    with Broker(directory, listeners="PLAINTEXT://127.0.0.1:0") as mine:
+        assert committed(mine.bootstrap_servers, "billing") == 2
+        assert committed(mine.bootstrap_servers, "shipping") == 1
+        assert consumed(mine, "orders", 3) == [b"one", b"two", b"three"]
 
 
 def test_a_quorum_with_voters_of_its_own(tmp_path: Path, wait_until: Wait) -> None:
