@@ -78,7 +78,8 @@ def _without_null(answer: Answer) -> Answer:
 def _join(shard: Shard, step: Step, group: Group, request: Request) -> ErrorCode:
     """As join.  An error: nothing was answered yet."""
     body = request.body
-    if not _has_room(shard, group, body.member_id):
+    comes_back = not body.member_id and body.group_instance_id in group.static
+    if not comes_back and not _has_room(shard, group, body.member_id):
         group.remove(body.member_id)
         shard.cancel_timer("session", group, body.member_id)
         rebalance.complete_if_all_joined(shard, step, group)

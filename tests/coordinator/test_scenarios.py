@@ -269,6 +269,15 @@ def test_a_group_is_full() -> None:
     assert again.generation_id == 2
 
 
+def test_a_static_member_comes_back_to_a_full_group() -> None:
+    """It takes its own place."""
+    desk = Desk(config(group_max_size=2))
+    static_pair(desk)
+    assert desk.join(instance="c").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert desk.join(instance="b").error is NONE
+    assert desk.state() == "Stable"
+
+
 def test_a_loaded_group_that_is_too_large_shrinks() -> None:
     desk = Desk()
     members = desk.stable(3)
