@@ -53,7 +53,12 @@ class ServerConfig(BrokerConfig, GroupConfig):
     socket_receive_buffer_bytes = Whole(
         102_400, "SO_RCVBUF of connections; -1: the system's.", unit="bytes", low=-1
     )
-    socket_listen_backlog_size = Whole(50, "Connections that may wait to be taken.", low=1)
+    socket_listen_backlog_size = Whole(
+        1024,
+        "Connections that may wait to be taken; the system may allow less.",
+        low=1,
+        kafka=50,
+    )
     max_connections = Whole(2_147_483_647, "Connections at once.", low=0)
     max_connections_per_ip = Whole(2_147_483_647, "Connections at once of one address.", low=0)
     connections_max_idle_ms = Long(

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kafkalog.errors import NotFound
 from kafkalog.server.reactor import Reactor, Request
 from kafkalog.server.settings import ServerConfig
 
@@ -51,18 +50,19 @@ def request(correlation: int, body: bytes = b"", key: int = METADATA, version: i
 class Client:
     """A connection that sends and receives bytes."""
 
-    def __init__(self, address: Any, receive_buffer: int | None = None) -> None:
+    def __init__(self, address: Any, receive_buffer: int = 0, send_buffer: int = 0) -> None:
         family = socket.AF_UNIX if isinstance(address, str) else None
         if family is None:
             family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.socket = socket.socket(family)
         self.socket.settimeout(LIMIT_S)
-        if receive_buffer is not None:
+        if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        if send_buffer:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         self.socket.connect(address)
         if family != socket.AF_UNIX:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._read = b""
 
     def __enter__(self) -> Client:
         return self
@@ -195,17 +195,3 @@ class Server:
 def echo(taken: Request) -> None:
     """Answer with the body as it came."""
     taken.answer(taken.body, 0)
-
-
-def hold(taken: list[Request]) -> Callable[[Request], None]:
-    """Keep requests instead of answering them."""
-    return taken.append
-
-
-def answered(taken: Request) -> bool:
-    """Answer a request; whether it was still there to be answered."""
-    try:
-        taken.answer(taken.body, 0)
-    except NotFound:
-        return False
-    return True

@@ -153,7 +153,7 @@ static void start(kl_conn *conn) {
 /* Whether another request may run: none is in hand, or only Produce requests that wait for
  * the disk, and then only one more of them. */
 static bool may_go_on(const kl_conn *conn) {
-    if (conn->thread->stopping) return false;
+    if (atomic_load(&conn->thread->stop)) return false;
     if (conn->first == NULL) return true;
     if (conn->first->state == KL_ANSWERED) return false; /* it does not take its answers */
     if (conn->last->state != KL_WAITS_ON && conn->last->state != KL_ANSWERED) return false;
@@ -273,7 +273,7 @@ static void settle(kl_conn *conn) {
         kl_pool_give(&thread->pool, conn->in);
         conn->in = NULL;
     }
-    if (conn->first == NULL && (conn->at_end || thread->stopping)) {
+    if (conn->first == NULL && (conn->at_end || atomic_load(&thread->stop))) {
         kl_conn_close(conn);
         return;
     }
@@ -327,8 +327,9 @@ void kl_conn_events(kl_conn *conn, uint32_t events) {
     if (conn->fd < 0) return; /* in this pass */
     if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) conn->readable = true;
     if (events & EPOLLOUT) conn->writable = true;
-    /* No answer arrives any more; what was sent before is read to its end, though. */
-    if (events & (EPOLLHUP | EPOLLERR) && conn->first) {
+    /* No answer arrives any more.  (One who left without an error may have sent something
+     * before, as a producer with acks=0 does: that is read to its end.) */
+    if (events & EPOLLERR && conn->first) {
         kl_conn_close(conn);
         return;
     }

@@ -271,13 +271,18 @@ static void each_conn(kl_thread *thread, void (*act)(kl_conn *)) {
     kl_unlock(&thread->lock);
 }
 
+static void close_now(kl_conn *conn) {
+    if (conn->first) conn->thread->unanswered = true;
+    kl_conn_close(conn);
+}
+
 /* Whether the thread goes on. */
 static bool look_at_stop(kl_thread *thread) {
     if (atomic_load(&thread->stop) && !thread->stopping) {
         thread->stopping = true;
         each_conn(thread, kl_conn_stop);
     }
-    if (atomic_load(&thread->stop_now)) each_conn(thread, kl_conn_close);
+    if (atomic_load(&thread->stop_now)) each_conn(thread, close_now);
     return !thread->stopping || kl_ring_first(&thread->conns) != NULL;
 }
 

@@ -205,7 +205,8 @@ struct kl_thread {
     int64_t now_ms;  /* of this pass */
     int64_t trim_ms; /* when memory was trimmed last */
     bool stopping;
-    bool trims; /* some memory is kept for use */
+    bool unanswered; /* requests were, when it was ended; read when it has */
+    bool trims;      /* some memory is kept for use */
     kl_pool pool;
     kl_exchange *free;
     size_t free_count;

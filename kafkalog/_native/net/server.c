@@ -193,12 +193,12 @@ static bool end_threads(kl_server *server, int32_t timeout_ms) {
         int64_t left_ms = KL_MAX(until_ms - kl_monotonic_ms(), (int64_t)0);
         struct timespec until = wall_clock_in(left_ms);
         if (pthread_timedjoin_np(thread->thread, NULL, &until) != 0) {
-            answered = false;
             atomic_store(&thread->stop_now, true);
             kl_thread_wake(thread);
             KL_ASSERT(pthread_join(thread->thread, NULL) == 0);
         }
         thread->runs = false;
+        answered = answered && !thread->unanswered;
     }
     return answered;
 }
