@@ -401,10 +401,12 @@ def allocate_producer_ids(image: MetadataImage) -> tuple[list[Record], range]:
 def elect_leaders(image: MetadataImage, request: Any) -> list[Result]:
     """ElectLeaders: the only replica leads already; `replica_election_results`.
 
-    Asked for all partitions there is nothing to tell: no election was needed.
+    Asked for all partitions, each topic is told without any: no election was needed.
     """
+    if request.topic_partitions is None:
+        return [{"topic": name, "partition_result": []} for name in sorted(image.topics)]
     found: list[Result] = []
-    for topic in request.topic_partitions or ():
+    for topic in request.topic_partitions:
         results: list[Result] = []
         for number in topic.partitions:
             if image.partition(topic.topic, number) is None:

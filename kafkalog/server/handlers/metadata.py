@@ -62,7 +62,8 @@ def _asked(node: Node, request: Request, operations: int) -> list[dict[str, Any]
     for asked in body.topics:
         if asked.name is None or (by_id and asked.topic_id != ZERO_UUID):
             topic = image.topic(asked.topic_id) if by_id else None
-            missing = {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "topic_id": asked.topic_id}
+            missing = {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None,
+                       "topic_id": asked.topic_id}  # fmt: skip
             found.append(missing if topic is None else _entry(topic, operations))
         elif (topic := image.topics.get(asked.name)) is not None and _shown(asked.name):
             found.append(_entry(topic, operations))
@@ -116,15 +117,17 @@ def describe_topic_partitions(node: Node, request: Request) -> dict[str, Any]:
     for name in sorted(names):
         if cursor is not None and name < cursor.topic_name:
             continue
-        topic = image.topics.get(name)
-        if topic is None or not _shown(name):
-            found.append({"name": name, "error_code": _missing(name)})
-            continue
         at_cursor = cursor is not None and name == cursor.topic_name
         first = max(cursor.partition_index, 0) if at_cursor else 0
-        indexes = [index for index in sorted(topic.partitions) if index >= first]
         if left == 0:
             return _page(found, name, first)
+        topic = image.topics.get(name)
+        if topic is None or not _shown(name):
+            code = _missing(name)
+            found.append({"name": name, "error_code": code,
+                          "topic_authorized_operations": TOPIC_OPERATIONS})  # fmt: skip
+            continue
+        indexes = [index for index in sorted(topic.partitions) if index >= first]
         entry = _entry(topic, TOPIC_OPERATIONS)
         entry["partitions"] = [
             # Java fails on null here.

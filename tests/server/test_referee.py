@@ -1,0 +1,338 @@
+"""The same requests to Apache Kafka and to us have the same answers, but for addresses and ids."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.server.broker import Broker
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support import apache, batches
+from tests.support.raw import Raw
+
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(240)]
+
+SETTINGS = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+}
+TOPICS = {"t": {}, "two": {}, "compacted": {"cleanup.policy": "compact"}}
+NOW_MS = int(time.time() * 1000)
+NONE_SUCH = uuid.UUID("12345678-1234-5678-1234-567812345678")
+Step = Callable[[Raw], Any]
+STEPS: dict[str, Step] = {}
+
+
+def step(ask: Step) -> Step:
+    """A question, by its function's name; asked in the order of this file."""
+    STEPS[ask.__name__] = ask
+    return ask
+
+
+def many(*asks: Callable[[], Any]) -> list[Any]:
+    """The answers, or that the connection was closed."""
+    return [ask() for ask in asks]
+
+
+# ---- ListOffsets -------------------------------------------------------------------------------
+
+
+def offsets(raw: Raw, version: int, timestamp: int, **more: Any) -> tuple[int, ...]:
+    epoch = more.pop("epoch", -1)
+    topic = more.pop("topic", "t")
+    part = {"partition_index": more.pop("partition", 0), "timestamp": timestamp,
+            "current_leader_epoch": epoch}  # fmt: skip
+    body = {"replica_id": -1, "topics": [{"name": topic, "partitions": [part]}], **more}
+    found = raw.call(apis.LIST_OFFSETS, version, **body).topics[0].partitions[0]
+    return found.error_code, found.timestamp, found.offset, found.leader_epoch
+
+
+@step
+def times_of_every_version(raw: Raw) -> Any:
+    times = (-1, -2, -3, -4, -5, -6, -7, 0, NOW_MS, NOW_MS + 1, NOW_MS + 5)
+    return [[offsets(raw, version, one) for one in times] for version in range(1, 10)]
+
+
+@step
+def times_by_isolation_epoch_and_place(raw: Raw) -> Any:
+    return [
+        offsets(raw, 8, -1, isolation_level=1),
+        offsets(raw, 8, -1, epoch=7),
+        offsets(raw, 8, -1, partition=9),
+        offsets(raw, 8, -1, topic="missing"),
+        offsets(raw, 8, -2, topic="two", partition=1),
+        offsets(raw, 8, -3, topic="two", partition=1),
+        offsets(raw, 8, 5, topic="two", partition=1),
+    ]
+
+
+@step
+def a_partition_asked_for_twice(raw: Raw) -> Any:
+    part = {"partition_index": 0, "timestamp": -1}
+    body = {"replica_id": -1, "topics": [{"name": "t", "partitions": [part, part]}]}
+    return {p.error_code for p in raw.call(apis.LIST_OFFSETS, 8, **body).topics[0].partitions}
+
+
+# ---- epochs, producers, records --------------------------------------------------------------
+
+
+@step
+def ends_of_epochs(raw: Raw) -> Any:
+    def ask(topic: str, epoch: int, current: int = -1) -> tuple[int, ...]:
+        part = {"partition": 0, "leader_epoch": epoch, "current_leader_epoch": current}
+        body = {"replica_id": -1, "topics": [{"topic": topic, "partitions": [part]}]}
+        found = raw.call(apis.OFFSET_FOR_LEADER_EPOCH, 4, **body).topics[0].partitions[0]
+        return found.error_code, found.leader_epoch, found.end_offset
+
+    return many(*[lambda a=a: ask(*a) for a in (
+        ("t", 0), ("t", -1), ("t", 5), ("t", 0, 3), ("missing", 0), ("two", 0))])  # fmt: skip
+
+
+@step
+def producers_of_a_partition(raw: Raw) -> Any:
+    data = batches.batch([batches.Row(b"v", b"k", NOW_MS)] * 2, producer_id=77, producer_epoch=3,
+                         base_sequence=0)  # fmt: skip
+    raw.produce_batch("two", data)
+    asked = [{"name": "two", "partition_indexes": [0, 5]}]
+    here, missing = raw.call(apis.DESCRIBE_PRODUCERS, 0, topics=asked).topics[0].partitions
+    return [dict(one) for one in here.active_producers], missing.error_code
+
+
+@step
+def producer_ids(raw: Raw) -> Any:
+    answers = []
+    for version, pid, epoch in ((0, -1, -1), (4, -1, -1), (3, 5, -1), (3, -1, 5)):
+        while True:
+            found = raw.call(
+                apis.INIT_PRODUCER_ID, version, transactional_id=None, transaction_timeout_ms=0,
+                producer_id=pid, producer_epoch=epoch,
+            )  # fmt: skip
+            if found.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                break  # Kafka's, as long as it fetches its first ids
+        answers.append((found.error_code, found.producer_epoch, found.producer_id >= 0))
+    return answers
+
+
+@step
+def records_deleted(raw: Raw) -> Any:
+    def ask(topic: str, offset: int, partition: int = 0) -> tuple[int, ...]:
+        part = {"partition_index": partition, "offset": offset}
+        body = {"topics": [{"name": topic, "partitions": [part]}], "timeout_ms": 10_000}
+        found = raw.call(apis.DELETE_RECORDS, 2, **body).topics[0].partitions[0]
+        return found.error_code, found.low_watermark
+
+    return [
+        ask("t", 1), ask("t", 0), ask("t", 99), ask("t", -2), ask("t", -1),
+        ask("compacted", 0), ask("missing", 0), ask("t", 0, 9), offsets(raw, 8, -2),
+    ]  # fmt: skip
+
+
+# ---- the cluster -----------------------------------------------------------------------------
+
+
+@step
+def metadata_of_every_version(raw: Raw) -> Any:
+    answers = []
+    for version in range(14):
+        asked = [{"name": name} for name in ("t", "missing", "a b")]
+        found = raw.call(apis.METADATA, version, topics=asked, allow_auto_topic_creation=False)
+        topics = {
+            topic.name: (topic.error_code, topic.is_internal, topic.topic_authorized_operations,
+                         [dict(p) for p in topic.partitions])
+            for topic in found.topics
+        }  # fmt: skip
+        answers.append((topics, len(found.brokers), found.error_code))
+    return answers
+
+
+@step
+def metadata_by_id_and_with_operations(raw: Raw) -> Any:
+    asked = [{"topic_id": NONE_SUCH, "name": None}]
+    unknown = raw.call(apis.METADATA, 12, topics=asked).topics
+    found = raw.call(apis.METADATA, 10, topics=[{"name": "t"}],
+                     include_cluster_authorized_operations=True,
+                     include_topic_authorized_operations=True)  # fmt: skip
+    return (
+        [(t.error_code, t.name, t.topic_id) for t in unknown],
+        found.cluster_authorized_operations, found.topics[0].topic_authorized_operations,
+    )  # fmt: skip
+
+
+@step
+def pages_of_partitions(raw: Raw) -> Any:
+    def ask(limit: int, cursor: Any = None, *names: str) -> Any:
+        found = raw.call(
+            apis.DESCRIBE_TOPIC_PARTITIONS, 0, topics=[{"name": name} for name in names],
+            response_partition_limit=limit, cursor=cursor,
+        )  # fmt: skip
+        topics = [
+            (t.name, t.error_code, t.is_internal, t.topic_authorized_operations,
+             [dict(p) for p in t.partitions])
+            for t in found.topics
+        ]  # fmt: skip
+        return topics, found.next_cursor and dict(found.next_cursor)
+
+    names = ("compacted", "missing", "t", "two")
+    return [
+        ask(100, None, *names), ask(1, None, *names), ask(2, None, "two", "t"),
+        ask(3, {"topic_name": "two", "partition_index": 1}, *names),
+        ask(100, {"topic_name": "t", "partition_index": 0}, *names),
+    ]  # fmt: skip
+
+
+@step
+def the_cluster(raw: Raw) -> Any:
+    found = [
+        raw.call(apis.DESCRIBE_CLUSTER, 0, include_cluster_authorized_operations=True),
+        raw.call(apis.DESCRIBE_CLUSTER, 1, endpoint_type=1),
+        raw.call(apis.DESCRIBE_CLUSTER, 1, endpoint_type=2),
+        raw.call(apis.DESCRIBE_CLUSTER, 1, endpoint_type=9),
+    ]
+    return [(f.error_code, f.endpoint_type, len(f.brokers), f.cluster_authorized_operations)
+            for f in found]  # fmt: skip
+
+
+@step
+def log_dirs(raw: Raw) -> Any:
+    asked = [{"topic": "two", "partitions": [0, 1, 9]}, {"topic": "missing", "partitions": [0]}]
+    answers = []
+    for version in (1, 4):
+        found = raw.call(apis.DESCRIBE_LOG_DIRS, version, topics=asked)
+        (one,) = found.results
+        answers.append((found.error_code, one.error_code, [
+            (t.name, [(p.partition_index, p.offset_lag, p.is_future_key)
+                      for p in sorted(t.partitions, key=lambda p: p.partition_index)])
+            for t in one.topics
+        ]))  # fmt: skip
+    return answers
+
+
+@step
+def elections_and_reassignments(raw: Raw) -> Any:
+    asked = [{"topic": "t", "partitions": [0, 9]}, {"topic": "missing", "partitions": [0]}]
+    elected = []
+    for version, topics in ((0, asked), (1, asked), (2, asked), (2, None)):
+        found = raw.call(apis.ELECT_LEADERS, version, topic_partitions=topics, timeout_ms=10_000)
+        elected.append((found.error_code, sorted(
+            (t.topic, sorted((p.partition_id, p.error_code) for p in t.partition_result))
+            for t in found.replica_election_results
+        )))  # fmt: skip
+    moves = [{"name": "t", "partitions": [
+        {"partition_index": 0, "replicas": None}, {"partition_index": 9, "replicas": [1]},
+    ]}, {"name": "missing", "partitions": [{"partition_index": 0, "replicas": [1]}]},
+        {"name": "two", "partitions": [{"partition_index": 0, "replicas": [1]},
+                                       {"partition_index": 1, "replicas": [7]}]}]  # fmt: skip
+    moved = raw.call(apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=moves, timeout_ms=10_000)
+    listed = raw.call(apis.LIST_PARTITION_REASSIGNMENTS, 0, topics=None, timeout_ms=10_000)
+    return (
+        elected,
+        moved.error_code,
+        sorted((t.name, sorted((p.partition_index, p.error_code) for p in t.partitions))
+               for t in moved.responses),
+        (listed.error_code, [t.name for t in listed.topics]),
+    )  # fmt: skip
+
+
+# ---- finding, versions -----------------------------------------------------------------------
+
+
+@step
+def coordinators(raw: Raw) -> Any:
+    answers = []
+    for version in range(5):
+        keys = {"coordinator_keys": ["g", "h"]} if version >= 4 else {"key": "g"}
+        found = raw.call(apis.FIND_COORDINATOR, version, key_type=0, **keys)
+        for one in found.coordinators if version >= 4 else [found]:
+            answers.append((version, one.error_code, one.node_id, one.port > 0))
+    return answers
+
+
+@step
+def versions_and_software(raw: Raw) -> Any:
+    answers = []
+    for version, name, number in (
+        (0, "", ""), (3, "a", "1"), (3, "-a", "1"), (4, "a b", "1"), (4, "a", ""),
+        (4, "a.b-c", "1.0"),
+    ):  # fmt: skip
+        found = raw.call(apis.API_VERSIONS, version, client_software_name=name,
+                         client_software_version=number)  # fmt: skip
+        answers.append((found.error_code, bool(found.api_keys)))
+    raw.send_bytes(apis.API_VERSIONS, 99, b"")
+    found = raw.receive(apis.API_VERSIONS, 0)
+    return answers, found.error_code, [key.api_key for key in found.api_keys]
+
+
+# ---- both sides --------------------------------------------------------------------------------
+
+
+def ready(raw: Raw) -> None:
+    """The topics, and three records in `t`; raises as long as the broker is not so far."""
+    for name, config in TOPICS.items():
+        made = raw.create(name, 2 if name == "two" else 1, **{
+            key.replace(".", "_"): value for key, value in config.items()
+        })  # fmt: skip
+        assert made.error_code in (0, 36)
+    for name in TOPICS:
+        for partition in range(2 if name == "two" else 1):
+            assert offsets(raw, 8, -1, topic=name, partition=partition)[0] == 0
+    for codec in ("none", "gzip", "none"):
+        if offsets(raw, 8, -1)[2] < 3:
+            found = raw.produce("t", b"v", codec=codec, timestamp_ms=NOW_MS)
+            assert found.error_code == 0
+    raw.call(apis.FIND_COORDINATOR, 2, key="g", key_type=0)
+    assert raw.call(apis.FIND_COORDINATOR, 2, key="g", key_type=0).error_code == 0
+
+
+def transcript(address: str) -> dict[str, Any]:
+    """Every answer, or how it failed."""
+    answers: dict[str, Any] = {}
+    for name, ask in STEPS.items():
+        with Raw(address) as raw:
+            try:
+                answers[name] = ask(raw)
+            except (ConnectionError, TimeoutError) as problem:
+                answers[name] = type(problem).__name__
+    return answers
+
+
+@pytest.fixture(scope="module")
+def transcripts(tmp_path_factory, wait_until) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """What Kafka answered, and we."""
+    try:
+        apache.jars()
+    except apache.Unavailable as reason:
+        pytest.skip(str(reason))
+    lines = "".join(f"{name}={value}\n" for name, value in SETTINGS.items())
+    directory: Path = tmp_path_factory.mktemp("kafka") / "data"
+    with apache.Broker(directory, lines, heap="256m") as kafka:
+
+        def is_ready() -> bool:
+            with contextlib.suppress(OSError, AssertionError), Raw(kafka.bootstrap_servers) as raw:
+                ready(raw)
+                return True
+            return False
+
+        wait_until(is_ready, "Kafka is ready", 90)
+        theirs = transcript(kafka.bootstrap_servers)
+    with Broker(tmp_path_factory.mktemp("ours"), config=SETTINGS) as broker:
+        with Raw(broker.bootstrap_servers) as raw:
+            ready(raw)
+        ours = transcript(broker.bootstrap_servers)
+    yield theirs, ours
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_kafka_gives_the_same_answer(
+    transcripts: tuple[dict[str, Any], dict[str, Any]], name: str
+) -> None:
+    theirs, ours = transcripts
+    assert ours[name] == theirs[name], f"Kafka: {theirs[name]}\nours: {ours[name]}"
