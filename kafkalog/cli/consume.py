@@ -24,7 +24,7 @@ from kafkalog.cli.common import (
     parse_time,
     show_time,
 )
-from kafkalog.cli.remote import add_place, refuse
+from kafkalog.cli.remote import CONSUMER_PROPERTIES, add_place, apply_properties, refuse
 
 if TYPE_CHECKING:
     from kafkalog.storage.log import Log
@@ -130,6 +130,14 @@ def _broker_arguments(group: Any) -> None:
         help="--group: where to begin without a committed offset (default: earliest)",
     )
     group.add_argument(
+        "--consumer-property",
+        "--command-property",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help=f"the same by Kafka's names: {', '.join(CONSUMER_PROPERTIES)}",
+    )
+    group.add_argument(
         "--timeout-ms",
         type=count_argument,
         metavar="MS",
@@ -139,6 +147,7 @@ def _broker_arguments(group: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print records until the end, the limit, or for ever."""
+    apply_properties(options, "--consumer-property", options.consumer_property, CONSUMER_PROPERTIES)
     form = kafka_format(options.property) if options.property else format_of(options.format)
     if options.bootstrap_server is not None:
         from kafkalog.cli import remote_consume

@@ -63,6 +63,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--members", action="store_true", help="describe: the members and their partitions"
     )
+    parser.add_argument(
+        "--offsets", action="store_true", help="describe: offsets and lag, the default"
+    )
     parser.add_argument("--state", action="store_true", help="list, describe: the groups' states")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     add_targets(parser.add_argument_group("reset-offsets: where to"))

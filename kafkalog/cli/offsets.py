@@ -38,6 +38,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the same as a word; several with commas",
     )
     parser.add_argument(
+        "--partitions",
+        metavar="P,...",
+        help="only these, of the topics without a list of their own",
+    )
+    parser.add_argument(
         "--time",
         metavar="TIME",
         help="print topic:partition:offset, as Kafka does: the first offset at or after ISO 8601 "
@@ -56,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     """Print a line per partition."""
     time_ms = _time(options.time)
     with open_cluster(options) as cluster:
-        partitions = _partitions(cluster, spread([*options.words, *options.topic]))
+        partitions = _partitions(cluster, options)
         if time_ms is None:
             _ends(cluster, partitions, options)
         else:
@@ -75,10 +80,13 @@ def _time(text: str | None) -> int | None:
         ) from None
 
 
-def _partitions(cluster: "Cluster", texts: list[str]) -> "list[TopicPartition]":
+def _partitions(cluster: "Cluster", options: argparse.Namespace) -> "list[TopicPartition]":
     from kafkalog.client.topics import list_topics
 
-    return [tp for text in texts or list_topics(cluster) for tp in partitions_of(cluster, text)]
+    texts = spread([*options.words, *options.topic]) or list_topics(cluster)
+    if options.partitions is not None:
+        texts = [t if ":" in t else f"{t}:{options.partitions}" for t in texts]
+    return [tp for text in texts for tp in partitions_of(cluster, text)]
 
 
 def _ends(

@@ -19,7 +19,12 @@ from kafkalog.cli.common import (
 from kafkalog.cli.histogram import percentiles, render_histogram, show_ms
 from kafkalog.cli.produce import ACKS
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.remote import add_bootstrap, open_cluster
+from kafkalog.cli.remote import (
+    PRODUCER_PROPERTIES,
+    add_bootstrap,
+    apply_properties,
+    open_cluster,
+)
 
 if TYPE_CHECKING:
     from kafkalog.client.cluster import Cluster
@@ -49,7 +54,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "kind",
         choices=KINDS,
         help="produce: as many as it takes, with latencies of batches; consume: from the start, "
-        "in whole batches; end-to-end: one record at a time, from send until it is read",
+        "in whole batches, with latencies of answers (one is asked for ahead); end-to-end: one "
+        "record at a time, from send until it is read",
     )
     add_bootstrap(parser)
     parser.add_argument(
@@ -88,11 +94,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--in-flight", type=count_argument, default=5, metavar="N",
         help="requests on their way at once (default 5)",
     )  # fmt: skip
+    parser.add_argument(
+        "--no-idempotence", action="store_true", help="produce without a producer id"
+    )
+    parser.add_argument(
+        "--producer-property",
+        "--producer-props",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=VALUE",
+        help=f"the same by Kafka's names: {', '.join(PRODUCER_PROPERTIES)}",
+    )
     parser.add_argument("--json", action="store_true", help="the figures as one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure, and print the figures."""
+    apply_properties(options, "--producer-property", options.producer_property, PRODUCER_PROPERTIES)
     if options.throughput == 0 or options.throughput < -1:
         raise UsageError(f"--throughput: found {options.throughput}, wanted -1 or at least 1")
     with open_cluster(options) as cluster:
@@ -148,6 +167,7 @@ def _producer(
         compression=options.compression,
         batch_bytes=options.batch_size,
         in_flight=options.in_flight,
+        idempotent=not options.no_idempotence,
     )
     return Producer(cluster, how, done)
 
@@ -175,16 +195,15 @@ def _produce(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
 
     bodies = _bodies(options.record_size)
     progress = Progress(wanted * options.record_size)
-    with _producer(cluster, options, done) as producer:
-        producer.partitions(options.topic)
-        progress.begun = time.monotonic()
-        try:
+    try:
+        with _producer(cluster, options, done) as producer:
+            producer.partitions(options.topic)
+            progress.begun = time.monotonic()
             for i in _paced(wanted, options.throughput, producer):
                 producer.send(options.topic, bodies[i % BODIES], partition=options.partition)
-            producer.flush()
-        except KeyboardInterrupt:
-            progress.clear()
-            warn(f"interrupted: these are {sent[0]:,} of {wanted:,} records")
+    except KeyboardInterrupt:
+        progress.clear()
+        warn(f"interrupted: these are {sent[0]:,} of {wanted:,} records")
     seconds = progress.seconds()
     progress.clear()
     if not sent[0]:
@@ -228,15 +247,19 @@ def _consume(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
     fetcher = Fetcher(cluster, positions)
     records = size = 0
     interrupted = False
+    latencies: list[tuple[float, int]] = []
     limit = options.num_records or 1 << 62
     progress = Progress(0)
     try:
         while records < limit and fetcher.positions:
+            asked_s, before = time.perf_counter(), records
             for block in fetcher.poll():
                 records += block.record_count()
                 size += len(block.data)
                 if block.next_offset >= ends[block.tp]:
                     fetcher.positions.pop(block.tp)
+            if records > before:
+                latencies.append((time.perf_counter() - asked_s, records - before))
             progress.update(records, size)
     except KeyboardInterrupt:
         progress.clear()
@@ -246,7 +269,7 @@ def _consume(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
         seconds = progress.seconds()
         progress.clear()
         fetcher.close()
-    return _figures("consume", records, records + interrupted, size, seconds, [])
+    return _figures("consume", records, records + interrupted, size, seconds, latencies)
 
 
 # ---- end to end --------------------------------------------------------------------------
@@ -262,10 +285,10 @@ def _end_to_end(cluster: "Cluster", options: argparse.Namespace) -> dict[str, An
     tp = TopicPartition(options.topic, options.partition or 0)
     latencies: list[tuple[float, int]] = []
     progress = Progress(wanted * options.record_size)
-    with _producer(cluster, options, lambda _: None) as producer:
-        producer.partitions(options.topic)
-        fetcher = Fetcher(cluster, {tp: list_offsets(cluster, {tp: LATEST})[tp].offset})
-        try:
+    try:
+        with _producer(cluster, options, lambda _: None) as producer:
+            producer.partitions(options.topic)
+            fetcher = Fetcher(cluster, {tp: list_offsets(cluster, {tp: LATEST})[tp].offset})
             fetcher.poll(0)  # its request waits in the broker
             for _ in range(wanted):
                 mark = os.urandom(8)
@@ -276,13 +299,12 @@ def _end_to_end(cluster: "Cluster", options: argparse.Namespace) -> dict[str, An
                 _await(fetcher, mark)
                 latencies.append((time.perf_counter() - begun, 1))
                 progress.update(len(latencies), len(latencies) * options.record_size)
-        except KeyboardInterrupt:
-            progress.clear()
-            warn(f"interrupted: these are {len(latencies):,} of {wanted:,} records")
-        finally:
-            seconds = progress.seconds()
-            progress.clear()
             fetcher.close()
+    except KeyboardInterrupt:
+        progress.clear()
+        warn(f"interrupted: these are {len(latencies):,} of {wanted:,} records")
+    seconds = progress.seconds()
+    progress.clear()
     if not latencies:
         raise CommandError("no record was read")
     done = len(latencies)

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkalog.cli.common import CODECS, CommandError, UsageError, count_argument, show_bytes, warn
 from kafkalog.cli.inputs import Input, Shape, read_blocks, read_lines
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.remote import add_bootstrap, open_cluster
+from kafkalog.cli.remote import (
+    PRODUCER_PROPERTIES,
+    add_bootstrap,
+    apply_properties,
+    open_cluster,
+)
 from kafkalog.cli.shapes import add_fields, add_times, shape_of
 
 if TYPE_CHECKING:
@@ -125,12 +130,28 @@ def _sending_arguments(parser: argparse.ArgumentParser) -> None:
         help="without a producer id: a retry may then repeat records",
     )
     parser.add_argument(
+        "--in-flight",
+        type=count_argument,
+        default=5,
+        metavar="N",
+        help="requests on their way at once (default 5)",
+    )
+    parser.add_argument(
+        "--producer-property",
+        "--command-property",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help=f"the same by Kafka's names: {', '.join(PRODUCER_PROPERTIES)}",
+    )
+    parser.add_argument(
         "--sync", action="store_true", help="wait for each record before the next is sent"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Send everything; what was acknowledged before a failure stays."""
+    apply_properties(options, "--producer-property", options.producer_property, PRODUCER_PROPERTIES)
     shape = _shape(options)
     headers = _headers(options.header)
     files = options.file or ["-"]
@@ -285,6 +306,7 @@ class _Run:
             batch_bytes=options.batch_size,
             idempotent=not options.no_idempotence,
             partitioner=options.partitioner,
+            in_flight=options.in_flight,
         )
         try:
             with Producer(self.cluster, how, self._delivered) as producer:

@@ -6,26 +6,55 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.common import UsageError
+from kafkalog.cli.common import CODECS, UsageError
 
 if TYPE_CHECKING:
     from kafkalog.client.cluster import Cluster
     from kafkalog.types import TopicPartition
 
 __all__ = [
+    "CONSUMER_PROPERTIES",
+    "PRODUCER_PROPERTIES",
     "action_of",
     "add_actions",
     "add_bootstrap",
     "add_place",
+    "apply_properties",
     "config_changes",
     "names_of",
     "open_cluster",
     "partitions_of",
     "refuse",
+    "say",
     "spread",
 ]
 
 CLIENT_ID = "kafkalog-cli"
+
+Property = tuple[str, Mapping[str, object] | None]
+"""The option that a client property stands for, and what its values mean."""
+
+PRODUCER_PROPERTIES: Mapping[str, Property] = {
+    "acks": ("acks", {"0": "0", "1": "1", "all": "all", "-1": "all"}),
+    "batch.size": ("batch_size", None),
+    "client.id": ("client_id", None),
+    "compression.type": ("compression", {name: name for name in CODECS}),
+    "enable.idempotence": ("no_idempotence", {"true": False, "false": True}),
+    "max.in.flight.requests.per.connection": ("in_flight", None),
+    "request.timeout.ms": ("request_timeout_ms", None),
+}
+CONSUMER_PROPERTIES: Mapping[str, Property] = {
+    "auto.offset.reset": (
+        "reset", {"earliest": "earliest", "latest": "latest", "none": "error"},
+    ),
+    "client.id": ("client_id", None),
+    "group.id": ("group", None),
+    "group.instance.id": ("instance_id", None),
+    "isolation.level": (
+        "isolation", {name: name for name in ("read_uncommitted", "read_committed")},
+    ),
+    "request.timeout.ms": ("request_timeout_ms", None),
+}  # fmt: skip
 
 
 def add_bootstrap(parser: Any, required: bool = True) -> None:
@@ -122,6 +151,34 @@ def action_of(
     if len(set(chosen)) > 1:
         raise UsageError(f"found the actions {' and '.join(chosen)}, wanted one")
     return chosen[0], words
+
+
+def apply_properties(
+    options: argparse.Namespace, option: str, pairs: Iterable[str], known: Mapping[str, Property]
+) -> None:
+    """Client properties by Kafka's names, as the options that they are here.
+
+    `known`: by Kafka's name, our option and its values by Kafka's (None: any text, or a
+    number where the option has one).  A property goes over the option of the same meaning.
+
+    Raises: UsageError.
+    """
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or name not in known:
+            raise UsageError(f"{option}: found {pair!r}, wanted one of {', '.join(known)}")
+        dest, values = known[name]
+        if values is not None:
+            if value not in values:
+                wanted = ", ".join(values)
+                raise UsageError(f"{option}: {name}: found {value!r}, wanted one of {wanted}")
+            setattr(options, dest, values[value])
+        elif isinstance(getattr(options, dest), int):
+            if not value.isdigit():
+                raise UsageError(f"{option}: {name}: found {value!r}, wanted a number")
+            setattr(options, dest, int(value))
+        else:
+            setattr(options, dest, value)
 
 
 def refuse(options: argparse.Namespace, why: str, **defaults: object) -> None:

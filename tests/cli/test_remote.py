@@ -127,6 +127,9 @@ def test_mistakes_are_one_line_and_status_2(
         (["produce", "--topic", topic, str(ROOT / "none")], "No such file"),
         (["produce", "--topic", topic, str(ROOT)], "is a directory"),
         (["produce", "--topic", topic, "--header", "x", "-"], "--header"),
+        (["produce", "--topic", topic, "--producer-property", "linger=1"], "acks, batch.size"),
+        (["produce", "--topic", topic, "--producer-property", "acks=2"], "wanted one of 0, 1"),
+        (["produce", "--topic", topic, "--producer-property", "batch.size=x"], "a number"),
         (["groups", "describe"], "which group?"),
         (["groups", "reset-offsets", "g", "--topic", topic], "found 0 targets"),
         (["groups", "reset-offsets", "g", "--to-latest"], "which topics?"),
@@ -251,6 +254,18 @@ def test_lines_that_are_no_records(line: bytes) -> None:
 
     with pytest.raises(ValueError, match=r"JSON|field|wanted|nested"):
         record_of(line)
+
+
+def test_client_properties_by_kafkas_names(at: Command, typed: Typed, topic: str) -> None:
+    typed(b"x\n")
+    at("produce", "--topic", topic, "--producer-property", "acks=1", "--producer-property",
+       "batch.size=1000", "--producer-property", "compression.type=gzip")  # fmt: skip
+    group = ["--consumer-property", f"group.id={topic}"]
+    latest = ["--consumer-property", "auto.offset.reset=latest"]
+    assert lines(at("consume", "--topic", topic, *group, *latest)) == []
+    assert sum(committed(at, topic).values()) == 1
+    assert lines(at("consume", "--topic", topic, "--consumer-property",
+                    "isolation.level=read_committed")) == ["x"]  # fmt: skip
 
 
 def start(*words: object) -> subprocess.Popen[bytes]:
@@ -412,6 +427,9 @@ def test_offsets(at: Command, tmp_path: Path, topic: str) -> None:
         (0, 0, 0), (1, 0, 3), (2, 0, 0),
     ]  # fmt: skip
     assert lines(at("offsets", f"{topic}:0-1", "--time", "-1")) == [f"{topic}:0:0", f"{topic}:1:3"]
+    assert lines(at("offsets", topic, "--partitions", "1-2", "--time", "-1")) == [
+        f"{topic}:1:3", f"{topic}:2:0",
+    ]  # fmt: skip
     assert lines(at("offsets", f"{topic}:1", "--time", "earliest")) == [f"{topic}:1:0"]
     assert lines(at("offsets", f"{topic}:1", "--time", "max-timestamp")) == [f"{topic}:1:1"]
     assert lines(at("offsets", f"{topic}:1", "--time", "1500")) == [f"{topic}:1:1"]
@@ -427,6 +445,7 @@ def test_perf(at: Command, topic: str) -> None:
     assert "latency: p50 " in ran.out and "█" in ran.out
     figures: dict[str, Any] = at("perf", "consume", "--topic", topic, "--json").rows()[0]
     assert figures["records"] == 3_000
+    assert figures["latency_ms"]["max"] > 0
     (figures,) = at("perf", "end-to-end", "--topic", topic, "--num-records", 20, "--json").rows()
     assert figures["records"] == 20
     assert 0 < figures["latency_ms"]["p50"] <= figures["latency_ms"]["max"]
