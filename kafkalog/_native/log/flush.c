@@ -3,8 +3,12 @@
  * handing it to another thread and back would cost more than the disk takes. */
 #include "log.h"
 
-/* Beyond it a round may take so long that who waits must be able to see a signal. */
-enum { OWN_ROUND_BYTES = 4 << 20 };
+enum {
+    /* Beyond it a round may take so long that who waits must be able to see a signal. */
+    OWN_ROUND_BYTES = 4 << 20,
+    /* Beyond it the disk is busy with bytes, and better begins than waits for more. */
+    GATHER_BYTES = 256 << 10
+};
 
 kl_status kl_log_request_sync(kl_log *log) {
     log->sync_wanted = true;
@@ -82,12 +86,19 @@ static void end_round(sync_round *round, bool again) {
     if (round->items != &round->one) kl_release(round->items);
 }
 
+/* Locked.  Whether what the next round has to write is little. */
+static bool round_is_short(const kl_log *log, int64_t bytes_max) {
+    const kl_segment *active = kl_log_active(log);
+    return log->round_base == active->base_offset &&
+           active->size - log->round_size <= bytes_max;
+}
+
 /* Locked, but not while it waits.  Threads that flush in a loop, and producers with one
  * request in flight, come back soon after the round that served them: who leads the next one
  * waits for them, at most half of what a round takes, rather than leaving them to the one
  * after it.  The sync thread does not when other logs wait for it. */
 static void gather(kl_log *log) {
-    if (kl_sync_is_behind(&log->sync)) return;
+    if (!round_is_short(log, GATHER_BYTES) || kl_sync_is_behind(&log->sync)) return;
     int64_t end_ns = kl_monotonic_ns() + log->round_ns / 2, left_ns;
     while (log->flushers < log->flushers_wanted && !log->closed &&
            (left_ns = end_ns - kl_monotonic_ns()) > 0)
@@ -154,13 +165,6 @@ kl_status kl_log_flush_start(kl_log *log, int64_t *target) {
     return status;
 }
 
-/* Locked.  Whether what the next round has to write is little. */
-static bool round_is_short(const kl_log *log) {
-    const kl_segment *active = kl_log_active(log);
-    return log->round_base == active->base_offset &&
-           active->size - log->round_size <= OWN_ROUND_BYTES;
-}
-
 /* Locked.  A truncation can leave an end below the target: all there is counts. */
 static bool on_disk(const kl_log *log, int64_t target) {
     return log->flushed >= KL_MIN(target, log->log_end) &&
@@ -182,7 +186,7 @@ static kl_status wait_for(kl_log *log, int64_t target, int64_t end_ms) {
         if (left_ms <= 0)
             return kl_fail(KL_E_TIMEOUT, "log %s: offset %lld is not on disk yet, %lld is",
                            log->path, (long long)target, (long long)log->flushed);
-        if (!log->syncing && round_is_short(log)) {
+        if (!log->syncing && round_is_short(log, OWN_ROUND_BYTES)) {
             run_round(log);
             continue;
         }
