@@ -89,6 +89,14 @@ class Changes:
         return topic, partitions
 
     def _add_topic(self, record: Any) -> None:
+        other = self._of("topics").get(record.name)
+        if other is not None and other.id != record.topic_id:
+            raise CorruptLog(
+                f"TopicRecord: found {record.name} with id {record.topic_id}, and it is there "
+                f"with {other.id}"
+            )
+        if self._of("names").get(record.topic_id, record.name) != record.name:
+            raise CorruptLog(f"TopicRecord: found id {record.topic_id} for a second name")
         self._of("topics")[record.name] = Topic(record.name, record.topic_id, {})
         self._of("names")[record.topic_id] = record.name
         self._partitions.add(record.name)
