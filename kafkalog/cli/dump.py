@@ -106,8 +106,26 @@ def rows_of(path: Path, options: argparse.Namespace) -> Iterator[Row]:
         rows = _checkpoint_rows(path)
     else:
         raise UsageError(f"{path}: wanted a file that ends in {', '.join(SUFFIXES)}")
+    metadata = suffix == ".checkpoint" or path.parent.name == "__cluster_metadata-0"
     for row in rows:
+        if metadata and row["kind"] == "record" and "marker" not in row:
+            row.update(_metadata(row))
         yield {"kind": row.pop("kind"), "file": name, **row}
+
+
+def _metadata(row: Row) -> Row:
+    """What a record of the metadata log says."""
+    import base64
+
+    from kafkalog.errors import CorruptLog
+    from kafkalog.metadata.records import describe
+
+    text = row.get("value")
+    value = base64.b64decode(row.get("value_base64", "")) if text is None else text.encode()
+    try:
+        return {"metadata": describe(value)}
+    except CorruptLog as problem:
+        return {"metadata": f"unreadable: {problem}"}
 
 
 def _stop(position: int, why: object) -> Row:
@@ -360,6 +378,8 @@ def _record_text(row: Row) -> str:
     words = [f"    {row['offset']}", show_time(row["timestamp"])]
     if row["sequence"] >= 0:
         words.append(f"sequence {row['sequence']}")
+    if "metadata" in row:
+        return " ".join([*words, row["metadata"]])
     for name in ("key", "value"):
         size = row[f"{name}_bytes"]
         if size < 0:

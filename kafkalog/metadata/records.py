@@ -1,13 +1,24 @@
 """Metadata records as bytes, in the versions that the directory's metadata.version allows."""
 
+import uuid
 from typing import Any
 
 from kafkalog.errors import CorruptLog, KafkalogError
 from kafkalog.metadata.changes import Entry
 from kafkalog.metadata.image import METADATA_VERSION, MetadataImage
+from kafkalog.storage.layout import uuid_text
 from kafkalog.wire import records as wire
+from kafkalog.wire.values import Struct
 
-__all__ = ["LEVEL", "LEVEL_MIN", "decode", "encode", "frame_of", "record_version"]
+__all__ = [
+    "LEVEL",
+    "LEVEL_MIN",
+    "decode",
+    "describe",
+    "encode",
+    "frame_of",
+    "record_version",
+]
 
 LEVEL = 27
 """metadata.version of a new directory: 4.1-IV1, the newest that we know."""
@@ -68,3 +79,27 @@ def decode(value: bytes) -> Entry | str:
         return Entry(*wire.METADATA.decode(value))
     except KafkalogError as error:
         raise CorruptLog(f"metadata record {kind} version {version}: {error}") from error
+
+
+def describe(value: bytes) -> str:
+    """A record for people to read: its name, version and fields.
+
+    Raises: CorruptLog.
+    """
+    entry = decode(value)
+    if isinstance(entry, str):
+        return entry
+    words = [f"{name}={_plain(field)}" for name, field in entry.fields]
+    return " ".join([f"{entry.name} v{entry.version}", *words])
+
+
+def _plain(field: Any) -> str:
+    if isinstance(field, list):
+        return "[" + ", ".join(_plain(one) for one in field) + "]"
+    if isinstance(field, uuid.UUID):
+        return uuid_text(field)
+    if isinstance(field, bytes):
+        return f"{len(field)} bytes"  # salts and keys are nobody's business
+    if isinstance(field, Struct):
+        return "{" + " ".join(f"{name}={_plain(inner)}" for name, inner in field) + "}"
+    return "null" if field is None else str(field)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkalog.cli import main
 from kafkalog.errors import ArgumentError, CorruptLog
 from kafkalog.metadata.kraftlog import MetadataLog
 from kafkalog.storage.layout import uuid_text
@@ -155,3 +156,14 @@ def test_a_member_of_a_cluster_is_refused(kraft: Path) -> None:
     )
     with Manager(kraft) as manager, pytest.raises(ArgumentError, match="cluster"):
         MetadataLog.open(manager)
+
+
+def test_dump_reads_the_records(kraft: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = kraft / "__cluster_metadata-0"
+    assert main(["dump", str(folder), "--records"]) == 0
+    out = capsys.readouterr().out
+    assert "TopicRecord v0 name=orders-s1 topic_id=HMDg-BMTSJO-8vQL1NwjZg" in out
+    assert "FeatureLevelRecord v0 name=metadata.version feature_level=27" in out
+    assert "LEADER_CHANGE" in out
+    assert "UserScramCredentialRecord v0 name=bob mechanism=2 salt=64 bytes" in out
+    assert "unreadable" not in out
