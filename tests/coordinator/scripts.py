@@ -309,7 +309,7 @@ def leaving_joins(side: Side) -> None:
 
 def sessions(side: Side) -> None:
     """Members that are not heard of, and members that do not sync, are removed."""
-    short = {"session_timeout_ms": 400, "rebalance_timeout_ms": 600}
+    short = {"session_timeout_ms": 1_500, "rebalance_timeout_ms": 2_000}
     (first,) = stable(side, "sessions", 1, **short)
     gone_id = given_id(side, "sessions", **short)
     reach(side, "sessions", "Empty")

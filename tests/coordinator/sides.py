@@ -23,9 +23,9 @@ from tests.coordinator.desk import Desk, config
 
 CLIENT = "client"
 PATIENCE_S = 20.0
-ARRIVAL_S = 0.05
+ARRIVAL_S = 0.1
 SETTINGS = {
-    "group.initial.rebalance.delay.ms": 300,
+    "group.initial.rebalance.delay.ms": 500,
     "group.min.session.timeout.ms": 100,
     "offset.metadata.max.bytes": 64,
     "group.max.size": 3,
