@@ -2,10 +2,11 @@
  * of others.
  *
  *   N.log.cleaned, N.index.cleaned, ...   written, synced
- *   N.log.swap, ...                       all renamed, synced: from here on a
- * crash ends with the new one (open.c), before it with the old ones old
- * segments to .deleted              under the log's lock, generation odd;
- * synced N.index, ..., last N.log              the new one has its name
+ *   N.log.swap, ...                       all renamed, synced
+ *   old segments to .deleted              under the log's lock, generation odd; synced
+ *   N.index, ..., last N.log              the new one has its name
+ *
+ * From the second step on a crash ends with the new one (open.c), before it with the old.
  *
  * The names, and what recovery does with them, are Kafka's. */
 #include "clean.h"
@@ -241,8 +242,7 @@ static kl_status exchange(kl_cleaner *cleaner, kl_dir *dir, size_t at) {
     kl_segment_drop(log->segments[at]);
     log->segments[at] = cleaner->out;
     cleaner->out = NULL;
-    /* Mapped again when they are asked for: a long log would else keep all in
-   * memory. */
+    /* Mapped again when they are asked for: a long log would else keep all in memory. */
     kl_index_unload(&log->segments[at]->offsets);
     kl_index_unload(&log->segments[at]->times);
     kl_log_drop_segments(log, at + 1, count - 1);
@@ -287,8 +287,7 @@ kl_status kl_clean_out_end(kl_cleaner *cleaner) {
     if (!status) status = write_cleaned(cleaner, dir);
     if (!status) status = rename_to_swap(cleaner, dir);
     if (!status) status = swap(cleaner, dir);
-    /* Until the names are on disk a crash finds the .swap and does the same
-   * again. */
+    /* Until the names are on disk a crash finds the .swap and does the same again. */
     if (!status) status = kl_dir_sync(dir);
     KL_FP("clean.after_swap");
     kl_dir_close(dir);
@@ -296,8 +295,8 @@ kl_status kl_clean_out_end(kl_cleaner *cleaner) {
     return status;
 }
 
-/* While a .cleaned of its base is there, no .swap of it counts: the .log has
- * that name from the first step to the last. */
+/* While a .cleaned of its base is there, no .swap of it counts: the .log has that name from
+ * the first step to the last. */
 static void unlink_out(const kl_cleaner *cleaner, kl_dir *dir) {
     static const char *const states[] = {KL_CLEANED_SUFFIX, KL_SWAP_SUFFIX};
     int64_t base = cleaner->out->base_offset;

@@ -28,19 +28,43 @@ static bool parse_leftover(const char *name, const char *suffix, char inner[KL_N
     return false;
 }
 
-/* Unfinished output goes; what was to be deleted goes.  *min_cleaned: the lowest base
- * offset of unfinished output: swap files from there on are not to be trusted. */
-static kl_status remove_unfinished(kl_log *log, kl_dir *dir, const kl_names *names,
-                                   int64_t *min_cleaned) {
-    *min_cleaned = INT64_MAX;
+/* The lowest base offset of unfinished output: swap files from there on are not trusted. */
+static int64_t lowest_cleaned(const kl_names *names) {
+    int64_t lowest = INT64_MAX, base;
+    char inner[KL_NAME_BYTES];
+    for (size_t i = 0; i < names->count; i++)
+        if (parse_leftover(names->names[i], KL_CLEANED_SUFFIX, inner, &base))
+            lowest = KL_MIN(lowest, base);
+    return lowest;
+}
+
+/* Swap files that are not trusted go, and are gone before the unfinished output that says
+ * so: else a crash between the two would leave them as if they were finished. */
+static kl_status remove_distrusted(kl_dir *dir, const kl_names *names,
+                                   int64_t min_cleaned) {
+    bool removed = false;
+    for (size_t i = 0; i < names->count; i++) {
+        char inner[KL_NAME_BYTES];
+        int64_t base;
+        if (!parse_leftover(names->names[i], KL_SWAP_SUFFIX, inner, &base)) continue;
+        if (base < min_cleaned) continue;
+        kl_status status = kl_dir_unlink(dir, names->names[i]);
+        if (status && status != KL_E_NOT_FOUND) return status;
+        removed = true;
+    }
+    return removed ? kl_dir_sync(dir) : KL_OK;
+}
+
+/* Unfinished output goes, and what was to be deleted. */
+static kl_status remove_unfinished(kl_dir *dir, const kl_names *names) {
     for (size_t i = 0; i < names->count; i++) {
         char inner[KL_NAME_BYTES];
         int64_t base;
         const char *name = names->names[i];
-        bool cleaned = parse_leftover(name, KL_CLEANED_SUFFIX, inner, &base);
-        if (cleaned) *min_cleaned = KL_MIN(*min_cleaned, base);
-        if (!cleaned && !parse_leftover(name, KL_DELETED_SUFFIX, inner, &base)) continue;
-        kl_status status = log->writable ? kl_dir_unlink(dir, name) : KL_OK;
+        if (!parse_leftover(name, KL_CLEANED_SUFFIX, inner, &base) &&
+            !parse_leftover(name, KL_DELETED_SUFFIX, inner, &base))
+            continue;
+        kl_status status = kl_dir_unlink(dir, name);
         if (status && status != KL_E_NOT_FOUND) return status;
     }
     return KL_OK;
@@ -110,8 +134,8 @@ static kl_status finish_swaps(kl_log *log, kl_dir *dir, const kl_names *names,
             if (!parse_leftover(name, KL_SWAP_SUFFIX, inner, &base)) continue;
             bool is_log = has_suffix(inner, KL_LOG_SUFFIX);
             if (is_log != (pass == 1)) continue;
-            if (base >= min_cleaned) status = kl_dir_unlink(dir, name);
-            else if (is_log) status = complete_swap(dir, names, name, inner, base);
+            if (base >= min_cleaned) continue;
+            if (is_log) status = complete_swap(dir, names, name, inner, base);
             else status = kl_dir_rename(dir, name, inner);
             log->dir_dirty = true;
             if (status == KL_E_NOT_FOUND) status = KL_OK;
@@ -120,11 +144,13 @@ static kl_status finish_swaps(kl_log *log, kl_dir *dir, const kl_names *names,
 }
 
 static kl_status clear_leftovers(kl_log *log, kl_dir *dir) {
+    if (!log->writable) return KL_OK;
     kl_names names = {0};
-    int64_t min_cleaned;
     kl_status status = kl_dir_list(dir, &names);
-    if (!status) status = remove_unfinished(log, dir, &names, &min_cleaned);
-    if (!status && log->writable) status = finish_swaps(log, dir, &names, min_cleaned);
+    int64_t min_cleaned = lowest_cleaned(&names);
+    if (!status) status = remove_distrusted(dir, &names, min_cleaned);
+    if (!status) status = remove_unfinished(dir, &names);
+    if (!status) status = finish_swaps(log, dir, &names, min_cleaned);
     kl_names_free(&names);
     return status;
 }
@@ -158,12 +184,9 @@ typedef struct {
 /* A reader leaves to the next writer what finish_swaps does and sees its outcome already.
  * One at a time is all that compaction has. */
 static kl_status find_swap(kl_dir *dir, const kl_names *names, swap_left *out) {
-    int64_t min_cleaned = INT64_MAX, base;
+    int64_t min_cleaned = lowest_cleaned(names), base;
     char inner[KL_NAME_BYTES];
     *out = (swap_left){0};
-    for (size_t i = 0; i < names->count; i++)
-        if (parse_leftover(names->names[i], KL_CLEANED_SUFFIX, inner, &base))
-            min_cleaned = KL_MIN(min_cleaned, base);
     for (size_t i = 0; i < names->count && out->name == NULL; i++) {
         const char *name = names->names[i];
         if (!parse_leftover(name, KL_SWAP_SUFFIX, inner, &base) ||
