@@ -272,9 +272,9 @@ kl_status kl_log_load_producers(kl_log *log, kl_dir *dir, int64_t from,
         bool rebuild = segment->base_offset >= rebuild_from;
         if (rebuild) kl_aborts_clear(&segment->aborts);
         /* The one that lies here was perhaps never on disk whole, or tells of batches that
-         * are gone. */
+         * are gone.  Synced: what recovers after a crash of this may not come by here. */
         if (rebuild && log->writable && segment->base_offset > at)
-            status = kl_log_write_snapshot(log, dir, segment->base_offset, false);
+            status = kl_log_write_snapshot(log, dir, segment->base_offset, true);
         if (status) break;
         if (kl_log_next_base(log, i) <= at && !rebuild) continue;
         status = replay_segment(log, segment, at, rebuild);
