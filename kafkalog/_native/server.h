@@ -159,6 +159,8 @@ kl_status kl_server_append(kl_server *server, const char *topic, int32_t partiti
  * removed meanwhile.  KL_E_NOT_FOUND. */
 kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition,
                          int64_t offset, int32_t timeout_ms);
+/* Kafka's error code that a client is told of a status. */
+int16_t kl_code_of(kl_status status);
 /* Where clients of a listener reach this node, for answers that name a leader.  rack NULL:
  * none. */
 kl_status kl_server_set_endpoint(kl_server *server, int32_t listener, const char *host,

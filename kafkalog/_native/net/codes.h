@@ -37,7 +37,4 @@ enum {
     CODE_FETCH_SESSION_TOPIC_ID_ERROR = 106
 };
 
-/* What a client is told of a failure here. */
-int16_t kl_code_of(kl_status status);
-
 #endif
