@@ -1,9 +1,11 @@
 """A broker in this process: Kafka's protocol on a port, over one data directory."""
 
+import atexit
 import logging
 import os
 import socket
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -11,7 +13,7 @@ from typing import Any
 
 from kafkalog.clock import Clock, SystemClock
 from kafkalog.coordinator.coordinator import Coordinator
-from kafkalog.errors import InvalidSetting
+from kafkalog.errors import InvalidSetting, KafkalogError
 from kafkalog.metadata.kraftlog import MetadataLog
 from kafkalog.server import listeners as places
 from kafkalog.server.acknowledge import Acknowledger
@@ -37,6 +39,26 @@ STOP_MS = 10_000
 """How long requests in flight may take to be answered at the end."""
 PLAINTEXT = 0
 """Kafka's number of the security protocol."""
+
+
+_brokers: "weakref.WeakSet[Broker]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """A program that ends without closing its brokers ends them in order all the same."""
+    for broker in list(_brokers):
+        with suppress(Exception):  # logged; the others must end, too
+            broker.close()
+
+
+def _listen(reactor: Reactor, one: places.Listener, number: int) -> int:
+    """The port that a listener took."""
+    try:
+        return reactor.listen(one.host, one.port, number)
+    except KafkalogError as problem:
+        problem.args = (f"listener {one.name}, port {one.port}: {problem}",)
+        raise
 
 
 class Broker:
@@ -83,6 +105,7 @@ class Broker:
             with suppress(Exception):  # what went wrong at first says more
                 self._end()
             raise
+        _brokers.add(self)
         _logger.info("%s: node %d of cluster %s serves %s", self.path, self._node.node_id,
                      self._node.image.cluster_id, self.bootstrap_servers)  # fmt: skip
 
@@ -108,10 +131,7 @@ class Broker:
         manual = not isinstance(self._clock, SystemClock)
         reactor = Reactor(config, node_id=metadata.image.node_id, manual_clock=manual)
         self._undo.append(reactor.close)
-        bound = {
-            one.name: reactor.listen(one.host, one.port, number)
-            for number, one in enumerate(planned)
-        }
+        bound = {one.name: _listen(reactor, one, number) for number, one in enumerate(planned)}
         advertised = places.plan(config, bound, socket.gethostname())
         endpoints = [(*one, PLAINTEXT) for one in advertised if one.port]
         metadata.register(endpoints, config.broker_rack or None)
@@ -171,6 +191,7 @@ class Broker:
             if self._closed:
                 return
             self._closed = True
+            _brokers.discard(self)
             self._end()
         _logger.info("%s: closed", self.path)
 

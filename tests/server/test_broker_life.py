@@ -86,6 +86,17 @@ def test_close_is_harmless_when_repeated(broker: Broker) -> None:
         Raw(broker.bootstrap_servers)
 
 
+def test_a_program_that_forgets_to_close_ends_cleanly(tmp_path: Path) -> None:
+    program = (
+        "import sys, kafkalog; broker = kafkalog.Broker(sys.argv[1]); "
+        "print(broker.bootstrap_servers)"
+    )
+    path = tmp_path / "data"
+    done = subprocess.run([sys.executable, "-c", program, str(path)], timeout=60)
+    assert done.returncode == 0
+    assert (path / ".kafka_cleanshutdown").exists()
+
+
 def test_a_request_in_flight_is_answered_at_the_end(make_broker: MakeBroker) -> None:
     broker = make_broker()
     with Raw(broker.bootstrap_servers) as raw:
@@ -142,7 +153,7 @@ def test_a_start_that_fails_leaves_the_directory_free(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(IoFailed, match="already in use"):
+        with pytest.raises(IoFailed, match=f"port {port}.*already in use"):
             Broker(tmp_path / "data", listeners=f"PLAINTEXT://127.0.0.1:{port}")
     with Broker(tmp_path / "data") as broker:
         assert broker.bootstrap_servers
