@@ -304,3 +304,16 @@ def test_the_fast_path_never_goes_up(served, peer):
     stats = served.reactor.stats()
     assert (stats.fast, stats.queued) == (50, 0)
     assert served.reactor.take(0) is None
+
+
+@pytest.mark.parametrize("acks", [LEADER, ALL])
+def test_no_memory_is_allocated_after_the_first_requests(served, peer, faults, acks):
+    """One in flight: the frame, the request and the response use what others left behind."""
+    served.put(durable=acks == ALL)
+    for _ in range(20):
+        peer.produce_one(one(), acks=acks)
+        peer.fetch_one(0, max_wait_ms=0, partition_max_bytes=100)
+    before = faults.kl_io_calls(b"alloc"), served.reactor.stats().allocations
+    for _ in range(50):
+        peer.produce_one(one(), acks=acks)
+    assert (faults.kl_io_calls(b"alloc"), served.reactor.stats().allocations) == before
