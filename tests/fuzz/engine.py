@@ -51,6 +51,7 @@ _FAST_PATH = (
     "net/fetch_parse", "net/fetch_read", "net/fetchset", "net/produce", "net/produce_answer",
     "net/session", "net/table",
 )  # fmt: skip
+_CONNECTION = ("net/conn", "net/exchange", "net/frame", "net/pool", "net/timers", "net/up")
 TARGETS = {
     target.name: target
     for target in (
@@ -68,6 +69,7 @@ TARGETS = {
         Target("append", (_MENDED, "logs"), 32, 2048),
         Target("log", ("logs",), max_bytes=1024),
         Target("request", ("logs",), max_bytes=2048, native=_FAST_PATH),
+        Target("conn", max_bytes=8192, native=_CONNECTION),
     )
 }
 CANARY = Target("canary", (_MENDED,), max_bytes=512)

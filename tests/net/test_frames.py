@@ -167,7 +167,8 @@ def test_a_length_alone_takes_no_memory(server):
     for client in clients:
         client.send(struct.pack(">i", 8 << 20))
     network.wait_for(lambda: server.reactor.stats().buffer_bytes > 100 * (8 << 20), "all were read")
-    assert resident_bytes() - before < 20 << 20
+    if not network.SANITIZED:
+        assert resident_bytes() - before < 20 << 20
     for client in clients:
         client.close()
     server.connected(0)

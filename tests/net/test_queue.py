@@ -115,6 +115,16 @@ def test_a_dropped_request_closes_its_connection():
         assert client.is_closed()
 
 
+def test_dropped_requests_leave_no_memory():
+    with Server(lambda taken: taken.drop()) as server:
+        for number in range(300):
+            with server.client() as client:
+                client.send(request(number, bytes(10_000)))
+                assert client.is_closed()
+        server.connected(0)
+        assert server.reactor.stats().buffer_bytes < 300 * 10_000 // 4
+
+
 def test_only_produce_and_fetch_go_back_to_the_fast_path(served):
     with Server(workers=0) as server, server.client() as client:
         client.send(request(1))

@@ -254,12 +254,12 @@ bool kl_exchange_expire(kl_exchange *exchange) {
 }
 
 bool kl_exchange_answered(kl_exchange *exchange) {
+    exchange->state = KL_WHOLE; /* Python has it no more */
     switch (exchange->outcome) {
     case KL_ANSWER: exchange->state = KL_ANSWERED; return true;
     case KL_AGAIN:
         if (!is_fast(&exchange->request)) break;
         exchange->request.no_up = true;
-        exchange->state = KL_WHOLE;
         return kl_exchange_run(exchange);
     case KL_CLOSE: break;
     }
