@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
+from typing import NoReturn
 
 from kafkalog.cli.common import CommandError, UsageError
 
@@ -55,6 +56,16 @@ example, with one:
 """
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line, as all others are."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError in place of argparse's page of usage."""
+        command = self.prog.removeprefix("kafkalog").strip()
+        where = f"{command}: " if command else ""
+        raise UsageError(f"{where}{message}; see {self.prog} --help")
+
+
 def exit_codes() -> str:
     """The exit codes as lines of text, for --help."""
     return "exit status:\n" + "\n".join(f"  {c:<4}{text}" for c, text in EXIT_CODES.items())
@@ -67,7 +78,7 @@ def _module(command: str) -> ModuleType:
 def parser_of(command: str) -> argparse.ArgumentParser:
     """The parser of one command: description, options, an example, the exit codes."""
     module = _module(command)
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"kafkalog {command}",
         description=f"{COMMANDS[command][0].upper()}{COMMANDS[command][1:]}.",
         epilog=f"{module.EXAMPLES}\n{exit_codes()}",
@@ -81,7 +92,7 @@ def parser_of(command: str) -> argparse.ArgumentParser:
 def _overview() -> argparse.ArgumentParser:
     width = max(map(len, COMMANDS)) + 2
     lines = "\n".join(f"  {name:<{width}}{text}" for name, text in COMMANDS.items())
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="kafkalog",
         description=OVERVIEW,
         epilog=f"commands (each has --help):\n{lines}\n\n{exit_codes()}\n\n"
@@ -111,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = int(_module(command).run(options))
         sys.stdout.flush()
         return status
-    except SystemExit as end:  # argparse's, after it has said what is wrong
+    except SystemExit as end:  # argparse's, after --help
         return end.code if isinstance(end.code, int) else 2
     except KeyboardInterrupt:
         return 130

@@ -62,7 +62,12 @@ def test_mistakes_are_one_line_and_status_2(kafkalog: Command) -> None:
     assert (ran.status, ran.err) == (2, "kafkalog: no command 'consme'; did you mean consume?\n")
     ran = kafkalog("consume", "--dir")
     assert (ran.status, "--dir" in ran.err) == (2, True)
-    assert kafkalog("--nonsense").status == 2
+    for words in (["--nonsense"], ["topics"], ["consume", "--dir", "d", "--order", "x"],
+                  ["verify", "--nonsense"]):  # fmt: skip
+        ran = kafkalog(*words)
+        assert (ran.status, ran.out) == (2, "")
+        assert ran.err.startswith("kafkalog: ") and ran.err.count("\n") == 1
+        assert ran.err.endswith(" --help\n")
 
 
 def test_help_imports_nothing_heavy() -> None:
