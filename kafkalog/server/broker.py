@@ -3,7 +3,6 @@
 import atexit
 import logging
 import os
-import socket
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
@@ -132,7 +131,7 @@ class Broker:
         reactor = Reactor(config, node_id=metadata.image.node_id, manual_clock=manual)
         self._undo.append(reactor.close)
         bound = {one.name: _listen(reactor, one, number) for number, one in enumerate(planned)}
-        advertised = places.plan(config, bound, socket.gethostname())
+        advertised = places.plan(config, bound)
         endpoints = [(*one, PLAINTEXT) for one in advertised if one.port]
         metadata.register(endpoints, config.broker_rack or None)
         partitions = Partitions(manager, metadata, reactor)

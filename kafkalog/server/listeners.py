@@ -1,13 +1,25 @@
 """Listeners: where connections are taken, and what clients are told to connect to."""
 
+import logging
 import re
+import socket
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalog.errors import InvalidSetting
 from kafkalog.server.settings import ServerConfig
 
-__all__ = ["Advertised", "Listener", "bootstrap_servers", "parse_listener", "plan", "planned"]
+__all__ = [
+    "Advertised",
+    "Listener",
+    "bootstrap_servers",
+    "own_host",
+    "parse_listener",
+    "plan",
+    "planned",
+]
+
+_logger = logging.getLogger(__name__)
 
 PLAINTEXT = "PLAINTEXT"
 _UNIX = "unix:"
@@ -118,12 +130,12 @@ def _check_advertised(config: ServerConfig, names: set[str]) -> None:
 
 
 def plan(
-    config: ServerConfig, bound: Mapping[str, int], own_host: str = "localhost"
+    config: ServerConfig, bound: Mapping[str, int], this_host: str | None = None
 ) -> tuple[Advertised, ...]:
     """What the clients of each listener are told, in the order of `listeners`.
 
-    `bound`: the ports that the listeners took, by name.  `own_host`: this machine, where a
-    listener takes connections on all addresses and nothing is advertised for it.
+    `bound`: the ports that the listeners took, by name.  `this_host`: for listeners that take
+    connections on all addresses, with nothing advertised for them; None: own_host().
     """
     told = {
         one.name: one
@@ -132,15 +144,34 @@ def plan(
     found = []
     for listener in planned(config):
         one = told.get(listener.name, listener)
-        host = own_host if one.host in ("", "0.0.0.0", "::") else one.host
+        host = one.host
+        if host in ("", "0.0.0.0", "::"):
+            host = this_host = this_host or own_host()
         found.append(Advertised(listener.name, host, one.port or bound.get(listener.name, 0)))
     return tuple(found)
 
 
+def own_host() -> str:
+    """This machine's name, where it can be looked up; else the loopback address."""
+    name = socket.gethostname()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError as problem:
+        _logger.warning(
+            "%s: %s; clients are told 127.0.0.1: set advertised.listeners", name, problem
+        )
+        return "127.0.0.1"
+    return name
+
+
 def bootstrap_servers(advertised: Sequence[Advertised]) -> str:
-    """The addresses as a client's `bootstrap.servers` takes them; Unix sockets left out."""
-    return ",".join(
+    """The addresses as a client's `bootstrap.servers` takes them.
+
+    Unix sockets only where there is nothing else: no client but ours knows them.
+    """
+    found = [
         f"[{one.host}]:{one.port}" if ":" in one.host else f"{one.host}:{one.port}"
         for one in advertised
         if not one.host.startswith(_UNIX)
-    )
+    ]
+    return ",".join(found or [one.host for one in advertised])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from kafkalog.errors import InvalidSetting
@@ -73,7 +75,7 @@ def test_clients_are_told_what_is_advertised_else_where_the_listener_is() -> Non
         listener_security_protocol_map="PLAINTEXT:PLAINTEXT,OUT:PLAINTEXT",
         advertised_listeners="OUT://broker.example:19092",
     )
-    told = plan(both, {"PLAINTEXT": 4001, "OUT": 4002}, own_host="me")
+    told = plan(both, {"PLAINTEXT": 4001, "OUT": 4002}, this_host="me")
     assert told == (("PLAINTEXT", "me", 4001), ("OUT", "broker.example", 19092))
 
 
@@ -95,3 +97,13 @@ def test_bootstrap_servers_are_what_a_client_takes() -> None:
         listener_security_protocol_map="PLAINTEXT:PLAINTEXT,V6:PLAINTEXT,LOCAL:PLAINTEXT",
     )
     assert bootstrap_servers(plan(three, {})) == "127.0.0.1:1,[::1]:2"
+
+
+def test_a_broker_of_unix_sockets_alone_names_them() -> None:
+    one = config("LOCAL://unix:/tmp/s", listener_security_protocol_map="LOCAL:PLAINTEXT")
+    assert bootstrap_servers(plan(one, {})) == "unix:/tmp/s"
+
+
+def test_all_addresses_are_told_as_a_name_that_can_be_looked_up() -> None:
+    (told,) = plan(config("PLAINTEXT://:7"), {})
+    assert socket.getaddrinfo(told.host, told.port)

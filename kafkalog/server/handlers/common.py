@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.errors import Closed, KafkalogError
+from kafkalog.errors import Closed, KafkalogError, NotFound
 from kafkalog.server.node import Node
 from kafkalog.server.requests import Request
 from kafkalog.wire.error_codes import ErrorCode
@@ -40,8 +40,8 @@ CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12
 
 def code_of(problem: BaseException) -> ErrorCode:
     """Kafka's code for a failure; what it has no word for is logged."""
-    if isinstance(problem, Closed):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # its log was: the partition is going
+    if isinstance(problem, (Closed, NotFound)):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # its log is gone: so is the partition
     if isinstance(problem, KafkalogError) and problem.code is not None:
         return ErrorCode(problem.code)
     _logger.error("answered UNKNOWN_SERVER_ERROR: %s: %s", type(problem).__name__, problem)
