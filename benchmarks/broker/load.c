@@ -157,7 +157,10 @@ static void *consuming(void *argument) {
     double begun_s = now_s();
     while (c->done < c->messages) {
         if (now_s() - begun_s > GIVE_UP_S) fail("consume", "not there in time");
-        ssize_t count = rd_kafka_consume_batch_queue(queue, POLL_MS, piece, PIECE);
+        /* It waits for as many as it may give: no more than are still to come. */
+        long left = c->messages - c->done;
+        size_t most = left < PIECE ? (size_t)left : PIECE;
+        ssize_t count = rd_kafka_consume_batch_queue(queue, POLL_MS, piece, most);
         for (ssize_t i = 0; i < count; i++) {
             if (!piece[i]->err && !c->done++) c->first_s = now_s();
             rd_kafka_message_destroy(piece[i]);

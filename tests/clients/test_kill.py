@@ -5,6 +5,7 @@ Apache Kafka then opens the directory and hands out the same records.
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,9 @@ from tests.clients.agent import Agent, Member, Record
 from tests.clients.conftest import Admin
 from tests.clients.servers import Server
 
-KILLS = 3
+LONG = bool(os.environ.get("KAFKALOG_CLIENTS_LONG"))
+"""Also with durability `os`, and more often; else once with what promises most."""
+KILLS = 6 if LONG else 2
 MORE = 1_000
 """Acknowledged values between two kills, at least."""
 PARTITIONS = 3
@@ -29,7 +32,7 @@ Wait = Callable[..., None]
 pytestmark = [pytest.mark.slow]
 
 
-@pytest.fixture(params=["os", "fsync"])
+@pytest.fixture(params=["os", "fsync"] if LONG else ["fsync"])
 def broker(request: Any, side: str, tmp_path: Path) -> Iterator[Server]:
     """A broker that is a process of its own, with each durability."""
     settings = {}

@@ -15,7 +15,7 @@ from tests.clients.agent import Agent, Record
 from tests.clients.servers import Server
 
 PARTITIONS = 3
-ENOUGH, CUTS = 3_000, 8
+ENOUGH, CUTS = 1_500, 6
 REPLY_BYTES = 2_000
 WAIT_S = 60.0
 
