@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kafkalog.errors import CorruptLog
-from kafkalog.metadata.image import Broker, MetadataImage, Partition, Topic
+from kafkalog.metadata.image import TOPIC, Broker, MetadataImage, Partition, Topic
 
 __all__ = ["Changes", "Entry", "Replay", "broker_fields", "partition_fields", "snapshot_entries"]
 
@@ -144,7 +144,8 @@ class Changes:
         topic, _ = self._topic(record.topic_id, "RemoveTopicRecord")
         del self._of("topics")[topic.name], self._of("names")[topic.id]
         self._partitions.discard(topic.name)
-        self._of("configs").pop((2, topic.name), None)
+        self._of("configs").pop((TOPIC, topic.name), None)
+        self._resources.discard((TOPIC, topic.name))
 
     def _clear_elr(self, record: Any) -> None:
         topics = self._of("topics")

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from kafkalog._native import check, ffi, lib
 from kafkalog.clock import Clock
 from kafkalog.config import FOREVER, BrokerConfig, TopicConfig
-from kafkalog.errors import ArgumentError, Closed, KafkalogError, Locked, StaleLog
+from kafkalog.errors import (
+    ArgumentError,
+    Closed,
+    KafkalogError,
+    Locked,
+    StaleLog,
+    UnknownTopicOrPartition,
+)
 from kafkalog.storage import codecs
 from kafkalog.storage.incoming import codec_level
 from kafkalog.storage.layout import METADATA_TOPIC
@@ -438,8 +445,8 @@ class Cleaner:
         """What fails keeps its log, and only that one, from being compacted."""
         try:
             work(self._manager.get(*tp))
-        except (Closed, Locked, StaleLog):
-            passed.add(tp)  # others are at work on it: until the next look
+        except (Closed, Locked, StaleLog, UnknownTopicOrPartition):
+            passed.add(tp)  # others are at work on it, or it goes: until the next look
         except Exception as error:
             _logger.exception("compaction of %s-%d failed; it is left alone", *tp)
             self._failures[tp] = error

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.config import TopicConfig
-from kafkalog.errors import Closed
+from kafkalog.errors import Closed, UnknownTopicOrPartition
 from kafkalog.storage.layout import METADATA_TOPIC, MarkedFolder
 from kafkalog.storage.ownership import offsets_of
 from kafkalog.storage.scheduler import Job, Scheduler
@@ -121,8 +121,8 @@ class Upkeep:
         for one in what:
             try:
                 work(one)
-            except Closed:
-                continue  # by its owner, since the list was made
+            except (Closed, UnknownTopicOrPartition):
+                continue  # closed or deleted since the list was made
             except Exception as error:
                 _logger.error("%s: %s: %s", self._manager.path, one, error)
                 first = first or error

@@ -514,3 +514,18 @@ def test_a_commit_survives_a_restart(make_broker: MakeBroker) -> None:
     with Raw(make_broker().bootstrap_servers) as raw:
         found = committed(raw)
         assert (found.committed_offset, found.metadata) == (42, "note")
+
+
+def test_a_topic_with_settings_may_go_and_come_again(make_broker: MakeBroker) -> None:
+    """All of it is replayed at the next start, as one change after the other."""
+    broker = make_broker()
+    with Raw(broker.bootstrap_servers) as raw:
+        for size in ("2000", "3000"):
+            raw.create("t", max_message_bytes=size)
+            raw.alter(TOPIC, "t", segment_bytes=size)
+            if size == "2000":
+                raw.call(apis.DELETE_TOPICS, 5, topic_names=["t"], timeout_ms=1000)
+    broker.close()
+    with Raw(make_broker().bootstrap_servers) as raw:
+        found = described(raw, TOPIC, "t", "max.message.bytes", "segment.bytes")
+        assert {config.value for config in found.values()} == {"3000"}
