@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from kafkalog.server.broker import Broker
+from kafkalog.storage.manager import Manager
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.conftest import SEED
@@ -85,10 +90,13 @@ def commit(raw: Raw, chance: random.Random) -> int:
 WORK = [produce, produce, produce, consume, consume, look, change, cut, come_and_go, commit]
 
 
-def run(broker: Broker, work: Callable[[Raw, random.Random], int], seed: int) -> set[int]:
+Work = Callable[[Raw, random.Random], int]
+
+
+def run(address: str, work: Work, seed: int) -> set[int]:
     """The codes of all rounds."""
     chance = random.Random(seed)
-    with Raw(broker.bootstrap_servers) as raw:
+    with Raw(address) as raw:
         return {work(raw, chance) for _ in range(ROUNDS)}
 
 
@@ -99,7 +107,7 @@ def test_a_busy_broker_answers_everything_and_ends_in_order(make_broker: MakeBro
 
     def one(index: int) -> None:
         work = WORK[index]
-        seen[f"{work.__name__} {index}"] = run(broker, work, SEED + index)
+        seen[f"{work.__name__} {index}"] = run(broker.bootstrap_servers, work, SEED + index)
 
     threads = [threading.Thread(target=one, args=(index,)) for index in range(len(WORK))]
     for thread in threads:
@@ -116,3 +124,58 @@ def test_a_busy_broker_answers_everything_and_ends_in_order(make_broker: MakeBro
                 for partition in topic.partitions:
                     place = partition.partition_index
                     assert raw.offsets(topic.name, -1, place).error_code == 0
+
+
+SERVE = """
+import sys
+from kafkalog.server.broker import Broker
+broker = Broker(sys.argv[1], config={"group.initial.rebalance.delay.ms": 0})
+print(broker.bootstrap_servers, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.timeout(180)
+def test_a_busy_broker_that_is_killed_starts_again_whole(
+    make_broker: MakeBroker, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "data")
+    child = subprocess.Popen(
+        [sys.executable, "-c", SERVE, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    address = child.stdout.readline().strip()
+    kill_after = random.Random(SEED).randrange(20, 300)
+    done = itertools.count(1)
+
+    def one(index: int) -> None:
+        def counted(raw: Raw, chance: random.Random) -> int:
+            if next(done) == kill_after:
+                child.kill()
+            return WORK[index](raw, chance)
+
+        with contextlib.suppress(OSError):  # its end
+            run(address, counted, SEED + index)
+
+    threads = [threading.Thread(target=one, args=(index,)) for index in range(len(WORK))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    child.kill()
+    child.wait()
+    broker = make_broker()
+    with Raw(broker.bootstrap_servers) as raw:
+        for topic in raw.call(apis.METADATA, topics=None).topics:
+            for partition in topic.partitions if not topic.is_internal else ():
+                place = partition.partition_index
+                assert raw.offsets(topic.name, -1, place).error_code == 0
+                assert raw.produce(topic.name, b"v", partition=place).error_code == 0
+    broker.close()
+    with Manager(path, mode="r") as manager:
+        for tp in manager.partitions():
+            report = manager.get(*tp).verify()
+            assert report.clean, (tp, report.findings)
