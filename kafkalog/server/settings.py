@@ -48,10 +48,18 @@ class ServerConfig(BrokerConfig, GroupConfig):
         104_857_600, "Largest request; a larger one closes its connection.", unit="bytes", low=1
     )
     socket_send_buffer_bytes = Whole(
-        102_400, "SO_SNDBUF of connections; -1: the system's.", unit="bytes", low=-1
+        -1,
+        "SO_SNDBUF of connections; -1: the system's, which adapts it.",
+        unit="bytes",
+        low=-1,
+        kafka=102_400,
     )
     socket_receive_buffer_bytes = Whole(
-        102_400, "SO_RCVBUF of connections; -1: the system's.", unit="bytes", low=-1
+        -1,
+        "SO_RCVBUF of connections; -1: the system's, which adapts it.",
+        unit="bytes",
+        low=-1,
+        kafka=102_400,
     )
     socket_listen_backlog_size = Whole(
         1024,

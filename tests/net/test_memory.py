@@ -58,7 +58,7 @@ def test_no_request_allocates_once_it_is_warm(served):
                 client.send(produce(number, 1) + produce(number, -1))
                 assert produced(client, number).error_code == 0
                 assert produced(client, number).error_code == 0
-                client.send(fetch(number, offset=number))
+                client.send(fetch(number, offset=2 * number))
                 assert fetched(client, number).error_code == 0
                 assert client.ask(number, big) == big[:100]
 

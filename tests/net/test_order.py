@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from kafkalog._native import lib
 from tests.conftest import SEED
 from tests.net import network
@@ -181,6 +183,35 @@ def test_a_fetch_of_much_is_sent_from_the_file(served, io):
         assert fetched(slow, 2).records == records
         assert lib.kl_io_calls(b"sendfile") > before
         assert len(records) > sum(map(len, values))
+
+
+def test_a_fetch_of_little_is_one_write(served, io):
+    """Not header, file, and the tagged fields behind it, each in a packet."""
+    with Server(workers=0) as server, server.client() as client:
+        served(server).append(b"little")
+        io.kl_io_reset()
+        client.send(fetch(1))
+        assert len(fetched(client, 1).records) > 61
+        assert lib.kl_io_calls(b"sendfile") == 0
+
+
+@pytest.mark.parametrize("error", [0, 5])
+def test_little_that_cannot_be_read_is_not_answered_with_what_it_is_not(served, io, error):
+    with Server(workers=0) as server, server.client() as client, server.client() as other:
+        log = served(server)
+        log.append(b"little")
+        other.send(fetch(1))
+        good = fetched(other, 1).records
+        io.kl_io_fail(b"pread", 1, error, 1, 0)
+        client.send(fetch(2))
+        try:
+            found = fetched(client, 2)
+            assert found.error_code != 0 or found.records == good
+        except EOFError:
+            pass
+        io.kl_io_reset()
+        other.send(fetch(3))
+        assert fetched(other, 3).records == good
 
 
 def test_a_file_that_cannot_be_sent_closes_the_connection(served, io):

@@ -1,10 +1,15 @@
 /* exchange.c: one request from its last byte read to its last response byte sent. */
 #include "net.h"
 
+#include <errno.h>
+
+#include "../base/io.h"
+
 enum {
     POS_CORRELATION_ID = KL_SIZE_BYTES,
     RESPONSE_KEPT_BYTES = 64 << 10, /* of memory that an idle exchange keeps */
-    PARTS_MIN = 4
+    PARTS_MIN = 4,
+    COPIED_BYTES_MAX = 4096 /* a slice of no more is not worth two calls and a packet */
 };
 
 /* ---- memory -------------------------------------------------------------------------- */
@@ -143,9 +148,30 @@ void kl_response_rewind(kl_request *request, size_t pos) {
     exchange->memory.bytes = pos;
 }
 
+static kl_status copy_slice(kl_request *request, const kl_slice *slice, int64_t pos,
+                            size_t bytes) {
+    uint8_t *to = kl_response_reserve(request, bytes);
+    if (to == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for %zu bytes", bytes);
+    while (bytes > 0) {
+        ssize_t got = kl_io->pread(kl_slice_fd(slice), to, bytes, (off_t)pos);
+        if (got == 0) return kl_fail(KL_E_STALE, "a log was cut while it was read");
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return kl_fail_errno(errno, "a read for a response");
+        to += got;
+        pos += got;
+        bytes -= (size_t)got;
+    }
+    return KL_OK;
+}
+
 kl_status kl_response_slice(kl_request *request, kl_slice *slice, int64_t pos,
                             size_t bytes) {
     kl_exchange *exchange = exchange_of(request);
+    if (bytes <= COPIED_BYTES_MAX) {
+        kl_status status = copy_slice(request, slice, pos, bytes);
+        kl_slice_free(slice);
+        return status;
+    }
     if (exchange->part_count == exchange->part_capacity) {
         size_t capacity = KL_MAX(exchange->part_capacity * 2, (size_t)PARTS_MIN);
         kl_part *parts = kl_resize(exchange->parts, capacity * sizeof *parts);
