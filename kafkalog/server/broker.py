@@ -120,6 +120,11 @@ class Broker:
             raise InvalidSetting(
                 f"node.id: found {config.node_id}, wanted {meta.node_id}, whose {self.path} is"
             )
+        if not self._manager.state.clean and self._manager.partitions():
+            _logger.warning(
+                "%s: was not closed in order; each log is recovered when it is first used",
+                self.path,
+            )
         self._metadata = MetadataLog.open(self._manager)
         self._undo.append(self._metadata.close)
 

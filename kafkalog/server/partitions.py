@@ -1,12 +1,14 @@
 """The partitions that this broker leads: from the metadata to logs, and into the data plane."""
 
+import logging
 import threading
 import uuid
 from typing import TYPE_CHECKING
 
 from kafkalog.config import FOREVER, TopicConfig
 from kafkalog.errors import UnknownTopicOrPartition
-from kafkalog.metadata.image import INTERNAL_TOPICS
+from kafkalog.metadata.configs import is_sensitive
+from kafkalog.metadata.image import INTERNAL_TOPICS, TOPIC
 from kafkalog.storage.layout import METADATA_TOPIC
 from kafkalog.storage.settings import compresses, timestamp_window
 from kafkalog.types import TopicPartition
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from kafkalog.storage.manager import Manager
 
 __all__ = ["Partitions", "looks_inside"]
+
+_logger = logging.getLogger(__name__)
 
 
 def looks_inside(config: TopicConfig) -> bool:
@@ -89,6 +93,7 @@ class Partitions:
                 if self._id(tp) != topic_id:
                     raise self._unknown(tp)  # deleted and made anew since
                 self._serve(tp, log, epoch)
+                _tell_recovery(log)
         return log
 
     def _id(self, tp: TopicPartition) -> uuid.UUID:
@@ -124,7 +129,9 @@ class Partitions:
                     now = new.topics.get(name)
                     if now is None or now.id != topic.id:
                         self._remove(topic)
+                        _logger.info("topic %s: deleted", name)
             if old.configs is not new.configs:
+                _tell_settings(old, new)
                 self._configs.clear()
                 for topic in new.topics.values():
                     self._introduce(topic)
@@ -132,6 +139,7 @@ class Partitions:
                 for name, topic in new.topics.items():
                     if name not in old.topics or old.topics[name].id != topic.id:
                         self._introduce(topic)
+            _tell_partitions(old, new)
             self._lead_anew(old, new)
 
     def _lead_anew(self, old: "MetadataImage", new: "MetadataImage") -> None:
@@ -147,3 +155,41 @@ class Partitions:
         self._configs.pop(topic.name, None)
         for tp in [tp for tp in self._served if tp.topic == topic.name]:
             del self._served[tp]
+
+
+# ---- what an operator reads --------------------------------------------------------------------
+
+
+def _tell_recovery(log: "Log") -> None:
+    found = log.recovery
+    if found.truncated_bytes:
+        _logger.warning(
+            "%s-%d: recovered: %d bytes were no whole batches and are cut; it ends at offset %d",
+            log.topic, log.partition, found.truncated_bytes, log.end_offset,
+        )  # fmt: skip
+    elif found.segments_recovered:
+        _logger.info("%s-%d: recovered whole, to offset %d", log.topic, log.partition,
+                     log.end_offset)  # fmt: skip
+
+
+def _tell_partitions(old: "MetadataImage", new: "MetadataImage") -> None:
+    if old.topics is new.topics:
+        return
+    for name, topic in new.topics.items():
+        before = old.topics.get(name)
+        if before is None or before.id != topic.id:
+            _logger.info("topic %s: created with %d partitions", name, len(topic.partitions))
+        elif len(before.partitions) != len(topic.partitions):
+            _logger.info("topic %s: has %d partitions", name, len(topic.partitions))
+
+
+def _tell_settings(old: "MetadataImage", new: "MetadataImage") -> None:
+    for kind, name in {*old.configs, *new.configs}:
+        before, now = old.config(kind, name), new.config(kind, name)
+        what = f"topic {name}" if kind == TOPIC else f"broker {name or 'default'}"
+        gone = kind == TOPIC and name not in new.topics
+        for setting in () if gone else sorted({*before, *now}):
+            if before.get(setting) != now.get(setting):
+                value = now.get(setting, "its default")
+                _logger.info("%s: %s is %s", what, setting,
+                             "hidden" if is_sensitive(setting) else value)  # fmt: skip

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from kafkalog.server import logs
+from kafkalog.wire import apis
+from tests.support.raw import Raw
 
 
 @pytest.fixture
@@ -44,3 +46,19 @@ def test_a_json_line_is_one_object_with_the_traceback_inside(logger: logging.Log
     assert found["logger"] == "kafkalog.server.broker"
     assert found["message"] == "it failed"
     assert "ValueError: naïve" in found["failure"]
+
+
+def test_a_broker_tells_what_happens_to_its_topics(
+    raw: Raw, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kafkalog.server")
+    raw.create("t", 2)
+    raw.alter(2, "t", retention_ms="1000")
+    raw.alter(2, "t", retention_ms=None)
+    raw.call(apis.DELETE_TOPICS, 5, topic_names=["t"], timeout_ms=1000)
+    assert [line for line in caplog.messages if line.startswith("topic t")] == [
+        "topic t: created with 2 partitions",
+        "topic t: retention.ms is 1000",
+        "topic t: retention.ms is its default",
+        "topic t: deleted",
+    ]
