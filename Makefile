@@ -84,6 +84,7 @@ fuzz: build
 # The long forms; KAFKALOG_TORTURE_MINUTES says how long crashes are enumerated.
 torture: fuzz
 	@KAFKALOG_RACE_SECONDS=$${KAFKALOG_RACE_SECONDS:-60} $(PY) -m pytest tests/threads
+	@KAFKALOG_CLIENTS_LONG=1 $(PY) -m pytest tests/clients/test_kill.py
 	@KAFKALOG_TORTURE_MINUTES=$${KAFKALOG_TORTURE_MINUTES:-20} \
 	    $(PY) -m pytest -rP tests/enumerate tests/powercut
 
