@@ -32,6 +32,8 @@ class DurableLedger(Ledger):
             # The part that was lost, and with it an append that came behind it.
             self.records = [record for record in self.records if record[0] < end]
             self.end = end
+            if kind == "truncate":  # whole batches, perhaps with the start inside of one
+                self.start = min(self.start, end)
             if kind in ("append", "marker", "truncate"):
                 self.pending = None
         super().check(start, end, found)
