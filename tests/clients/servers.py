@@ -23,7 +23,8 @@ __all__ = ["PROCESSES", "SETTINGS", "SIDES", "Server", "Unavailable"]
 
 SETTINGS = {
     "auto.create.topics.enable": "false",
-    "group.initial.rebalance.delay.ms": "0",
+    # Not 0: kafka-python loses its way when it has joined before its metadata came.
+    "group.initial.rebalance.delay.ms": "200",
     "group.min.session.timeout.ms": "1000",
     "offsets.topic.num.partitions": "3",
     "message.max.bytes": str(4 << 20),
