@@ -70,15 +70,16 @@ def shared() -> Path:
     return SHARED
 
 
-@pytest.fixture(scope="session", params=brokers.SIDES)
+@pytest.fixture(scope="module", params=brokers.SIDES)
 def servers(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     wait_until: Callable[..., None],
 ) -> Iterator[str]:
-    """`host:port` of a broker: one for all tests, Apache Kafka's and then ours.
+    """`host:port` of a broker: one for all tests of a file, Apache Kafka's and then ours.
 
-    Each test has topics and groups of its own there.
+    No longer, as ours lives in this process, whose disk other tests let fail.  Each test has
+    topics and groups of its own there.
     """
     from kafkalog.client.cluster import Cluster
     from kafkalog.client.topics import list_topics

@@ -164,7 +164,7 @@ def test_a_fetch_waits_for_what_comes(cluster: Cluster, topic: str) -> None:
 # ---- topics and settings -------------------------------------------------------------------
 
 
-def test_topics(cluster: Cluster, topic: str) -> None:
+def test_topics(cluster: Cluster, topic: str, wait_until: Callable[..., None]) -> None:
     assert topic in topics.list_topics(cluster)
     with pytest.raises(errors.TopicExists, match=topic):
         topics.create_topic(cluster, topic)
@@ -179,7 +179,8 @@ def test_topics(cluster: Cluster, topic: str) -> None:
     with pytest.raises(failure_class(ErrorCode.INVALID_PARTITIONS)):
         topics.create_partitions(cluster, topic, 4)
     topics.delete_topic(cluster, topic)
-    assert topic not in topics.list_topics(cluster)
+    # Kafka's brokers hear of it a little later.
+    wait_until(lambda: topic not in topics.list_topics(cluster), "the topic is gone")
     with pytest.raises(errors.UnknownTopicOrPartition):
         topics.delete_topic(cluster, topic)
 

@@ -7,19 +7,17 @@ proxy of ours that can cut their connections, see proxy.py.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from tests.clients.proxy import Proxy
 from tests.support import apache
 
-__all__ = ["PROCESSES", "SETTINGS", "SIDES", "Server", "Unavailable"]
+__all__ = ["SETTINGS", "SIDES", "Server", "Unavailable"]
 
 SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -84,8 +82,8 @@ class Server:
         raise AssertionError("each server stops its own way")
 
     def kill(self) -> None:
-        """kill -9; only of a server that is a process of its own."""
-        raise AssertionError(f"{self.name} is no process of its own")
+        """kill -9."""
+        raise AssertionError("each server is killed its own way")
 
     def answers(self) -> bool:
         """Whether it takes connections."""
@@ -95,36 +93,13 @@ class Server:
 
 
 class Kafkalog(Server):
-    """Ours, in this process."""
-
-    name = "kafkalog"
-    _broker: Any = None
-
-    def start(self) -> None:
-        if importlib.util.find_spec("kafkalog.server.broker") is None:
-            raise Unavailable("there is no broker here yet")
-        from kafkalog.server.broker import Broker
-
-        settings = dict(self.settings)
-        listeners = settings.pop("listeners")
-        self._broker = Broker(self.directory, listeners=listeners, config=settings)
-        self._broker.__enter__()
-
-    def stop(self) -> None:
-        if self._broker is not None:
-            self._broker.__exit__(None, None, None)
-            self._broker = None
-
-
-class KafkalogProcess(Server):
-    """Ours as the command `kafkalog serve`."""
+    """Ours, as the command `kafkalog serve`: a process of its own, which can be killed, and which
+    no test of failing disks in this one disturbs."""
 
     name = "kafkalog"
     _process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        if importlib.util.find_spec("kafkalog.cli.serve") is None:
-            raise Unavailable("there is no `kafkalog serve` here yet")
         properties = self.directory.with_suffix(".properties")
         lines = "".join(f"{name}={value}\n" for name, value in self.settings.items())
         properties.write_text(f"node.id=1\n{lines}")
@@ -185,8 +160,3 @@ class ApacheKafka(Server):
 
 
 SIDES: dict[str, Callable[..., Server]] = {"kafkalog": Kafkalog, "kafka": ApacheKafka}
-PROCESSES: dict[str, Callable[..., Server]] = {
-    "kafkalog": KafkalogProcess,
-    "kafka": ApacheKafka,
-}
-"""The same as processes of their own, which can be killed."""

@@ -41,7 +41,7 @@ def broker(request: Any, side: str, tmp_path: Path) -> Iterator[Server]:
     elif request.param == "fsync":
         settings["log.flush.interval.messages"] = "1"
     try:
-        with servers.PROCESSES[side](tmp_path / "data", settings) as made:
+        with servers.SIDES[side](tmp_path / "data", settings) as made:
             yield made
     except servers.Unavailable as reason:
         pytest.skip(str(reason))
@@ -138,7 +138,7 @@ def check_under_kafka(
     directory: Path, found: dict[str, dict[int, list[Record]]], kept: list[int],
     new_agent: Callable[..., Agent], wait_until: Wait,
 ) -> None:  # fmt: skip
-    kafka = servers.PROCESSES["kafka"](directory)
+    kafka = servers.SIDES["kafka"](directory)
     try:
         with kafka:
             wait_until(kafka.answers, "Apache Kafka takes connections", WAIT_S)

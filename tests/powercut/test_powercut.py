@@ -64,7 +64,9 @@ def test_a_power_cut_loses_nothing_that_was_flushed(zygote, disk, rng):
     """Cut at random moments, with and without the file system's own log."""
     promises = changes = 0
     ledger, path = DurableLedger(), ""
-    for number in range(CUTS):
+    number = 0
+    # On a busy machine a few cuts may all come before the first flush.
+    while number < CUTS or (promises == 0 and number < 20 * CUTS):
         if number % FRESH_AFTER == 0:
             ledger, path = DurableLedger(), str(disk.root / f"log-{number // FRESH_AFTER}")
         worker = zygote.start(
@@ -84,7 +86,8 @@ def test_a_power_cut_loses_nothing_that_was_flushed(zygote, disk, rng):
             look(zygote, disk, path, ledger)
         except AssertionError as broken:
             raise AssertionError(f"cut {number}, flag {flag}: {broken}") from broken
-    print(f"{CUTS} cuts, {changes} changes, {promises} flushes, none lost")
+        number += 1
+    print(f"{number} cuts, {changes} changes, {promises} flushes, none lost")
     assert promises > 0
 
 
