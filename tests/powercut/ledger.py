@@ -1,23 +1,30 @@
 """What survives a power cut: all that was flushed, and of the rest a beginning."""
 
+import threading
 from typing import Any
 
 from tests.crash.ledger import Ledger
 
 
 class DurableLedger(Ledger):
-    """As the ledger of kills, but only a flush, a truncation or a close is a promise."""
+    """As the ledger of kills, but only a flush, a truncation or a close is a promise.
+
+    And only when it returned before the cut: in life nobody sees what returns behind it.  Here
+    the writer goes on for a moment, and an fdatasync(2) under way while ext4 is shut down may
+    return 0 for bytes whose extents were not written.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.flushed = 0
         self.promises = 0
+        self.cut = threading.Event()  # set before the power goes, cleared after
 
     def _apply(self, *result: Any) -> None:
         assert self.pending is not None
         kind = self.pending[0]
         super()._apply(*result)
-        if kind in ("flush", "close"):
+        if kind in ("flush", "close") and not self.cut.is_set():
             self.flushed = self.end
             self.promises += 1
         elif kind == "restart":
