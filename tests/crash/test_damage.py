@@ -399,3 +399,17 @@ def test_modes_are_private_whatever_the_umask(path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
     modes = {p.name: oct(stat.S_IMODE(p.stat().st_mode)) for p in path.iterdir()}
     assert set(modes.values()) == {"0o600"}, modes
+
+
+def test_a_crash_of_an_emptied_log_does_not_lower_its_epoch(log_dir):
+    """All records deleted, then a crash: what is appended next carries no older epoch."""
+    with kafkalog.Log(log_dir) as log:
+        rows = [batches.Row(b"%d" % i) for i in range(3)]
+        log.append_as_follower(batches.batch(rows, base_offset=0, leader_epoch=9))
+        log.delete_before(3)
+        killed = trees.copy_tree(log_dir, log_dir.with_name("killed-0"))
+    with kafkalog.Log(killed) as log:
+        assert log.start_offset == log.end_offset == 3
+        log.append(b"next")
+        assert [record.leader_epoch for record in log.read()] >= [9]
+        assert log.verify().clean

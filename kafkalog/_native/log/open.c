@@ -531,15 +531,17 @@ static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recov
     if (gone) status = kl_log_restart_at(log, log->first_start);
     bool rebuilt = log->epochs.changed; /* else the file may wait for the next epoch */
     settle_bounds(log);
+    int32_t latest = kl_epochs_latest(&log->epochs);
     /* A leader that has appended nothing yet begins at the end (I3): only a crash, which may
-     * have taken its first records, makes such an entry doubtful. */
+     * have taken its first records, makes such an entry doubtful.  Its epoch was there, though:
+     * no later batch may have a lower one. */
     kl_epochs_truncate_end(&log->epochs, log->log_end + (log->clean ? 1 : 0));
     kl_epochs_truncate_start(&log->epochs, log->log_start);
     if (!status && log->epochs.changed && (rebuilt || !log->clean))
         status = kl_epochs_save(&log->epochs, dir, true);
     log->leader_epoch = how->leader_epoch;
     if (log->leader_epoch < 0) {
-        log->leader_epoch = KL_MAX(kl_epochs_latest(&log->epochs), 0);
+        log->leader_epoch = KL_MAX(latest, 0);
         /* After a crash, records that were seen may be gone: a new epoch tells clients. */
         if (!log->clean && log->end_is_high_watermark && log->log_end > log->log_start)
             log->leader_epoch += 1;
