@@ -65,7 +65,6 @@ def gone(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-@pytest.mark.skipif(not hasattr(kafkalog.Log, "compact"), reason="Log.compact is not there yet")
 def test_compaction(
     measure: Any, dirty: Path, cleaner: kafka_cleaner.Cleaner | None, request: Any
 ) -> None:

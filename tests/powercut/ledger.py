@@ -10,8 +10,7 @@ class DurableLedger(Ledger):
     """As the ledger of kills, but only a flush, a truncation or a close is a promise.
 
     And only when it returned before the cut: in life nobody sees what returns behind it.  Here
-    the writer goes on for a moment, and an fdatasync(2) under way while ext4 is shut down may
-    return 0 for bytes whose extents were not written.
+    the writer goes on for a moment, beside a file system that is being shut down.
     """
 
     def __init__(self) -> None:
