@@ -71,6 +71,13 @@ def measure_together(benchmark: Any, request: pytest.FixtureRequest) -> Callable
     return run
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """One that failed before its first round has no figures, and must not cost those of others."""
+    benchmarks = session.config._benchmarksession.benchmarks  # type: ignore[attr-defined]
+    benchmarks[:] = [benchmark for benchmark in benchmarks if benchmark.stats.data]
+
+
 @pytest.hookimpl
 def pytest_benchmark_update_json(output_json: dict[str, Any]) -> None:
     """What benchmarks/report.py wants to know about the run."""

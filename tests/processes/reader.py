@@ -1,7 +1,7 @@
 """A process that reads a log while another writes it, and checks every byte that it gets.
 
-`python -m tests.processes.reader PATH SEED`: reads at random until its input closes, then
-prints as JSON how often each thing happened.
+`python -m tests.processes.reader PATH SEED`: reads at random until its input closes and it has
+read and scanned often enough to tell something, then prints as JSON how often each happened.
 """
 
 import collections
@@ -13,6 +13,7 @@ import sys
 import kafkalog
 from tests.crash.ledger import number_of
 
+ENOUGH = 10
 PER_OFFSET = 1000  # record numbers that share an offset, one per truncation
 # A log that changes under its reader may say so; anything else ends this process.
 EXPECTED = (kafkalog.OffsetOutOfRange, kafkalog.StaleLog)
@@ -57,7 +58,9 @@ def look(log, rng, counts):
 def main(path, seed):
     rng = random.Random(int(seed))
     counts = collections.Counter()
-    while not select.select([sys.stdin], [], [], 0)[0]:
+    while min(counts["read"], counts["scan"]) <= ENOUGH or not select.select(
+        [sys.stdin], [], [], 0
+    )[0]:  # fmt: skip
         try:
             with kafkalog.Log(path, mode="r") as log:
                 for _ in range(rng.randint(1, 30)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
 import subprocess
@@ -120,6 +121,18 @@ def test_kafka_refuses_the_same(rng: random.Random) -> None:
             ours = as_json(plain(found, message.fields, version), message.fields, version)
             assert found_in(json.loads(answer.partition(" ")[2]), ours), where
     assert taken > 100 and refused > 100
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.0, 5e-324])
+def test_floats_that_are_no_common_numbers(value: float) -> None:
+    message = apis.DESCRIBE_CLIENT_QUOTAS.response
+    fields = {"entries": [{"values": [{"key": "rate", "value": value}]}]}
+    data = message.encode(1, fields)
+    (answer,) = ask([f"response {apis.DESCRIBE_CLIENT_QUOTAS.key} 1 {data.hex()}"])
+    written, _, text = answer.partition(" ")
+    assert written == data.hex()
+    ours = as_json(plain(message.decode(1, data)[0], message.fields, 1), message.fields, 1)
+    assert found_in(json.loads(text), ours), text
 
 
 def test_golden_messages_are_kafkas() -> None:

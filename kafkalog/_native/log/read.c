@@ -109,6 +109,13 @@ kl_status kl_log_unchanged(kl_log *log, int64_t generation) {
                           log->path);
 }
 
+/* A reader in another process looks for its place in files that may be cut and written anew
+ * meanwhile: what it met there then is no fault of the log. */
+static kl_status stale_or(kl_log *log, int64_t generation, kl_status status) {
+    kl_status changed = log->writable ? KL_OK : kl_log_unchanged(log, generation);
+    return changed ? changed : status;
+}
+
 /* Locked. */
 static void keep_hint_locked(kl_log *log, const place *from, const kl_read *done) {
     log->hints[log->next_hint++ % KL_READ_HINTS] = (kl_read_hint){
@@ -200,7 +207,8 @@ static kl_status read_once(kl_log *log, int64_t offset, int64_t stop_offset, int
     status = find_place(log, offset, bound, &from);
     kl_log_leave(log);
     *out = (kl_read){.next_offset = offset, .end_offset = from.bound, .pos = from.pos};
-    if (status || from.segment == NULL) return status;
+    if (status) return stale_or(log, from.generation, status);
+    if (from.segment == NULL) return KL_OK;
     out->segment_base_offset = from.segment->base_offset;
     size_t want = (size_t)KL_MIN((int64_t)buffer_bytes, from.end_pos - from.pos), got = 0;
     status = kl_file_read(from.segment->file, buffer, want, from.pos, &got);
@@ -355,6 +363,7 @@ kl_status kl_log_slice(kl_log *log, int64_t offset, int32_t bound, size_t max_by
         }
     }
     kl_log_leave(log);
+    if (status) status = stale_or(log, from.generation, status);
     if (status || from.segment == NULL || where->bytes == 0) goto out;
     slice = kl_alloc(sizeof *slice);
     if (slice == NULL) {
