@@ -129,14 +129,15 @@ held = Directory({path!r})
 held.lock()
 child = os.fork()
 if child == 0:
+    print("forked", flush=True)
     sys.stdin.read()
-    os._exit(0)
-print("forked", flush=True)
 os._exit(0)
 """
 
 
 def test_an_orphan_does_not_keep_a_dead_owners_lock(directory, other_process, tmp_path):
+    """The child lets the lock go when it first runs, which may be after its parent's end:
+    so it is the child who says that it is there."""
     process = other_process(ORPHAN.format(path=str(tmp_path)))
     assert process.stdout.readline() == "forked\n"
     process.wait()
