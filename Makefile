@@ -39,7 +39,7 @@ demo: build
 	@$(PY) examples/flights/demo.py
 
 test: build
-	@.ci/need java javac maven clang kcat
+	@.ci/need java javac maven clang kcat xfs
 	@$(PY) -m pytest tests
 
 # What it found lies in build/bench.json: `python -m benchmarks.report build/bench.json` makes
@@ -81,8 +81,10 @@ fuzz: build
 	@.ci/need cc clang
 	@$(PY) -m tests.fuzz.long
 
-# The long forms; KAFKALOG_TORTURE_MINUTES says how long crashes are enumerated.
+# The long forms; KAFKALOG_TORTURE_MINUTES says how long crashes are enumerated, and again how
+# long power is cut.
 torture: fuzz
+	@.ci/need java maven xfs
 	@KAFKALOG_RACE_SECONDS=$${KAFKALOG_RACE_SECONDS:-60} $(PY) -m pytest tests/threads
 	@KAFKALOG_CLIENTS_LONG=1 $(PY) -m pytest tests/clients/test_kill.py
 	@KAFKALOG_TORTURE_MINUTES=$${KAFKALOG_TORTURE_MINUTES:-20} \

@@ -526,7 +526,8 @@ class Log:
     def truncate(self, offset: int) -> None:
         """Drop all records at and above `offset`, durably.
 
-        Whole batches go: inside of one, the end becomes lower, perhaps the start with it.
+        Whole batches go: inside of one, the end becomes lower, perhaps the start with it.  The
+        start first: after a crash in between, deleted records of that batch are seen again.
         """
         state, floor = self._how.owner.state, cut_floor(self, offset)
         lowered = self.start_offset > floor

@@ -34,7 +34,9 @@ class Ledger:
     def __init__(self) -> None:
         self.start = 0
         self.end = 0
-        self.records: list[tuple[int, int]] = []  # (offset, number)
+        # (offset, number); deleted ones, too: a truncation into their batch lowers the start
+        # first, and when it is interrupted then, they are seen once more.
+        self.records: list[tuple[int, int]] = []
         self.pending: list[Any] | None = None
         self.changes = 0
         self.next_number = 0  # one that no record has
@@ -70,16 +72,12 @@ class Ledger:
         elif kind == "truncate":
             floor = what[1]
             assert result == (floor,), (what, result)
-            self._keep(self.start, floor)
+            self.records = [record for record in self.records if record[0] < floor]
+            self.start, self.end = min(self.start, floor), floor
         elif kind == "restart":
-            self._keep(what[0], what[0])
-            self.start = what[0]
+            self.records, self.start, self.end = [], what[0], what[0]
         elif kind == "delete":
-            self._keep(what[0], self.end)
-
-    def _keep(self, start: int, end: int) -> None:
-        self.records = [r for r in self.records if start <= r[0] < end]
-        self.start, self.end = min(start, end), end
+            self.start = what[0]
 
     def check(self, start: int, end: int, found: list[list[int]]) -> None:
         """Compare with what an opened log holds, settle what was pending."""
@@ -109,5 +107,6 @@ class Ledger:
         assert start in low, state
         assert end in high, state
         assert records == [r for r in expected if start <= r[0] < end], state
-        self.start, self.end, self.records = start, end, records
+        self.start, self.end = start, end
+        self.records = [record for record in expected if record[0] < end]
         self.pending = None

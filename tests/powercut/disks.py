@@ -18,6 +18,7 @@ MKFS = {
     "ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0"],
     "xfs": ["mkfs.xfs", "-q", "-f"],
 }
+PACKAGE = {"ext4": "e2fsprogs", "xfs": "xfsprogs"}
 IMAGE_BYTES = {"ext4": 64 << 20, "xfs": 320 << 20}  # sparse; xfs wants at least 300 MiB
 
 
@@ -26,7 +27,7 @@ def why_not(kind: str) -> str | None:
     if os.geteuid() != 0:
         return "mounting needs root"
     if shutil.which(MKFS[kind][0]) is None:
-        return f"{MKFS[kind][0]} is not installed"
+        return f"{MKFS[kind][0]} is not installed (package {PACKAGE[kind]})"
     if not os.path.exists("/dev/loop-control"):
         return "there are no loop devices"
     return None
