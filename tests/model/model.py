@@ -23,11 +23,15 @@ class Entry(NamedTuple):
 
 
 class Model:
-    """Entries below `start` are kept: what they began (a transaction) may end above it."""
+    """Entries below `start` and compacted ones are kept: what they began (a transaction, a
+    producer's sequence) may go on above them."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.start = self.end = 0
+        self.cleaned = 0  # all below was compacted
+        self.gone: set[int] = set()  # offsets that compaction took
+        self._horizons: dict[int, int] = {}  # of tombstones' offsets: when they may go
 
     def add(self, **fields: Any) -> None:
         self.entries.append(Entry(offset=self.end, **fields))
@@ -36,9 +40,27 @@ class Model:
     def truncate(self, end: int) -> None:
         self.entries = [entry for entry in self.entries if entry.offset < end]
         self.end, self.start = end, min(self.start, end)
+        self.cleaned = min(self.cleaned, end)
 
     def restart(self, offset: int) -> None:
         self.entries, self.start, self.end = [], offset, offset
+        self.cleaned = 0
+
+    def compact(self, end: int, now_ms: int, retention_ms: int) -> None:
+        """Below `end` the last record of each key stays, a tombstone only for a while."""
+        aborted = self.outcomes()[1]
+        left = [
+            entry for entry in self.entries
+            if entry.offset < end and entry.commit is None and entry.offset not in self.gone
+        ]  # fmt: skip
+        latest = {entry.key: entry.offset for entry in left if entry.offset not in aborted}
+        for entry in left:
+            last = latest.get(entry.key) == entry.offset
+            if last and entry.value is None:
+                last = now_ms < self._horizons.setdefault(entry.offset, now_ms + retention_ms)
+            if not last:
+                self.gone.add(entry.offset)
+        self.cleaned = max(self.cleaned, end)
 
     def outcomes(self) -> tuple[dict[int, int], set[int]]:
         """(first offset of each producer's open transaction, offsets that were aborted)."""
@@ -57,7 +79,8 @@ class Model:
         return max(self.start, min([*self.outcomes()[0].values(), self.end]))
 
     def visible(self) -> list[Entry]:
-        return [entry for entry in self.entries if entry.offset >= self.start]
+        """What a reader meets; markers, too."""
+        return [e for e in self.entries if e.offset >= self.start and e.offset not in self.gone]
 
     def records(self, committed: bool = False) -> list[tuple[Any, ...]]:
         """What a consumer reads."""
