@@ -141,6 +141,24 @@ def test_the_metadata_log_is_nobodys_topic(raw: Raw) -> None:
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_topics_of_transactions_are_not_made_by_asking(raw: Raw) -> None:
+    """They would have the settings of any other topic."""
+    (topic,) = raw.call(apis.METADATA, topics=[{"name": "__transaction_state"}]).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert topic.is_internal
+    assert raw.call(apis.METADATA, topics=None).topics == []
+
+
+def test_what_is_allowed_is_told_of_missing_topics_too(raw: Raw) -> None:
+    """kafka-python 2.3 fails on the value that stands for "not asked"."""
+    ask = {"topics": [{"name": "t"}], "allow_auto_topic_creation": False}
+    for asked in (False, True):
+        (topic,) = raw.call(
+            apis.METADATA, 12, include_topic_authorized_operations=asked, **ask
+        ).topics
+        assert (topic.topic_authorized_operations != -(1 << 31)) == asked
+
+
 def test_internal_topics_are_marked(raw: Raw) -> None:
     raw.call(apis.FIND_COORDINATOR, 2, key="g", key_type=0)
     (topic,) = raw.call(apis.METADATA, topics=None).topics
@@ -343,6 +361,9 @@ def test_transactions_are_refused_honestly(raw: Raw) -> None:
     found = raw.call(apis.INIT_PRODUCER_ID, transactional_id="x", transaction_timeout_ms=1000)
     assert found.error_code == ErrorCode.UNSUPPORTED_VERSION
     one = raw.call(apis.FIND_COORDINATOR, 2, key="x", key_type=1)
+    assert one.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert "not there yet" in one.error_message
+    (one,) = raw.call(apis.FIND_COORDINATOR, 4, coordinator_keys=["x"], key_type=1).coordinators
     assert one.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert "not there yet" in one.error_message
 

@@ -157,13 +157,15 @@ def metadata_of_every_version(raw: Raw) -> Any:
 @step
 def metadata_by_id_and_with_operations(raw: Raw) -> Any:
     asked = [{"topic_id": NONE_SUCH, "name": None}]
-    unknown = raw.call(apis.METADATA, 12, topics=asked).topics
-    found = raw.call(apis.METADATA, 10, topics=[{"name": "t"}],
+    unknown = raw.call(apis.METADATA, 12, topics=asked,
+                       include_topic_authorized_operations=True).topics  # fmt: skip
+    found = raw.call(apis.METADATA, 10, topics=[{"name": n} for n in ("t", "missing", "a b")],
                      include_cluster_authorized_operations=True,
                      include_topic_authorized_operations=True)  # fmt: skip
     return (
-        [(t.error_code, t.name, t.topic_id) for t in unknown],
-        found.cluster_authorized_operations, found.topics[0].topic_authorized_operations,
+        [(t.error_code, t.name, t.topic_id, t.topic_authorized_operations) for t in unknown],
+        found.cluster_authorized_operations,
+        {t.name: (t.error_code, t.topic_authorized_operations) for t in found.topics},
     )  # fmt: skip
 
 

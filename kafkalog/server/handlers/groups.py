@@ -21,12 +21,17 @@ _NOT_YET = {
 }
 SEVERAL_SINCE = 4
 """KIP-699: from this version on several keys in one request."""
+_FINAL = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+"""librdkafka and aiokafka, which ask in versions below 4, ask again forever on any other code;
+clients that ask in later ones show the message of an UNSUPPORTED_VERSION and give up."""
 
 
 def find_coordinator(node: Node, request: Request) -> dict[str, Any]:
     """This broker coordinates every group."""
     body = request.body
     code, message = _coordinator_error(node, body.key_type)
+    if body.key_type == TRANSACTION and request.version < SEVERAL_SINCE:
+        code = _FINAL
     if code:
         found: dict[str, Any] = {"node_id": -1, "host": "", "port": -1}
     else:

@@ -11,6 +11,7 @@ from kafkalog.server.handlers.common import (
     Handler,
     node_entry,
 )
+from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.server.node import Node
 from kafkalog.server.requests import Request
 from kafkalog.server.topics import create_missing
@@ -56,7 +57,7 @@ def _asked(node: Node, request: Request, operations: int) -> list[dict[str, Any]
     names = [topic.name for topic in body.topics if topic.name is not None]
     failures: dict[str, ErrorCode] = {}
     if body.allow_auto_topic_creation and node.config.auto_create_topics_enable:
-        failures = create_missing(node, [name for name in names if _shown(name)])
+        failures = create_missing(node, [name for name in names if _made_on_use(name)])
     image = node.image
     found: list[dict[str, Any]] = []
     for asked in body.topics:
@@ -69,8 +70,16 @@ def _asked(node: Node, request: Request, operations: int) -> list[dict[str, Any]
             found.append(_entry(topic, operations))
         else:
             code = failures.get(asked.name) or _missing(asked.name)
-            found.append({"error_code": code, "name": asked.name})
+            found.append({"error_code": code, "name": asked.name,
+                          "is_internal": asked.name in INTERNAL_TOPICS,
+                          "topic_authorized_operations": operations})  # fmt: skip
     return found
+
+
+def _made_on_use(name: str) -> bool:
+    """Whether asking for a topic may make it: of Kafka's own only the one that we fill, for each
+    has settings that its use depends on."""
+    return _shown(name) and (name not in INTERNAL_TOPICS or name == OFFSETS_TOPIC)
 
 
 def _missing(name: str) -> ErrorCode:
