@@ -21,9 +21,17 @@ from benchmarks import environment
 from benchmarks.measure import Row, amount, measured, measured_together, times, verdicts
 
 TMPFS = Path("/dev/shm")
+LIMIT_S = 900
 
 _rows: list[Row] = []
 _began = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A row has as many rounds as it needs; the limit is for one that hangs."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(LIMIT_S))
 
 
 def _environment() -> dict[str, str]:

@@ -117,9 +117,11 @@ class Ours(Served):
 
     def launch(self) -> None:
         """Start its process and return at once."""
+        # As installed: with the byte code that an installation has, whatever is set here.
+        settings = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         with self.directory.with_suffix(".out").open("ab") as output:
             self.process = subprocess.Popen(
-                self.command(), stdout=output, stderr=subprocess.STDOUT
+                self.command(), stdout=output, stderr=subprocess.STDOUT, env=settings
             )  # fmt: skip
 
     def start(self) -> None:

@@ -1,8 +1,7 @@
 """What the handlers of requests see of their broker."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.clock import Clock
 from kafkalog.server.listeners import Advertised
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Node"]
 
 
-@dataclass
-class Node:
+class Node(NamedTuple):
     """One broker's parts; all of them may be used from many threads."""
 
     config: ServerConfig

@@ -11,7 +11,6 @@ import os
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,8 +55,7 @@ TIME_ENTRY = struct.Struct(">qi")
 NAME = re.compile(r"^(\d{20})(\.[a-z]+)$")
 
 
-@dataclass
-class SegmentFiles:
+class SegmentFiles(NamedTuple):
     """The files of one segment, and between which offsets its batches must lie."""
 
     folder: Path
