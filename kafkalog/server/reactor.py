@@ -97,6 +97,7 @@ class Stats(NamedTuple):
     queued: int
     queue_full: int
     parked: int
+    cold: int
     allocations: int
     buffer_bytes: int
 

@@ -27,7 +27,8 @@ typedef enum {
     CALL_MMAP,
     CALL_SENDFILE,
     CALL_COPY_FILE_RANGE,
-    CALL_ALLOC, /* from here on not counted as "any call" */
+    CALL_CACHED, /* "fails": no */
+    CALL_ALLOC,  /* from here on not counted as "any call" */
     CALL_COUNT
 } call_kind;
 
@@ -35,7 +36,7 @@ static const char *const call_names[CALL_COUNT] = {
     "openat", "close",     "pread",           "pwrite",  "fdatasync",
     "fsync",  "ftruncate", "fallocate",       "fstat",   "fstatat",
     "statx",  "renameat",  "unlinkat",        "mkdirat", "futimens",
-    "mmap",   "sendfile",  "copy_file_range", "alloc",
+    "mmap",   "sendfile",  "copy_file_range", "cached",  "alloc",
 };
 
 /* What happens to the N-th call of a kind. */
@@ -435,6 +436,10 @@ static ssize_t hook_copy_file_range(int in_fd, off_t *in_pos, int out_fd, off_t 
     return done;
 }
 
+static bool hook_cached(int fd, off_t pos, size_t bytes) {
+    return !fails(CALL_CACHED, NULL) && kl_io_system.cached(fd, pos, bytes);
+}
+
 static int hook_clock_gettime(clockid_t clock, struct timespec *out) {
     return kl_io_system.clock_gettime(clock, out);
 }
@@ -459,6 +464,7 @@ static const kl_io_table hooked_calls = {
     .munmap = hook_munmap,
     .sendfile = hook_sendfile,
     .copy_file_range = hook_copy_file_range,
+    .cached = hook_cached,
     .clock_gettime = hook_clock_gettime,
 };
 

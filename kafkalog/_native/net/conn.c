@@ -235,6 +235,7 @@ static bool send_slice(kl_conn *conn, size_t *budget) {
         }
         off_t pos = (off_t)(part->pos + (int64_t)exchange->part_sent);
         size_t bytes = KL_MIN(part->bytes - exchange->part_sent, (size_t)SENDFILE_BYTES);
+        if (!kl_cold_ready(exchange, bytes)) return false;
         ssize_t done = kl_io->sendfile(conn->fd, kl_slice_fd(part->slice), &pos, bytes);
         /* 0: the file was cut; a response that was begun cannot be ended otherwise. */
         if (!sent(conn, done)) return false;
@@ -244,7 +245,7 @@ static bool send_slice(kl_conn *conn, size_t *budget) {
     }
     kl_slice_free(part->slice);
     exchange->part_index++;
-    exchange->part_sent = 0;
+    exchange->part_sent = exchange->warm_end = 0;
     return true;
 }
 
@@ -253,7 +254,7 @@ static bool send_slice(kl_conn *conn, size_t *budget) {
 static bool flush(kl_conn *conn, size_t *budget) {
     while (conn->first && conn->first->state == KL_ANSWERED) {
         kl_exchange *first = conn->first;
-        if (!conn->writable) return false;
+        if (!conn->writable || first->cold) return false;
         if (!send_memory(conn)) return false;
         if (first->sent == memory_due(first) && has_slice(first) &&
             !send_slice(conn, budget))

@@ -64,12 +64,16 @@ static void free_slices(kl_exchange *exchange) {
     for (size_t i = exchange->part_index; i < exchange->part_count; i++)
         kl_slice_free(exchange->parts[i].slice);
     exchange->part_index = exchange->part_count = 0;
-    exchange->parts_bytes = exchange->part_sent = 0;
+    exchange->parts_bytes = exchange->part_sent = exchange->warm_end = 0;
 }
 
 void kl_exchange_end(kl_exchange *exchange) {
     kl_thread *thread = exchange->owner;
     KL_ASSERT(exchange->timer_place == 0 && !kl_link_in(&exchange->queue));
+    if (exchange->cold) { /* ends when its file is not read any more */
+        exchange->request.conn = NULL;
+        return;
+    }
     if (!exchange->ended) {
         free_slices(exchange);
         exchange->memory.bytes = exchange->sent = 0;

@@ -68,8 +68,7 @@ static void free_exchanges(kl_thread *thread, size_t count) {
     }
 }
 
-void kl_thread_free(kl_thread *thread) {
-    if (thread->server == NULL) return;
+void kl_thread_drain(kl_thread *thread) {
     kl_exchange *next;
     for (kl_exchange *x = atomic_exchange(&thread->answers, NULL); x != NULL; x = next) {
         next = x->answer_next;
@@ -78,8 +77,14 @@ void kl_thread_free(kl_thread *thread) {
     for (kl_exchange *x = atomic_exchange(&thread->wakes, NULL); x != NULL; x = next) {
         next = x->wake_next;
         atomic_store(&x->wake_posted, false);
+        x->cold = false;
         kl_exchange_end(x);
     }
+}
+
+void kl_thread_free(kl_thread *thread) {
+    if (thread->server == NULL) return;
+    kl_thread_drain(thread);
     free_dead(thread);
     free_exchanges(thread, thread->free_count);
     kl_pool_free(&thread->pool);
@@ -120,6 +125,13 @@ static void went_on(kl_exchange *exchange, bool fine) {
     else kl_link_last(&conn->thread->dirty, &conn->dirty);
 }
 
+/* What it waited for is in memory; its connection may be gone. */
+static void warm(kl_exchange *exchange) {
+    exchange->cold = false;
+    if (exchange->request.conn == NULL) kl_exchange_end(exchange);
+    else went_on(exchange, true);
+}
+
 static void run_posts(kl_thread *thread) {
     kl_exchange *next;
     for (kl_exchange *x = take_answers(thread); x != NULL; x = next) {
@@ -130,7 +142,9 @@ static void run_posts(kl_thread *thread) {
     for (kl_exchange *x = take_wakes(thread); x != NULL; x = next) {
         next = x->wake_next;
         atomic_store(&x->wake_posted, false);
-        if (x->ended) kl_exchange_end(x);
+        if (x->cold) {
+            if (atomic_exchange(&x->warmed, false)) warm(x);
+        } else if (x->ended) kl_exchange_end(x);
         else if (x->state == KL_WAITS || x->state == KL_WAITS_ON)
             went_on(x, kl_exchange_run(x));
     }

@@ -61,6 +61,12 @@ struct kl_exchange {
     size_t sent;        /* of the memory */
     size_t part_index;  /* of the part that goes out next */
     size_t part_sent;   /* of it */
+
+    /* cold.c. */
+    bool cold;              /* the part that goes out next is being brought into memory */
+    _Atomic(bool) warmed;   /* it is there, or cannot be had; then it was woken */
+    size_t warm_end;        /* of that part: what is in memory, as far as was looked */
+    kl_exchange *cold_next; /* under cold.c's lock */
 };
 
 /* Of a whole frame, which it takes; NULL: no memory, the frame is given back. */
@@ -171,6 +177,30 @@ bool kl_up_push(kl_up *up, kl_exchange *exchange);
 bool kl_up_cancel(kl_up *up, kl_exchange *exchange);
 void kl_up_close(kl_up *up);
 
+/* ---- cold.c: pieces of files that are on disk only ------------------------------------- */
+
+enum { KL_COLD_THREADS = 4 };
+
+/* Threads that may wait for the disk, where a network thread must not.  They are started
+ * when they are first wanted. */
+typedef struct {
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t some;
+    kl_exchange *first, *last;
+    pthread_t threads[KL_COLD_THREADS];
+    int32_t count;   /* of threads */
+    int32_t waiting; /* of them, for something to do */
+    bool stop;
+} kl_cold;
+
+void kl_cold_init(kl_cold *cold);
+/* Whether the next bytes of the exchange's part are in memory.  If not they will be, and
+ * then the exchange is woken, with `warmed`. */
+bool kl_cold_ready(kl_exchange *exchange, size_t bytes);
+/* All that was pushed is woken, and the threads have ended. */
+void kl_cold_stop(kl_cold *cold);
+void kl_cold_free(kl_cold *cold);
+
 /* ---- loop.c: a network thread -------------------------------------------------------- */
 
 /* A number that its thread counts and others read. */
@@ -229,6 +259,7 @@ struct kl_thread {
     kl_count fast;
     kl_count queue_full;
     kl_count parked;
+    kl_count cold;
     kl_count allocations; /* but those of the pool */
 };
 
@@ -236,6 +267,8 @@ kl_status kl_thread_init(kl_thread *thread, kl_server *server, int32_t index);
 kl_status kl_thread_start(kl_thread *thread);
 /* Any thread: see that it looks at its posts, flags and time. */
 void kl_thread_wake(kl_thread *thread);
+/* What was posted to a thread that has ended, or never ran. */
+void kl_thread_drain(kl_thread *thread);
 void kl_thread_free(kl_thread *thread); /* it has ended, or never ran */
 /* Start a thread that sees no signals. */
 kl_status kl_thread_spawn(pthread_t *thread, void *(*run)(void *), void *argument,
@@ -291,6 +324,7 @@ struct kl_server {
 
     kl_link registered; /* under the registry's lock */
     kl_up up;
+    kl_cold cold;
     kl_acceptor acceptor;
     _Atomic int64_t manual_ms;
     pthread_mutex_t life; /* held across start and stop; guards what follows */

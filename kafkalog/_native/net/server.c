@@ -99,6 +99,7 @@ static kl_status check_config(const kl_server_config *config) {
 static void free_all(kl_server *server) {
     /* Requests that Python still had go back to their threads' memory, then this goes. */
     kl_up_free(&server->up);
+    kl_cold_free(&server->cold);
     for (int32_t i = 0; i < server->thread_count; i++) kl_thread_free(&server->threads[i]);
     kl_acceptor_free(server);
     kl_data_free(server->data);
@@ -124,6 +125,7 @@ kl_status kl_server_new(const kl_server_config *config, kl_server **out) {
     server->threads = threads;
     pthread_mutex_init(&server->life, NULL);
     kl_up_init(&server->up, config->queued_requests_max);
+    kl_cold_init(&server->cold);
     status = kl_acceptor_init(server);
     for (int32_t i = 0; !status && i < count; i++) {
         status = kl_thread_init(&threads[i], server, i);
@@ -213,6 +215,9 @@ kl_status kl_server_stop(kl_server *server, int32_t timeout_ms) {
             status = kl_fail(KL_E_TIMEOUT,
                              "requests were not answered in %d ms when the server stopped",
                              timeout_ms);
+        kl_cold_stop(&server->cold);
+        for (int32_t i = 0; i < server->thread_count; i++)
+            kl_thread_drain(&server->threads[i]);
         kl_up_close(&server->up);
         kl_data_stop(server->data);
         server->stopped = true;
@@ -248,6 +253,7 @@ static void add_thread(kl_thread *thread, kl_server_stats *out) {
     out->fast += kl_count_get(&thread->fast);
     out->queue_full += kl_count_get(&thread->queue_full);
     out->parked += kl_count_get(&thread->parked);
+    out->cold += kl_count_get(&thread->cold);
     out->allocations += kl_count_get(&thread->allocations);
     out->allocations += kl_count_get(&thread->pool.allocations);
     out->buffer_bytes += kl_count_get(&thread->pool.bytes);
