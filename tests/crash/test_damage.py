@@ -250,6 +250,39 @@ def test_own_small_files_may_be_empty(closed, path):
 # ---- leftovers -------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("snapshot", ["whole", "empty"])
+def test_a_log_whose_segments_are_gone_begins_without_producers(snapshot, memory_path, path):
+    """As a crash leaves it in the middle of a new beginning: all segments have their new
+    names, the snapshots of their producers are still there, perhaps never written."""
+    with kafkalog.Log(path, config=CONFIG) as log:
+        for sequence in range(40):
+            row = batches.Row(value_of(sequence), key_of(sequence))
+            log.append_batches(
+                batches.batch([row], producer_id=5, producer_epoch=1, base_sequence=sequence)
+            )
+        log._how.owner.state.save(log_starts={log._tp: 20})
+        left = trees.copy_tree(path, memory_path / "left-0")
+    for segment in left.glob("*.log"):
+        segment.rename(f"{segment}.deleted")
+    (left / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n7 30\n")
+    snapshots = list(left.glob("*.snapshot"))
+    assert len(snapshots) > 3
+    if snapshot == "empty":
+        for one in snapshots:
+            one.write_bytes(b"")
+    with kafkalog.Log(left, config=CONFIG) as log:
+        assert (log.start_offset, log.end_offset, log.producers) == (20, 20, ())
+        assert log.verify().findings == []
+        assert not list(left.glob("*.snapshot"))
+        fill(log, 40)
+        assert {entry.epoch for entry in log.epochs} == {7}
+        killed = trees.copy_tree(left, memory_path / "killed-0")
+    with kafkalog.Log(killed, config=CONFIG) as log:
+        assert numbers_of(log) == list(range(20, 60))
+        assert log.producers == ()
+        assert damage(log) == []
+
+
 def test_deleted_and_cleaned_files_go(closed, path):
     trees.copy_tree(closed, path)
     for source in closed.glob(f"{0:020d}.*"):

@@ -353,10 +353,14 @@ static kl_status load_contents(kl_log *log, kl_dir *dir, kl_recovery *recovery) 
     if (!status) status = load_segments(log, dir, !log->writable, &indexless);
     if (!status && log->writable) status = finish_deletion(log, dir, &indexless);
     if (status) return status;
-    if (log->segment_count == 0) return KL_OK;
-    status = refuse_old_formats(log);
-    if (!status) status = kl_epochs_load(&log->epochs, dir);
+    status = kl_epochs_load(&log->epochs, dir);
     if (status == KL_E_CORRUPT) status = KL_OK; /* made anew below */
+    if (!status && log->segment_count == 0) {
+        /* A crash came between the segments' end and that of what tells of their producers:
+         * the log that begins here knows none. */
+        return log->writable ? kl_log_trim_snapshots(log, dir, -1) : KL_OK;
+    }
+    if (!status) status = refuse_old_formats(log);
     if (!status && log->clean) status = find_clean_end(log, dir, &sane, recovery);
     if (!status && !sane) {
         int64_t from = log->clean ? kl_log_active(log)->base_offset : log->recovery_point;

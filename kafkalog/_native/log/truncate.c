@@ -55,6 +55,7 @@ kl_status kl_log_restart_at(kl_log *log, int64_t offset) {
         return status;
     }
     status = delete_from(log, dir, 0);
+    KL_FP("truncate_fully.before_snapshots");
     if (!status) status = kl_log_trim_snapshots(log, dir, -1);
     KL_FP("truncate_fully.before_create");
     if (!status) status = kl_segment_create(dir, offset, &fresh);
