@@ -86,6 +86,14 @@ kl_status kl_dir_unlink(kl_dir *dir, const char *name);
 kl_status kl_dir_rename(kl_dir *dir, const char *from, const char *to);
 kl_status kl_dir_make(kl_dir *dir, const char *name); /* a sub-directory, mode 0700 */
 kl_status kl_dir_sync(kl_dir *dir);
+/* All that was ever written to the directory's file system is on disk, whoever wrote it.
+ * KL_E_IO, too, when any write to it failed since the directory was opened; kernels before
+ * 5.8 do not tell that. */
+kl_status kl_dir_sync_all(kl_dir *dir);
+/* A new small file in a sub-directory that is made for it, mode 0700; nothing is synced.
+ * KL_E_IO when there is something of that name. */
+kl_status kl_dir_make_with(kl_dir *dir, const char *folder, const char *name,
+                           const uint8_t *data, size_t bytes);
 /* Take `.lock` (open-file-description lock, which excludes Java's) for as long as the
  * handle is open and write our pid into it.  KL_E_LOCKED names the owner's pid. */
 kl_status kl_dir_lock(kl_dir *dir);
@@ -307,6 +315,9 @@ kl_status kl_log_open(const char *path, const kl_log_config *config, const kl_op
                       kl_marker *marker, kl_log **out, kl_recovery *recovery);
 /* Clean close: sync, indexes, producer snapshot.  Idempotent.  Waits end with KL_E_CLOSED. */
 kl_status kl_log_close(kl_log *log);
+/* The same without a sync, for many logs at once: the caller vouches for none of them before
+ * kl_dir_sync_all. */
+kl_status kl_log_close_unsynced(kl_log *log);
 /* Close files and write nothing: what a forked child or a failed log does. */
 void kl_log_abandon(kl_log *log);
 void kl_log_free(kl_log *log);
@@ -511,7 +522,8 @@ kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files);
 /* ---- replication and coordination see ------------------------------------------------ */
 
 kl_status kl_log_set_high_watermark(kl_log *log, int64_t offset);
-/* Become leader of `epoch` at the present end. KL_E_FENCED_LEADER_EPOCH when it is older. */
+/* Become leader of `epoch` at the present end; it is on disk with the first flush, until
+ * then only where the caller has it from.  KL_E_FENCED_LEADER_EPOCH when it is older. */
 kl_status kl_log_set_leader_epoch(kl_log *log, int32_t epoch);
 typedef struct {
     int64_t start_offset;

@@ -229,6 +229,18 @@ class DirectoryState:
                 else:
                     self._entries[name][tp] = offset
 
+    def settle(self, tp: TopicPartition) -> None:
+        """Write down the recovery point that a new log was noted with, before it is used.
+
+        Without it a recovery takes what is missing in the middle for what compaction left out.
+        One write serves all logs that were made since the last one.
+
+        Raises: IoFailed, NoSpace.
+        """
+        with self.lock:
+            if tp in self._entries[RECOVERY_POINT] and tp not in self._written[RECOVERY_POINT]:
+                self._write(RECOVERY_POINT, {})
+
     @contextmanager
     def truncating(
         self, tp: TopicPartition, offset: int, new_start: int | None = None
@@ -258,7 +270,17 @@ class DirectoryState:
             self.save(cleaners={tp: offset})
 
     def forget(self, tps: Iterable[TopicPartition]) -> None:
-        """Drop the entries of partitions that are gone."""
+        """Drop the entries of partitions that are gone; the next save of each file does it."""
+        with self.lock:
+            for tp in tps:
+                for entries in self._entries.values():
+                    entries.pop(tp, None)
+
+    def renew(self, tps: Iterable[TopicPartition]) -> None:
+        """Drop, durably, what is known of earlier partitions of these names.
+
+        Raises: ReadOnly, IoFailed, NoSpace.
+        """
         gone = dict.fromkeys(tps)
         with self.lock:
             for name, entries in self._entries.items():

@@ -56,10 +56,27 @@ class Directory:
         check(lib.kl_dir_make(self._c, os.fsencode(name)))
         check(lib.kl_dir_sync(self._c))
 
-    def rename(self, old: str, new: str) -> None:
-        """Give an entry another name."""
+    def make_with(self, folder: str, name: str, data: bytes) -> None:
+        """Make the sub-directory `folder` with a file in it; `sync` makes the folder durable."""
+        folder_bytes, name_bytes = os.fsencode(folder), os.fsencode(name)
+        check(lib.kl_dir_make_with(self._c, folder_bytes, name_bytes, data, len(data)))
+
+    def rename(self, old: str, new: str, sync: bool = True) -> None:
+        """Give an entry another name; `sync` False: the caller calls `sync`."""
         check(lib.kl_dir_rename(self._c, os.fsencode(old), os.fsencode(new)))
+        if sync:
+            self.sync()
+
+    def sync(self) -> None:
+        """See to it that the names in it are on disk."""
         check(lib.kl_dir_sync(self._c))
+
+    def sync_all(self) -> None:
+        """See to it that everything on its file system is on disk: one wait, not one a file.
+
+        Raises: IoFailed, also for any write to it that failed since this object was made.
+        """
+        check(lib.kl_dir_sync_all(self._c))
 
     def unlink(self, name: str) -> None:
         """Remove the file `name`, if there is one."""

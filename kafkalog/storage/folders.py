@@ -5,6 +5,7 @@ import os
 import shutil
 import threading
 import uuid
+from collections.abc import Iterable
 
 from kafkalog.errors import InvalidTopic, TopicExists, UnknownTopicOrPartition
 from kafkalog.storage import layout
@@ -80,13 +81,15 @@ class Folders:
         return None
 
     def partition_id(self, tp: TopicPartition) -> uuid.UUID | None:
-        """The id in a partition's partition.metadata; None when it has none.
+        """The id in a partition's partition.metadata; None when it has none (yet).
 
         Raises: UnknownTopicOrPartition, CorruptLog.
         """
         with Directory(self.path(tp)) as folder:
             data = folder.read(layout.PARTITION_METADATA, 1 << 12)
-        return None if data is None else layout.parse_partition_metadata(data)
+        if data is None or not data.strip(b"\0"):
+            return None  # a power cut after it was made and before anything was flushed
+        return layout.parse_partition_metadata(data)
 
     def name_properly(self, tp: TopicPartition) -> None:
         """Give a folder that is named as its topic alone the number that Kafka wants.
@@ -104,28 +107,39 @@ class Folders:
         with self._lock:
             self._names.pop(tp, None)
 
-    def make(self, tp: TopicPartition, topic_id: uuid.UUID) -> None:
-        """Make a partition's folder with its partition.metadata; durable on return.
+    def make(self, tps: Iterable[TopicPartition], topic_id: uuid.UUID) -> None:
+        """Make folders of a topic's partitions, each with its partition.metadata; all or none.
 
-        Raises: InvalidTopic, TopicExists, IoFailed, NoSpace (nothing is left of it then).
+        On return their names are on disk; what is in them is once their logs are flushed.
+
+        Raises: InvalidTopic, TopicExists, IoFailed, NoSpace (nothing is left of them then).
         """
+        data = layout.render_partition_metadata(topic_id)
+        made: dict[TopicPartition, str] = {}
+        with self._lock:
+            try:
+                for tp in tps:
+                    name = self._new_name(tp)
+                    made[tp] = name
+                    self._directory.make_with(name, layout.PARTITION_METADATA, data)
+                self._directory.sync()
+            except BaseException:
+                self._remove(made.values())  # half of them would block the names
+                raise
+            self._names.update(made)
+            self._claimed.update(dict.fromkeys(made, topic_id))
+
+    def _new_name(self, tp: TopicPartition) -> str:
         name = layout.partition_folder(layout.check_topic(tp.topic), tp.partition)
         if layout.parse_folder(name) is None or len(name) > layout.FILE_NAME_BYTES_MAX:
             raise InvalidTopic(f"topic: found {tp.topic!r}, whose folder's name is too long")
-        path = self._path(name)
-        with self._lock:
-            if self.name(tp) or os.path.lexists(path):
-                raise TopicExists(f"{self._directory.path}: partition {name} is there already")
-            try:
-                self._directory.make(name)
-                with Directory(path) as folder:
-                    data = layout.render_partition_metadata(topic_id)
-                    folder.replace(layout.PARTITION_METADATA, data)
-            except BaseException:
-                shutil.rmtree(path, ignore_errors=True)  # half of it would block the name
-                raise
-            self._names[tp] = name
-            self._claimed[tp] = topic_id
+        if self.name(tp) or os.path.lexists(self._path(name)):
+            raise TopicExists(f"{self._directory.path}: partition {name} is there already")
+        return name
+
+    def _remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            shutil.rmtree(self._path(name), ignore_errors=True)
 
     def claim(self, tp: TopicPartition, topic_id: uuid.UUID) -> None:
         """Check that a partition's folder is of that topic; one without an id gets it.
@@ -146,20 +160,22 @@ class Folders:
             )
         self._claimed[tp] = topic_id
 
-    def unmake(self, tp: TopicPartition) -> None:
-        """Remove a folder that `make` made and nobody has used."""
-        with self._lock:
-            shutil.rmtree(self._path(self._names.pop(tp)), ignore_errors=True)
-
     def take_out(self, tp: TopicPartition) -> str:
-        """Rename a partition's folder for its removal, durably; the new name.
+        """Rename a partition's folder for its removal; the new name.  See `sync`.
 
         Raises: UnknownTopicOrPartition, IoFailed.
         """
         with self._lock:
             old = os.path.basename(self.path(tp))
             new = layout.deleted_name(tp.topic, tp.partition, uuid.uuid4())
-            self._directory.rename(old, new)
+            self._directory.rename(old, new, sync=False)
             del self._names[tp]
             self._claimed.pop(tp, None)
         return new
+
+    def sync(self) -> None:
+        """See to it that the names as they are now are on disk.
+
+        Raises: IoFailed.
+        """
+        self._directory.sync()

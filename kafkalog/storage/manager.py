@@ -3,7 +3,7 @@
 import os
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
@@ -23,6 +23,7 @@ from kafkalog.errors import (
 from kafkalog.storage import layout
 from kafkalog.storage.checkpoint import DirectoryState
 from kafkalog.storage.compaction import Cleaner
+from kafkalog.storage.ending import close_logs, discard
 from kafkalog.storage.folders import Folders
 from kafkalog.storage.log import Log, LogOpen
 from kafkalog.storage.ownership import absolute, absorbed, open_plan
@@ -105,7 +106,8 @@ class Manager:
             """Which partitions are here, and under which names."""
             self.meta = self._identify(adopt, node_id)
             """What meta.properties says; None when a reader found none."""
-            self._upkeep = Upkeep(self, self.folders.marked)
+            self.upkeep = Upkeep(self, self.folders.marked)
+            """The work behind the logs."""
             if mode == "w":
                 self._begin()
         except BaseException:
@@ -116,7 +118,7 @@ class Manager:
         if self.config.kafkalog_max_open_files:
             lib.kl_set_max_open_files(self.config.kafkalog_max_open_files)
         name = f"kafkalog {os.path.basename(self.path)}"
-        self._scheduler = Scheduler(name, self.clock, self._upkeep.jobs())
+        self._scheduler = Scheduler(name, self.clock, self.upkeep.jobs())
         self._scheduler.start()
         self._cleaner.start()
         with Manager._shared_lock:
@@ -251,7 +253,7 @@ class Manager:
                 with suppress(Closed):  # by its owner, meanwhile
                     configure(log, wanted)
                 if self._scheduler is not None:
-                    self._upkeep.configured(log, self._scheduler)
+                    self.upkeep.configured(log, self._scheduler)
 
     def topic_id(self, topic: str) -> uuid.UUID | None:
         """The id in the topic's partition.metadata files; None when there is none.
@@ -270,19 +272,8 @@ class Manager:
             raise ArgumentError(f"partitions: found {partitions}, wanted at least 1")
         if self.partitions(topic):
             raise TopicExists(f"{self.path}: topic {topic} is there already")
-        topic_id, made = layout.random_topic_id(), list[TopicPartition]()
-        try:
-            for tp in [TopicPartition(topic, number) for number in range(partitions)]:
-                self._make(tp, topic_id)
-                made.append(tp)
-            self.state.save({})
-        except BaseException:
-            for tp in made:
-                self.folders.unmake(tp)
-            with self._idle:
-                self._opened.difference_update(made)
-            self.state.forget(made)
-            raise
+        tps = [TopicPartition(topic, number) for number in range(partitions)]
+        self._make(tps, layout.random_topic_id())
 
     def create_partition(
         self, topic: str, partition: int = 0, topic_id: uuid.UUID | None = None
@@ -293,8 +284,8 @@ class Manager:
         """
         if not 0 <= partition <= layout.PARTITION_MAX:
             raise ArgumentError(f"partition: found {partition}, wanted at least 0")
-        self._make(TopicPartition(topic, partition), topic_id or self._topic_id_or_new(topic))
-        self.state.save({})
+        tp = TopicPartition(topic, partition)
+        self._make([tp], topic_id or self._topic_id_or_new(topic))
         return self.get(topic, partition)
 
     def make(self, topic: str, topic_id: uuid.UUID, partitions: Iterable[int]) -> None:
@@ -302,28 +293,28 @@ class Manager:
 
         Raises: TopicExists when a folder of another topic id is in the way; IoFailed, NoSpace.
         """
-        made = False
+        missing: list[TopicPartition] = []
         for tp in [TopicPartition(topic, partition) for partition in partitions]:
             if self.folders.name(tp) is None:
-                self._make(tp, topic_id)
-                made = True
+                missing.append(tp)
             else:
                 self.folders.claim(tp, topic_id)
-        if made:
-            self.state.save({})
+        if missing:
+            self._make(missing, topic_id)
 
     def _topic_id_or_new(self, topic: str) -> uuid.UUID:
         return self.topic_id(topic) or layout.random_topic_id()
 
-    def _make(self, tp: TopicPartition, topic_id: uuid.UUID) -> None:
+    def _make(self, tps: Sequence[TopicPartition], topic_id: uuid.UUID) -> None:
+        """All of them or none."""
         self._check_writable()
-        if self.folders.name(tp) is None:
-            # Of an earlier partition of this name; its start must not be this one's.
-            self.state.forget([tp])
-        self.folders.make(tp, topic_id)
+        # Of earlier partitions of these names; their starts must not be these ones'.
+        self.state.renew(tp for tp in tps if self.folders.name(tp) is None)
+        self.folders.make(tps, topic_id)
         with self._idle:
-            self._opened.add(tp)
-        self.state.note(tp, 0, None, 0)  # it is empty: nothing to recover; the caller saves it
+            self._opened.update(tps)
+        for tp in tps:
+            self.state.note(tp, 0, None, 0)  # it is empty: nothing to recover; see settle
 
     def delete_partition(self, topic: str, partition: int = 0) -> None:
         """Take a partition out; its files go after file.delete.delay.ms.
@@ -344,24 +335,30 @@ class Manager:
         gone: list[TopicPartition] = []
         try:
             for tp in tps:
-                config = None
-                while (log := self._reserve(tp)) is not None:
-                    config = log.config
-                    log.close()
-                try:
-                    if not self.has(tp):
-                        continue
-                    new = self.folders.take_out(tp)
+                if self._take_out(tp):
                     gone.append(tp)
-                    config = config or self.topic_config(tp.topic)
-                    self._upkeep.remove_later(new, config.file_delete_delay_ms)
-                finally:
-                    self._unreserve(tp)
         finally:
             with self._idle:
                 self._opened.difference_update(gone)
                 self._whole.difference_update(gone)
             self.state.forget(gone)
+            if gone:
+                self.folders.sync()
+
+    def _take_out(self, tp: TopicPartition) -> bool:
+        log = self._reserve(tp)
+        try:
+            if not self.has(tp):
+                return False
+            new = self.folders.take_out(tp)
+            config = log.config if log else self.topic_config(tp.topic)
+            self.upkeep.remove_later(new, config.file_delete_delay_ms)
+            if log is not None:
+                discard(self, log)
+        finally:
+            if log is None:
+                self._unreserve(tp)
+        return True
 
     # ---- logs ----------------------------------------------------------------------------------
 
@@ -398,6 +395,7 @@ class Manager:
             if source.topic_id(*tp) == topic_id:
                 return
             self.folders.take_out(tp)  # the topic was deleted meanwhile
+            self.folders.sync()
         raise UnknownTopicOrPartition(
             f"{self.path}: the metadata names no partition {tp[0]}-{tp[1]}"
         )
@@ -423,6 +421,8 @@ class Manager:
 
     def _plan(self, tp: TopicPartition, config: TopicConfig) -> LogOpen:
         clean = None
+        if self.mode == "w":
+            self.state.settle(tp)
         if self.mode == "w" and absorbed(self.state, self.folder(*tp), tp):
             clean = False
         elif tp in self._whole:
@@ -453,8 +453,7 @@ class Manager:
         try:
             self._make_known(tp)
             if self.folders.name(tp) is None:
-                self._make(tp, self._topic_id_or_new(tp.topic))
-                self.state.save({})
+                self._make([tp], self._topic_id_or_new(tp.topic))
             plan = self._plan(tp, TopicConfig.of(config, self.topic_config(tp.topic)))
         except BaseException:
             self._unreserve(tp)
@@ -471,12 +470,12 @@ class Manager:
             self._opened.add(tp)
         self._unreserve(tp)
         if self._scheduler is not None:
-            self._upkeep.opened(log, self._scheduler)
+            self.upkeep.opened(log, self._scheduler)
 
     def closing(self, log: Log) -> None:
         """A log was flushed and is about to close: remember its offsets."""
         if self.mode == "w" and not self._forked():
-            self._upkeep.closing(log)
+            self.upkeep.closing(log)
 
     def closed(self, tp: TopicPartition, whole: bool) -> None:
         """A log was closed, or could not be opened."""
@@ -545,6 +544,7 @@ class Manager:
                 self._idle.wait()
         self._cleaner.stop()
         if self._scheduler is not None:
+            self.upkeep.stop()
             self._scheduler.stop()
         try:
             self._close_logs()
@@ -554,14 +554,10 @@ class Manager:
             self.state.close()
 
     def _close_logs(self) -> None:
-        logs = self.open_logs()
-        failures: list[Exception] = []
+        failures = close_logs(self, self.open_logs())
         if self.mode == "w":
-            failures += self._upkeep.flush(logs)
-        closed = in_parallel(self.config.num_recovery_threads_per_data_dir, logs, Log.close)
-        failures += [error for error in closed if error is not None]
-        if self.mode == "w":
-            self.state.save({}, {}, {})  # what the logs left as they closed
+            # What the logs left as they closed; of what failed nothing is vouched for.
+            self.state.save(None if failures else {}, {}, {}, {})
             with self._idle:
                 # After a crash, what was never opened is still to be recovered.
                 recovered = self.state.clean or self._opened.issuperset(self._ours())

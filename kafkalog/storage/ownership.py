@@ -64,9 +64,11 @@ class Offsets(NamedTuple):
 def offsets_of(log: "Log") -> Offsets:
     """Take down the offsets of an open log."""
     tp = TopicPartition(log.topic, log.partition)
-    start, segments = log.start_offset, log.segments
-    raised = start if segments and start > segments[0].base_offset else None
-    return Offsets(tp, log.flushed_offset, raised, log.high_watermark)
+    state = log._state()
+    start, raised = int(state.log_start_offset), None
+    if start > 0 and (segments := log.segments) and start > segments[0].base_offset:
+        raised = start
+    return Offsets(tp, int(state.flushed_offset), raised, int(state.high_watermark))
 
 
 class LoneOwner:

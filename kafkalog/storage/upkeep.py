@@ -8,12 +8,13 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.config import TopicConfig
 from kafkalog.errors import Closed, UnknownTopicOrPartition
-from kafkalog.storage.layout import METADATA_TOPIC, MarkedFolder
+from kafkalog.storage.layout import METADATA_TOPIC, MarkedFolder, holds_segments
 from kafkalog.storage.ownership import offsets_of
 from kafkalog.storage.scheduler import Job, Scheduler
 from kafkalog.storage.settings import flush_period_ms
@@ -53,6 +54,7 @@ class Upkeep:
         self._lock = threading.Lock()  # guards what follows
         self._clean_ms: dict[TopicPartition, int] = {}  # when nothing was left to flush
         self._leaving: dict[str, int] = {}  # folders to remove, and when (monotonic)
+        self._stopping = False
         self._flush_period_ms = manager.config.log_flush_scheduler_interval_ms
         for folder in marked:
             if folder.kind == "delete":
@@ -101,12 +103,25 @@ class Upkeep:
         if sooner:
             scheduler.set_period("flush", max(period_ms, FLUSH_PERIOD_MS_MIN))
 
-    def closing(self, log: "Log") -> None:
-        """Remember the offsets of a log that is about to close."""
+    def closing(self, log: "Log", all_synced: bool = False) -> None:
+        """Remember the offsets of a log that is about to close.
+
+        `all_synced`: nothing is written down before all of it is on disk.
+        """
         offsets = offsets_of(log)
+        if all_synced:
+            offsets = offsets._replace(recovery_point=log.end_offset)
         self._manager.state.note(*offsets)
+        self.gone(log)
+
+    def gone(self, log: "Log") -> None:
+        """Look after a log no more."""
         with self._lock:
-            self._clean_ms.pop(offsets.tp, None)
+            self._clean_ms.pop(TopicPartition(log.topic, log.partition), None)
+
+    def stop(self) -> None:
+        """Let a job that takes long end soon: the scheduler is about to be stopped."""
+        self._stopping = True
 
     def remove_later(self, name: str, delay_ms: int) -> None:
         """Remove a folder that was renamed, after `delay_ms`."""
@@ -134,11 +149,18 @@ class Upkeep:
         manager = self._manager
         # Open ones always: they may hold segments below their log start.
         wanted = {TopicPartition(log.topic, log.partition) for log in manager.open_logs()}
-        for topic in manager.topics():
+        for topic, tps in groupby(manager.partitions(), lambda tp: tp.topic):
             if topic != METADATA_TOPIC and retains(manager.topic_config(topic)):
-                wanted.update(manager.partitions(topic))
+                wanted.update(tp for tp in tps if tp not in wanted and self._has_records(tp))
         now_ms = manager.clock.now_ms()
         self._each(sorted(wanted), lambda tp: manager.get(*tp).apply_retention(now_ms))
+
+    def _has_records(self, tp: TopicPartition) -> bool:
+        """Whether somebody ever opened it: else there is nothing to delete, nor to make."""
+        try:
+            return holds_segments(self._manager.folder(*tp))
+        except UnknownTopicOrPartition:
+            return False  # deleted since the list was made
 
     def flush_old(self) -> None:
         """Flush every log whose records have been only in memory for too long."""
@@ -216,6 +238,8 @@ class Upkeep:
         with self._lock:
             over = [name for name, at_ms in self._leaving.items() if at_ms <= now_ms]
         for name in over:
+            if self._stopping:
+                return  # there may be thousands; the next start goes on
             path = os.path.join(self._manager.path, name)
             if os.path.lexists(path):
                 shutil.rmtree(path)

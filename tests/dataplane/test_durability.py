@@ -190,6 +190,7 @@ def test_a_promise_that_takes_too_long_times_out(served, peer, faults, wait_unti
 
 def test_one_round_serves_all_that_wait(served, faults, wait_until):
     log = served.put(durable=True)
+    log.flush()  # what is synced once, with the first round
     peers = [served.connect() for _ in range(16)]
     faults.kl_io_hold(b"fdatasync", 1)
     peers[0].send_produce({("t", 0): one()}, acks=ALL)

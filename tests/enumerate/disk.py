@@ -1,8 +1,8 @@
 """A disk in memory: replays recorded system calls, and tells what a power cut may leave.
 
 A change is pending until a sync makes it durable: an fdatasync or fsync those of its file, an
-fsync of a directory those of its names.  A power cut keeps any subset of the pending ones, and
-of data any part.
+fsync of a directory those of its names, a syncfs all.  A power cut keeps any subset of the
+pending ones, and of data any part.
 """
 
 import os
@@ -15,6 +15,7 @@ from tests.enumerate.trace import Step
 
 SECTOR_BYTES = 512
 SMALL_BYTES = 200  # a write below this is torn at every byte
+ALL = -1  # instead of an inode
 KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 
 Files = dict[str, bytes]
@@ -192,10 +193,19 @@ class Disk:
         return self._name(step.number, (self._place(step.path), None))
 
     def _fsync(self, step: Step) -> bool:
-        inode = self._find(step.path)
+        return self._sync(step, self._find(step.path))
+
+    _fdatasync = _fsync
+
+    def _syncfs(self, step: Step) -> bool:
+        return self._sync(step, ALL)
+
+    def _sync(self, step: Step, inode: int | None) -> bool:
         keep: list[Change] = []
         for change in self.pending:
-            if isinstance(change, Names):
+            if inode == ALL:
+                mine = True
+            elif isinstance(change, Names):
                 mine = any(directory == inode for directory, _, _ in change.entries)
             else:
                 mine = change.inode == inode
@@ -206,8 +216,6 @@ class Disk:
         changed = len(keep) < len(self.pending)
         self.pending = keep
         return changed
-
-    _fdatasync = _fsync
 
     # ---- what a cut leaves -------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ class Step:
 
     @property
     def syncs(self) -> bool:
-        return self.op in ("fdatasync", "fsync")
+        return self.op in ("fdatasync", "fsync", "syncfs")
 
     @property
     def name(self) -> str:

@@ -130,6 +130,9 @@ def test_none_and_forget_take_entries_out(tmp_path):
         state.save(log_starts={A0: None})
         assert [state.log_start(tp) for tp in (A0, A1)] == [-1, 3]
         state.forget([A1])
+        assert state.recovery_point(A1) == -1
+        assert parse_offsets((tmp_path / RECOVERY_POINT).read_bytes()) == {A0: 5, A1: 5}
+        state.save({}, {}, {})
 
     with_state(tmp_path, work)
     state = DirectoryState(tmp_path, "r")
@@ -167,16 +170,36 @@ def test_a_noted_log_is_written_by_the_next_save(tmp_path):
     with_state(tmp_path, work)
 
 
-def test_forgetting_what_is_not_there_writes_nothing(tmp_path):
-    """Making a thousand partitions does not write a thousand checkpoints."""
+def test_the_first_use_of_a_new_log_writes_down_all_new_ones(tmp_path):
+    """Once; with no recovery point a hole in the middle would not be seen."""
 
     def work(state):
         state.note(A0, 0, None, 0)
-        state.forget([A1, B0])
+        state.note(A1, 0, None, 0)
         assert not (tmp_path / RECOVERY_POINT).exists()
-        state.save({}, {}, {})
+        state.settle(B0)
+        assert not (tmp_path / RECOVERY_POINT).exists()
+        state.settle(A0)
+        before = os.stat(tmp_path / RECOVERY_POINT).st_ino
+        assert parse_offsets((tmp_path / RECOVERY_POINT).read_bytes()) == {A0: 0, A1: 0}
+        state.settle(A1)
+        assert os.stat(tmp_path / RECOVERY_POINT).st_ino == before
+
+    with_state(tmp_path, work)
+
+
+def test_a_name_that_is_used_again_has_no_checkpoint_left(tmp_path):
+    """On disk, before its folder is made; what is not there already is not written."""
+
+    def work(state):
+        state.renew([A1, B0])
+        assert not (tmp_path / RECOVERY_POINT).exists()
+        state.save({A0: 7, A1: 8}, {A0: 3}, {})
         state.forget([A0])
-        assert parse_offsets((tmp_path / RECOVERY_POINT).read_bytes()) == {}
+        assert parse_offsets((tmp_path / LOG_START).read_bytes()) == {A0: 3}
+        state.renew([A0])
+        assert parse_offsets((tmp_path / RECOVERY_POINT).read_bytes()) == {A1: 8}
+        assert parse_offsets((tmp_path / LOG_START).read_bytes()) == {}
 
     with_state(tmp_path, work)
 

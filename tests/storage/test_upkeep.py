@@ -143,7 +143,7 @@ def test_nothing_is_flushed_unless_a_setting_says_so(directory, clock):
     log = manager.create_partition("a")
     fill(log, clock, 3)
     clock.advance(HOUR_MS)
-    manager._upkeep.flush_old()
+    manager.upkeep.flush_old()
     assert log.flushed_offset < log.end_offset
 
 
@@ -170,7 +170,7 @@ def test_many_logs_are_flushed_together(directory, clock):
     for log in logs:
         fill(log, clock, 2)
     logs[3].close()
-    assert manager._upkeep.flush(logs) == []
+    assert manager.upkeep.flush(logs) == []
     assert [log.flushed_offset for log in manager.open_logs()] == [2] * 7
 
 
@@ -208,7 +208,7 @@ def test_nothing_is_deleted_without_a_setting(directory, clock):
     log = manager.create_partition("a")
     fill(log, clock, 30)
     clock.set_now_ms(clock.now_ms() + 100 * 365 * 24 * HOUR_MS)
-    manager._upkeep.retention()
+    manager.upkeep.retention()
     assert (log.start_offset, len(log.segments) > 1) == (0, True)
 
 
@@ -217,7 +217,7 @@ def test_retention_by_size_leaves_what_fits(directory, clock):
     manager = directory(topic={"segment.bytes": 1_000, "retention.bytes": 2_500})
     log = manager.create_partition("a")
     fill(log, clock, 60)
-    manager._upkeep.retention()
+    manager.upkeep.retention()
     assert log.start_offset > 0
     assert log.size_bytes >= 2_500 > log.size_bytes - log.segments[0].size_bytes
 
@@ -232,7 +232,7 @@ def test_a_damaged_log_does_not_keep_retention_from_the_others(directory, clock,
     os.mkdir(os.path.join(manager.path, "a-0", f"{0:020}.log"))
     clock.advance(1_000)
     with caplog.at_level(logging.ERROR), pytest.raises(Exception, match="0000"):
-        manager._upkeep.retention()
+        manager.upkeep.retention()
     assert manager.get("a", 1).start_offset == 30
     os.rmdir(os.path.join(manager.path, "a-0", f"{0:020}.log"))
 
@@ -247,7 +247,7 @@ def test_silent_producers_are_forgotten(directory, clock, wait_until):
     log.append_marker(7, 0, commit=True, timestamp_ms=clock.now_ms())
     assert [p.producer_id for p in log.producers] == [7]
     clock.advance(HOUR_MS // 2)
-    manager._upkeep.producers()
+    manager.upkeep.producers()
     assert [p.producer_id for p in log.producers] == [7]
     clock.advance(HOUR_MS)
     wait_until(lambda: log.producers == (), "the expiry")

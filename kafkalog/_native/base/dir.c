@@ -144,6 +144,17 @@ kl_status kl_dir_sync(kl_dir *dir) {
     return status;
 }
 
+kl_status kl_dir_sync_all(kl_dir *dir) {
+    kl_status status = kl_dir_enter(dir);
+    if (status) return status;
+    int result;
+    do result = kl_io->syncfs(dir->fd);
+    while (result && errno == EINTR);
+    if (result) status = kl_fail_errno(errno, "%s: cannot sync its file system", dir->path);
+    kl_unlock(&dir->lock);
+    return status;
+}
+
 /* ---- small files --------------------------------------------------------------------- */
 
 static kl_status write_all(const kl_dir *dir, int fd, const char *name, const uint8_t *data,
@@ -335,6 +346,29 @@ kl_status kl_dir_make(kl_dir *dir, const char *name) {
     status = check_name(dir, name);
     if (!status && kl_io->mkdirat(dir->fd, name, DIR_MODE))
         status = dir_failed(dir, name, "make the directory");
+    kl_unlock(&dir->lock);
+    return status;
+}
+
+static kl_status write_into(const kl_dir *dir, const char *folder, const char *name,
+                            const uint8_t *data, size_t bytes) {
+    int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    const kl_dir inner = {.path = dir->path, .fd = kl_open_at(dir->fd, folder, flags, 0)};
+    if (inner.fd < 0) return dir_failed(dir, folder, "open");
+    kl_status status = write_new(&inner, name, data, bytes, false);
+    kl_io->close(inner.fd);
+    return status;
+}
+
+kl_status kl_dir_make_with(kl_dir *dir, const char *folder, const char *name,
+                           const uint8_t *data, size_t bytes) {
+    kl_status status = kl_dir_enter(dir);
+    if (status) return status;
+    status = check_name(dir, folder);
+    if (!status) status = check_name(dir, name);
+    if (!status && kl_io->mkdirat(dir->fd, folder, DIR_MODE))
+        status = dir_failed(dir, folder, "make the directory");
+    if (!status) status = write_into(dir, folder, name, data, bytes);
     kl_unlock(&dir->lock);
     return status;
 }

@@ -53,6 +53,7 @@ static const kl_io_table system_calls = {
     .pwrite = pwrite,
     .fdatasync = fdatasync,
     .fsync = fsync,
+    .syncfs = syncfs,
     .ftruncate = ftruncate,
     .fallocate = fallocate,
     .fstat = fstat,

@@ -18,6 +18,7 @@ typedef struct {
     ssize_t (*pwrite)(int fd, const void *buffer, size_t bytes, off_t pos);
     int (*fdatasync)(int fd);
     int (*fsync)(int fd);
+    int (*syncfs)(int fd);
     int (*ftruncate)(int fd, off_t bytes);
     int (*fallocate)(int fd, int mode, off_t pos, off_t bytes);
     int (*fstat)(int fd, struct stat *out);

@@ -15,6 +15,7 @@ typedef enum {
     CALL_PWRITE,
     CALL_FDATASYNC,
     CALL_FSYNC,
+    CALL_SYNCFS,
     CALL_FTRUNCATE,
     CALL_FALLOCATE,
     CALL_FSTAT,
@@ -33,10 +34,10 @@ typedef enum {
 } call_kind;
 
 static const char *const call_names[CALL_COUNT] = {
-    "openat", "close",     "pread",           "pwrite",  "fdatasync",
-    "fsync",  "ftruncate", "fallocate",       "fstat",   "fstatat",
-    "statx",  "renameat",  "unlinkat",        "mkdirat", "futimens",
-    "mmap",   "sendfile",  "copy_file_range", "cached",  "alloc",
+    "openat",          "close",     "pread",     "pwrite",   "fdatasync", "fsync",
+    "syncfs",          "ftruncate", "fallocate", "fstat",    "fstatat",   "statx",
+    "renameat",        "unlinkat",  "mkdirat",   "futimens", "mmap",      "sendfile",
+    "copy_file_range", "cached",    "alloc",
 };
 
 /* What happens to the N-th call of a kind. */
@@ -224,7 +225,8 @@ static void print_line(FILE *out, const call_line *line, int error_number) {
     if (line->flags) fprintf(out, ",\"flags\":%d", line->flags);
     if (line->pos >= 0) fprintf(out, ",\"offset\":%lld", (long long)line->pos);
     if (line->bytes >= 0) fprintf(out, ",\"bytes\":%lld", (long long)line->bytes);
-    if (line->kind == CALL_FDATASYNC || line->kind == CALL_FSYNC)
+    if (line->kind == CALL_FDATASYNC || line->kind == CALL_FSYNC ||
+        line->kind == CALL_SYNCFS)
         fprintf(out, ",\"covers\":%lld", (long long)line->covers);
     if (line->data) print_hex(out, line->data, line->data_bytes);
     fprintf(out, ",\"result\":%lld,\"errno\":%d}\n", (long long)line->result,
@@ -326,6 +328,12 @@ static int hook_fsync(int fd) {
     int64_t covers = recorded_so_far();
     int result = fails(CALL_FSYNC, NULL) ? -1 : kl_io_system.fsync(fd);
     return record_sync(CALL_FSYNC, fd, covers, result);
+}
+
+static int hook_syncfs(int fd) {
+    int64_t covers = recorded_so_far();
+    int result = fails(CALL_SYNCFS, NULL) ? -1 : kl_io_system.syncfs(fd);
+    return record_sync(CALL_SYNCFS, fd, covers, result);
 }
 
 static int hook_ftruncate(int fd, off_t bytes) {
@@ -451,6 +459,7 @@ static const kl_io_table hooked_calls = {
     .pwrite = hook_pwrite,
     .fdatasync = hook_fdatasync,
     .fsync = hook_fsync,
+    .syncfs = hook_syncfs,
     .ftruncate = hook_ftruncate,
     .fallocate = hook_fallocate,
     .fstat = hook_fstat,

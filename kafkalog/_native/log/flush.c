@@ -29,6 +29,7 @@ typedef struct {
     int64_t target;
     int64_t generation;
     bool dir_dirty;
+    bool texts_dirty;
 } sync_round;
 
 static kl_status begin_round(kl_log *log, sync_round *round) {
@@ -48,12 +49,28 @@ static kl_status begin_round(kl_log *log, sync_round *round) {
     round->target = log->log_end;
     round->generation = log->generation;
     round->dir_dirty = log->dir_dirty;
-    log->dir_dirty = false;
+    round->texts_dirty = log->texts_dirty;
+    log->dir_dirty = log->texts_dirty = false;
     log->sync_wanted = false;
     log->unflushed_records = 0;
     log->round_base = kl_log_active(log)->base_offset;
     log->round_size = kl_log_active(log)->size;
     return KL_OK;
+}
+
+/* What names the log's topic and its epochs: written when it was made and opened, and of use
+ * only with records. */
+static kl_status sync_texts(const kl_log *log) {
+    static const char *const names[] = {KL_EPOCHS_NAME, KL_PARTITION_METADATA_NAME};
+    kl_status status = KL_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++) {
+        kl_file *file = NULL;
+        status = kl_file_new(log->path, names[i], false, &file);
+        if (!status) status = kl_file_sync(file);
+        if (status == KL_E_NOT_FOUND) status = KL_OK; /* it has none */
+        kl_file_drop(file);
+    }
+    return status;
 }
 
 static kl_status sync_round_files(kl_log *log, const sync_round *round) {
@@ -66,9 +83,10 @@ static kl_status sync_round_files(kl_log *log, const sync_round *round) {
         if (status) return status;
     }
     KL_FP("flush.after_files");
-    if (!round->dir_dirty) return KL_OK;
+    kl_status status = round->texts_dirty ? sync_texts(log) : KL_OK;
+    if (status || !round->dir_dirty) return status;
     kl_dir *dir = NULL;
-    kl_status status = kl_dir_open(log->path, 0, &dir);
+    status = kl_dir_open(log->path, 0, &dir);
     if (status) return status;
     status = kl_dir_sync(dir);
     kl_dir_close(dir);
@@ -134,6 +152,7 @@ static void run_round(kl_log *log) {
         if (!log->closed) kl_log_publish(log);
     } else {
         log->dir_dirty |= round.dir_dirty;
+        log->texts_dirty |= round.texts_dirty;
         log->sync_wanted = true; /* segments were cut or swapped meanwhile: once more */
     }
 out:

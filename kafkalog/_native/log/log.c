@@ -300,7 +300,7 @@ kl_status kl_log_wait(kl_log *log, int64_t offset, int32_t bound, int32_t timeou
 
 /* ---- closing ------------------------------------------------------------------------ */
 
-static kl_status close_cleanly(kl_log *log) {
+static kl_status close_cleanly(kl_log *log, bool sync) {
     kl_dir *dir = NULL;
     kl_status status = kl_dir_open(log->path, 0, &dir);
     if (status) return status;
@@ -308,26 +308,37 @@ static kl_status close_cleanly(kl_log *log) {
     status = KL_FP_STATUS("log.close.before_seal");
     if (!status) status = kl_segment_seal(active, dir);
     KL_FP("log.close.before_snapshot");
-    if (!status) status = kl_log_write_snapshot(log, dir, log->log_end, true);
+    if (!status) status = kl_log_write_snapshot(log, dir, log->log_end, sync);
     if (!status) status = kl_log_trim_snapshots(log, dir, INT64_MAX);
-    for (size_t i = 0; i < log->segment_count && !status; i++)
+    for (size_t i = 0; i < log->segment_count && !status && sync; i++)
         if (log->segments[i]->unsynced)
             status = kl_segment_sync_derived(log->segments[i], log->path,
                                              kl_log_next_base(log, i));
     KL_FP("log.close.before_sync");
-    if (!status) status = kl_dir_sync(dir);
+    if (!status && sync) status = kl_dir_sync(dir);
     kl_dir_close(dir);
     kl_dir_free(dir);
     return status;
 }
 
-kl_status kl_log_close(kl_log *log) {
+/* Locked.  The records are on disk, also those of an append that came after the flush. */
+static kl_status sync_records(kl_log *log) {
+    kl_status status = KL_OK;
+    if (log->flushed < log->log_end)
+        for (size_t i = kl_log_find_segment(log, log->flushed);
+             i < log->segment_count && !status; i++)
+            status = kl_file_sync(log->segments[i]->file);
+    if (!status) log->flushed = log->log_end;
+    return status;
+}
+
+static kl_status close_log(kl_log *log, bool sync) {
     if (log->process_generation != atomic_load(&kl_process_generation)) {
         kl_log_abandon(log);
         return KL_OK;
     }
     kl_status status = KL_OK;
-    if (log->writable) {
+    if (log->writable && sync) {
         status = kl_log_flush_all(log);
         if (status == KL_E_CLOSED) return KL_OK;
     }
@@ -336,19 +347,22 @@ kl_status kl_log_close(kl_log *log) {
         kl_unlock(&log->lock);
         return KL_OK;
     }
-    /* An append that came between may not be synced: then the folder is not clean. */
+    if (log->writable && !status && log->offline && !sync)
+        status = kl_fail(KL_E_STORAGE, "log %s is offline after a failed write to its disk",
+                         log->path);
+    /* When something is not synced, the folder is not clean. */
     if (log->writable && !status && !log->offline) {
-        if (log->flushed < log->log_end)
-            for (size_t i = kl_log_find_segment(log, log->flushed);
-                 i < log->segment_count && !status; i++)
-                status = kl_file_sync(log->segments[i]->file);
-        if (!status) log->flushed = log->log_end;
-        if (!status && log->touched) status = close_cleanly(log);
+        if (sync) status = sync_records(log);
+        if (!status && log->touched) status = close_cleanly(log, sync);
     }
     kl_unlock(&log->lock);
     kl_log_abandon(log);
     return status;
 }
+
+kl_status kl_log_close(kl_log *log) { return close_log(log, true); }
+
+kl_status kl_log_close_unsynced(kl_log *log) { return close_log(log, false); }
 
 void kl_log_abandon(kl_log *log) {
     bool forked = log->process_generation != atomic_load(&kl_process_generation);

@@ -93,6 +93,7 @@ struct kl_log {
     pthread_cond_t gathered; /* so many do */
     int64_t flushed;         /* the recovery point */
     bool dir_dirty;          /* names changed since the directory was synced */
+    bool texts_dirty; /* so did the epochs, or nobody synced partition.metadata yet */
     int64_t unflushed_records;
 
     /* Records that were promised to be on disk before they are shown: the high watermark

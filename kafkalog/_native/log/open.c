@@ -527,7 +527,7 @@ static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recov
         log->log_end = KL_MAX(KL_MAX(how->first_offset, how->log_start_offset), (int64_t)0);
         status = kl_segment_create(dir, log->log_end, &first);
         if (!status) status = kl_log_add_segment(log, first);
-        log->dir_dirty = log->touched = true;
+        log->dir_dirty = log->texts_dirty = log->touched = true;
         log->producers_known = true;
     }
     if (status) goto out;

@@ -43,6 +43,7 @@ typedef struct kl_segment {
 #define KL_DELETED_SUFFIX ".deleted"
 #define KL_CLEANED_SUFFIX ".cleaned"
 #define KL_SWAP_SUFFIX ".swap"
+#define KL_PARTITION_METADATA_NAME "partition.metadata"
 
 /* A segment over an existing file called `name`; its size is the file's. */
 kl_status kl_segment_open(const char *dir_path, const char *name, int64_t base_offset,

@@ -123,7 +123,7 @@ static kl_status read_topic_id(kl_dir *dir, uint8_t id[TOPIC_ID_BYTES], size_t *
     size_t size = 0, pos = 0;
     *bytes = 0;
     kl_status status =
-        kl_dir_slurp(dir, "partition.metadata", METADATA_BYTES_MAX, &data, &size);
+        kl_dir_slurp(dir, KL_PARTITION_METADATA_NAME, METADATA_BYTES_MAX, &data, &size);
     if (status == KL_E_NOT_FOUND || status == KL_E_CORRUPT) return KL_OK;
     if (status) return status;
     const uint8_t *found = memmem(data, size, key, sizeof key - 1);
