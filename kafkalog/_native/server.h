@@ -52,6 +52,9 @@ kl_status kl_server_stop(kl_server *server, int32_t timeout_ms);
 /* Stops first.  Only when no call is left and no kl_request_info is looked at any more. */
 void kl_server_free(kl_server *server);
 /* Of a server with a manual clock: timers up to it run soon after. */
+/* Other limits than the config's from now on; who is connected stays.  KL_E_ARGUMENT. */
+kl_status kl_server_set_limits(kl_server *server, int32_t connections_max,
+                               int32_t connections_per_ip_max);
 void kl_server_set_time(kl_server *server, int64_t now_ms);
 
 /* Why a request came up: it is no Produce or Fetch; or it is one that the fast path does
@@ -139,6 +142,11 @@ kl_status kl_server_put_topic(kl_server *server, const char *name, const uint8_t
  * KL_E_ARGUMENT: it has another log. */
 kl_status kl_server_put_partition(kl_server *server, const char *topic, int32_t partition,
                                   kl_log *log, const kl_role *role);
+/* A partition whose log cannot be opened (1), or is no longer known to be so (0): it is
+ * answered with KAFKA_STORAGE_ERROR as long as it has no log.  KL_E_NOT_FOUND: no such
+ * topic. */
+kl_status kl_server_put_offline(kl_server *server, const char *topic, int32_t partition,
+                                int32_t offline);
 /* When these return no call uses the logs any more, and none will; what waits for them is
  * being answered.  KL_E_NOT_FOUND. */
 kl_status kl_server_remove_topic(kl_server *server, const char *name);

@@ -36,7 +36,8 @@ _TYPES = {"bool": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
 DYNAMIC = frozenset(s.synonym for s in TopicConfig.table.values() if s.synonym) | {
     "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.buffer.load.factor", "log.cleaner.io.max.bytes.per.second",
-    "num.io.threads", "num.recovery.threads.per.data.dir", "producer.id.expiration.ms",
+    "max.connections", "max.connections.per.ip", "num.io.threads",
+    "num.recovery.threads.per.data.dir", "producer.id.expiration.ms",
 }  # fmt: skip
 """Broker settings that take effect at run time: the defaults of topics, and what
 kafkalog.server.dynamic carries out.  The other known ones are read-only, and names that are

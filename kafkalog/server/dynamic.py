@@ -43,6 +43,7 @@ def follow_settings(node: "Node", workers: "Workers") -> None:
         config = in_effect(node.config, image)
         node.manager.reconfigure(config)
         workers.resize(config.num_io_threads)
+        node.reactor.set_limits(config)
 
     def changed(old: "MetadataImage", new: "MetadataImage") -> None:
         if old.configs is not new.configs:

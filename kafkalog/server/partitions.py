@@ -3,10 +3,16 @@
 import logging
 import threading
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.config import FOREVER, TopicConfig
-from kafkalog.errors import UnknownTopicOrPartition
+from kafkalog.errors import (
+    Closed,
+    ForkedHandle,
+    KafkalogError,
+    StorageOffline,
+    UnknownTopicOrPartition,
+)
 from kafkalog.metadata.configs import is_sensitive
 from kafkalog.metadata.image import INTERNAL_TOPICS, TOPIC
 from kafkalog.storage.layout import METADATA_TOPIC
@@ -24,6 +30,9 @@ __all__ = ["Partitions", "looks_inside"]
 
 _logger = logging.getLogger(__name__)
 
+RETRY_S = 10.0
+"""A log that could not be opened is let alone for so long: looking costs a recovery."""
+
 
 def looks_inside(config: TopicConfig) -> bool:
     """Whether a compressed batch must be decompressed before it can be appended."""
@@ -31,6 +40,14 @@ def looks_inside(config: TopicConfig) -> bool:
         config.message_timestamp_type == "CreateTime" and min(timestamp_window(config)) < FOREVER
     )
     return timed or "compact" in config.cleanup_policy or config.compression_type != "producer"
+
+
+class _Offline(NamedTuple):
+    """A log that could not be opened."""
+
+    reason: str
+    until_s: float
+    """When it is tried again, on the monotonic clock."""
 
 
 class Partitions:
@@ -50,6 +67,7 @@ class Partitions:
         self._lock = threading.RLock()
         self._image: MetadataImage = metadata.image
         self._served: dict[TopicPartition, Log] = {}
+        self._offline: dict[TopicPartition, _Offline] = {}
         self._configs: dict[str, TopicConfig] = {}
         for topic in self._image.topics.values():
             self._introduce(topic)
@@ -77,7 +95,8 @@ class Partitions:
 
         The first call after a crash recovers it.
 
-        Raises: UnknownTopicOrPartition, and what opening a log raises.
+        Raises: UnknownTopicOrPartition; StorageOffline: it cannot be opened.  That is tried
+        again when it is asked for later than RETRY_S after.
         """
         tp = TopicPartition(topic, partition)
         with self._lock:
@@ -85,16 +104,50 @@ class Partitions:
             if log is not None:
                 return log
             topic_id = self._id(tp)
+            if self.offline(topic, partition):
+                self._reactor.put_offline(topic, partition, True)
+                raise StorageOffline(self._offline[tp].reason)
         # Outside of the lock: it may recover, and write metadata.
-        log = self._manager.get(topic, partition)
-        epoch = self._metadata.lead(log)
+        try:
+            log = self._manager.get(topic, partition)
+            epoch = self._metadata.lead(log)
+        except (UnknownTopicOrPartition, Closed, ForkedHandle):
+            raise
+        except (KafkalogError, OSError) as problem:
+            self._fail(tp, problem)
+            raise StorageOffline(self._offline[tp].reason) from problem
         with self._lock:
             if self._served.get(tp) is not log:
                 if self._id(tp) != topic_id:
                     raise self._unknown(tp)  # deleted and made anew since
                 self._serve(tp, log, epoch)
                 _tell_recovery(log)
+                if self._offline.pop(tp, None):
+                    self._reactor.put_offline(topic, partition, False)
+                    _logger.info("%s-%d: is open again", topic, partition)
         return log
+
+    def offline(self, topic: str, partition: int) -> bool:
+        """Whether the partition's log could not be opened a moment ago."""
+        with self._lock:
+            failed = self._offline.get(TopicPartition(topic, partition))
+            return failed is not None and self._manager.clock.monotonic_s() < failed.until_s
+
+    def any_offline(self) -> bool:
+        """Whether a log could not be opened, or went offline since."""
+        with self._lock:
+            failed = any(self.offline(*tp) for tp in self._offline)
+            return failed or any(log._state().offline for log in self._served.values())
+
+    def _fail(self, tp: TopicPartition, problem: Exception) -> None:
+        reason = f"{tp.topic}-{tp.partition} cannot be opened: {problem}"
+        with self._lock:
+            until_s = self._manager.clock.monotonic_s() + RETRY_S
+            known = self._offline.get(tp)
+            self._offline[tp] = _Offline(reason, until_s)
+            self._reactor.put_offline(*tp, True)
+        if known is None or known.reason != reason:
+            _logger.error("%s", reason)
 
     def _id(self, tp: TopicPartition) -> uuid.UUID:
         topic = self._image.topics.get(tp.topic)
@@ -155,6 +208,8 @@ class Partitions:
         self._configs.pop(topic.name, None)
         for tp in [tp for tp in self._served if tp.topic == topic.name]:
             del self._served[tp]
+        for tp in [tp for tp in self._offline if tp.topic == topic.name]:
+            del self._offline[tp]
 
 
 # ---- what an operator reads --------------------------------------------------------------------

@@ -274,6 +274,18 @@ class Reactor:
         check(lib.kl_server_put_partition(self._c, name, log.partition, log._c, role))
         self._logs[log.topic, log.partition] = log
 
+    def put_offline(self, topic: str, partition: int, offline: bool) -> None:
+        """Answer for a partition without a log that its disk failed, or no longer.
+
+        Raises: NotFound (no such topic).
+        """
+        check(lib.kl_server_put_offline(self._c, topic.encode(), partition, int(offline)))
+
+    def set_limits(self, config: ServerConfig) -> None:
+        """Obey max.connections and max.connections.per.ip as they are now."""
+        per_ip = config.max_connections_per_ip
+        check(lib.kl_server_set_limits(self._c, config.max_connections, per_ip))
+
     def remove_topic(self, name: str) -> None:
         """Serve it no more: on return no call uses its logs, and who waited is answered.
 

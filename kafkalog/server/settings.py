@@ -1,7 +1,8 @@
 """The settings of a broker: those of its data directory, and those of its network side."""
 
 from kafkalog import config
-from kafkalog.config import BrokerConfig, GroupConfig
+from kafkalog.config import BrokerConfig, GroupConfig, TopicConfig
+from kafkalog.metadata.configs import DYNAMIC
 from kafkalog.setting import Flag, Long, Whole, Word, Words, markdown_table
 
 __all__ = ["ServerConfig", "render_markdown"]
@@ -98,6 +99,7 @@ class ServerConfig(BrokerConfig, GroupConfig):
 
 def render_markdown() -> str:
     """docs/settings.md: the settings of topics, of data directories and of brokers."""
+    topics = {setting.synonym for setting in TopicConfig.table.values()}
     lines = [
         "",
         "## Server settings",
@@ -106,6 +108,21 @@ def render_markdown() -> str:
         "above as well.",
         "",
         *markdown_table(ServerConfig, False, without=BrokerConfig),
+        "",
+        "## Changing them at run time",
+        "",
+        "AlterConfigs and IncrementalAlterConfigs of a broker, or of all (the empty name), change",
+        "the defaults of topics and:",
+        "",
+        *(f"* `{name}`" for name in sorted(DYNAMIC - topics)),
+        "",
+        "They are in the metadata, and so hold after a restart. Lower limits of connections close",
+        "none that is there. The other settings above are answered with INVALID_REQUEST, as those",
+        "are that Kafka cannot change either; `num.network.threads`, `listeners` and",
+        "`advertised.listeners` are among them here, and not in Kafka. A name that is not above",
+        "(`background.threads`, `log.cleaner.threads`, `num.replica.fetchers`, or one that Kafka",
+        "does not know) is kept in the metadata and has no effect, as Kafka keeps what it does not",
+        "know.",
         "",
     ]
     return config.render_markdown() + "\n".join(lines)

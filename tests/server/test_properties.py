@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kafkalog.server.broker import Broker
 from kafkalog.server.properties import read_properties, sorted_out
 from kafkalog.server.settings import ServerConfig
+from tests.support.raw import Raw
 
 KRAFT = """\
 # As Apache Kafka 4.1 delivers it.
@@ -71,3 +73,37 @@ def test_of_several_directories_one_is_used_and_that_is_said() -> None:
     found = sorted_out({"log.dirs": "/a,/b"})
     assert found.directory == "/a"
     assert found.notes == ("log.dirs: of 2 directories only /a is used",)
+
+
+def test_what_is_said_of_each_name_is_true(tmp_path: Path) -> None:
+    """No setting that has an effect is said to be ignored, nor the other way round."""
+    with_effect = dict.fromkeys(ServerConfig.names(), "1")
+    found = sorted_out(with_effect)
+    assert found.config == with_effect
+    assert found.notes == ()
+    ignored = [
+        "metadata.log.dir", "metadata.log.segment.bytes", "metadata.log.segment.ms",
+        "metadata.max.retention.ms", "metadata.max.idle.interval.ms",
+    ]  # fmt: skip
+    for name, note in zip(ignored, sorted_out(dict.fromkeys(ignored, "1")).notes, strict=True):
+        assert note == f"{name}: ignored: the metadata log has no such part"
+
+
+def test_the_settings_of_the_metadata_log_are_in_effect(tmp_path: Path) -> None:
+    """From a file to what the broker does: each change of the metadata brings a snapshot."""
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "metadata.log.max.record.bytes.between.snapshots=1\n"
+        "metadata.log.max.snapshot.interval.ms=0\n"
+        "metadata.max.retention.bytes=0\n"
+    )
+    found = sorted_out(read_properties(str(path)))
+    assert found.notes == ()
+    with Broker(tmp_path / "data", config=found.config) as broker:
+        folder = Path(broker.path) / "__cluster_metadata-0"
+        with Raw(broker.bootstrap_servers) as raw:
+            for name in ("a", "b", "c"):
+                before = set(folder.glob("*.checkpoint"))
+                assert raw.create(name).error_code == 0
+                assert set(folder.glob("*.checkpoint")) - before
+        assert not (folder / f"{0:020d}.log").exists()  # cut off behind a snapshot

@@ -53,6 +53,12 @@ kl_status kl_server_put_partition(kl_server *server, const char *topic, int32_t 
                                   role);
 }
 
+kl_status kl_server_put_offline(kl_server *server, const char *topic, int32_t partition,
+                                int32_t offline) {
+    return kl_table_put_offline(kl_server_data(server)->table, topic, partition,
+                                offline != 0);
+}
+
 kl_status kl_server_remove_topic(kl_server *server, const char *name) {
     return kl_table_remove(kl_server_data(server)->table, name, -1);
 }

@@ -101,6 +101,7 @@ static bool look_up(kl_request *request, kl_fetch_set *set) {
         item->topic_known = topic != NULL;
         item->flags = topic ? kl_topic_flags(topic) : 0;
         item->replica = topic ? kl_topic_replica(topic, item->partition) : NULL;
+        item->offline = topic && kl_topic_offline(topic, item->partition);
         all &= item->replica != NULL;
     }
     kl_table_unlock(table);

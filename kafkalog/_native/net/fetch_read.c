@@ -26,6 +26,7 @@ static void forget_findings(kl_fetch_item *item) {
 /* ---- one partition ------------------------------------------------------------------------- */
 
 static int16_t unknown(const kl_fetch_item *item) {
+    if (item->offline) return CODE_KAFKA_STORAGE_ERROR;
     if (item->topic->by_id && !item->topic_known) return CODE_UNKNOWN_TOPIC_ID;
     return CODE_UNKNOWN_TOPIC_OR_PARTITION;
 }

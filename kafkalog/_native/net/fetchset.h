@@ -29,6 +29,7 @@ typedef struct {
     kl_replica *replica; /* retained while a request runs; NULL: not in the table */
     int32_t flags;       /* KL_TOPIC_* */
     bool topic_known;
+    bool offline; /* its log could not be opened */
     bool forgotten;
     bool waiting;
     bool answered;

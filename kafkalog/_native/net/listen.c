@@ -221,25 +221,23 @@ static kl_link *bucket_of(kl_acceptor *acceptor, const kl_conn *conn) {
 /* Under the lock.  Count a connection by its address; false: there are too many. */
 static bool count_address(kl_server *server, kl_conn *conn) {
     kl_acceptor *acceptor = &server->acceptor;
-    if (acceptor->buckets == NULL) return true;
-    int32_t count = 0;
+    int32_t count = 0, most = atomic_load(&acceptor->per_ip_max);
     kl_link *bucket = bucket_of(acceptor, conn);
-    for (kl_link *link = bucket->next; link != bucket; link = link->next)
+    bool limited = most < INT32_MAX; /* else nobody has to count */
+    for (kl_link *link = bucket->next; limited && link != bucket; link = link->next)
         if (memcmp(KL_HOLDER(link, kl_conn, same_hash)->address, conn->address,
                    sizeof conn->address) == 0)
             count++;
-    bool fine = count < server->config.connections_per_ip_max;
+    bool fine = count < most;
     if (fine) kl_link_last(bucket, &conn->same_hash);
     return fine;
 }
 
 void kl_acceptor_left(kl_conn *conn) {
     kl_acceptor *acceptor = &conn->server->acceptor;
-    if (acceptor->buckets) {
-        kl_lock(&acceptor->lock);
-        kl_link_remove(&conn->same_hash);
-        kl_unlock(&acceptor->lock);
-    }
+    kl_lock(&acceptor->lock);
+    kl_link_remove(&conn->same_hash);
+    kl_unlock(&acceptor->lock);
     atomic_fetch_sub(&acceptor->connections, 1);
     if (atomic_load(&acceptor->full)) wake(acceptor);
 }
@@ -308,10 +306,12 @@ static void take_in(kl_server *server, const kl_listening *listening, int fd,
 }
 
 static bool is_full(kl_acceptor *acceptor) {
-    if (atomic_load(&acceptor->connections) < acceptor->connections_max) return false;
+    int32_t most = atomic_load(&acceptor->connections_max);
+    if (atomic_load(&acceptor->connections) < most) return false;
     atomic_store(&acceptor->full, true);
     /* One may have ended before it could see that. */
-    if (atomic_load(&acceptor->connections) >= acceptor->connections_max) return true;
+    most = atomic_load(&acceptor->connections_max); /* or more be allowed */
+    if (atomic_load(&acceptor->connections) >= most) return true;
     atomic_store(&acceptor->full, false);
     return false;
 }
@@ -391,14 +391,21 @@ static int32_t connections_max(int32_t wanted) {
 kl_status kl_acceptor_init(kl_server *server) {
     kl_acceptor *acceptor = &server->acceptor;
     pthread_mutex_init(&acceptor->lock, NULL);
-    acceptor->connections_max = connections_max(server->config.connections_max);
+    const kl_server_config *config = &server->config;
+    atomic_store(&acceptor->connections_max, connections_max(config->connections_max));
+    atomic_store(&acceptor->per_ip_max, config->connections_per_ip_max);
     acceptor->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (acceptor->wake_fd < 0) return kl_fail_errno(errno, "no eventfd for a server");
-    if (server->config.connections_per_ip_max == INT32_MAX) return KL_OK;
     acceptor->buckets = kl_alloc(KL_ADDRESS_BUCKETS * sizeof(kl_link));
     if (acceptor->buckets == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a server");
     for (size_t i = 0; i < KL_ADDRESS_BUCKETS; i++) kl_ring_init(&acceptor->buckets[i]);
     return KL_OK;
+}
+
+void kl_acceptor_limit(kl_acceptor *acceptor, int32_t wanted, int32_t per_ip_max) {
+    atomic_store(&acceptor->connections_max, connections_max(wanted));
+    atomic_store(&acceptor->per_ip_max, per_ip_max);
+    wake(acceptor);
 }
 
 kl_status kl_acceptor_start(kl_server *server) {

@@ -296,8 +296,9 @@ typedef struct {
     _Atomic(bool) full;   /* it waits for a connection to end */
     pthread_mutex_t lock; /* guards listening and what is accepted by address */
     kl_listening *listening;
-    kl_link *buckets; /* by address, NULL: nobody counts */
-    int32_t connections_max;
+    kl_link *buckets; /* by address */
+    _Atomic int32_t connections_max;
+    _Atomic int32_t per_ip_max;
     uint32_t next_thread;
     _Atomic int64_t connections;
     _Atomic uint64_t next_id;
@@ -310,6 +311,8 @@ kl_status kl_acceptor_start(kl_server *server);
 /* No connection is accepted when it returns, and the sockets are closed. */
 void kl_acceptor_stop(kl_server *server);
 void kl_acceptor_free(kl_server *server);
+/* At most so many connections from now on; more that are there stay. */
+void kl_acceptor_limit(kl_acceptor *acceptor, int32_t connections_max, int32_t per_ip_max);
 /* A connection that was accepted has ended; of any network thread. */
 void kl_acceptor_left(kl_conn *conn);
 

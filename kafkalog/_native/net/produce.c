@@ -140,6 +140,7 @@ static bool look_up(kl_request *request, kl_produce *produce) {
         const kl_topic_key key = {item->topic, NULL};
         if (item->group_count) topic = kl_table_find(table, &key);
         item->replica = topic ? kl_topic_replica(topic, item->partition) : NULL;
+        item->offline = topic && kl_topic_offline(topic, item->partition);
         item->flags = topic ? kl_topic_flags(topic) : 0;
         bool packed = (attributes_of(item) & KL_CODEC_MASK) != 0;
         bool inside = item->flags & (packed ? KL_TOPIC_LOOK_INSIDE : KL_TOPIC_COMPRESS);
@@ -179,7 +180,10 @@ static bool refuse_early(const kl_request *request, const kl_produce *produce,
     int16_t attributes = attributes_of(item);
     if (produce->acks < -1 || produce->acks > 1)
         refuse(item, CODE_INVALID_REQUIRED_ACKS, NULL);
-    else if (item->replica == NULL) refuse(item, CODE_UNKNOWN_TOPIC_OR_PARTITION, NULL);
+    else if (item->replica == NULL)
+        refuse(item,
+               item->offline ? CODE_KAFKA_STORAGE_ERROR : CODE_UNKNOWN_TOPIC_OR_PARTITION,
+               NULL);
     else if ((item->flags & KL_TOPIC_INTERNAL) && !is_admin(request))
         refuse(item, CODE_INVALID_TOPIC, "clients may not write to an internal topic");
     else if (item->records_bytes > POS_MAGIC && item->records[POS_MAGIC] < 2)

@@ -20,6 +20,7 @@ typedef struct {
     uint8_t *records; /* in the frame; NULL: null */
     size_t records_bytes;
     kl_replica *replica;     /* retained; NULL: not in the table */
+    bool offline;            /* its log could not be opened */
     kl_produce_fault *fault; /* NULL: none */
     kl_appended appended;
     kl_waiter waiter;

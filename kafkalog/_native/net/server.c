@@ -226,6 +226,16 @@ kl_status kl_server_stop(kl_server *server, int32_t timeout_ms) {
     return status;
 }
 
+kl_status kl_server_set_limits(kl_server *server, int32_t connections_max,
+                               int32_t connections_per_ip_max) {
+    kl_status status = want("connections_max", connections_max, 0, INT32_MAX);
+    if (!status)
+        status = want("connections_per_ip_max", connections_per_ip_max, 0, INT32_MAX);
+    if (!status)
+        kl_acceptor_limit(&server->acceptor, connections_max, connections_per_ip_max);
+    return status;
+}
+
 void kl_server_set_time(kl_server *server, int64_t now_ms) {
     if (kl_server_check(server)) return;
     atomic_store(&server->manual_ms, now_ms);

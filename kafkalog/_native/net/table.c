@@ -10,6 +10,7 @@ enum {
 struct kl_topic {
     kl_topic *next_by_name, *next_by_id;
     kl_replica **replicas; /* by partition; NULL: not opened */
+    bool *offline;         /* by partition: could not be; NULL: none is */
     int32_t capacity;
     int32_t flags;
     uint8_t id[KL_TOPIC_ID_BYTES];
@@ -93,6 +94,11 @@ kl_replica *kl_topic_replica(const kl_topic *topic, int32_t partition) {
     if (partition < 0 || partition >= topic->capacity) return NULL;
     kl_replica *replica = topic->replicas[partition];
     return replica ? kl_replica_retain(replica) : NULL;
+}
+
+bool kl_topic_offline(const kl_topic *topic, int32_t partition) {
+    return topic->offline && partition >= 0 && partition < topic->capacity &&
+           topic->offline[partition];
 }
 
 /* ---- changes --------------------------------------------------------------------------- */
@@ -190,6 +196,8 @@ static kl_status reserve(kl_topic *topic, int32_t partition) {
         kl_resize(topic->replicas, (size_t)capacity * sizeof(kl_replica *));
     if (grown == NULL)
         return kl_fail(KL_E_NO_MEMORY, "no memory for %d partitions", capacity);
+    kl_release(topic->offline); /* it is said again when one is asked for */
+    topic->offline = NULL;
     memset(grown + topic->capacity, 0,
            (size_t)(capacity - topic->capacity) * sizeof(kl_replica *));
     topic->replicas = grown;
@@ -226,6 +234,27 @@ out:
     return status;
 }
 
+kl_status kl_table_put_offline(kl_table *table, const char *name, int32_t partition,
+                               bool offline) {
+    if (partition < 0 || partition >= PARTITIONS_MAX)
+        return kl_fail(KL_E_ARGUMENT, "partition %d, wanted 0 to %d", partition,
+                       PARTITIONS_MAX - 1);
+    lock_for_change(table);
+    kl_topic *topic = find_name(table, name, strlen(name));
+    kl_status status = topic ? reserve(topic, partition)
+                             : kl_fail(KL_E_NOT_FOUND, "there is no topic %s", name);
+    if (status) goto out;
+    if (topic->offline == NULL && offline) {
+        topic->offline = kl_alloc((size_t)topic->capacity * sizeof *topic->offline);
+        if (topic->offline == NULL)
+            status = kl_fail(KL_E_NO_MEMORY, "no memory for an offline partition");
+    }
+    if (topic->offline) topic->offline[partition] = offline;
+out:
+    kl_table_unlock(table);
+    return status;
+}
+
 /* Nobody finds it any more; the calls that did are waited for. */
 static void end_replica(kl_replica *replica) {
     if (replica == NULL) return;
@@ -236,6 +265,7 @@ static void end_replica(kl_replica *replica) {
 static void end_topic(kl_topic *topic) {
     for (int32_t i = 0; i < topic->capacity; i++) end_replica(topic->replicas[i]);
     kl_release(topic->replicas);
+    kl_release(topic->offline);
     kl_release(topic);
 }
 

@@ -28,11 +28,16 @@ int32_t kl_topic_flags(const kl_topic *topic);
 /* The partition, retained; NULL when it is not in the table. */
 kl_replica *kl_topic_replica(const kl_topic *topic, int32_t partition);
 
+/* Whether its log could not be opened. */
+bool kl_topic_offline(const kl_topic *topic, int32_t partition);
+
 /* Changes.  KL_E_ARGUMENT, KL_E_NOT_FOUND (no such topic), KL_E_NO_MEMORY. */
 kl_status kl_table_put_topic(kl_table *table, const char *name, const uint8_t *id,
                              int32_t flags);
 kl_status kl_table_put_partition(kl_table *table, const char *name, int32_t partition,
                                  kl_log *log, const kl_role *role);
+kl_status kl_table_put_offline(kl_table *table, const char *name, int32_t partition,
+                               bool offline);
 /* All partitions, or one (partition >= 0).  No call uses their logs when it returns. */
 kl_status kl_table_remove(kl_table *table, const char *name, int32_t partition);
 

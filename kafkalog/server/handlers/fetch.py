@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from kafkalog.errors import UnknownTopicOrPartition
+from kafkalog.errors import StorageOffline, UnknownTopicOrPartition
 from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
 from kafkalog.server.requests import Request
@@ -19,7 +19,7 @@ def open_logs(node: Node, partitions: Any) -> None:
     for topic, partition in partitions:
         try:
             node.partitions.log(topic, partition)
-        except UnknownTopicOrPartition:
+        except (UnknownTopicOrPartition, StorageOffline):
             pass
         except Exception:
             _logger.exception("%s-%d cannot be opened", topic, partition)

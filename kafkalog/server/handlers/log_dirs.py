@@ -9,12 +9,16 @@ from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
 from kafkalog.server.requests import Request
 from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["HANDLERS"]
 
 
 def describe_log_dirs(node: Node, request: Request) -> dict[str, Any]:
-    """Sizes by partition, taken from the files: no log is opened for them."""
+    """Sizes by partition, taken from the files: no log is opened for them.
+
+    The directory has KAFKA_STORAGE_ERROR as soon as one log in it has; the others are listed.
+    """
     wanted = request.body.topics
     image = node.image
     if wanted is None:
@@ -27,7 +31,9 @@ def describe_log_dirs(node: Node, request: Request) -> dict[str, Any]:
         if (found := list(_sizes(node, name, partitions)))
     ]
     disk = os.statvfs(node.manager.path)
+    failed = node.partitions.any_offline()
     one = {
+        "error_code": ErrorCode.KAFKA_STORAGE_ERROR if failed else ErrorCode.NONE,
         "log_dir": node.manager.path,
         "topics": topics,
         "total_bytes": disk.f_blocks * disk.f_frsize,
@@ -38,7 +44,7 @@ def describe_log_dirs(node: Node, request: Request) -> dict[str, Any]:
 
 def _sizes(node: Node, topic: str, partitions: Iterable[int]) -> Iterable[dict[str, Any]]:
     for partition in partitions:
-        if node.partitions.has(topic, partition):
+        if node.partitions.has(topic, partition) and not node.partitions.offline(topic, partition):
             size = _size(node, topic, partition)
             yield {"partition_index": partition, "partition_size": size, "offset_lag": 0}
 

@@ -21,7 +21,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID
 
 if TYPE_CHECKING:
-    from kafkalog.metadata.image import Partition, Topic
+    from kafkalog.metadata.image import Topic
 
 __all__ = ["HANDLERS"]
 
@@ -34,7 +34,7 @@ def metadata(node: Node, request: Request) -> dict[str, Any]:
     body = request.body
     operations = TOPIC_OPERATIONS if body.include_topic_authorized_operations else NO_OPERATIONS
     if body.topics is None or (request.version == 0 and not body.topics):
-        topics = [_entry(t, operations) for t in node.image.topics.values() if _shown(t.name)]
+        topics = [_entry(node, t, operations) for t in node.image.topics.values() if _shown(t.name)]
     else:
         topics = _asked(node, request, operations)
     asked = body.include_cluster_authorized_operations
@@ -65,9 +65,9 @@ def _asked(node: Node, request: Request, operations: int) -> list[dict[str, Any]
             topic = image.topic(asked.topic_id) if by_id else None
             missing = {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None,
                        "topic_id": asked.topic_id}  # fmt: skip
-            found.append(missing if topic is None else _entry(topic, operations))
+            found.append(missing if topic is None else _entry(node, topic, operations))
         elif (topic := image.topics.get(asked.name)) is not None and _shown(asked.name):
-            found.append(_entry(topic, operations))
+            found.append(_entry(node, topic, operations))
         else:
             code = failures.get(asked.name) or _missing(asked.name)
             found.append({"error_code": code, "name": asked.name,
@@ -90,25 +90,29 @@ def _missing(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _entry(topic: "Topic", operations: int) -> dict[str, Any]:
+def _entry(node: Node, topic: "Topic", operations: int) -> dict[str, Any]:
     return {
         "name": topic.name,
         "topic_id": topic.id,
         "is_internal": topic.name in INTERNAL_TOPICS,
-        "partitions": [_partition(topic.partitions[index]) for index in sorted(topic.partitions)],
+        "partitions": [_partition(node, topic, index) for index in sorted(topic.partitions)],
         "topic_authorized_operations": operations,
     }
 
 
-def _partition(partition: "Partition") -> dict[str, Any]:
-    led = partition.leader >= 0
+def _partition(node: Node, topic: "Topic", index: int) -> dict[str, Any]:
+    partition = topic.partitions[index]
+    # As Kafka's controller has it when the only replica's disk failed.
+    offline = node.partitions.offline(topic.name, index)
+    led = partition.leader >= 0 and not offline
     return {
         "error_code": ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
         "partition_index": partition.partition,
-        "leader_id": partition.leader,
+        "leader_id": partition.leader if led else -1,
         "leader_epoch": partition.leader_epoch,
         "replica_nodes": list(partition.replicas),
         "isr_nodes": list(partition.isr),
+        "offline_replicas": [node.node_id] if offline else [],
     }
 
 
@@ -137,10 +141,10 @@ def describe_topic_partitions(node: Node, request: Request) -> dict[str, Any]:
                           "topic_authorized_operations": TOPIC_OPERATIONS})  # fmt: skip
             continue
         indexes = [index for index in sorted(topic.partitions) if index >= first]
-        entry = _entry(topic, TOPIC_OPERATIONS)
+        entry = _entry(node, topic, TOPIC_OPERATIONS)
         entry["partitions"] = [
             # Java fails on null here.
-            {**_partition(topic.partitions[i]), "eligible_leader_replicas": [],
+            {**_partition(node, topic, i), "eligible_leader_replicas": [],
              "last_known_elr": []}
             for i in indexes[:left]
         ]  # fmt: skip
