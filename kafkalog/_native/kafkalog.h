@@ -425,19 +425,24 @@ typedef struct {
 kl_status kl_log_read(kl_log *log, int64_t offset, int64_t stop_offset, int32_t bound,
                       int32_t check_crc, uint8_t *buffer, size_t buffer_bytes,
                       kl_read *out);
-/* sendfile(2) of at most max_bytes (at least one batch when at_least_one) to a socket.
- * *sent counts what went out, also on failure; out->next_offset is set when all of a
- * slice went out.  KL_E_TIMEOUT: the socket took nothing for timeout_ms; call
- * kl_log_send_more to go on in the middle of a batch. */
-typedef struct kl_slice kl_slice;
-/* The slice [pos, pos + bytes) of a segment's file, held open (and safe from deletion). */
+/* [pos, pos + bytes) of a segment's file, held open and safe from deletion until it is
+ * dropped. */
+typedef struct {
+    struct kl_segment *segment; /* NULL: none */
+    int fd;                     /* for sendfile(2) and pread(2) */
+    int64_t pos;
+    size_t bytes;
+} kl_slice;
+/* Whole batches from the one that holds `offset` on, as kl_log_read, to be sent: of at most
+ * max_bytes (at least one when at_least_one).  None: where->bytes = 0. */
 kl_status kl_log_slice(kl_log *log, int64_t offset, int32_t bound, size_t max_bytes,
-                       int at_least_one, kl_slice **out, kl_read *where);
-/* Send from `*done` bytes into the slice on; *done advances.  KL_E_TIMEOUT, KL_E_PEER. */
-kl_status kl_slice_send(kl_slice *slice, int socket_fd, size_t *done, int32_t timeout_ms);
-/* The file, for a caller's own sendfile. */
-int kl_slice_fd(const kl_slice *slice);
-void kl_slice_free(kl_slice *slice);
+                       int at_least_one, kl_slice *out, kl_read *where);
+/* sendfile(2) to a socket from `*done` bytes into the slice on; *done advances, also on
+ * failure.  KL_E_TIMEOUT: the socket took nothing for timeout_ms; KL_E_PEER. */
+kl_status kl_slice_send(const kl_slice *slice, int socket_fd, size_t *done,
+                        int32_t timeout_ms);
+/* It is none then; none stays none. */
+void kl_slice_drop(kl_slice *slice);
 
 /* Wait until the bound passes `offset`. KL_E_TIMEOUT: call again. */
 kl_status kl_log_wait(kl_log *log, int64_t offset, int32_t bound, int32_t timeout_ms);

@@ -48,11 +48,11 @@ def send_batches(
     log: "Log", socket: "socket.socket", start: int, max_bytes: int, bound: int
 ) -> Sent:
     """See Log.send_to."""
-    out, where = ffi.new("kl_slice **"), ffi.new("kl_read *")
+    out, where = ffi.new("kl_slice *"), ffi.new("kl_read *")
     check(lib.kl_log_slice(log._c, start, bound, max_bytes, 1, out, where))
-    if out[0] == ffi.NULL:
+    part = ffi.gc(out, lib.kl_slice_drop)
+    if where.bytes == 0:
         return Sent(0, where.next_offset)
-    part = ffi.gc(out[0], lib.kl_slice_free)
     done = ffi.new("size_t *")
     patience_s = socket.gettimeout()
     moved_s, progress = time.monotonic(), 0

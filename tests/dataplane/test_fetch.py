@@ -132,6 +132,25 @@ def test_large_reads_arrive_whole(served, peer):
         assert batches.crc_is_right(found.records, header)
 
 
+@pytest.mark.parametrize("size", [100, 200_000])
+def test_no_memory_is_allocated_after_the_first_fetches(served, peer, faults, size):
+    """Copied or sent from the file; one, as many as there is room for, none."""
+    log = served.put()
+    for _ in range(60):
+        log.append(bytes(size))
+
+    def rounds(count):
+        for offset in range(count):
+            peer.fetch_one(3 * offset, partition_max_bytes=1 << 20)
+            peer.fetch_one(log.end_offset - 1 - offset, partition_max_bytes=100)
+            peer.fetch_one(log.end_offset, max_wait_ms=0)
+
+    rounds(20)
+    before = faults.kl_io_calls(b"alloc"), served.reactor.stats().allocations
+    rounds(20)
+    assert (faults.kl_io_calls(b"alloc"), served.reactor.stats().allocations) == before
+
+
 # ---- who may read what ---------------------------------------------------------------------------
 
 

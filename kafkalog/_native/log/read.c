@@ -270,13 +270,6 @@ kl_status kl_log_read_at(kl_log *log, int64_t segment_base_offset, int64_t pos,
 
 /* ---- slices: sendfile -------------------------------------------------------------------- */
 
-struct kl_slice {
-    kl_segment *segment;
-    int fd;
-    int64_t pos;
-    size_t bytes;
-};
-
 /* The sparse index's guess of where a slice ends: the last entry within `limit` and below
  * the bound, or the slice's own start. */
 static int64_t guess_end(const kl_segment *segment, const place *from, int64_t limit) {
@@ -298,10 +291,10 @@ static kl_status walk_to_end(const place *from, int64_t guess, int64_t limit,
                              bool at_least_one, int64_t *pos, int64_t *next_offset) {
     kl_segment *segment = from->segment;
     kl_walk walk;
+    uint8_t scratch[KL_CHUNK_LOOKUP_BYTES];
     *pos = guess;
-    kl_status status =
-        kl_walk_init(&walk, segment->file, guess, segment->size,
-                     kl_segment_header_chunk(segment, KL_CHUNK_LOOKUP_BYTES));
+    kl_status status = kl_walk_headers(&walk, segment->file, guess, segment->size, scratch,
+                                       kl_segment_header_chunk(segment, sizeof scratch));
     for (bool found = true; !status && found;) {
         kl_batch batch;
         status = kl_walk_step(&walk, false, &batch, NULL, &found);
@@ -343,14 +336,12 @@ static kl_status slice_end(kl_log *log, const place *from, size_t max_bytes,
 }
 
 kl_status kl_log_slice(kl_log *log, int64_t offset, int32_t bound, size_t max_bytes,
-                       int at_least_one, kl_slice **out, kl_read *where) {
-    *out = NULL;
+                       int at_least_one, kl_slice *out, kl_read *where) {
+    *out = (kl_slice){.fd = -1};
     place from = {0};
     kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
     if (!status) status = kl_log_enter(log);
     if (status) return status;
-    kl_slice *slice = NULL;
-    int fd = -1;
     status = find_place(log, offset, bound, &from);
     *where = (kl_read){.next_offset = offset, .end_offset = from.bound, .pos = from.pos};
     if (!status && from.segment) {
@@ -359,24 +350,19 @@ kl_status kl_log_slice(kl_log *log, int64_t offset, int32_t bound, size_t max_by
         if (!status) status = slice_end(log, &from, max_bytes, at_least_one, where);
         if (!status && where->bytes) {
             keep_hint_locked(log, &from, where);
-            status = kl_file_pin(from.segment->file, &fd);
+            status = kl_file_pin(from.segment->file, &out->fd);
         }
     }
     kl_log_leave(log);
     if (status) status = stale_or(log, from.generation, status);
-    if (status || from.segment == NULL || where->bytes == 0) goto out;
-    slice = kl_alloc(sizeof *slice);
-    if (slice == NULL) {
-        kl_file_unpin(from.segment->file);
-        status = kl_fail(KL_E_NO_MEMORY, "no memory to read log %s", log->path);
-        goto out;
+    if (status || from.segment == NULL || where->bytes == 0) {
+        kl_segment_drop(from.segment);
+        return status;
     }
-    *slice = (kl_slice){from.segment, fd, from.pos, where->bytes};
-    *out = slice;
+    out->segment = from.segment;
+    out->pos = from.pos;
+    out->bytes = where->bytes;
     return KL_OK;
-out:
-    kl_segment_drop(from.segment);
-    return status;
 }
 
 /* Linux raises SIGPIPE for sendfile on a socket whose peer is gone, whatever the flags. */
@@ -397,7 +383,8 @@ static ssize_t send_quietly(int socket_fd, int fd, off_t *pos, size_t bytes) {
     return sent;
 }
 
-kl_status kl_slice_send(kl_slice *slice, int socket_fd, size_t *done, int32_t timeout_ms) {
+kl_status kl_slice_send(const kl_slice *slice, int socket_fd, size_t *done,
+                        int32_t timeout_ms) {
     while (*done < slice->bytes) {
         off_t pos = (off_t)(slice->pos + (int64_t)*done);
         ssize_t sent = send_quietly(socket_fd, slice->fd, &pos, slice->bytes - *done);
@@ -420,13 +407,11 @@ kl_status kl_slice_send(kl_slice *slice, int socket_fd, size_t *done, int32_t ti
     return KL_OK;
 }
 
-int kl_slice_fd(const kl_slice *slice) { return slice->fd; }
-
-void kl_slice_free(kl_slice *slice) {
-    if (slice == NULL) return;
+void kl_slice_drop(kl_slice *slice) {
+    if (slice->segment == NULL) return;
     kl_file_unpin(slice->segment->file);
     kl_segment_drop(slice->segment);
-    kl_release(slice);
+    *slice = (kl_slice){.fd = -1};
 }
 
 /* ---- views --------------------------------------------------------------------------------- */

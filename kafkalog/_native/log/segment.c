@@ -275,9 +275,10 @@ kl_status kl_segment_locate(kl_segment *segment, int64_t offset, int64_t *pos) {
     kl_offset_entry floor = kl_index_find_offset(&segment->offsets, offset);
     if (floor.pos > segment->size) floor.pos = 0;
     kl_walk walk;
+    uint8_t scratch[KL_CHUNK_LOOKUP_BYTES];
     kl_status status =
-        kl_walk_init(&walk, segment->file, floor.pos, segment->size,
-                     kl_segment_header_chunk(segment, KL_CHUNK_LOOKUP_BYTES));
+        kl_walk_headers(&walk, segment->file, floor.pos, segment->size, scratch,
+                        kl_segment_header_chunk(segment, sizeof scratch));
     if (status) return status;
     for (;;) {
         kl_batch batch;

@@ -19,10 +19,18 @@ kl_status kl_walk_init(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_po
     return KL_OK;
 }
 
+kl_status kl_walk_headers(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_pos,
+                          uint8_t *scratch, size_t chunk_bytes) {
+    kl_status status = kl_walk_init(walk, file, pos, end_pos, chunk_bytes);
+    walk->chunk = (kl_buffer){scratch, 0, chunk_bytes};
+    walk->borrowed = true;
+    return status;
+}
+
 void kl_walk_done(kl_walk *walk) {
     kl_file_drop(walk->file);
     walk->file = NULL;
-    kl_buffer_free(&walk->chunk);
+    if (!walk->borrowed) kl_buffer_free(&walk->chunk);
 }
 
 /* How many bytes from walk->pos on lie in the chunk. */
@@ -60,6 +68,7 @@ static kl_status fill(kl_walk *walk, size_t need, size_t want) {
         memmove(walk->chunk.data, walk->chunk.data + (walk->chunk.bytes - have), have);
     walk->chunk.bytes = have;
     walk->chunk_pos = walk->pos;
+    KL_ASSERT(!walk->borrowed || want <= walk->chunk.capacity);
     kl_status status = kl_buffer_reserve(&walk->chunk, want - have);
     if (status) return status;
     size_t got = 0;

@@ -15,11 +15,15 @@ struct kl_walk {
     int64_t chunk_pos; /* file position of chunk.data[0] */
     kl_buffer chunk;
     size_t chunk_bytes; /* how much is read at once; grows for a large batch */
+    bool borrowed;      /* the chunk's memory is the caller's, and does not grow */
 };
 
 /* `chunk_bytes`: 64 KiB for a lookup, 1 MiB for recovery. */
 kl_status kl_walk_init(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_pos,
                        size_t chunk_bytes);
+/* Of headers only, in `scratch` of chunk_bytes: nothing is allocated. */
+kl_status kl_walk_headers(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_pos,
+                          uint8_t *scratch, size_t chunk_bytes);
 void kl_walk_done(kl_walk *walk);
 /* The next batch: header, and with `whole` its bytes at *data, valid until the next call;
  * walk->pos moves behind it.  *found false at the end.

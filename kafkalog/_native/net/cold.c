@@ -20,11 +20,11 @@ void kl_cold_init(kl_cold *cold) {
 static void read_part(const kl_exchange *exchange) {
     uint8_t nowhere[READ_BYTES];
     const kl_part *part = &exchange->parts[exchange->part_index];
-    int64_t pos = part->pos + (int64_t)exchange->part_sent;
-    int64_t end = part->pos + (int64_t)exchange->warm_end;
+    int64_t pos = part->slice.pos + (int64_t)exchange->part_sent;
+    int64_t end = part->slice.pos + (int64_t)exchange->warm_end;
     while (pos < end) {
         size_t want = (size_t)KL_MIN(end - pos, (int64_t)sizeof nowhere);
-        ssize_t got = kl_io->pread(kl_slice_fd(part->slice), nowhere, want, (off_t)pos);
+        ssize_t got = kl_io->pread(part->slice.fd, nowhere, want, (off_t)pos);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) return;
         pos += got;
@@ -84,10 +84,10 @@ static bool push(kl_cold *cold, kl_exchange *exchange) {
 bool kl_cold_ready(kl_exchange *exchange, size_t bytes) {
     if (exchange->part_sent + bytes <= exchange->warm_end) return true;
     const kl_part *part = &exchange->parts[exchange->part_index];
-    size_t look = KL_MIN(part->bytes - exchange->part_sent, (size_t)LOOK_BYTES);
-    int64_t pos = part->pos + (int64_t)exchange->part_sent;
+    size_t look = KL_MIN(part->slice.bytes - exchange->part_sent, (size_t)LOOK_BYTES);
+    int64_t pos = part->slice.pos + (int64_t)exchange->part_sent;
     exchange->warm_end = exchange->part_sent + look;
-    if (kl_io->cached(kl_slice_fd(part->slice), (off_t)pos, look)) return true;
+    if (kl_io->cached(part->slice.fd, (off_t)pos, look)) return true;
     if (!push(&exchange->owner->server->cold, exchange)) return true;
     kl_count_add(&exchange->owner->cold, 1);
     return false;

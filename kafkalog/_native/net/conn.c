@@ -228,22 +228,23 @@ static bool send_memory(kl_conn *conn) {
 static bool send_slice(kl_conn *conn, size_t *budget) {
     kl_exchange *exchange = conn->first;
     kl_part *part = &exchange->parts[exchange->part_index];
-    while (exchange->part_sent < part->bytes) {
+    while (exchange->part_sent < part->slice.bytes) {
         if (*budget == 0) {
             kl_link_last(&conn->thread->ready, &conn->ready);
             return false;
         }
-        off_t pos = (off_t)(part->pos + (int64_t)exchange->part_sent);
-        size_t bytes = KL_MIN(part->bytes - exchange->part_sent, (size_t)SENDFILE_BYTES);
+        off_t pos = (off_t)(part->slice.pos + (int64_t)exchange->part_sent);
+        size_t bytes =
+            KL_MIN(part->slice.bytes - exchange->part_sent, (size_t)SENDFILE_BYTES);
         if (!kl_cold_ready(exchange, bytes)) return false;
-        ssize_t done = kl_io->sendfile(conn->fd, kl_slice_fd(part->slice), &pos, bytes);
+        ssize_t done = kl_io->sendfile(conn->fd, part->slice.fd, &pos, bytes);
         /* 0: the file was cut; a response that was begun cannot be ended otherwise. */
         if (!sent(conn, done)) return false;
         if (done < 0) continue;
         exchange->part_sent += (size_t)done;
         *budget -= KL_MIN(*budget, (size_t)done);
     }
-    kl_slice_free(part->slice);
+    kl_slice_drop(&part->slice);
     exchange->part_index++;
     exchange->part_sent = exchange->warm_end = 0;
     return true;

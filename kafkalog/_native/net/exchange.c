@@ -62,7 +62,7 @@ kl_exchange *kl_exchange_new(kl_conn *conn, kl_chunk *frame, const kl_header *he
 
 static void free_slices(kl_exchange *exchange) {
     for (size_t i = exchange->part_index; i < exchange->part_count; i++)
-        kl_slice_free(exchange->parts[i].slice);
+        kl_slice_drop(&exchange->parts[i].slice);
     exchange->part_index = exchange->part_count = 0;
     exchange->parts_bytes = exchange->part_sent = exchange->warm_end = 0;
 }
@@ -152,12 +152,13 @@ void kl_response_rewind(kl_request *request, size_t pos) {
     exchange->memory.bytes = pos;
 }
 
-static kl_status copy_slice(kl_request *request, const kl_slice *slice, int64_t pos,
-                            size_t bytes) {
+static kl_status copy_slice(kl_request *request, const kl_slice *slice) {
+    int64_t pos = slice->pos;
+    size_t bytes = slice->bytes;
     uint8_t *to = kl_response_reserve(request, bytes);
     if (to == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for %zu bytes", bytes);
     while (bytes > 0) {
-        ssize_t got = kl_io->pread(kl_slice_fd(slice), to, bytes, (off_t)pos);
+        ssize_t got = kl_io->pread(slice->fd, to, bytes, (off_t)pos);
         if (got == 0) return kl_fail(KL_E_STALE, "a log was cut while it was read");
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return kl_fail_errno(errno, "a read for a response");
@@ -168,19 +169,18 @@ static kl_status copy_slice(kl_request *request, const kl_slice *slice, int64_t 
     return KL_OK;
 }
 
-kl_status kl_response_slice(kl_request *request, kl_slice *slice, int64_t pos,
-                            size_t bytes) {
+kl_status kl_response_slice(kl_request *request, kl_slice *slice) {
     kl_exchange *exchange = exchange_of(request);
-    if (bytes <= COPIED_BYTES_MAX) {
-        kl_status status = copy_slice(request, slice, pos, bytes);
-        kl_slice_free(slice);
+    if (slice->bytes <= COPIED_BYTES_MAX) {
+        kl_status status = copy_slice(request, slice);
+        kl_slice_drop(slice);
         return status;
     }
     if (exchange->part_count == exchange->part_capacity) {
         size_t capacity = KL_MAX(exchange->part_capacity * 2, (size_t)PARTS_MIN);
         kl_part *parts = kl_resize(exchange->parts, capacity * sizeof *parts);
         if (parts == NULL) {
-            kl_slice_free(slice);
+            kl_slice_drop(slice);
             return kl_fail(KL_E_NO_MEMORY, "no memory for %zu parts of a response",
                            capacity);
         }
@@ -188,9 +188,9 @@ kl_status kl_response_slice(kl_request *request, kl_slice *slice, int64_t pos,
         exchange->part_capacity = capacity;
         kl_count_add(&exchange->owner->allocations, 1);
     }
-    exchange->parts[exchange->part_count++] =
-        (kl_part){slice, exchange->memory.bytes, pos, bytes};
-    exchange->parts_bytes += bytes;
+    exchange->parts[exchange->part_count++] = (kl_part){*slice, exchange->memory.bytes};
+    exchange->parts_bytes += slice->bytes;
+    *slice = (kl_slice){.fd = -1}; /* the response's now */
     return KL_OK;
 }
 

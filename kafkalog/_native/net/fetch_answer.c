@@ -66,7 +66,7 @@ static void put_tags(out *out, const kl_fetch *fetch, const kl_fetch_item *item)
 }
 
 static bool put_partition(out *out, kl_fetch *fetch, kl_fetch_item *item) {
-    size_t slice_bytes = item->slice ? item->slice_bytes : 0;
+    size_t slice_bytes = item->slice.bytes;
     if (!begin(out, FIXED_BYTES_MAX + item->aborted_count * ABORTED_BYTES_MAX))
         return false;
     out->p = kl_out_i32(out->p, item->partition);
@@ -78,12 +78,7 @@ static bool put_partition(out *out, kl_fetch *fetch, kl_fetch_item *item) {
     if (out->version >= KL_FETCH_RACK) out->p = kl_out_i32(out->p, -1); /* read it here */
     out->p = kl_out_length(out->p, out->flexible, (int64_t)slice_bytes);
     end(out);
-    if (slice_bytes) {
-        kl_slice *slice = item->slice;
-        item->slice = NULL;
-        if (kl_response_slice(out->request, slice, item->slice_pos, slice_bytes))
-            return false;
-    }
+    if (slice_bytes && kl_response_slice(out->request, &item->slice)) return false;
     if (!begin(out, FIXED_BYTES_MAX)) return false;
     put_tags(out, fetch, item);
     end(out);

@@ -7,15 +7,12 @@ static kl_wait_kind kind_of(const kl_fetch *fetch) {
 }
 
 void kl_fetch_drop_slices(kl_fetch *fetch) {
-    for (size_t i = 0; i < fetch->set->count; i++) {
-        kl_slice_free(fetch->set->items[i].slice);
-        fetch->set->items[i].slice = NULL;
-    }
+    for (size_t i = 0; i < fetch->set->count; i++)
+        kl_slice_drop(&fetch->set->items[i].slice);
 }
 
 static void forget_findings(kl_fetch_item *item) {
-    kl_slice_free(item->slice);
-    item->slice = NULL;
+    kl_slice_drop(&item->slice);
     item->slice_bytes = 0;
     item->code = CODE_NONE;
     item->diverging_end = -1;
@@ -107,7 +104,6 @@ static kl_status read_records(kl_fetch *fetch, kl_fetch_item *item, budget *budg
                                     fetch->committed ? KL_COMMITTED : KL_UNCOMMITTED,
                                     (size_t)KL_MAX(limit, 0), first, &item->slice, &where);
     if (status) return status;
-    item->slice_pos = where.pos;
     item->slice_bytes = where.bytes;
     budget->left -= (int64_t)where.bytes;
     budget->given += (int64_t)where.bytes;

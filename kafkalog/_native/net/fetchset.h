@@ -40,8 +40,7 @@ typedef struct {
     int64_t high_watermark;
     int64_t last_stable;
     int64_t log_start;
-    kl_slice *slice; /* NULL: no records */
-    int64_t slice_pos;
+    kl_slice slice; /* until the response takes it */
     size_t slice_bytes;
     size_t aborted_at; /* in the fetch's list */
     size_t aborted_count;

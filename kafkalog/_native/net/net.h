@@ -31,10 +31,8 @@ typedef enum { KL_ANSWER, KL_AGAIN, KL_CLOSE } kl_outcome; /* what Python said *
 
 /* A piece of a file behind memory_end bytes of a response's memory. */
 typedef struct {
-    kl_slice *slice;
+    kl_slice slice;
     size_t memory_end;
-    int64_t pos;
-    size_t bytes;
 } kl_part;
 
 struct kl_exchange {

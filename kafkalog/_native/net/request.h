@@ -78,10 +78,9 @@ size_t kl_response_pos(const kl_request *request);
 uint8_t *kl_response_at(kl_request *request, size_t pos);
 /* Take back the memory from `pos` on.  No slice may lie behind it. */
 void kl_response_rewind(kl_request *request, size_t pos);
-/* `bytes` bytes of a file from `pos` on, sent by sendfile in this place; few are read into the
- * memory at once.  Takes the slice, also when it fails (KL_E_NO_MEMORY, KL_E_IO). */
-kl_status kl_response_slice(kl_request *request, kl_slice *slice, int64_t pos,
-                            size_t bytes);
+/* A piece of a file, sent by sendfile in this place; a small one is read into the memory at
+ * once.  Takes the slice, also when it fails (KL_E_NO_MEMORY, KL_E_IO). */
+kl_status kl_response_slice(kl_request *request, kl_slice *slice);
 
 /* ---- any thread ------------------------------------------------------------------------- */
 
