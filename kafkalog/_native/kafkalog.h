@@ -155,6 +155,28 @@ kl_status kl_batch_check(const uint8_t *data, size_t bytes, kl_batch *out);
  * `need_keys`: a null key is KL_E_INVALID_RECORD (compacted topics). */
 kl_status kl_records_check(const kl_batch *batch, const uint8_t *records, size_t bytes,
                            int strict, int need_keys, int64_t *max_timestamp);
+/* What a topic asks of records beyond their structure. */
+typedef struct {
+    int64_t now_ms;
+    int64_t before_max_ms; /* how far before now a timestamp may be; INT64_MAX: no limit */
+    int64_t after_max_ms;  /* likewise, after now.  A timestamp of -1 is always allowed. */
+    int32_t need_keys;
+} kl_record_rules;
+/* A record that breaks a rule. */
+typedef struct {
+    int64_t timestamp_ms;
+    int32_t index;  /* in its batch */
+    int32_t no_key; /* 1: it has no key; 0: its timestamp is out of range */
+} kl_refused_record;
+typedef struct {
+    kl_refused_record *records; /* the caller's, room for `max` */
+    int32_t max;
+    int32_t count;
+} kl_refused_records;
+/* Walk the uncompressed records of a batch for those that break the rules: the first
+ * out->max of them.  The walk ends where the bytes are no record. */
+void kl_records_refused(const kl_batch *batch, const uint8_t *records, size_t bytes,
+                        const kl_record_rules *rules, kl_refused_records *out);
 /* One record, decoded; positions are into `records`. */
 typedef struct {
     int64_t offset;

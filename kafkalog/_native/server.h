@@ -19,6 +19,7 @@ typedef struct {
     int32_t network_threads;
     int32_t queued_requests_max; /* that wait for kl_server_take; then reading stops */
     int32_t request_bytes_max;   /* of a frame; more closes the connection */
+    int64_t queued_bytes_max;    /* received, of frames above 4 KiB: more waits; -1: any */
     int32_t connections_max;     /* then none is accepted */
     int32_t connections_per_ip_max;
     int32_t backlog;

@@ -40,7 +40,9 @@ GROUPS_VERSION = 8
 def _asked(request: Request) -> list[Any]:
     """What an OffsetFetch asks for, group by group: each with group_id and topics."""
     body = request.body
-    return [body] if request.version < GROUPS_VERSION else list(body.groups)
+    if request.version < GROUPS_VERSION:
+        return [body]
+    return list({group.group_id: group for group in body.groups}.values())
 
 
 class Append(NamedTuple):
@@ -217,7 +219,7 @@ class Core:
     def _describe(self, step: Step, request: Request) -> None:
         found = []
         operations = request.body.include_authorized_operations
-        for group_id in request.body.groups:
+        for group_id in admin.distinct(request.body.groups):
             shard, error = self._where(group_id)
             if shard is None:
                 found.append(admin.described_error(group_id, error))
@@ -240,15 +242,15 @@ class Core:
     def _delete(self, step: Step, request: Request) -> None:
         """Each group has a write of its own; the response goes when all have ended."""
         names = admin.distinct(request.body.groups_names)
-        results: dict[str, ErrorCode | None] = dict.fromkeys(names)
+        results: dict[str, ErrorCode] = {}
 
         def ended(group_id: str, step: Step, error: ErrorCode) -> None:
             results[group_id] = error
-            if None not in results.values():
-                told = [admin.result_of(name, e) for name, e in results.items() if e is not None]
+            if len(results) == len(names):
+                told = [admin.result_of(name, results[name]) for name in names]
                 step.answer(request.answer, results=told)
 
-        if not results:
+        if not names:
             step.answer(request.answer, results=[])
         for group_id in names:
             shard, error = self._where(group_id)

@@ -278,8 +278,9 @@ def _changed(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str | 
 def describe_configs(image: MetadataImage, request: Any, static: BrokerConfig) -> list[Result]:
     """DescribeConfigs; its response's `results`."""
     results: list[Result] = []
-    for resource in request.resources:
-        kind, name = resource.resource_type, resource.resource_name
+    # Each resource once: it takes few bytes to ask, and the answer many.
+    asked = {(one.resource_type, one.resource_name): one for one in request.resources}
+    for (kind, name), resource in asked.items():
         result: Result = {"error_code": 0, "error_message": None, "resource_type": kind,
                           "resource_name": name, "configs": []}  # fmt: skip
         results.append(result)

@@ -16,6 +16,7 @@ from kafkalog.errors import InvalidSetting, KafkalogError
 from kafkalog.metadata.kraftlog import MetadataLog
 from kafkalog.server import listeners as places
 from kafkalog.server.acknowledge import Acknowledger
+from kafkalog.server.bulk import Bulk
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
 from kafkalog.server.journal import Journal
@@ -142,6 +143,8 @@ class Broker:
         partitions = Partitions(manager, metadata, reactor)
         acknowledger = Acknowledger(reactor, self._clock, name)
         self._undo.append(acknowledger.stop)
+        bulk = Bulk(name)
+        self._undo.append(bulk.stop)
         coordinator = Coordinator(
             Journal(manager, partitions, reactor, acknowledger), config, self._clock,
             topic_partitions=partitions.count,
@@ -150,9 +153,9 @@ class Broker:
             config=config, given=self._given, manager=manager, metadata=metadata,
             partitions=partitions, reactor=reactor, coordinator=coordinator,
             acknowledger=acknowledger, advertised=advertised,
-            producer_ids=ProducerIds(metadata.allocate_producer_ids),
+            producer_ids=ProducerIds(metadata.allocate_producer_ids), bulk=bulk,
         )  # fmt: skip
-        workers = Workers(reactor, Dispatch(self._node), name)
+        workers = Workers(reactor, Dispatch(self._node), name, bulk)
         self._undo.append(workers.join)
         self._undo.append(lambda: reactor.stop(STOP_MS))
         self._undo.append(coordinator.close)

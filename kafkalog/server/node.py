@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
     from kafkalog.metadata.kraftlog import MetadataLog
     from kafkalog.server.acknowledge import Acknowledger
+    from kafkalog.server.bulk import Bulk
     from kafkalog.server.partitions import Partitions
     from kafkalog.server.producer_ids import ProducerIds
     from kafkalog.server.reactor import Reactor
@@ -36,6 +37,7 @@ class Node(NamedTuple):
     advertised: tuple[Advertised, ...]
     """What clients are told, by the number of the listener that they use."""
     producer_ids: "ProducerIds"
+    bulk: "Bulk"
 
     @property
     def clock(self) -> Clock:

@@ -60,7 +60,6 @@ _IGNORED = {
     "unstable.feature.versions.enable": _LATER,
     "connection.failed.authentication.delay.ms": _LATER,
     "max.connection.creation.rate": _LATER,
-    "queued.max.request.bytes": "ignored: queued.max.requests bounds the queue",
     "request.timeout.ms": _ONE_NODE,
     "reserved.broker.max.id": "ignored: node.id may be any number",
     "broker.id.generation.enable": "ignored: node.id is 1 where none is given",

@@ -18,14 +18,16 @@ __all__ = ["Appended", "Reactor", "Request", "Stats"]
 
 _NO_CONTROL = -1
 _NO_ID = bytes(16)
+COPIED_BYTES_MAX = 262_144
+"""Bodies up to this size are copied when they are taken."""
 
 
 class Request:
     """One request that came up; it is answered, handed back or dropped exactly once."""
 
     __slots__ = (
-        "_reactor", "api_key", "api_version", "body", "client_id", "connection",
-        "correlation_id", "id", "listener", "not_fast", "peer",
+        "_at", "_body", "_reactor", "api_key", "api_version", "body_bytes", "client_id",
+        "connection", "correlation_id", "id", "listener", "not_fast", "peer",
     )  # fmt: skip
 
     def __init__(self, reactor: "Reactor", info: Any) -> None:
@@ -48,9 +50,23 @@ class Request:
             self.client_id = name.decode("utf-8", "replace")
         self.peer: str = ffi.string(info.peer).decode("ascii")
         """`10.0.0.1:40312`, `[::1]:40312`, `unix`."""
-        # A copy: what a handler keeps of it outlives the request's own memory.
-        self.body = memoryview(bytes(ffi.buffer(info.body, info.body_bytes)))
-        """What follows the request header."""
+        self.body_bytes: int = info.body_bytes
+        self._at = info.body
+        self._body: memoryview | None = None
+        if self.body_bytes <= COPIED_BYTES_MAX:
+            self._body = self.body
+
+    @property
+    def body(self) -> memoryview:
+        """What follows the request header: a copy, as what a handler keeps of it outlives the
+        request's own memory.
+
+        Of a large one (COPIED_BYTES_MAX) it is made when this is first called, which must be
+        before the request is ended.
+        """
+        if self._body is None:
+            self._body = memoryview(bytes(ffi.buffer(self._at, self.body_bytes)))
+        return self._body
 
     def answer(self, body: bytes | bytearray | memoryview, header_version: int) -> None:
         """As Reactor.answer."""
@@ -129,6 +145,7 @@ class Reactor:
             "network_threads": config.num_network_threads,
             "queued_requests_max": config.queued_max_requests,
             "request_bytes_max": config.socket_request_max_bytes,
+            "queued_bytes_max": config.queued_max_request_bytes,
             "connections_max": config.max_connections,
             "connections_per_ip_max": config.max_connections_per_ip,
             "backlog": config.socket_listen_backlog_size,

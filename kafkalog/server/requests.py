@@ -4,12 +4,14 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.errors import KafkalogError
 from kafkalog.wire import apis
 
 if TYPE_CHECKING:
+    from kafkalog.server.bulk import Bulk
     from kafkalog.server.reactor import Reactor
 
 __all__ = ["Peer", "Request", "Workers"]
@@ -18,6 +20,12 @@ _logger = logging.getLogger(__name__)
 
 TAKE_MS = 1000
 """How long a worker waits for a request before it looks whether it is to end."""
+
+LARGE_BYTES = 262_144
+"""Requests above this size, but Produce, are answered one at a time: decoded they may take a
+hundred times as much."""
+LARGE_PRODUCE_BYTES = 4 << 20
+"""The same of Produce, most of whose bytes are records that stay as they are."""
 
 Answer = Mapping[str, Any]
 
@@ -78,11 +86,17 @@ def _host(peer: str) -> str:
 
 
 class Workers:
-    """The I/O threads (num.io.threads): each takes a request, answers it, takes the next."""
+    """The I/O threads (num.io.threads): each takes a request, answers it, takes the next.
 
-    def __init__(self, reactor: "Reactor", route: Callable[[Request], None], name: str) -> None:
+    Large requests are left to `bulk`.
+    """
+
+    def __init__(
+        self, reactor: "Reactor", route: Callable[[Request], None], name: str, bulk: "Bulk"
+    ) -> None:
         """`route` answers a request; what it raises closes that request's connection."""
         self._reactor = reactor
+        self._bulk = bulk
         self._route = route
         self._name = name
         self._threads: dict[int, threading.Thread] = {}
@@ -108,8 +122,17 @@ class Workers:
     def _loop(self, index: int) -> None:
         while not self._reactor.stopped and index < self._wanted:
             taken = self._reactor.take(TAKE_MS)
-            if taken is not None:
+            if taken is None:
+                continue
+            small = LARGE_PRODUCE_BYTES if taken.api_key == apis.PRODUCE.key else LARGE_BYTES
+            if taken.body_bytes > small:
+                self._bulk.submit(partial(self._large, taken))
+            else:
                 self._one(Request(self._reactor, taken))
+
+    def _large(self, taken: Any) -> None:
+        if not self._reactor.stopped:
+            self._one(Request(self._reactor, taken))
 
     def _one(self, request: Request) -> None:
         try:

@@ -45,6 +45,14 @@ class ServerConfig(BrokerConfig, GroupConfig):
     queued_max_requests = Whole(
         500, "Requests that may wait for an I/O thread before reading stops.", low=1
     )
+    queued_max_request_bytes = Long(
+        268_435_456,
+        "Bytes of requests above 4 KiB that may be in hand, received and not answered, before "
+        "reading of such requests stops; -1: no limit.",
+        unit="bytes",
+        low=-1,
+        kafka=-1,
+    )
     socket_request_max_bytes = Whole(
         104_857_600, "Largest request; a larger one closes its connection.", unit="bytes", low=1
     )

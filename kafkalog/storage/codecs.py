@@ -295,6 +295,8 @@ def _decompress_none(view: memoryview, limit: int) -> Buffer:
 # ---- gzip --------------------------------------------------------------------------------
 
 _GZIP_WBITS = 16 + zlib.MAX_WBITS
+GZIP_STEP_BYTES = 1024
+"""What zlib is given at first of all members but the first."""
 
 
 def _compress_gzip(view: memoryview, level: int | None) -> bytes:
@@ -304,23 +306,26 @@ def _compress_gzip(view: memoryview, level: int | None) -> bytes:
 
 def _decompress_gzip(view: memoryview, limit: int) -> Buffer:
     pieces: list[bytes] = []
-    left = limit
-    rest: Buffer = view
-    while len(rest):  # a file of several members is one stream
+    left, pos, size = limit, 0, len(view)
+    while pos < len(view):  # a file of several members is one stream
         member = zlib.decompressobj(_GZIP_WBITS)
         while not member.eof:
             # One byte above the limit shows that there is more.  zlib grows its output as
             # it goes, so the limit itself costs nothing.
-            piece = member.decompress(rest, left + 1)
+            given = view[pos : pos + size]
+            piece = member.decompress(given, left + 1)
             left -= len(piece)
             if left < 0:
                 raise _too_large("gzip", limit)
-            rest = member.unconsumed_tail
-            pieces.append(piece)
-            if not piece and not rest and not member.eof:
+            pos += len(given) - len(member.unconsumed_tail) - len(member.unused_data)
+            if piece:
+                pieces.append(piece)
+            elif not given and not member.eof:
                 raise _corrupt("gzip", f"cut off at byte {len(view)}")
-        rest = member.unused_data
-    if not pieces:
+            size = max(2 * size, GZIP_STEP_BYTES)
+        # zlib copies what it leaves: of a million small members it is given little at a time.
+        size = GZIP_STEP_BYTES
+    if not pos:
         raise _corrupt("gzip", "no bytes, wanted at least a header")
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 

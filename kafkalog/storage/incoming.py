@@ -5,18 +5,29 @@ compressed, and compressed bodies are looked into and, where the topic has a cod
 own, compressed again.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.config import FOREVER, TopicConfig
-from kafkalog.errors import InvalidTimestamp
+from kafkalog.errors import InvalidTimestamp, MessageTooLarge
 from kafkalog.storage import codecs
 from kafkalog.storage.columns import Columns
 from kafkalog.storage.settings import timestamp_window
 from kafkalog.types import Span
 
-__all__ = ["codec_level", "compressed_batches", "prepared", "sealed", "span_of", "target_codec"]
+__all__ = [
+    "Refused",
+    "codec_level",
+    "compressed_batches",
+    "prepared",
+    "refused_records",
+    "sealed",
+    "span_of",
+    "target_codec",
+]
 
 HEADER_BYTES = lib.KL_BATCH_HEADER_BYTES
 WINDOW = 8
@@ -27,6 +38,16 @@ _LEVELS = {
     3: "compression_lz4_level",
     4: "compression_zstd_level",
 }
+
+
+class Refused(NamedTuple):
+    """A record that breaks a rule of its topic."""
+
+    place: int
+    """In its batch, from 0."""
+    timestamp_ms: int
+    no_key: bool
+    """True: it has no key; False: its timestamp is too far from now."""
 
 
 def target_codec(config: TopicConfig, asked: str | None) -> int:
@@ -108,6 +129,12 @@ def prepared(batches: bytes, config: TopicConfig, now_ms: int, limit: int) -> by
         wanted = codec if own == "producer" else codecs.codec_id(own)
         plain = batch.attributes & lib.KL_ATTR_CONTROL or codec > 4
         if not plain and (codec or wanted):
+            if codec and batch.batch_bytes > config.max_message_bytes:
+                # Before anything is decompressed, as in Kafka.
+                raise MessageTooLarge(
+                    f"a batch of {batch.batch_bytes} bytes, max.message.bytes allows "
+                    f"{config.max_message_bytes}"
+                )
             check(lib.kl_batch_check(data + pos, size - pos, batch))
             out.append(view[taken:pos])
             out.append(_looked_into(view[pos:end], batch, wanted, config, now_ms, limit))
@@ -149,19 +176,29 @@ def _check_window(batch: Any, records: Any, config: TopicConfig, now_ms: int) ->
     before, after = timestamp_window(config)
     if before == after == FOREVER or config.message_timestamp_type == "LogAppendTime":
         return
-    found = ffi.new("kl_record[]", 1024)
-    pos, count = ffi.new("int64_t *"), ffi.new("int32_t *", 1)
-    body = ffi.from_buffer(records)
-    while count[0]:
-        check(lib.kl_records_decode(batch, body, len(records), pos, found, 1024, count))
-        for record in found[0 : count[0]]:
-            late = now_ms - record.timestamp_ms
-            if record.timestamp_ms != -1 and not -after <= late <= before:
-                raise InvalidTimestamp(
-                    f"record {record.offset - batch.base_offset}: timestamp "
-                    f"{record.timestamp_ms} is not within {before} ms before and {after} ms "
-                    f"after now, {now_ms}"
-                )
+    for record in refused_records(batch, records, config, now_ms, 1):
+        raise InvalidTimestamp(
+            f"record {record.place}: timestamp {record.timestamp_ms} is not within {before} ms "
+            f"before and {after} ms after now, {now_ms}"
+        )
+
+
+def refused_records(
+    batch: Any, records: Any, config: TopicConfig, now_ms: int, limit: int
+) -> list[Refused]:
+    """The first `limit` records of a decompressed body that break a rule of
+    their topic: a key that is missing, a timestamp that is too far from now.
+    """
+    before, after = timestamp_window(config)
+    timed = config.message_timestamp_type == "CreateTime"
+    rules = ffi.new("kl_record_rules *", {
+        "now_ms": now_ms, "before_max_ms": before if timed else FOREVER,
+        "after_max_ms": after if timed else FOREVER,
+        "need_keys": "compact" in config.cleanup_policy})  # fmt: skip
+    room = ffi.new("kl_refused_record[]", limit)
+    out = ffi.new("kl_refused_records *", {"records": room, "max": limit})
+    lib.kl_records_refused(batch, ffi.from_buffer(records), len(records), rules, out)
+    return [Refused(one.index, one.timestamp_ms, bool(one.no_key)) for one in room[0 : out.count]]
 
 
 def span_of(done: Any) -> Span:

@@ -11,6 +11,8 @@ from kafkalog.wire.values import Struct
 __all__ = ["Api"]
 
 API_VERSIONS_KEY = 18
+REQUEST_MEMORY_BYTES_MAX = 128 << 20
+"""About what a request may become when it is decoded; its sender is a stranger."""
 
 
 class Api:
@@ -61,9 +63,10 @@ class Api:
     def decode_request(self, version: int, data: Any, pos: int = 0) -> Struct:
         """The request's body at `pos` of any bytes-like data.
 
-        Raises: InvalidRequest, UnsupportedVersion.
+        Raises: InvalidRequest, also of one that would take more memory than a request may;
+        UnsupportedVersion.
         """
-        return self.request.decode(version, data, pos)[0]
+        return self.request.decode(version, data, pos, REQUEST_MEMORY_BYTES_MAX)[0]
 
     def encode_request(self, version: int, fields: dict[str, Any] | Struct) -> bytes:
         """A request's body.

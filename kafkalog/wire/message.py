@@ -49,15 +49,19 @@ class Message:
         """The table's fields, over all versions."""
         return parse(self._text, self.versions)
 
-    def decode(self, version: int, data: Any, pos: int = 0) -> tuple[Struct, int]:
+    def decode(
+        self, version: int, data: Any, pos: int = 0, memory_bytes: int = 0
+    ) -> tuple[Struct, int]:
         """The message at `pos` of any bytes-like `data`, and the position behind it.
+
+        `memory_bytes`: about what it may become; 0: what any message may.
 
         Raises: InvalidRequest, UnsupportedVersion.
         """
         decode, source = self._decoders.get(version) or self._make_decoder(version)
         raw = data if data.__class__ is bytes else bytes(data)
         try:
-            items, end = decode(raw, pos, len(raw), [MEMORY_BYTES_MAX], 1)
+            items, end = decode(raw, pos, len(raw), [memory_bytes or MEMORY_BYTES_MAX], 1)
         except _DECODE_ERRORS as error:
             raise decode_failure(source, error) from None
         return items[0], end

@@ -76,7 +76,7 @@ def charge(left: list[int], count: int, each: int) -> None:
     left[0] -= count * each
     if left[0] < 0:
         raise Malformed(
-            f"{count} more elements", f"a message that fits in {MEMORY_BYTES_MAX >> 20} MiB"
+            f"{count} more elements", "no more than fit the memory that a message may take"
         )
 
 

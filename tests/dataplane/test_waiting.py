@@ -58,6 +58,15 @@ def test_a_fetch_ends_with_its_time(served, peer, parked, version):
     assert peer.receive().responses[0].partitions[0].records == b""
 
 
+def test_a_large_fetch_is_not_kept(served, peer):
+    """Above 256 KiB it is answered at once: nobody keeps memory for no traffic."""
+    served.put()
+    padding = {f"{i:03d}" + "x" * 16_000: [0] for i in range(20)}
+    peer.send_fetch({("t", 0): 0}, version=11, max_wait_ms=60_000, forgotten=padding)
+    assert peer.receive().error_code == 0
+    assert served.parked() == 0
+
+
 def test_a_fetch_waits_for_min_bytes(served, peer, parked):
     served.put(partitions=2)
     size = len(one())

@@ -328,9 +328,9 @@ kl_status kl_append_check_time(const kl_log *log, int64_t timestamp_ms, int64_t 
                   config->timestamp_after_max_ms == INT64_MAX) ||
         config->log_append_time || timestamp_ms == -1)
         return KL_OK;
-    if ((timestamp_ms < now_ms &&
-         now_ms - timestamp_ms > config->timestamp_before_max_ms) ||
-        (timestamp_ms > now_ms && timestamp_ms - now_ms > config->timestamp_after_max_ms))
+    const kl_record_rules rules = {now_ms, config->timestamp_before_max_ms,
+                                   config->timestamp_after_max_ms, 0};
+    if (KL_UNLIKELY(!kl_time_is_within(timestamp_ms, &rules)))
         return kl_fail(
             KL_E_INVALID_TIMESTAMP,
             "log %s: timestamp %lld is not within %lld ms before and %lld ms after now, "

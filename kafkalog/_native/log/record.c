@@ -176,6 +176,32 @@ kl_status kl_records_check(const kl_batch *batch, const uint8_t *records, size_t
     return KL_OK;
 }
 
+bool kl_time_is_within(int64_t timestamp_ms, const kl_record_rules *rules) {
+    /* Unsigned: a client's timestamp may be as far away as there are numbers. */
+    uint64_t now = (uint64_t)rules->now_ms, timestamp = (uint64_t)timestamp_ms;
+    if (timestamp_ms == -1) return true;
+    return timestamp_ms <= rules->now_ms
+               ? now - timestamp <= (uint64_t)rules->before_max_ms ||
+                     rules->before_max_ms == INT64_MAX
+               : timestamp - now <= (uint64_t)rules->after_max_ms ||
+                     rules->after_max_ms == INT64_MAX;
+}
+
+void kl_records_refused(const kl_batch *batch, const uint8_t *records, size_t bytes,
+                        const kl_record_rules *rules, kl_refused_records *out) {
+    const uint8_t *p = records, *end = records + bytes;
+    out->count = 0;
+    for (int32_t i = 0; i < batch->record_count && out->count < out->max; i++) {
+        kl_record_view view;
+        p = kl_record_next(p, end, false, &view);
+        if (p == NULL) return;
+        int64_t timestamp_ms = kl_record_timestamp(batch, view.timestamp_delta);
+        bool no_key = rules->need_keys && view.key == NULL;
+        if (no_key || !kl_time_is_within(timestamp_ms, rules))
+            out->records[out->count++] = (kl_refused_record){timestamp_ms, i, no_key};
+    }
+}
+
 /* The record at `pos` (below `bytes`) with positions instead of pointers. */
 static kl_status decode_at(const kl_batch *batch, const uint8_t *records, size_t bytes,
                            int64_t pos, kl_record *out) {

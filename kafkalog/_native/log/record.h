@@ -31,6 +31,9 @@ typedef struct {
 /* The header at `p`; the place behind it or NULL. */
 const uint8_t *kl_header_next(const uint8_t *p, const uint8_t *end, kl_header_view *out);
 
+/* Whether the rules allow a timestamp. */
+bool kl_time_is_within(int64_t timestamp_ms, const kl_record_rules *rules);
+
 /* The timestamp that readers see: maxTimestamp of a LogAppendTime batch, else base + delta. */
 static inline int64_t kl_record_timestamp(const kl_batch *batch, int64_t delta) {
     if (batch->attributes & KL_ATTR_LOG_APPEND_TIME) return batch->max_timestamp;

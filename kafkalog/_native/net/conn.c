@@ -23,6 +23,18 @@ static void close_garbage(kl_conn *conn) {
     kl_conn_close(conn);
 }
 
+static void hold(kl_conn *conn, size_t bytes) {
+    kl_pool_hold(&conn->thread->pool, conn->in, bytes);
+    conn->thread->half_bytes += bytes;
+}
+
+bool kl_conn_starves(const kl_conn *conn) {
+    const kl_thread *thread = conn->thread;
+    return conn->frame_bytes > KL_CHUNK_SMALL_BYTES &&
+           thread->pool.held_bytes >= thread->held_max &&
+           thread->pool.held_bytes > conn->in->held;
+}
+
 /* The size field is there: have room for as much.  False: the connection was closed. */
 static bool begin_frame(kl_conn *conn) {
     kl_pool *pool = &conn->thread->pool;
@@ -41,6 +53,7 @@ static bool begin_frame(kl_conn *conn) {
     memcpy(large->data, conn->in->data, conn->in_bytes);
     kl_pool_give(pool, conn->in);
     conn->in = large;
+    hold(conn, conn->in_bytes);
     return true;
 }
 
@@ -78,6 +91,7 @@ static bool split(kl_conn *conn) {
         kl_conn_close(conn);
         return false;
     }
+    conn->thread->half_bytes -= conn->in->held;
     conn->whole = kl_exchange_new(conn, conn->in, &header);
     conn->in = rest;
     conn->in_bytes = rest_bytes;
@@ -105,6 +119,7 @@ static void read_some(kl_conn *conn) {
     int error = got < 0 ? errno : 0;
     size_t bytes = got > 0 ? (size_t)got : 0;
     conn->in_bytes += KL_MIN(bytes, room);
+    if (large) hold(conn, KL_MIN(bytes, room));
     if (bytes > room) {
         conn->ahead = ahead;
         conn->ahead_bytes = bytes - room;
@@ -300,6 +315,7 @@ void kl_conn_pump(kl_conn *conn) {
     size_t slice_budget = SLICE_BYTES_PER_TURN;
     int budget = REQUESTS_PER_TURN;
     kl_link_remove(&conn->ready);
+    kl_link_remove(&conn->starved);
     while (conn->fd >= 0) {
         if (!flush(conn, &slice_budget) || !may_go_on(conn)) break;
         if (budget-- == 0) {
@@ -308,8 +324,14 @@ void kl_conn_pump(kl_conn *conn) {
         }
         if (conn->whole || split(conn)) {
             if (may_go_on(conn)) start(conn);
+            /* What one sent before is run; what of it waits, waits for nobody. */
+            if (conn->broken && conn->first) kl_conn_close(conn);
         } else if (conn->fd >= 0) {
             if (!conn->readable || conn->at_end) break;
+            if (kl_conn_starves(conn)) {
+                kl_link_last(&conn->thread->starved, &conn->starved);
+                break;
+            }
             read_some(conn);
         }
     }
@@ -331,7 +353,8 @@ void kl_conn_events(kl_conn *conn, uint32_t events) {
     if (events & EPOLLOUT) conn->writable = true;
     /* No answer arrives any more.  (One who left without an error may have sent something
      * before, as a producer with acks=0 does: that is read to its end.) */
-    if (events & EPOLLERR && conn->first) {
+    if (events & EPOLLERR) conn->broken = true;
+    if (conn->broken && conn->first) {
         kl_conn_close(conn);
         return;
     }
@@ -361,7 +384,8 @@ void kl_conn_close(kl_conn *conn) {
     close(conn->fd);
     conn->fd = -1;
     kl_unlock(&thread->lock);
-    kl_link *const links[] = {&conn->idle, &conn->partial, &conn->ready, &conn->dirty};
+    kl_link *const links[] = {&conn->idle, &conn->partial, &conn->ready, &conn->dirty,
+                              &conn->starved};
     for (size_t i = 0; i < sizeof links / sizeof links[0]; i++) kl_link_remove(links[i]);
     if (conn->whole) kl_exchange_end(conn->whole);
     conn->whole = NULL;
@@ -371,6 +395,7 @@ void kl_conn_close(kl_conn *conn) {
         kl_exchange_cancel(x);
     }
     conn->first = conn->last = NULL;
+    if (conn->in) thread->half_bytes -= conn->in->held;
     kl_pool_give(&thread->pool, conn->in);
     kl_pool_give(&thread->pool, conn->ahead);
     conn->in = conn->ahead = NULL;

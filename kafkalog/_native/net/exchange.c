@@ -222,6 +222,8 @@ static bool is_fast(const kl_request *request) {
 static bool park(kl_exchange *exchange, kl_exchange_state state) {
     kl_thread *thread = exchange->owner;
     exchange->state = state;
+    /* As long as its client says: it must not hold up others' large requests. */
+    if (state == KL_WAITS) kl_pool_let_go(&thread->pool, exchange->frame);
     kl_count_add(&thread->parked, 1);
     if (exchange->request.deadline_ms == INT64_MAX) return true;
     return kl_timers_add(&thread->timers, exchange, exchange->request.deadline_ms) == KL_OK;
@@ -234,6 +236,11 @@ static void unpark(kl_exchange *exchange) {
     kl_timers_remove(&exchange->owner->timers, exchange);
 }
 
+/* Those that Python may answer minutes later, when other members did what they should. */
+static bool waits_for_members(const kl_request *request) {
+    return request->api_key == KL_API_JOIN_GROUP || request->api_key == KL_API_SYNC_GROUP;
+}
+
 static bool go_up(kl_exchange *exchange) {
     kl_thread *thread = exchange->owner;
     kl_server *server = thread->server;
@@ -243,6 +250,8 @@ static bool go_up(kl_exchange *exchange) {
     free_slices(exchange);
     exchange->memory.bytes = 0;
     exchange->state = KL_IN_PYTHON;
+    if (waits_for_members(&exchange->request))
+        kl_pool_let_go(&thread->pool, exchange->frame);
     if (kl_up_push(&server->up, exchange)) return true;
     exchange->state = KL_STALLED;
     kl_count_add(&thread->queue_full, 1);

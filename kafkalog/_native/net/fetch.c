@@ -3,8 +3,9 @@
 #include "fetch.h"
 
 enum {
-    FREE_MAX = 64,    /* kept per network thread */
-    KEEP_ITEMS = 1024 /* of a kept one */
+    FREE_MAX = 64,               /* kept per network thread */
+    KEEP_ITEMS = 1024,           /* of a kept one */
+    PARKED_BYTES_MAX = 256 << 10 /* a larger request is kept for no time: it is answered */
 };
 
 /* ---- memory: one kl_fetch per request under way, kept by its network thread --------------- */
@@ -194,7 +195,8 @@ static kl_verdict read_or_park(kl_request *request, kl_fetch *fetch) {
     for (;;) {
         int64_t bytes;
         bool at_once = kl_fetch_read(request, fetch, &bytes);
-        if (at_once || bytes >= min_bytes || request->expired || fetch->max_wait_ms <= 0)
+        if (at_once || bytes >= min_bytes || request->expired || fetch->max_wait_ms <= 0 ||
+            request->bytes > PARKED_BYTES_MAX)
             return finish(request, fetch);
         kl_fetch_drop_slices(fetch);
         if (park(request, fetch, min_bytes - bytes)) return KL_PARKED;

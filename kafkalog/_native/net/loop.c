@@ -32,10 +32,13 @@ kl_status kl_thread_init(kl_thread *thread, kl_server *server, int32_t index) {
     thread->server = server;
     thread->index = index;
     pthread_mutex_init(&thread->lock, NULL);
-    kl_link *const rings[] = {&thread->conns, &thread->idle,  &thread->partial,
-                              &thread->ready, &thread->dirty, &thread->stalled,
-                              &thread->dead};
+    kl_link *const rings[] = {&thread->conns,   &thread->idle,  &thread->partial,
+                              &thread->ready,   &thread->dirty, &thread->stalled,
+                              &thread->starved, &thread->dead};
     for (size_t i = 0; i < sizeof rings / sizeof rings[0]; i++) kl_ring_init(rings[i]);
+    int64_t held_max = server->config.queued_bytes_max;
+    thread->held_max =
+        held_max < 0 ? SIZE_MAX : (size_t)(held_max / server->config.network_threads);
     thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     /* Edge-triggered: it is never read, each write is an edge. */
@@ -172,6 +175,34 @@ static void pump_ring(kl_thread *thread, kl_link *ring, bool is_dirty) {
                               : KL_HOLDER(link, kl_conn, ready));
     }
     kl_link_remove(&thread->pass_end);
+}
+
+/* The half frame, among the large ones, that got nothing for the longest time; NULL: none. */
+static kl_conn *stalest_half_frame(kl_thread *thread) {
+    for (kl_link *link = thread->partial.next; link != &thread->partial;
+         link = link->next) {
+        kl_conn *conn = KL_HOLDER(link, kl_conn, partial);
+        if (conn->in && conn->in->held > 0) return conn;
+    }
+    return NULL;
+}
+
+/* Those who wait for memory go on when there is some.  Where half frames take all of it there
+ * never would be: then the stalest is given up, but not one that is alone. */
+static void feed_starved(kl_thread *thread) {
+    for (kl_link *link; (link = kl_ring_first(&thread->starved)) != NULL;) {
+        kl_conn *conn = KL_HOLDER(link, kl_conn, starved);
+        if (!kl_conn_starves(conn)) {
+            kl_link_remove(link);
+            kl_link_last(&thread->ready, &conn->ready);
+            continue;
+        }
+        if (thread->half_bytes < thread->held_max) return; /* whole ones will end */
+        kl_conn *stalest = stalest_half_frame(thread);
+        if (stalest == NULL || stalest->in->held == thread->half_bytes) return;
+        kl_count_add(&thread->closed_half_frame, 1);
+        kl_conn_close(stalest);
+    }
 }
 
 /* ---- time ---------------------------------------------------------------------------- */
@@ -317,6 +348,7 @@ static void *serve(void *argument) {
         run_timers(thread);
         pump_ring(thread, &thread->dirty, true);
         pump_ring(thread, &thread->ready, false);
+        feed_starved(thread);
         free_dead(thread);
     } while (look_at_stop(thread));
     free_dead(thread);

@@ -114,6 +114,7 @@ struct kl_conn {
     bool writable;
     bool peer_done; /* it will send no more: what is parked for more data is answered */
     bool at_end;    /* and all of it was read */
+    bool broken;    /* no answer arrives there any more */
 
     kl_chunk *in;       /* what was read of the next frame; NULL: nothing */
     size_t in_bytes;    /* used of it */
@@ -133,6 +134,7 @@ struct kl_conn {
     kl_link partial;      /* thread->partial, with half a frame that we wait for */
     kl_link ready;        /* thread->ready: more to do, but others first */
     kl_link dirty;        /* thread->dirty: something was answered */
+    kl_link starved;      /* thread->starved: there is no memory for its large frame */
 };
 
 /* Do what can be done now: send, run, read. */
@@ -141,6 +143,9 @@ void kl_conn_pump(kl_conn *conn);
 void kl_conn_events(kl_conn *conn, uint32_t events);
 /* Close it and let its requests go; the memory lives until the end of the thread's pass. */
 void kl_conn_close(kl_conn *conn);
+/* Whether its large frame must wait until others are done with theirs.  One frame alone is
+ * always read, whatever the limit. */
+bool kl_conn_starves(const kl_conn *conn);
 /* Begin to end: what is parked for more data is answered, nothing is read any more. */
 void kl_conn_stop(kl_conn *conn);
 
@@ -245,8 +250,11 @@ struct kl_thread {
     kl_link ready;
     kl_link dirty;
     kl_link stalled;
-    kl_link pass_end; /* in dirty or ready: what is behind it is the next pass's */
-    kl_link dead;     /* closed in this pass */
+    kl_link starved;   /* the one that waits longest first */
+    size_t held_max;   /* received bytes of large frames, from which on reading stops */
+    size_t half_bytes; /* received, of large frames that are not whole */
+    kl_link pass_end;  /* in dirty or ready: what is behind it is the next pass's */
+    kl_link dead;      /* closed in this pass */
 
     kl_count closed_idle;
     kl_count closed_half_frame;

@@ -36,6 +36,7 @@ kl_chunk *kl_pool_take(kl_pool *pool, size_t bytes) {
     chunk = kl_resize(NULL, class_bytes(k));
     if (chunk == NULL) return NULL;
     chunk->size_class = k;
+    chunk->held = 0;
     count(&pool->bytes, (int64_t)class_bytes(k));
     count(&pool->allocations, 1);
     return chunk;
@@ -46,8 +47,20 @@ static void free_chunk(kl_pool *pool, kl_chunk *chunk) {
     kl_release(chunk);
 }
 
+void kl_pool_hold(kl_pool *pool, kl_chunk *chunk, size_t bytes) {
+    chunk->held += bytes;
+    pool->held_bytes += bytes;
+}
+
+void kl_pool_let_go(kl_pool *pool, kl_chunk *chunk) {
+    if (chunk == NULL) return;
+    pool->held_bytes -= chunk->held;
+    chunk->held = 0;
+}
+
 void kl_pool_give(kl_pool *pool, kl_chunk *chunk) {
     if (chunk == NULL) return;
+    kl_pool_let_go(pool, chunk);
     uint32_t k = chunk->size_class;
     if (pool->free_bytes + class_bytes(k) > KEPT_BYTES_MAX) {
         free_chunk(pool, chunk);

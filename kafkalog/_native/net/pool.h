@@ -8,6 +8,7 @@
 typedef struct kl_chunk kl_chunk;
 struct kl_chunk {
     kl_chunk *next;
+    size_t held; /* of a large frame: bytes that were received into it */
     uint32_t size_class;
     uint8_t data[];
 };
@@ -21,6 +22,7 @@ typedef struct {
     uint32_t free_count[KL_CHUNK_CLASSES];
     uint32_t free_least[KL_CHUNK_CLASSES]; /* since the last kl_pool_trim */
     size_t free_bytes;
+    size_t held_bytes;           /* received, of all large frames in hand */
     _Atomic int64_t bytes;       /* in use and kept */
     _Atomic int64_t allocations; /* since the start */
 } kl_pool;
@@ -28,6 +30,10 @@ typedef struct {
 /* A chunk with room for `bytes`; NULL when there is no memory.  Not zeroed. */
 kl_chunk *kl_pool_take(kl_pool *pool, size_t bytes);
 void kl_pool_give(kl_pool *pool, kl_chunk *chunk); /* NULL is fine */
+/* More bytes of a large frame were received: they count until the chunk is given back. */
+void kl_pool_hold(kl_pool *pool, kl_chunk *chunk, size_t bytes);
+/* They count no more.  NULL is fine. */
+void kl_pool_let_go(kl_pool *pool, kl_chunk *chunk);
 size_t kl_chunk_capacity(const kl_chunk *chunk);
 /* Free what was not wanted since the last call; whether something is kept still. */
 bool kl_pool_trim(kl_pool *pool);

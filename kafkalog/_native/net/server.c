@@ -80,6 +80,7 @@ static kl_status check_config(const kl_server_config *config) {
         {"network_threads", config->network_threads, 1, NETWORK_THREADS_MAX},
         {"queued_requests_max", config->queued_requests_max, 1, INT32_MAX},
         {"request_bytes_max", config->request_bytes_max, 1, INT32_MAX},
+        {"queued_bytes_max", config->queued_bytes_max, -1, INT64_MAX},
         {"connections_max", config->connections_max, 0, INT32_MAX},
         {"connections_per_ip_max", config->connections_per_ip_max, 0, INT32_MAX},
         {"backlog", config->backlog, 1, INT32_MAX},

@@ -1,5 +1,6 @@
 """Groups: FindCoordinator here, all else is the coordinator's."""
 
+import logging
 from typing import Any
 
 from kafkalog.coordinator.coordinator import SERVED
@@ -19,6 +20,9 @@ _NOT_YET = {
     TRANSACTION: "transactions are not there yet: use an idempotent producer",
     SHARE: "share groups are not there yet",
 }
+ASKED_MAX = 100_000
+"""Groups, or partitions of a commit, in one request: as many as Produce and Fetch may name."""
+_logger = logging.getLogger(__name__)
 SEVERAL_SINCE = 4
 """KIP-699: from this version on several keys in one request."""
 _FINAL = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -56,9 +60,25 @@ def _coordinator_error(node: Node, key_type: int) -> tuple[ErrorCode, str | None
     return ErrorCode.NONE, None
 
 
+def _asks_for(body: Any) -> int:
+    """How many groups, or partitions of a commit, a request names."""
+    several = getattr(body, "groups", None) or getattr(body, "groups_names", None)
+    if several is not None:
+        return len(several)
+    return sum(len(getattr(topic, "partitions", ())) for topic in getattr(body, "topics", ()) or ())
+
+
 def to_coordinator(node: Node, request: Request) -> None:
-    """Hand a request to the coordinator, which answers now or later."""
+    """Hand a request to the coordinator, which answers now or later.
+
+    Its thread is one for all groups: who asks for too much at once is not answered.
+    """
     peer = request.peer
+    if (found := _asks_for(request.body)) > ASKED_MAX:
+        _logger.info("%r: names %d groups or partitions, at most %d are looked at; its connection "
+                     "is closed", request, found, ASKED_MAX)  # fmt: skip
+        request.drop()
+        return
     node.coordinator.submit(
         request.api,
         GroupRequest(

@@ -4,7 +4,11 @@ The fast path in C appends batches as they came.  Here each record is looked at,
 are compressed again where the topic has a codec of its own; kafka.md 2.2 has the rules.
 """
 
+import logging
+import sys
 import threading
+from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,6 +19,8 @@ from kafkalog.errors import (
     InvalidTimestamp,
     InvalidTopic,
     InvalidTxnState,
+    KafkalogError,
+    MessageTooLarge,
     Timeout,
     UnsupportedCompressionType,
 )
@@ -37,8 +43,13 @@ NONE, LEADER, ALL = 0, 1, -1
 ADMIN_CLIENT = "__admin_client"
 """Kafka's own tools, which may write to internal topics."""
 ATTRIBUTES_POS = 21
+INSIDE_BYTES = 16 << 20
+"""Bodies that decompress to more than this are looked into one at a time."""
 ZSTD_SINCE = 7
 """KIP-110: older clients do not know zstd."""
+
+
+_logger = logging.getLogger(__name__)
 
 
 class _Appended(NamedTuple):
@@ -58,22 +69,53 @@ def produce(node: Node, request: Request) -> None:
     if body.acks not in (NONE, LEADER, ALL) or not any(_inside(node, name) for name in names):
         request.again()
         return
-    done = [
-        _append(node, request, topic.name, partition)
-        for topic in body.topic_data
-        for partition in topic.partition_data
-    ]
-    if body.acks == ALL:
-        _Waiting(node, request, done).begin()
-    else:
-        _finish(request, done)
+    _Append(node, request).run()
 
 
 def _inside(node: Node, topic: str) -> bool:
     return topic in node.image.topics and looks_inside(node.partitions.config(topic))
 
 
-def _append(node: Node, request: Request, topic: str, asked: Any) -> _Appended:
+class _TooMuch(Exception):
+    """A body decompresses to more than an I/O thread takes on."""
+
+
+class _Append:
+    """The partitions of a request, appended one after the other, then answered."""
+
+    def __init__(self, node: Node, request: Request) -> None:
+        self._node = node
+        self._request = request
+        topics = request.body.topic_data
+        self._left = deque((t.name, p) for t in topics for p in t.partition_data)
+        self._done: list[_Appended] = []
+
+    def run(self, limit: int = INSIDE_BYTES) -> None:
+        """Append those that are left.  What decompresses to more than `limit` bytes goes on in
+        the thread for what is large, under the topic's own limit."""
+        node, request = self._node, self._request
+        while self._left:
+            try:
+                self._done.append(_append(node, request, *self._left[0], limit))
+            except _TooMuch:
+                node.bulk.submit(self._rest)
+                return
+            self._left.popleft()
+        if request.body.acks == ALL:
+            _Waiting(node, request, self._done).begin()
+        else:
+            _finish(request, self._done)
+
+    def _rest(self) -> None:
+        try:
+            self.run(sys.maxsize)
+        except Exception:
+            _logger.exception("%r failed; its connection is closed", self._request)
+            with suppress(KafkalogError):  # the broker may have ended meanwhile
+                self._request.drop()
+
+
+def _append(node: Node, request: Request, topic: str, asked: Any, limit: int) -> _Appended:
     answer: dict[str, Any] = {"index": asked.index}
     last_offset = -1
     config = TopicConfig()
@@ -83,7 +125,7 @@ def _append(node: Node, request: Request, topic: str, asked: Any) -> _Appended:
         log = node.partitions.log(topic, asked.index)
         config = log.config
         _check(request, topic, records)
-        ready = prepared(records, config, now_ms, config.kafkalog_max_decompressed_bytes)
+        ready = _prepared(records, config, now_ms, limit)
         found = node.reactor.append(
             topic, asked.index, ready, acks=request.body.acks, now_ms=now_ms, one_batch=True,
             records_checked=True,
@@ -92,6 +134,8 @@ def _append(node: Node, request: Request, topic: str, asked: Any) -> _Appended:
         answer["base_offset"] = found.base_offset
         answer["log_append_time_ms"] = found.log_append_time_ms
         answer["log_start_offset"] = found.log_start_offset
+    except _TooMuch:
+        raise
     except Exception as problem:
         answer["error_code"] = code_of(problem)
         answer["error_message"] = str(problem)
@@ -99,6 +143,16 @@ def _append(node: Node, request: Request, topic: str, asked: Any) -> _Appended:
         if isinstance(problem, (InvalidRecord, InvalidTimestamp)):
             answer["record_errors"] = record_errors(records, config, now_ms)
     return _Appended(topic, asked.index, last_offset, answer)
+
+
+def _prepared(records: bytes, config: TopicConfig, now_ms: int, limit: int) -> bytes:
+    allowed = config.kafkalog_max_decompressed_bytes
+    try:
+        return prepared(records, config, now_ms, min(allowed, limit))
+    except MessageTooLarge as problem:
+        if len(records) > config.max_message_bytes or limit >= allowed:
+            raise
+        raise _TooMuch from problem
 
 
 def _check(request: Request, topic: str, records: bytes) -> None:

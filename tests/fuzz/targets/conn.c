@@ -216,6 +216,7 @@ static void begin(void) {
     memset(ran, 0, sizeof ran);
     gone = false;
     server.config = (kl_server_config){.request_bytes_max = REQUEST_BYTES_MAX,
+                                       .queued_bytes_max = -1,
                                        .queued_requests_max = QUEUED_MAX,
                                        .produce_waiting_max = 4,
                                        .control_listener = -1};
@@ -223,9 +224,10 @@ static void begin(void) {
     server.thread_count = 1;
     thread.server = &server;
     thread.epoll_fd = -1;
-    kl_link *const rings[] = {&thread.conns, &thread.idle,  &thread.partial,
-                              &thread.ready, &thread.dirty, &thread.stalled,
-                              &thread.dead};
+    thread.held_max = SIZE_MAX;
+    kl_link *const rings[] = {&thread.conns,   &thread.idle,  &thread.partial,
+                              &thread.ready,   &thread.dirty, &thread.stalled,
+                              &thread.starved, &thread.dead};
     for (size_t i = 0; i < sizeof rings / sizeof rings[0]; i++) kl_ring_init(rings[i]);
     pthread_mutex_init(&thread.lock, NULL);
     kl_up_init(&server.up, QUEUED_MAX);

@@ -1,0 +1,243 @@
+"""Requests that name more than anybody has: topics, partitions, sessions, groups, settings."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from kafkalog.wire import apis
+from tests.dataplane.peer import one
+from tests.hostile.attack import (
+    CLOSED,
+    LONG,
+    answer_of,
+    commit_fields,
+    join_fields,
+    metadata_of,
+)
+from tests.hostile.victim import MIB, WITNESS_TOPIC, Victim
+
+UNKNOWN_TOPIC, POLICY_VIOLATION, INVALID_PARTITIONS, INVALID_ASSIGNMENT = 3, 44, 37, 39
+INVALID_REQUEST, INVALID_CONFIG, INVALID_TOPIC, TOO_LARGE_METADATA = 42, 40, 17, 12
+GROUP_ID_NOT_FOUND, MEMBER_ID_REQUIRED = 69, 79
+REQUEST_MIB = 128 + 300
+"""A request is decoded to 128 MiB at most; its bytes (100 MiB), their copy, the answer."""
+MANY = 400_000 if LONG else 40_000
+
+
+def test_a_million_topics_in_one_metadata_request(victim: Victim) -> None:
+    """Decoded it is more than 128 MiB: refused by the count, before anything is made of it."""
+    count = 1_000_000
+    million = victim.attacked("a million topics", 64 * MIB)
+    with million, contextlib.closing(victim.peer()) as peer:
+        peer.send_body(apis.METADATA, 9, metadata_of((b"a" for _ in range(count)), count))
+        assert answer_of(peer.receive) == CLOSED
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_many_topics_in_one_metadata_request(victim: Victim, create: bool) -> None:
+    """Each has its error, and none is made: more than 10,000 partitions in one request."""
+    names = (b"%08d" % i for i in range(MANY))
+    many = victim.attacked(f"{MANY} topics", REQUEST_MIB * MIB)
+    with many, contextlib.closing(victim.peer()) as peer:
+        peer.send_body(apis.METADATA, 9, metadata_of(names, MANY, create))
+        codes = Counter(topic.error_code for topic in peer.receive().topics)
+    assert codes == {POLICY_VIOLATION if create else UNKNOWN_TOPIC: MANY}
+
+
+def test_the_same_topic_again_and_again_is_answered_once(victim: Victim) -> None:
+    """Else a request of a few bytes a name has an answer of any size."""
+    name = WITNESS_TOPIC.encode()
+    often = victim.attacked("the same, often", REQUEST_MIB * MIB)
+    with often, contextlib.closing(victim.peer()) as peer:
+        peer.send_body(apis.METADATA, 9, metadata_of((name for _ in range(20_000)), 20_000))
+        assert [topic.name for topic in peer.receive().topics] == [WITNESS_TOPIC]
+        topic = {"resource_type": 2, "resource_name": WITNESS_TOPIC, "configuration_keys": None}
+        found = peer.ask(apis.DESCRIBE_CONFIGS, 4, {"resources": [topic] * 20_000})
+        assert [one.resource_name for one in found.results] == [WITNESS_TOPIC]
+        found = peer.ask(apis.DESCRIBE_GROUPS, 5, {"groups": ["g"] * 20_000})
+        assert [one.group_id for one in found.groups] == ["g"]
+        asked = {"groups": [{"group_id": "g", "topics": None}] * 20_000}
+        assert [one.group_id for one in peer.ask(apis.OFFSET_FETCH, 8, asked).groups] == ["g"]
+
+
+@pytest.mark.parametrize(("count", "answered"), [(100_000, True), (100_001, False)])
+def test_a_fetch_of_100_000_partitions(victim: Victim, count: int, answered: bool) -> None:
+    """So many are answered, one more closes the connection."""
+    with victim.attacked(f"fetch {count}", 80 * MIB), contextlib.closing(victim.peer()) as peer:
+        wanted = {(WITNESS_TOPIC, i): 0 for i in range(count)}
+        found = answer_of(lambda: peer.fetch(wanted))
+        if answered:
+            codes = [one.error_code for one in found.responses[0].partitions]
+            assert codes == [0] + [UNKNOWN_TOPIC] * (count - 1)
+        else:
+            assert found == CLOSED
+
+
+@pytest.mark.parametrize(("count", "answered"), [(100_000, True), (100_001, False)])
+def test_a_produce_with_100_000_partitions(victim: Victim, count: int, answered: bool) -> None:
+    """So many are answered, one more closes the connection and appends nothing."""
+    with victim.attacked(f"produce {count}", 80 * MIB), contextlib.closing(victim.peer()) as peer:
+        sent = {(WITNESS_TOPIC, i + 1): one() for i in range(count)}
+        found = answer_of(lambda: peer.produce(sent))
+        if answered:
+            codes = Counter(one.error_code for one in found.responses[0].partition_responses)
+            assert codes == {UNKNOWN_TOPIC: count}
+        else:
+            assert found == CLOSED
+
+
+def test_100_000_fetch_sessions_of_one_client(victim: Victim) -> None:
+    """There are max.incremental.fetch.session.cache.slots of them; then fetches have none."""
+    count = 100_000 if LONG else 3_000
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
+    fields: dict[str, Any] = {
+        "replica_id": -1, "max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1, "session_id": 0,
+        "session_epoch": 0, "topics": [{"topic": "none", "partitions": [partition]}],
+    }  # fmt: skip
+    got = 0
+    with victim.attacked("sessions", 20 * MIB), contextlib.closing(victim.peer()) as peer:
+        for _ in range(count // 100):
+            for _ in range(100):
+                peer.send(apis.FETCH, 11, fields)
+            got += sum(peer.receive().session_id != 0 for _ in range(100))
+    assert got == 1_000
+
+
+ABSURD: dict[str, tuple[dict[str, Any], int]] = {
+    "2**31 - 1 partitions": ({"num_partitions": 2**31 - 1}, POLICY_VIOLATION),
+    "10,001 partitions": ({"num_partitions": 10_001}, POLICY_VIOLATION),
+    "-2 partitions": ({"num_partitions": -2}, INVALID_PARTITIONS),
+    "assignments of 50,000 partitions": (
+        {
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "assignments": [{"partition_index": i, "broker_ids": [1]} for i in range(50_000)],
+        },
+        POLICY_VIOLATION,
+    ),
+    "100,000 replicas": (
+        {
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "assignments": [{"partition_index": 0, "broker_ids": list(range(100_000))}],
+        },
+        INVALID_ASSIGNMENT,
+    ),
+    "a value of 30,000 digits": (
+        {"configs": [{"name": "retention.ms", "value": "9" * 30_000}]},
+        INVALID_CONFIG,
+    ),
+    "a setting's name of 30,000 letters": (
+        {"configs": [{"name": "n" * 30_000, "value": "1"}]},
+        INVALID_CONFIG,
+    ),
+    "50,000 settings": (
+        {"configs": [{"name": f"n{i}", "value": "1"} for i in range(50_000)]},
+        INVALID_CONFIG,
+    ),
+    "a name of 30,000 letters": ({"name": "x" * 30_000}, INVALID_TOPIC),
+}
+
+
+@pytest.mark.parametrize(("fields", "code"), ABSURD.values(), ids=ABSURD)
+def test_topics_that_nobody_wants(victim: Victim, fields: dict[str, Any], code: int) -> None:
+    topic = {"name": "absurd", "num_partitions": 1, "replication_factor": 1, **fields}
+    with victim.attacked("topic", REQUEST_MIB * MIB), contextlib.closing(victim.peer()) as peer:
+        found = peer.ask(apis.CREATE_TOPICS, 5, {"topics": [topic], "timeout_ms": 1_000})
+    assert [one.error_code for one in found.topics] == [code]
+
+
+# ---- groups ------------------------------------------------------------------------------------
+
+
+def test_a_group_with_a_thousand_members(victim: Victim) -> None:
+    """Static members, who need no second request; each holds a connection (long: 10,000)."""
+    count = 10_000 if LONG else 500
+    clients = []
+    with victim.attacked(f"{count} members", 100 * MIB):
+        for i in range(count):
+            clients.append(victim.peer())
+            fields = join_fields("crowd", group_instance_id=f"i{i}")
+            clients[-1].send(apis.JOIN_GROUP, 5, fields)
+        victim.witness.serves()
+        # With a reset: one who only sends no more is still owed the answer that it waits for.
+        for client in clients:
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+
+
+def test_ids_of_members_that_never_come(victim: Victim) -> None:
+    """JoinGroup without an id gives one out; who asks for thousands harms nobody."""
+    with victim.attacked("pending members", 30 * MIB), contextlib.closing(victim.peer()) as peer:
+        codes: Counter[int] = Counter()
+        for _ in range(20):
+            for _ in range(100):
+                peer.send(apis.JOIN_GROUP, 5, join_fields("never"))
+            codes.update(peer.receive().error_code for _ in range(100))
+    assert codes == {MEMBER_ID_REQUIRED: 2_000}
+
+
+@pytest.mark.parametrize("size", [1 << 20, 8 << 20])
+def test_a_member_with_much_to_say(victim: Victim, size: int) -> None:
+    """What does not fit a record of __consumer_offsets becomes no assignment, as in Kafka."""
+    with (
+        victim.attacked(f"metadata of {size} bytes", (20 + 16 * size // MIB) * MIB),
+        contextlib.closing(victim.peer()) as peer,
+    ):
+        member = peer.ask(apis.JOIN_GROUP, 5, join_fields("loud")).member_id
+        fields = join_fields("loud", member, b"m" * size)
+        joined = peer.ask(apis.JOIN_GROUP, 5, fields)
+        assert (joined.error_code, joined.leader, len(joined.members)) == (0, member, 1)
+        given = [{"member_id": member, "assignment": b"a" * size}]
+        fields = {"group_id": "loud", "generation_id": joined.generation_id,
+                  "member_id": member, "assignments": given}  # fmt: skip
+        assert peer.ask(apis.SYNC_GROUP, 3, fields).error_code == -1
+        leave = {"group_id": "loud", "members": [{"member_id": member}]}
+        assert peer.ask(apis.LEAVE_GROUP, 3, leave).error_code == 0
+
+
+def test_a_subscription_to_10_000_topics(victim: Victim) -> None:
+    names = b"".join(b"\0\5%05d" % i for i in range(10_000))
+    subscription = b"\0\0" + (10_000).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
+    with (
+        victim.attacked("10,000 topics of a member", 30 * MIB),
+        contextlib.closing(victim.peer()) as peer,
+    ):
+        member = peer.ask(apis.JOIN_GROUP, 5, join_fields("reader")).member_id
+        joined = peer.ask(apis.JOIN_GROUP, 5, join_fields("reader", member, subscription))
+        assert (joined.error_code, joined.members[0].metadata) == (0, subscription)
+
+
+def test_a_commit_with_large_metadata(victim: Victim) -> None:
+    """offset.metadata.max.bytes is 4096, and a text of version 8 may be longer than 32 KiB."""
+    with victim.attacked("metadata of 1 MiB", 30 * MIB), contextlib.closing(victim.peer()) as peer:
+        codes = []
+        for size in (4_096, 4_097, 1 << 20):
+            found = peer.ask(apis.OFFSET_COMMIT, 8, commit_fields("g", 1, "m" * size))
+            codes.append(found.topics[0].partitions[0].error_code)
+    assert codes == [0, TOO_LARGE_METADATA, TOO_LARGE_METADATA]
+
+
+@pytest.mark.parametrize(("count", "answered"), [(20_000, True), (100_001, False)])
+def test_groups_and_partitions_in_one_request(victim: Victim, count: int, answered: bool) -> None:
+    """More than 100,000 close the connection: the coordinator is one thread for all groups."""
+    names = [f"group-{i}" for i in range(count)]
+    requests: list[tuple[Any, int, dict[str, Any]]] = [
+        (apis.DESCRIBE_GROUPS, 5, {"groups": names}),
+        (apis.DELETE_GROUPS, 1, {"groups_names": names}),
+        (apis.OFFSET_COMMIT, 8, commit_fields("g", count)),
+    ]
+    for api, version, fields in requests:
+        one = victim.attacked(f"{api.name} of {count}", REQUEST_MIB * MIB)
+        with one, contextlib.closing(victim.peer()) as peer:
+            peer.send(api, version, fields)
+            found = answer_of(peer.receive)
+        assert (found != CLOSED) == answered
+        if api is apis.DELETE_GROUPS and answered:
+            assert {result.error_code for result in found.results} == {GROUP_ID_NOT_FOUND}
