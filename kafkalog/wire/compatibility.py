@@ -45,6 +45,32 @@ CLIENTS: dict[str, dict[int, int]] = {
 """The highest version of each API that a client sent to a broker that knew all of them; with ours
 it uses the lower one.  Of sarama what its source knows."""
 
+SUITES = (
+    ("librdkafka 2.12.0", "its tests against a broker, quick mode", "100 of 113",
+     "10 skip themselves; 3 end where ACLs, SCRAM, settings of groups (KIP-848) or "
+     "transactions are needed"),
+    ("kafka-python 3.0.12", "`test/integration`", "47 of 56",
+     "ACLs; transactions (2); AlterReplicaLogDirs, DescribeQuorum and ListConfigResources and "
+     "what it guesses from them (4); a broker with id 0 (also fails with Kafka's id 1); 1 skips "
+     "itself"),
+    ("kafka-python 2.3.3", "`test/integration`", "35 of 40",
+     "ACLs; transactions (2); 2 skip themselves"),
+    ("kafka-python 2.2.21", "`test/integration`", "35 of 40",
+     "ACLs; transactions (2); 2 skip themselves"),
+    ("kafka-python 2.1.6", "tests of groups, consumers, producers, admin calls", "32 of 38",
+     "4 fail with Kafka too (ACLs, a broker with id 0, an old error code); what it guesses from "
+     "DescribeAcls; 1 skips itself"),
+    ("kafka-python 2.0.2", "the same", "31 of 37",
+     "as with 2.1.6"),
+    ("kafka-python 2.0, 2.1, 2.3, 3.0", "a walk of ours with each `api_version` from 0.11 on",
+     "all", "older ones have no version of Produce in common with Kafka 4 either"),
+    ("confluent-kafka 2.16.1", "a walk of ours through its API, 158 outcomes", "as Kafka",
+     "wording of errors; SCRAM, ACLs, transactions; a topic that a question made is there at once"),
+    ("aiokafka 0.10, 0.12, 0.14", "a walk of ours through its API, 52 outcomes each", "as Kafka",
+     "transactions"),
+)  # fmt: skip
+"""Client and version, what was run, how much of it passed, and why the rest does not apply."""
+
 NOTES = {
     0: "0 to 2 are announced and refused: without them older librdkafka takes a broker for one "
     "that cannot compress (KAFKA-18659). 12 needs the transactions of KIP-890.",
@@ -76,7 +102,7 @@ Kafka's own declarations and its own codec:
 
 def render_markdown() -> str:
     """The whole document."""
-    return "\n".join([HEAD, *_served(), *_clients(), *_coded(), *_records(), ""])
+    return "\n".join([HEAD, *_served(), *_clients(), *_suites(), *_coded(), *_records(), ""])
 
 
 def _span(versions: range) -> str:
@@ -109,7 +135,9 @@ def _clients() -> Iterator[str]:
     yield "use this API. kcat, confluent-kafka and the bindings for .NET, Rust and Node.js are"
     yield "librdkafka; franz-go uses the highest of everything. `tests/clients` runs them."
     yield "The ranges begin where those of Kafka 4 do (KIP-896), so clients as old as Java 2.1,"
-    yield "librdkafka 1 and kafka-python 2 have versions in common with it.\n"
+    yield "librdkafka 1.8.2 and kafka-python 2 have versions in common with it. librdkafka 1.7 and"
+    yield "older produce, but find the ends of a log only by version 0 of ListOffsets, so that with"
+    yield "us as with Kafka 4 they cannot consume from there.\n"
     yield f"| API | {' | '.join(CLIENTS)} |"
     yield f"| --- |{' --- |' * len(CLIENTS)}"
     for api in BY_KEY.values():
@@ -120,6 +148,19 @@ def _clients() -> Iterator[str]:
 
 def _used(served: range, known: int | None) -> str:
     return "" if known is None else str(min(known, served.stop - 1))
+
+
+def _suites() -> Iterator[str]:
+    yield "\n## Other clients' own tests\n"
+    yield "The tests that clients ship, with their broker replaced by `kafkalog serve`, and by"
+    yield "Apache Kafka 4.1.1 where one failed. Tests of SASL and SSL were left out. Where a client"
+    yield "ships no tests that need a broker, the same calls went to both and the outcomes were"
+    yield "compared. What was found has tests in `tests/clients` and `tests/server`."
+    yield "A transactional producer is refused at once.\n"
+    yield "| client | what was run | passed | the rest |"
+    yield "| --- | --- | --- | --- |"
+    for row in SUITES:
+        yield f"| {' | '.join(row)} |"
 
 
 def _coded() -> Iterator[str]:

@@ -21,7 +21,8 @@ __all__ = ["SETTINGS", "SIDES", "Server", "Unavailable"]
 
 SETTINGS = {
     "auto.create.topics.enable": "false",
-    # Not 0: kafka-python loses its way when it has joined before its metadata came.
+    # Not 0: kafka-python that has joined before its metadata came stays without partitions,
+    # with Apache Kafka even more often than with us.
     "group.initial.rebalance.delay.ms": "200",
     "group.min.session.timeout.ms": "1000",
     "offsets.topic.num.partitions": "3",
