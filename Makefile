@@ -28,7 +28,7 @@ help:
 	@echo "make lint           ruff, mypy, clang-format, compiler warnings, cppcheck"
 	@echo "make format         let ruff and clang-format write"
 	@echo "make docs           render the documents that are made from code"
-	@echo "make sanitize       the log's tests under ASan and UBSan, its threads under TSan"
+	@echo "make sanitize       the tests under ASan and UBSan, those with threads under TSan"
 	@echo "make fuzz           fuzzing of all that takes outside bytes, KAFKALOG_FUZZ_MINUTES (10)"
 	@echo "make torture        the long forms: fuzzing, threads, crashes, power cuts"
 	@echo "make test-versions  a quick subset on every Python >= 3.10 of this machine"
