@@ -27,7 +27,7 @@ class _IndexCheck(ABC):
     fields: tuple[tuple[str, str], ...] = ()
 
     def __init__(self, files: SegmentFiles, report: Report, growing: bool = False) -> None:
-        """`growing`: a writer may be in the middle of an entry."""
+        """`growing`: a writer may be in the middle of an entry, or have them all in memory."""
         import numpy as np
 
         self.files = files
@@ -40,7 +40,8 @@ class _IndexCheck(ABC):
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
-            if files.path(".log").stat().st_size:
+            # Ours come to their files when the segment is sealed, cut or closed.
+            if not growing and files.path(".log").stat().st_size:
                 report.add("index-missing", self.path, "no file", f"a {self.suffix} file")
             return
         except OSError as problem:

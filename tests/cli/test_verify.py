@@ -344,3 +344,25 @@ def test_an_append_in_flight_is_no_damage(tmp_path: Path) -> None:
         assert damage(verify(tmp_path / "own-0")) == {"tail-bytes"}
         path.write_bytes(whole)
         assert verify(tmp_path / "own-0").clean
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["grown", "cut and grown"])
+def test_indexes_that_a_living_writer_has_in_memory_are_not_missing(
+    tmp_path: Path, cut: bool
+) -> None:
+    """Nor after a truncation; once it is killed they are, and the next opening makes them."""
+    folder = tmp_path / "a-0"
+    with Log(folder, config={"segment.bytes": 2000, "index.interval.bytes": 100}) as log:
+        for number in range(40):
+            log.append(b"x" * 100, timestamp_ms=1000 + number)
+        if cut:
+            log.truncate(log.end_offset - 1)
+            log.roll()
+            log.append(b"x" * 100)
+        last = log.segments[-1].base_offset
+        assert not (folder / f"{last:020d}.timeindex").exists()
+        assert verify(folder).findings == []
+        killed = copy_tree(folder, tmp_path / "killed" / "a-0")
+    assert {f.what for f in verify(killed).findings} == {"index-missing"}
+    Log(killed).close()
+    assert verify(killed).findings == []
