@@ -20,7 +20,7 @@ typedef struct {
     struct {
         size_t pos; /* in the memory */
         size_t bytes;
-        kl_slice *slice;
+        kl_slice slice;
     } slices[SLICES_MAX];
     size_t slice_count;
     bool parked;
@@ -62,18 +62,18 @@ void kl_response_rewind(kl_request *request, size_t pos) {
     WANT(pos <= of(request)->response.bytes);
     of(request)->response.bytes = pos;
 }
-kl_status kl_response_slice(kl_request *request, kl_slice *slice, int64_t pos,
-                            size_t bytes) {
+kl_status kl_response_slice(kl_request *request, kl_slice *slice) {
     exchange *exchange = of(request);
-    WANT(pos >= 0 && bytes > 0);
+    WANT(slice->pos >= 0 && slice->bytes > 0);
     if (exchange->slice_count == SLICES_MAX) {
-        kl_slice_free(slice);
+        kl_slice_drop(slice);
         return kl_fail(KL_E_NO_MEMORY, "too many slices");
     }
     size_t i = exchange->slice_count++;
     exchange->slices[i].pos = exchange->response.bytes;
-    exchange->slices[i].bytes = bytes;
-    exchange->slices[i].slice = slice;
+    exchange->slices[i].bytes = slice->bytes;
+    exchange->slices[i].slice = *slice;
+    *slice = (kl_slice){.fd = -1}; /* taken */
     return KL_OK;
 }
 void kl_request_wake(kl_request *request) { of(request)->woken = true; }
@@ -158,7 +158,7 @@ static void check_fetch(const exchange *exchange) {
 static void end_exchange(exchange *exchange) {
     WANT(exchange->request.parked == NULL && exchange->request.on_cancel == NULL);
     for (size_t i = 0; i < exchange->slice_count; i++)
-        kl_slice_free(exchange->slices[i].slice);
+        kl_slice_drop(&exchange->slices[i].slice);
     kl_buffer_free(&exchange->response);
     free(exchange->request.data);
     free(exchange);
