@@ -43,6 +43,17 @@ DYNAMIC = frozenset(s.synonym for s in TopicConfig.table.values() if s.synonym) 
 kafkalog.server.dynamic carries out.  The other known ones are read-only, and names that are
 not known are kept as they come, as Kafka does."""
 
+_AT_START = frozenset({
+    "broker.id", "controller.listener.names", "controller.quorum.bootstrap.servers",
+    "controller.quorum.voters", "log.dir", "log.dirs", "process.roles",
+})  # fmt: skip
+"""What a properties file may say, that is no setting of ours by this name, and that no running
+broker changes."""
+
+_THREADS = ("num.io.threads", "num.recovery.threads.per.data.dir")
+"""Counts of threads: one change doubles or halves them at most, as in Kafka, so that a slip of
+the hand starts no thousands."""
+
 _SENSITIVE = re.compile(r"password|secret|credential|jaas|\.key$|keystore|truststore")
 
 _ALONE = frozenset(s.name for s in TopicConfig.table.values() if not s.synonym)
@@ -100,7 +111,7 @@ def _check_broker(
     image: MetadataImage, name: str, changed: Mapping[str, str | None], static: BrokerConfig
 ) -> None:
     _check_broker_name(image, name)
-    known = {n for n in static.names() if n not in DYNAMIC and n in changed}
+    known = {n for n in (*static.names(), *_AT_START) if n not in DYNAMIC and n in changed}
     if known:
         raise Refused(
             ErrorCode.INVALID_REQUEST,
@@ -112,6 +123,27 @@ def _check_broker(
                 type(static)({key: value})
         except InvalidSetting as error:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
+    for key in _THREADS:
+        if key in changed and key in static.table:
+            _check_threads(image, name, (key, changed[key]), static)
+
+
+def _check_threads(
+    image: MetadataImage, resource: str, change: tuple[str, str | None], static: BrokerConfig
+) -> None:
+    name, value = change
+    # What is in effect, by rank: this broker's own, that of all brokers, the file's.
+    given = {rank: image.config(BROKER, rank).get(name) for rank in (str(image.node_id), "")}
+    old, new = (
+        next((static.table[name].checked(text) for text in ranks.values() if text is not None),
+             static[name])
+        for ranks in (given, {**given, resource: value})
+    )  # fmt: skip
+    if not old // 2 <= new <= old * 2:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"{name}: found {new}, wanted between half and double of the {old} there are",
+        )
 
 
 def _check_broker_name(image: MetadataImage, name: str) -> None:

@@ -127,7 +127,7 @@ def _check_name(name: str, image: MetadataImage, taken: Mapping[str, str]) -> No
     if name == "":
         problem = "the empty string is not allowed"
     elif name in (".", ".."):
-        problem = "'.' or '..' is not allowed"
+        problem = f"'{name}' is not allowed"
     elif len(name) > 249:
         problem = f"the length of '{name}' is longer than the max allowed length 249"
     elif not _TOPIC.fullmatch(name):
@@ -410,7 +410,10 @@ def elect_leaders(image: MetadataImage, request: Any) -> list[Result]:
         results: list[Result] = []
         for number in topic.partitions:
             if image.partition(topic.topic, number) is None:
-                code, why = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such partition."
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                known = topic.topic in image.topics
+                what = f"partition as {topic.topic}-{number}" if known else f"topic as {topic.topic}"
+                why = f"No such {what}"
             else:
                 code, why = ErrorCode.ELECTION_NOT_NEEDED, "The only replica leads already."
             results.append({"partition_id": number, "error_code": int(code), "error_message": why})

@@ -105,6 +105,8 @@ def test_lists_grow_and_shrink(image: MetadataImage) -> None:
         ((BROKER, "x"), ("log.flush.interval.ms", SET, "1"), "INVALID_REQUEST"),
         ((BROKER, "1"), ("log.flush.interval.ms", SET, "x"), "INVALID_REQUEST"),
         ((BROKER, "1"), ("log.retention.hours", SET, "1"), "INVALID_REQUEST"),
+        ((BROKER, "1"), ("broker.id", SET, "7"), "INVALID_REQUEST"),
+        ((BROKER, ""), ("log.dirs", SET, "/elsewhere"), "INVALID_REQUEST"),
         ((BROKER, ""), ("log.initial.task.delay.ms", SET, "1"), "INVALID_REQUEST"),
         ((BROKER, "1"), ("log.flush.interval.ms", SET, "1"), "NONE"),
         ((BROKER, ""), ("my.plugins.setting", SET, "1"), "NONE"),

@@ -31,6 +31,10 @@ def test_every_version_lists_every_served_api(raw: Raw, version: int) -> None:
     assert found.error_code == ErrorCode.NONE
     ranges = {key.api_key: range(key.min_version, key.max_version + 1) for key in found.api_keys}
     assert ranges == apis.SERVED
+    # metadata.version as Kafka 4 tells it: from 3.3 on; to its tools lower ones have no name.
+    assert [(f.name, f.min_version) for f in found.supported_features] == (
+        [("metadata.version", 7)] if version >= 3 else []
+    )
 
 
 def test_an_unknown_version_is_answered_in_version_0_with_the_range(raw: Raw) -> None:
@@ -416,6 +420,7 @@ def test_elections_and_reassignments_are_answered_honestly(raw: Raw) -> None:
     assert [p.error_code for p in topic.partition_result] == [
         ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]  # fmt: skip
+    assert topic.partition_result[1].error_message == "No such partition as t-1"
     move = [{"name": "t", "partitions": [{"partition_index": 0, "replicas": [1, 2]}]}]
     (topic,) = raw.call(apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=move).responses
     assert topic.partitions[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -474,7 +479,12 @@ def test_threads_and_the_cleaner_follow_their_settings(broker: Broker, raw: Raw)
     before, own = io_threads(), broker.config.num_io_threads
     assert raw.alter(BROKER, "1", num_io_threads=str(own + 3)).error_code == 0
     assert io_threads() == before + 3
-    assert raw.alter(BROKER, "1", num_io_threads="1").error_code == 0
+    # One change halves or doubles at most: nobody starts a million by mistake.
+    for resource, wrong in (("1", "1000000"), ("", "0"), ("1", "4")):
+        assert raw.alter(BROKER, resource, num_io_threads=wrong).error_code == 42
+    assert io_threads() == before + 3
+    for count in (6, 3, 2, 1):
+        assert raw.alter(BROKER, "1", num_io_threads=str(count)).error_code == 0
     found = raw.alter(BROKER, "", log_cleaner_io_buffer_load_factor="0.5",
                       producer_id_expiration_ms="1000")  # fmt: skip
     assert found.error_code == 0

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from kafkalog.metadata.directory import LEVEL_MIN
 from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
 from kafkalog.server.requests import Request
@@ -52,14 +53,15 @@ _cache: dict[int, tuple[Any, bytes]] = {}
 def _encoded(version: int, levels: tuple[tuple[str, int], ...], epoch: int) -> bytes:
     kept, data = _cache.get(version, (None, b""))
     if kept != levels:
-        # A level whose lowest is 0 must not be told to old clients (KAFKA-17492): 1 it is.
+        # A feature whose lowest level is 0 must not be told to old clients (KAFKA-17492).
         shown = [(name, level) for name, level in levels if level > 0]
         data = apis.API_VERSIONS.encode_response(
             version,
             {
                 "api_keys": _keys(),
                 "supported_features": [
-                    {"name": name, "min_version": 1, "max_version": level} for name, level in shown
+                    {"name": name, "min_version": LEVEL_MIN, "max_version": level}
+                    for name, level in shown
                 ],
                 "finalized_features_epoch": epoch,
                 "finalized_features": [
