@@ -412,7 +412,9 @@ def elect_leaders(image: MetadataImage, request: Any) -> list[Result]:
             if image.partition(topic.topic, number) is None:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 known = topic.topic in image.topics
-                what = f"partition as {topic.topic}-{number}" if known else f"topic as {topic.topic}"
+                what = (
+                    f"partition as {topic.topic}-{number}" if known else f"topic as {topic.topic}"
+                )
                 why = f"No such {what}"
             else:
                 code, why = ErrorCode.ELECTION_NOT_NEEDED, "The only replica leads already."

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from kafkalog.metadata.directory import LEVEL_MIN
+from kafkalog.metadata.records import LEVEL_MIN
 from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
 from kafkalog.server.requests import Request
