@@ -9,8 +9,8 @@
 
 typedef kl_status find_time(kl_log *log, int64_t timestamp_ms, kl_found *found);
 typedef kl_status slice_of(kl_log *log, int64_t offset, int32_t bound, size_t max_bytes,
-                           int at_least_one, kl_slice **out, kl_read *where);
-typedef void slice_free(kl_slice *slice);
+                           int at_least_one, kl_slice *out, kl_read *where);
+typedef void slice_drop(kl_slice *slice);
 
 static double now_s(void) {
     struct timespec now;
@@ -32,24 +32,23 @@ double lookups_by_time(void *function, void *log, const int64_t *wanted, size_t 
 
 /* Seconds to find file, place and length of the batch of each offset; -1 when one fails or
  * is not `batch_bytes` long. */
-double lookups_by_offset(void *function, void *free_function, void *log,
+double lookups_by_offset(void *function, void *drop_function, void *log,
                          const int64_t *wanted, size_t count, size_t batch_bytes) {
     slice_of *slice = (slice_of *)function;
-    slice_free *drop = (slice_free *)free_function;
+    slice_drop *drop = (slice_drop *)drop_function;
     double start = now_s();
     for (size_t i = 0; i < count; i++) {
-        kl_slice *found = NULL;
+        kl_slice found;
         kl_read where;
         if (slice(log, wanted[i], KL_LOG_END, 1, 1, &found, &where)) return -1;
-        drop(found);
+        drop(&found);
         if (where.bytes != batch_bytes) return -1;
     }
     return now_s() - start;
 }
 
 /* Seconds to read `bytes` at each place with nothing around it; -1 when one fails. */
-double lookups_pread(const int *fds, const int64_t *positions, size_t count,
-                     size_t bytes) {
+double lookups_pread(const int *fds, const int64_t *positions, size_t count, size_t bytes) {
     static uint8_t buffer[1 << 16];
     if (bytes > sizeof buffer) return -1;
     double start = now_s();

@@ -63,7 +63,7 @@ def by_time(log: kafkalog.Log, wanted: Any) -> float:
 def by_offset(log: kafkalog.Log, wanted: Any, batch_bytes: int) -> float:
     """Seconds in C to find the batch of each of `wanted`, an int64 array of offsets."""
     own, loops = _loops()
-    find, drop = (_pointer(ffi.addressof(lib, name)) for name in ("kl_log_slice", "kl_slice_free"))
+    find, drop = (_pointer(ffi.addressof(lib, name)) for name in ("kl_log_slice", "kl_slice_drop"))
     numbers = own.from_buffer("int64_t[]", wanted)
     log_pointer = _pointer(log._c)
     taken_s = float(

@@ -179,7 +179,7 @@ static void scan(kl_log *log, worker *w) {
 static void send_some(kl_log *log, worker *w) {
     int pair[2];
     kl_log_state state;
-    kl_slice *slice;
+    kl_slice slice;
     kl_read where;
     size_t done = 0;
     expect(kl_log_get(log, &state));
@@ -187,10 +187,10 @@ static void send_some(kl_log *log, worker *w) {
     kl_status status =
         kl_log_slice(log, state.log_start_offset, KL_UNCOMMITTED, 4096, 1, &slice, &where);
     expect(status);
-    if (status || slice == NULL) return;
+    if (status || where.bytes == 0) return;
     WANT(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
-    expect(kl_slice_send(slice, pair[0], &done, 0));
-    kl_slice_free(slice);
+    expect(kl_slice_send(&slice, pair[0], &done, 0));
+    kl_slice_drop(&slice);
     close(pair[0]);
     close(pair[1]);
 }
