@@ -122,6 +122,32 @@ def test_a_fetch_ends_with_its_segment(served, peer):
     assert seen == len(log.segments)
 
 
+def test_what_compaction_emptied_is_passed_over(served, peer):
+    """Only a batch without records is left of a segment: some clients would ask for ever."""
+    log = served.put(config={"segment.bytes": 100, "cleanup.policy": "compact"})
+    for key in (b"a", b"a", b"a", b"b"):
+        log.append(b"value", key=key)
+    assert len(log.segments) == 4
+    log.compact()
+    sizes = [segment.size_bytes for segment in log.segments]
+    assert sizes[:2] == [61, 61] and min(sizes[2:]) > 61
+    assert offsets(peer.fetch_one(0).records) == [2]
+    assert offsets(peer.fetch_one(1).records) == [2]
+    assert offsets(peer.fetch_one(3).records) == [3]
+
+
+def test_the_end_of_a_log_that_compaction_emptied_is_told(served, peer):
+    """Nothing follows: the client goes on behind the batch without records."""
+    log = served.put(config={"segment.bytes": 100, "cleanup.policy": "compact"})
+    for _ in range(3):
+        log.append(b"value", key=b"a")
+    log.compact()
+    log.truncate(1)
+    (header,) = batches.headers(peer.fetch_one(0).records)
+    assert (header.last_offset, header.record_count) == (0, 0)
+    assert peer.fetch_one(1, max_wait_ms=0).records == b""
+
+
 def test_large_reads_arrive_whole(served, peer):
     log = served.put()
     for i in range(20):

@@ -335,6 +335,28 @@ static kl_status slice_end(kl_log *log, const place *from, size_t max_bytes,
     return status ? kl_fail_prefix(status, "log %s", log->path) : KL_OK;
 }
 
+/* Locked.  A batch without records at a segment's end, which compaction left to say where it
+ * ended, is passed over when something follows: some clients ask for it again for ever. */
+static kl_status find_slice(kl_log *log, int64_t offset, int32_t bound, size_t max_bytes,
+                            bool at_least_one, place *from, kl_read *where) {
+    for (;;) {
+        kl_status status = find_place(log, offset, bound, from);
+        *where =
+            (kl_read){.next_offset = offset, .end_offset = from->bound, .pos = from->pos};
+        if (status || from->segment == NULL) return status;
+        where->segment_base_offset = from->segment->base_offset;
+        size_t index = kl_log_find_segment(log, from->segment->base_offset);
+        status = kl_log_prepare(log, index);
+        if (!status) status = slice_end(log, from, max_bytes, at_least_one, where);
+        if (status || !from->sealed || where->bytes != KL_BATCH_HEADER_BYTES ||
+            where->next_offset >= from->bound)
+            return status;
+        offset = where->next_offset;
+        kl_segment_drop(from->segment);
+        from->segment = NULL;
+    }
+}
+
 kl_status kl_log_slice(kl_log *log, int64_t offset, int32_t bound, size_t max_bytes,
                        int at_least_one, kl_slice *out, kl_read *where) {
     *out = (kl_slice){.fd = -1};
@@ -342,16 +364,10 @@ kl_status kl_log_slice(kl_log *log, int64_t offset, int32_t bound, size_t max_by
     kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
     if (!status) status = kl_log_enter(log);
     if (status) return status;
-    status = find_place(log, offset, bound, &from);
-    *where = (kl_read){.next_offset = offset, .end_offset = from.bound, .pos = from.pos};
-    if (!status && from.segment) {
-        where->segment_base_offset = from.segment->base_offset;
-        status = kl_log_prepare(log, kl_log_find_segment(log, from.segment->base_offset));
-        if (!status) status = slice_end(log, &from, max_bytes, at_least_one, where);
-        if (!status && where->bytes) {
-            keep_hint_locked(log, &from, where);
-            status = kl_file_pin(from.segment->file, &out->fd);
-        }
+    status = find_slice(log, offset, bound, max_bytes, at_least_one, &from, where);
+    if (!status && from.segment && where->bytes) {
+        keep_hint_locked(log, &from, where);
+        status = kl_file_pin(from.segment->file, &out->fd);
     }
     kl_log_leave(log);
     if (status) status = stale_or(log, from.generation, status);
