@@ -16,12 +16,19 @@ def _moment(record: logging.LogRecord) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{int(record.msecs):03d}Z"
 
 
+def _printable(text: str) -> str:
+    """Names come from clients: none of them begins a line of its own or moves the cursor."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 class _Text(logging.Formatter):
-    """`2026-11-21T22:08:31.123Z INFO broker: what happened`."""
+    """`2026-11-21T22:08:31.123Z INFO broker: what happened`; control characters escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
         area = record.name.removeprefix("kafkalog.").removeprefix("server.")
-        line = f"{_moment(record)} {record.levelname} {area}: {record.getMessage()}"
+        line = f"{_moment(record)} {record.levelname} {area}: {_printable(record.getMessage())}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line

@@ -33,6 +33,14 @@ def test_a_line_has_time_level_area_and_what_happened(logger: logging.Logger) ->
     assert rest == "INFO broker: serves /data"
 
 
+def test_a_name_from_outside_makes_no_line_of_its_own(logger: logging.Logger) -> None:
+    stream = io.StringIO()
+    logs.set_up("text", "INFO", stream)
+    logger.info("group %s", "gründe\n2026 INFO broker: all is well\x1b[2J\ud800")
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith(r"group gründe\n2026 INFO broker: all is well\x1b[2J\ud800")
+
+
 def test_a_json_line_is_one_object_with_the_traceback_inside(logger: logging.Logger) -> None:
     stream = io.StringIO()
     logs.set_up("json", "INFO", stream)
