@@ -4,8 +4,9 @@
 #include "log.h"
 
 enum {
-    /* Beyond it a round may take so long that who waits must be able to see a signal. */
+    /* Beyond these a round may take so long that who waits must be able to see a signal. */
     OWN_ROUND_BYTES = 4 << 20,
+    OWN_ROUND_NS = 50 * 1000 * 1000,
     /* Beyond it the disk is busy with bytes, and better begins than waits for more. */
     GATHER_BYTES = 256 << 10
 };
@@ -111,6 +112,13 @@ static bool round_is_short(const kl_log *log, int64_t bytes_max) {
            active->size - log->round_size <= bytes_max;
 }
 
+/* Locked.  Whether who waits runs the next round itself: the last one tells how long the disk
+ * takes. */
+static bool runs_own_round(const kl_log *log) {
+    return !log->syncing && log->round_ns > 0 && log->round_ns <= OWN_ROUND_NS &&
+           round_is_short(log, OWN_ROUND_BYTES);
+}
+
 /* Locked, but not while it waits.  Threads that flush in a loop, and producers with one
  * request in flight, come back soon after the round that served them: who leads the next one
  * waits for them, at most half of what a round takes, rather than leaving them to the one
@@ -205,7 +213,7 @@ static kl_status wait_for(kl_log *log, int64_t target, int64_t end_ms) {
         if (left_ms <= 0)
             return kl_fail(KL_E_TIMEOUT, "log %s: offset %lld is not on disk yet, %lld is",
                            log->path, (long long)target, (long long)log->flushed);
-        if (!log->syncing && round_is_short(log, OWN_ROUND_BYTES)) {
+        if (runs_own_round(log)) {
             run_round(log);
             continue;
         }
