@@ -42,7 +42,9 @@ def _asked(request: Request) -> list[Any]:
     body = request.body
     if request.version < GROUPS_VERSION:
         return [body]
-    return list({group.group_id: group for group in body.groups}.values())
+    # All of a group is told once: a few bytes may not ask for any number of offsets.
+    whole = {group.group_id: group for group in body.groups if group.topics is None}
+    return [g for g in body.groups if g.topics is not None or g is whole[g.group_id]]
 
 
 class Append(NamedTuple):
