@@ -68,14 +68,13 @@ class SidecarCheck:
             return
         report.counters["sidecars"] += 1
         self.sums = RegionSums(self.sidecar.region_bytes)
-        self.wanted = {r.position // self.sidecar.region_bytes: r for r in self.sidecar.regions}
-        self.ends = dict(
-            zip(
-                self.wanted,
-                [*(r.position for r in self.sidecar.regions[1:]), self.sidecar.log_bytes],
-                strict=True,
-            )
-        )
+        regions = self.sidecar.regions
+        numbers = [region.position // self.sidecar.region_bytes for region in regions]
+        stops = [region.position for region in regions[1:]]
+        if regions:  # a segment of which repair left nothing has none
+            stops.append(self.sidecar.log_bytes)
+        self.wanted = dict(zip(numbers, regions, strict=True))
+        self.ends = dict(zip(numbers, stops, strict=True))
         self.same = 0
         self.unfit = UNKNOWN
         """Where batches lie that begin or end elsewhere than sealed ones did."""

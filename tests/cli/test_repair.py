@@ -157,6 +157,20 @@ def test_repair_refuses_a_log_that_is_open(tmp_path: Path) -> None:
             apply(plan(report))
 
 
+def test_a_sealed_segment_of_which_nothing_is_left(tmp_path: Path) -> None:
+    """Cut within its first batch: what is left goes, and the folder can be looked at again."""
+    folder = tmp_path / "own-0"
+    with Log(folder, config={"segment.bytes": 200}) as log:
+        for _ in range(4):
+            log.append(bytes(100))
+    first = folder / "00000000000000000000.log"
+    first.write_bytes(first.read_bytes()[:30])
+    apply(plan(verify(folder)))
+    assert first.stat().st_size == 0
+    assert not [action for action in plan(verify(folder)) if action.kind != "leave"]
+    assert [offset for offset, _, _ in records_of(folder)] == [1, 2, 3]
+
+
 def test_a_plan_is_pure(tmp_path: Path) -> None:
     """Made from the report alone: the files need not exist."""
     report = Report()

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "log.h"
+#include "read.h"
 
 enum { RELOAD_TRIES = 2000 }; /* some seconds: a long change of segments is rare */
 
@@ -345,6 +346,14 @@ static kl_status load_epochs(kl_log *log, kl_dir *dir) {
     return status;
 }
 
+/* Sealed segments from `base_offset` on have their indexes again, as others that open the
+ * folder expect.  One that cannot be read says so when it is read. */
+static void restore_indexes(kl_log *log, int64_t base_offset) {
+    if (base_offset == INT64_MAX || !log->writable) return;
+    for (size_t i = kl_log_find_segment(log, base_offset); i + 1 < log->segment_count; i++)
+        (void)kl_log_prepare(log, i);
+}
+
 /* The end, and with it everything that is derived from batches. */
 static kl_status load_contents(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
     int64_t indexless, corrupt_from, rebuild_from = INT64_MAX;
@@ -376,6 +385,7 @@ static kl_status load_contents(kl_log *log, kl_dir *dir, kl_recovery *recovery) 
     rebuild_from = KL_MIN(rebuild_from, KL_MIN(indexless, corrupt_from));
     if (!status) status = kl_log_load_producers(log, dir, log->log_end, rebuild_from);
     if (!status) status = kl_segment_load_times(kl_log_active(log));
+    if (!status) restore_indexes(log, indexless);
     return status;
 }
 
