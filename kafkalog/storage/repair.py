@@ -85,12 +85,16 @@ def plan(report: Report) -> list[Action]:
     mended = {os.path.dirname(f.file) for f in report.findings if f.what == "header-bit"}
     # Batches that disagree about epochs cannot say what the list should be.
     unsure = {os.path.dirname(f.file) for f in report.findings if f.what == "batch-epoch"}
+    # Nor can a segment's index keep its promise beside batches that are not the segment's.
+    foreign = {f.file for f in report.findings if f.what == "batch-range"}
     for finding in report.findings:
         # What else was found beside a wrong bit may follow from it: look again afterwards.
         later = os.path.dirname(finding.file) in mended and finding.what != "header-bit"
         if finding.severity in (DAMAGE, WARNING, UNCHECKED) and not later:
             task = _task(finding)
             if finding.what == "epochs-batch" and os.path.dirname(finding.file) in unsure:
+                task = ("leave", finding.file)
+            if finding.what == "time-promise" and task[1] in foreign:
                 task = ("leave", finding.file)
             by_file.setdefault(task, []).append(finding)
     actions = []
