@@ -52,10 +52,10 @@ kl_status kl_server_start(kl_server *server);
 kl_status kl_server_stop(kl_server *server, int32_t timeout_ms);
 /* Stops first.  Only when no call is left and no kl_request_info is looked at any more. */
 void kl_server_free(kl_server *server);
-/* Of a server with a manual clock: timers up to it run soon after. */
 /* Other limits than the config's from now on; who is connected stays.  KL_E_ARGUMENT. */
 kl_status kl_server_set_limits(kl_server *server, int32_t connections_max,
                                int32_t connections_per_ip_max);
+/* Of a server with a manual clock: timers up to it run soon after. */
 void kl_server_set_time(kl_server *server, int64_t now_ms);
 
 /* Why a request came up: it is no Produce or Fetch; or it is one that the fast path does

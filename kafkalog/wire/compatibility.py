@@ -84,8 +84,8 @@ SUITES = (
     ("kafkajs 2.2.4", "a walk of ours through its API, 69 outcomes", "as Kafka",
      "ACLs, transactions; its own time limit now and then, with Kafka too"),
     ("Kafka's tools 4.1.1", "a walk of ours through their options, 247 commands", "as Kafka",
-     "wording of errors; quotas, features, quorum, ACLs, transactions, settings of groups end with "
-     "an error that names the API"),
+     "as far as was compared: long outputs in part; wording of errors; quotas, features, "
+     "quorum, ACLs, transactions, settings of groups end with an error that names the API"),
 )  # fmt: skip
 """Client and version, what was run, how much of it passed, and why the rest does not apply."""
 
@@ -170,8 +170,9 @@ def _used(served: range, known: int | None) -> str:
 
 def _suites() -> Iterator[str]:
     yield "\n## Other clients' own tests\n"
-    yield "The tests that clients ship, with their broker replaced by `kafkalog serve`, and by"
-    yield "Apache Kafka 4.1.1 where one failed. Tests of SASL and SSL were left out. Where a client"
+    yield "The tests that clients ship, with their broker replaced by `kafkalog serve`; those of"
+    yield "kafka-python, sarama and kafka-go that failed, and the walks, with Apache Kafka 4.1.1,"
+    yield "too. Tests of SASL and SSL were left out. Where a client"
     yield "ships no tests that need a broker, the same calls went to both and the outcomes were"
     yield "compared. What was found has tests in `tests/clients` and `tests/server`."
     yield "A transactional producer is refused at once.\n"

@@ -31,14 +31,15 @@ static bool at_hand(int fd, off_t pos) {
 }
 
 static bool cached(int fd, off_t pos, size_t bytes) {
-    static const uint64_t page_bytes = 4096;
+    const uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     cache_range range = {(uint64_t)pos / page_bytes * page_bytes, 0};
     cache_pages found = {0, 0, 0, 0, 0};
     range.bytes = (uint64_t)pos + bytes - range.pos;
     if (bytes == 0) return true;
-    if (syscall(SYS_CACHESTAT, fd, &range, &found, 0) == 0)
+    /* No page at all may mean a file system that keeps them elsewhere, as overlayfs does. */
+    if (syscall(SYS_CACHESTAT, fd, &range, &found, 0) == 0 && found.cached > 0)
         return found.cached >= (range.bytes + page_bytes - 1) / page_bytes;
-    /* An older system: what was read together mostly goes together. */
+    /* That, or an older system: what was read together mostly goes together. */
     return at_hand(fd, pos) && at_hand(fd, pos + (off_t)bytes - 1);
 }
 
