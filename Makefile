@@ -79,16 +79,16 @@ sanitize: build
 # KAFKALOG_FUZZ_MINUTES says how long.
 fuzz: build
 	@.ci/need cc clang
-	@$(PY) -m tests.fuzz.long
+	@$(PY) -m tests.damage.fuzz.long
 
 # The long forms; KAFKALOG_TORTURE_MINUTES says how long crashes are enumerated, and again how
 # long power is cut.
 torture: fuzz
 	@.ci/need java maven xfs
-	@KAFKALOG_RACE_SECONDS=$${KAFKALOG_RACE_SECONDS:-60} $(PY) -m pytest tests/threads
-	@KAFKALOG_CLIENTS_LONG=1 $(PY) -m pytest tests/clients/test_kill.py
+	@KAFKALOG_RACE_SECONDS=$${KAFKALOG_RACE_SECONDS:-60} $(PY) -m pytest tests/damage/threads
+	@KAFKALOG_CLIENTS_LONG=1 $(PY) -m pytest tests/kafka/clients/test_kill.py
 	@KAFKALOG_TORTURE_MINUTES=$${KAFKALOG_TORTURE_MINUTES:-20} \
-	    $(PY) -m pytest -rP tests/enumerate tests/powercut
+	    $(PY) -m pytest -rP tests/damage/enumerate tests/damage/powercut
 
 test-versions: build
 	@.ci/versions $(PY)

@@ -27,7 +27,7 @@ import numpy as np
 
 import kafkalog
 from kafkalog._native import ffi, lib
-from kafkalog.storage.checkpoint import DirectoryState
+from kafkalog.disk.checkpoint import DirectoryState
 from kafkalog.types import TopicPartition
 
 __all__ = ["BATCH_BYTES", "SparseLog", "build"]

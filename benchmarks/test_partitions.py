@@ -35,14 +35,14 @@ ROUNDS = 3
 MEMORY_BYTES, OPEN_S = 60e6, 1.0
 MAKE = """
 import sys
-from kafkalog.storage.manager import Manager
+from kafkalog.directory.manager import Manager
 with Manager(sys.argv[1]) as manager:
     manager.create_topic("many", int(sys.argv[2]))
 """
 LOOK = """
 import json, sys, time
 from itertools import cycle, islice
-from kafkalog.storage.manager import Manager
+from kafkalog.directory.manager import Manager
 
 def memory_bytes():
     with open("/proc/self/status") as status:

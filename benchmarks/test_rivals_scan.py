@@ -22,7 +22,7 @@ from benchmarks.measure import Side, Want, scaled
 from benchmarks.rivals import tables
 from benchmarks.work import lines
 from kafkalog._native import lib
-from kafkalog.storage import codecs
+from kafkalog.batch import codecs
 
 OURS = "kafkalog"
 RECORDS = 1_000_000

@@ -11,9 +11,9 @@ from kafkalog.errors import *  # noqa: F403
 from kafkalog.types import Found, Record, RecordMetadata, Sent, Span, TopicPartition
 
 if TYPE_CHECKING:
+    from kafkalog.log.log import Log
+    from kafkalog.log.scan import Scan
     from kafkalog.server.broker import Broker
-    from kafkalog.storage.log import Log
-    from kafkalog.storage.scan import Scan
 
 __version__ = "0.1.0"
 
@@ -33,8 +33,8 @@ __all__ = [
 
 _LAZY = {
     "Broker": "kafkalog.server.broker",
-    "Log": "kafkalog.storage.log",
-    "Scan": "kafkalog.storage.scan",
+    "Log": "kafkalog.log.log",
+    "Scan": "kafkalog.log.scan",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kafkalog import Log
-from kafkalog.storage.manager import Manager
+from kafkalog.directory.manager import Manager
 
 TOPIC = "flights"
 LIVE = "flights-live"

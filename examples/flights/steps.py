@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from source import NEW_YORK, Flight, new_york_ms
 from tour import bar, check, code, megabytes, say, table
 
+from kafkalog.batch.partitioner import partition_for_key
 from kafkalog.cli import main as kafkalog_main
-from kafkalog.storage.manager import Manager
-from kafkalog.storage.partitioner import partition_for_key
-from kafkalog.storage.picture import describe, draw
+from kafkalog.directory.manager import Manager
+from kafkalog.inspect.picture import describe, draw
 
 BATCH_BYTES = 128 << 10
 WIDTH = 110

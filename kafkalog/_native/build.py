@@ -22,7 +22,7 @@ PREAMBLE = """
 """
 
 # What the Arrow PyCapsule interface wants beside kafkalog.h: see capsule.h, and
-# kafkalog.storage.arrow, which defines the callbacks of a stream in Python.
+# kafkalog.log.arrow, which defines the callbacks of a stream in Python.
 ARROW = """
 void *kl_capsule_memory(size_t bytes);
 void kl_capsule_free_schema(void *capsule);
@@ -82,7 +82,7 @@ def builder(name: str, test: bool) -> FFI:
     public = declarations("kafkalog.h", "cffi:") + declarations("server.h", "cffi:")
     hooks = declarations("kafkalog.h", "cffi: test") if test else ""
     ffi.cdef(public + hooks + ARROW)
-    parts = ("base", "log", "replica", "net")
+    parts = ("base", "batch", "log", "scan", "clean", "replica", "net", "plane", "server")
     sources = sorted(str(path) for part in parts for path in (NATIVE / part).glob("*.c"))
     ffi.set_source(
         f"kafkalog._native.{name}",

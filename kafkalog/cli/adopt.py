@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from kafkalog.cli.common import UsageError, add_dir, table
 
 if TYPE_CHECKING:
-    from kafkalog.metadata.kraftlog import MetadataLog
+    from kafkalog.metadata.kraft.kraftlog import MetadataLog
 
 EXAMPLES = """\
 example:
@@ -33,8 +33,8 @@ def run(options: argparse.Namespace) -> int:
     """Write the metadata of what lies in the directory."""
     import os
 
-    from kafkalog.metadata.kraftlog import MetadataLog
-    from kafkalog.storage.manager import Manager
+    from kafkalog.directory.manager import Manager
+    from kafkalog.metadata.kraft.kraftlog import MetadataLog
 
     if not os.path.isdir(options.dir):
         raise UsageError(f"{options.dir}: no such directory")
@@ -47,10 +47,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _preview(directory: str) -> int:
+    from kafkalog.directory.manager import Manager
+    from kafkalog.disk.layout import METADATA_TOPIC
     from kafkalog.errors import NotFound
-    from kafkalog.metadata.kraftlog import MetadataLog
-    from kafkalog.storage.layout import METADATA_TOPIC
-    from kafkalog.storage.manager import Manager
+    from kafkalog.metadata.kraft.kraftlog import MetadataLog
 
     with Manager(directory, mode="r") as manager:
         try:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kafkalog.storage.log import Log
+    from kafkalog.log.log import Log
     from kafkalog.types import TopicPartition
 
 __all__ = [
@@ -164,7 +164,7 @@ def find_partitions(
     """The folders of a topic's partitions.  Raises: UsageError when there is none; OSError."""
     import os
 
-    from kafkalog.storage.layout import list_directory
+    from kafkalog.disk.layout import list_directory
 
     names = list_directory(directory).partitions
     topics = sorted({tp.topic for tp in names})
@@ -189,8 +189,8 @@ def open_log(tp: "TopicPartition", path: str) -> "Log | None":
 
     Raises: KafkalogError.
     """
-    from kafkalog.storage.layout import holds_segments
-    from kafkalog.storage.log import Log
+    from kafkalog.disk.layout import holds_segments
+    from kafkalog.log.log import Log
 
     if not holds_segments(path):
         return None

@@ -56,9 +56,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compact each partition and tell what became of it.  Records without a key go."""
     from kafkalog.clock import SystemClock
-    from kafkalog.storage.compaction import Limits, Throttle, compact
-    from kafkalog.storage.layout import holds_segments
-    from kafkalog.storage.log import Log
+    from kafkalog.disk.layout import holds_segments
+    from kafkalog.log.compaction import Limits, Throttle, compact
+    from kafkalog.log.log import Log
 
     settings = {"cleanup.policy": "compact", **settings_of(options.set)}
     if "compact" not in settings["cleanup.policy"].split(","):

@@ -27,7 +27,7 @@ from kafkalog.cli.common import (
 from kafkalog.cli.remote import CONSUMER_PROPERTIES, add_place, apply_properties, refuse
 
 if TYPE_CHECKING:
-    from kafkalog.storage.log import Log
+    from kafkalog.log.log import Log
     from kafkalog.types import Record
 
     Format = Callable[[Record], bytes]

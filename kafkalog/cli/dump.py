@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
 def files_of(path: Path) -> list[Path]:
     """The files to dump under a path, segments in order.  Raises: UsageError, OSError."""
-    from kafkalog.storage.verify import find_partitions, is_partition
+    from kafkalog.inspect.verify import find_partitions, is_partition
 
     if not path.is_dir():
         path.stat()
@@ -118,7 +118,7 @@ def _metadata(row: Row) -> Row:
     import base64
 
     from kafkalog.errors import CorruptLog
-    from kafkalog.metadata.records import describe
+    from kafkalog.metadata.kraft.records import describe
 
     text = row.get("value")
     value = base64.b64decode(row.get("value_base64", "")) if text is None else text.encode()
@@ -136,7 +136,7 @@ def _stop(position: int, why: object) -> Row:
 
 
 def _log_rows(path: Path, options: argparse.Namespace) -> Iterator[Row]:
-    from kafkalog.storage.rawfiles import BatchWalk, find_batch, is_zero
+    from kafkalog.inspect.rawfiles import BatchWalk, find_batch, is_zero
 
     position: int | None = 0
     left = options.max_batches if options.max_batches is not None else sys.maxsize
@@ -216,8 +216,8 @@ def _batch_rows(batch: Any, walk: Any, records: bool) -> Iterator[Row]:
 
 
 def _record_rows(batch: Any, data: bytes, row: Row) -> Iterator[Row]:
-    from kafkalog.storage.codecs import decompress
-    from kafkalog.storage.rawfiles import HEADER_BYTES, decode_records
+    from kafkalog.batch.codecs import decompress
+    from kafkalog.inspect.rawfiles import HEADER_BYTES, decode_records
 
     body = data[HEADER_BYTES:]
     if batch.attributes & 7:
@@ -252,7 +252,7 @@ def _sequence(base: int, delta: int) -> int:
 
 def _headers(body: bytes, position: int, count: int) -> list[list[str | None]]:
     """[name, value] of each header; the walk over the record has checked the lengths."""
-    from kafkalog.storage.records import record_headers
+    from kafkalog.batch.records import record_headers
 
     return [
         [name, None if value is None else value.decode("utf-8", "backslashreplace")]
@@ -275,7 +275,7 @@ def _marker(key: bytes | None, value: bytes | None) -> Row:
 
 def _derived_rows(path: Path, suffix: str) -> Iterator[Row]:
     from kafkalog.errors import KafkalogError
-    from kafkalog.storage import rawfiles
+    from kafkalog.inspect import rawfiles
 
     base = rawfiles.segment_offset(path.name, suffix)
     if base is None:
@@ -296,7 +296,7 @@ def _derived_rows(path: Path, suffix: str) -> Iterator[Row]:
 
 
 def _index_rows(data: bytes, base: int, suffix: str) -> Iterator[Row]:
-    from kafkalog.storage.rawfiles import unpack_index, unpack_time_index
+    from kafkalog.inspect.rawfiles import unpack_index, unpack_time_index
 
     size = 8 if suffix == ".index" else 12
     whole = len(data) - len(data) % size
@@ -315,9 +315,9 @@ def _index_rows(data: bytes, base: int, suffix: str) -> Iterator[Row]:
 
 
 def _checkpoint_rows(path: Path) -> Iterator[Row]:
+    from kafkalog.disk.checkpoint import parse_offsets
     from kafkalog.errors import KafkalogError
-    from kafkalog.storage.checkpoint import parse_offsets
-    from kafkalog.storage.rawfiles import read_epochs
+    from kafkalog.inspect.rawfiles import read_epochs
 
     data = path.read_bytes()
     try:

@@ -21,8 +21,8 @@ from kafkalog.cli.progress import Progress
 from kafkalog.cli.shapes import add_fields, add_times, shape_of
 
 if TYPE_CHECKING:
-    from kafkalog.storage.log import Log
-    from kafkalog.storage.manager import Manager
+    from kafkalog.directory.manager import Manager
+    from kafkalog.log.log import Log
 
 EXAMPLES = """\
 example:
@@ -78,7 +78,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Append everything; what was appended before a failure stays."""
-    from kafkalog.storage.manager import Manager
+    from kafkalog.directory.manager import Manager
 
     shape = shape_of(options)
     settings = settings_of(options.set)
@@ -140,7 +140,7 @@ class Writer:
         self.limit = min(log.config.max_message_bytes for log in logs) - 128
 
     def _place(self, key: bytes) -> int:
-        from kafkalog.storage.partitioner import partition_for_key
+        from kafkalog.batch.partitioner import partition_for_key
 
         return partition_for_key(key, len(self.logs))
 

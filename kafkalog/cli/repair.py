@@ -27,8 +27,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show or execute the plan; 0 when nothing is left to be mended."""
-    from kafkalog.storage.repair import apply, plan
-    from kafkalog.storage.verify import verify
+    from kafkalog.inspect.repair import apply, plan
+    from kafkalog.inspect.verify import verify
 
     try:
         report = verify(options.path, deep=options.deep)

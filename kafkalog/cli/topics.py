@@ -19,7 +19,7 @@ from kafkalog.cli.common import (
 from kafkalog.cli.remote import action_of, add_actions, add_place, names_of
 
 if TYPE_CHECKING:
-    from kafkalog.storage.log import Log
+    from kafkalog.log.log import Log
     from kafkalog.types import TopicPartition
 
 EXAMPLES = """\
@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _directory(options: argparse.Namespace, action: str) -> int:
     """List the partitions, or the names of the topics."""
-    from kafkalog.storage.layout import list_directory
+    from kafkalog.disk.layout import list_directory
 
     if options.topic is None:
         names = {
@@ -193,7 +193,7 @@ def describe(log: "Log | None", tp: "TopicPartition") -> dict[str, Any]:
 def _codecs(log: "Log") -> list[str]:
     """The codecs seen in the first batches of each segment; all would mean to read all."""
     from kafkalog.errors import KafkalogError
-    from kafkalog.storage.rawfiles import BatchWalk, segment_name
+    from kafkalog.inspect.rawfiles import BatchWalk, segment_name
 
     seen: set[int] = set()
     for segment in log.segments:
@@ -207,7 +207,7 @@ def _codecs(log: "Log") -> list[str]:
 
 
 def _draw(topic: str, logs: "list[Log]", target: str) -> None:
-    from kafkalog.storage import picture
+    from kafkalog.inspect import picture
 
     text = picture.draw(topic, [picture.describe(log) for log in logs])
     with open(target, "w", encoding="utf-8") as file:

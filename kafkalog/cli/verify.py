@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the report; 0 when it is clean."""
-    from kafkalog.storage.verify import KINDS, verify
+    from kafkalog.inspect.verify import KINDS, verify
 
     begun = time.monotonic()
     try:

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkalog import errors
+from kafkalog.batch.records import batch_records, next_offset, whole_batches
 from kafkalog.client.cluster import Backoff, Cluster, passing
 from kafkalog.client.connection import Connection, answering
 from kafkalog.client.failures import check_code, is_retriable
 from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
-from kafkalog.storage.records import batch_records, next_offset, whole_batches
 from kafkalog.types import Record, TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog._native import ffi, lib
+from kafkalog.batch import codecs
+from kafkalog.batch.columns import Columns
+from kafkalog.batch.incoming import sealed
+from kafkalog.batch.partitioner import partition_for_key
 from kafkalog.client.cluster import Cluster, passing
 from kafkalog.client.connection import Connection, answering
 from kafkalog.client.failures import check_code, failure_class, is_retriable
-from kafkalog.storage import codecs
-from kafkalog.storage.columns import Columns
-from kafkalog.storage.incoming import sealed
-from kafkalog.storage.partitioner import partition_for_key
 from kafkalog.types import Header, TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode

@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-from kafkalog.config import GroupConfig
-from kafkalog.coordinator import admin, groups, loader, offsets, rebalance
+from kafkalog.config.settings import GroupConfig
+from kafkalog.coordinator import loader
+from kafkalog.coordinator.groups import admin, groups, offsets, rebalance
 from kafkalog.coordinator.partitions import partition_for
 from kafkalog.coordinator.shard import Shard
 from kafkalog.coordinator.step import Body, JournalRecord, Request, Step, Write

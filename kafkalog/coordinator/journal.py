@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkalog._native import check, ffi, lib
+from kafkalog.batch import codecs
 from kafkalog.coordinator.step import JournalRecord
-from kafkalog.storage import codecs, rawfiles
+from kafkalog.inspect import rawfiles
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog.storage.log import Log
+    from kafkalog.log.log import Log
 
 __all__ = ["Journal", "JournalBatch", "StoredRecord", "journal_batches"]
 

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Iterable
 
 from kafkalog._native import lib
-from kafkalog.coordinator import rebalance, records
-from kafkalog.coordinator.group import CommittedOffset, Group
+from kafkalog.coordinator.groups import rebalance, records
+from kafkalog.coordinator.groups.group import CommittedOffset, Group
 from kafkalog.coordinator.journal import JournalBatch, StoredRecord
 from kafkalog.coordinator.shard import Shard
 from kafkalog.coordinator.step import Step

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING
 
-from kafkalog.coordinator.group import Group, State
+from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.coordinator.timers import Timers
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog.config import GroupConfig
-    from kafkalog.coordinator.group import CommittedOffset, Member
+    from kafkalog.config.settings import GroupConfig
+    from kafkalog.coordinator.groups.group import CommittedOffset, Member
 
 __all__ = ["Shard", "append_error"]
 

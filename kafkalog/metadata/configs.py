@@ -1,6 +1,6 @@
 """Settings of topics and brokers: changed and described, from requests and the image.
 
-Pure, as kafkalog.metadata.controller.  Source: Kafka's ConfigAdminManager,
+Pure, as kafkalog.metadata.plan.  Source: Kafka's ConfigAdminManager,
 ConfigurationControlManager, ConfigHelper; kafka.md of the specification, 4.6.
 """
 
@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from kafkalog.config import BrokerConfig, TopicConfig
+from kafkalog.config.declare import Setting, Words
+from kafkalog.config.settings import BrokerConfig, TopicConfig
 from kafkalog.errors import InvalidSetting, UnknownSetting
 from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
-from kafkalog.setting import Setting, Words
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [

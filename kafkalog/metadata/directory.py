@@ -6,14 +6,14 @@ import uuid
 from collections.abc import Collection
 from typing import Any
 
+from kafkalog.directory.manager import Manager
+from kafkalog.disk import layout
+from kafkalog.disk.layout import METADATA_TOPIC, MetaProperties
 from kafkalog.errors import ArgumentError, NotFound, UnsupportedForMessageFormat
 from kafkalog.metadata.changes import partition_fields
 from kafkalog.metadata.image import METADATA_VERSION, MetadataImage, Partition, empty_image
-from kafkalog.metadata.records import LEVEL, LEVEL_MIN, encode
-from kafkalog.metadata.snapshots import render_snapshot
-from kafkalog.storage import layout
-from kafkalog.storage.layout import METADATA_TOPIC, MetaProperties
-from kafkalog.storage.manager import Manager
+from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN, encode
+from kafkalog.metadata.kraft.snapshots import render_snapshot
 from kafkalog.types import TopicPartition
 
 __all__ = [

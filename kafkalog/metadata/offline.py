@@ -1,9 +1,9 @@
 """Topics of a directory that no broker serves at the moment."""
 
+from kafkalog.directory.manager import Manager
+from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.errors import ArgumentError, InvalidTopic, KafkalogError, TopicExists
-from kafkalog.metadata.kraftlog import MetadataLog
-from kafkalog.storage.layout import METADATA_TOPIC
-from kafkalog.storage.manager import Manager
+from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from kafkalog.config import BrokerConfig, TopicConfig
+from kafkalog.config.settings import BrokerConfig, TopicConfig
 from kafkalog.errors import InvalidSetting
 from kafkalog.metadata.image import BROKER, TOPIC, Configs, MetadataImage
 

@@ -11,12 +11,11 @@ from types import TracebackType
 from typing import Any
 
 from kafkalog.clock import Clock, SystemClock
-from kafkalog.coordinator.coordinator import Coordinator
+from kafkalog.coordinator.thread import Coordinator
+from kafkalog.directory.manager import Manager
 from kafkalog.errors import InvalidSetting, KafkalogError
-from kafkalog.metadata.kraftlog import MetadataLog
+from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.server import listeners as places
-from kafkalog.server.acknowledge import Acknowledger
-from kafkalog.server.bulk import Bulk
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
 from kafkalog.server.journal import Journal
@@ -24,11 +23,12 @@ from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.producer_ids import ProducerIds
 from kafkalog.server.reactor import Reactor
-from kafkalog.server.requests import Workers
 from kafkalog.server.settings import ServerConfig
-from kafkalog.server.ticks import Ticks
+from kafkalog.server.threads.acknowledge import Acknowledger
+from kafkalog.server.threads.bulk import Bulk
+from kafkalog.server.threads.requests import Workers
+from kafkalog.server.threads.ticks import Ticks
 from kafkalog.server.topics import follow_groups
-from kafkalog.storage.manager import Manager
 
 __all__ = ["Broker"]
 

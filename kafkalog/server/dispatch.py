@@ -7,7 +7,7 @@ from kafkalog.errors import InvalidRequest, UnsupportedVersion
 from kafkalog.server import handlers
 from kafkalog.server.handlers import api_versions
 from kafkalog.server.node import Node
-from kafkalog.server.requests import Request
+from kafkalog.server.threads.requests import Request
 from kafkalog.wire import apis
 
 __all__ = ["Dispatch"]

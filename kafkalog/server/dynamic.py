@@ -14,7 +14,7 @@ from kafkalog.server.settings import ServerConfig
 if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
     from kafkalog.server.node import Node
-    from kafkalog.server.requests import Workers
+    from kafkalog.server.threads.requests import Workers
 
 __all__ = ["follow_settings", "in_effect"]
 

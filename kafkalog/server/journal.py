@@ -3,18 +3,18 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from kafkalog.batch import codecs
+from kafkalog.batch.columns import Columns
+from kafkalog.batch.incoming import HEADER_BYTES, compressed_batches
 from kafkalog.clock import Clock
-from kafkalog.config import TopicConfig
+from kafkalog.config.settings import TopicConfig
 from kafkalog.coordinator.journal import JournalBatch, journal_batches
+from kafkalog.directory.manager import Manager
 from kafkalog.errors import KafkalogError, Timeout
-from kafkalog.server.acknowledge import Acknowledger
 from kafkalog.server.handlers.common import code_of
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.reactor import Reactor
-from kafkalog.storage import codecs
-from kafkalog.storage.columns import Columns
-from kafkalog.storage.incoming import HEADER_BYTES, compressed_batches
-from kafkalog.storage.manager import Manager
+from kafkalog.server.threads.acknowledge import Acknowledger
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["OFFSETS_TOPIC", "Journal"]

@@ -8,15 +8,15 @@ from kafkalog.server.listeners import Advertised
 from kafkalog.server.settings import ServerConfig
 
 if TYPE_CHECKING:
-    from kafkalog.coordinator.coordinator import Coordinator
+    from kafkalog.coordinator.thread import Coordinator
+    from kafkalog.directory.manager import Manager
     from kafkalog.metadata.image import MetadataImage
-    from kafkalog.metadata.kraftlog import MetadataLog
-    from kafkalog.server.acknowledge import Acknowledger
-    from kafkalog.server.bulk import Bulk
+    from kafkalog.metadata.kraft.kraftlog import MetadataLog
     from kafkalog.server.partitions import Partitions
     from kafkalog.server.producer_ids import ProducerIds
     from kafkalog.server.reactor import Reactor
-    from kafkalog.storage.manager import Manager
+    from kafkalog.server.threads.acknowledge import Acknowledger
+    from kafkalog.server.threads.bulk import Bulk
 
 __all__ = ["Node"]
 

@@ -5,7 +5,8 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.config import FOREVER, TopicConfig
+from kafkalog.config.settings import FOREVER, TopicConfig
+from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.errors import (
     Closed,
     ForkedHandle,
@@ -13,18 +14,17 @@ from kafkalog.errors import (
     StorageOffline,
     UnknownTopicOrPartition,
 )
+from kafkalog.log.settings import compresses, timestamp_window
 from kafkalog.metadata.configs import is_sensitive
 from kafkalog.metadata.image import INTERNAL_TOPICS, TOPIC
-from kafkalog.storage.layout import METADATA_TOPIC
-from kafkalog.storage.settings import compresses, timestamp_window
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kafkalog.directory.manager import Manager
+    from kafkalog.log.log import Log
     from kafkalog.metadata.image import MetadataImage, Topic
-    from kafkalog.metadata.kraftlog import MetadataLog
+    from kafkalog.metadata.kraft.kraftlog import MetadataLog
     from kafkalog.server.reactor import Reactor
-    from kafkalog.storage.log import Log
-    from kafkalog.storage.manager import Manager
 
 __all__ = ["Partitions", "looks_inside"]
 

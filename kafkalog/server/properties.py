@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafkalog.config import parse_properties
+from kafkalog.config.settings import parse_properties
 from kafkalog.server.settings import ServerConfig
 
 __all__ = ["Properties", "read_properties", "sorted_out"]

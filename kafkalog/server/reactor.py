@@ -12,7 +12,7 @@ from kafkalog._native import check, ffi, lib
 from kafkalog.server.settings import ServerConfig
 
 if TYPE_CHECKING:
-    from kafkalog.storage.log import Log
+    from kafkalog.log.log import Log
 
 __all__ = ["Appended", "Reactor", "Request", "Stats"]
 

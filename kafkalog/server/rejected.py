@@ -3,11 +3,11 @@
 from typing import Any
 
 from kafkalog._native import check, ffi, lib
-from kafkalog.config import TopicConfig
+from kafkalog.batch import codecs
+from kafkalog.batch.incoming import refused_records
+from kafkalog.config.settings import TopicConfig
 from kafkalog.errors import KafkalogError
-from kafkalog.storage import codecs
-from kafkalog.storage.incoming import refused_records
-from kafkalog.storage.settings import timestamp_window
+from kafkalog.log.settings import timestamp_window
 
 __all__ = ["record_errors"]
 

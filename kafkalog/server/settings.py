@@ -1,9 +1,9 @@
 """The settings of a broker: those of its data directory, and those of its network side."""
 
-from kafkalog import config
-from kafkalog.config import BrokerConfig, GroupConfig, TopicConfig
+from kafkalog.config import settings as config
+from kafkalog.config.declare import Flag, Long, Whole, Word, Words, markdown_table
+from kafkalog.config.settings import BrokerConfig, GroupConfig, TopicConfig
 from kafkalog.metadata.configs import DYNAMIC
-from kafkalog.setting import Flag, Long, Whole, Word, Words, markdown_table
 
 __all__ = ["ServerConfig", "render_markdown"]
 

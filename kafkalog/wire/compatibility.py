@@ -113,8 +113,8 @@ Rendered from the tables in `kafkalog/wire/tables` and from `kafkalog/wire/compa
 A client asks for the versions of each API (ApiVersions) and uses the highest that both sides
 know, so what counts is that the ranges meet. Each served version is tested against Apache
 Kafka's own declarations and its own codec:
-`tests/wire/test_declared.py::test_an_api_is_as_kafka_declares_it`,
-`tests/wire/test_kafkas_codec.py::test_kafka_reads_and_writes_the_same`.
+`tests/unit/wire/test_declared.py::test_an_api_is_as_kafka_declares_it`,
+`tests/unit/wire/test_kafkas_codec.py::test_kafka_reads_and_writes_the_same`.
 """
 
 
@@ -151,7 +151,7 @@ def _clients() -> Iterator[str]:
     yield "The version that each client uses with this broker: the lower of ours and the highest"
     yield "that it was seen to send (of sarama, that its source knows); empty: it was not seen to"
     yield "use this API. kcat, confluent-kafka and the bindings for .NET, Rust and Node.js are"
-    yield "librdkafka; franz-go uses the highest of everything. `tests/clients` runs them."
+    yield "librdkafka; franz-go uses the highest of everything. `tests/kafka/clients` runs them."
     yield "The ranges begin where those of Kafka 4 do (KIP-896), so clients as old as Java 2.1,"
     yield "librdkafka 1.8.2 and kafka-python 2 have versions in common with it. librdkafka 1.7 and"
     yield "older produce, but find the ends of a log only by version 0 of ListOffsets, so that with"
@@ -174,7 +174,7 @@ def _suites() -> Iterator[str]:
     yield "kafka-python, sarama and kafka-go that failed, and the walks, with Apache Kafka 4.1.1,"
     yield "too. Tests of SASL and SSL were left out. Where a client"
     yield "ships no tests that need a broker, the same calls went to both and the outcomes were"
-    yield "compared. What was found has tests in `tests/clients` and `tests/server`."
+    yield "compared. What was found has tests in `tests/kafka/clients` and `tests/unit/server`."
     yield "A transactional producer is refused at once.\n"
     yield "| client | what was run | passed | the rest |"
     yield "| --- | --- | --- | --- |"

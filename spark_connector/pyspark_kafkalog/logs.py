@@ -42,7 +42,7 @@ def partition_folders(path: str) -> dict[Key, str]:
 
     Raises: BadOption when there is no such directory.
     """
-    from kafkalog.storage import layout
+    from kafkalog.disk import layout
 
     path = os.path.abspath(os.path.expanduser(path))
     if not os.path.isdir(path):

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kafkalog.wire.runtime import uvarint_bytes
-from tests.net.network import Client, wait_for
 from tests.support import batches
 from tests.support.batches import Row
+from tests.unit.net.network import Client, wait_for
 
 LONG = os.environ.get("KAFKALOG_HOSTILE_LONG") == "1"
 """Attacks of the full size, and p99 of others with and without them."""

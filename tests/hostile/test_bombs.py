@@ -15,11 +15,11 @@ import lz4.frame
 import pytest
 import zstandard
 
-from tests.dataplane.peer import Peer
 from tests.hostile.attack import LONG, one_record, packed
 from tests.hostile.victim import MIB, Victim
 from tests.support import batches
 from tests.support.batches import Row
+from tests.unit.plane.peer import Peer
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 CORRUPT, TOO_LARGE, UNSUPPORTED_CODEC, INVALID_RECORD, INVALID_TIMESTAMP = 2, 10, 76, 87, 32

@@ -19,7 +19,7 @@ from kafkalog.wire.runtime import uvarint_bytes
 from tests.conftest import SEED
 from tests.hostile.attack import LONG, blocked, flood
 from tests.hostile.victim import MIB, Victim
-from tests.net.network import framed, header, wait_for
+from tests.unit.net.network import framed, header, wait_for
 
 LITTLE = 8 * MIB
 """What bytes on a connection may cost that never become a request."""

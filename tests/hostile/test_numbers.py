@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from kafkalog.wire import apis
-from tests.dataplane.peer import one
 from tests.hostile.attack import (
     CLOSED,
     LONG,
@@ -21,6 +20,7 @@ from tests.hostile.attack import (
     metadata_of,
 )
 from tests.hostile.victim import MIB, WITNESS_TOPIC, Victim
+from tests.unit.plane.peer import one
 
 UNKNOWN_TOPIC, POLICY_VIOLATION, INVALID_PARTITIONS, INVALID_ASSIGNMENT = 3, 44, 37, 39
 INVALID_REQUEST, INVALID_CONFIG, INVALID_TOPIC, TOO_LARGE_METADATA = 42, 40, 17, 12

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkalog.wire import apis
-from tests.dataplane.peer import Peer
 from tests.hostile.attack import commit_fields
-from tests.net.network import Client, wait_for
+from tests.unit.net.network import Client, wait_for
+from tests.unit.plane.peer import Peer
 
 MIB = 1 << 20
 WITNESS_TOPIC = "witness"

@@ -13,7 +13,7 @@ import sys
 import time
 
 from kafkalog.wire import apis
-from tests.dataplane.peer import Peer, one
+from tests.unit.plane.peer import Peer, one
 
 PAUSE_S = 0.002
 """Between two rounds: it must not be a burden itself."""

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 import kafkalog
 from kafkalog.clock import ManualClock
-from kafkalog.storage.compaction import Limits, compact, look
+from kafkalog.log.compaction import Limits, compact, look
 from tests.model.model import Model
 from tests.model.reader import Elsewhere, see
 from tests.support import batches, trees

@@ -2,7 +2,7 @@
 #ifndef KL_BASE_H
 #define KL_BASE_H
 
-#include "../kafkalog.h"
+#include "kafkalog.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

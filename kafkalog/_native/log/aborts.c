@@ -1,8 +1,8 @@
 /* aborts.c: the aborted-transaction index of one segment. */
 #include "aborts.h"
 
-#include "../base/bytes.h"
-#include "../base/fault.h"
+#include "base/bytes.h"
+#include "base/fault.h"
 #include "index.h"
 
 /*   pos  bytes  field

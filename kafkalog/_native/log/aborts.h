@@ -3,8 +3,8 @@
 #ifndef KL_ABORTS_H
 #define KL_ABORTS_H
 
-#include "../base/buffer.h"
-#include "../base/file.h"
+#include "base/buffer.h"
+#include "base/file.h"
 
 enum { ABORT_ENTRY_BYTES = 34 };
 

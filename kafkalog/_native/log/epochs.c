@@ -1,7 +1,7 @@
 /* epochs.c: the leader epochs of a log and their checkpoint. */
 #include "epochs.h"
 
-#include "../base/fault.h"
+#include "base/fault.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
 #ifndef KL_EPOCHS_H
 #define KL_EPOCHS_H
 
-#include "../base/buffer.h"
-#include "../base/file.h"
+#include "base/buffer.h"
+#include "base/file.h"
 
 #define KL_EPOCHS_NAME "leader-epoch-checkpoint"
 

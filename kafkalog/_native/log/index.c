@@ -1,7 +1,7 @@
 /* index.c: the sparse offset and time indexes of a segment. */
 #include "index.h"
 
-#include "../base/fault.h"
+#include "base/fault.h"
 
 #include <errno.h>
 #include <inttypes.h>

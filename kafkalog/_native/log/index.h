@@ -7,9 +7,9 @@
 #ifndef KL_INDEX_H
 #define KL_INDEX_H
 
-#include "../base/buffer.h"
-#include "../base/bytes.h"
-#include "../base/file.h"
+#include "base/buffer.h"
+#include "base/bytes.h"
+#include "base/file.h"
 
 enum { OFFSET_ENTRY_BYTES = 8, TIME_ENTRY_BYTES = 12 };
 

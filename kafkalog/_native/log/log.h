@@ -6,11 +6,11 @@
 #ifndef KL_LOG_H
 #define KL_LOG_H
 
-#include "../base/fault.h"
-#include "../base/sync.h"
+#include "base/fault.h"
+#include "base/sync.h"
 #include "epochs.h"
 #include "producers.h"
-#include "record.h"
+#include "batch/record.h"
 #include "segment.h"
 #include "statepage.h"
 

@@ -4,8 +4,8 @@
 #ifndef KL_PRODUCERS_H
 #define KL_PRODUCERS_H
 
-#include "../base/buffer.h"
-#include "batch.h"
+#include "base/buffer.h"
+#include "batch/batch.h"
 
 enum { KL_PRODUCER_BATCHES = 5 }; /* remembered per producer, as Kafka does */
 

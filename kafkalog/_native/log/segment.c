@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#include "../base/fault.h"
+#include "base/fault.h"
 #include "log.h"
 
 static kl_segment *segment_new(int64_t base_offset) {

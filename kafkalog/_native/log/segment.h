@@ -7,7 +7,7 @@
 #include "guard.h"
 #include "index.h"
 #include "sidecar.h"
-#include "walk.h"
+#include "batch/walk.h"
 
 #define KL_UNKNOWN INT64_MIN /* a time that was not read from disk yet */
 

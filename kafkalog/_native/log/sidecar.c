@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "../base/fault.h"
+#include "base/fault.h"
 #include "segment.h"
 
 /*   pos  bytes  field

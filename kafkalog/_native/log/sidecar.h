@@ -9,8 +9,8 @@
 #ifndef KL_SIDECAR_H
 #define KL_SIDECAR_H
 
-#include "../base/buffer.h"
-#include "../base/file.h"
+#include "base/buffer.h"
+#include "base/file.h"
 
 struct kl_segment;
 

@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../base/fault.h"
-#include "../base/io.h"
+#include "base/fault.h"
+#include "base/io.h"
 
 #define MEMORY_FOLDER "/dev/shm"
 

@@ -7,7 +7,7 @@
 #ifndef KL_STATEPAGE_H
 #define KL_STATEPAGE_H
 
-#include "../base/base.h"
+#include "base/base.h"
 
 /* A snapshot of the page; also how the writer gives values to it. */
 typedef struct {

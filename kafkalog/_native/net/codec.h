@@ -5,7 +5,7 @@
 #ifndef KL_CODEC_H
 #define KL_CODEC_H
 
-#include "../base/bytes.h"
+#include "base/bytes.h"
 
 typedef struct {
     const uint8_t *at;

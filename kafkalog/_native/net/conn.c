@@ -6,7 +6,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "../base/io.h"
+#include "base/io.h"
 
 enum {
     REQUESTS_PER_TURN = 32, /* and reads; then others have theirs */

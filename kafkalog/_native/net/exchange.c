@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "../base/io.h"
+#include "base/io.h"
 
 enum {
     POS_CORRELATION_ID = KL_SIZE_BYTES,

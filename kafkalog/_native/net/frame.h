@@ -11,7 +11,7 @@
 #ifndef KL_FRAME_H
 #define KL_FRAME_H
 
-#include "../base/bytes.h"
+#include "base/bytes.h"
 
 enum {
     KL_SIZE_BYTES = 4,

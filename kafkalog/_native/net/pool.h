@@ -2,7 +2,7 @@
 #ifndef KL_POOL_H
 #define KL_POOL_H
 
-#include "../base/base.h"
+#include "base/base.h"
 
 /* Memory for a frame with its size field.  Sizes are powers of two. */
 typedef struct kl_chunk kl_chunk;

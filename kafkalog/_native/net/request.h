@@ -6,7 +6,7 @@
 #ifndef KL_REQUEST_H
 #define KL_REQUEST_H
 
-#include "../base/buffer.h"
+#include "base/buffer.h"
 
 typedef struct kl_conn kl_conn;
 typedef struct kl_request kl_request;

@@ -6,7 +6,7 @@
 #ifndef KL_REPLICA_H
 #define KL_REPLICA_H
 
-#include "../log/log.h"
+#include "log/log.h"
 
 typedef struct kl_replica kl_replica;
 typedef struct kl_waiter kl_waiter;

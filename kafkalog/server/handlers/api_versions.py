@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from kafkalog.metadata.records import LEVEL_MIN
+from kafkalog.metadata.kraft.records import LEVEL_MIN
 from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
-from kafkalog.server.requests import Request
+from kafkalog.server.threads.requests import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 

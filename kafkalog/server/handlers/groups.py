@@ -3,11 +3,11 @@
 import logging
 from typing import Any
 
-from kafkalog.coordinator.coordinator import SERVED
 from kafkalog.coordinator.step import Request as GroupRequest
+from kafkalog.coordinator.thread import SERVED
 from kafkalog.server.handlers.common import Handler, code_of, node_entry
 from kafkalog.server.node import Node
-from kafkalog.server.requests import Request
+from kafkalog.server.threads.requests import Request
 from kafkalog.server.topics import offsets_topic
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.server.handlers.common import Handler, code_of, epoch_error
 from kafkalog.server.node import Node
-from kafkalog.server.requests import Request
+from kafkalog.server.threads.requests import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog.storage.log import Log
+    from kafkalog.log.log import Log
 
 __all__ = ["HANDLERS"]
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.disk.layout import METADATA_TOPIC, check_topic
 from kafkalog.errors import InvalidTopic
 from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.server.handlers.common import (
@@ -13,9 +14,8 @@ from kafkalog.server.handlers.common import (
 )
 from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.server.node import Node
-from kafkalog.server.requests import Request
+from kafkalog.server.threads.requests import Request
 from kafkalog.server.topics import create_missing
-from kafkalog.storage.layout import METADATA_TOPIC, check_topic
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID

@@ -13,7 +13,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kafkalog._native import lib
-from kafkalog.config import TopicConfig
+from kafkalog.batch.codecs import ZSTD
+from kafkalog.batch.incoming import prepared
+from kafkalog.config.settings import TopicConfig
 from kafkalog.errors import (
     InvalidRecord,
     InvalidTimestamp,
@@ -30,9 +32,7 @@ from kafkalog.server.handlers.fetch import open_logs
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import looks_inside
 from kafkalog.server.rejected import record_errors
-from kafkalog.server.requests import Request
-from kafkalog.storage.codecs import ZSTD
-from kafkalog.storage.incoming import prepared
+from kafkalog.server.threads.requests import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from kafkalog.metadata import controller
+from kafkalog.metadata import plan as controller
 from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
-from kafkalog.server.requests import Request
+from kafkalog.server.threads.requests import Request
 from kafkalog.wire import apis
 
 __all__ = ["HANDLERS"]

@@ -1,0 +1,89 @@
+/* batch.h: the record batch, magic 2: header, checks, stamps in place.
+ * docs/format.md, "Record batch". */
+#ifndef KL_BATCH_H
+#define KL_BATCH_H
+
+#include "base/bytes.h"
+
+/*   pos  bytes  field
+ *     0      8  baseOffset            not in the crc: the leader stamps it
+ *     8      4  batchLength           bytes after this field
+ *    12      4  partitionLeaderEpoch  not in the crc: the leader stamps it
+ *    16      1  magic
+ *    17      4  crc                   CRC-32C of pos 21 to the end
+ *    21      2  attributes
+ *    23      4  lastOffsetDelta
+ *    27      8  baseTimestamp
+ *    35      8  maxTimestamp
+ *    43      8  producerId
+ *    51      2  producerEpoch
+ *    53      4  baseSequence
+ *    57      4  recordsCount
+ *    61         records */
+enum {
+    POS_BASE_OFFSET = 0,
+    POS_BATCH_LENGTH = 8,
+    POS_LEADER_EPOCH = 12,
+    POS_MAGIC = 16,
+    POS_CRC = 17,
+    POS_ATTRIBUTES = 21,
+    POS_LAST_OFFSET_DELTA = 23,
+    POS_BASE_TIMESTAMP = 27,
+    POS_MAX_TIMESTAMP = 35,
+    POS_PRODUCER_ID = 43,
+    POS_PRODUCER_EPOCH = 51,
+    POS_BASE_SEQUENCE = 53,
+    POS_RECORD_COUNT = 57,
+    POS_RECORDS = 61,
+    LENGTH_OVERHEAD = 12,   /* batch bytes that batchLength leaves out */
+    MAGIC_BYTES_NEEDED = 17 /* to tell a batch's format */
+};
+KL_STATIC_ASSERT(POS_ATTRIBUTES == POS_CRC + 4, "the crc covers all that follows it");
+KL_STATIC_ASSERT((int)POS_RECORDS == (int)KL_BATCH_HEADER_BYTES,
+                 "records follow the header");
+
+static inline int kl_batch_codec(const kl_batch *batch) {
+    return batch->attributes & KL_CODEC_MASK;
+}
+static inline bool kl_batch_is_control(const kl_batch *batch) {
+    return batch->attributes & KL_ATTR_CONTROL;
+}
+static inline bool kl_batch_is_transactional(const kl_batch *batch) {
+    return batch->attributes & KL_ATTR_TRANSACTIONAL;
+}
+/* `sequence` + `increment` in the ring of 31 bits that producers count in. */
+int32_t kl_sequence_add(int32_t sequence, int32_t increment);
+
+/* kl_batch_parse of the 61 bytes at `data`, which are there; whether the rest of the batch
+ * is there too is the caller's to see (out->batch_bytes).  Zeroed on failure. */
+kl_status kl_batch_header(const uint8_t *data, kl_batch *out);
+/* Write the header of a batch of `batch_bytes` whose records lie at out + 61, crc included.
+ * Of `header` the fields that are stored are used, but crc, magic and batch_bytes. */
+void kl_batch_put_header(uint8_t *out, size_t batch_bytes, const kl_batch *header);
+
+/* Stamp what lies outside the crc. */
+static inline void kl_batch_assign(uint8_t *batch, int64_t base_offset, int32_t epoch) {
+    kl_put64(batch + POS_BASE_OFFSET, (uint64_t)base_offset);
+    kl_put32(batch + POS_LEADER_EPOCH, (uint32_t)epoch);
+}
+/* Set the maxTimestamp and, when `log_append_time`, the attribute bit; crc redone. */
+void kl_batch_set_time(uint8_t *batch, size_t bytes, int64_t max_timestamp,
+                       bool log_append_time);
+/* The control type of a control batch (KL_CONTROL_*), its coordinator epoch when it is a
+ * transaction marker, else -1.  Type -1: compaction left the batch without its record.
+ * `data` is the whole batch.  KL_E_CORRUPT_MESSAGE when the record does not parse. */
+kl_status kl_batch_control(const kl_batch *batch, const uint8_t *data, int32_t *type,
+                           int32_t *coordinator_epoch);
+enum { KL_MARKER_BYTES_MAX = 96 };
+/* A whole marker batch at `out` (KL_MARKER_BYTES_MAX); its size. kafka's 78-byte image. */
+size_t kl_batch_build_marker(uint8_t *out, int64_t producer_id, int16_t producer_epoch,
+                             int32_t coordinator_epoch, int32_t type, int64_t timestamp_ms);
+/* A whole batch of one record at `out`, which has room for kl_batch_one_bytes_max; its size. */
+static inline size_t kl_batch_one_bytes_max(int64_t key_bytes, int64_t value_bytes) {
+    return (size_t)POS_RECORDS + 40 + (size_t)KL_MAX(key_bytes, 0) +
+           (size_t)KL_MAX(value_bytes, 0);
+}
+size_t kl_batch_build_one(uint8_t *out, const uint8_t *key, int64_t key_bytes,
+                          const uint8_t *value, int64_t value_bytes, int64_t timestamp_ms);
+
+#endif

@@ -1,0 +1,36 @@
+/* walk.h: batch headers of a `.log`, read by chunks: recovery, tail scans, lookups, dump.
+ * One thread at a time. */
+#ifndef KL_WALK_H
+#define KL_WALK_H
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "batch.h"
+
+/* A walk over a file of which bytes at and above `end_pos` are not looked at. */
+struct kl_walk {
+    kl_file *file; /* retained */
+    int64_t pos;   /* of the next batch */
+    int64_t end_pos;
+    int64_t chunk_pos; /* file position of chunk.data[0] */
+    kl_buffer chunk;
+    size_t chunk_bytes; /* how much is read at once; grows for a large batch */
+    bool borrowed;      /* the chunk's memory is the caller's, and does not grow */
+};
+
+/* `chunk_bytes`: 64 KiB for a lookup, 1 MiB for recovery. */
+kl_status kl_walk_init(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_pos,
+                       size_t chunk_bytes);
+/* Of headers only, in `scratch` of chunk_bytes: nothing is allocated. */
+kl_status kl_walk_headers(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_pos,
+                          uint8_t *scratch, size_t chunk_bytes);
+void kl_walk_done(kl_walk *walk);
+/* The next batch: header, and with `whole` its bytes at *data, valid until the next call;
+ * walk->pos moves behind it.  *found false at the end.
+ * KL_E_CORRUPT_MESSAGE (also a CRC, when `whole`), KL_E_BUFFER_TOO_SMALL (it goes past
+ * end_pos), KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT: walk->pos stays on the bad batch.
+ * Without `whole` only the header is read when the batch is not in the chunk. */
+kl_status kl_walk_step(kl_walk *walk, bool whole, kl_batch *batch, const uint8_t **data,
+                       bool *found);
+
+#endif

@@ -1,0 +1,50 @@
+/* produce.h: a Produce request under way: what is asked, what became of it. */
+#ifndef KL_PRODUCE_H
+#define KL_PRODUCE_H
+
+#include "log/append.h"
+#include "data.h"
+
+enum { KL_RECORD_FAULTS_MAX = 100 }; /* named in an answer; the batch is refused whole */
+
+/* What is said about a partition that was refused. */
+typedef struct {
+    kl_record_fault records[KL_RECORD_FAULTS_MAX];
+    int32_t record_count;
+    char text[400];
+} kl_produce_fault;
+
+/* One partition. */
+typedef struct {
+    kl_span topic;    /* in the frame */
+    uint8_t *records; /* in the frame; NULL: null */
+    size_t records_bytes;
+    kl_replica *replica;     /* retained; NULL: not in the table */
+    bool offline;            /* its log could not be opened */
+    kl_produce_fault *fault; /* NULL: none */
+    kl_appended appended;
+    kl_waiter waiter;
+    kl_wait_kind ack_kind;
+    uint32_t group_count; /* of a topic's first partition: how many there are; else 0 */
+    int32_t partition;
+    int32_t flags; /* KL_TOPIC_* */
+    int16_t code;
+    bool waiting; /* for what acks=all promises; then `waiter` may be linked */
+} kl_produce_item;
+
+struct kl_produce {
+    kl_produce *next; /* a free one's */
+    kl_wait wait;
+    kl_produce_item *items;
+    size_t count;
+    size_t capacity;
+    int32_t topic_count;
+    int32_t timeout_ms;
+    int16_t acks;
+};
+
+/* Put the response of all its partitions, in the order in which they were asked for; false
+ * when there is no memory. */
+bool kl_produce_answer(kl_request *request, const kl_produce *produce);
+
+#endif

@@ -1,0 +1,403 @@
+/* scan.c: a scan's range, its reads, and the steps that the caller takes. */
+#include "scan.h"
+#include "batch/record.h"
+
+enum {
+    ROWS_DEFAULT = 32768,
+    BYTES_DEFAULT = 8 << 20,
+    ROWS_MAX = 1 << 24,
+    CHUNK_BYTES_FIRST = 16 << 10, /* a single record is often all that is wanted */
+    CHUNK_BYTES = 256 << 10,      /* stays in the second-level cache from read to decode */
+    CHUNK_BYTES_LARGE = 1 << 20,  /* for batches that fill a chunk badly */
+    CHUNK_BYTES_MAX = 8 << 20,
+    CHUNK_BATCHES = 8,     /* compressed batches that one read should bring */
+    PAUSE_BYTES = 32 << 20 /* some 20 ms of reading */
+};
+
+/* ---- open ---------------------------------------------------------------------------- */
+
+static int compare_aborted(const void *left, const void *right) {
+    const kl_aborted *a = left, *b = right;
+    if (a->producer_id != b->producer_id) return a->producer_id < b->producer_id ? -1 : 1;
+    return (a->first_offset > b->first_offset) - (a->first_offset < b->first_offset);
+}
+
+/* The aborted transactions of the whole range. */
+static kl_status load_aborted(kl_scan *scan) {
+    size_t count = 0, room = 0;
+    kl_status status = kl_log_aborted(scan->log, scan->position, scan->options.stop_offset,
+                                      NULL, 0, &count);
+    while (!status && count > room) { /* more of them may have come meanwhile */
+        kl_aborted *more = kl_resize(scan->aborted, count * sizeof *more);
+        if (more == NULL)
+            return kl_fail(KL_E_NO_MEMORY, "a list of %zu aborted transactions", count);
+        scan->aborted = more;
+        room = count;
+        status = kl_log_aborted(scan->log, scan->position, scan->options.stop_offset, more,
+                                room, &count);
+    }
+    if (status) return status;
+    scan->aborted_count = count;
+    if (count > 1) qsort(scan->aborted, count, sizeof *scan->aborted, compare_aborted);
+    return KL_OK;
+}
+
+/* Go to the first record of the time window: what lies before is never read. */
+static kl_status skip_to_time(kl_scan *scan) {
+    kl_found found;
+    memset(&found, 0, sizeof found);
+    kl_status status = kl_log_find_time(scan->log, scan->options.start_time_ms, &found);
+    if (status) return status;
+    int64_t first = found.offset;
+    if (found.inflate) { /* somewhere in that batch, or behind it */
+        size_t bytes = 0;
+        kl_batch batch;
+        KL_ASSERT(found.batch_bytes > 0);
+        status = kl_buffer_reserve(&scan->chunk, (size_t)found.batch_bytes);
+        if (!status)
+            status = kl_log_read_at(scan->log, found.segment_base_offset, found.pos,
+                                    scan->chunk.data, scan->chunk.capacity, &bytes);
+        if (!status) status = kl_batch_parse(scan->chunk.data, bytes, &batch);
+        if (status) return status;
+        first = batch.base_offset;
+    } else if (first < 0) {
+        first = scan->options.stop_offset;
+    }
+    scan->position = KL_MIN(KL_MAX(scan->position, first), scan->options.stop_offset);
+    return KL_OK;
+}
+
+/* Fix the range: from here on appends do not change what the scan sees. */
+static kl_status resolve_range(kl_scan *scan) {
+    kl_scan_options *options = &scan->options;
+    kl_log_state state;
+    kl_status status = kl_log_get(scan->log, &state);
+    if (status) return status;
+    if (options->start_offset == -1) options->start_offset = state.log_start_offset;
+    if (options->start_offset < state.log_start_offset ||
+        options->start_offset > state.log_end_offset)
+        return kl_fail(KL_E_OFFSET_OUT_OF_RANGE,
+                       "%s-%d: offset %lld is not in the log, which is [%lld, %lld)",
+                       scan->topic, options->partition, (long long)options->start_offset,
+                       (long long)state.log_start_offset, (long long)state.log_end_offset);
+    int64_t end = state.high_watermark;
+    if (options->bound == KL_COMMITTED) end = state.last_stable_offset;
+    if (options->bound == KL_LOG_END) end = state.log_end_offset;
+    if (options->stop_offset == -1 || options->stop_offset > end)
+        options->stop_offset = end;
+    scan->position = options->start_offset;
+    if (scan->position >= options->stop_offset) return KL_OK;
+    if (options->start_time_ms > 0) status = skip_to_time(scan);
+    scan->generation = state.generation;
+    if (!status && options->bound == KL_COMMITTED) status = load_aborted(scan);
+    return status;
+}
+
+/* A truncation may have put other transactions in the place of those that are known:
+ * *changed, and they are known again. */
+static kl_status follow_truncation(kl_scan *scan, bool *changed) {
+    kl_log_state state;
+    *changed = false;
+    if (scan->options.bound != KL_COMMITTED) return KL_OK;
+    kl_status status = kl_log_get(scan->log, &state);
+    if (status || state.generation == scan->generation) return status;
+    *changed = true;
+    scan->generation = state.generation;
+    return load_aborted(scan);
+}
+
+static kl_status check_options(const kl_scan_options *options) {
+    if (options->start_offset < -1)
+        return kl_fail(KL_E_ARGUMENT, "start offset %lld: wanted -1 or above",
+                       (long long)options->start_offset);
+    if (options->stop_offset < -1)
+        return kl_fail(KL_E_ARGUMENT, "stop offset %lld: wanted -1 or above",
+                       (long long)options->stop_offset);
+    int32_t known = KL_COL_ALL | KL_COL_LEADER_EPOCH | KL_COL_TIMESTAMP_MS;
+    if (options->columns & ~known ||
+        (options->columns & KL_COL_TIMESTAMP && options->columns & KL_COL_TIMESTAMP_MS))
+        return kl_fail(KL_E_ARGUMENT, "columns %d: wanted a sum of KL_COL_ bits",
+                       options->columns);
+    if (options->bound < KL_UNCOMMITTED || options->bound > KL_LOG_END)
+        return kl_fail(KL_E_ARGUMENT, "bound %d: wanted 0, 1 or 2", options->bound);
+    if (options->max_rows < 0 || options->max_rows > ROWS_MAX)
+        return kl_fail(KL_E_ARGUMENT, "max_rows %d: wanted 0 to %d", options->max_rows,
+                       ROWS_MAX);
+    if (options->max_bytes < 0 || options->max_bytes > INT32_MAX)
+        return kl_fail(KL_E_ARGUMENT, "max_bytes %lld: wanted 0 to %d",
+                       (long long)options->max_bytes, INT32_MAX);
+    if (options->topic == NULL) return kl_fail(KL_E_ARGUMENT, "topic is NULL");
+    return KL_OK;
+}
+
+kl_status kl_scan_open(kl_log *log, const kl_scan_options *options, kl_scan **out) {
+    *out = NULL;
+    kl_status status = check_options(options);
+    if (status) return status;
+    size_t topic_bytes = strlen(options->topic);
+    kl_scan *scan = kl_alloc(sizeof *scan);
+    if (scan == NULL) return kl_fail(KL_E_NO_MEMORY, "a scan");
+    scan->log = log;
+    scan->options = *options;
+    if (options->max_rows == 0) scan->options.max_rows = ROWS_DEFAULT;
+    if (options->max_bytes == 0) scan->options.max_bytes = BYTES_DEFAULT;
+    scan->chunk_wanted = CHUNK_BYTES_FIRST;
+    scan->topic = kl_alloc(topic_bytes + 1);
+    if (scan->topic == NULL) {
+        status = kl_fail(KL_E_NO_MEMORY, "a scan");
+        goto out;
+    }
+    memcpy(scan->topic, options->topic, topic_bytes);
+    scan->options.topic = scan->topic;
+    status = kl_block_pool_new(&scan->pool);
+    if (status) goto out;
+    status = kl_constants_new((const uint8_t *)scan->topic, topic_bytes, options->partition,
+                              1, &scan->constants);
+    if (status) goto out;
+    status = resolve_range(scan);
+    if (status) goto out;
+    *out = scan;
+    scan = NULL;
+out:
+    kl_scan_free(scan);
+    return status;
+}
+
+void kl_scan_free(kl_scan *scan) {
+    if (scan == NULL) return;
+    kl_block_free(scan->filling);
+    for (kl_block *block; (block = scan->full_first) != NULL;) {
+        scan->full_first = block->next;
+        kl_block_free(block);
+    }
+    kl_block_pool_close(scan->pool);
+    kl_constants_drop(scan->constants);
+    kl_buffer_free(&scan->chunk);
+    kl_release(scan->pending);
+    kl_release(scan->aborted);
+    kl_release(scan->topic);
+    kl_release(scan);
+}
+
+int64_t kl_scan_position(const kl_scan *scan) { return scan->position; }
+int64_t kl_scan_count(const kl_scan *scan) { return scan->counted; }
+int64_t kl_scan_end_offset(const kl_scan *scan) { return scan->options.stop_offset; }
+
+/* ---- blocks -------------------------------------------------------------------------- */
+
+kl_status kl_scan_seal(kl_scan *scan) {
+    kl_block *block = scan->filling;
+    if (block == NULL || block->rows == 0) return KL_OK;
+    kl_status status = kl_block_seal(block, &scan->constants);
+    if (status) return status;
+    scan->filling = NULL;
+    if (scan->full_first == NULL) scan->full_first = block;
+    else scan->full_last->next = block;
+    scan->full_last = block;
+    return KL_OK;
+}
+
+static kl_status seal_when_full(kl_scan *scan) {
+    const kl_block *block = scan->filling;
+    if (block == NULL || (block->rows < scan->options.max_rows &&
+                          kl_block_bytes(block) < (size_t)scan->options.max_bytes))
+        return KL_OK;
+    return kl_scan_seal(scan);
+}
+
+kl_block *kl_scan_take(kl_scan *scan) {
+    if (scan->full_first == NULL && kl_scan_seal(scan)) return NULL;
+    kl_block *block = scan->full_first;
+    if (block == NULL) return NULL;
+    scan->full_first = block->next;
+    block->next = NULL;
+    return block;
+}
+
+/* ---- steps --------------------------------------------------------------------------- */
+
+/* `bytes` were read: whole batches, and behind them a part that will be read again. */
+static void take_chunk(kl_scan *scan, size_t bytes) {
+    size_t size = scan->chunk.capacity;
+    scan->chunk.bytes = bytes;
+    scan->passed_bytes += bytes;
+    if (size < CHUNK_BYTES || (size < CHUNK_BYTES_LARGE && bytes < size - size / 4))
+        scan->chunk_wanted = 2 * size;
+}
+
+/* The next whole batches into the chunk; *end: there are no more. */
+static kl_status read_chunk(kl_scan *scan, bool *end) {
+    kl_scan_options *options = &scan->options;
+    kl_read read;
+    scan->chunk.bytes = 0;
+    scan->chunk_pos = 0;
+    *end = false;
+    while (scan->position < options->stop_offset) {
+        /* After a truncation the batch that holds `position` may begin below it: what was
+         * seen is not shown again. */
+        options->start_offset = scan->position;
+        kl_status status = KL_OK;
+        if (scan->chunk.capacity < scan->chunk_wanted)
+            status = kl_buffer_reserve(&scan->chunk, scan->chunk_wanted);
+        if (status) return status;
+        status =
+            kl_log_read(scan->log, scan->position, options->stop_offset, options->bound,
+                        options->check_crc, scan->chunk.data, scan->chunk.capacity, &read);
+        if (status == KL_E_BUFFER_TOO_SMALL && read.wanted > scan->chunk.capacity) {
+            scan->chunk_wanted = read.wanted;
+            continue;
+        }
+        bool changed = false;
+        if (!status) status = follow_truncation(scan, &changed);
+        if (status) return status;
+        if (changed) continue;
+        if (read.bytes > 0) {
+            take_chunk(scan, read.bytes);
+            return KL_OK;
+        }
+        if (read.next_offset > scan->position) {
+            scan->position = read.next_offset; /* a gap that compaction left */
+            continue;
+        }
+        if (read.end_offset < options->stop_offset)
+            return kl_fail(KL_E_STALE,
+                           "%s-%d: the log was cut at offset %lld during a scan up to %lld",
+                           scan->topic, options->partition, (long long)read.end_offset,
+                           (long long)options->stop_offset);
+        scan->position = options->stop_offset;
+    }
+    *end = true;
+    return KL_OK;
+}
+
+/* The batch at chunk_pos. */
+static kl_status peek_batch(const kl_scan *scan, kl_batch *batch) {
+    return kl_batch_parse(scan->chunk.data + scan->chunk_pos,
+                          scan->chunk.bytes - scan->chunk_pos, batch);
+}
+
+static void pass_batch(kl_scan *scan, const kl_batch *batch) {
+    scan->chunk_pos += (size_t)batch->batch_bytes;
+    scan->position = KL_MAX(scan->position, batch->last_offset + 1);
+}
+
+static kl_span body_of(const kl_scan *scan, const kl_batch *batch) {
+    kl_span body = {scan->chunk.data + scan->chunk_pos + POS_RECORDS,
+                    (size_t)batch->batch_bytes - POS_RECORDS};
+    return body;
+}
+
+/* Compressed batches from here on, up to one that goes another way. */
+static kl_status gather(kl_scan *scan, kl_compressed *out, int32_t max, int32_t *count) {
+    if (max > scan->pending_capacity) {
+        kl_batch *more = kl_resize(scan->pending, (size_t)max * sizeof *more);
+        if (more == NULL) return kl_fail(KL_E_NO_MEMORY, "%d compressed batches", max);
+        scan->pending = more;
+        scan->pending_capacity = max;
+    }
+    scan->pending_count = scan->pending_next = 0;
+    while (scan->pending_count < max && scan->chunk_pos < scan->chunk.bytes) {
+        kl_batch *batch = &scan->pending[scan->pending_count];
+        kl_status status = peek_batch(scan, batch);
+        /* The good ones come first, then its failure. */
+        if (status) return scan->pending_count ? KL_OK : status;
+        kl_batch_use use = kl_scan_judge(scan, batch);
+        if (use == KL_USE_HEADER || (use == KL_USE_RECORDS && kl_batch_codec(batch) == 0))
+            break;
+        if (use == KL_USE_RECORDS) {
+            kl_span body = body_of(scan, batch);
+            kl_compressed *next = &out[scan->pending_count++];
+            next->data = body.data;
+            next->bytes = body.bytes;
+            next->base_offset = batch->base_offset;
+            next->codec = kl_batch_codec(batch);
+            next->record_count = batch->record_count;
+            /* One read should bring enough of them to decode several at once. */
+            scan->chunk_wanted = KL_MAX(scan->chunk_wanted,
+                                        KL_MIN((size_t)CHUNK_BYTES_MAX,
+                                               CHUNK_BATCHES * (size_t)batch->batch_bytes));
+        }
+        pass_batch(scan, batch);
+        *count = scan->pending_count;
+    }
+    return KL_OK;
+}
+
+/* Rows of the batches in the chunk, up to a full block, a compressed batch or its end. */
+static kl_status use_chunk(kl_scan *scan, bool *compressed) {
+    *compressed = false;
+    while (scan->chunk_pos < scan->chunk.bytes && scan->full_first == NULL) {
+        kl_batch batch;
+        kl_status status = peek_batch(scan, &batch);
+        if (status) return status;
+        kl_batch_use use = kl_scan_judge(scan, &batch);
+        if (use == KL_USE_RECORDS && kl_batch_codec(&batch) != 0) {
+            *compressed = true;
+            return KL_OK;
+        }
+        if (use == KL_USE_HEADER) status = kl_scan_from_header(scan, &batch);
+        if (use == KL_USE_RECORDS)
+            status = kl_scan_from_records(scan, &batch, body_of(scan, &batch));
+        if (status) return status;
+        pass_batch(scan, &batch);
+        status = seal_when_full(scan);
+        if (status) return status;
+    }
+    return KL_OK;
+}
+
+/* The rows before a failure are the caller's first: the failure comes at the next step. */
+static kl_status fail_after_rows(kl_scan *scan, kl_status status, int32_t *state) {
+    if (scan->filling == NULL || scan->filling->rows == 0) return status;
+    *state = KL_SCAN_ROWS;
+    return kl_scan_seal(scan);
+}
+
+kl_status kl_scan_step(kl_scan *scan, kl_compressed *compressed, int32_t max_compressed,
+                       int32_t *count, int32_t *state) {
+    *count = 0;
+    *state = KL_SCAN_ROWS;
+    if (max_compressed < 1)
+        return kl_fail(KL_E_ARGUMENT, "max_compressed %d: wanted 1 or above",
+                       max_compressed);
+    if (scan->pending_next < scan->pending_count)
+        return kl_fail(KL_E_ARGUMENT, "%d compressed batches were not given to the scan",
+                       scan->pending_count - scan->pending_next);
+    scan->passed_bytes = 0;
+    while (scan->full_first == NULL) {
+        kl_status status = KL_OK;
+        bool end = false, inflate = false;
+        if (scan->chunk_pos < scan->chunk.bytes) {
+            status = use_chunk(scan, &inflate);
+        } else if (scan->passed_bytes >= PAUSE_BYTES) {
+            *state = KL_SCAN_PAUSE;
+            return KL_OK;
+        } else {
+            status = read_chunk(scan, &end);
+        }
+        if (!status && inflate) {
+            status = gather(scan, compressed, max_compressed, count);
+            *state = KL_SCAN_INFLATE;
+            if (!status) return KL_OK;
+        }
+        if (status) return fail_after_rows(scan, status, state);
+        if (!end) continue;
+        status = kl_scan_seal(scan);
+        if (status) return status;
+        if (scan->full_first == NULL) *state = KL_SCAN_END;
+        return KL_OK;
+    }
+    return KL_OK;
+}
+
+kl_status kl_scan_inflated(kl_scan *scan, int32_t index, const uint8_t *records,
+                           size_t bytes) {
+    if (index != scan->pending_next || index >= scan->pending_count)
+        return kl_fail(KL_E_ARGUMENT, "compressed batch %d: wanted %d of %d", index,
+                       scan->pending_next, scan->pending_count);
+    kl_span body = {records, bytes};
+    kl_status status = kl_scan_from_records(scan, &scan->pending[index], body);
+    if (status) return status;
+    scan->pending_next++;
+    return seal_when_full(scan);
+}

@@ -1,0 +1,61 @@
+/* scan.h: a range of a log, filtered, into blocks.  Stands on kl_log_read alone, so it works
+ * the same for the writer's log and for a reader's. */
+#ifndef KL_SCAN_H
+#define KL_SCAN_H
+
+#include "base/buffer.h"
+#include "batch/batch.h"
+#include "block.h"
+
+struct kl_scan {
+    kl_log *log;             /* the caller's; outlives the scan */
+    kl_scan_options options; /* resolved at open: no -1 left; topic points at ours */
+    char *topic;
+    int64_t position;    /* the next offset to look at */
+    kl_aborted *aborted; /* by producer id, then first offset */
+    size_t aborted_count;
+    int64_t generation; /* of the log when they were looked up */
+
+    kl_buffer chunk; /* whole batches as kl_log_read gave them */
+    size_t chunk_pos;
+    size_t chunk_wanted; /* grows with large compressed batches: see scan.c */
+    size_t passed_bytes; /* read since the caller last had a say */
+
+    kl_batch *pending; /* compressed batches that the caller decodes now */
+    int32_t pending_capacity;
+    int32_t pending_count;
+    int32_t pending_next;
+
+    kl_block_pool *pool;
+    kl_constants *constants;
+    kl_block *filling;    /* NULL: none begun */
+    kl_block *full_first; /* sealed, in log order, not yet taken */
+    kl_block *full_last;
+    int64_t counted;
+};
+
+/* Seal what is being filled, if it has rows, and queue it. */
+kl_status kl_scan_seal(kl_scan *scan);
+
+/* scan_decode.c */
+
+/* What of a batch has to be looked at. */
+typedef enum {
+    KL_USE_NOTHING, /* no record of it is wanted */
+    KL_USE_HEADER,  /* the header says all that is asked */
+    KL_USE_RECORDS
+} kl_batch_use;
+kl_batch_use kl_scan_judge(const kl_scan *scan, const kl_batch *batch);
+/* Rows that need no record; for KL_USE_HEADER. */
+kl_status kl_scan_from_header(kl_scan *scan, const kl_batch *batch);
+/* Rows from the uncompressed records of a batch.  On failure the block is as before. */
+kl_status kl_scan_from_records(kl_scan *scan, const kl_batch *batch, kl_span records);
+
+/* utf8.c */
+
+/* Bytes of the first sequence at `p` (p < end); *valid: whether it is well-formed UTF-8.
+ * Of an ill-formed one: as many as one U+FFFD replaces. */
+size_t kl_utf8_next(const uint8_t *p, const uint8_t *end, bool *valid);
+bool kl_utf8_valid(const uint8_t *p, size_t bytes);
+
+#endif

@@ -1,0 +1,327 @@
+/* scan_decode.c: which batches a scan wants, and their records into the block.
+ *
+ * The loop over records is where a scan spends its time: room for the whole batch is made
+ * before it, so that nothing is checked per record but the record itself. */
+#include "batch/record.h"
+#include "scan.h"
+
+enum {
+    RECORD_BYTES_MIN = 7,     /* each of a record's fields takes at least a byte */
+    HEADER_ROWS_MAX = 1 << 20 /* rows that a compressed batch's header is believed for */
+};
+
+/* ---- which batches ------------------------------------------------------------------- */
+
+/* Whether its transaction was aborted. */
+static bool is_aborted(const kl_scan *scan, const kl_batch *batch) {
+    if (!kl_batch_is_transactional(batch)) return false;
+    size_t low = 0, high = scan->aborted_count; /* entries below `low` are not after it */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const kl_aborted *entry = &scan->aborted[middle];
+        bool after = entry->producer_id != batch->producer_id
+                         ? entry->producer_id > batch->producer_id
+                         : entry->first_offset > batch->base_offset;
+        if (after) high = middle;
+        else low = middle + 1;
+    }
+    if (low == 0) return false;
+    /* Transactions of one producer do not overlap. */
+    const kl_aborted *entry = &scan->aborted[low - 1];
+    return entry->producer_id == batch->producer_id &&
+           batch->base_offset <= entry->last_offset;
+}
+
+static bool is_dense(const kl_batch *batch) {
+    return (int64_t)batch->record_count == (int64_t)batch->last_offset_delta + 1;
+}
+
+static bool is_append_time(const kl_batch *batch) {
+    return batch->attributes & KL_ATTR_LOG_APPEND_TIME;
+}
+
+/* Whether the header alone makes the rows. */
+static bool header_does(const kl_scan *scan, const kl_batch *batch) {
+    const kl_scan_options *options = &scan->options;
+    int32_t columns = options->columns;
+    if (columns & (KL_COL_KEY | KL_COL_VALUE | KL_COL_HEADERS)) return false;
+    bool timed = columns & (KL_COL_TIMESTAMP | KL_COL_TIMESTAMP_MS) ||
+                 options->start_time_ms != INT64_MIN || options->stop_time_ms != INT64_MAX;
+    if (timed && !is_append_time(batch)) return false;
+    bool whole = batch->base_offset >= options->start_offset &&
+                 batch->last_offset < options->stop_offset;
+    if ((columns & KL_COL_OFFSET || !whole) && !is_dense(batch)) return false;
+    if (columns == 0) return true;
+    return kl_batch_codec(batch)
+               ? batch->record_count <= HEADER_ROWS_MAX
+               : batch->record_count <= batch->batch_bytes / RECORD_BYTES_MIN;
+}
+
+kl_batch_use kl_scan_judge(const kl_scan *scan, const kl_batch *batch) {
+    const kl_scan_options *options = &scan->options;
+    if (batch->record_count <= 0) return KL_USE_NOTHING; /* emptied by compaction */
+    if (batch->last_offset < options->start_offset) return KL_USE_NOTHING;
+    if (batch->base_offset >= options->stop_offset) return KL_USE_NOTHING;
+    if (kl_batch_is_control(batch) && !options->control) return KL_USE_NOTHING;
+    if (batch->max_timestamp < options->start_time_ms) return KL_USE_NOTHING;
+    if (is_append_time(batch) && batch->max_timestamp >= options->stop_time_ms)
+        return KL_USE_NOTHING;
+    if (is_aborted(scan, batch)) return KL_USE_NOTHING;
+    return header_does(scan, batch) ? KL_USE_HEADER : KL_USE_RECORDS;
+}
+
+/* ---- rows ---------------------------------------------------------------------------- */
+
+static int64_t microseconds(int64_t ms) {
+    int64_t us;
+    /* Past the year 292,000 a timestamp stays at the end of time. */
+    if (__builtin_mul_overflow(ms, (int64_t)1000, &us))
+        return ms < 0 ? INT64_MIN : INT64_MAX;
+    return us;
+}
+
+static void fill32(int32_t *array, int64_t from, int64_t to, int32_t value) {
+    for (int64_t i = from; i < to; i++) array[i] = value;
+}
+
+/* The columns that are one value for all rows [from, to) of a batch. */
+static void fill_batch_columns(kl_block *block, const kl_batch *batch, int64_t from,
+                               int64_t to) {
+    if (block->columns & KL_COL_TIMESTAMP_TYPE)
+        fill32(block->timestamp_type, from, to, is_append_time(batch) ? 1 : 0);
+    if (block->columns & KL_COL_LEADER_EPOCH)
+        fill32(block->leader_epoch, from, to, batch->leader_epoch);
+}
+
+/* A block with room for a batch: `rows` more rows and `bytes` more in each byte column. */
+static kl_status make_room(kl_scan *scan, int64_t rows, size_t bytes) {
+    kl_block *block = scan->filling;
+    if (block != NULL && bytes > KL_BLOCK_BYTES_MAX - kl_block_bytes(block)) {
+        kl_status status = kl_scan_seal(scan);
+        if (status) return status;
+    }
+    if (scan->filling == NULL) {
+        kl_status status = kl_block_new(scan->pool, scan->options.columns, &scan->filling);
+        if (status) return status;
+    }
+    return kl_block_reserve(scan->filling, rows, bytes);
+}
+
+kl_status kl_scan_from_header(kl_scan *scan, const kl_batch *batch) {
+    int64_t first = KL_MAX(batch->base_offset, scan->options.start_offset);
+    int64_t last = KL_MIN(batch->last_offset, scan->options.stop_offset - 1);
+    int64_t rows = is_dense(batch) ? last - first + 1 : batch->record_count;
+    if (scan->options.columns == 0) {
+        scan->counted += rows;
+        return KL_OK;
+    }
+    kl_status status = make_room(scan, rows, 0);
+    if (status) return status;
+    kl_block *block = scan->filling;
+    int64_t from = block->rows, to = from + rows;
+    if (block->columns & KL_COL_OFFSET)
+        for (int64_t i = 0; i < rows; i++) block->offset[from + i] = first + i;
+    bool micro = block->columns & KL_COL_TIMESTAMP;
+    if (block->columns & (KL_COL_TIMESTAMP | KL_COL_TIMESTAMP_MS)) {
+        int64_t stamp = micro ? microseconds(batch->max_timestamp) : batch->max_timestamp;
+        for (int64_t i = from; i < to; i++) block->timestamp[i] = stamp;
+    }
+    fill_batch_columns(block, batch, from, to);
+    block->rows = to;
+    return KL_OK;
+}
+
+/* A header's name: Arrow's strings are UTF-8, so what is not is replaced as Java does. */
+static kl_status put_name(kl_strings *names, int64_t row, const kl_header_view *header) {
+    const uint8_t *p = header->name, *end = p + header->name_bytes;
+    kl_status status = kl_strings_reserve(names, 3 * (size_t)header->name_bytes);
+    if (status) return status;
+    if (KL_LIKELY(kl_utf8_valid(p, (size_t)header->name_bytes))) {
+        kl_strings_put(names, row, p, header->name_bytes);
+    } else {
+        while (p < end) {
+            bool valid;
+            size_t bytes = kl_utf8_next(p, end, &valid);
+            memcpy(names->data + names->data_bytes,
+                   valid ? p : (const uint8_t *)"\xef\xbf\xbd", valid ? bytes : 3);
+            names->data_bytes += valid ? bytes : 3;
+            p += bytes;
+        }
+        names->offsets[row + 1] = (int32_t)names->data_bytes;
+    }
+    return KL_OK;
+}
+
+/* The headers of the record that ends at `end`, as the next rows of the list's child. */
+static kl_status put_headers(kl_block *block, const kl_record_view *record,
+                             const uint8_t *end) {
+    const uint8_t *p = record->headers;
+    for (int32_t i = 0; i < record->header_count; i++) {
+        kl_header_view header;
+        p = kl_header_next(p, end, &header);
+        if (p == NULL) return kl_fail(KL_E_CORRUPT_MESSAGE, "header %d is cut off", i);
+        if (KL_BLOCK_BYTES_MAX - kl_block_bytes(block) <
+            3 * (size_t)header.name_bytes + (size_t)KL_MAX(header.value_bytes, 0))
+            return kl_fail(KL_E_MESSAGE_TOO_LARGE, "headers above 2 GiB in one batch");
+        kl_status status = kl_block_reserve_headers(block, 1);
+        if (!status) status = put_name(&block->name, block->headers, &header);
+        if (!status)
+            status = kl_strings_reserve(&block->header_value,
+                                        (size_t)KL_MAX(header.value_bytes, 0));
+        if (status) return status;
+        kl_strings_put(&block->header_value, block->headers, header.value,
+                       header.value_bytes);
+        block->headers++;
+    }
+    if (p != end) return kl_fail(KL_E_CORRUPT_MESSAGE, "its headers end before it does");
+    return KL_OK;
+}
+
+static kl_status put_list(kl_block *block, int64_t row, const kl_record_view *record,
+                          const uint8_t *end) {
+    kl_status status = KL_OK;
+    if (record->header_count > 0) status = put_headers(block, record, end);
+    else {
+        block->list_validity[row >> 3] &= (uint8_t)~(1u << (row & 7));
+        block->list_nulls++;
+    }
+    block->list_offsets[row + 1] = (int32_t)block->headers;
+    return status;
+}
+
+/* What of a block a batch that turns out damaged takes back. */
+typedef struct {
+    kl_strings key, value, name, header_value;
+    int64_t headers, list_nulls;
+} block_mark;
+
+static block_mark mark(const kl_block *block) {
+    if (block == NULL) return (block_mark){.headers = 0};
+    return (block_mark){
+        .key = block->key,
+        .value = block->value,
+        .name = block->name,
+        .header_value = block->header_value,
+        .headers = block->headers,
+        .list_nulls = block->list_nulls,
+    };
+}
+
+static void strings_back(kl_strings *strings, const kl_strings *to) {
+    strings->data_bytes = to->data_bytes;
+    strings->null_count = to->null_count;
+}
+
+static void roll_back(kl_block *block, const block_mark *to) {
+    strings_back(&block->key, &to->key);
+    strings_back(&block->value, &to->value);
+    strings_back(&block->name, &to->name);
+    strings_back(&block->header_value, &to->header_value);
+    block->headers = to->headers;
+    block->list_nulls = to->list_nulls;
+}
+
+typedef struct {
+    int64_t rows;    /* put so far, all of them when it ends well */
+    int32_t records; /* read so far */
+    bool disordered; /* offsets do not grow, or leave the batch */
+} progress;
+
+/* Put the records into rows block->rows and up.  Forced inline: with constant `filtered`
+ * and `headers` there are four loops, the tightest without any test per record. */
+static inline __attribute__((always_inline)) kl_status
+put_records(kl_block *block, const kl_scan_options *options, const kl_batch *batch,
+            kl_span records, const bool filtered, const bool headers, progress *done) {
+    const uint8_t *p = records.data, *end = p + records.bytes;
+    const int32_t columns = options->columns;
+    const bool append_time = is_append_time(batch), micro = columns & KL_COL_TIMESTAMP;
+    int64_t row = block != NULL ? block->rows : 0;
+    const int64_t first_row = row;
+    int32_t previous = -1;
+    int32_t unordered = 0;
+    kl_status status = KL_OK;
+    for (int32_t i = 0; i < batch->record_count; i++) {
+        kl_record_view view;
+        p = kl_record_next(p, end, false, &view);
+        done->records = i;
+        if (KL_UNLIKELY(p == NULL))
+            return kl_fail(KL_E_CORRUPT_MESSAGE,
+                           "its lengths do not agree, or pass the batch");
+        unordered |= view.offset_delta <= previous;
+        previous = view.offset_delta;
+        int64_t offset = batch->base_offset + view.offset_delta;
+        int64_t stamp = append_time ? batch->max_timestamp
+                                    : kl_record_timestamp(batch, view.timestamp_delta);
+        if (filtered && (offset < options->start_offset || offset >= options->stop_offset ||
+                         stamp < options->start_time_ms || stamp >= options->stop_time_ms))
+            continue;
+        if (columns & KL_COL_OFFSET) block->offset[row] = offset;
+        if (columns & (KL_COL_TIMESTAMP | KL_COL_TIMESTAMP_MS))
+            block->timestamp[row] = micro ? microseconds(stamp) : stamp;
+        if (columns & KL_COL_KEY)
+            kl_strings_put(&block->key, row, view.key, view.key_bytes);
+        if (columns & KL_COL_VALUE)
+            kl_strings_put(&block->value, row, view.value, view.value_bytes);
+        if (headers) status = put_list(block, row, &view, p);
+        if (KL_UNLIKELY(status)) return status;
+        row++;
+    }
+    done->records = batch->record_count;
+    done->rows = row - first_row;
+    done->disordered = unordered || previous > batch->last_offset_delta || p != end;
+    return KL_OK;
+}
+
+static kl_status put_all(kl_block *block, const kl_scan_options *options,
+                         const kl_batch *batch, kl_span records, progress *done) {
+    bool filtered = batch->base_offset < options->start_offset ||
+                    batch->last_offset >= options->stop_offset ||
+                    options->start_time_ms != INT64_MIN ||
+                    options->stop_time_ms != INT64_MAX;
+    bool headers = options->columns & KL_COL_HEADERS;
+    if (filtered && headers)
+        return put_records(block, options, batch, records, true, true, done);
+    if (filtered) return put_records(block, options, batch, records, true, false, done);
+    if (headers) return put_records(block, options, batch, records, false, true, done);
+    return put_records(block, options, batch, records, false, false, done);
+}
+
+kl_status kl_scan_from_records(kl_scan *scan, const kl_batch *batch, kl_span records) {
+    kl_block *block = NULL;
+    progress done = {0, 0, false};
+    kl_status status = KL_OK;
+    if (records.bytes > KL_BLOCK_BYTES_MAX)
+        return kl_fail(
+            KL_E_MESSAGE_TOO_LARGE,
+            "%s-%d: the batch at offset %lld has %zu bytes of records, above 2 GiB",
+            scan->topic, scan->options.partition, (long long)batch->base_offset,
+            records.bytes);
+    if (scan->options.columns) {
+        int64_t most = (int64_t)(records.bytes / RECORD_BYTES_MIN);
+        status = make_room(scan, KL_MIN(batch->record_count, most), records.bytes);
+        if (status) return status;
+        block = scan->filling;
+    }
+    block_mark before = mark(block);
+    status = put_all(block, &scan->options, batch, records, &done);
+    if (status == KL_E_CORRUPT_MESSAGE)
+        kl_fail_prefix(status, "%s-%d: the batch at offset %lld: record %d of %d",
+                       scan->topic, scan->options.partition, (long long)batch->base_offset,
+                       done.records, batch->record_count);
+    if (!status && done.disordered)
+        status =
+            kl_fail(KL_E_CORRUPT_MESSAGE,
+                    "%s-%d: the batch at offset %lld: its %d records do not have growing "
+                    "offsets up to %lld and fill its %zu bytes",
+                    scan->topic, scan->options.partition, (long long)batch->base_offset,
+                    batch->record_count, (long long)batch->last_offset, records.bytes);
+    if (status && block != NULL) roll_back(block, &before);
+    if (status) return status;
+    if (block == NULL) {
+        scan->counted += done.rows;
+        return KL_OK;
+    }
+    fill_batch_columns(block, batch, block->rows, block->rows + done.rows);
+    block->rows += done.rows;
+    return KL_OK;
+}

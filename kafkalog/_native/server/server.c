@@ -1,0 +1,283 @@
+/* server.c: the server's handle: start, stop, counters, and what a fork leaves of it. */
+#include "net/net.h"
+
+#include <time.h>
+#include <unistd.h>
+
+enum { NETWORK_THREADS_MAX = 256 };
+
+/* ---- fork: a child has none of the threads and must not keep the sockets ------------- */
+
+static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER; /* guards servers */
+static kl_link servers;
+
+static void each_server(void (*act)(kl_server *)) {
+    for (kl_link *link = servers.next; link != &servers; link = link->next)
+        act(KL_HOLDER(link, kl_server, registered));
+}
+
+static void lock_all(kl_server *server) {
+    kl_lock(&server->acceptor.lock);
+    for (int32_t i = 0; i < server->thread_count; i++) kl_lock(&server->threads[i].lock);
+}
+
+static void unlock_all(kl_server *server) {
+    for (int32_t i = 0; i < server->thread_count; i++) kl_unlock(&server->threads[i].lock);
+    kl_unlock(&server->acceptor.lock);
+}
+
+/* Else clients would not see the parent end, and its ports would stay taken. */
+static void close_all(kl_server *server) {
+    for (kl_listening *each = server->acceptor.listening; each; each = each->next)
+        close(each->fd);
+    close(server->acceptor.wake_fd);
+    for (int32_t i = 0; i < server->thread_count; i++) {
+        kl_thread *thread = &server->threads[i];
+        for (kl_link *link = thread->conns.next; link != &thread->conns; link = link->next)
+            close(KL_HOLDER(link, kl_conn, all)->fd);
+        close(thread->epoll_fd);
+        close(thread->wake_fd);
+    }
+    unlock_all(server);
+}
+
+static void before_fork(void) {
+    kl_lock(&registry);
+    each_server(lock_all);
+}
+static void after_fork_in_parent(void) {
+    each_server(unlock_all);
+    kl_unlock(&registry);
+}
+static void after_fork_in_child(void) {
+    each_server(close_all);
+    kl_ring_init(&servers);
+    kl_unlock(&registry);
+}
+__attribute__((constructor)) static void register_fork_handlers(void) {
+    kl_ring_init(&servers);
+    KL_ASSERT(pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0);
+}
+
+kl_status kl_server_check(const kl_server *server) {
+    if (server->generation == atomic_load(&kl_process_generation)) return KL_OK;
+    return kl_fail(KL_E_FORKED, "the server belongs to the parent process");
+}
+
+/* ---- making -------------------------------------------------------------------------- */
+
+static kl_status want(const char *name, int64_t found, int64_t low, int64_t high) {
+    if (found >= low && found <= high) return KL_OK;
+    return kl_fail(KL_E_ARGUMENT, "%s: found %lld, wanted %lld to %lld", name,
+                   (long long)found, (long long)low, (long long)high);
+}
+
+static kl_status check_config(const kl_server_config *config) {
+    const struct {
+        const char *name;
+        int64_t found, low, high;
+    } each[] = {
+        {"network_threads", config->network_threads, 1, NETWORK_THREADS_MAX},
+        {"queued_requests_max", config->queued_requests_max, 1, INT32_MAX},
+        {"request_bytes_max", config->request_bytes_max, 1, INT32_MAX},
+        {"queued_bytes_max", config->queued_bytes_max, -1, INT64_MAX},
+        {"connections_max", config->connections_max, 0, INT32_MAX},
+        {"connections_per_ip_max", config->connections_per_ip_max, 0, INT32_MAX},
+        {"backlog", config->backlog, 1, INT32_MAX},
+        {"send_buffer_bytes", config->send_buffer_bytes, -1, INT32_MAX},
+        {"receive_buffer_bytes", config->receive_buffer_bytes, -1, INT32_MAX},
+        {"idle_ms_max", config->idle_ms_max, -1, INT64_MAX},
+        {"half_frame_ms_max", config->half_frame_ms_max, -1, INT64_MAX},
+        {"produce_waiting_max", config->produce_waiting_max, 0, INT32_MAX},
+        {"control_listener", config->control_listener, -1, INT32_MAX},
+    };
+    kl_status status = KL_OK;
+    for (size_t i = 0; !status && i < sizeof each / sizeof each[0]; i++)
+        status = want(each[i].name, each[i].found, each[i].low, each[i].high);
+    return status;
+}
+
+static void free_all(kl_server *server) {
+    /* Requests that Python still had go back to their threads' memory, then this goes. */
+    kl_up_free(&server->up);
+    kl_cold_free(&server->cold);
+    for (int32_t i = 0; i < server->thread_count; i++) kl_thread_free(&server->threads[i]);
+    kl_acceptor_free(server);
+    kl_data_free(server->data);
+    pthread_mutex_destroy(&server->life);
+    kl_release(server->threads);
+    kl_release(server);
+}
+
+kl_status kl_server_new(const kl_server_config *config, kl_server **out) {
+    *out = NULL;
+    kl_status status = check_config(config);
+    if (status) return status;
+    int32_t count = config->network_threads + (config->control_listener >= 0 ? 1 : 0);
+    kl_server *server = kl_alloc(sizeof *server);
+    kl_thread *threads = kl_alloc((size_t)count * sizeof *threads);
+    if (server == NULL || threads == NULL) {
+        kl_release(server);
+        kl_release(threads);
+        return kl_fail(KL_E_NO_MEMORY, "no memory for a server");
+    }
+    server->config = *config;
+    server->generation = atomic_load(&kl_process_generation);
+    server->threads = threads;
+    pthread_mutex_init(&server->life, NULL);
+    kl_up_init(&server->up, config->queued_requests_max);
+    kl_cold_init(&server->cold);
+    status = kl_acceptor_init(server);
+    for (int32_t i = 0; !status && i < count; i++) {
+        status = kl_thread_init(&threads[i], server, i);
+        server->thread_count = i + 1;
+    }
+    if (!status) status = kl_data_new(server, config, &server->data);
+    if (status) {
+        free_all(server);
+        return status;
+    }
+    kl_lock(&registry);
+    kl_link_last(&servers, &server->registered);
+    kl_unlock(&registry);
+    *out = server;
+    return KL_OK;
+}
+
+void kl_server_free(kl_server *server) {
+    /* In a child the memory is the parent's threads'; it is left as it is. */
+    if (server == NULL || kl_server_check(server)) return;
+    (void)kl_server_stop(server, 0);
+    kl_lock(&registry);
+    kl_link_remove(&server->registered);
+    kl_unlock(&registry);
+    free_all(server);
+}
+
+/* ---- start and stop ------------------------------------------------------------------ */
+
+kl_status kl_server_start(kl_server *server) {
+    kl_status status = kl_server_check(server);
+    if (status) return status;
+    kl_lock(&server->life);
+    if (server->stopped) status = kl_fail(KL_E_CLOSED, "the server was stopped");
+    else if (server->started) status = kl_fail(KL_E_ARGUMENT, "the server runs already");
+    for (int32_t i = 0; !status && i < server->thread_count; i++)
+        status = kl_thread_start(&server->threads[i]);
+    if (!status) status = kl_acceptor_start(server);
+    if (!status) server->started = true;
+    kl_unlock(&server->life);
+    return status;
+}
+
+static struct timespec wall_clock_in(int64_t ms) {
+    struct timespec at;
+    clock_gettime(CLOCK_REALTIME, &at);
+    at.tv_sec += (time_t)(ms / 1000);
+    at.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (at.tv_nsec >= 1000000000) {
+        at.tv_sec += 1;
+        at.tv_nsec -= 1000000000;
+    }
+    return at;
+}
+
+/* Ask all threads to end when they have answered, then at once.  False: some had not. */
+static bool end_threads(kl_server *server, int32_t timeout_ms) {
+    bool answered = true;
+    int64_t until_ms = kl_monotonic_ms() + timeout_ms;
+    for (int32_t i = 0; i < server->thread_count; i++) {
+        atomic_store(&server->threads[i].stop, true);
+        kl_thread_wake(&server->threads[i]);
+    }
+    for (int32_t i = 0; i < server->thread_count; i++) {
+        kl_thread *thread = &server->threads[i];
+        if (!thread->runs) continue;
+        int64_t left_ms = KL_MAX(until_ms - kl_monotonic_ms(), (int64_t)0);
+        struct timespec until = wall_clock_in(left_ms);
+        if (pthread_timedjoin_np(thread->thread, NULL, &until) != 0) {
+            atomic_store(&thread->stop_now, true);
+            kl_thread_wake(thread);
+            KL_ASSERT(pthread_join(thread->thread, NULL) == 0);
+        }
+        thread->runs = false;
+        answered = answered && !thread->unanswered;
+    }
+    return answered;
+}
+
+kl_status kl_server_stop(kl_server *server, int32_t timeout_ms) {
+    kl_status status = kl_server_check(server);
+    if (status) return status;
+    kl_lock(&server->life);
+    if (!server->stopped) {
+        kl_acceptor_stop(server);
+        if (!end_threads(server, KL_MAX(timeout_ms, 0)))
+            status = kl_fail(KL_E_TIMEOUT,
+                             "requests were not answered in %d ms when the server stopped",
+                             timeout_ms);
+        kl_cold_stop(&server->cold);
+        for (int32_t i = 0; i < server->thread_count; i++)
+            kl_thread_drain(&server->threads[i]);
+        kl_up_close(&server->up);
+        kl_data_stop(server->data);
+        server->stopped = true;
+    }
+    kl_unlock(&server->life);
+    return status;
+}
+
+kl_status kl_server_set_limits(kl_server *server, int32_t connections_max,
+                               int32_t connections_per_ip_max) {
+    kl_status status = want("connections_max", connections_max, 0, INT32_MAX);
+    if (!status)
+        status = want("connections_per_ip_max", connections_per_ip_max, 0, INT32_MAX);
+    if (!status)
+        kl_acceptor_limit(&server->acceptor, connections_max, connections_per_ip_max);
+    return status;
+}
+
+void kl_server_set_time(kl_server *server, int64_t now_ms) {
+    if (kl_server_check(server)) return;
+    atomic_store(&server->manual_ms, now_ms);
+    for (int32_t i = 0; i < server->thread_count; i++) kl_thread_wake(&server->threads[i]);
+}
+
+/* ---- what is told -------------------------------------------------------------------- */
+
+kl_data *kl_server_data(kl_server *server) { return server->data; }
+
+const kl_server_config *kl_server_get_config(const kl_server *server) {
+    return &server->config;
+}
+
+int32_t kl_server_threads(const kl_server *server) { return server->thread_count; }
+
+static void add_thread(kl_thread *thread, kl_server_stats *out) {
+    out->closed_idle += kl_count_get(&thread->closed_idle);
+    out->closed_half_frame += kl_count_get(&thread->closed_half_frame);
+    out->closed_garbage += kl_count_get(&thread->closed_garbage);
+    out->bytes_in += kl_count_get(&thread->bytes_in);
+    out->bytes_out += kl_count_get(&thread->bytes_out);
+    for (int i = 0; i < KL_API_KEYS; i++)
+        out->requests[i] += kl_count_get(&thread->requests[i]);
+    out->fast += kl_count_get(&thread->fast);
+    out->queue_full += kl_count_get(&thread->queue_full);
+    out->parked += kl_count_get(&thread->parked);
+    out->cold += kl_count_get(&thread->cold);
+    out->allocations += kl_count_get(&thread->allocations);
+    out->allocations += kl_count_get(&thread->pool.allocations);
+    out->buffer_bytes += kl_count_get(&thread->pool.bytes);
+}
+
+void kl_server_get_stats(kl_server *server, kl_server_stats *out) {
+    *out = (kl_server_stats){0};
+    if (kl_server_check(server)) return;
+    out->connections = atomic_load(&server->acceptor.connections);
+    out->accepted = kl_count_get(&server->acceptor.accepted);
+    out->refused_per_ip = kl_count_get(&server->acceptor.refused_per_ip);
+    for (int32_t i = 0; i < server->thread_count; i++) add_thread(&server->threads[i], out);
+    kl_lock(&server->up.lock);
+    out->queued = (int64_t)server->up.control_count + server->up.data_count;
+    kl_unlock(&server->up.lock);
+}

@@ -1,0 +1,1 @@
+"""Record batches: codecs, columns into batches, records out of them."""

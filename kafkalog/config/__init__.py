@@ -1,0 +1,1 @@
+"""Every setting once: how one is declared, and those of topics, groups and brokers."""

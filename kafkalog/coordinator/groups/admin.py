@@ -1,0 +1,114 @@
+"""DescribeGroups, ListGroups, DeleteGroups.
+
+Source: Kafka's GroupMetadataManager; KIP-518 (states), KIP-848 (types).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from kafkalog.coordinator.groups import offsets
+from kafkalog.coordinator.groups.group import CONSUMER, Group, State
+from kafkalog.coordinator.shard import Shard, append_error
+from kafkalog.coordinator.step import Body, Step
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["delete", "describe", "described_error", "distinct", "listed", "result_of"]
+
+CLASSIC = "classic"
+ABSENT_VERSION = 6
+"""From this version of DescribeGroups on a group that is not there is an error."""
+
+
+OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+"""What may be done to a group where nobody is refused anything, as bits of Kafka's
+AclOperation: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
+NOT_ASKED = -(1 << 31)
+
+
+def describe(shard: Shard, group_id: str, version: int, operations: bool) -> Body:
+    """One group of a DescribeGroups response; `operations`: what may be done to it, too."""
+    group = shard.groups.get(group_id)
+    allowed = OPERATIONS if operations else NOT_ASKED
+    if group is None or group.state is State.DEAD:
+        body: Body = {"group_id": group_id, "group_state": State.DEAD.value}
+        if version < ABSENT_VERSION:
+            return {**body, "authorized_operations": allowed}
+        error, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."
+        return {**body, "error_code": error, "error_message": message}
+    # What members said is told once the group agreed on it, what they got last always.
+    protocol = group.protocol if group.state is State.STABLE else None
+    members = []
+    for member in group.members.values():
+        known: Body = {
+            "member_id": member.member_id,
+            "group_instance_id": member.instance_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "member_assignment": member.assignment,
+        }
+        if protocol is not None:
+            known["member_metadata"] = member.metadata(protocol)
+        members.append(known)
+    return {
+        "error_code": ErrorCode.NONE,
+        "group_id": group_id,
+        "group_state": group.state.value,
+        "protocol_type": _protocol_type(group),
+        "protocol_data": protocol or "",
+        "members": members,
+        "authorized_operations": allowed,
+    }
+
+
+def described_error(group_id: str, error: ErrorCode) -> Body:
+    """A group of a DescribeGroups response that cannot be told."""
+    return {"group_id": group_id, "error_code": error}
+
+
+def _protocol_type(group: Group) -> str:
+    return group.protocol_type or (CONSUMER if group.foreign else "")
+
+
+def listed(shard: Shard, states: Iterable[str], types: Iterable[str]) -> list[Body]:
+    """The groups of a ListGroups response; empty filters let all through."""
+    states = {state.strip().lower() for state in states}
+    types = {kind.strip().lower() for kind in types}
+    found = []
+    for group in shard.live():
+        kind = CONSUMER if group.foreign else CLASSIC
+        wrong_state = states and group.state.value.lower() not in states
+        if wrong_state or (types and kind not in types):
+            continue
+        found.append(
+            {
+                "group_id": group.group_id,
+                "protocol_type": _protocol_type(group),
+                "group_state": group.state.value,
+                "group_type": kind,
+            }
+        )
+    return found
+
+
+def delete(
+    shard: Shard, step: Step, group_id: str, settle: Callable[[Step, ErrorCode], None]
+) -> None:
+    """Delete one group; `settle` learns the result for the response."""
+    group = shard.groups.get(group_id)
+    if group is None or group.state is State.DEAD:
+        settle(step, ErrorCode.GROUP_ID_NOT_FOUND)
+    elif group.state is not State.EMPTY:
+        settle(step, ErrorCode.NON_EMPTY_GROUP)
+    else:
+        offsets.delete_group(shard, step, group, lambda s, error: settle(s, append_error(error)))
+
+
+def result_of(group_id: str, error: ErrorCode) -> Body:
+    """One group of a DeleteGroups response."""
+    return {"group_id": group_id, "error_code": error}
+
+
+def distinct(group_ids: Collection[str]) -> list[str]:
+    """The ids of a request, each once: a group that is named twice has one result."""
+    return list(dict.fromkeys(group_ids))

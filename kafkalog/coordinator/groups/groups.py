@@ -1,0 +1,423 @@
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic groups.
+
+Source: Kafka's GroupMetadataManager; KIP-345 (static members), KIP-394 (member ids are given
+out before one joins), KIP-559 (protocol names in SyncGroup), KIP-814 (skip assignment).
+"""
+
+from __future__ import annotations
+
+from kafkalog.coordinator.groups import rebalance, records
+from kafkalog.coordinator.groups.group import CONSUMER, Group, Member, Protocols, State
+from kafkalog.coordinator.shard import Shard, append_error
+from kafkalog.coordinator.step import Answer, Body, Request, Step
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["heartbeat", "join", "leave", "sync", "validate_member"]
+
+NEW_MEMBER_JOIN_MS = 300_000
+"""How long the first JoinGroup of a member may wait before the member is given up."""
+NULL_NAME_VERSION = 7
+"""From this version on a JoinGroup that is refused names no protocol."""
+KNOWN_ID_VERSION = 4
+"""From this version of JoinGroup on a member joins with an id that it was given."""
+SKIP_ASSIGNMENT_VERSION = 9
+NAMES_IN_SYNC_VERSION = 5
+LEAVE_LIST_VERSION = 3
+
+
+def validate_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+    """Whether a request's member is one of the group's: a static one must be the last that
+    joined under its instance id.
+    """
+    if instance_id is not None:
+        known = group.static.get(instance_id)
+        if known is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if known != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# ---- JoinGroup -----------------------------------------------------------------------------
+
+
+def join(shard: Shard, step: Step, request: Request) -> None:
+    """Answer a JoinGroup, or park it until its generation is complete."""
+    body = request.body
+    if request.version < NULL_NAME_VERSION:
+        request = request._replace(answer=_without_null(request.answer))
+    config = shard.config
+    low, high = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    group = shard.groups.get(body.group_id)
+    if not low <= body.session_timeout_ms <= high:
+        error = ErrorCode.INVALID_SESSION_TIMEOUT
+    elif group is None and body.member_id:
+        error = ErrorCode.UNKNOWN_MEMBER_ID
+    else:
+        if group is None:
+            group = shard.groups[body.group_id] = Group(body.group_id, step.wall_ms)
+        error = _join(shard, step, group, request)
+        if error is ErrorCode.NONE:
+            return
+        if group.unused:
+            del shard.groups[body.group_id]
+    full = error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    member_id = "" if full else body.member_id
+    step.answer(request.answer, **rebalance.refused_join(error, member_id))
+
+
+def _without_null(answer: Answer) -> Answer:
+    """For versions of JoinGroup in which there is always a protocol's name."""
+
+    def named(body: Body) -> None:
+        answer({**body, "protocol_name": body["protocol_name"] or ""})
+
+    return named
+
+
+def _join(shard: Shard, step: Step, group: Group, request: Request) -> ErrorCode:
+    """As join.  An error: nothing was answered yet."""
+    body = request.body
+    comes_back = not body.member_id and body.group_instance_id in group.static
+    if not comes_back and not _has_room(shard, group, body.member_id):
+        group.remove(body.member_id)
+        shard.cancel_timer("session", group, body.member_id)
+        rebalance.complete_if_all_joined(shard, step, group)
+        return ErrorCode.GROUP_MAX_SIZE_REACHED
+    if group.state is State.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if not group.supports(body.protocol_type, (p.name for p in body.protocols)):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if not body.member_id:
+        return _join_unknown(shard, step, group, request)
+    if body.member_id in group.pending and body.group_instance_id is None:
+        _add(shard, step, group, request, body.member_id)
+        return ErrorCode.NONE
+    error = validate_member(group, body.member_id, body.group_instance_id)
+    if error is ErrorCode.NONE:
+        error = _rejoin(shard, step, group, request)
+    return error
+
+
+def _has_room(shard: Shard, group: Group, member_id: str) -> bool:
+    limit = shard.config.group_max_size
+    if group.state in (State.EMPTY, State.DEAD):
+        return True
+    member = group.members.get(member_id)
+    if group.state is State.PREPARING:
+        # Those who joined count: where the limit was lowered, the last to join are left out.
+        return (member is not None and member.join is not None) or group.joined_count < limit
+    return member is not None or len(group.members) < limit
+
+
+def _join_unknown(shard: Shard, step: Step, group: Group, request: Request) -> ErrorCode:
+    """A JoinGroup without a member id."""
+    instance_id = request.body.group_instance_id
+    member_id = f"{instance_id or request.client_id}-{shard.new_id()}"
+    if instance_id is None and request.version >= KNOWN_ID_VERSION:
+        group.pending.add(member_id)
+        expires_ms = step.now_ms + request.body.session_timeout_ms
+        shard.set_timer("session", group, expires_ms, member_id)
+        error = ErrorCode.MEMBER_ID_REQUIRED
+        step.answer(request.answer, **rebalance.refused_join(error, member_id))
+    elif instance_id is None or instance_id not in group.static:
+        _add(shard, step, group, request, member_id)
+    else:
+        return _replace_static(shard, step, group, request, member_id)
+    return ErrorCode.NONE
+
+
+def _add(shard: Shard, step: Step, group: Group, request: Request, member_id: str) -> None:
+    """Take a new member in."""
+    body = request.body
+    member = Member(member_id, body.group_instance_id, request.client_id, request.client_host)
+    _describe(group, member, request)
+    member.is_new = True
+    if group.initial is not None:
+        group.new_member_added = True
+    group.add(member, body.protocol_type)
+    group.park_join(member, request.answer)
+    shard.set_timer("session", group, step.now_ms + NEW_MEMBER_JOIN_MS, member_id)
+    rebalance.begin_or_complete(shard, step, group)
+
+
+def _protocols(request: Request) -> Protocols:
+    """What the member speaks; a name that occurs again counts once."""
+    found: dict[str, bytes] = {}
+    for protocol in request.body.protocols:
+        found.setdefault(protocol.name, protocol.metadata)
+    return tuple(found.items())
+
+
+def _describe(group: Group, member: Member, request: Request) -> None:
+    """Note what a JoinGroup says of its member."""
+    body = request.body
+    asked_ms = body.rebalance_timeout_ms if request.version else body.session_timeout_ms
+    member.rebalance_timeout_ms = asked_ms
+    member.session_timeout_ms = body.session_timeout_ms
+    if member.member_id in group.members:
+        group.speak(member, _protocols(request))
+    else:
+        member.protocols = _protocols(request)
+
+
+def _rejoin(shard: Shard, step: Step, group: Group, request: Request) -> ErrorCode:
+    """A JoinGroup of a member of the group."""
+    member = group.members[request.body.member_id]
+    leads = member.member_id == group.leader
+    changed = member.protocols != _protocols(request)
+    if group.state is State.EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if (
+        group.state is State.PREPARING
+        or (group.state is State.COMPLETING and changed)
+        or (group.state is State.STABLE and (leads or changed))
+    ):
+        # A leader joins again when it saw partitions come or go.
+        _describe(group, member, request)
+        rebalance.replaced_join(step, group.park_join(member, request.answer))
+        rebalance.begin_or_complete(shard, step, group)
+        return ErrorCode.NONE
+    # The answer to its JoinGroup was lost, or a follower joined for no reason.
+    told = rebalance.members_for_leader(group) if leads else []
+    step.answer(request.answer, **rebalance.current_generation(group, member.member_id, told))
+    return ErrorCode.NONE
+
+
+# ---- static members ------------------------------------------------------------------------
+
+
+def _replace_static(
+    shard: Shard, step: Step, group: Group, request: Request, member_id: str
+) -> ErrorCode:
+    """A static member joins again without its id, as after a restart: it gets a new one, and
+    who still uses the old one is fenced.
+    """
+    old = group.members[group.static[request.body.group_instance_id]]
+    old_leader = group.leader or ""
+    fenced = ErrorCode.FENCED_INSTANCE_ID
+    rebalance.answer_join(step, group, old, rebalance.refused_join(fenced, old.member_id))
+    rebalance.answer_sync(step, old, error_code=fenced)
+    shard.cancel_timer("session", group, old.member_id)
+    member = group.replace(old, member_id)
+    _describe(group, member, request)
+    group.park_join(member, request.answer)
+    shard.keep_session(group, member, step.now_ms)
+    same = group.protocol == group.choose_protocol() and not _subscribes_anew(group, old, member)
+    if group.state is State.STABLE and same:
+        _record_replacement(shard, step, group, (old, member), (old_leader, request.version))
+    elif group.state is State.COMPLETING:
+        # The old id may be on its way to the leader: nothing would be assigned to the new one.
+        rebalance.begin(shard, step, group)
+    else:
+        rebalance.begin_or_complete(shard, step, group)
+    return ErrorCode.NONE
+
+
+def _subscribes_anew(group: Group, old: Member, member: Member) -> bool:
+    """Whether a consumer that came back wants other topics than before.
+
+    Kafka does not look; then nobody reads a topic that was added until the next rebalance.
+    Other parts of the metadata, such as the partitions it owned, change with each restart.
+    """
+    protocol = group.protocol or ""
+    if group.protocol_type != CONSUMER:
+        return False
+    before = records.topics_of(old.metadata(protocol))
+    return before != records.topics_of(member.metadata(protocol))
+
+
+def _record_replacement(
+    shard: Shard,
+    step: Step,
+    group: Group,
+    pair: tuple[Member, Member],
+    before: tuple[str, int],
+) -> None:
+    """Write down the new id of a static member, `pair` old and new, without a rebalance.
+
+    `before`: who led, and the version of the JoinGroup.
+    """
+    old, member = pair
+    old_leader, version = before
+    generation = group.generation
+    assignments = {m.member_id: m.assignment for m in group.members.values()}
+
+    def settle(step: Step, error: ErrorCode) -> None:
+        if group.members.get(member.member_id) is not member:
+            return  # it went, or was replaced, and was told so
+        if error is not ErrorCode.NONE:
+            answer = group.take_join(member)
+            stays = group.state is State.STABLE and group.generation == generation
+            if stays and answer is not None:
+                shard.cancel_timer("session", group, member.member_id)
+                reverted = group.replace(member, old.member_id)
+                group.speak(reverted, old.protocols)
+                reverted.rebalance_timeout_ms = old.rebalance_timeout_ms
+                reverted.session_timeout_ms = old.session_timeout_ms
+                shard.keep_session(group, reverted, step.now_ms)
+            if answer is not None:
+                step.answer(answer, **rebalance.refused_join(append_error(error)))
+            return
+        shard.keep_session(group, member, step.now_ms)
+        body = rebalance.current_generation(group, member.member_id, [])
+        if version < SKIP_ASSIGNMENT_VERSION:
+            # A leader that does not know of the skip would assign anew: it is told that
+            # somebody else leads.
+            body["leader"] = old_leader
+        elif member.member_id == group.leader:
+            body["members"] = rebalance.members_for_leader(group)
+            body["skip_assignment"] = True
+        rebalance.answer_join(step, group, member, body)
+
+    rebalance.write_group(shard, step, group, assignments, settle)
+
+
+# ---- SyncGroup -----------------------------------------------------------------------------
+
+
+def sync(shard: Shard, step: Step, request: Request) -> None:
+    """Answer a SyncGroup, or park it until the leader's assignment is in the journal."""
+    body = request.body
+    group = shard.groups.get(body.group_id)
+    error = _check_sync(group, request)
+    if group is None or error is not ErrorCode.NONE:
+        step.answer(request.answer, error_code=error)
+        return
+    member = group.members[body.member_id]
+    rebalance.heard_sync(shard, group, member)
+    if group.state is State.STABLE:
+        step.answer(
+            request.answer,
+            error_code=ErrorCode.NONE,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol,
+            assignment=member.assignment,
+        )
+        return
+    if member.sync is not None:  # as in replaced_join
+        step.answer(member.sync, error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    member.sync = request.answer
+    if member.member_id == group.leader:
+        given = {each.member_id: each.assignment for each in body.assignments}
+        _assign(shard, step, group, {m: given.get(m, b"") for m in group.members})
+
+
+def _check_sync(group: Group | None, request: Request) -> ErrorCode:
+    body = request.body
+    named = body.protocol_type is not None and body.protocol_name is not None
+    if request.version >= NAMES_IN_SYNC_VERSION and not named:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group is None or group.state is State.EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if group.state is State.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = validate_member(group, body.member_id, body.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if body.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    for said, known in (
+        (body.protocol_type, group.protocol_type),
+        (body.protocol_name, group.protocol),
+    ):
+        if said is not None and known is not None and said != known:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is State.PREPARING:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _assign(shard: Shard, step: Step, group: Group, assignments: dict[str, bytes]) -> None:
+    """Write the leader's assignment; then everybody gets it."""
+    generation = group.generation
+
+    def settle(step: Step, error: ErrorCode) -> None:
+        # Somebody may have come or gone meanwhile, then the next generation is on its way.
+        if group.state is not State.COMPLETING or group.generation != generation:
+            return
+        if error is ErrorCode.NONE:
+            rebalance.hand_out(shard, step, group, assignments)
+        else:
+            rebalance.reset(shard, step, group, append_error(error))
+            rebalance.begin(shard, step, group)
+
+    rebalance.write_group(shard, step, group, assignments, settle)
+
+
+# ---- Heartbeat -----------------------------------------------------------------------------
+
+
+def heartbeat(shard: Shard, step: Step, request: Request) -> None:
+    """Answer a Heartbeat."""
+    body = request.body
+    group = shard.groups.get(body.group_id)
+    if group is None:
+        error = ErrorCode.UNKNOWN_MEMBER_ID
+    elif group.state is State.DEAD:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    else:
+        error = validate_member(group, body.member_id, body.group_instance_id)
+        if error is ErrorCode.NONE and body.generation_id != group.generation:
+            error = ErrorCode.ILLEGAL_GENERATION
+        if error is ErrorCode.NONE:
+            shard.keep_session(group, group.members[body.member_id], step.now_ms)
+            if group.state is State.PREPARING:
+                error = ErrorCode.REBALANCE_IN_PROGRESS
+    step.answer(request.answer, error_code=error)
+
+
+# ---- LeaveGroup ----------------------------------------------------------------------------
+
+
+def leave(shard: Shard, step: Step, request: Request) -> None:
+    """Answer a LeaveGroup; a rebalance follows when somebody was in the group."""
+    body = request.body
+    group = shard.groups.get(body.group_id) or Group(body.group_id, step.wall_ms)
+    if request.version < LEAVE_LIST_VERSION:
+        asked: list[tuple[str, str | None]] = [(body.member_id, None)]
+    else:
+        asked = [(member.member_id, member.group_instance_id) for member in body.members]
+    if group.state is State.DEAD:
+        step.answer(request.answer, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return
+    results, going = _leaving(shard, group, asked)
+    for member in going:
+        rebalance.remove_member(shard, step, group, member)
+    if going and group.can_rebalance:
+        rebalance.begin(shard, step, group)
+    else:
+        rebalance.complete_if_all_joined(shard, step, group)
+    top = results[0]["error_code"] if request.version < LEAVE_LIST_VERSION else ErrorCode.NONE
+    step.answer(request.answer, error_code=top, members=results)
+
+
+def _leaving(
+    shard: Shard, group: Group, asked: list[tuple[str, str | None]]
+) -> tuple[list[Body], list[Member]]:
+    """What to tell those who ask to leave, and the members who go; pending ids are gone."""
+    results: list[Body] = []
+    going: dict[str, Member] = {}
+    for member_id, instance_id in asked:
+        error, leaving = _check_leave(group, member_id, instance_id)
+        if leaving in group.members:
+            going[leaving] = group.members[leaving]
+        elif leaving:
+            group.remove(leaving)
+            shard.cancel_timer("session", group, leaving)
+        results.append(
+            {"member_id": member_id, "group_instance_id": instance_id, "error_code": error}
+        )
+    return results, list(going.values())
+
+
+def _check_leave(group: Group, member_id: str, instance_id: str | None) -> tuple[ErrorCode, str]:
+    """What to tell somebody who leaves, and who leaves thereby ("": nobody)."""
+    if not member_id and instance_id is not None:
+        # Without a member id: an administrator removes a static member.
+        known = group.static.get(instance_id)
+        return (ErrorCode.NONE, known) if known else (ErrorCode.UNKNOWN_MEMBER_ID, "")
+    if member_id in group.pending:
+        return ErrorCode.NONE, member_id
+    error = validate_member(group, member_id, instance_id)
+    return error, member_id if error is ErrorCode.NONE else ""

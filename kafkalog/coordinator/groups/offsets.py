@@ -1,0 +1,399 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete, and how committed offsets come to an end.
+
+Source: Kafka's OffsetMetadataManager; KIP-211 (expiry), KIP-447 (require stable), KIP-496
+(OffsetDelete), KIP-709 (several groups in one OffsetFetch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any
+
+from kafkalog.coordinator.groups import records
+from kafkalog.coordinator.groups.group import CONSUMER, Commit, CommittedOffset, Group, State
+from kafkalog.coordinator.groups.groups import validate_member
+from kafkalog.coordinator.shard import Shard, append_error
+from kafkalog.coordinator.step import Body, JournalRecord, Request, Step
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = [
+    "commit",
+    "commit_failed",
+    "delete",
+    "delete_failed",
+    "delete_group",
+    "drop_topics",
+    "expire",
+    "fetch",
+    "fetch_failed",
+]
+
+MINUTE_MS = 60_000
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+ABSENT_VERSION = 9
+"""From this version of OffsetCommit on a group that is not there has an error of its own."""
+GROUP_ERROR_VERSION = 2
+"""From this version on OffsetFetch has an error of the whole group."""
+
+Known = Callable[[str], int]
+"""How many partitions a topic has; 0: there is none of this name."""
+
+
+# ---- OffsetCommit --------------------------------------------------------------------------
+
+
+def commit(shard: Shard, step: Step, request: Request, known: Known) -> None:
+    """Answer an OffsetCommit once its offsets are in the journal."""
+    body = request.body
+    group = shard.groups.get(body.group_id)
+    error = _check_commit(group, request)
+    if error is not ErrorCode.NONE:
+        commit_failed(step, request, error, known)
+        return
+    if group is None:
+        group = shard.groups[body.group_id] = Group(body.group_id, step.wall_ms)
+    elif group.state in (State.STABLE, State.PREPARING):
+        shard.keep_session(group, group.members[body.member_id], step.now_ms)
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    results = _take(shard, step, request, known, offsets)
+    if not offsets:
+        if group.unused:
+            del shard.groups[group.group_id]
+        step.answer(request.answer, topics=results)
+        return
+    _write_commit(shard, step, group, request, (offsets, results))
+
+
+def commit_failed(step: Step, request: Request, error: ErrorCode, known: Known) -> None:
+    """Answer an OffsetCommit with an error for every partition."""
+    topics: list[Body] = []
+    for topic in request.body.topics:
+        count = known(topic.name)
+        results = [_result(p, error if _exists(p, count) else UNKNOWN) for p in topic.partitions]
+        topics.append({"name": topic.name, "partitions": results})
+    step.answer(request.answer, topics=topics)
+
+
+def _exists(partition: Any, count: int) -> bool:
+    return bool(0 <= partition.partition_index < count)
+
+
+def _result(partition: Any, error: ErrorCode) -> Body:
+    return {"partition_index": partition.partition_index, "error_code": error}
+
+
+def _check_commit(group: Group | None, request: Request) -> ErrorCode:
+    """Whether the sender may commit for the group."""
+    body = request.body
+    generation = body.generation_id_or_member_epoch
+    if group is None:
+        # Without a generation: a consumer that only keeps its offsets here.
+        if generation < 0:
+            return ErrorCode.NONE
+        late = request.version >= ABSENT_VERSION
+        return ErrorCode.GROUP_ID_NOT_FOUND if late else ErrorCode.ILLEGAL_GENERATION
+    if group.state is State.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if generation < 0 and group.state is State.EMPTY:
+        return ErrorCode.NONE
+    error = validate_member(group, body.member_id, body.group_instance_id)
+    if error is ErrorCode.NONE and generation != group.generation:
+        error = ErrorCode.ILLEGAL_GENERATION
+    if error is ErrorCode.NONE and group.state is State.COMPLETING:
+        # The sender may have lost the partitions, and does not know it yet.
+        error = ErrorCode.REBALANCE_IN_PROGRESS
+    return error
+
+
+def _take(
+    shard: Shard,
+    step: Step,
+    request: Request,
+    known: Known,
+    offsets: dict[TopicPartition, CommittedOffset],
+) -> list[Body]:
+    """Put what can be committed into `offsets`; the result of each partition."""
+    body = request.body
+    limit = shard.config.offset_metadata_max_bytes
+    asked_ms = body.retention_time_ms
+    expire_ms = -1 if asked_ms < 0 else step.wall_ms + asked_ms
+    topics: list[Body] = []
+    for topic in body.topics:
+        count = known(topic.name)
+        results = []
+        for partition in topic.partitions:
+            metadata = partition.committed_metadata or ""
+            error = ErrorCode.NONE
+            if not _exists(partition, count):
+                error = UNKNOWN
+            elif _java_length(metadata) > limit:
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                where = TopicPartition(topic.name, partition.partition_index)
+                offsets[where] = CommittedOffset(
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    metadata,
+                    step.wall_ms,
+                    expire_ms,
+                    -1,
+                )
+            results.append(_result(partition, error))
+        topics.append({"name": topic.name, "partitions": results})
+    return topics
+
+
+def _java_length(text: str) -> int:
+    """Java's String.length: in code units of UTF-16."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
+
+
+def _write_commit(
+    shard: Shard,
+    step: Step,
+    group: Group,
+    request: Request,
+    taken: tuple[dict[TopicPartition, CommittedOffset], list[Body]],
+) -> None:
+    """Write offsets; `taken`: these and the results so far."""
+    offsets, results = taken
+    number = next(shard.numbers)
+    group.commits[number] = Commit(offsets)
+    group.recorded = True
+
+    def settle(step: Step, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            shown = append_error(error, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+            for topic in results:
+                for partition in topic["partitions"]:
+                    if partition["error_code"] is ErrorCode.NONE:
+                        partition["error_code"] = shown
+        if error is not ErrorCode.REQUEST_TIMED_OUT:
+            late(step, error)
+        step.answer(request.answer, topics=results)
+
+    def late(step: Step, error: ErrorCode) -> None:
+        del group.commits[number]
+        if error is ErrorCode.NONE:
+            for where, offset in offsets.items():
+                group.put_offset(where, offset._replace(position=shard.next_position()))
+
+    step.write(shard.partition, records.offset_records(group.group_id, offsets), settle, late)
+
+
+# ---- OffsetFetch ---------------------------------------------------------------------------
+
+
+def fetch(shard: Shard, asked: Any, stable: bool) -> Body:
+    """The committed offsets of one group; `stable`: not while a transaction may change them.
+
+    `asked`: with group_id, and topics (None: all) of name and partition_indexes.
+    """
+    group = shard.groups.get(asked.group_id)
+    if group is not None and group.state is State.DEAD:
+        group = None
+    wanted = _wanted(group, asked)
+    topics: list[Body] = []
+    for topic, partitions in wanted:
+        found = []
+        for partition in partitions:
+            where = TopicPartition(topic, partition)
+            if group is None:
+                found.append(_found(partition, None))
+            elif stable and group.unstable(where):
+                found.append(_found(partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+            else:
+                found.append(_found(partition, group.offset(topic, partition)))
+        topics.append({"name": topic, "partitions": found})
+    return {"group_id": asked.group_id, "topics": topics, "error_code": ErrorCode.NONE}
+
+
+def _wanted(group: Group | None, asked: Any) -> Iterator[tuple[str, Iterable[int]]]:
+    if asked.topics is not None:
+        for topic in asked.topics:
+            yield topic.name, topic.partition_indexes
+    elif group is not None:
+        yield from group.offsets.items()
+
+
+def _found(
+    partition: int, offset: CommittedOffset | None, error: ErrorCode = ErrorCode.NONE
+) -> Body:
+    return {
+        "partition_index": partition,
+        "committed_offset": -1 if offset is None else offset.offset,
+        "committed_leader_epoch": -1 if offset is None else offset.leader_epoch,
+        "metadata": "" if offset is None else offset.metadata,
+        "error_code": error,
+    }
+
+
+def fetch_failed(asked: Any, version: int, error: ErrorCode) -> Body:
+    """The answer for a group whose offsets cannot be told."""
+    topics: list[Body] = []
+    if version < GROUP_ERROR_VERSION:
+        for topic in asked.topics or ():
+            partitions = [_found(p, None, error) for p in topic.partition_indexes]
+            topics.append({"name": topic.name, "partitions": partitions})
+    return {"group_id": asked.group_id, "topics": topics, "error_code": error}
+
+
+# ---- OffsetDelete --------------------------------------------------------------------------
+
+
+def delete(shard: Shard, step: Step, request: Request, known: Known) -> None:
+    """Answer an OffsetDelete once its tombstones are in the journal."""
+    body = request.body
+    group = shard.groups.get(body.group_id)
+    error = _check_delete(group)
+    if group is None or error is not ErrorCode.NONE:
+        delete_failed(step, request, error)
+        return
+    gone: dict[TopicPartition, None] = {}
+    topics: list[Body] = []
+    existing = set(group.known_offsets())
+    for topic in body.topics:
+        count = known(topic.name)
+        used = group.subscribes(topic.name)
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if used else ErrorCode.NONE
+        asked = [TopicPartition(topic.name, p.partition_index) for p in topic.partitions]
+        gone.update(dict.fromkeys(w for w in asked if w in existing and not used))
+        results = [_result(p, error if _exists(p, count) else UNKNOWN) for p in topic.partitions]
+        topics.append({"name": topic.name, "partitions": results})
+
+    def settle(step: Step, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            step.answer(request.answer, topics=topics)
+        else:
+            delete_failed(step, request, append_error(error))
+
+    _write_tombstones(shard, step, group, gone, settle)
+
+
+def delete_failed(step: Step, request: Request, error: ErrorCode) -> None:
+    """Answer an OffsetDelete with an error of the whole."""
+    step.answer(request.answer, error_code=error, topics=[])
+
+
+def _check_delete(group: Group | None) -> ErrorCode:
+    if group is None or group.state is State.DEAD:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    if group.state is not State.EMPTY and group.protocol_type != CONSUMER:
+        return ErrorCode.NON_EMPTY_GROUP
+    return ErrorCode.NONE
+
+
+def _write_tombstones(
+    shard: Shard,
+    step: Step,
+    group: Group,
+    gone: Collection[TopicPartition],
+    settle: Callable[[Step, ErrorCode], None],
+) -> None:
+    """Delete offsets, and then settle; at once when there are none."""
+    if not gone:
+        settle(step, ErrorCode.NONE)
+        return
+    number = next(shard.numbers)
+    # Until it is done the group is not given up, nor are offsets of its expired.
+    group.commits[number] = Commit({})
+
+    def settled(step: Step, error: ErrorCode) -> None:
+        if error is not ErrorCode.REQUEST_TIMED_OUT:
+            late(step, error)
+        settle(step, error)
+
+    def late(_: Step, error: ErrorCode) -> None:
+        del group.commits[number]
+        if error is ErrorCode.NONE:
+            for where in gone:
+                group.drop_offset(where)
+
+    step.write(shard.partition, tombstones(group, gone), settled, late)
+
+
+def tombstones(group: Group, gone: Iterable[TopicPartition]) -> list[JournalRecord]:
+    """The records that delete these offsets of a group."""
+    return [(records.offset_key(group.group_id, where), None) for where in gone]
+
+
+# ---- the end of offsets --------------------------------------------------------------------
+
+
+def expired(group: Group, wall_ms: int, retention_ms: int) -> list[TopicPartition]:
+    """The offsets of a group whose time is over."""
+    since_ms: int | None = None
+    if group.protocol_type is not None and group.state is State.EMPTY and group.state_ms >= 0:
+        since_ms = group.state_ms  # all of them, some time after the last member went
+    elif group.protocol_type is not None and group.state is not State.EMPTY:
+        readable = group.protocol_type == CONSUMER and group.topics is not None
+        if group.state is not State.STABLE or not readable:
+            return []
+    found = []
+    for topic, partitions in group.offsets.items():
+        if group.subscribes(topic):
+            continue
+        for partition, offset in partitions.items():
+            if offset.expire_ms >= 0:
+                over = wall_ms >= offset.expire_ms
+            else:
+                begin_ms = offset.commit_ms if since_ms is None else since_ms
+                over = wall_ms - begin_ms >= retention_ms
+            where = TopicPartition(topic, partition)
+            if over and not group.unstable(where):
+                found.append(where)
+    return found
+
+
+def expire(shard: Shard, step: Step) -> None:
+    """Delete what is too old: offsets, then groups in which nothing is left."""
+    retention_ms = shard.config.offsets_retention_minutes * MINUTE_MS
+    for group in list(shard.live()):
+        if group.commits:
+            continue  # a tombstone now would come behind a newer commit
+        gone = expired(group, step.wall_ms, retention_ms)
+        left = sum(map(len, group.offsets.values())) - len(gone)
+        busy = group.pending or group.pending_offsets or group.writing
+        if group.state is State.EMPTY and not left and not busy:
+            delete_group(shard, step, group, lambda _step, _error: None)
+        else:
+            _write_tombstones(shard, step, group, gone, lambda _step, _error: None)
+
+
+def delete_group(
+    shard: Shard, step: Step, group: Group, settle: Callable[[Step, ErrorCode], None]
+) -> None:
+    """Delete an empty group and its offsets.  Dead until that is in the journal."""
+    entered_ms = group.state_ms
+    group.become(State.DEAD, step.wall_ms)
+    written = tombstones(group, dict.fromkeys(group.known_offsets()))
+    written += records.foreign_tombstones(group.foreign)
+    if group.recorded:
+        written.append((records.group_key(group.group_id), None))
+
+    def settled(step: Step, error: ErrorCode) -> None:
+        if error is not ErrorCode.REQUEST_TIMED_OUT:
+            late(step, error)
+        settle(step, error)
+
+    def late(step: Step, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            shard.groups.pop(group.group_id, None)
+        else:
+            group.become(State.EMPTY, entered_ms)
+
+    for member_id in group.pending:
+        shard.cancel_timer("session", group, member_id)
+    group.pending.clear()
+    if written:
+        step.write(shard.partition, written, settled, late)
+    else:
+        settled(step, ErrorCode.NONE)
+
+
+def drop_topics(shard: Shard, step: Step, names: Collection[str]) -> None:
+    """Topics were deleted: so are the offsets that were committed for them."""
+    for group in list(shard.live()):
+        gone = dict.fromkeys(w for w in group.known_offsets() if w.topic in names)
+        _write_tombstones(shard, step, group, gone, lambda _step, _error: None)

@@ -1,0 +1,169 @@
+"""The records of __consumer_offsets that groups are written as.
+
+Formats: docs/format.md, kafkalog.wire.records.  Written are GroupMetadataValue version 3 and
+OffsetCommitValue version 3 (1 with an expiry of its own), which every Kafka since 2.3 reads;
+read are all versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from kafkalog.coordinator.groups.group import CONSUMER, CommittedOffset, Group, Member, State
+from kafkalog.coordinator.step import JournalRecord
+from kafkalog.errors import KafkalogError
+from kafkalog.types import TopicPartition
+from kafkalog.wire.records import CONSUMER_PROTOCOL, OFFSETS
+from kafkalog.wire.values import Struct
+
+__all__ = [
+    "FOREIGN",
+    "foreign_tombstones",
+    "group_key",
+    "group_record",
+    "loaded_group",
+    "loaded_offset",
+    "offset_key",
+    "offset_records",
+    "subscribed_topics",
+    "topics_of",
+]
+
+GROUP, OFFSET = "GroupMetadata", "OffsetCommit"
+GROUP_VERSION = 3
+OFFSET_VERSION, EXPIRING_OFFSET_VERSION = 3, 1
+
+FOREIGN = (8, 7, 6, 5, 16, 4, 3)
+"""Kinds of records of the protocol of KIP-848, in the order in which Kafka takes their
+tombstones: assignments before members, members before the group."""
+
+
+# ---- what is written -----------------------------------------------------------------------
+
+
+def group_key(group_id: str) -> bytes:
+    """The key of a group's record."""
+    return OFFSETS.encode_key(GROUP, {"group": group_id})
+
+
+def group_record(group: Group, assignments: Mapping[str, bytes]) -> JournalRecord:
+    """A group as it stands, with these assignments by member id."""
+    protocol = group.protocol or ""
+    members = [
+        {
+            "member_id": member.member_id,
+            "group_instance_id": member.instance_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "rebalance_timeout": member.rebalance_timeout_ms,
+            "session_timeout": member.session_timeout_ms,
+            "subscription": member.metadata(protocol),
+            "assignment": assignments.get(member.member_id, b""),
+        }
+        for member in group.members.values()
+    ]
+    value = {
+        "protocol_type": group.protocol_type or "",
+        "generation": group.generation,
+        "protocol": group.protocol,
+        "leader": group.leader,
+        "current_state_timestamp": group.state_ms,
+        "members": members,
+    }
+    return group_key(group.group_id), OFFSETS.encode_value(GROUP, GROUP_VERSION, value)
+
+
+@lru_cache(maxsize=16_384)  # a consumer commits for the same partitions all the time
+def offset_key(group_id: str, where: TopicPartition) -> bytes:
+    """The key of a committed offset."""
+    fields = {"group": group_id, "topic": where.topic, "partition": where.partition}
+    return OFFSETS.encode_key(OFFSET, fields)
+
+
+def offset_records(
+    group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> list[JournalRecord]:
+    """A commit."""
+    return [(offset_key(group_id, where), _offset_value(o)) for where, o in offsets.items()]
+
+
+def _offset_value(offset: CommittedOffset) -> bytes:
+    fields = {
+        "offset": offset.offset,
+        "leader_epoch": offset.leader_epoch,
+        "metadata": offset.metadata,
+        "commit_timestamp": offset.commit_ms,
+        "expire_timestamp": offset.expire_ms,
+    }
+    version = OFFSET_VERSION if offset.expire_ms < 0 else EXPIRING_OFFSET_VERSION
+    return OFFSETS.encode_value(OFFSET, version, fields)
+
+
+def foreign_tombstones(foreign: Mapping[bytes, int]) -> list[JournalRecord]:
+    """The end of a group of the protocol of KIP-848: `foreign` has its keys and their kinds."""
+    ordered = sorted(foreign, key=lambda key: FOREIGN.index(foreign[key]))
+    return [(key, None) for key in ordered]
+
+
+# ---- what is read --------------------------------------------------------------------------
+
+
+def loaded_group(group: Group, value: Struct) -> None:
+    """Let `group`, without members, be what a group record says of it."""
+    group.state_ms = value.current_state_timestamp
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol = value.protocol
+    group.state = State.STABLE if value.members else State.EMPTY
+    for each in value.members:
+        member = Member(each.member_id, each.group_instance_id, each.client_id, each.client_host)
+        timeout_ms = each.rebalance_timeout
+        member.rebalance_timeout_ms = each.session_timeout if timeout_ms < 0 else timeout_ms
+        member.session_timeout_ms = each.session_timeout
+        member.protocols = ((value.protocol or "", each.subscription),)
+        member.assignment = each.assignment
+        group.add(member, value.protocol_type)
+    if value.leader in group.members:
+        group.leader = value.leader
+    group.topics = subscribed_topics(group)
+
+
+def loaded_offset(value: Struct, position: int) -> CommittedOffset:
+    """A commit as its record says."""
+    return CommittedOffset(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        value.expire_timestamp,
+        position,
+    )
+
+
+# ---- what members say ----------------------------------------------------------------------
+
+
+def topics_of(metadata: bytes) -> frozenset[str] | None:
+    """The topics of a consumer's subscription; None when it cannot be read."""
+    try:
+        _, subscription = CONSUMER_PROTOCOL.decode_subscription(metadata)
+    except KafkalogError:
+        return None
+    return frozenset(subscription.topics)
+
+
+def subscribed_topics(group: Group) -> set[str] | None:
+    """The topics that the members of a group subscribe to; None when it cannot be told."""
+    if group.protocol_type != CONSUMER:
+        return None
+    found: set[str] = set()
+    subscriptions: Iterable[bytes] = (
+        member.metadata(group.protocol or "") for member in group.members.values()
+    )
+    for metadata in set(subscriptions):
+        topics = topics_of(metadata)
+        if topics is None:
+            return None
+        found |= topics
+    return found

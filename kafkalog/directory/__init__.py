@@ -1,0 +1,1 @@
+"""One node's partitions: the manager, their folders, checkpoints and jobs."""

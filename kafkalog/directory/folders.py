@@ -1,0 +1,181 @@
+"""The partition folders of a data directory: found, made, renamed for removal."""
+
+import logging
+import os
+import shutil
+import threading
+import uuid
+from collections.abc import Iterable
+
+from kafkalog.disk import layout
+from kafkalog.disk.directory import Directory
+from kafkalog.errors import InvalidTopic, TopicExists, UnknownTopicOrPartition
+from kafkalog.types import TopicPartition
+
+__all__ = ["Folders"]
+
+_logger = logging.getLogger(__name__)
+
+
+class Folders:
+    """Which partitions lie in a data directory, and in which of its folders.
+
+    No folder is looked into before somebody asks for it.  Safe to use from many threads.
+    """
+
+    def __init__(self, directory: Directory) -> None:
+        """List the directory."""
+        self._directory = directory
+        self._lock = threading.RLock()  # guards what follows, and the making of folders
+        self._names: dict[TopicPartition, str] = {}
+        self._claimed: dict[TopicPartition, uuid.UUID] = {}  # whose ids were looked at
+        self.marked: tuple[layout.MarkedFolder, ...] = ()
+        """Folders being deleted, moved or left over, as of the last listing."""
+        self.list()
+
+    def list(self) -> None:
+        """Look again at what is there."""
+        listing = layout.list_directory(self._directory.path)
+        with self._lock:
+            self._names, self.marked = listing.partitions, listing.marked
+        for name in listing.foreign:
+            _logger.debug("%s: %s is no partition's and left alone", self._directory.path, name)
+
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are known, sorted."""
+        with self._lock:
+            return tuple(sorted(self._names))
+
+    def name(self, tp: TopicPartition) -> str | None:
+        """The folder's name; one that was put there since the listing is found, too."""
+        with self._lock:
+            name = self._names.get(tp)
+            if name is None:
+                late = layout.partition_folder(*tp)
+                if layout.parse_folder(late) and os.path.isdir(self._path(late)):
+                    name = self._names[tp] = late
+        return name
+
+    def path(self, tp: TopicPartition) -> str:
+        """The folder's path.
+
+        Raises: UnknownTopicOrPartition.
+        """
+        name = self.name(tp)
+        if name is None:
+            wanted = layout.partition_folder(*tp)
+            raise UnknownTopicOrPartition(f"{self._directory.path}: found no partition {wanted}")
+        return self._path(name)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._directory.path, name)
+
+    def topic_id(self, topic: str) -> uuid.UUID | None:
+        """The id in the topic's partition.metadata files; None when there is none.
+
+        Raises: CorruptLog.
+        """
+        for tp in self.partitions():
+            if tp.topic == topic and (found := self.partition_id(tp)) is not None:
+                return found
+        return None
+
+    def partition_id(self, tp: TopicPartition) -> uuid.UUID | None:
+        """The id in a partition's partition.metadata; None when it has none (yet).
+
+        Raises: UnknownTopicOrPartition, CorruptLog.
+        """
+        with Directory(self.path(tp)) as folder:
+            data = folder.read(layout.PARTITION_METADATA, 1 << 12)
+        if data is None or not data.strip(b"\0"):
+            return None  # a power cut after it was made and before anything was flushed
+        return layout.parse_partition_metadata(data)
+
+    def name_properly(self, tp: TopicPartition) -> None:
+        """Give a folder that is named as its topic alone the number that Kafka wants.
+
+        Raises: UnknownTopicOrPartition, IoFailed.
+        """
+        with self._lock:
+            old, new = os.path.basename(self.path(tp)), layout.partition_folder(*tp)
+            if old != new:
+                self._directory.rename(old, new)
+                self._names[tp] = new
+
+    def hide(self, tp: TopicPartition) -> None:
+        """Leave a folder that lies here out of what is listed; asking for it finds it again."""
+        with self._lock:
+            self._names.pop(tp, None)
+
+    def make(self, tps: Iterable[TopicPartition], topic_id: uuid.UUID) -> None:
+        """Make folders of a topic's partitions, each with its partition.metadata; all or none.
+
+        On return their names are on disk; what is in them is once their logs are flushed.
+
+        Raises: InvalidTopic, TopicExists, IoFailed, NoSpace (nothing is left of them then).
+        """
+        data = layout.render_partition_metadata(topic_id)
+        made: dict[TopicPartition, str] = {}
+        with self._lock:
+            try:
+                for tp in tps:
+                    name = self._new_name(tp)
+                    made[tp] = name
+                    self._directory.make_with(name, layout.PARTITION_METADATA, data)
+                self._directory.sync()
+            except BaseException:
+                self._remove(made.values())  # half of them would block the names
+                raise
+            self._names.update(made)
+            self._claimed.update(dict.fromkeys(made, topic_id))
+
+    def _new_name(self, tp: TopicPartition) -> str:
+        name = layout.partition_folder(layout.check_topic(tp.topic), tp.partition)
+        if layout.parse_folder(name) is None or len(name) > layout.FILE_NAME_BYTES_MAX:
+            raise InvalidTopic(f"topic: found {tp.topic!r}, whose folder's name is too long")
+        if self.name(tp) or os.path.lexists(self._path(name)):
+            raise TopicExists(f"{self._directory.path}: partition {name} is there already")
+        return name
+
+    def _remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            shutil.rmtree(self._path(name), ignore_errors=True)
+
+    def claim(self, tp: TopicPartition, topic_id: uuid.UUID) -> None:
+        """Check that a partition's folder is of that topic; one without an id gets it.
+
+        Raises: TopicExists when it is another's; CorruptLog, IoFailed.
+        """
+        if self._claimed.get(tp) == topic_id:
+            return
+        found = self.partition_id(tp)
+        if found is None:  # a crash while it was made, or a folder older than ids
+            with Directory(self.path(tp)) as folder:
+                data = layout.render_partition_metadata(topic_id)
+                folder.replace(layout.PARTITION_METADATA, data)
+        elif found != topic_id:
+            raise TopicExists(
+                f"{self.path(tp)}: found topic id {layout.uuid_text(found)}, wanted "
+                f"{layout.uuid_text(topic_id)}: it belongs to another topic of that name"
+            )
+        self._claimed[tp] = topic_id
+
+    def take_out(self, tp: TopicPartition) -> str:
+        """Rename a partition's folder for its removal; the new name.  See `sync`.
+
+        Raises: UnknownTopicOrPartition, IoFailed.
+        """
+        with self._lock:
+            old = os.path.basename(self.path(tp))
+            new = layout.deleted_name(tp.topic, tp.partition, uuid.uuid4())
+            self._directory.rename(old, new, sync=False)
+            del self._names[tp]
+            self._claimed.pop(tp, None)
+        return new
+
+    def sync(self) -> None:
+        """See to it that the names as they are now are on disk.
+
+        Raises: IoFailed.
+        """
+        self._directory.sync()

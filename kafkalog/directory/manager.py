@@ -1,0 +1,596 @@
+"""A data directory of many partitions, in Kafka's layout: opened lazily, owned by one process."""
+
+import os
+import threading
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import ClassVar
+
+from kafkalog._native import lib
+from kafkalog.clock import Clock, SystemClock
+from kafkalog.config.settings import BrokerConfig, TopicConfig
+from kafkalog.directory.ending import close_logs, discard
+from kafkalog.directory.folders import Folders
+from kafkalog.directory.parallel import in_parallel
+from kafkalog.directory.scheduler import Scheduler
+from kafkalog.directory.topics import METADATA_CONFIG, TopicConfigs, TopicSource
+from kafkalog.directory.upkeep import Upkeep
+from kafkalog.disk import layout
+from kafkalog.disk.checkpoint import DirectoryState
+from kafkalog.errors import (
+    ArgumentError,
+    Closed,
+    ForkedHandle,
+    InvalidTopic,
+    Locked,
+    ReadOnly,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
+from kafkalog.log.compaction import Cleaner
+from kafkalog.log.log import Log, LogOpen
+from kafkalog.log.ownership import absolute, absorbed, open_plan
+from kafkalog.log.settings import configure
+from kafkalog.types import TopicPartition
+
+__all__ = ["Manager"]
+
+
+def _identity(path: str | os.PathLike[str]) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+class Manager:
+    """All logs of one data directory, and the work that goes on behind them.
+
+    In mode "w" it owns the directory (`.lock`) and runs retention, periodic flushes,
+    checkpoints and removals in one thread until close.  In mode "r" it changes nothing, and
+    any number of processes may read.  A log is opened when it is first asked for.  Safe to use
+    from many threads; after a fork the child's copy raises ForkedHandle.
+    """
+
+    _shared: ClassVar[dict[tuple[int, int], "Manager"]] = {}
+    """The writing managers of this process, by device and inode of their directories."""
+    _shared_lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        config: Mapping[str, object] | None = None,
+        topic_config: TopicConfigs = None,
+        clock: Clock | None = None,
+        mode: str = "w",
+        *,
+        adopt: bool = False,
+        node_id: int = 1,
+    ) -> None:
+        """Open the data directory at `path`; in mode "w" it is made when missing, mode 0700.
+
+        `config`: broker settings (docs/settings.md); `topic_config`: topic settings that go
+        over their defaults.  `adopt`: take over a directory that holds partition folders but
+        no meta.properties.  `node_id` is written into a new meta.properties.
+
+        Raises: Locked with the owner's pid, NotFound, InvalidSetting, CorruptLog (a damaged
+        meta.properties), ArgumentError (`adopt` is missing), IoFailed.
+        """
+        if mode not in ("r", "w"):
+            raise ArgumentError(f"mode: found {mode!r}, wanted 'r' or 'w'")
+        self.path = absolute(path)
+        self.mode = mode
+        self.config = BrokerConfig.of(config)
+        self.clock: Clock = clock or SystemClock()
+        self._topic_config = topic_config
+        self._source: TopicSource | None = None
+        if not callable(topic_config):
+            TopicConfig.of(topic_config)  # a mistake shows here, not at the first log
+        self._pid = os.getpid()
+        # Re-entrant, guards what follows, is told when `_busy` shrinks.
+        self._idle = threading.Condition()
+        self._logs: dict[TopicPartition, Log] = {}  # that are open
+        self._busy: set[TopicPartition] = set()  # being opened, made or removed
+        self._lent: set[TopicPartition] = set()  # opened by a Log that was asked for by path
+        self._opened: set[TopicPartition] = set()  # at least once, and hence recovered
+        self._whole: set[TopicPartition] = set()  # of these, closed without a failure
+        self._tainted = False  # a log was closed with a failure
+        self._closed = False
+        self._uses = 1  # guarded by _shared_lock
+        self._scheduler: Scheduler | None = None
+        self._cleaner = Cleaner(self)
+        self.state = DirectoryState(self.path, mode, create=True)
+        """The lock, the clean marker and the checkpoints."""
+        try:
+            self._key = _identity(self.path)
+            self.folders = Folders(self.state.directory)
+            """Which partitions are here, and under which names."""
+            self.meta = self._identify(adopt, node_id)
+            """What meta.properties says; None when a reader found none."""
+            self.upkeep = Upkeep(self, self.folders.marked)
+            """The work behind the logs."""
+            if mode == "w":
+                self._begin()
+        except BaseException:
+            self.state.close()
+            raise
+
+    def _begin(self) -> None:
+        if self.config.kafkalog_max_open_files:
+            lib.kl_set_max_open_files(self.config.kafkalog_max_open_files)
+        name = f"kafkalog {os.path.basename(self.path)}"
+        self._scheduler = Scheduler(name, self.clock, self.upkeep.jobs())
+        self._scheduler.start()
+        self._cleaner.start()
+        with Manager._shared_lock:
+            Manager._shared[self._key] = self
+
+    def _identify(self, adopt: bool, node_id: int) -> layout.MetaProperties | None:
+        data = self.state.directory.read(layout.META_PROPERTIES, 1 << 16)
+        if data is not None:
+            return layout.parse_meta_properties(data)
+        if self.mode == "r":
+            return None
+        found = self.folders.partitions()
+        if found and not adopt:
+            name = self.folders.name(found[0])
+            raise ArgumentError(
+                f"{self.path}: holds partition folders ({name}, ...) but no "
+                f"{layout.META_PROPERTIES}; open it with mode='r', or take it over with "
+                "adopt=True"
+            )
+        meta = layout.new_meta_properties(node_id)
+        self.state.directory.replace(layout.META_PROPERTIES, layout.render_meta_properties(meta))
+        return meta
+
+    # ---- one per process and directory ----------------------------------------------------
+
+    @classmethod
+    def shared(cls, path: str | os.PathLike[str], clock: Clock | None = None) -> "Manager":
+        """This process's writing manager of `path`, opened when there is none; see release.
+
+        Raises: as Manager.
+        """
+        with cls._shared_lock:
+            manager = cls._find(path)
+            if manager is not None:
+                manager._uses += 1
+                return manager
+        # Outside of the lock, which it takes.  Of two at once one finds the directory locked.
+        return cls(path, clock=clock)
+
+    @classmethod
+    def _find(cls, path: str | os.PathLike[str]) -> "Manager | None":
+        try:
+            manager = cls._shared.get(_identity(path))
+        except FileNotFoundError:
+            return None
+        return manager if manager and not manager._closed else None
+
+    @classmethod
+    def _after_fork(cls) -> None:
+        cls._shared_lock = threading.Lock()
+        cls._shared = {}
+
+    def release(self) -> None:
+        """Give back what `shared` gave; the last one closes a manager that shared opened."""
+        with Manager._shared_lock:
+            self._uses -= 1
+            last = self._uses == 0
+        if last:
+            self.close()
+
+    # ---- partitions --------------------------------------------------------------------------
+
+    def topics(self, internal: bool = True) -> tuple[str, ...]:
+        """The topics' names, sorted; `internal`: with those that begin with two underscores."""
+        return tuple(dict.fromkeys(tp.topic for tp in self.partitions(internal=internal)))
+
+    def partitions(
+        self, topic: str | None = None, internal: bool = True
+    ) -> tuple[TopicPartition, ...]:
+        """The partitions that are here (of one topic), sorted."""
+        self._check()
+        found = self.folders.partitions()
+        return tuple(
+            tp
+            for tp in found
+            if topic in (None, tp.topic) and (internal or not tp.topic.startswith("__"))
+        )
+
+    def refresh(self) -> None:
+        """List the directory again; what another process made or removed shows (mode "r")."""
+        self._check()
+        if self.mode == "r":
+            self.folders.list()
+
+    def has(self, tp: TopicPartition) -> bool:
+        """Whether the partition has a folder here."""
+        return self.folders.name(tp) is not None
+
+    def folder(self, topic: str, partition: int = 0) -> str:
+        """The path of a partition's folder.
+
+        Raises: UnknownTopicOrPartition.
+        """
+        self._check()
+        return self.folders.path(TopicPartition(topic, partition))
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """The settings of a topic: given ones over the broker's over the defaults.
+
+        Raises: UnknownSetting, InvalidSetting.
+        """
+        if topic == layout.METADATA_TOPIC:
+            return METADATA_CONFIG
+        given, known = self._topic_config, self.config.topic
+        if self._source:
+            known = TopicConfig.of(self._source.config(topic), known)
+        return TopicConfig.of(given(topic) if callable(given) else given, known)
+
+    def use(self, source: TopicSource) -> None:
+        """From now on `source` knows the topics: their settings, and which partitions there are.
+
+        Folders of its partitions are made when they are missing: see make and get.  Logs that
+        are open take their settings from it.
+        """
+        self._source = source
+        self.reconfigure()
+
+    def reconfigure(self, config: BrokerConfig | None = None, topic: str | None = None) -> None:
+        """Let open logs (of one topic) obey their settings as they are now.
+
+        `config`: the directory's own from now on; the periods of its jobs stay.
+
+        Raises: UnknownSetting, InvalidSetting.
+        """
+        if config is not None:
+            self.config = config
+        for log in self.open_logs():
+            if (
+                topic in (None, log.topic)
+                and (wanted := self.topic_config(log.topic)) != log.config
+            ):
+                with suppress(Closed):  # by its owner, meanwhile
+                    configure(log, wanted)
+                if self._scheduler is not None:
+                    self.upkeep.configured(log, self._scheduler)
+
+    def topic_id(self, topic: str) -> uuid.UUID | None:
+        """The id in the topic's partition.metadata files; None when there is none.
+
+        Raises: CorruptLog.
+        """
+        self._check()
+        return self.folders.topic_id(topic)
+
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
+        """Make a topic with partitions 0 to `partitions` - 1.
+
+        Raises: InvalidTopic, TopicExists, ArgumentError, ReadOnly, IoFailed.
+        """
+        if not 1 <= partitions <= layout.PARTITION_MAX:
+            raise ArgumentError(f"partitions: found {partitions}, wanted at least 1")
+        if self.partitions(topic):
+            raise TopicExists(f"{self.path}: topic {topic} is there already")
+        tps = [TopicPartition(topic, number) for number in range(partitions)]
+        self._make(tps, layout.random_topic_id())
+
+    def create_partition(
+        self, topic: str, partition: int = 0, topic_id: uuid.UUID | None = None
+    ) -> Log:
+        """Make one more partition and open it; `topic_id` None: its siblings', or a new one.
+
+        Raises: InvalidTopic, TopicExists, ArgumentError, ReadOnly, IoFailed.
+        """
+        if not 0 <= partition <= layout.PARTITION_MAX:
+            raise ArgumentError(f"partition: found {partition}, wanted at least 0")
+        tp = TopicPartition(topic, partition)
+        self._make([tp], topic_id or self._topic_id_or_new(topic))
+        return self.get(topic, partition)
+
+    def make(self, topic: str, topic_id: uuid.UUID, partitions: Iterable[int]) -> None:
+        """Make the folders of partitions that the metadata names and that have none.
+
+        Raises: TopicExists when a folder of another topic id is in the way; IoFailed, NoSpace.
+        """
+        missing: list[TopicPartition] = []
+        for tp in [TopicPartition(topic, partition) for partition in partitions]:
+            if self.folders.name(tp) is None:
+                missing.append(tp)
+            else:
+                self.folders.claim(tp, topic_id)
+        if missing:
+            self._make(missing, topic_id)
+
+    def _topic_id_or_new(self, topic: str) -> uuid.UUID:
+        return self.topic_id(topic) or layout.random_topic_id()
+
+    def _make(self, tps: Sequence[TopicPartition], topic_id: uuid.UUID) -> None:
+        """All of them or none."""
+        self._check_writable()
+        # Of earlier partitions of these names; their starts must not be these ones'.
+        self.state.renew(tp for tp in tps if self.folders.name(tp) is None)
+        self.folders.make(tps, topic_id)
+        with self._idle:
+            self._opened.update(tps)
+        for tp in tps:
+            self.state.note(tp, 0, None, 0)  # it is empty: nothing to recover; see settle
+
+    def delete_partition(self, topic: str, partition: int = 0) -> None:
+        """Take a partition out; its files go after file.delete.delay.ms.
+
+        Its Log, if open, is closed.
+
+        Raises: UnknownTopicOrPartition, ReadOnly, IoFailed.
+        """
+        self.folder(topic, partition)
+        self.delete_partitions([TopicPartition(topic, partition)])
+
+    def delete_partitions(self, tps: Iterable[TopicPartition]) -> None:
+        """As delete_partition, many at once, and none may be there any more.
+
+        Raises: ReadOnly, IoFailed; those before one that fails are gone then.
+        """
+        self._check_writable()
+        gone: list[TopicPartition] = []
+        try:
+            for tp in tps:
+                if self._take_out(tp):
+                    gone.append(tp)
+        finally:
+            with self._idle:
+                self._opened.difference_update(gone)
+                self._whole.difference_update(gone)
+            self.state.forget(gone)
+            if gone:
+                self.folders.sync()
+
+    def _take_out(self, tp: TopicPartition) -> bool:
+        log = self._reserve(tp)
+        try:
+            if not self.has(tp):
+                return False
+            new = self.folders.take_out(tp)
+            config = log.config if log else self.topic_config(tp.topic)
+            self.upkeep.remove_later(new, config.file_delete_delay_ms)
+            if log is not None:
+                discard(self, log)
+        finally:
+            if log is None:
+                self._unreserve(tp)
+        return True
+
+    # ---- logs ----------------------------------------------------------------------------------
+
+    def get(self, topic: str, partition: int = 0) -> Log:
+        """The log of a partition; the same object as long as it is open.
+
+        The first call after a crash recovers it.
+
+        Raises: UnknownTopicOrPartition, Closed, ForkedHandle, and what opening a Log raises.
+        """
+        tp = TopicPartition(topic, partition)
+        log = self._reserve(tp)
+        if log is not None:
+            return log
+        try:
+            self._make_known(tp)
+            path = self.folder(topic, partition)
+            log = Log._open(path, self._plan(tp, self.topic_config(topic)))
+            self.opened(log)
+        finally:
+            self._unreserve(tp)
+        return log
+
+    def _make_known(self, tp: TopicPartition) -> None:
+        """Make the folder that the metadata asks for; nothing where there is no metadata.
+
+        Raises: UnknownTopicOrPartition when it does not name the partition (any more).
+        """
+        source = self._source
+        if not source or self.mode != "w" or tp.topic == layout.METADATA_TOPIC:
+            return
+        if (topic_id := source.topic_id(*tp)) is not None:
+            self.make(tp.topic, topic_id, [tp.partition])
+            if source.topic_id(*tp) == topic_id:
+                return
+            self.folders.take_out(tp)  # the topic was deleted meanwhile
+            self.folders.sync()
+        raise UnknownTopicOrPartition(
+            f"{self.path}: the metadata names no partition {tp[0]}-{tp[1]}"
+        )
+
+    def _reserve(self, tp: TopicPartition) -> Log | None:
+        """The open log; else None, and nobody else opens, makes or removes it now."""
+        self._check()
+        with self._idle:
+            while True:
+                self._check()
+                log = self._logs.get(tp)
+                if log is not None:
+                    return log
+                if tp not in self._busy:
+                    self._busy.add(tp)
+                    return None
+                self._idle.wait()
+
+    def _unreserve(self, tp: TopicPartition) -> None:
+        with self._idle:
+            self._busy.discard(tp)
+            self._idle.notify_all()
+
+    def _plan(self, tp: TopicPartition, config: TopicConfig) -> LogOpen:
+        clean = None
+        if self.mode == "w":
+            self.state.settle(tp)
+        if self.mode == "w" and absorbed(self.state, self.folder(*tp), tp):
+            clean = False
+        elif tp in self._whole:
+            clean = True
+        return open_plan(self, tp, config, self.clock, clean)
+
+    def lend(self, folder: layout.Folder, config: Mapping[str, object] | None) -> LogOpen:
+        """How to open a Log that was asked for by its path; then call opened, or closed.
+
+        The folder is made when it is missing.  What `config` says goes over the topic's
+        settings.  The log's end is one release.
+
+        Raises: Locked when the log is open in this process; InvalidTopic, IoFailed;
+        UnknownTopicOrPartition where there is metadata that does not name it.
+        """
+        self._check_writable()
+        tp = TopicPartition(folder.topic, folder.partition)
+        with self._idle:
+            if tp in self._logs or tp in self._busy:
+                raise Locked(f"{self.path}/{folder.name}: is open already in this process")
+            known = self.folders.name(tp)
+            if known != folder.name and (known or layout.parse_folder(folder.name) != folder):
+                raise InvalidTopic(
+                    f"{self.path}: found {folder.name!r}, wanted a folder named as "
+                    f"{layout.partition_folder(*tp)}: this is a data directory"
+                )
+            self._busy.add(tp)
+        try:
+            self._make_known(tp)
+            if self.folders.name(tp) is None:
+                self._make([tp], self._topic_id_or_new(tp.topic))
+            plan = self._plan(tp, TopicConfig.of(config, self.topic_config(tp.topic)))
+        except BaseException:
+            self._unreserve(tp)
+            raise
+        with self._idle:
+            self._lent.add(tp)
+        return plan
+
+    def opened(self, log: Log) -> None:
+        """Take charge of an open log until it closes."""
+        tp = TopicPartition(log.topic, log.partition)
+        with self._idle:
+            self._logs[tp] = log
+            self._opened.add(tp)
+        self._unreserve(tp)
+        if self._scheduler is not None:
+            self.upkeep.opened(log, self._scheduler)
+
+    def closing(self, log: Log) -> None:
+        """A log was flushed and is about to close: remember its offsets."""
+        if self.mode == "w" and not self._forked():
+            self.upkeep.closing(log)
+
+    def closed(self, tp: TopicPartition, whole: bool) -> None:
+        """A log was closed, or could not be opened."""
+        if self._forked():
+            return
+        with self._idle:
+            was_open = self._logs.pop(tp, None) is not None
+            if was_open and whole:
+                self._whole.add(tp)
+            elif was_open:
+                self._whole.discard(tp)
+                self._opened.discard(tp)
+                self._tainted = True
+            lent = tp in self._lent
+            self._lent.discard(tp)
+        self._unreserve(tp)
+        if lent:
+            self.release()
+
+    def open_logs(self) -> tuple[Log, ...]:
+        """The logs that are open now, in the order of topics and partitions."""
+        with self._idle:
+            return tuple(self._logs[tp] for tp in sorted(self._logs))
+
+    def recover_all(self, threads: int | None = None) -> tuple[Log, ...]:
+        """Open every log, so that all are recovered; the logs (but KRaft's own).
+
+        `threads`: how many at a time; None: num.recovery.threads.per.data.dir.
+
+        Raises: what opening a log raises; the others are open then.
+        """
+        count = threads or self.config.num_recovery_threads_per_data_dir
+        found = in_parallel(count, self._ours(), lambda tp: self.get(*tp))
+        for one in found:
+            if isinstance(one, Exception):
+                raise one
+        return tuple(one for one in found if isinstance(one, Log))
+
+    def _ours(self) -> list[TopicPartition]:
+        return [tp for tp in self.folders.partitions() if tp.topic != layout.METADATA_TOPIC]
+
+    # ---- the end --------------------------------------------------------------------------------
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Damaged files that were not believed, and what background jobs last failed with."""
+        failures = self._scheduler.failures if self._scheduler else {}
+        failures.update(self._cleaner.failures)
+        return (*self.state.problems, *(f"{name}: {e}" for name, e in failures.items()))
+
+    def close(self) -> None:
+        """Flush and close every log, write the checkpoints, and last the clean marker.
+
+        Harmless when repeated.  In a forked child it only forgets.
+
+        Raises: the first failure, after everything was closed; the marker is missing then, so
+        that the next opening recovers.
+        """
+        if self._forked():
+            return
+        with self._idle:
+            if self._closed:
+                return
+            self._closed = True
+            while self._busy:
+                self._idle.wait()
+        self._cleaner.stop()
+        if self._scheduler is not None:
+            self.upkeep.stop()
+            self._scheduler.stop()
+        try:
+            self._close_logs()
+        finally:
+            with Manager._shared_lock:
+                Manager._shared.pop(self._key, None)
+            self.state.close()
+
+    def _close_logs(self) -> None:
+        failures = close_logs(self, self.open_logs())
+        if self.mode == "w":
+            # What the logs left as they closed; of what failed nothing is vouched for.
+            self.state.save(None if failures else {}, {}, {}, {})
+            with self._idle:
+                # After a crash, what was never opened is still to be recovered.
+                recovered = self.state.clean or self._opened.issuperset(self._ours())
+            if recovered and not self._tainted and not failures:
+                self.state.mark_clean()
+        if failures:
+            raise failures[0]
+
+    def _forked(self) -> bool:
+        # Then its locks may be held by threads that this process does not have.
+        return self._pid != os.getpid()
+
+    def _check(self) -> None:
+        if self._forked():
+            raise ForkedHandle(
+                f"{self.path}: was opened by process {self._pid}; open it in this process"
+            )
+        if self._closed:
+            raise Closed(f"{self.path}: the data directory was closed")
+
+    def _check_writable(self) -> None:
+        self._check()
+        if self.mode != "w":
+            raise ReadOnly(f"{self.path}: was opened for reading")
+
+    def __enter__(self) -> "Manager":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Manager({self.path!r}, mode={self.mode!r})"
+
+
+os.register_at_fork(after_in_child=Manager._after_fork)

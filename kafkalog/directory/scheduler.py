@@ -1,0 +1,121 @@
+"""Periodic jobs on an injected clock: what is due is decided apart from the thread that runs it."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from kafkalog.clock import Clock
+from kafkalog.config.settings import FOREVER
+
+__all__ = ["Job", "Scheduler", "due", "next_due_ms"]
+
+_logger = logging.getLogger(__name__)
+
+
+class Job(NamedTuple):
+    """Something to do every `period_ms` (FOREVER: never), first after `delay_ms`."""
+
+    name: str
+    run: Callable[[], object]
+    period_ms: int
+    delay_ms: int
+
+
+def due(times: Mapping[str, int], now_ms: int) -> list[str]:
+    """The jobs whose time has come, the longest overdue first.  `times`: next run by name."""
+    return sorted((name for name, at in times.items() if at <= now_ms), key=lambda n: times[n])
+
+
+def next_due_ms(times: Mapping[str, int]) -> int:
+    """When to look again; FOREVER when there is nothing to wait for."""
+    return min(times.values(), default=FOREVER)
+
+
+class Scheduler:
+    """One thread that runs jobs, one at a time; a run that was missed is not made up for.
+
+    A job that raises is logged, kept in `failures`, and runs again at its next time.
+    """
+
+    def __init__(self, name: str, clock: Clock, jobs: Iterable[Job]) -> None:
+        """The thread starts with `start`; `name` is its name."""
+        self._clock = clock
+        self._wake = threading.Condition()  # guards what follows
+        self._jobs = {job.name: job for job in jobs}
+        now_ms = self._now_ms()
+        self._times = {
+            job.name: now_ms + job.delay_ms if job.period_ms < FOREVER else FOREVER
+            for job in self._jobs.values()
+        }
+        self._stopping = False
+        self._failures: dict[str, Exception] = {}
+        self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
+
+    def _now_ms(self) -> int:
+        # Rounded: what a clock in seconds says of a whole millisecond may lie just below it.
+        return round(self._clock.monotonic_s() * 1000)
+
+    @property
+    def failures(self) -> dict[str, Exception]:
+        """What the last run of each job raised, by the job's name; a success clears it."""
+        with self._wake:
+            return dict(self._failures)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def set_period(self, name: str, period_ms: int) -> None:
+        """Run the job every `period_ms` from now on; the first time that long from now."""
+        with self._wake:
+            self._jobs[name] = self._jobs[name]._replace(period_ms=period_ms)
+            self._times[name] = min(FOREVER, self._now_ms() + period_ms)
+            self._wake.notify_all()
+
+    def run_due(self) -> list[str]:
+        """Run, in this thread, each job whose time has come; their names."""
+        with self._wake:
+            names = due(self._times, self._now_ms())
+        for name in names:
+            self._run(name)
+        return names
+
+    def _run(self, name: str) -> None:
+        with self._wake:
+            if self._stopping:
+                return
+            job = self._jobs[name]
+            # From the begin of this run; when that is over at its end, the others go first.
+            self._times[name] = min(FOREVER, self._now_ms() + job.period_ms)
+        failure: Exception | None = None
+        try:
+            job.run()
+        except Exception as error:
+            # The other jobs must go on: a full disk stops checkpoints, not retention.
+            _logger.exception("job %s failed; it runs again in %d ms", name, job.period_ms)
+            failure = error
+        with self._wake:
+            if failure is None:
+                self._failures.pop(name, None)
+            else:
+                self._failures[name] = failure
+
+    def _loop(self) -> None:
+        while True:
+            with self._wake:
+                while not self._stopping and next_due_ms(self._times) > self._now_ms():
+                    at_ms = next_due_ms(self._times)
+                    until_s = None if at_ms >= FOREVER else at_ms / 1000
+                    self._clock.wait_until(self._wake, until_s)
+                if self._stopping:
+                    return
+            self.run_due()
+
+    def stop(self) -> None:
+        """End the thread; on return no job runs and none will.  Harmless when repeated."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()

@@ -1,0 +1,333 @@
+"""What a directory remembers between two openings: offsets, and whether it was closed cleanly.
+
+The files are Kafka's (docs/format.md, "Checkpoints"): text, one `topic partition offset` per
+line.  None of them is needed to start: a missing, empty or damaged one costs a longer recovery.
+"""
+
+import json
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from kafkalog._native import check, ffi, lib
+from kafkalog.disk.directory import Directory
+from kafkalog.errors import CorruptLog, ForkedHandle, ReadOnly
+from kafkalog.types import TopicPartition
+
+__all__ = [
+    "CLEANER",
+    "CLEAN_MARKER",
+    "HIGH_WATERMARK",
+    "LOG_START",
+    "RECOVERY_POINT",
+    "DirectoryState",
+    "parse_offsets",
+    "render_offsets",
+]
+
+RECOVERY_POINT = "recovery-point-offset-checkpoint"
+LOG_START = "log-start-offset-checkpoint"
+HIGH_WATERMARK = "replication-offset-checkpoint"
+CLEANER = "cleaner-offset-checkpoint"
+CLEAN_MARKER = ".kafka_cleanshutdown"
+
+OFFSET_MAX = (1 << 63) - 1
+PARTITION_MAX = (1 << 31) - 1
+# A hundred thousand partitions with the longest names; more is not a checkpoint file.
+FILE_BYTES_MAX = 32 << 20
+
+_ENTRY = re.compile(r"(\S{1,255}) ([0-9]{1,10}) ([0-9]{1,19})")
+_SEGMENT = re.compile(r"[0-9]{20}\.log")
+
+
+def parse_offsets(data: bytes) -> dict[TopicPartition, int]:
+    """The entries of a checkpoint file; none when it is empty, as a crash can leave it.
+
+    Raises: CorruptLog, naming the line, the found and the wanted.
+    """
+    if not data:
+        return {}
+    try:
+        lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise CorruptLog(f"byte {error.start}: not UTF-8") from None
+    if lines.pop() != "":
+        # Without its line's end the last offset may lack digits.
+        raise CorruptLog(f"line {len(lines) + 1}: found the end of the file, wanted a line's end")
+    if lines[:1] != ["0"]:
+        raise CorruptLog(f"line 1: found version {lines[0][:20]!r}, wanted '0'")
+    count = lines[1] if len(lines) > 1 else ""
+    if not re.fullmatch(r"[0-9]{1,10}", count) or int(count) != len(lines) - 2:
+        raise CorruptLog(f"line 2: found count {count[:20]!r}, wanted '{len(lines) - 2}'")
+    entries: dict[TopicPartition, int] = {}
+    for number, line in enumerate(lines[2:], 3):
+        match = _ENTRY.fullmatch(line)
+        if not match or int(match[2]) > PARTITION_MAX or int(match[3]) > OFFSET_MAX:
+            raise CorruptLog(f"line {number}: found {line[:80]!r}, wanted topic partition offset")
+        tp = TopicPartition(match[1], int(match[2]))
+        if tp in entries:
+            raise CorruptLog(f"line {number}: found {tp.topic} {tp.partition} a second time")
+        entries[tp] = int(match[3])
+    return entries
+
+
+def render_offsets(entries: Mapping[TopicPartition, int]) -> bytes:
+    """The bytes of a checkpoint file, in the order of topics and partitions."""
+    lines = [f"{tp.topic} {tp.partition} {offset}\n" for tp, offset in sorted(entries.items())]
+    return f"0\n{len(lines)}\n{''.join(lines)}".encode()
+
+
+Changes = Mapping[TopicPartition, int | None]
+
+
+def _changed(entries: dict[TopicPartition, int], changes: Changes) -> dict[TopicPartition, int]:
+    both = {**entries, **changes}
+    return {tp: offset for tp, offset in both.items() if offset is not None}
+
+
+class DirectoryState:
+    """The lock, clean marker and checkpoints of a data directory, or of one bare log's folder.
+
+    In mode "w" it owns the directory until close; in mode "r" it only reads.  Safe to use from
+    many threads.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        mode: str = "w",
+        *,
+        create: bool = False,
+        own: bool = False,
+    ) -> None:
+        """Take the lock (mode "w") and read what the directory remembers.
+
+        `own`: the directory is the folder of a log that stands alone, so that the marker can
+        be checked against the log's last segment.
+
+        Raises: Locked with the owner's pid, NotFound, IoFailed.
+        """
+        self.path = os.fspath(path)
+        self.mode = mode
+        self.problems: list[str] = []
+        """Sentences about files that were damaged and therefore not believed."""
+        self.marker: Any = ffi.NULL
+        """The kl_marker * for kl_log_open; NULL in mode "r"."""
+        self.broker_epoch = -1
+        """Of this broker's registration, if there is one: the clean marker tells it."""
+        self._own = own
+        self._pid = os.getpid()
+        self.lock = threading.RLock()
+        """Guards the entries and their files; held from the look at a log's offsets until they
+        are written, so that no truncation comes between.
+        """
+        self.directory = Directory(self.path, create and mode == "w")
+        try:
+            if mode == "w":
+                self.directory.lock()
+                self.marker = _open_marker(self.path)
+            self.clean = self._was_clean()
+            """Whether the directory was closed cleanly by whoever wrote to it last."""
+            names = (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER)
+            self._entries = {name: self._load(name) for name in names}
+            self._written = {name: dict(self._entries[name]) for name in names}  # on disk
+        except BaseException:
+            self.directory.close()
+            raise
+
+    def _load(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return parse_offsets(self.directory.read(name, FILE_BYTES_MAX) or b"")
+        except CorruptLog as error:
+            self._problem(f"{os.path.join(self.path, name)}: {error}; not used")
+            return {}
+
+    def _problem(self, sentence: str) -> None:
+        self.problems.append(sentence)
+        import logging  # 10 ms at import, for what hardly ever happens
+
+        logging.getLogger(__name__).warning("%s", sentence)
+
+    def _was_clean(self) -> bool:
+        path = os.path.join(self.path, CLEAN_MARKER)
+        data = self.directory.read(CLEAN_MARKER, 1 << 16)
+        if data is None or not self._own:
+            return data is not None
+        # A folder is easily moved and written elsewhere, so its marker names what it vouches for.
+        try:
+            vouched = json.loads(data)["kafkalog"]
+        except (ValueError, KeyError, TypeError):
+            vouched = None
+        found = _last_segment(self.path)
+        if vouched != found:
+            self._problem(f"{path}: vouches for {vouched}, found {found}; not believed")
+        return bool(vouched == found)
+
+    def _get(self, name: str, tp: TopicPartition) -> int:
+        with self.lock:
+            return self._entries[name].get(tp, -1)
+
+    def recovery_point(self, tp: TopicPartition) -> int:
+        """The offset below which all was on disk; -1: unknown."""
+        return self._get(RECOVERY_POINT, tp)
+
+    def log_start(self, tp: TopicPartition) -> int:
+        """The first visible offset; -1: the first segment's base."""
+        with self.lock:
+            known = self._entries[LOG_START]
+            if self._own and tp not in known and len(known) == 1:
+                known[tp] = known.popitem()[1]  # the folder was renamed since
+        return self._get(LOG_START, tp)
+
+    def high_watermark(self, tp: TopicPartition) -> int:
+        """The last high watermark that was written down; -1: unknown."""
+        return self._get(HIGH_WATERMARK, tp)
+
+    def cleaner(self, tp: TopicPartition) -> int:
+        """The offset below which compaction left each key once; -1: none was done."""
+        return self._get(CLEANER, tp)
+
+    def save(
+        self,
+        recovery_points: Changes | None = None,
+        log_starts: Changes | None = None,
+        high_watermarks: Changes | None = None,
+        cleaners: Changes | None = None,
+    ) -> None:
+        """Put the given entries over the known ones; on return the files given are on disk.
+
+        An offset of None takes an entry out: a log start at the first segment's base needs
+        none.  A file whose entries stay the same is not written.
+
+        Raises: ReadOnly, IoFailed, NoSpace (nothing is changed then, in memory either).
+        """
+        for name, changes in (
+            (RECOVERY_POINT, recovery_points),
+            (LOG_START, log_starts),
+            (HIGH_WATERMARK, high_watermarks),
+            (CLEANER, cleaners),
+        ):
+            if changes is not None:
+                self._write(name, changes)
+
+    def note(
+        self, tp: TopicPartition, recovery_point: int, log_start: int | None, high_watermark: int
+    ) -> None:
+        """Remember the offsets of a log that closes; the next save of each file writes them."""
+        with self.lock:
+            for name, offset in (
+                (RECOVERY_POINT, recovery_point),
+                (LOG_START, log_start),
+                (HIGH_WATERMARK, high_watermark),
+            ):
+                # In place: a directory may close ten thousand logs one after another.
+                if offset is None:
+                    self._entries[name].pop(tp, None)
+                else:
+                    self._entries[name][tp] = offset
+
+    def settle(self, tp: TopicPartition) -> None:
+        """Write down the recovery point that a new log was noted with, before it is used.
+
+        Without it a recovery takes what is missing in the middle for what compaction left out.
+        One write serves all logs that were made since the last one.
+
+        Raises: IoFailed, NoSpace.
+        """
+        with self.lock:
+            if tp in self._entries[RECOVERY_POINT] and tp not in self._written[RECOVERY_POINT]:
+                self._write(RECOVERY_POINT, {})
+
+    @contextmanager
+    def truncating(
+        self, tp: TopicPartition, offset: int, new_start: int | None = None
+    ) -> Iterator[None]:
+        """Around a truncation of `tp` to `offset`: no checkpoint lies above it any more.
+
+        Else a crash afterwards would take bytes that were written again for bytes on disk, or
+        a log that ends below its old start for an empty one.  `new_start`: all of the log
+        goes, and after a crash in between it goes on there, not at 0.
+
+        Raises: ReadOnly, IoFailed, NoSpace, ForkedHandle; the body did not run then.
+        """
+        self._check_process()
+        with self.lock:
+            self.lower(tp, offset, new_start)
+            yield
+
+    def lower(self, tp: TopicPartition, offset: int, new_start: int | None = None) -> None:
+        """Take every checkpoint of `tp` down to `offset`, its log start to `new_start`."""
+        if self.recovery_point(tp) > offset:
+            self.save(recovery_points={tp: offset})
+        if new_start is not None or self.log_start(tp) > offset:
+            self.save(log_starts={tp: new_start})
+        if self.high_watermark(tp) > offset:
+            self.save(high_watermarks={tp: offset})
+        if self.cleaner(tp) > offset:
+            self.save(cleaners={tp: offset})
+
+    def forget(self, tps: Iterable[TopicPartition]) -> None:
+        """Drop the entries of partitions that are gone; the next save of each file does it."""
+        with self.lock:
+            for tp in tps:
+                for entries in self._entries.values():
+                    entries.pop(tp, None)
+
+    def renew(self, tps: Iterable[TopicPartition]) -> None:
+        """Drop, durably, what is known of earlier partitions of these names.
+
+        Raises: ReadOnly, IoFailed, NoSpace.
+        """
+        gone = dict.fromkeys(tps)
+        with self.lock:
+            for name, entries in self._entries.items():
+                if any(tp in entries or tp in self._written[name] for tp in gone):
+                    self._write(name, gone)
+
+    def _write(self, name: str, changes: Changes) -> None:
+        if self.mode != "w":
+            raise ReadOnly(f"{self.path}: was opened for reading, cannot write {name}")
+        self._check_process()
+        with self.lock:
+            entries = _changed(self._entries[name], changes)
+            if entries != self._written[name]:
+                self.directory.replace(name, render_offsets(entries))
+                self._written[name] = dict(entries)
+            self._entries[name] = entries
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():  # the lock may be held by a thread that is not here
+            raise ForkedHandle(
+                f"{self.path}: was opened by process {self._pid}; open it in this process"
+            )
+
+    def mark_clean(self) -> None:
+        """Write the clean marker, durably.  The last thing of a close, when every log is whole.
+
+        Raises: IoFailed, NoSpace.
+        """
+        content: dict[str, object] = {"version": 0, "brokerEpoch": self.broker_epoch}
+        if self._own:
+            content["kafkalog"] = _last_segment(self.path)
+        data = json.dumps(content, separators=(",", ":")).encode()
+        check(lib.kl_marker_write(self.marker, data, len(data)))
+
+    def close(self) -> None:
+        """Release the lock and the directory; writes nothing; harmless when repeated."""
+        self.directory.close()
+
+
+def _open_marker(path: str) -> Any:
+    out = ffi.new("kl_marker **")
+    check(lib.kl_marker_open(os.fsencode(path), CLEAN_MARKER.encode(), out))
+    return ffi.gc(out[0], lib.kl_marker_free)
+
+
+def _last_segment(path: str) -> list[Any] | None:
+    """Name and size of the last segment in a log's folder; None when there is none."""
+    with os.scandir(path) as entries:
+        last = max((e.name for e in entries if _SEGMENT.fullmatch(e.name)), default=None)
+    return None if last is None else [last, os.stat(os.path.join(path, last)).st_size]

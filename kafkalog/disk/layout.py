@@ -1,0 +1,295 @@
+"""Names and small texts of a data directory: partition folders, meta.properties, topic ids.
+
+Nothing here writes; kafkalog.directory.manager does, with what these functions make.
+"""
+
+import base64
+import binascii
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.config.settings import parse_properties
+from kafkalog.errors import CorruptLog, InvalidTopic
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    import uuid  # at run time where it is needed: it costs what half of kafkalog does
+
+__all__ = [
+    "METADATA_TOPIC",
+    "META_PROPERTIES",
+    "PARTITION_METADATA",
+    "Folder",
+    "Listing",
+    "MarkedFolder",
+    "MetaProperties",
+    "bare_folder",
+    "check_topic",
+    "deleted_name",
+    "holds_segments",
+    "list_directory",
+    "new_meta_properties",
+    "parse_folder",
+    "parse_marked",
+    "parse_meta_properties",
+    "parse_partition_metadata",
+    "parse_uuid",
+    "partition_folder",
+    "random_topic_id",
+    "render_meta_properties",
+    "render_partition_metadata",
+    "uuid_text",
+]
+
+META_PROPERTIES = "meta.properties"
+PARTITION_METADATA = "partition.metadata"
+METADATA_TOPIC = "__cluster_metadata"
+"""KRaft's own log; retention leaves it alone."""
+
+PARTITION_MAX = (1 << 31) - 1
+FILE_NAME_BYTES_MAX = 255
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+# Only the form that Kafka writes: "orders-07" would share a name with "orders-7" otherwise.
+_FOLDER = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
+_MARKED = re.compile(r"(\S+)-([0-9]{1,10})\.([0-9a-f]{32})-(delete|future|stray)")
+_SEGMENT = re.compile(r"[0-9]{20}\.log")
+
+
+def check_topic(name: object) -> str:
+    """`name`, when it can be a topic's.
+
+    Raises: InvalidTopic.
+    """
+    if not isinstance(name, str) or not _TOPIC.fullmatch(name) or name in (".", ".."):
+        raise InvalidTopic(
+            f"topic: found {name!r}, wanted 1 to 249 letters, digits, dots, underscores and "
+            "hyphens, but not . or .."
+        )
+    return name
+
+
+class Folder(NamedTuple):
+    """A partition's folder, by its name inside the data directory."""
+
+    name: str
+    topic: str
+    partition: int
+
+
+class MarkedFolder(NamedTuple):
+    """A folder on its way: `kind` is delete, future or stray.  The topic may be cut short."""
+
+    name: str
+    topic: str
+    partition: int
+    kind: str
+
+
+def partition_folder(topic: str, partition: int) -> str:
+    """The folder's name: topic, hyphen, number."""
+    return f"{topic}-{partition}"
+
+
+def parse_folder(name: str) -> Folder | None:
+    """What a folder's name says, split at its last hyphen; None when it is no partition's."""
+    match = _FOLDER.fullmatch(name)
+    if not match or int(match[2]) > PARTITION_MAX or match[1] in (".", ".."):
+        return None
+    return Folder(name, match[1], int(match[2]))
+
+
+def bare_folder(name: str) -> Folder:
+    """As parse_folder, but a name without a number is a topic's, partition 0.
+
+    Raises: InvalidTopic.
+    """
+    folder = parse_folder(name)
+    if folder is None:
+        try:
+            folder = Folder(name, check_topic(name), 0)
+        except InvalidTopic as error:
+            raise InvalidTopic(
+                f"folder {name!r}: its name is no topic name, so give topic=... ({error})"
+            ) from None
+    return folder
+
+
+def parse_marked(name: str) -> MarkedFolder | None:
+    """A folder being deleted, moved, or left over; None for every other name."""
+    match = _MARKED.fullmatch(name)
+    return MarkedFolder(name, match[1], int(match[2]), match[4]) if match else None
+
+
+def deleted_name(topic: str, partition: int, unique: "uuid.UUID") -> str:
+    """The name under which a partition's folder waits for its removal."""
+    ending = f"-{partition}.{unique.hex}-delete"
+    return topic[: FILE_NAME_BYTES_MAX - len(ending)] + ending
+
+
+def holds_segments(path: str) -> bool:
+    """Whether the folder holds a segment's file."""
+    try:
+        with os.scandir(path) as entries:
+            return any(_SEGMENT.fullmatch(entry.name) for entry in entries)
+    except OSError:
+        return False
+
+
+class Listing(NamedTuple):
+    """The folders of a data directory."""
+
+    partitions: dict[TopicPartition, str]
+    """The name of each partition's folder."""
+    marked: tuple[MarkedFolder, ...]
+    foreign: tuple[str, ...]
+    """Folders that are no partition's; Kafka refuses to start with them, we leave them be."""
+
+
+def list_directory(path: str) -> Listing:
+    """The folders of the data directory at `path`, without a look into any partition's.
+
+    Raises: OSError.
+    """
+    partitions: dict[TopicPartition, str] = {}
+    marked: list[MarkedFolder] = []
+    others: list[str] = []
+    with os.scandir(path) as entries:
+        names = [entry.name for entry in entries if entry.is_dir()]
+    for name in names:
+        if folder := parse_folder(name):
+            partitions[TopicPartition(folder.topic, folder.partition)] = name
+        elif mark := parse_marked(name):
+            marked.append(mark)
+        else:
+            others.append(name)
+    foreign: list[str] = []
+    for name in sorted(others):
+        tp = TopicPartition(name, 0)
+        named = _TOPIC.fullmatch(name) and name not in (".", "..")
+        if named and tp not in partitions and holds_segments(os.path.join(path, name)):
+            partitions[tp] = name
+        else:
+            foreign.append(name)
+    ordered = {tp: partitions[tp] for tp in sorted(partitions)}
+    return Listing(ordered, tuple(sorted(marked)), tuple(foreign))
+
+
+# ---- identifiers --------------------------------------------------------------------------
+
+
+def uuid_text(value: "uuid.UUID") -> str:
+    """Kafka's text form: 22 characters of base64url, no padding."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def parse_uuid(text: str) -> "uuid.UUID":
+    """The UUID of a text form; standard and padded base64 are read, too.
+
+    Raises: ValueError.
+    """
+    import uuid
+
+    plain = text.strip().rstrip("=").replace("+", "-").replace("/", "_")
+    if not re.fullmatch(r"[A-Za-z0-9_-]{22}", plain):
+        raise ValueError(f"found {text!r}, wanted 22 characters of base64url")
+    try:
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(plain + "=="))
+    except binascii.Error as error:
+        raise ValueError(f"found {text!r}: {error}") from None
+
+
+def random_topic_id() -> "uuid.UUID":
+    """A new id; not the reserved 0 and 1, and no leading hyphen in its text (as Kafka)."""
+    import uuid
+
+    while True:
+        value = uuid.uuid4()
+        if value.int > 1 and not uuid_text(value).startswith("-"):
+            return value
+
+
+def parse_partition_metadata(data: bytes) -> "uuid.UUID":
+    """The topic id in a partition.metadata file.
+
+    Raises: CorruptLog.
+    """
+    found: dict[str, str] = {}
+    for line in data.decode("utf-8", "replace").splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            found[name.strip()] = value.strip()
+    if found.get("version") != "0":
+        raise CorruptLog(
+            f"{PARTITION_METADATA}: found version {found.get('version')!r}, wanted '0'"
+        )
+    try:
+        value_id = parse_uuid(found.get("topic_id", ""))
+    except ValueError as error:
+        raise CorruptLog(f"{PARTITION_METADATA}: topic_id: {error}") from None
+    if value_id.int == 0:
+        raise CorruptLog(f"{PARTITION_METADATA}: topic_id: found the zero id, which is nobody's")
+    return value_id
+
+
+def render_partition_metadata(topic_id: "uuid.UUID") -> bytes:
+    """The bytes of a partition.metadata file, as Kafka writes them."""
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
+
+
+# ---- meta.properties -----------------------------------------------------------------------
+
+
+class MetaProperties(NamedTuple):
+    """Whose a data directory is: version 0 of the ZooKeeper era, version 1 since KRaft."""
+
+    version: int
+    node_id: int
+    cluster_id: str | None
+    directory_id: "uuid.UUID | None"
+
+
+def parse_meta_properties(data: bytes) -> MetaProperties:
+    """The meta.properties of a data directory.
+
+    Raises: CorruptLog.
+    """
+
+    def number(values: Mapping[str, str], name: str) -> int:
+        found = values.get(name)
+        if found is None or not re.fullmatch(r"-?[0-9]{1,10}", found.strip()):
+            raise CorruptLog(f"{META_PROPERTIES}: {name}: found {found!r}, wanted a number")
+        return int(found.strip())
+
+    values = parse_properties(data.decode("utf-8", "replace"))
+    version = number(values, "version")
+    if version not in (0, 1):
+        raise CorruptLog(f"{META_PROPERTIES}: version: found {version}, wanted 0 or 1")
+    directory_id = None
+    if "directory.id" in values:
+        try:
+            directory_id = parse_uuid(values["directory.id"])
+        except ValueError as error:
+            raise CorruptLog(f"{META_PROPERTIES}: directory.id: {error}") from None
+    # A ZooKeeper broker gets its number at its first start: the file may lack it.
+    owner = "broker.id" if version == 0 else "node.id"
+    node_id = -1 if version == 0 and owner not in values else number(values, owner)
+    return MetaProperties(version, node_id, values.get("cluster.id"), directory_id)
+
+
+def new_meta_properties(node_id: int) -> MetaProperties:
+    """The identity of a new data directory: version 1 and random ids."""
+    return MetaProperties(1, node_id, uuid_text(random_topic_id()), random_topic_id())
+
+
+def render_meta_properties(meta: MetaProperties) -> bytes:
+    """The bytes of a meta.properties file (ours have no date in a comment, as Java's do)."""
+    lines = [f"version={meta.version}"]
+    lines.append(f"{'broker.id' if meta.version == 0 else 'node.id'}={meta.node_id}")
+    if meta.cluster_id is not None:
+        lines.append(f"cluster.id={meta.cluster_id}")
+    if meta.directory_id is not None:
+        lines.append(f"directory.id={uuid_text(meta.directory_id)}")
+    return "".join(f"{line}\n" for line in lines).encode()

@@ -1,0 +1,421 @@
+"""Mend what verify found: first a plan, then, when told to, its execution.
+
+`plan` is pure: a report in, actions out.  Only bytes that verify called bad are ever cut, and
+they are kept in a `.damaged` file beside the segment; good batches behind them stay.  Derived
+files (indexes, aborted transactions, epochs) are made again from the batches.  A bit of a header
+that is known to be wrong is put right first, where it lies.  What cannot be mended is an action
+of kind "leave", so that nothing is passed over in silence.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafkalog.disk.checkpoint import CLEAN_MARKER
+from kafkalog.disk.directory import Directory
+from kafkalog.disk.layout import META_PROPERTIES
+from kafkalog.inspect.rawfiles import (
+    ABORT_ENTRY,
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    AbortEntry,
+    BatchWalk,
+    SegmentFiles,
+    list_segments,
+    segment_offset,
+)
+from kafkalog.inspect.report import DAMAGE, UNCHECKED, WARNING, Finding, Report
+from kafkalog.inspect.sidecar import SIDECAR, read_sidecar, remake, render_sidecar
+from kafkalog.inspect.verify_sidecar import topic_id_of
+from kafkalog.inspect.verify_state import Replay, load_aborts
+
+__all__ = ["Action", "apply", "owner_of", "plan"]
+
+CUTS = {"batch-checksum", "batch-bytes", "tail-bytes", "tail-zeros-sealed"}
+INDEXES = {
+    "index-missing",
+    "index-size",
+    "index-order",
+    "index-entry",
+    "index-zeros-sealed",
+    "time-promise",
+    "time-entry",
+    "time-short",
+    "index-changed",
+}
+ABORTS = {"aborts-bytes", "aborts-missing", "aborts-extra", "aborts-entry", "aborts-changed"}
+EPOCHS = {"epochs-bytes", "epochs-order", "epochs-batch", "epochs-ahead", "epochs-missing"}
+ASIDE = {
+    "snapshot-bytes",
+    "snapshot-entry",
+    "snapshot-ahead",
+    "orphan",
+    "segment-missing",
+    "metadata-bytes",
+}
+SIDECARS = {"sidecar-bytes", "sidecar-stale"}
+UNKNOWN = {"header-sum", "sidecar-identity"}
+"""Something is wrong, and nobody knows which bytes."""
+COPY_BYTES = 1 << 22
+INDEX_INTERVAL_BYTES = 4096
+RELATIVE_MAX = 1 << 31
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing to do, or (kind "leave") a finding that nothing is done about."""
+
+    kind: str
+    """mend, cut, rebuild-indexes, rebuild-aborts, rebuild-epochs, set-aside, reseal, leave."""
+    file: str
+    why: str
+    """What is done, and what is lost by it."""
+    ranges: tuple[tuple[int, int], ...] = ()
+    """Of a cut: [start, end) in bytes."""
+    mends: tuple[tuple[int, int, int], ...] = ()
+    """Of a mend: position in bytes, the byte that is there, the one that should be."""
+
+
+def plan(report: Report) -> list[Action]:
+    """What to do about a report's damage and warnings, in the order it is done."""
+    by_file: dict[tuple[str, str], list[Finding]] = {}
+    mended = {os.path.dirname(f.file) for f in report.findings if f.what == "header-bit"}
+    # Batches that disagree about epochs cannot say what the list should be.
+    unsure = {os.path.dirname(f.file) for f in report.findings if f.what == "batch-epoch"}
+    # Nor can a segment's index keep its promise beside batches that are not the segment's.
+    foreign = {f.file for f in report.findings if f.what == "batch-range"}
+    for finding in report.findings:
+        # What else was found beside a wrong bit may follow from it: look again afterwards.
+        later = os.path.dirname(finding.file) in mended and finding.what != "header-bit"
+        if finding.severity in (DAMAGE, WARNING, UNCHECKED) and not later:
+            task = _task(finding)
+            if finding.what == "epochs-batch" and os.path.dirname(finding.file) in unsure:
+                task = ("leave", finding.file)
+            if finding.what == "time-promise" and task[1] in foreign:
+                task = ("leave", finding.file)
+            by_file.setdefault(task, []).append(finding)
+    actions = []
+    for (kind, file), findings in by_file.items():
+        actions.append(_action(kind, file, findings))
+        if kind == "cut":
+            actions += _after_cut(file, by_file)
+    return sorted(actions, key=lambda action: ORDER.index(action.kind))
+
+
+ORDER = [
+    "mend",
+    "cut",
+    "rebuild-indexes",
+    "rebuild-aborts",
+    "rebuild-epochs",
+    "set-aside",
+    "reseal",
+    "leave",
+]
+
+
+def _task(finding: Finding) -> tuple[str, str]:
+    what, file = finding.what, finding.file
+    if what == "header-bit":
+        return "mend", file
+    if what in SIDECARS:
+        return "reseal", os.path.splitext(file)[0] + ".log"
+    if what in CUTS and finding.length > 0:
+        return "cut", file
+    if what in INDEXES:
+        return "rebuild-indexes", os.path.splitext(file)[0] + ".log"
+    if what in ABORTS:
+        return "rebuild-aborts", os.path.join(os.path.dirname(file), "*.txnindex")
+    if what in EPOCHS:
+        return "rebuild-epochs", file
+    if what in ASIDE:
+        return "set-aside", file
+    return "leave", file
+
+
+def _after_cut(file: str, by_file: dict[tuple[str, str], list[Finding]]) -> list[Action]:
+    """A cut moves positions, so that both indexes and the side-car have to follow."""
+    actions = []
+    if ("rebuild-indexes", file) not in by_file:
+        actions.append(Action("rebuild-indexes", file, "made again, since positions move"))
+    sidecar = os.path.splitext(file)[0] + SIDECAR
+    left = by_file.get(("leave", file), []) + by_file.get(("leave", sidecar), [])
+    if any(finding.what in UNKNOWN for finding in left):
+        # A new one would vouch for headers that are known to be wrong.
+        why = "positions move; renamed to end in .damaged, since it is right about other bytes"
+        actions.append(Action("set-aside", sidecar, why))
+    elif ("reseal", file) not in by_file:
+        actions.append(Action("reseal", file, "the side-car is made again, since positions move"))
+    return actions
+
+
+def _action(kind: str, file: str, findings: list[Finding]) -> Action:
+    first = findings[0]
+    if kind == "cut":
+        ranges = tuple((f.position, f.position + f.length) for f in findings)
+        size = sum(f.length for f in findings)
+        why = (
+            f"{size} bytes in {len(findings)} place{'s' if len(findings) > 1 else ''} are no "
+            f"whole batch; they go to {os.path.basename(file)}.damaged, and the records from "
+            f"offset {first.offset} that were in them are lost"
+        )
+        return Action(kind, file, why, ranges)
+    whats = ", ".join(sorted({f.what for f in findings}))
+    if kind == "mend":
+        places = ", ".join(str(f.position) for f in findings)
+        why = f"one bit is put right where it lies, at {places}; nothing is lost"
+        mends = tuple((f.position, int(f.found, 16), int(f.wanted, 16)) for f in findings)
+        return Action(kind, file, why, mends=mends)
+    if kind == "set-aside":
+        why = f"{whats}: renamed to end in .damaged; {_without(first.what)}"
+    elif kind == "leave":
+        why = f"{whats}: found {first.found}, wanted {first.wanted}; {_left(first)}"
+    else:
+        why = f"{whats}: made again from the batches"
+    return Action(kind, file, why)
+
+
+def _without(what: str) -> str:
+    if what.startswith("snapshot"):
+        return "producers come from an older snapshot and the batches"
+    return "the next open makes it again" if what == "metadata-bytes" else "nothing uses it"
+
+
+def _left(finding: Finding) -> str:
+    if finding.severity == UNCHECKED:
+        return "it could not be read"
+    if finding.what in ("segment-gap", "log-size"):
+        return "what is gone cannot be made again"
+    if finding.what in UNKNOWN:
+        return "which bytes are wrong is not known"
+    if finding.severity == WARNING:
+        return "the next open for writing sees to it"
+    return "its checksum is right, so no byte can be called wrong: left as it is"
+
+
+# ---- execution -----------------------------------------------------------------------------
+
+
+def owner_of(folder: Path) -> Path:
+    """The directory whose lock a partition's folder is under."""
+    parent = folder.absolute().parent
+    return parent if (parent / META_PROPERTIES).exists() else folder
+
+
+def apply(actions: Iterable[Action]) -> list[str]:
+    """Do what a plan says; a sentence for each thing done.
+
+    The directory's lock is taken, and the clean marker removed first, so that the next open
+    recovers.  Each step replaces a file as a whole: a crash leaves the old or the new.
+
+    Raises: Locked when a process has the directory open for writing; KafkalogError, OSError.
+    """
+    done: list[str] = []
+    by_owner: dict[Path, list[Action]] = {}
+    for action in actions:
+        if action.kind != "leave":
+            by_owner.setdefault(owner_of(Path(action.file).parent), []).append(action)
+    for owner, mine in by_owner.items():
+        with _owned(owner):
+            for action in mine:
+                done.append(_do(action))
+    return done
+
+
+@contextmanager
+def _owned(owner: Path) -> Iterator[None]:
+    with Directory(owner) as directory:
+        directory.lock()
+        directory.unlink(CLEAN_MARKER)
+        yield
+
+
+def _do(action: Action) -> str:
+    path = Path(action.file)
+    if action.kind == "mend":
+        return _mend(path, action.mends)
+    if action.kind == "cut":
+        return _cut(path, action.ranges)
+    if action.kind == "reseal":
+        return _reseal(_segment(path), whole=True)
+    if action.kind == "rebuild-indexes":
+        return _rebuild_indexes(_segment(path))
+    if action.kind == "rebuild-aborts":
+        return _rebuild_aborts(path.parent)
+    if action.kind == "rebuild-epochs":
+        return _rebuild_epochs(path)
+    return _set_aside(path)
+
+
+def _segment(path: Path) -> SegmentFiles:
+    base = segment_offset(path.name, ".log")
+    return next(s for s in list_segments(path.parent) if s.base_offset == base)
+
+
+def _free_name(folder: Path, name: str) -> str:
+    """`name`.damaged, or .damaged.1, ...: what an earlier repair kept is not replaced."""
+    candidate, number = f"{name}.damaged", 0
+    while (folder / candidate).exists():
+        number += 1
+        candidate = f"{name}.damaged.{number}"
+    return candidate
+
+
+def _set_aside(path: Path) -> str:
+    name = _free_name(path.parent, path.name)
+    if not path.exists():
+        return f"{path}: there was none"
+    with Directory(path.parent) as directory:
+        directory.rename(path.name, name)
+    return f"{path}: renamed to {name}"
+
+
+def _mend(path: Path, mends: tuple[tuple[int, int, int], ...]) -> str:
+    """One byte at a time: a crash in between leaves some for the next repair."""
+    done = 0
+    with open(path, "r+b") as file:
+        for position, found, wanted in mends:
+            if os.pread(file.fileno(), 1, position) == bytes([found]):
+                done += os.pwrite(file.fileno(), bytes([wanted]), position)
+        os.fsync(file.fileno())
+    return f"{path}: {done} bits put right"
+
+
+def _reseal(files: SegmentFiles, whole: bool = False) -> str:
+    """A side-car for the files as they are; not `whole`: only its indexes' checksums."""
+    path = files.path(SIDECAR)
+    if not path.exists():
+        return f"{path}: there was none"
+    try:
+        old = None if whole else read_sidecar(path.read_bytes())
+        sidecar = remake(files, old, topic_id_of(files.folder), files.folder.absolute().name)
+    except (ValueError, OSError) as problem:
+        return f"{path}: not made again: {problem}"
+    with Directory(files.folder) as directory:
+        if files.sealed:
+            directory.replace(path.name, render_sidecar(sidecar))
+        else:
+            directory.unlink(path.name)
+    return f"{path}: made again"
+
+
+def _copy(source: Any, target: Any, start: int, end: int) -> None:
+    source.seek(start)
+    left = end - start
+    while left > 0 and (chunk := source.read(min(left, COPY_BYTES))):
+        target.write(chunk)
+        left -= len(chunk)
+
+
+def _write_ranges(path: Path, name: str, ranges: Iterable[tuple[int, int]]) -> None:
+    """Copy ranges of a file into a new one beside it, on disk on return."""
+    with open(path, "rb") as source, open(path.parent / name, "xb") as target:
+        os.fchmod(target.fileno(), 0o600)
+        for start, end in ranges:
+            _copy(source, target, start, end)
+        target.flush()
+        os.fsync(target.fileno())
+
+
+def _cut(path: Path, ranges: tuple[tuple[int, int], ...]) -> str:
+    size = path.stat().st_size
+    kept, at = [], 0
+    for start, end in sorted(ranges):
+        kept.append((at, start))
+        at = end
+    kept.append((at, size))
+    aside = _free_name(path.parent, path.name)
+    with Directory(path.parent) as directory:
+        partial = f"{path.name}.partial"
+        (path.parent / partial).unlink(missing_ok=True)
+        _write_ranges(path, partial, sorted(ranges))
+        directory.rename(partial, aside)
+        # Readers may have the old file mapped: it is replaced, never shortened.  A crash
+        # before the rename leaves a .cleaned file, which every open removes.
+        unfinished = f"{path.name}.cleaned"
+        (path.parent / unfinished).unlink(missing_ok=True)
+        _write_ranges(path, unfinished, kept)
+        directory.rename(unfinished, path.name)
+    cut = sum(end - start for start, end in ranges)
+    return f"{path}: {cut} of {size} bytes cut, kept in {aside}"
+
+
+def _rebuild_indexes(files: SegmentFiles) -> str:
+    """Both indexes by the rule of the append path: an entry after each 4096 bytes.
+
+    A batch whose offset cannot be right, as a wrong header may have it, gets no entry.
+    """
+    offsets, times = bytearray(), bytearray()
+    since, latest, latest_offset, last_time = 0, -1, files.base_offset, -1
+    base, after = files.base_offset, files.base_offset
+    limit = min(files.limit, base + RELATIVE_MAX)
+    for batch in BatchWalk(files.path(".log")).batches():
+        since += int(batch.batch_bytes)
+        if not after <= batch.last_offset < limit:
+            continue
+        if batch.max_timestamp > latest:
+            latest, latest_offset = int(batch.max_timestamp), int(batch.last_offset)
+        if since - batch.batch_bytes > INDEX_INTERVAL_BYTES:
+            after = int(batch.last_offset) + 1
+            offsets += OFFSET_ENTRY.pack(batch.last_offset - base, batch.pos)
+            if latest > last_time:
+                times += TIME_ENTRY.pack(latest, latest_offset - base)
+                last_time = latest
+            since = int(batch.batch_bytes)
+    if latest > last_time:
+        times += TIME_ENTRY.pack(latest, latest_offset - base)
+    with Directory(files.folder) as directory:
+        directory.replace(files.path(".index").name, bytes(offsets))
+        directory.replace(files.path(".timeindex").name, bytes(times))
+    _reseal(files)
+    return (
+        f"{files.path('.log')}: {len(offsets) // OFFSET_ENTRY.size} offset and "
+        f"{len(times) // TIME_ENTRY.size} time index entries written"
+    )
+
+
+def _rebuild_aborts(folder: Path) -> str:
+    """The lists of every segment: where one is wrong its neighbours were made by the same hand."""
+    segments = list_segments(folder)
+    replay = Replay(folder, segments[0].base_offset, Report())
+    written = 0
+    with Directory(folder) as directory:
+        for files in segments:
+            walk = BatchWalk(files.path(".log"))
+            for table in walk.tables():
+                replay.feed(table, walk)
+            entries = {entry.last_offset: entry for entry in replay.aborted}
+            # A transaction may have begun below the log's start: only its old entry knows.
+            for old in load_aborts(files, Report()) or ():
+                if replay.markers.get(old.last_offset) == old.producer_id:
+                    entries.setdefault(old.last_offset, old)
+            _write_aborts(directory, files, [entries[key] for key in sorted(entries)])
+            _reseal(files)
+            written += len(entries)
+            replay.aborted, replay.markers = [], {}
+    return f"{folder}: {written} aborted transactions listed"
+
+
+def _write_aborts(directory: Directory, files: SegmentFiles, entries: list[AbortEntry]) -> None:
+    name = files.path(".txnindex").name
+    if entries:
+        directory.replace(name, b"".join(ABORT_ENTRY.pack(0, *entry) for entry in entries))
+    else:
+        directory.unlink(name)
+
+
+def _rebuild_epochs(path: Path) -> str:
+    """What the batches carry; an epoch in which nothing was written is not among them."""
+    entries: list[tuple[int, int]] = []
+    for files in list_segments(path.parent):
+        for batch in BatchWalk(files.path(".log")).batches():
+            epoch = int(batch.leader_epoch)
+            if epoch >= 0 and (not entries or epoch > entries[-1][0]):
+                entries.append((epoch, int(batch.base_offset)))
+    lines = "".join(f"{epoch} {start}\n" for epoch, start in entries)
+    with Directory(path.parent) as directory:
+        directory.replace(path.name, f"0\n{len(entries)}\n{lines}".encode())
+    return f"{path}: {len(entries)} leader epochs written"

@@ -1,0 +1,154 @@
+"""Is everything in this directory what was written?  A report; it never raises on damage.
+
+Each batch of each segment is read and its checksum taken; order, counts and epochs are
+compared, and every derived file (indexes, aborted transactions, producer snapshots, leader
+epochs) with what the batches say.  `deep` also inflates and walks the records.  Nothing is
+written, no lock is taken, and a writer may go on appending.  Batches cross from C by the
+block; memory is bounded by the block, the indexes and the producers, not by the log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from kafkalog.disk.checkpoint import (
+    CLEANER,
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+    parse_offsets,
+)
+from kafkalog.disk.directory import Directory
+from kafkalog.disk.layout import (
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    bare_folder,
+    holds_segments,
+    list_directory,
+)
+from kafkalog.errors import KafkalogError
+from kafkalog.inspect.rawfiles import SegmentFiles, list_segments, segment_offset
+from kafkalog.inspect.report import KINDS, Finding, Report
+from kafkalog.inspect.sidecar import INDEX_SUFFIXES, SIDECAR
+from kafkalog.inspect.verify_partition import (
+    EPOCHS_NAME,
+    verify_partition,
+    verify_segment_file,
+)
+from kafkalog.types import TopicPartition
+
+__all__ = ["KINDS", "Finding", "Report", "find_partitions", "is_partition", "verify"]
+
+
+def is_partition(folder: Path) -> bool:
+    """Whether a folder holds the files of one partition."""
+    if holds_segments(os.fspath(folder)):
+        return True
+    names = set(os.listdir(folder))
+    return bool(names & {PARTITION_METADATA, EPOCHS_NAME}) and META_PROPERTIES not in names
+
+
+def find_partitions(folder: Path) -> list[Path]:
+    """The partition folders of a data directory, or the folder itself when it is one.
+
+    Folders that Kafka set aside (`-delete`, `-future`, `-stray`) are left out.
+    Raises: OSError.
+    """
+    if is_partition(folder):
+        return [folder]
+    listing = list_directory(os.fspath(folder))
+    return [folder / name for name in listing.partitions.values()]
+
+
+def verify(
+    path: os.PathLike[str] | str | Iterable[os.PathLike[str] | str], *, deep: bool = False
+) -> Report:
+    """Check files, partition folders or data directories; see the module.
+
+    Raises: FileNotFoundError when a path does not exist, ValueError when it holds nothing
+    that is Kafka's.
+    """
+    report = Report()
+    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    for one in map(Path, paths):
+        if one.is_dir():
+            _verify_folder(one, report, deep)
+        else:
+            _verify_file(one, report, deep)
+    return report
+
+
+def _verify_folder(folder: Path, report: Report, deep: bool) -> None:
+    partitions = find_partitions(folder)
+    if not partitions and not (folder / META_PROPERTIES).exists():
+        raise ValueError(f"{folder}: no partition of a log in it")
+    locked = _is_locked(folder)
+    # Read before the logs: what a writer notes later may lie past the end that is found.
+    checkpoints = _read_checkpoints(folder, report)
+    ends: dict[TopicPartition, int] = {}
+    for path in partitions:
+        name = bare_folder(path.absolute().name)
+        tp = TopicPartition(name.topic, name.partition)
+        ends[tp] = verify_partition(path, report, deep, locked=locked)
+    _compare_checkpoints(checkpoints, ends, report)
+    if partitions != [folder]:
+        for marked in list_directory(os.fspath(folder)).marked:
+            report.add("folder-skipped", folder / marked.name, marked.kind, "a partition in use")
+
+
+def _verify_file(path: Path, report: Report, deep: bool) -> None:
+    path.stat()  # a missing file is the caller's mistake, not damage
+    for suffix in (".log", *INDEX_SUFFIXES, SIDECAR, ".snapshot"):
+        offset = segment_offset(path.name, suffix)
+        if offset is not None:
+            segments = {s.base_offset: s for s in list_segments(path.parent)}
+            segment = segments.get(offset, SegmentFiles(path.parent, offset, (1 << 63) - 1, False))
+            verify_segment_file(segment, suffix, report, deep)
+            return
+    raise ValueError(
+        f"{path}: wanted a .log, .index, .timeindex, .txnindex, .chk or .snapshot of a segment"
+    )
+
+
+def _is_locked(folder: Path) -> bool:
+    """Whether a process has the folder, or its data directory, open for writing."""
+    for place in (folder, folder.absolute().parent):
+        if (place / ".lock").exists():
+            with Directory(place) as directory:
+                if directory.locked():
+                    return True
+    return False
+
+
+def _read_checkpoints(folder: Path, report: Report) -> dict[Path, dict[TopicPartition, int]]:
+    found = {}
+    for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER):
+        path = folder / name
+        try:
+            found[path] = parse_offsets(path.read_bytes())
+        except FileNotFoundError:
+            continue
+        except (KafkalogError, OSError) as problem:
+            report.add("checkpoint-bytes", path, problem, "topic partition offset, by lines")
+        report.counters["checkpoints"] += 1
+    return found
+
+
+def _compare_checkpoints(
+    checkpoints: dict[Path, dict[TopicPartition, int]],
+    ends: dict[TopicPartition, int],
+    report: Report,
+) -> None:
+    for path, entries in checkpoints.items():
+        for tp, offset in entries.items():
+            end = ends.get(tp, -1)
+            if 0 <= end < offset:
+                report.add(
+                    "checkpoint-range",
+                    path,
+                    f"{tp.topic} {tp.partition} {offset}",
+                    f"at most the log's end {end}",
+                    offset=offset,
+                )

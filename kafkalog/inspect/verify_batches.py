@@ -1,0 +1,289 @@
+"""The batches of one segment: found, counted, compared with each other.
+
+What is no batch becomes a finding with its place and length, and the walk goes on at the
+next good batch, so that the rest of the segment is still checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkalog._native import check, ffi, lib
+from kafkalog.errors import KafkalogError
+from kafkalog.inspect.rawfiles import (
+    HEADER_BYTES,
+    BatchWalk,
+    SegmentFiles,
+    Stop,
+    find_batch,
+    find_header_bit,
+    is_zero,
+)
+from kafkalog.inspect.report import Report
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Table = np.ndarray[Any, Any]
+
+__all__ = ["BatchCheck", "Consumer"]
+
+# Called with each block of batches, as a table of batch_dtype(), and the walk it is from.
+Consumer = Callable[["Table", BatchWalk], None]
+
+EXAMPLES = 8  # findings of one kind in one file that are told singly
+TAIL_RETRIES = 20  # a write in flight is over long before
+KNOWN_ATTRIBUTES = 0x7F
+
+
+class BatchCheck:
+    """One pass over the segments of a partition, in order."""
+
+    def __init__(self, report: Report, deep: bool, locked: bool) -> None:
+        self.report = report
+        self.deep = deep
+        self.locked = locked
+        """A writer has the log open: a batch at the very end may be half written."""
+        self.last_offset = -1
+        self.leader_epoch = -1
+        self.gaps = 0
+        """Inside of segments, which only compaction makes."""
+        self.gaps_between: list[tuple[SegmentFiles, int, int]] = []
+        """(segment, its first offset, the last one before it)"""
+        self.begins = False
+        """The next batch is the first of its segment."""
+        self.compacted = False
+        self.gap_told = False
+        """What lies before the next batch is damaged: a gap there is no news."""
+        self.complete = True
+        """Nothing was damaged or unreadable so far."""
+
+    def segment(self, files: SegmentFiles, consumers: list[Consumer]) -> None:
+        """Walk one segment and give each block of good batches to the consumers."""
+        path = files.path(".log")
+        self.begins = True
+        self.report.counters["segments"] += 1
+        self.report.counters["bytes"] += path.stat().st_size
+        position: int | None = 0
+        retries = TAIL_RETRIES if self.locked and not files.sealed else 0
+        while position is not None:
+            try:
+                walk = BatchWalk(path, position)
+                for table in walk.tables():
+                    self._block(files, table, walk)
+                    for consumer in consumers:
+                        consumer(table, walk)
+            except FileNotFoundError:
+                raise
+            except KafkalogError as problem:
+                self.complete = False
+                self.report.add("unreadable", path, problem, "a file that can be read")
+                return
+            if walk.stop is None:
+                return
+            if retries and self._may_be_in_flight(walk, walk.stop):
+                retries -= 1
+                position = walk.stop.position
+                continue
+            position = self._bad(files, walk.stop)
+
+    def _may_be_in_flight(self, walk: BatchWalk, stop: Stop) -> bool:
+        """Whether the file's last bytes look like an append that is not over."""
+        return stop.status == lib.KL_E_BUFFER_TOO_SMALL or (
+            stop.position + HEADER_BYTES >= walk.file_bytes
+        )
+
+    def _bad(self, files: SegmentFiles, stop: Stop) -> int | None:
+        """Say what lies at `stop`; where the next good batch is, None: nowhere."""
+        path, report, at = files.path(".log"), self.report, stop.position
+        size = path.stat().st_size
+        if is_zero(path, at):
+            what = "tail-zeros-sealed" if files.sealed else "tail-zeros"
+            report.add(what, path, f"{size - at} zero bytes", "none", position=at, length=size - at)
+            self.complete = self.complete and not files.sealed
+            return None
+        self.complete, self.gap_told = False, True
+        if (bit := find_header_bit(path, at)) is not None:
+            report.add(
+                "header-bit", path, f"{bit.found:#04x}", f"{bit.wanted:#04x}",
+                position=bit.position, length=1,
+                offset=max(self.last_offset + 1, files.base_offset),
+            )  # fmt: skip
+            return bit.end if bit.end < size else None
+        if stop.status == lib.KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT:
+            report.add("old-format", path, stop.message, "magic 2", position=at, length=size - at)
+            return None
+        after = find_batch(path, at, self.last_offset + 1, files.limit)
+        if after is None:
+            # The batch before may be the wrong one, with an offset that is too high.
+            after = find_batch(path, at, files.base_offset, files.limit)
+        end = size if after is None else after
+        with open(path, "rb") as file:
+            file.seek(at)
+            head = file.read(12)
+        framed = len(head) == 12 and at + 12 + int.from_bytes(head[8:], "big", signed=True) == end
+        what = "batch-checksum" if framed else "tail-bytes" if after is None else "batch-bytes"
+        report.add(
+            what,
+            path,
+            stop.message,
+            "whole batches to the end" if after is None else f"a good batch: the next is at {end}",
+            position=at,
+            offset=max(self.last_offset + 1, files.base_offset),
+            length=end - at,
+        )
+        return after
+
+    def _block(self, files: SegmentFiles, table: Table, walk: BatchWalk) -> None:
+        import numpy as np
+
+        counters = self.report.counters
+        control = (table["attributes"] & lib.KL_ATTR_CONTROL) != 0
+        counters["batches"] += len(table)
+        counters["records"] += int(table["record_count"][~control].sum(dtype=np.int64))
+        counters["control_records"] += int(table["record_count"][control].sum(dtype=np.int64))
+        previous = np.concatenate(([self.last_offset], table["last_offset"][:-1]))
+        first = self.last_offset < 0
+        self._tell(files, table, "batch-order", table["base_offset"] <= previous, previous)
+        outside = (table["base_offset"] < files.base_offset) | (table["last_offset"] >= files.limit)
+        self._tell(files, table, "batch-range", outside, None)
+        self._headers(files, table, control)
+        gap = table["base_offset"] > previous + 1
+        gap[0] = gap[0] and not (first or self.gap_told)
+        if gap[0] and self.begins:
+            found = (files, int(table["base_offset"][0]), self.last_offset)
+            self.gaps_between.append(found)
+            gap[0] = False
+        self.gap_told = self.begins = False
+        thinned = table["record_count"] < table["last_offset_delta"].astype("i8") + 1
+        self.compacted = self.compacted or bool(gap.any() or thinned.any())
+        if gap.any():
+            self._gap(files, table, gap, previous)
+        epochs = np.maximum.accumulate(np.concatenate(([self.leader_epoch], table["leader_epoch"])))
+        older = (table["leader_epoch"] >= 0) & (table["leader_epoch"] < epochs[:-1])
+        self._tell(files, table, "batch-epoch", older, epochs[:-1])
+        self.leader_epoch = int(epochs[-1])
+        self.last_offset = max(self.last_offset, int(table["last_offset"][-1]))
+        if self.deep:
+            for i in range(len(table)):
+                self._records(files, walk, table[i])
+
+    def _headers(self, files: SegmentFiles, table: Table, control: Table) -> None:
+        codec = table["attributes"] & lib.KL_CODEC_MASK
+        wrong = (codec > 4) | ((table["attributes"] & ~KNOWN_ATTRIBUTES & 0xFF) != 0)
+        wrong |= control & ((codec != 0) | (table["record_count"] > 1))
+        wrong |= table["record_count"] < 0
+        wrong |= table["record_count"] > table["last_offset_delta"].astype("i8") + 1
+        wrong |= table["last_offset"] < table["base_offset"]
+        plain = (
+            table["attributes"] & (lib.KL_ATTR_LOG_APPEND_TIME | lib.KL_ATTR_DELETE_HORIZON)
+        ) == 0
+        wrong |= (
+            plain & (table["record_count"] > 0) & (table["base_timestamp"] > table["max_timestamp"])
+        )
+        self._tell(files, table, "batch-header", wrong, None)
+
+    def _gap(self, files: SegmentFiles, table: Table, gap: Table, previous: Table) -> None:
+        """Only the first gap of a partition is told: a compacted log has thousands."""
+        if not self.gaps:
+            i = int(gap.argmax())
+            self._tell_gap("offset-gap", files, int(table["base_offset"][i]), int(previous[i]))
+        self.gaps += int(gap.sum())
+        self.report.counters["offset_gaps"] += int(gap.sum())
+
+    def _tell_gap(self, what: str, files: SegmentFiles, offset: int, last: int) -> None:
+        self.report.add(
+            what,
+            files.path(".log"),
+            f"offset {offset} after {last}",
+            "the next offset, where nothing was compacted",
+            offset=offset,
+        )
+
+    def finish(self) -> None:
+        """Tell the gaps between segments: where nothing was compacted something is missing."""
+        if not self.compacted:
+            for files, offset, last in self.gaps_between[:EXAMPLES]:
+                self._tell_gap("segment-gap", files, offset, last)
+
+    def _tell(
+        self, files: SegmentFiles, table: Table, what: str, wrong: Table, limit: Table | None
+    ) -> None:
+        for i in wrong.nonzero()[0][:EXAMPLES]:
+            row = table[i]
+            self.complete = False
+            self.report.add(
+                what,
+                files.path(".log"),
+                _describe(what, row),
+                _wanted(what, files, None if limit is None else int(limit[i])),
+                position=int(row["pos"]),
+                offset=int(row["base_offset"]),
+                length=int(row["batch_bytes"]) if what in ("batch-order", "batch-range") else 0,
+            )
+
+    def _records(self, files: SegmentFiles, walk: BatchWalk, row: Any) -> None:
+        """Inflate one batch and walk its records."""
+        from kafkalog.batch.codecs import decompress
+
+        batch = ffi.new("kl_batch *")
+        ffi.memmove(batch, row.tobytes(), ffi.sizeof("kl_batch"))
+        largest = ffi.new("int64_t *")
+        try:
+            body = walk.read(batch.pos, batch.batch_bytes)[HEADER_BYTES:]
+            codec = batch.attributes & lib.KL_CODEC_MASK
+            if codec:
+                body = bytes(decompress(codec, body))
+            strict = int(batch.record_count == batch.last_offset_delta + 1)
+            check(
+                lib.kl_records_check(
+                    batch, ffi.from_buffer("uint8_t[]", body), len(body), strict, 0, largest
+                )
+            )
+            self.report.counters["records_walked"] += int(batch.record_count)
+            found = self._late(batch, int(largest[0]))
+        except KafkalogError as problem:
+            found = str(problem)
+        if found:
+            self.complete = False
+            self.report.add(
+                "batch-records",
+                files.path(".log"),
+                found,
+                f"{batch.record_count} records up to offset {batch.last_offset}",
+                position=int(batch.pos),
+                offset=int(batch.base_offset),
+                length=int(batch.batch_bytes),
+            )
+
+    def _late(self, batch: Any, largest: int) -> str:
+        """The header's largest timestamp is the records', as far as it speaks of them."""
+        given = batch.attributes & (lib.KL_ATTR_LOG_APPEND_TIME | lib.KL_ATTR_CONTROL)
+        if given or not batch.record_count or largest == batch.max_timestamp:
+            return ""
+        return f"largest timestamp {largest}, the header says {batch.max_timestamp}"
+
+
+def _describe(what: str, row: Any) -> str:
+    if what == "batch-epoch":
+        return f"epoch {row['leader_epoch']}"
+    if what == "batch-header":
+        return (
+            f"attributes {row['attributes']:#x}, {row['record_count']} records, "
+            f"last offset delta {row['last_offset_delta']}, "
+            f"times {row['base_timestamp']} to {row['max_timestamp']}"
+        )
+    return f"offsets {row['base_offset']} to {row['last_offset']}"
+
+
+def _wanted(what: str, files: SegmentFiles, limit: int | None) -> str:
+    if what == "batch-order":
+        return f"a base offset above {limit}"
+    if what == "batch-epoch":
+        return f"epoch {limit} or later"
+    if what == "batch-header":
+        return "known attributes, and counts and times that agree"
+    if files.sealed:
+        return f"offsets from {files.base_offset} to below {files.limit}"
+    return f"offsets from {files.base_offset} on"

@@ -1,0 +1,1 @@
+"""One partition: the log, its segments, scans, retention, compaction."""

@@ -1,0 +1,452 @@
+"""Compaction: of each key only the last record stays.  Which log, how far: pure decisions here.
+
+The data plane does the rounds (kl_clean_*); compressed batches come up to the codecs.  What
+is kept and what goes: docs/format.md, "Compaction".  Source: Kafka's LogCleaner and
+LogCleanerManager; kafka.md 2.10.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from kafkalog._native import check, ffi, lib
+from kafkalog.batch import codecs
+from kafkalog.batch.incoming import codec_level
+from kafkalog.clock import Clock
+from kafkalog.config.settings import FOREVER, BrokerConfig, TopicConfig
+from kafkalog.directory.scheduler import Job, Scheduler
+from kafkalog.disk.layout import METADATA_TOPIC
+from kafkalog.errors import (
+    ArgumentError,
+    Closed,
+    KafkalogError,
+    Locked,
+    StaleLog,
+    UnknownTopicOrPartition,
+)
+from kafkalog.log.retention import SegmentFacts
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.directory.manager import Manager
+    from kafkalog.log.log import Log
+
+__all__ = [
+    "Cleanable",
+    "Cleaner",
+    "Compaction",
+    "Limits",
+    "Throttle",
+    "cleanable",
+    "compact",
+    "due",
+    "filthiest",
+]
+
+ATTEMPTS = 3
+"""How often a round begins again because segments went away under it."""
+PAUSE_BYTES = 32 << 20
+BODIES = 32
+"""Compressed batches that are worked on side by side."""
+
+_logger = logging.getLogger(__name__)
+
+
+# ---- decisions -------------------------------------------------------------------------------
+
+
+class CleanFacts(SegmentFacts, Protocol):
+    """What a decision looks at; a log's own segments have it."""
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """Largest timestamp of the first batch; -1: none."""
+
+
+class Cleanable(NamedTuple):
+    """How far a log may be compacted, and how much it wants it."""
+
+    first_dirty: int
+    """Below it every key is there once already."""
+    end: int
+    """A segment's base: all segments below it may be touched."""
+    clean_bytes: int
+    """Of the segments that begin below `first_dirty`."""
+    dirty_bytes: int
+    """Of those from there to `end`."""
+    earliest_ms: int | None
+    """The time of the oldest dirty segment; None: none has one."""
+
+    @property
+    def ratio(self) -> float:
+        """The share of dirty bytes, 0 to 1."""
+        return self.dirty_bytes / max(self.clean_bytes + self.dirty_bytes, 1)
+
+
+def cleanable(
+    segments: Sequence[CleanFacts],
+    config: TopicConfig,
+    log_start: int,
+    log_end: int,
+    last_stable: int,
+    checkpoint: int,
+    now_ms: int,
+) -> Cleanable:
+    """How far a log may be compacted.
+
+    `segments` are in the order of offsets, the active one last; `checkpoint` is where an
+    earlier compaction ended, -1 when there was none.  One outside of the log counts as none.
+    """
+    first_dirty = checkpoint if log_start <= checkpoint <= log_end else log_start
+    sealed = segments[:-1]
+    dirty = [s for s in sealed if s.next_offset > first_dirty]
+    limit = min(last_stable, segments[-1].base_offset)
+    if config.min_compaction_lag_ms > 0:
+        young_ms = now_ms - config.min_compaction_lag_ms
+        young = (s.base_offset for s in dirty if s.largest_timestamp_ms > young_ms)
+        limit = min(limit, next(young, limit))
+    # Never a part of a segment.
+    open_ones = (s.base_offset for s in segments if s.next_offset > limit)
+    end = min(limit, next(open_ones, limit))
+    times = [s.first_timestamp_ms for s in dirty if s.first_timestamp_ms > 0]
+    return Cleanable(
+        first_dirty,
+        end,
+        sum(s.size_bytes for s in sealed if s.base_offset < first_dirty),
+        sum(s.size_bytes for s in dirty if s.base_offset < end),
+        min(times, default=None),
+    )
+
+
+def due(found: Cleanable, config: TopicConfig, now_ms: int) -> bool:
+    """Whether the settings want a log compacted now."""
+    waited_ms = now_ms - found.earliest_ms if found.earliest_ms is not None else 0
+    late = waited_ms > config.max_compaction_lag_ms and found.dirty_bytes > 0
+    return late or found.ratio > config.min_cleanable_dirty_ratio
+
+
+def filthiest(candidates: Mapping[TopicPartition, Cleanable]) -> TopicPartition | None:
+    """The log with the largest share of dirty bytes; None of none."""
+    return max(sorted(candidates), key=lambda tp: candidates[tp].ratio, default=None)
+
+
+# ---- limits ----------------------------------------------------------------------------------
+
+
+class Throttle:
+    """Holds bytes read and written to a rate, over all logs of a directory together."""
+
+    def __init__(self, bytes_per_s: float, clock: Clock) -> None:
+        """`bytes_per_s` may be infinite."""
+        self._rate = bytes_per_s
+        self._clock = clock
+        self._free_s = clock.monotonic_s()  # when all that was done so far was due
+        self._wake = threading.Condition()  # guards what follows
+        self._stopping = False
+
+    @property
+    def step_bytes(self) -> int:
+        """How much may be done at once: about a quarter of a second."""
+        return int(min(self._rate / 4, PAUSE_BYTES))
+
+    def done(self, count: int) -> None:
+        """Wait until `count` more bytes are due.
+
+        Raises: Closed after `stop`.
+        """
+        with self._wake:
+            # Time in which nothing was done is not saved up.
+            self._free_s = max(self._free_s, self._clock.monotonic_s()) + count / self._rate
+            while not self._stopping and self._clock.monotonic_s() < self._free_s:
+                self._clock.wait_until(self._wake, self._free_s)
+            if self._stopping:
+                raise Closed("compaction was stopped")
+
+    def set_rate(self, bytes_per_s: float) -> None:
+        """From the next bytes on."""
+        with self._wake:
+            self._rate = bytes_per_s
+
+    def stop(self) -> None:
+        """Let the present wait, and every later one, raise."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+
+
+class Limits(NamedTuple):
+    """What compaction may use."""
+
+    map_bytes: int = 128 << 20
+    """For keys and offsets, 24 bytes each (log.cleaner.dedupe.buffer.size)."""
+    map_load: float = 0.9
+    """How full that may be (log.cleaner.io.buffer.load.factor)."""
+    throttle: Throttle | None = None
+
+
+# ---- the act ---------------------------------------------------------------------------------
+
+
+class Compaction(NamedTuple):
+    """What a compaction did."""
+
+    start_offset: int
+    """Where the part that was not compacted before began."""
+    end_offset: int
+    """Below it every key is there once now."""
+    rounds: int
+    segments_before: int
+    """Of the segments below `end_offset`, as is all that follows."""
+    segments_after: int
+    bytes_before: int
+    bytes_after: int
+    records_before: int
+    records_after: int
+
+
+def compact(log: "Log", limits: Limits | None = None, rounds: int | None = None) -> Compaction:
+    """Compact all of a log that may be: sealed segments whose transactions have ended and
+    whose records are older than min.compaction.lag.ms.
+
+    `rounds`: at most so many, of as many keys as the map holds; None: until all is done.
+    Appends and reads go on meanwhile, also in other processes.
+
+    Raises: ArgumentError when cleanup.policy does not say compact; Locked when it is being
+    compacted already; CorruptMessage at a damaged batch, which stays; StaleLog when it was
+    truncated or deleted from again and again; NoSpace, IoFailed, StorageOffline, Closed.
+    """
+    if "compact" not in log.config.cleanup_policy:
+        policy = ",".join(log.config.cleanup_policy)
+        raise ArgumentError(f"cleanup.policy: found {policy!r}, wanted one with compact")
+    used = limits or Limits()
+    done: list[Compaction] = []
+    stale = 0
+    end = look(log).end  # what is sealed meanwhile is left to the next one
+    while rounds is None or len(done) < rounds:
+        found = look(log)
+        found = found._replace(end=min(found.end, end))
+        if done and found.first_dirty >= found.end:
+            break
+        try:
+            done.append(_round(log, found, used))
+        except StaleLog:
+            stale += 1
+            if stale == ATTEMPTS:
+                raise
+    if log.config.file_delete_delay_ms == 0:
+        log._purge(FOREVER)
+    return _total(done)
+
+
+def _total(rounds: Sequence[Compaction]) -> Compaction:
+    """Of rounds one after another: a later one looks at what an earlier one left."""
+    last = rounds[-1]
+    return last._replace(
+        start_offset=rounds[0].start_offset,
+        rounds=len(rounds),
+        segments_before=last.segments_after
+        + sum(one.segments_before - one.segments_after for one in rounds),
+        bytes_before=last.bytes_after + sum(one.bytes_before - one.bytes_after for one in rounds),
+        records_before=last.records_after
+        + sum(one.records_before - one.records_after for one in rounds),
+    )
+
+
+def look(log: "Log") -> Cleanable:
+    """What of an open log may be compacted now."""
+    state, how = log._state(), log._how
+    return cleanable(
+        log.segments, log.config, state.log_start_offset, state.log_end_offset,
+        state.last_stable_offset, how.owner.state.cleaner(log._tp), how.clock.now_ms(),
+    )  # fmt: skip
+
+
+def _round(log: "Log", found: Cleanable, limits: Limits) -> Compaction:
+    """One round, and the checkpoint that says how far it came."""
+    if log.flushed_offset < found.end:
+        # What replaces a record must be on disk before that record goes.
+        log.flush()
+    # Above the recovery point a gap is taken for records that a crash took.
+    state = log._how.owner.state
+    with state.lock:
+        if state.recovery_point(log._tp) < found.end <= log.flushed_offset:
+            state.save(recovery_points={log._tp: found.end})
+    first = min(found.first_dirty, found.end)
+    options = ffi.new("kl_clean_options *", {
+        "first_dirty_offset": first, "end_offset": found.end,
+        "now_ms": log._how.clock.now_ms(),
+        "delete_retention_ms": log.config.delete_retention_ms,
+        "map_bytes": limits.map_bytes, "map_load": min(limits.map_load, 0.95),
+        "pause_bytes": limits.throttle.step_bytes if limits.throttle else PAUSE_BYTES,
+        "hash_key": list(os.urandom(16)),
+    })  # fmt: skip
+    out = ffi.new("kl_cleaner **")
+    check(lib.kl_clean_open(log._c, options, out))
+    with ffi.gc(out[0], lib.kl_clean_free) as cleaner:
+        _run(cleaner, log, limits.throttle)
+        done = ffi.new("kl_cleaned *")
+        lib.kl_clean_get(cleaner, done)
+    _remember(log, done, found)
+    return Compaction(
+        found.first_dirty, done.end_offset, 1, done.segments_before, done.segments_after,
+        done.bytes_before, done.bytes_after, done.records_before, done.records_after,
+    )  # fmt: skip
+
+
+def _remember(log: "Log", done: Any, found: Cleanable) -> None:
+    """Write the checkpoint, unless a truncation came between."""
+    state = log._how.owner.state
+    with state.lock:
+        if log._state().generation != done.generation:
+            raise StaleLog(f"log {log.path} was truncated or deleted from after it was compacted")
+        state.save(cleaners={log._tp: max(done.end_offset, found.first_dirty)})
+
+
+def _run(cleaner: Any, log: "Log", throttle: Throttle | None) -> None:
+    """Steps until the end; bodies are compressed and decompressed here."""
+    bodies = ffi.new("kl_compressed[]", BODIES)
+    count, state = ffi.new("int32_t *"), ffi.new("int32_t *")
+    done = ffi.new("kl_cleaned *")
+    told = 0
+    work: dict[int, Callable[[list[tuple[int, Any]], Log], list[Any]]] = {
+        lib.KL_CLEAN_INFLATE: _inflated,
+        lib.KL_CLEAN_DEFLATE: _deflated,
+    }
+    while True:
+        check(lib.kl_clean_step(cleaner, bodies, BODIES, count, state))
+        if state[0] in work:
+            asked = bodies[0 : count[0]]
+            items = [(body.codec, ffi.buffer(body.data, body.bytes)) for body in asked]
+            for index, data in enumerate(work[state[0]](items, log)):
+                given = ffi.from_buffer("uint8_t[]", data)
+                check(lib.kl_clean_give(cleaner, index, given, len(data)))
+            continue
+        if throttle is not None:
+            lib.kl_clean_get(cleaner, done)
+            total = done.bytes_read + done.bytes_written
+            throttle.done(total - told)
+            told = total
+        if state[0] == lib.KL_CLEAN_END:
+            return
+
+
+def _inflated(items: list[tuple[int, Any]], log: "Log") -> list[Any]:
+    try:
+        return codecs.decompress_many(items, log._max_decompressed)
+    except KafkalogError as problem:
+        raise type(problem)(f"log {log.path}, compaction: {problem}") from problem
+
+
+def _deflated(items: list[tuple[int, Any]], log: "Log") -> list[Any]:
+    """Each with its own codec."""
+    packed: list[Any] = [None] * len(items)
+    for codec in {codec for codec, _ in items}:
+        places = [i for i, item in enumerate(items) if item[0] == codec]
+        level = codec_level(log.config, codec)
+        done = codecs.compress_many(codec, [items[i][1] for i in places], level)
+        for place, data in zip(places, done, strict=True):
+            packed[place] = data
+    return packed
+
+
+# ---- in the background -----------------------------------------------------------------------
+
+
+class Cleaner:
+    """Compacts the logs of a data directory, the filthiest first, in a thread of its own.
+
+    A log whose compaction failed is left alone until the directory is opened again.
+    """
+
+    def __init__(self, manager: "Manager") -> None:
+        """The thread starts with `start`, if log.cleaner.enable says so."""
+        self._manager = manager
+        config = manager.config
+        self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, manager.clock)
+        self._limits = self._limits_of(config)
+        self._failures: dict[TopicPartition, Exception] = {}
+        self._stopping = False
+        self._backoff_ms = backoff_ms = config.log_cleaner_backoff_ms
+        delay_ms = min(config.log_initial_task_delay_ms, backoff_ms)
+        name = f"kafkalog cleaner {os.path.basename(manager.path)}"
+        job = Job("compaction", self.run, max(backoff_ms, 1), delay_ms)
+        self._scheduler = Scheduler(name, manager.clock, [job])
+
+    @property
+    def failures(self) -> dict[str, Exception]:
+        """What went wrong, by partition; these are left alone."""
+        return {f"compaction of {tp[0]}-{tp[1]}": e for tp, e in list(self._failures.items())}
+
+    def start(self) -> None:
+        """Start the thread."""
+        if self._manager.config.log_cleaner_enable:
+            self._scheduler.start()
+
+    def stop(self) -> None:
+        """End the thread; a round that is under way is given up.  Harmless when repeated."""
+        self._stopping = True
+        self._throttle.stop()
+        self._scheduler.stop()
+
+    def _limits_of(self, config: BrokerConfig) -> Limits:
+        return Limits(
+            config.log_cleaner_dedupe_buffer_size,
+            config.log_cleaner_io_buffer_load_factor,
+            self._throttle,
+        )
+
+    def _obey(self, config: BrokerConfig) -> None:
+        """Settings may have changed since the last run."""
+        self._throttle.set_rate(config.log_cleaner_io_max_bytes_per_second)
+        self._limits = self._limits_of(config)
+        if config.log_cleaner_backoff_ms != self._backoff_ms:
+            self._backoff_ms = config.log_cleaner_backoff_ms
+            self._scheduler.set_period("compaction", max(self._backoff_ms, 1))
+
+    def run(self) -> None:
+        """Compact until no log wants it."""
+        self._obey(self._manager.config)
+        passed: set[TopicPartition] = set()
+        while not self._stopping:
+            found: dict[TopicPartition, Cleanable] = {}
+            for tp in self._compacted():
+                if tp not in passed:
+                    self._try(tp, passed, partial(self._look, tp=tp, found=found))
+            best = filthiest(found)
+            if best is None:
+                return
+            self._try(best, passed, partial(compact, limits=self._limits, rounds=1))
+
+    def _compacted(self) -> list[TopicPartition]:
+        """The partitions whose settings want compaction."""
+        manager = self._manager
+        configs = {TopicPartition(log.topic, log.partition): log.config
+                   for log in manager.open_logs()}  # fmt: skip
+        return [
+            tp
+            for topic in manager.topics()
+            if topic != METADATA_TOPIC
+            for tp in manager.partitions(topic)
+            if "compact" in (configs.get(tp) or manager.topic_config(topic)).cleanup_policy
+            and tp not in self._failures
+        ]
+
+    def _look(self, log: "Log", tp: TopicPartition, found: dict[TopicPartition, Cleanable]) -> None:
+        one = look(log)
+        if due(one, log.config, self._manager.clock.now_ms()):
+            found[tp] = one
+
+    def _try(
+        self, tp: TopicPartition, passed: set[TopicPartition], work: Callable[["Log"], object]
+    ) -> None:
+        """What fails keeps its log, and only that one, from being compacted."""
+        try:
+            work(self._manager.get(*tp))
+        except (Closed, Locked, StaleLog, UnknownTopicOrPartition):
+            passed.add(tp)  # others are at work on it, or it goes: until the next look
+        except Exception as error:
+            _logger.exception("compaction of %s-%d failed; it is left alone", *tp)
+            self._failures[tp] = error

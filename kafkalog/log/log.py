@@ -1,0 +1,597 @@
+"""One partition's log: the Python face of the data plane."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, overload
+
+from kafkalog._native import check, failure, ffi, lib
+from kafkalog.batch import codecs
+from kafkalog.batch.columns import Columns, Rows
+from kafkalog.batch.incoming import compressed_batches, prepared, span_of, target_codec
+from kafkalog.clock import Clock
+from kafkalog.errors import ArgumentError, KafkalogError, OffsetOutOfRange
+from kafkalog.log.lookup import find_time
+from kafkalog.log.opening import LogOpen, open_native
+from kafkalog.log.outgoing import WAIT_SLICE_MS, cut_floor, read_batches, send_batches
+from kafkalog.log.ownership import plan_log
+from kafkalog.log.retention import Expiry, expired
+from kafkalog.log.segments import Segment, list_segments
+from kafkalog.log.settings import compresses
+from kafkalog.types import (
+    AbortedTransaction,
+    Found,
+    Header,
+    LeaderEpoch,
+    ProducerState,
+    Record,
+    Sent,
+    Span,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    import socket
+
+    from kafkalog.inspect.report import Report
+    from kafkalog.log.compaction import Compaction
+    from kafkalog.log.scan import Scan
+
+__all__ = ["BOUNDS", "Log", "LogOpen"]
+
+READ_BYTES = 1 << 20
+
+BOUNDS = {
+    "read_uncommitted": lib.KL_UNCOMMITTED,
+    "high_watermark": lib.KL_UNCOMMITTED,
+    "read_committed": lib.KL_COMMITTED,
+    "log_end": lib.KL_LOG_END,
+}
+"""What may bound a read, by Kafka's isolation levels and by name."""
+
+
+# The one call that is made per record: looked up once.
+_append: Callable[..., int] = lib.kl_log_append
+_NULL = ffi.NULL
+
+
+def _bound(isolation: str) -> int:
+    try:
+        return int(BOUNDS[isolation])
+    except KeyError:
+        names = ", ".join(BOUNDS)
+        raise ArgumentError(f"isolation: found {isolation!r}, wanted one of {names}") from None
+
+
+class Log:
+    """An append-only log of records in Kafka's format, in a folder of its own.
+
+    One handle writes (mode "w"), any number of processes read at the same time (mode "r").
+    An append is in the operating system's page cache on return, so it survives the process;
+    flush makes it durable.  Safe to use from many threads; in a forked child every call
+    raises ForkedHandle.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        mode: str = "w",
+        config: Mapping[str, object] | None = None,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Open the log in the folder `path`; mode "w" makes it when it is missing.
+
+        `config`: topic settings by Kafka's names (docs/settings.md); nothing is ever deleted
+        unless one of them says so.  Topic and partition come from the folder's name,
+        `orders-0`; without a number it is partition 0.  Inside of a data directory the
+        directory's own lock and checkpoints are used.
+
+        Raises: Locked with the owner's pid, NotFound (mode "r"), UnknownSetting,
+        InvalidSetting, UnsupportedForMessageFormat (message formats 0 and 1), IoFailed.
+        """
+        self._begin(os.path.abspath(os.fspath(path)),
+                    plan_log(path, mode, config, topic, partition, clock))  # fmt: skip
+
+    @classmethod
+    def _open(cls, path: str, how: LogOpen) -> "Log":
+        """Open a log for an owner that has planned it."""
+        log = cls.__new__(cls)
+        log._begin(path, how)
+        return log
+
+    def _begin(self, path: str, how: LogOpen) -> None:
+        self.path = path
+        self.topic = how.topic
+        self.partition = how.partition
+        self.config = how.config
+        self.mode = how.mode
+        self._how = how
+        self._tp = TopicPartition(how.topic, how.partition)
+        self._closed = False
+        self._max_decompressed = how.config.kafkalog_max_decompressed_bytes
+        self._compresses = compresses(how.config)
+        try:
+            self._c, self.recovery = open_native(path, how)
+            """The C handle, and what opening found and did."""
+            how.owner.opened(self)
+        except BaseException:
+            self._closed = True
+            if hasattr(self, "_c"):
+                lib.kl_log_abandon(self._c)
+            how.owner.closed(self._tp, False)
+            raise
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"mode={self.mode!r}"
+        return f"Log({self.path!r}, {state})"
+
+    def __enter__(self) -> "Log":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Flush, write indexes, producer snapshot and checkpoints, give the lock back.
+
+        Idempotent.  Waits of other threads end with Closed.
+
+        Raises: StorageOffline, IoFailed, NoSpace; the log is closed then, too, and is
+        recovered when it is opened again.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        whole = False
+        try:
+            if self.mode == "w":
+                self.flush()
+                self._how.owner.closing(self)
+            check(lib.kl_log_close(self._c))
+            whole = True
+        finally:
+            lib.kl_log_abandon(self._c)
+            self._how.owner.closed(self._tp, whole)
+
+    # ---- what it holds ---------------------------------------------------------------------
+
+    def _state(self) -> Any:
+        state = ffi.new("kl_log_state *")
+        check(lib.kl_log_get(self._c, state))
+        return state
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that can be read."""
+        return int(self._state().log_start_offset)
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return int(self._state().log_end_offset)
+
+    @property
+    def flushed_offset(self) -> int:
+        """All records below it are on disk."""
+        return int(self._state().flushed_offset)
+
+    @property
+    def high_watermark(self) -> int:
+        """Readers see the records below it."""
+        return int(self._state().high_watermark)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it every transaction has ended: where read_committed stops."""
+        return int(self._state().last_stable_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all `.log` files."""
+        return int(self._state().size_bytes)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch that appended batches carry."""
+        return int(self._state().leader_epoch)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments in the order of offsets; the last one is active."""
+        return list_segments(self)
+
+    @property
+    def producers(self) -> tuple[ProducerState, ...]:
+        """Idempotent producers that the log remembers, by producer id."""
+        found = self._list("kl_producer", lib.kl_log_producers)
+        return tuple(
+            ProducerState(
+                p.producer_id, p.producer_epoch, p.last_sequence, p.last_offset, p.offset_delta,
+                p.last_timestamp_ms, p.coordinator_epoch, p.txn_start_offset,
+            )
+            for p in found
+        )  # fmt: skip
+
+    @property
+    def epochs(self) -> tuple[LeaderEpoch, ...]:
+        """Leader epochs and where each began, ascending."""
+        found = self._list("kl_epoch", lib.kl_log_epochs)
+        return tuple(LeaderEpoch(entry.epoch, entry.start_offset) for entry in found)
+
+    def _list(self, kind: str, function: Any, *args: int) -> Any:
+        count, room = ffi.new("size_t *", 16), 0
+        while room < count[0]:
+            room = count[0]
+            out = ffi.new(f"{kind}[]", room)
+            check(function(self._c, *args, out, room, count))
+        return out[0 : count[0]]
+
+    def refresh(self) -> None:
+        """Look again at what another process wrote; reads do so by themselves."""
+        check(lib.kl_log_refresh(self._c))
+
+    # ---- appending --------------------------------------------------------------------------
+
+    def append(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Iterable[Header] = (),
+        timestamp_ms: int | None = None,
+    ) -> int:
+        """Append one record; its offset.  In the page cache on return.
+
+        `timestamp_ms`: None is now.  A value of None is a tombstone.
+
+        Raises: MessageTooLarge, InvalidRecord, InvalidTimestamp, NoSpace (passes when space
+        returns), StorageOffline (final), ReadOnly, Closed, ForkedHandle.
+        """
+        if headers or self._compresses or type(value) is not bytes:
+            return self._append_row(value, key, headers, timestamp_ms)
+        stamp = -1 if timestamp_ms is None else timestamp_ms
+        if key is None:
+            offset = _append(self._c, _NULL, -1, value, len(value), stamp)
+        elif type(key) is bytes:
+            offset = _append(self._c, key, len(key), value, len(value), stamp)
+        else:
+            return self._append_row(value, key, headers, timestamp_ms)
+        if offset < 0:
+            raise failure(-offset)
+        return offset
+
+    def _append_row(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Iterable[Header],
+        timestamp_ms: int | None,
+    ) -> int:
+        """What is rare, and what is wrong, takes the way of many rows."""
+        stamps = None if timestamp_ms is None else [timestamp_ms]
+        keys = None if key is None else [key]
+        return self.append_many([value], keys, stamps, [tuple(headers)]).base_offset
+
+    def append_many(
+        self,
+        values: Rows,
+        keys: Rows = None,
+        timestamps_ms: Any = None,
+        headers: Sequence[Iterable[Header] | None] | None = None,
+        compression: str | None = None,
+        batch_bytes: int | None = None,
+    ) -> Span:
+        """Append rows: lists, Arrow or NumPy columns of one length.
+
+        Rows are put into batches of about `batch_bytes` (1 MiB, never above
+        max.message.bytes); each is one write.  Not atomic: a crash, or an error in the
+        middle, leaves a prefix.  `compression`: none, gzip, snappy, lz4, zstd; the topic's
+        own compression.type goes before it.
+
+        Raises: as append; ArgumentError naming the column, the found and the wanted.
+        """
+        columns = Columns(values, keys, timestamps_ms, headers)
+        codec = target_codec(self.config, compression)
+        first, last = -1, -1
+        for done in self._append_columns(columns, codec, batch_bytes or READ_BYTES):
+            first = done.base_offset if first < 0 else first
+            last = done.last_offset
+        return Span(first, last, columns.count)
+
+    def _append_columns(self, columns: Columns, codec: int, batch_bytes: int) -> Iterator[Any]:
+        done = ffi.new("kl_appended *")
+        columns.native.default_timestamp_ms = self._how.clock.now_ms()
+        if codec == codecs.NONE:
+            while columns.row < columns.count:
+                check(lib.kl_log_append_columns(
+                    self._c, columns.native, columns.cursor, batch_bytes, done))  # fmt: skip
+                yield done
+            return
+        limit = min(batch_bytes, self.config.max_message_bytes, self.config.segment_bytes)
+        for batch in compressed_batches(columns, codec, self.config, limit):
+            self._append_batches(batch, done)
+            yield done
+
+    def _append_batches(self, batches: Any, done: Any, one_batch: bool = False) -> None:
+        options = ffi.new("kl_append_options *", {
+            "origin": lib.KL_ORIGIN_CLIENT, "leader_epoch": -1, "one_batch": one_batch,
+            "records_checked": 1, "now_ms": self._how.clock.now_ms()})  # fmt: skip
+        check(lib.kl_log_append_batches(
+            self._c, ffi.from_buffer(batches), len(batches), options, done))  # fmt: skip
+
+    def append_batches(self, buffer: bytes) -> Span:
+        """Append whole record batches as a producer sent them (base offset 0).
+
+        Headers, checksums and every record are checked before anything is appended;
+        offsets, epoch and, under LogAppendTime, times are set.  Each batch is one write.
+        A batch that an idempotent producer repeats is not appended again; the span is then
+        where it lies.
+
+        Raises: CorruptMessage, InvalidRecord, MessageTooLarge, InvalidTimestamp,
+        OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState; batches before one
+        whose sequence is refused stay.
+        """
+        view = memoryview(buffer).cast("B")
+        now_ms = self._how.clock.now_ms()
+        whole = buffer if type(buffer) is bytes else bytes(view)
+        data = prepared(whole, self.config, now_ms, self._max_decompressed)
+        done = ffi.new("kl_appended *")
+        self._append_batches(data, done)
+        return span_of(done)
+
+    def append_as_follower(self, buffer: bytes) -> Span:
+        """Append batches of a leader's log, their offsets and epochs as they are.
+
+        Raises: UnexpectedAppendOffset below the end, CorruptMessage.
+        """
+        done = ffi.new("kl_appended *")
+        check(lib.kl_log_append_follower(self._c, ffi.from_buffer(buffer), len(buffer), done))
+        return span_of(done)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int = 0,
+        timestamp_ms: int | None = None,
+    ) -> int:
+        """End the transaction of a producer here; the marker's offset.
+
+        Raises: TransactionCoordinatorFenced, InvalidProducerEpoch.
+        """
+        kind = lib.KL_CONTROL_COMMIT if commit else lib.KL_CONTROL_ABORT
+        done = ffi.new("kl_appended *")
+        now_ms = self._how.clock.now_ms() if timestamp_ms is None else timestamp_ms
+        check(lib.kl_log_append_marker(
+            self._c, producer_id, producer_epoch, coordinator_epoch, kind, now_ms, done
+        ))  # fmt: skip
+        return int(done.base_offset)
+
+    def flush(self) -> None:
+        """Return when all that was appended before the call is on disk.
+
+        Calls of many threads share one write to the disk.  The first failure is final.
+
+        Raises: StorageOffline.
+        """
+        target = ffi.new("int64_t *", -1)
+        while (status := lib.kl_log_flush(self._c, target, WAIT_SLICE_MS)) == lib.KL_E_TIMEOUT:
+            pass
+        check(status)
+
+    # ---- reading ------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        start_time_ms: int | None = None,
+        stop_time_ms: int | None = None,
+        columns: Sequence[str] | None = None,
+        isolation: str = "read_uncommitted",
+        **options: Any,
+    ) -> "Scan":
+        """Records as columns: see Scan."""
+        from kafkalog.log.scan import Scan
+
+        return Scan(
+            self, start=start, stop=stop, start_time_ms=start_time_ms, stop_time_ms=stop_time_ms,
+            columns=columns, isolation=isolation, **options,
+        )  # fmt: skip
+
+    def read(
+        self, start: int | None = None, stop: int | None = None,
+        isolation: str = "read_uncommitted",
+    ) -> Iterator[Record]:  # fmt: skip
+        """Records from `start` (the log's start) up to `stop` or the end as it is now.
+
+        Control records are never shown, and offsets may have gaps.
+
+        Raises: OffsetOutOfRange, CorruptMessage at a damaged batch.
+        """
+        return self.scan(start, stop, isolation=isolation).records()
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> Iterator[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | Iterator[Record]:
+        """`log[offset]`: one record; `log[start:stop]`: an iterator of records.
+
+        Raises: OffsetOutOfRange, also for an offset that compaction or a marker took.
+        """
+        if isinstance(index, slice):
+            if index.step not in (None, 1):
+                raise ArgumentError(f"step: found {index.step}, wanted none")
+            return self.read(index.start, index.stop)
+        for record in self.read(index, index + 1):
+            return record
+        raise OffsetOutOfRange(f"log {self.path}: no record at offset {index}")
+
+    def follow(
+        self, start: int | None = None, isolation: str = "read_uncommitted"
+    ) -> Iterator[Record]:
+        """Records from `start` on (the end), and then each that comes; waits for ever.
+
+        Raises: OffsetOutOfRange, CorruptMessage; Closed when another thread closes the log.
+        """
+        bound = _bound(isolation)
+        offset = self.end_offset if start is None else start
+        while True:
+            scan = self.scan(offset, isolation=isolation)
+            for record in scan.records():
+                offset = record.offset + 1
+                yield record
+            # What the scan saw to its end holds no more records for us: markers, gaps.
+            offset = max(offset, scan.end_offset)
+            self._wait(offset, bound)
+
+    def _wait(self, offset: int, bound: int) -> None:
+        while True:
+            status = lib.kl_log_wait(self._c, offset, bound, WAIT_SLICE_MS)
+            if status != lib.KL_E_TIMEOUT:
+                check(status)
+                return
+
+    def read_batches(
+        self,
+        offset: int,
+        max_bytes: int = READ_BYTES,
+        bound: str = "high_watermark",
+        check_crcs: bool = True,
+    ) -> bytes:
+        """Whole batches from the one that holds `offset` on, as they lie on disk.
+
+        At least one batch, however large; from one segment.  Empty at the end.
+
+        Raises: OffsetOutOfRange, CorruptMessage.
+        """
+        return read_batches(self, offset, max_bytes, _bound(bound), check_crcs)
+
+    def send_to(
+        self, socket: "socket.socket", start: int, max_bytes: int = READ_BYTES,
+        isolation: str = "read_uncommitted",
+    ) -> Sent:  # fmt: skip
+        """Send whole batches from `start` on by sendfile: the bytes never enter Python.
+
+        At least one batch unless `start` is the end.  A socket's own timeout is obeyed.
+
+        Raises: OffsetOutOfRange, PeerGone, Timeout (part of a batch may be out then).
+        """
+        return send_batches(self, socket, start, max_bytes, _bound(isolation))
+
+    # ---- looking up ---------------------------------------------------------------------------
+
+    def offset_at(self, timestamp_ms: int) -> int | None:
+        """The first offset whose timestamp is at or after; None when there is none."""
+        found = self.find_time(timestamp_ms)
+        return None if found is None else found.offset
+
+    def find_time(self, timestamp_ms: int) -> Found | None:
+        """As offset_at, with the record's own timestamp and its leader epoch.
+
+        Source: Kafka's ListOffsets; transaction markers count, too.
+        """
+        return find_time(self, timestamp_ms)
+
+    def find_largest_time(self) -> Found | None:
+        """The first record with the largest timestamp (ListOffsets' max_timestamp)."""
+        return find_time(self, None)
+
+    def aborted(self, start: int, stop: int) -> tuple[AbortedTransaction, ...]:
+        """Aborted transactions that touch the offsets [start, stop)."""
+        found = self._list("kl_aborted", lib.kl_log_aborted, start, stop)
+        return tuple(
+            AbortedTransaction(e.producer_id, e.first_offset, e.last_offset, e.last_stable_offset)
+            for e in found
+        )
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) when unknown."""
+        found, end = ffi.new("int32_t *"), ffi.new("int64_t *")
+        check(lib.kl_log_epoch_end(self._c, epoch, found, end))
+        return found[0], end[0]
+
+    # ---- taking away ----------------------------------------------------------------------------
+
+    def roll(self) -> None:
+        """Seal the active segment and begin a new one, unless it is empty."""
+        check(lib.kl_log_roll(self._c))
+
+    def truncate(self, offset: int) -> None:
+        """Drop all records at and above `offset`, durably.
+
+        Whole batches go: inside of one, the end becomes lower, perhaps the start with it.  The
+        start first: after a crash in between, deleted records of that batch are seen again.
+        """
+        state, floor = self._how.owner.state, cut_floor(self, offset)
+        lowered = self.start_offset > floor
+        with state.truncating(self._tp, floor, floor if lowered else None):
+            check(lib.kl_log_truncate(self._c, offset))
+            if lowered:
+                state.save(log_starts={self._tp: self.start_offset})
+
+    def truncate_fully(self, offset: int) -> None:
+        """Drop everything; the log goes on, empty, at `offset`."""
+        with self._how.owner.state.truncating(self._tp, 0, max(offset, 0)):
+            check(lib.kl_log_truncate_fully(self._c, offset))
+
+    def delete_before(self, offset: int) -> None:
+        """Make `offset` the log's start, durably; segments wholly below it are deleted.
+
+        Raises: OffsetOutOfRange above the high watermark.
+        """
+        check(lib.kl_log_set_start(self._c, offset))
+        self._delete_segments(self.start_offset)
+
+    def apply_retention(self, now_ms: int | None = None) -> Expiry | None:
+        """Delete the segments that retention.ms and retention.bytes no longer keep.
+
+        What was deleted and why; None when nothing was.  See docs/settings.md.
+        """
+        now_ms = self._how.clock.now_ms() if now_ms is None else now_ms
+        state = self._state()
+        found = expired(
+            self.segments, self.config, state.high_watermark, state.log_start_offset, now_ms
+        )
+        if found is not None:
+            self._delete_segments(found.before_offset)
+        self._purge(now_ms - self.config.file_delete_delay_ms)
+        return found
+
+    def compact(self) -> "Compaction":
+        """Keep only the last record of each key: see kafkalog.log.compaction.compact."""
+        from kafkalog.log.compaction import compact
+
+        return compact(self)
+
+    def _delete_segments(self, before_offset: int) -> None:
+        # First what lies below is on disk, so that its producers are not forgotten, then the
+        # new start, so that the next open finishes a deletion and shows no hole.
+        if before_offset > self.flushed_offset:
+            self.flush()
+        start = max(self.start_offset, before_offset)
+        self._how.owner.state.save(log_starts={self._tp: start})
+        deleted, bases = ffi.new("size_t *"), ffi.new("int64_t[]", 1)
+        check(lib.kl_log_delete_segments(self._c, before_offset, bases, 1, deleted))
+        if self.config.file_delete_delay_ms == 0:
+            self._purge(2**63 - 1)
+
+    def _purge(self, before_ms: int) -> None:
+        check(lib.kl_log_purge(self._c, before_ms, ffi.new("size_t *")))
+
+    # ---- checking ---------------------------------------------------------------------------
+
+    def verify(self, deep: bool = False) -> "Report":
+        """Check every file of the log; a report, never an exception on damage."""
+        from kafkalog.inspect.verify import verify
+
+        if self.mode == "w" and not self._closed:
+            with suppress(KafkalogError):  # what cannot be flushed is checked as it lies there
+                self.flush()
+        return verify(self.path, deep=deep)

@@ -1,0 +1,72 @@
+"""Batches as they lie on disk: into memory, or by sendfile into a socket."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from kafkalog._native import check, ffi, lib
+from kafkalog.errors import PeerGone, Timeout
+from kafkalog.types import Sent
+
+if TYPE_CHECKING:
+    import socket
+
+    from kafkalog.log.log import Log
+
+__all__ = ["WAIT_SLICE_MS", "cut_floor", "read_batches", "send_batches"]
+
+WAIT_SLICE_MS = 50
+"""How long C may wait before Python looks for signals again."""
+
+
+def read_batches(log: "Log", offset: int, max_bytes: int, bound: int, check_crcs: bool) -> bytes:
+    """See Log.read_batches."""
+    buffer = bytearray(max(max_bytes, lib.KL_BATCH_HEADER_BYTES))
+    out = ffi.new("kl_read *")
+    while True:
+        data = ffi.from_buffer(buffer)
+        status = lib.kl_log_read(log._c, offset, -1, bound, check_crcs, data, len(buffer), out)
+        if status != lib.KL_E_BUFFER_TOO_SMALL:
+            break
+        buffer = bytearray(out.wanted)
+    check(status)
+    return bytes(memoryview(buffer)[: out.bytes])
+
+
+def cut_floor(log: "Log", offset: int) -> int:
+    """Where a truncation to `offset` cuts: the base of the batch that holds it.
+
+    Below the log's start, where no batch can be read, the base of its segment.
+    """
+    if log.start_offset <= offset < log.end_offset:
+        raw = read_batches(log, offset, 0, lib.KL_LOG_END, False)
+        return min(offset, int.from_bytes(raw[:8], "big"))
+    bases = [s.base_offset for s in log.segments if s.base_offset <= offset < log.start_offset]
+    return bases[-1] if bases else offset
+
+
+def send_batches(
+    log: "Log", socket: "socket.socket", start: int, max_bytes: int, bound: int
+) -> Sent:
+    """See Log.send_to."""
+    out, where = ffi.new("kl_slice *"), ffi.new("kl_read *")
+    check(lib.kl_log_slice(log._c, start, bound, max_bytes, 1, out, where))
+    part = ffi.gc(out, lib.kl_slice_drop)
+    if where.bytes == 0:
+        return Sent(0, where.next_offset)
+    done = ffi.new("size_t *")
+    patience_s = socket.gettimeout()
+    moved_s, progress = time.monotonic(), 0
+    while (status := lib.kl_slice_send(part, socket.fileno(), done, WAIT_SLICE_MS)) != 0:
+        if status == lib.KL_E_PEER:
+            raise PeerGone(f"the peer left after {done[0]} of {where.bytes} bytes")
+        if status != lib.KL_E_TIMEOUT:
+            check(status)
+        if done[0] > progress:
+            moved_s, progress = time.monotonic(), done[0]
+        _give_up(patience_s, moved_s, done, where)
+    return Sent(done[0], where.next_offset)
+
+
+def _give_up(patience_s: float | None, moved_s: float, done: Any, where: Any) -> None:
+    if patience_s is not None and time.monotonic() - moved_s > patience_s:
+        raise Timeout(f"the socket took {done[0]} of {where.bytes} bytes in {patience_s} s")

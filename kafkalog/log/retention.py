@@ -1,0 +1,106 @@
+"""Which segments may go: pure decisions over what a log says of its segments.
+
+Source: kafka.md 2.8; Kafka's UnifiedLog.deleteOldSegments.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from kafkalog.config.settings import TopicConfig
+
+__all__ = ["Expiry", "SegmentFacts", "expired"]
+
+
+class SegmentFacts(Protocol):
+    """What a decision looks at; a log's own segments have it."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def next_offset(self) -> int:
+        """The next segment's base, or the log's end."""
+
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """-1: no record has one."""
+
+    @property
+    def created_ms(self) -> int:
+        """Or the file's modification time: used when no record has a timestamp."""
+
+
+class Expiry(NamedTuple):
+    """What goes: all segments whose records lie below `before_offset`, and why."""
+
+    before_offset: int
+    time: int
+    """Segments that are older than retention.ms."""
+    size: int
+    """Further ones above retention.bytes."""
+    start: int
+    """Further ones below the log start."""
+
+
+def expired(
+    segments: Sequence[SegmentFacts],
+    config: TopicConfig,
+    high_watermark: int,
+    log_start: int,
+    now_ms: int,
+) -> Expiry | None:
+    """The oldest segments that `config` no longer keeps; None when all stay.
+
+    `segments` are in the order of offsets, the active one last.  Never past the high
+    watermark; an empty active segment stays.  When the active one goes, too, it must be
+    rolled first, so that an empty one remains.
+    """
+    left = list(segments)
+    time = size = 0
+    if "delete" in config.cleanup_policy:
+        if config.retention_ms >= 0:
+            time = _cut(left, high_watermark, _older(now_ms - config.retention_ms))
+        if config.retention_bytes >= 0:
+            excess = sum(segment.size_bytes for segment in left) - config.retention_bytes
+            size = _cut(left, high_watermark, _above(excess))
+    # The last one is never below the log start: records may still be appended to it.
+    tail = left[-1:]
+    left = left[:-1]
+    start = _cut(left, high_watermark, lambda segment: segment.next_offset <= log_start)
+    left += tail
+    gone = len(segments) - len(left)
+    return Expiry(segments[gone - 1].next_offset, time, size, start) if gone else None
+
+
+def _cut(
+    left: list[SegmentFacts], high_watermark: int, goes: Callable[[SegmentFacts], bool]
+) -> int:
+    """Take the segments that go from the front of `left`; how many."""
+    count = 0
+    for index, segment in enumerate(left):
+        empty = index == len(left) - 1 and segment.size_bytes == 0
+        if empty or segment.next_offset > high_watermark or not goes(segment):
+            break
+        count += 1
+    del left[:count]
+    return count
+
+
+def _older(than_ms: int) -> Callable[[SegmentFacts], bool]:
+    def goes(segment: SegmentFacts) -> bool:
+        newest_ms = segment.largest_timestamp_ms
+        return (newest_ms if newest_ms >= 0 else segment.created_ms) < than_ms
+
+    return goes
+
+
+def _above(excess: int) -> Callable[[SegmentFacts], bool]:
+    left = excess
+
+    def goes(segment: SegmentFacts) -> bool:
+        nonlocal left
+        left -= segment.size_bytes
+        return left >= 0
+
+    return goes

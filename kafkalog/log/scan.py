@@ -1,0 +1,479 @@
+"""A scan: a range of a log as columns, as Arrow, NumPy, pandas, or Records.
+
+Columns and types are those of Spark's Kafka source.  What is not asked for is not decoded:
+columns, offsets, batches of other times, aborted transactions.
+"""
+
+from __future__ import annotations
+
+import difflib
+import operator
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog import errors
+from kafkalog._native import check, ffi, lib
+from kafkalog.batch import codecs
+from kafkalog.log import rows
+from kafkalog.types import Record
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas
+    import pyarrow
+
+__all__ = ["COLUMNS", "EXTRA_COLUMNS", "Scan", "ScanBatch", "StringColumn"]
+
+COLUMNS: Final = (
+    "key",
+    "value",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestampType",
+    "headers",
+)
+"""What a scan gives by default, in this order."""
+EXTRA_COLUMNS: Final = ("leader_epoch",)
+"""What it gives when asked by name, behind the others."""
+
+_BITS: dict[str, int] = dict(
+    zip(
+        COLUMNS + EXTRA_COLUMNS,
+        (
+            lib.KL_COL_KEY,
+            lib.KL_COL_VALUE,
+            lib.KL_COL_TOPIC,
+            lib.KL_COL_PARTITION,
+            lib.KL_COL_OFFSET,
+            lib.KL_COL_TIMESTAMP,
+            lib.KL_COL_TIMESTAMP_TYPE,
+            lib.KL_COL_HEADERS,
+            lib.KL_COL_LEADER_EPOCH,
+        ),
+        strict=True,
+    )
+)
+_BOUNDS: dict[str, int] = {
+    "read_uncommitted": lib.KL_UNCOMMITTED,
+    "read_committed": lib.KL_COMMITTED,
+}
+_FIXED_TYPES = {
+    "partition": "<i4",
+    "offset": "<i8",
+    "timestamp": "<M8[us]",
+    "timestampType": "<i4",
+    "leader_epoch": "<i4",
+}
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_BATCH_ROWS_MAX, _BATCH_BYTES_MAX = 1 << 24, 2**31 - 1
+# Blocks for Records stay in the processor's cache, and the first one comes soon.
+_RECORD_ROWS, _RECORD_BYTES = 4096, 1 << 20
+_INFLATE_BATCHES = 32
+
+
+class Scan:
+    """A range of a log, read anew by each method and each iteration.
+
+    Where a pass ends is fixed when it begins: records appended meanwhile are not seen.  A
+    scan may be used from several threads; each pass belongs to one.
+    """
+
+    def __init__(
+        self,
+        log: Any,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        start_time_ms: int | None = None,
+        stop_time_ms: int | None = None,
+        columns: Sequence[str] | None = None,
+        isolation: str = "read_uncommitted",
+        batch_rows: int = 32_768,
+        batch_bytes: int = 8 << 20,
+        check_crcs: bool = True,
+    ) -> None:
+        """See `Log.scan`, which makes it.
+
+        `log`: with `_c` (its kl_log), `topic`, `partition` and `_max_decompressed`, the
+        limit in bytes of a decompressed batch.
+        """
+        self._log = log
+        self._columns = _selection(columns)
+        self._start = _offset("start", start)
+        self._stop = _offset("stop", stop)
+        self._start_time_ms = _time("start_time_ms", start_time_ms, _INT64_MIN)
+        self._stop_time_ms = _time("stop_time_ms", stop_time_ms, _INT64_MAX)
+        if isolation not in _BOUNDS:
+            raise errors.ArgumentError(
+                f"isolation {isolation!r}: wanted one of {', '.join(map(repr, _BOUNDS))}"
+            )
+        self._bound = _BOUNDS[isolation]
+        self._batch_rows = _between("batch_rows", batch_rows, 1, _BATCH_ROWS_MAX)
+        self._batch_bytes = _between("batch_bytes", batch_bytes, 1, _BATCH_BYTES_MAX)
+        self._check_crcs = bool(check_crcs)
+        self._end_offset = -1
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in the order in which they come."""
+        return self._columns
+
+    @property
+    def end_offset(self) -> int:
+        """Up to where the pass that began last reads: `stop`, or the end of what its isolation
+        level shows.  -1 before the first pass.
+        """
+        return self._end_offset
+
+    def __repr__(self) -> str:
+        return f"Scan({self._log.topic}-{self._log.partition}: {', '.join(self._columns)})"
+
+    def __iter__(self) -> Iterator[ScanBatch]:
+        """The range as batches of about `batch_rows` rows or `batch_bytes` bytes of keys,
+        values and headers.  A record batch of the log is never split over two of them.
+
+        Raises: OffsetOutOfRange, CorruptMessage, MessageTooLarge (a compressed batch that
+        passes the limit), StaleLog (the log was truncated meanwhile), Closed.  The rows
+        before the damage come first.
+        """
+        columns = sum(_BITS[name] for name in self._columns)
+        with _Pass(self, columns, self._batch_rows, self._batch_bytes) as blocks:
+            for block in blocks:
+                yield ScanBatch(block, self._columns)
+
+    def records(self) -> Iterator[Record]:
+        """The range as Records, with all their fields whatever the scan's columns are.
+
+        A generator: closing it lets go of the log.  Raises: as iteration does.
+        """
+        topic, partition = self._log.topic, self._log.partition
+        with _Pass(self, rows.RECORD_COLUMNS, _RECORD_ROWS, _RECORD_BYTES) as blocks:
+            for block in blocks:
+                some = rows.records(block, topic, partition)
+                ffi.release(block)  # its memory serves the next block
+                yield from some
+
+    def count(self) -> int:
+        """How many records are in the range: data records, from the headers of batches that
+        lie in it whole; only others are decompressed.
+        """
+        with _Pass(self, 0, self._batch_rows, self._batch_bytes) as blocks:
+            for _ in blocks:
+                raise AssertionError("a count has no rows")
+            return blocks.count()
+
+    def to_arrow(self) -> pyarrow.Table:
+        """The range as a pyarrow.Table; its memory is the scan's own, not copied."""
+        pa = _package("pyarrow")
+        batches = [pa.record_batch(batch) for batch in self]
+        table: pyarrow.Table = pa.Table.from_batches(batches, schema=pa.schema(self))
+        return table
+
+    def to_numpy(self) -> dict[str, np.ndarray[Any, Any]]:
+        """The range as one array a column, without pyarrow: see `ScanBatch.numpy`."""
+        numpy = _package("numpy")
+        batches = list(self)
+        return {
+            name: numpy.concatenate([batch.numpy(name) for batch in batches])
+            if batches
+            else numpy.empty(0, _FIXED_TYPES.get(name, object))
+            for name in self._columns
+        }
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The range as a pandas.DataFrame, without pyarrow; timestamps are in UTC."""
+        pd = _package("pandas")
+        frame: pandas.DataFrame = pd.DataFrame(self.to_numpy(), columns=list(self._columns))
+        if "timestamp" in self._columns:
+            frame["timestamp"] = frame["timestamp"].dt.tz_localize("UTC")
+        return frame
+
+    def __arrow_c_schema__(self) -> Any:
+        """A PyCapsule with the columns' ArrowSchema."""
+        from kafkalog.log import arrow
+
+        return arrow.schema_capsule(sum(_BITS[name] for name in self._columns))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """A PyCapsule with an ArrowArrayStream of the range, read as it is consumed.
+
+        `requested_schema` is not looked at, as the protocol allows: the consumer casts.
+        """
+        from kafkalog.log import arrow
+
+        columns = sum(_BITS[name] for name in self._columns)
+        blocks = _Pass(self, columns, self._batch_rows, self._batch_bytes)
+        return arrow.stream_capsule(columns, blocks)
+
+
+class StringColumn:
+    """A column of byte strings where it lies: read-only views, without copies."""
+
+    __slots__ = ("data", "offsets", "validity")
+
+    def __init__(self, offsets: Any, data: Any, validity: Any) -> None:
+        self.offsets: np.ndarray[Any, Any] = offsets
+        """int32, one more than rows: row i is data[offsets[i]:offsets[i + 1]]."""
+        self.data: np.ndarray[Any, Any] = data
+        """uint8, all rows one after another."""
+        self.validity: np.ndarray[Any, Any] | None = validity
+        """uint8, a bit a row from the lowest on, 0 where null; None: nothing is null."""
+
+
+class ScanBatch:
+    """Some rows of a scan, as columns.  Lives as long as anything that views it."""
+
+    __slots__ = ("_block", "_columns", "_rows")
+
+    def __init__(self, block: Any, columns: tuple[str, ...]) -> None:
+        self._block = block
+        self._columns = columns
+        self._rows: int = lib.kl_block_rows(block)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __repr__(self) -> str:
+        return f"ScanBatch({self._rows} rows: {', '.join(self._columns)})"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in the order of the table."""
+        return self._columns
+
+    def numpy(self, name: str) -> np.ndarray[Any, Any]:
+        """A column as an array of `len(self)` items.
+
+        partition, timestampType, leader_epoch: int32; offset: int64; timestamp:
+        datetime64[us], in UTC.  These are read-only views of the batch's memory.
+        key, value (bytes or None), topic (str), headers (a tuple of (str, bytes or None),
+        empty where a record has none): arrays of objects; `strings` views keys and values
+        without making objects.
+
+        Raises: ArgumentError for a column that the scan was not asked for.
+        """
+        numpy = _package("numpy")
+        column = self._get(name)
+        if name in _FIXED_TYPES:
+            return self._view(column.data, _FIXED_TYPES[name], self._rows)
+        items: Iterable[object]
+        if name == "topic":
+            items = repeat(str(ffi.buffer(column.data, column.offsets[1])[:], "utf-8"))
+        elif name == "headers":
+            items = rows.header_lists(self._block, self._rows)
+        else:
+            items = rows.strings(column, self._rows)
+        array: np.ndarray[Any, Any] = numpy.fromiter(items, object, self._rows)
+        return array
+
+    def strings(self, name: str) -> StringColumn:
+        """`key`, `value` or `topic` as views: see StringColumn.
+
+        Raises: ArgumentError for another column.
+        """
+        column = self._get(name)
+        if name in _FIXED_TYPES or name == "headers":
+            raise errors.ArgumentError(f"column {name!r}: wanted key, value or topic")
+        nullable = column.validity != ffi.NULL
+        return StringColumn(
+            self._view(column.offsets, "<i4", self._rows + 1),
+            self._view(column.data, "|u1", column.data_bytes),
+            self._view(column.validity, "|u1", (self._rows + 7) // 8) if nullable else None,
+        )
+
+    def __arrow_c_schema__(self) -> Any:
+        """A PyCapsule with the columns' ArrowSchema."""
+        from kafkalog.log import arrow
+
+        return arrow.schema_capsule(sum(_BITS[name] for name in self._columns))
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
+        """PyCapsules with the ArrowSchema and an ArrowArray that shares the memory.
+
+        `requested_schema` is not looked at, as the protocol allows: the consumer casts.
+        """
+        from kafkalog.log import arrow
+
+        return self.__arrow_c_schema__(), arrow.array_capsule(self._block)
+
+    def _get(self, name: str) -> Any:
+        if name not in self._columns:
+            raise errors.ArgumentError(
+                f"column {name!r}: wanted one of the scan's ({', '.join(self._columns)})"
+            )
+        column = ffi.new("kl_block_column *")
+        if name != "headers":
+            check(lib.kl_block_get(self._block, _BITS[name], column))
+        return column
+
+    def _view(self, pointer: Any, kind: str, items: int) -> np.ndarray[Any, Any]:
+        array: np.ndarray[Any, Any] = _package("numpy").asarray(
+            _Memory(self._block, pointer, kind, items)
+        )
+        return array
+
+
+class _Memory:
+    """Some of a block's memory, as NumPy asks for it; keeps the block."""
+
+    def __init__(self, block: Any, pointer: Any, kind: str, items: int) -> None:
+        self._block = block
+        address = int(ffi.cast("uintptr_t", pointer))
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address, True),  # read-only
+            "shape": (items,),
+            "typestr": kind,
+        }
+
+
+class _Pass:
+    """One pass over a scan's range: an iterator over `kl_block` handles.  One thread."""
+
+    def __init__(self, scan: Scan, columns: int, batch_rows: int, batch_bytes: int) -> None:
+        log = scan._log
+        topic = ffi.new("char[]", log.topic.encode())
+        options = ffi.new(
+            "kl_scan_options *",
+            {
+                "start_offset": scan._start,
+                "stop_offset": scan._stop,
+                "start_time_ms": scan._start_time_ms,
+                "stop_time_ms": scan._stop_time_ms,
+                "max_bytes": batch_bytes,
+                "max_rows": batch_rows,
+                "columns": columns,
+                "bound": scan._bound,
+                "check_crc": scan._check_crcs,
+                "partition": log.partition,
+                "topic": topic,
+            },
+        )
+        out = ffi.new("kl_scan **")
+        check(lib.kl_scan_open(log._c, options, out))
+        self._c = ffi.gc(out[0], lib.kl_scan_free)
+        scan._end_offset = lib.kl_scan_end_offset(self._c)
+        self._log = log  # whose handle the scan uses
+        self._name = f"{log.topic}-{log.partition}"
+        self._limit: int = log._max_decompressed
+        self._compressed = ffi.new("kl_compressed[]", _INFLATE_BATCHES)
+        self._count = ffi.new("int32_t *")
+        self._state = ffi.new("int32_t *")
+        self._blocks = self._run()
+
+    def __enter__(self) -> _Pass:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._blocks
+
+    def __next__(self) -> Any:
+        return next(self._blocks)
+
+    def count(self) -> int:
+        """Rows counted by a pass without columns."""
+        return int(lib.kl_scan_count(self._c))
+
+    def close(self) -> None:
+        """Let go of the log and of the memory; blocks that were taken live on."""
+        self._blocks.close()
+        if self._c is not None:
+            ffi.release(self._c)
+            self._c = self._log = None
+
+    def _run(self) -> Generator[Any, None, None]:
+        while True:
+            check(
+                lib.kl_scan_step(
+                    self._c, self._compressed, _INFLATE_BATCHES, self._count, self._state
+                )
+            )
+            state = self._state[0]
+            if state == lib.KL_SCAN_INFLATE:
+                try:
+                    self._inflate()
+                except errors.KafkalogError:
+                    yield from self._take()  # the rows before the damage
+                    raise
+            elif state == lib.KL_SCAN_ROWS:
+                yield from self._take()
+            elif state == lib.KL_SCAN_END:
+                return
+
+    def _take(self) -> Iterator[Any]:
+        while block := lib.kl_scan_take(self._c):
+            yield ffi.gc(block, lib.kl_block_free)
+
+    def _inflate(self) -> None:
+        """Decode the compressed batches that the scan has come to, several at a time."""
+        batches = self._compressed[0 : self._count[0]]
+        items = [(batch.codec, ffi.buffer(batch.data, batch.bytes)) for batch in batches]
+        try:
+            bodies = codecs.decompress_many(items, self._limit)
+        except errors.KafkalogError:
+            bodies = []  # one by one, so that those before the damage get through
+        for index, (codec, data) in enumerate(items):
+            try:
+                body = bodies[index] if bodies else codecs.decompress(codec, data, self._limit)
+            except errors.KafkalogError as problem:
+                offset = batches[index].base_offset
+                raise type(problem)(
+                    f"{self._name}: the batch at offset {offset}: {problem}"
+                ) from problem
+            check(
+                lib.kl_scan_inflated(self._c, index, ffi.from_buffer("uint8_t[]", body), len(body))
+            )
+
+
+def _selection(columns: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns asked for, in the order of the table."""
+    if columns is None:
+        return COLUMNS
+    if isinstance(columns, str):
+        raise errors.ArgumentError(f"columns {columns!r}: wanted a list of names")
+    for name in columns:
+        if name not in _BITS:
+            near = difflib.get_close_matches(str(name), _BITS, 1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise errors.ArgumentError(f"columns: {name!r} is not one of {', '.join(_BITS)}{hint}")
+    if not columns:
+        raise errors.ArgumentError("columns: none given, wanted at least one (or use count())")
+    return tuple(name for name in _BITS if name in columns)
+
+
+def _offset(name: str, value: int | None) -> int:
+    return -1 if value is None else _between(name, value, 0, _INT64_MAX)
+
+
+def _time(name: str, value: int | None, default: int) -> int:
+    return default if value is None else _between(name, value, _INT64_MIN, _INT64_MAX)
+
+
+def _between(name: str, value: int, low: int, high: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise errors.ArgumentError(
+            f"{name}: found {value!r} of type {type(value).__name__}, wanted an int"
+        ) from None
+    if not low <= number <= high:
+        raise errors.ArgumentError(f"{name}: found {number}, wanted {low} to {high}")
+    return number
+
+
+def _package(name: str) -> Any:
+    """numpy, pyarrow and pandas are imported at first use."""
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as problem:
+        raise errors.MissingPackage(
+            f"the package {name} is not installed: pip install {name}"
+        ) from problem

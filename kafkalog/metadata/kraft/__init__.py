@@ -1,0 +1,1 @@
+"""The metadata of a single node: KRaft's log, its snapshots, loading them."""

@@ -1,0 +1,172 @@
+"""Metadata records and KRaft's control records, in batches and out of them.
+
+A data record has no key and a framed value; a control record's key names its kind.
+Source: kafka.md of the specification, 1.2 and 1.13; docs/format.md, "Metadata".
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from kafkalog._native import check, ffi, lib
+from kafkalog.batch import codecs
+from kafkalog.batch.columns import Columns
+from kafkalog.errors import CorruptLog
+from kafkalog.inspect.rawfiles import decode_records
+
+__all__ = [
+    "BATCH_BYTES",
+    "KRAFT_VERSION",
+    "LEADER_CHANGE",
+    "SNAPSHOT_FOOTER",
+    "SNAPSHOT_HEADER",
+    "VOTERS",
+    "Raw",
+    "control_batch",
+    "data_batches",
+    "kraft_version_of",
+    "kraft_version_value",
+    "leader_change_value",
+    "raw_records",
+    "records_in",
+    "snapshot_footer_value",
+    "snapshot_header_value",
+]
+
+LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, VOTERS = 2, 3, 4, 5, 6
+HEADER_BYTES = int(lib.KL_BATCH_HEADER_BYTES)
+BATCH_BYTES = 1 << 20
+RECORD_BYTES_MAX = 8 << 20
+"""Kafka's largest metadata batch; ours end at BATCH_BYTES unless one record is longer."""
+_KEY = struct.Struct(">hh")
+
+
+class Raw(NamedTuple):
+    """A record as it lies in a batch."""
+
+    offset: int
+    epoch: int
+    timestamp_ms: int
+    control: int | None
+    """The kind of a control record; None: data."""
+    value: bytes
+
+
+# ---- in -------------------------------------------------------------------------------------
+
+
+def raw_records(batch: Any, whole: bytes) -> Iterator[Raw]:
+    """The records of one checked batch (a kl_batch and its bytes).
+
+    Raises: CorruptLog, CorruptMessage.
+    """
+    body = whole[HEADER_BYTES:]
+    codec = batch.attributes & lib.KL_CODEC_MASK
+    if codec:
+        body = bytes(codecs.decompress(codec, memoryview(body), RECORD_BYTES_MAX * 8))
+    is_control = bool(batch.attributes & lib.KL_ATTR_CONTROL)
+    for record in decode_records(batch, body):
+        control = None
+        if is_control:
+            key = body[record.key_pos : record.key_pos + max(record.key_bytes, 0)]
+            if len(key) != _KEY.size:
+                raise CorruptLog(f"offset {record.offset}: found a control record without a kind")
+            control = _KEY.unpack(key)[1]
+        value = body[record.value_pos : record.value_pos + max(record.value_bytes, 0)]
+        yield Raw(record.offset, batch.leader_epoch, record.timestamp_ms, control, value)
+
+
+def records_in(data: bytes) -> Iterator[Raw]:
+    """The records of batches that lie one after another; each batch is checked first.
+
+    Raises: CorruptMessage, CorruptLog.
+    """
+    batch, pos = ffi.new("kl_batch *"), 0
+    buffer = ffi.from_buffer("uint8_t[]", data)
+    while pos < len(data):
+        check(lib.kl_batch_check(buffer + pos, len(data) - pos, batch))
+        yield from raw_records(batch, data[pos : pos + batch.batch_bytes])
+        pos += batch.batch_bytes
+
+
+# ---- out ------------------------------------------------------------------------------------
+
+
+def _sealed(columns: Columns, room: int, attributes: int, offset: int, epoch: int) -> bytes:
+    """The next batch of `columns`, at its place in a log."""
+    body = bytearray(room)
+    encoded = columns.encode(body, room)
+    end = HEADER_BYTES + encoded.records_bytes
+    stamp = ffi.new("kl_stamp *", {
+        "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
+        "attributes": attributes})  # fmt: skip
+    check(lib.kl_batch_seal(ffi.from_buffer("uint8_t[]", body), end, encoded, stamp))
+    # Both lie outside of the checksum.
+    struct.pack_into(">q", body, 0, offset)
+    struct.pack_into(">i", body, 12, epoch)
+    return bytes(memoryview(body)[:end])
+
+
+def data_batches(
+    values: Sequence[bytes],
+    offset: int,
+    epoch: int,
+    timestamp_ms: int,
+    batch_bytes: int = BATCH_BYTES,
+) -> list[bytes]:
+    """Framed records as batches from `offset` on, each of about `batch_bytes` at most."""
+    columns = Columns(list(values), default_timestamp_ms=timestamp_ms)
+    # A record adds at most five bytes for each of its five lengths and deltas.
+    longest = max(map(len, values), default=0) + 64 + HEADER_BYTES
+    total = sum(map(len, values)) + 64 * len(values) + HEADER_BYTES
+    room = max(min(batch_bytes, total), longest)
+    out: list[bytes] = []
+    while columns.row < columns.count:
+        out.append(_sealed(columns, room, 0, offset + columns.row, epoch))
+    return out
+
+
+def control_batch(
+    records: Sequence[tuple[int, bytes]], offset: int, epoch: int, timestamp_ms: int
+) -> bytes:
+    """One control batch of (kind, value) records."""
+    columns = Columns(
+        [value for _, value in records],
+        [_KEY.pack(0, kind) for kind, _ in records],
+        default_timestamp_ms=timestamp_ms,
+    )
+    room = sum(len(value) + 80 for _, value in records) + HEADER_BYTES
+    return _sealed(columns, room, int(lib.KL_ATTR_CONTROL), offset, epoch)
+
+
+def leader_change_value(node_id: int, directory_id: bytes | None) -> bytes:
+    """LeaderChangeMessage of a quorum of one; with `directory_id` version 1 (KIP-853)."""
+    version = 0 if directory_id is None else 1
+    voter = struct.pack(">i", node_id) + (directory_id or b"") + b"\0"
+    voters = b"\x02" + voter  # a compact array of one
+    return struct.pack(">hi", version, node_id) + voters + voters + b"\0"
+
+
+def snapshot_header_value(last_timestamp_ms: int) -> bytes:
+    """SnapshotHeaderRecord."""
+    return struct.pack(">hqx", 0, last_timestamp_ms)
+
+
+def snapshot_footer_value() -> bytes:
+    """SnapshotFooterRecord."""
+    return struct.pack(">hx", 0)
+
+
+def kraft_version_value(version: int) -> bytes:
+    """KRaftVersionRecord."""
+    return struct.pack(">hhx", 0, version)
+
+
+def kraft_version_of(value: bytes) -> int:
+    """The version in a KRaftVersionRecord.
+
+    Raises: CorruptLog.
+    """
+    if len(value) < 4:
+        raise CorruptLog(f"KRaftVersionRecord: found {len(value)} bytes, wanted at least 4")
+    return int(struct.unpack_from(">h", value, 2)[0])

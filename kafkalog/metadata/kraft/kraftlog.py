@@ -1,0 +1,499 @@
+"""The metadata of a data directory: `__cluster_metadata-0`, as a single KRaft node keeps it.
+
+One node is the whole quorum: it leads from the moment it opens the log, in an epoch of its
+own, and what it has written to disk is committed.
+"""
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from kafkalog._native import check, lib
+from kafkalog.directory.manager import Manager
+from kafkalog.disk.directory import Directory
+from kafkalog.disk.layout import METADATA_TOPIC, uuid_text
+from kafkalog.errors import ArgumentError, Closed, KafkalogError, ReadOnly, UnknownTopicOrPartition
+from kafkalog.log.log import Log
+from kafkalog.metadata import configs, directory, settings
+from kafkalog.metadata import plan as controller
+from kafkalog.metadata.changes import broker_fields, snapshot_entries
+from kafkalog.metadata.image import (
+    INTERNAL_TOPICS,
+    METADATA_VERSION,
+    Broker,
+    MetadataImage,
+    Partition,
+    Topic,
+)
+from kafkalog.metadata.kraft.batches import (
+    BATCH_BYTES,
+    LEADER_CHANGE,
+    control_batch,
+    data_batches,
+    leader_change_value,
+    records_in,
+)
+from kafkalog.metadata.kraft.loading import (
+    QUORUM_STATE,
+    Loaded,
+    load,
+    quorum_epoch,
+    render_quorum_state,
+)
+from kafkalog.metadata.kraft.records import encode
+from kafkalog.metadata.kraft.snapshots import SnapshotName, list_snapshots, render_snapshot
+from kafkalog.metadata.plan import Plan, Site
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["Listener", "MetadataLog"]
+
+Listener = Callable[[MetadataImage, MetadataImage], None]
+"""Called with the image before a change and the one after it."""
+Record = tuple[str, Any]
+"""A record's name and its fields."""
+Result = dict[str, Any]
+"""One item of a response."""
+
+SNAPSHOTS_KEPT = 2
+_logger = logging.getLogger(__name__)
+
+
+class MetadataLog:
+    """The metadata of one directory, and the folders of its partitions that follow it.
+
+    `image` may be read at any time by any thread.  Changes go one after another, and each is
+    on disk before it shows.  Close it before its Manager.
+    """
+
+    def __init__(self, manager: Manager, log: Log, loaded: Loaded) -> None:
+        """For `open`."""
+        self.manager = manager
+        self.image: MetadataImage = loaded.replay.image
+        """The metadata as it stands; a new object after each change."""
+        self.problems: list[str] = list(loaded.problems)
+        """Sentences about what was found and could not be used."""
+        self.adopted: tuple[str, ...] = ()
+        """Topics that opening took in."""
+        self.batch_bytes = BATCH_BYTES
+        """A change with more bytes of records than this is a transaction of several batches."""
+        assert manager.meta is not None, "directory.prepare has seen to it"
+        self._meta = manager.meta
+        self._site = Site(self._directory_id(), manager.config)
+        self._log = log
+        self._loaded = loaded
+        self._epoch = -1
+        self._closed = False
+        # Held for the whole of a change, its listeners and folders included.
+        self._lock = threading.RLock()
+        self._listeners: list[Listener] = []
+        self._written_bytes = 0  # since the last snapshot
+        self._snapshot_ms = manager.clock.now_ms()
+
+    # ---- opening and closing -------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, manager: Manager, adopt: bool = False) -> "MetadataLog":
+        """Read the metadata of a directory, and in mode "w" lead it from now on.
+
+        A directory that Manager made has none yet and gets it.  `adopt`: topics whose folders
+        lie there without metadata are taken in; nothing of them is ever deleted or compacted
+        before a setting says so.
+
+        Raises: ArgumentError (folders without metadata, or of a cluster of several nodes),
+        NotFound (mode "r": there is none), CorruptLog, IoFailed.
+        """
+        manager.meta = directory.prepare(manager, adopt)
+        log = manager.get(METADATA_TOPIC, 0)
+        meta = manager.meta
+        loaded = load(log, meta.cluster_id or "", meta.node_id)
+        metadata = cls(manager, log, loaded)
+        if manager.mode == "w":
+            metadata._start(adopt)
+        manager.use(metadata)
+        return metadata
+
+    def _start(self, adopt: bool) -> None:
+        directory.check_alone(self.image, self._meta)
+        known = self._known_epoch()
+        fresh = METADATA_VERSION not in self.image.features
+        self._lead(known + 1)
+        records: list[Record] = directory.first_records() if fresh else []
+        if fresh or adopt:
+            taken = directory.adoption(self.manager, self.image)
+            self.adopted = tuple(f["name"] for name, f in taken if name == "TopicRecord")
+            records += taken
+        self._append(records)
+        self.image = self._loaded.replay.image
+        records = directory.elections(self.image, unclean=not self.manager.state.clean)
+        self._append(records)
+        self.image = self._loaded.replay.image
+        if fresh or records:
+            self._log.flush()
+        if fresh:
+            self._save_quorum_state()
+        strays = directory.settle_folders(self.manager, self.image, self._loaded.removed)
+        for problem in strays.values():
+            _logger.warning("%s", problem)
+        self.problems += strays.values()
+        self._site = self._site._replace(blocked=frozenset(tp.topic for tp in strays))
+        self._make_folders(self.image.topics)
+
+    def _known_epoch(self) -> int:
+        """The highest epoch that anything here remembers."""
+        with Directory(self._log.path) as folder:
+            quorum = quorum_epoch(folder.read(QUORUM_STATE, 1 << 16))
+        if quorum.voters not in (None, (), (self._meta.node_id,)):
+            raise ArgumentError(
+                f"{self._log.path}: found voters {quorum.voters}, wanted only "
+                f"{self._meta.node_id}: it is of a cluster of several nodes"
+            )
+        epochs = [entry.epoch for entry in self._log.epochs]
+        return max(quorum.epoch, self.image.epoch, *epochs)
+
+    def _lead(self, epoch: int) -> None:
+        self._epoch = epoch
+        voter = None
+        if self._loaded.kraft_version:
+            voter = self._directory_id().bytes
+        value = leader_change_value(self._meta.node_id, voter)
+        batch = control_batch(
+            [(LEADER_CHANGE, value)], self._log.end_offset, epoch, self.manager.clock.now_ms()
+        )
+        self._log.append_as_follower(batch)
+        self._loaded.take(records_in(batch))
+
+    def _directory_id(self) -> uuid.UUID:
+        # Only Kafka before 3.7 gave none, and there it may be missing as long as we only read.
+        return self._meta.directory_id or uuid.UUID(int=0)
+
+    def _save_quorum_state(self) -> None:
+        # Only at the end: Kafka, and we, take a higher epoch from the log itself.
+        voter = uuid_text(self._directory_id()) if self._loaded.kraft_version else None
+        data = render_quorum_state(self._meta.node_id, self._epoch, voter)
+        with Directory(self._log.path) as folder:
+            folder.replace(QUORUM_STATE, data)
+
+    def register(
+        self, endpoints: Sequence[tuple[str, str, int, int]], rack: str | None = None
+    ) -> int:
+        """Write this broker's registration; its broker epoch.
+
+        `endpoints`: (listener's name, advertised host, port, security protocol: 0 PLAINTEXT,
+        1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL).
+
+        Raises: as write.
+        """
+        with self._lock:
+            # The epoch is the record's own offset; an abort of what a crash left goes before.
+            epoch = self._log.end_offset + int(self._loaded.replay.in_transaction)
+            broker = Broker(
+                id=self.image.node_id,
+                epoch=epoch,
+                incarnation_id=uuid.uuid4(),
+                endpoints=tuple(endpoints),
+                features=directory.supported_features(self.image),
+                rack=rack,
+                fenced=False,
+                in_controlled_shutdown=False,
+                directories=(self._directory_id(),),
+            )
+            # Nobody relies on it before the next change: a start need not wait for the disk.
+            self.write([("RegisterBrokerRecord", broker_fields(broker))], flush=False)
+            self.manager.state.broker_epoch = epoch
+            return epoch
+
+    def close(self) -> None:
+        """Fence this broker's registration, flush; harmless when repeated.
+
+        Raises: IoFailed, NoSpace, StorageOffline; it is closed then, too.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                if self.manager.mode == "w":
+                    self._stop()
+            finally:
+                self._closed = True
+
+    def _stop(self) -> None:
+        broker = self.image.brokers.get(self.image.node_id)
+        if broker is not None and not broker.fenced:
+            # Else the next controller waits for its session to end before it may register.
+            fields = {"broker_id": broker.id, "broker_epoch": broker.epoch, "fenced": 1}
+            self._append([("BrokerRegistrationChangeRecord", fields)])
+        self._log.flush()
+        self.image = self._loaded.replay.image
+        self._save_quorum_state()
+        self._snapshot_if_due()
+
+    def __enter__(self) -> "MetadataLog":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- writing -------------------------------------------------------------------------------
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` after each change, in the order of changes, in the changer's thread.
+
+        Folders of new partitions are there by then, those of removed ones still are.
+        """
+        with self._lock:
+            self._listeners.append(listener)
+
+    def write(self, records: Iterable[Record], flush: bool = True) -> MetadataImage:
+        """Write records, all or none of them; on return they are on disk and in `image`.
+
+        `flush` False: they get to the disk with the next change, or at the close.
+
+        Raises: IoFailed, NoSpace (nothing changed), StorageOffline, ReadOnly, Closed.
+        """
+        with self._lock:
+            self._check()
+            old = self.image
+            records = list(records)
+            if not records:
+                return old
+            self._append(records, flush)
+            self.image = self._loaded.replay.image
+            self._follow(old, self.image)
+            self._snapshot_if_due()
+            return self.image
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Closed(f"{self._log.path}: the metadata was closed")
+        if self.manager.mode != "w":
+            raise ReadOnly(f"{self._log.path}: was opened for reading")
+
+    def _append(self, records: Sequence[Record], flush: bool = False) -> None:
+        if not records:
+            return
+        values = [encode(name, fields, self.image) for name, fields in records]
+        batches = self._batches(values)
+        done = 0
+        try:
+            for batch in batches:
+                self._log.append_as_follower(batch)
+                done += 1
+            if flush:
+                self._log.flush()
+        finally:
+            # What was begun and failed is fed, too: the next write aborts it.
+            self._loaded.take(raw for batch in batches[:done] for raw in records_in(batch))
+            self._written_bytes += sum(map(len, batches[:done]))
+
+    def _batches(self, values: list[bytes]) -> list[bytes]:
+        """One batch, which is whole or not there; more than one are a transaction."""
+        now_ms = self.manager.clock.now_ms()
+        head = []
+        if self._loaded.replay.in_transaction:
+            head.append(encode("AbortTransactionRecord", {"reason": "unfinished"}, self.image))
+        for begin, end in (([], []), (["BeginTransactionRecord"], ["EndTransactionRecord"])):
+            whole = [*head, *(encode(name, {}, self.image) for name in begin), *values]
+            whole += [encode(name, {}, self.image) for name in end]
+            start = self._log.end_offset
+            batches = data_batches(whole, start, self._epoch, now_ms, self.batch_bytes)
+            if len(batches) == 1:
+                break
+        return batches
+
+    # ---- what clients ask for ------------------------------------------------------------------
+
+    def create_topics(self, request: Any) -> list[Result]:
+        """CreateTopics: the response's `topics`, one result per topic."""
+        return self._plan(lambda image: controller.create_topics(image, request, self._site))
+
+    def delete_topics(self, request: Any) -> list[Result]:
+        """DeleteTopics: the response's `responses`."""
+        return self._plan(lambda image: controller.delete_topics(image, request, self._site))
+
+    def create_partitions(self, request: Any) -> list[Result]:
+        """CreatePartitions: the response's `results`."""
+        return self._plan(lambda image: controller.create_partitions(image, request, self._site))
+
+    def alter_configs(self, request: Any) -> list[Result]:
+        """AlterConfigs: the response's `responses`."""
+        static = self._site.config
+        return self._plan(lambda image: Plan(*configs.alter_configs(image, request, static)))
+
+    def incremental_alter_configs(self, request: Any) -> list[Result]:
+        """IncrementalAlterConfigs: the response's `responses`."""
+        static = self._site.config
+        return self._plan(
+            lambda image: Plan(*configs.incremental_alter_configs(image, request, static))
+        )
+
+    def describe_configs(self, request: Any) -> list[Result]:
+        """DescribeConfigs: the response's `results`."""
+        return configs.describe_configs(self.image, request, self._site.config)
+
+    def allocate_producer_ids(self) -> range:
+        """A block of producer ids, which nobody gets a second time.
+
+        Raises: as write.
+        """
+        with self._lock:
+            records, block = controller.allocate_producer_ids(self.image)
+            self.write(records)
+            return block
+
+    def _plan(self, plan_of: Callable[[MetadataImage], Plan]) -> list[Result]:
+        with self._lock:
+            self._check()
+            plan = plan_of(self.image)
+            try:
+                self.write(plan.records)
+            except KafkalogError as error:
+                _logger.error("%s: %s", self._log.path, error)
+                code = ErrorCode.UNKNOWN_SERVER_ERROR if error.code is None else error.code
+                for result in plan.results:
+                    if not result["error_code"]:
+                        result.update(error_code=int(code), error_message=str(error))
+            return plan.results
+
+    # ---- what follows a change -----------------------------------------------------------------
+
+    def _follow(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Folders, settings of open logs and listeners, after the image changed."""
+        if new.topics is not old.topics:
+            self._make_folders(
+                name for name, topic in new.topics.items() if old.topics.get(name) is not topic
+            )
+        if new.configs is not old.configs:
+            for topic in settings.changed_topics(old.configs, new.configs):
+                self.manager.reconfigure(topic=topic)
+        for listener in self._listeners:
+            listener(old, new)
+        if new.names is not old.names:
+            gone = [old.topics[name] for id_, name in old.names.items() if id_ not in new.names]
+            tps = [TopicPartition(topic.name, n) for topic in gone for n in topic.partitions]
+            self._loaded.removed.update(topic.id for topic in gone)
+            try:
+                self.manager.delete_partitions(tps)
+            except KafkalogError as error:
+                # They are gone from the metadata: the next start takes their folders out.
+                _logger.error("%s: %s", self.manager.path, error)
+
+    def _make_folders(self, topics: Iterable[str]) -> None:
+        for name in topics:
+            topic = self.image.topics.get(name)
+            if topic is None or name in INTERNAL_TOPICS:
+                continue  # an internal topic's folders are made when they are first used
+            try:
+                self._clear(topic)
+                # The id of a folder that is there is looked at when its log is first opened.
+                missing = [n for n in topic.partitions if not self._has(name, n)]
+                self.manager.make(name, topic.id, missing)
+            except KafkalogError as error:
+                # It is in the metadata; Manager.get tries again.
+                _logger.error("%s: %s", self.manager.path, error)
+
+    def _has(self, topic: str, partition: int) -> bool:
+        return self.manager.has(TopicPartition(topic, partition))
+
+    def _clear(self, topic: Topic) -> None:
+        """Take out folders that a removed topic of the same name could not take along."""
+        if self._loaded.removed:
+            here = [TopicPartition(topic.name, n) for n in topic.partitions
+                    if self._has(topic.name, n)]  # fmt: skip
+            ids = {tp: self.manager.folders.partition_id(tp) for tp in here}
+            gone = [tp for tp, topic_id in ids.items() if topic_id in self._loaded.removed]
+            self.manager.delete_partitions(gone)
+
+    def config(self, topic: str) -> Mapping[str, object] | None:
+        """The settings of a topic that go over the broker's static ones (for Manager)."""
+        return settings.topic_overrides(self.image, topic)
+
+    def topic_id(self, topic: str, partition: int) -> uuid.UUID | None:
+        """The topic's id when it has that partition (for Manager)."""
+        found = self.image.topics.get(topic)
+        return found.id if found is not None and partition in found.partitions else None
+
+    def lead(self, log: Log) -> int:
+        """Let an open log append in the leader epoch that the metadata gives it; that epoch.
+
+        A log whose own epoch is higher (it was written without the metadata) raises the
+        metadata's.  Call it before the first append of a broker.
+
+        Raises: UnknownTopicOrPartition; as write.
+        """
+        with self._lock:
+            mine = log.leader_epoch
+            known = self._led(log.topic, log.partition)
+            if mine > known.leader_epoch:
+                topic_id = self.image.topics[log.topic].id
+                change = {"topic_id": topic_id, "partition_id": log.partition,
+                          "leader": known.leader}  # fmt: skip
+                raises = mine - known.leader_epoch
+                self.write([("PartitionChangeRecord", change)] * raises)
+                known = self._led(log.topic, log.partition)
+        check(lib.kl_log_set_leader_epoch(log._c, known.leader_epoch))
+        return known.leader_epoch
+
+    def _led(self, topic: str, partition: int) -> Partition:
+        found = self.image.partition(topic, partition)
+        if found is None:
+            raise UnknownTopicOrPartition(f"found no partition {partition} of topic {topic}")
+        return found
+
+    # ---- snapshots -----------------------------------------------------------------------------
+
+    def _snapshot_if_due(self) -> None:
+        config, now_ms = self.manager.config, self.manager.clock.now_ms()
+        every_ms = config.metadata_log_max_snapshot_interval_ms
+        late = self._written_bytes > 0 and 0 < every_ms <= now_ms - self._snapshot_ms
+        many = config.metadata_log_max_record_bytes_between_snapshots
+        if not late and self._written_bytes < many:
+            return
+        try:
+            self.take_snapshot()
+        except KafkalogError as error:
+            # Nothing is lost by it: the log has all of it.
+            _logger.error("%s: no snapshot: %s", self._log.path, error)
+
+    def take_snapshot(self) -> SnapshotName | None:
+        """Write a snapshot of the image; None when it would lose records that we do not know.
+
+        Older ones go, but one; the log is cut when it is larger than
+        metadata.max.retention.bytes.
+
+        Raises: IoFailed, NoSpace, ReadOnly, Closed.
+        """
+        with self._lock:
+            self._check()
+            image = self.image
+            name = SnapshotName(image.offset + 1, image.epoch)
+            loaded = self._loaded
+            if image.foreign or loaded.replay.in_transaction or name.offset == 0:
+                return None
+            values = [encode(record, fields, image) for record, fields in snapshot_entries(image)]
+            times_ms = (image.timestamp_ms, self.manager.clock.now_ms())
+            data = render_snapshot(
+                values, image.epoch, times_ms, loaded.kraft_version, loaded.voters
+            )
+            with Directory(self._log.path) as folder:
+                folder.replace(name.file(), data)
+                self._written_bytes, self._snapshot_ms = 0, times_ms[1]
+                self._clean_up(folder)
+            return name
+
+    def _clean_up(self, folder: Directory) -> None:
+        kept = list_snapshots(self._log.path)
+        while len(kept) > SNAPSHOTS_KEPT:
+            folder.unlink(kept.pop(0).file())
+        if self._log.size_bytes > self.manager.config.metadata_max_retention_bytes:
+            self._log.roll()
+            # A reader that finds the newest damaged begins with the one before it.
+            self._log.delete_before(kept[0].offset)

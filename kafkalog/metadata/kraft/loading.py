@@ -1,0 +1,145 @@
+"""The metadata of a directory, read: the newest whole snapshot, then the log behind it."""
+
+import json
+import logging
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kafkalog.errors import CorruptLog
+from kafkalog.log.log import Log
+from kafkalog.metadata.changes import Replay
+from kafkalog.metadata.image import empty_image
+from kafkalog.metadata.kraft.batches import KRAFT_VERSION, VOTERS, Raw, kraft_version_of, records_in
+from kafkalog.metadata.kraft.records import decode
+from kafkalog.metadata.kraft.snapshots import SnapshotName, list_snapshots, read_snapshot
+
+__all__ = ["QUORUM_STATE", "Loaded", "load", "quorum_epoch", "render_quorum_state"]
+
+QUORUM_STATE = "quorum-state"
+_logger = logging.getLogger(__name__)
+
+
+class Loaded:
+    """What the records of a metadata log add up to; one thread only."""
+
+    def __init__(self, cluster_id: str, node_id: int) -> None:
+        """Nothing is read yet."""
+        self.replay = Replay(empty_image(cluster_id, node_id))
+        self.snapshot: SnapshotName | None = None
+        """The one that it began with."""
+        self.kraft_version = 0
+        self.voters: bytes | None = None
+        """The last VotersRecord of a quorum of version 1."""
+        self.removed: set[object] = set()
+        """Ids of topics whose removal was read: what is left of them may go."""
+        self.problems: list[str] = []
+
+    def take(self, raws: Iterable[Raw], start: int = 0) -> None:
+        """Feed records from offset `start` on; settled after the last one of the log.
+
+        Raises: CorruptLog.
+        """
+        last: Raw | None = None
+        for raw in raws:
+            if raw.offset < start:
+                continue  # of a batch that begins below the start
+            last = raw
+            if raw.control == KRAFT_VERSION:
+                self.kraft_version = kraft_version_of(raw.value)
+            elif raw.control == VOTERS:
+                self.voters = raw.value
+            elif raw.control is None:
+                self._feed(raw)
+        if last is not None:
+            self.replay.settle(last.offset, last.epoch, last.timestamp_ms)
+
+    def _feed(self, raw: Raw) -> None:
+        try:
+            entry = decode(raw.value)
+            self.replay.feed(entry)
+        except CorruptLog as error:
+            raise CorruptLog(f"metadata, offset {raw.offset}: {error}") from error
+        if not isinstance(entry, str) and entry.name == "RemoveTopicRecord":
+            self.removed.add(entry.fields.topic_id)
+
+
+def load(log: Log, cluster_id: str, node_id: int) -> Loaded:
+    """Read the newest snapshot that is whole and lies in reach of the log, then the log.
+
+    Raises: CorruptLog when neither it nor the log has the beginning.
+    """
+    problems: list[str] = []
+    start, end = log.start_offset, log.end_offset
+    loaded = Loaded(cluster_id, node_id)
+    for name in reversed(list_snapshots(log.path)):
+        if name.offset < start:
+            break
+        loaded = Loaded(cluster_id, node_id)
+        try:
+            _take_snapshot(loaded, log.path, name)
+        except CorruptLog as error:
+            problems.append(f"{error}; not used")
+            _logger.warning("%s", problems[-1])
+            loaded = Loaded(cluster_id, node_id)
+            continue
+        break
+    if loaded.snapshot is None and start > 0:
+        raise CorruptLog(
+            f"{log.path}: the log begins at offset {start}, and there is no whole snapshot at or "
+            "above it"
+        )
+    loaded.problems = problems
+    offset = loaded.snapshot.offset if loaded.snapshot else 0
+    while offset < end:
+        data = log.read_batches(offset, bound="log_end")
+        raws = list(records_in(data))
+        if not raws:
+            break
+        loaded.take(raws, offset)
+        offset = raws[-1].offset + 1
+    return loaded
+
+
+def _take_snapshot(loaded: Loaded, folder: str, name: SnapshotName) -> None:
+    raws = read_snapshot(os.path.join(folder, name.file()))
+    loaded.take(raws)
+    # Its records count from 0; what they stand for ends right below its name's offset.
+    loaded.replay.settle(name.offset - 1, name.epoch, raws[-1].timestamp_ms)
+    loaded.snapshot = name
+
+
+# ---- quorum-state ----------------------------------------------------------------------------
+
+
+class _Quorum(NamedTuple):
+    epoch: int
+    voters: tuple[int, ...] | None
+
+
+def quorum_epoch(data: bytes | None) -> _Quorum:
+    """Epoch and voters in a quorum-state file; epoch 0 when there is none, or a damaged one.
+
+    The voters are None where the file does not say them (version 1).
+    """
+    try:
+        found = json.loads(data or b"{}")
+        voters = found.get("currentVoters")
+        ids = None if voters is None else tuple(int(voter["voterId"]) for voter in voters)
+        return _Quorum(max(0, int(found.get("leaderEpoch", 0))), ids)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return _Quorum(0, None)  # Kafka, too, takes the epoch from the log then
+
+
+def render_quorum_state(node_id: int, epoch: int, directory_id: str | None) -> bytes:
+    """quorum-state of a node that leads a quorum of its own.
+
+    `directory_id`: of a quorum of version 1 (KIP-853), which has other fields.
+    """
+    content: dict[str, object] = {"leaderId": node_id, "leaderEpoch": epoch, "votedId": -1}
+    if directory_id is None:
+        content = {"clusterId": "", **content, "appliedOffset": 0,
+                   "currentVoters": [{"voterId": node_id}], "data_version": 0}  # fmt: skip
+    else:
+        content.update(votedId=node_id, votedDirectoryId=directory_id, data_version=1)
+    return json.dumps(content, separators=(",", ":")).encode()

@@ -1,0 +1,105 @@
+"""Metadata records as bytes, in the versions that the directory's metadata.version allows."""
+
+import uuid
+from typing import Any
+
+from kafkalog.disk.layout import uuid_text
+from kafkalog.errors import CorruptLog, KafkalogError
+from kafkalog.metadata.changes import Entry
+from kafkalog.metadata.image import METADATA_VERSION, MetadataImage
+from kafkalog.wire import records as wire
+from kafkalog.wire.values import Struct
+
+__all__ = [
+    "LEVEL",
+    "LEVEL_MIN",
+    "decode",
+    "describe",
+    "encode",
+    "frame_of",
+    "record_version",
+]
+
+LEVEL = 27
+"""metadata.version of a new directory: 4.1-IV1, the newest that we know."""
+LEVEL_MIN = 7
+"""3.3-IV3, the oldest that Kafka 4 starts on."""
+
+# The lowest metadata.version for each version of a record, from 0 on.  Source: Kafka's
+# MetadataVersion: 7 3.3-IV3, 8 3.4-IV0, 17 3.7-IV2 (log directories), 23 4.0-IV1 (ELR).
+_VERSIONS: dict[str, tuple[int, ...]] = {
+    "RegisterBrokerRecord": (0, 7, 8, 17),
+    "BrokerRegistrationChangeRecord": (0, 7, 17),
+    "PartitionRecord": (0, 17, 23),
+    "PartitionChangeRecord": (0, 17, 23),
+}
+
+
+def record_version(name: str, level: int) -> int:
+    """The version in which a record is written under that metadata.version."""
+    return sum(level >= low for low in _VERSIONS.get(name, (0,))) - 1
+
+
+def encode(name: str, fields: Any, image: MetadataImage) -> bytes:
+    """A record's framed bytes.  `fields`: a mapping, or what `decode` gave."""
+    level = image.features.get(METADATA_VERSION, LEVEL)
+    return bytes(wire.METADATA.encode(name, record_version(name, level), fields))
+
+
+def frame_of(value: bytes) -> tuple[int, int, int]:
+    """(frame version, kind, version) of a framed record.
+
+    Raises: CorruptLog.
+    """
+    numbers, pos = [], 0
+    for _ in range(3):
+        number, shift = 0, 0
+        while True:
+            if pos >= len(value) or shift > 28:
+                raise CorruptLog(f"metadata record: found {value[:8].hex()}, wanted a frame")
+            byte = value[pos]
+            pos += 1
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        numbers.append(number)
+    return numbers[0], numbers[1], numbers[2]
+
+
+def decode(value: bytes) -> Entry | str:
+    """The record, or a text that names its kind when it is newer than what we know.
+
+    Raises: CorruptLog for bytes that are no record.
+    """
+    frame, kind, version = frame_of(value)
+    if not wire.METADATA.knows(kind, version) or frame != 1:
+        return f"record {kind} version {version}, frame {frame}"
+    try:
+        return Entry(*wire.METADATA.decode(value))
+    except KafkalogError as error:
+        raise CorruptLog(f"metadata record {kind} version {version}: {error}") from error
+
+
+def describe(value: bytes) -> str:
+    """A record for people to read: its name, version and fields.
+
+    Raises: CorruptLog.
+    """
+    entry = decode(value)
+    if isinstance(entry, str):
+        return entry
+    words = [f"{name}={_plain(field)}" for name, field in entry.fields]
+    return " ".join([f"{entry.name} v{entry.version}", *words])
+
+
+def _plain(field: Any) -> str:
+    if isinstance(field, list):
+        return "[" + ", ".join(_plain(one) for one in field) + "]"
+    if isinstance(field, uuid.UUID):
+        return uuid_text(field)
+    if isinstance(field, bytes):
+        return f"{len(field)} bytes"  # salts and keys are nobody's business
+    if isinstance(field, Struct):
+        return "{" + " ".join(f"{name}={_plain(inner)}" for name, inner in field) + "}"
+    return "null" if field is None else str(field)

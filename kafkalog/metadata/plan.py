@@ -1,0 +1,452 @@
+"""What a change of topics means: from a request and the image to records and results.
+
+Pure: nothing here reads a clock or a file.  Each function takes a decoded request and gives the
+records that fulfil it, and exactly one result per item of it, with Kafka's error and a message
+(clients take a missing one badly).  Source: Kafka's ControllerApis, ReplicationControlManager;
+kafka.md of the specification, 4.6.
+"""
+
+import re
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kafkalog.config.settings import BrokerConfig
+from kafkalog.disk.layout import METADATA_TOPIC, random_topic_id
+from kafkalog.metadata.changes import partition_fields
+from kafkalog.metadata.configs import Refused, checked_topic_configs, topic_entries
+from kafkalog.metadata.image import TOPIC, MetadataImage, Partition, Topic
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.values import ZERO_UUID
+
+__all__ = [
+    "PRODUCER_ID_BLOCK",
+    "Plan",
+    "Site",
+    "allocate_producer_ids",
+    "alter_partition_reassignments",
+    "create_partitions",
+    "create_topics",
+    "delete_topics",
+    "elect_leaders",
+    "list_partition_reassignments",
+]
+
+PRODUCER_ID_BLOCK = 1000
+PRODUCER_ID_MAX = (1 << 63) - 1
+PARTITIONS_MAX = 10_000
+"""New partitions in one request (Kafka: MAX_PARTITIONS_PER_BATCH)."""
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+
+Record = tuple[str, Any]
+Result = dict[str, Any]
+
+
+class Site(NamedTuple):
+    """What decides beside the image."""
+
+    directory_id: uuid.UUID
+    config: BrokerConfig
+    """The static settings, a server's among them."""
+    blocked: frozenset[str] = frozenset()
+    """Topics whose folders lie there without being in the metadata."""
+    new_id: Callable[[], uuid.UUID] = random_topic_id
+
+    def setting(self, name: str, default: Any) -> Any:
+        """A setting that only a server has."""
+        return self.config.get(name, default)
+
+
+class Plan(NamedTuple):
+    """Records to write, all or none, and the results to answer once they are written."""
+
+    records: list[Record]
+    results: list[Result]
+
+
+def _error(error: Refused) -> Result:
+    return {"error_code": int(error.code), "error_message": str(error)}
+
+
+def _duplicates(names: Iterable[Any]) -> set[Any]:
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+# ---- CreateTopics ------------------------------------------------------------------------------
+
+
+def create_topics(image: MetadataImage, request: Any, site: Site) -> Plan:
+    """CreateTopics; results are its response's `topics`."""
+    plan = Plan([], [])
+    twice = _duplicates(topic.name for topic in request.topics)
+    taken = {_folded(name): name for name in image.topics}
+    asked = sum(
+        len(topic.assignments)
+        or (_partition_default(site) if topic.num_partitions == -1 else topic.num_partitions)
+        for topic in request.topics
+        if topic.name not in twice
+    )
+    for name in dict.fromkeys(topic.name for topic in request.topics if topic.name in twice):
+        error = Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        plan.results.append({"name": name, **_error(error)})
+    for topic in request.topics:
+        if topic.name in twice:
+            continue
+        try:
+            if asked > PARTITIONS_MAX:
+                raise Refused(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"Excessively large number of partitions per request: found {asked}, wanted "
+                    f"at most {PARTITIONS_MAX}.",
+                )
+            records, result = _create_topic(image, topic, site, taken)
+        except Refused as error:
+            plan.results.append({"name": topic.name, **_error(error)})
+            continue
+        taken[_folded(topic.name)] = topic.name
+        if request.validate_only:
+            result["topic_id"] = ZERO_UUID
+        else:
+            plan.records.extend(records)
+        plan.results.append(result)
+    return plan
+
+
+def _folded(name: str) -> str:
+    """Names that differ only in dots and underscores are one to Kafka's metrics."""
+    return name.replace(".", "_")
+
+
+def _partition_default(site: Site) -> int:
+    return int(site.setting("num.partitions", 1))
+
+
+def _check_name(name: str, image: MetadataImage, taken: Mapping[str, str]) -> None:
+    problem = None
+    if name == "":
+        problem = "the empty string is not allowed"
+    elif name in (".", ".."):
+        problem = f"'{name}' is not allowed"
+    elif len(name) > 249:
+        problem = f"the length of '{name}' is longer than the max allowed length 249"
+    elif not _TOPIC.fullmatch(name):
+        problem = (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+            "and '-'"
+        )
+    if problem is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+    if name == METADATA_TOPIC:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
+        )
+    if name in image.topics:
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    other = taken.get(_folded(name))
+    if other is not None:
+        raise Refused(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with existing topic: {other}",
+        )
+
+
+def _create_topic(
+    image: MetadataImage, topic: Any, site: Site, taken: Mapping[str, str]
+) -> tuple[list[Record], Result]:
+    _check_name(topic.name, image, taken)
+    if topic.name in site.blocked:
+        raise Refused(
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            f"Topic '{topic.name}' has folders, but is not in the metadata: kafkalog adopt takes "
+            "it in.",
+        )
+    configs = {config.name: config.value for config in topic.configs}
+    twice = _duplicates(config.name for config in topic.configs)
+    if twice:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Duplicate config names: {sorted(twice)}")
+    checked_topic_configs(image, topic.name, configs, site.config)
+    count = _count(image, topic, site)
+    topic_id = site.new_id()
+    records: list[Record] = [("TopicRecord", {"name": topic.name, "topic_id": topic_id})]
+    for name, value in configs.items():
+        fields = {"resource_type": TOPIC, "resource_name": topic.name, "name": name}
+        records.append(("ConfigRecord", {**fields, "value": value}))
+    records.extend(_partitions(image, topic_id, range(count), site))
+    result = {
+        "name": topic.name,
+        "topic_id": topic_id,
+        "error_code": 0,
+        "error_message": None,
+        "topic_config_error_code": 0,
+        "num_partitions": count,
+        "replication_factor": 1,
+        "configs": [
+            {key: entry[key]
+             for key in ("name", "value", "read_only", "config_source", "is_sensitive")}
+            for entry in topic_entries(image, topic.name, site.config, configs)
+        ],
+    }  # fmt: skip
+    return records, result
+
+
+def _count(image: MetadataImage, topic: Any, site: Site) -> int:
+    """How many partitions the new topic gets."""
+    if topic.assignments:
+        if topic.replication_factor != -1:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but replication factor was not set "
+                "to -1.",
+            )
+        if topic.num_partitions != -1:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but numPartitions was not set to -1.",
+            )
+        _check_indexes([one.partition_index for one in topic.assignments])
+        _check_assignments(image, [one.broker_ids for one in topic.assignments])
+        return len(topic.assignments)
+    if topic.replication_factor < -1 or topic.replication_factor == 0:
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor was set to an invalid non-positive value.",
+        )
+    if topic.num_partitions < -1 or topic.num_partitions == 0:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    if topic.replication_factor > 1:
+        factor = topic.replication_factor
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): The target replication factor "
+            f"of {factor} cannot be reached because only 1 broker(s) are registered.",
+        )
+    count: int = topic.num_partitions
+    return _partition_default(site) if count == -1 else count
+
+
+def _check_indexes(indexes: Sequence[int]) -> None:
+    twice = _duplicates(indexes)
+    if twice:
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Found multiple manual partition assignments for partition {min(twice)}",
+        )
+    if sorted(indexes) != list(range(len(indexes))):
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+
+
+def _check_assignments(image: MetadataImage, assignments: Iterable[Sequence[int]]) -> None:
+    what = "The manual partition assignment includes"
+    for brokers in assignments:
+        if not brokers:
+            problem = f"{what} an empty replica list."
+        elif twice := _duplicates(brokers):
+            problem = f"{what} the broker {min(twice)} more than once."
+        elif others := [broker for broker in brokers if broker != image.node_id]:
+            problem = f"{what} broker {others[0]}, but no such broker is registered."
+        else:
+            continue
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+
+def _partitions(
+    image: MetadataImage, topic_id: uuid.UUID, numbers: Iterable[int], site: Site
+) -> Iterable[Record]:
+    mine = (image.node_id,)
+    for number in numbers:
+        one = Partition(number, mine, mine, image.node_id, 0, 0, (site.directory_id,))
+        yield "PartitionRecord", partition_fields(one, topic_id)
+
+
+# ---- DeleteTopics ------------------------------------------------------------------------------
+
+
+def delete_topics(image: MetadataImage, request: Any, site: Site) -> Plan:
+    """DeleteTopics by name or id; results are its response's `responses`."""
+    asked = [(topic.name, topic.topic_id) for topic in request.topics]
+    asked += [(name, ZERO_UUID) for name in request.topic_names]
+    names = _duplicates(name for name, _ in asked if name is not None)
+    ids = _duplicates(topic_id for _, topic_id in asked if topic_id != ZERO_UUID)
+    plan = Plan([], [])
+    gone: set[uuid.UUID] = set()
+    for name, topic_id in dict.fromkeys(asked):
+        result: Result = {"name": name, "topic_id": topic_id}
+        try:
+            if name in names or topic_id in ids:
+                what = "name" if name in names else "id"
+                raise Refused(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
+            topic = _to_delete(image, name, topic_id, site)
+        except Refused as error:
+            plan.results.append({**result, **_error(error)})
+            continue
+        if topic.id in gone:  # once by its name and once by its id
+            twice = Refused(ErrorCode.INVALID_REQUEST, "The topic was named twice.")
+            plan.results.append({**result, **_error(twice)})
+            continue
+        gone.add(topic.id)
+        plan.records.append(("RemoveTopicRecord", {"topic_id": topic.id}))
+        plan.results.append({"name": topic.name, "topic_id": topic.id, "error_code": 0,
+                             "error_message": None})  # fmt: skip
+    return plan
+
+
+def _to_delete(image: MetadataImage, name: str | None, topic_id: uuid.UUID, site: Site) -> Topic:
+    if name is None and topic_id == ZERO_UUID:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if name is not None and topic_id != ZERO_UUID:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
+        )
+    topic = image.topic(topic_id) if name is None else image.topics.get(name)
+    if topic is None and name is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    if topic is None:
+        raise Refused(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "This server does not host this topic-partition.",
+        )
+    if not site.setting("delete.topic.enable", True):
+        raise Refused(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+    return topic
+
+
+# ---- CreatePartitions --------------------------------------------------------------------------
+
+
+def create_partitions(image: MetadataImage, request: Any, site: Site) -> Plan:
+    """CreatePartitions; results are its response's `results`."""
+    plan = Plan([], [])
+    twice = _duplicates(topic.name for topic in request.topics)
+    added = 0
+    for name, asked in {topic.name: topic for topic in request.topics}.items():
+        try:
+            if name in twice:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            numbers = _more(image, asked)
+            added += len(numbers)
+            if added > PARTITIONS_MAX:
+                raise Refused(
+                    ErrorCode.INVALID_PARTITIONS,
+                    f"Excessively large number of partitions per request: found {added}, wanted "
+                    f"at most {PARTITIONS_MAX}.",
+                )
+        except Refused as error:
+            plan.results.append({"name": name, **_error(error)})
+            continue
+        if not request.validate_only:
+            plan.records.extend(_partitions(image, image.topics[name].id, numbers, site))
+        plan.results.append({"name": name, "error_code": 0, "error_message": None})
+    return plan
+
+
+def _more(image: MetadataImage, asked: Any) -> range:
+    """The numbers of the partitions to add."""
+    topic = image.topics.get(asked.name)
+    if topic is None:
+        raise Refused(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "This server does not host this topic-partition.",
+        )
+    now = len(topic.partitions)
+    if asked.count == now:
+        raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {now} partition(s).")
+    if asked.count < now:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {asked.name} currently has {now} partition(s); {asked.count} would not "
+            "be an increase.",
+        )
+    if asked.assignments is not None:
+        if len(asked.assignments) != asked.count - now:
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {asked.count - now} additional partition(s), but only "
+                f"{len(asked.assignments)} assignment(s) were specified.",
+            )
+        _check_assignments(image, [one.broker_ids for one in asked.assignments])
+    first = max(topic.partitions, default=-1) + 1
+    return range(first, first + asked.count - now)
+
+
+# ---- producer ids --------------------------------------------------------------------------------
+
+
+def allocate_producer_ids(image: MetadataImage) -> tuple[list[Record], range]:
+    """A block of producer ids for this broker: they are its own once the record is written.
+
+    Raises: Refused when 2^63 ids are gone.
+    """
+    first = image.next_producer_id
+    if first > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "Exhausted all producerIds")
+    broker = image.brokers.get(image.node_id)
+    fields = {
+        "broker_id": image.node_id,
+        "broker_epoch": -1 if broker is None else broker.epoch,
+        "next_producer_id": first + PRODUCER_ID_BLOCK,
+    }
+    return [("ProducerIdsRecord", fields)], range(first, first + PRODUCER_ID_BLOCK)
+
+
+# ---- one node: the honest answers --------------------------------------------------------
+
+
+def elect_leaders(image: MetadataImage, request: Any) -> list[Result]:
+    """ElectLeaders: the only replica leads already; `replica_election_results`.
+
+    Asked for all partitions, each topic is told without any: no election was needed.
+    """
+    if request.topic_partitions is None:
+        return [{"topic": name, "partition_result": []} for name in sorted(image.topics)]
+    found: list[Result] = []
+    for topic in request.topic_partitions:
+        results: list[Result] = []
+        for number in topic.partitions:
+            if image.partition(topic.topic, number) is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                known = topic.topic in image.topics
+                what = (
+                    f"partition as {topic.topic}-{number}" if known else f"topic as {topic.topic}"
+                )
+                why = f"No such {what}"
+            else:
+                code, why = ErrorCode.ELECTION_NOT_NEEDED, "The only replica leads already."
+            results.append({"partition_id": number, "error_code": int(code), "error_message": why})
+        found.append({"topic": topic.topic, "partition_result": results})
+    return found
+
+
+def alter_partition_reassignments(image: MetadataImage, request: Any) -> list[Result]:
+    """AlterPartitionReassignments: there is nowhere to move to; its response's `responses`."""
+    return [
+        {"name": topic.name,
+         "partitions": [_reassigned(image, topic.name, one) for one in topic.partitions]}
+        for topic in request.topics
+    ]  # fmt: skip
+
+
+def _reassigned(image: MetadataImage, topic: str, asked: Any) -> Result:
+    result = {"partition_index": asked.partition_index, "error_code": 0, "error_message": None}
+    try:
+        if image.partition(topic, asked.partition_index) is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such partition.")
+        if asked.replicas is None:
+            raise Refused(
+                ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress."
+            )
+        _check_assignments(image, [asked.replicas])
+    except Refused as error:
+        result.update(_error(error))
+    return result
+
+
+def list_partition_reassignments() -> list[Result]:
+    """ListPartitionReassignments: none is ever under way; its response's `topics`."""
+    return []

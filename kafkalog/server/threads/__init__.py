@@ -1,0 +1,1 @@
+"""The threads of a broker: workers, acknowledgements, what is large, a clock's ticks."""

@@ -1,0 +1,144 @@
+"""Requests on their way through Python: decoded, answered once, by any thread."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkalog.errors import KafkalogError
+from kafkalog.wire import apis
+
+if TYPE_CHECKING:
+    from kafkalog.server.reactor import Reactor
+    from kafkalog.server.threads.bulk import Bulk
+
+__all__ = ["Peer", "Request", "Workers"]
+
+_logger = logging.getLogger(__name__)
+
+TAKE_MS = 1000
+"""How long a worker waits for a request before it looks whether it is to end."""
+
+LARGE_BYTES = 262_144
+"""Requests above this size, but Produce, are answered one at a time: decoded they may take a
+hundred times as much."""
+LARGE_PRODUCE_BYTES = 4 << 20
+"""The same of Produce, most of whose bytes are records that stay as they are."""
+
+Answer = Mapping[str, Any]
+
+
+class Peer(NamedTuple):
+    """Who asks."""
+
+    client_id: str | None
+    host: str
+    """As Kafka writes it: `/10.0.0.1`; `unix` of a Unix socket."""
+    listener: int
+    """The number of the listener in the order of `listeners`."""
+
+
+class Request:
+    """One request that came up from the network threads; it is answered exactly once."""
+
+    __slots__ = ("_id", "_reactor", "api", "body", "correlation_id", "peer", "version")
+
+    def __init__(self, reactor: "Reactor", taken: Any) -> None:
+        """`taken`: what the reactor's take gave; its bytes are copied as they are decoded."""
+        self._reactor = reactor
+        self._id: int = taken.id
+        self.api: Any = apis.BY_KEY.get(taken.api_key)
+        """None for a key that is in no table."""
+        self.version: int = taken.api_version
+        self.correlation_id: int = taken.correlation_id
+        self.peer = Peer(taken.client_id, _host(taken.peer), taken.listener)
+        self.body: Any = taken.body
+        """The bytes behind the header, then the decoded Struct."""
+
+    def answer(self, response: Answer) -> None:
+        """Send a response with the fields of the API's schema."""
+        data = self.api.encode_response(self.version, response)
+        self.answer_bytes(data, self.api.response_header_version(self.version))
+
+    def answer_bytes(self, data: bytes, header_version: int) -> None:
+        """Send an encoded response; header_version -1: none (acks=0)."""
+        self._reactor.answer(self._id, data, header_version)
+
+    def again(self) -> None:
+        """Produce, Fetch: what was missing is there now."""
+        self._reactor.again(self._id)
+
+    def drop(self) -> None:
+        """Close the connection, as Kafka does where no answer would be understood."""
+        self._reactor.drop(self._id)
+
+    def __repr__(self) -> str:
+        name = self.api.name if self.api is not None else "unknown API"
+        return f"{name} v{self.version} of {self.peer.client_id!r} at {self.peer.host}"
+
+
+def _host(peer: str) -> str:
+    if not peer.rpartition(":")[1]:
+        return peer
+    return "/" + peer.rpartition(":")[0].strip("[]")
+
+
+class Workers:
+    """The I/O threads (num.io.threads): each takes a request, answers it, takes the next.
+
+    Large requests are left to `bulk`.
+    """
+
+    def __init__(
+        self, reactor: "Reactor", route: Callable[[Request], None], name: str, bulk: "Bulk"
+    ) -> None:
+        """`route` answers a request; what it raises closes that request's connection."""
+        self._reactor = reactor
+        self._bulk = bulk
+        self._route = route
+        self._name = name
+        self._threads: dict[int, threading.Thread] = {}
+        self._wanted = 0
+
+    def resize(self, count: int) -> None:
+        """Let `count` threads work: more begin at once, fewer end after their request."""
+        self._wanted = count
+        for index in range(count):
+            thread = self._threads.get(index)
+            if thread is None or not thread.is_alive():
+                name = f"{self._name} io {index}"
+                thread = threading.Thread(target=self._loop, args=(index,), name=name, daemon=True)
+                thread.start()
+                self._threads[index] = thread
+
+    def join(self) -> None:
+        """Wait for the threads, which end when the reactor is stopped."""
+        for thread in self._threads.values():
+            thread.join()
+        self._threads.clear()
+
+    def _loop(self, index: int) -> None:
+        while not self._reactor.stopped and index < self._wanted:
+            taken = self._reactor.take(TAKE_MS)
+            if taken is None:
+                continue
+            small = LARGE_PRODUCE_BYTES if taken.api_key == apis.PRODUCE.key else LARGE_BYTES
+            if taken.body_bytes > small:
+                self._bulk.submit(partial(self._large, taken))
+            else:
+                self._one(Request(self._reactor, taken))
+
+    def _large(self, taken: Any) -> None:
+        if not self._reactor.stopped:
+            self._one(Request(self._reactor, taken))
+
+    def _one(self, request: Request) -> None:
+        try:
+            self._route(request)
+        except Exception:
+            # One request must not end the thread that serves all others.
+            _logger.exception("%r failed; its connection is closed", request)
+            with suppress(KafkalogError):  # it may have been answered before it failed
+                request.drop()

@@ -1,1 +1,0 @@
-"""One node's disks: logs, data directories, codecs, retention."""

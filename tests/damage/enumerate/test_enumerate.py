@@ -1,0 +1,117 @@
+"""Every crash of every protocol that changes a disk: what was promised is there.
+
+Each protocol is recorded once, through the I/O table of the test build.  Then its crashes are
+made up: at each moment, any part of what was not durable yet.  KAFKALOG_TORTURE_MINUTES makes
+it go on, with drawn cuts, for that long in all.
+"""
+
+import os
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.damage.enumerate import cuts, protocols
+from tests.damage.enumerate.canaries import CANARIES
+from tests.damage.enumerate.cuts import Enumeration, Fault
+from tests.damage.enumerate.disk import Disk, digest
+from tests.damage.enumerate.judge import Judge
+from tests.damage.enumerate.promise import promises
+from tests.damage.enumerate.trace import Step, recording, slow_disk
+
+MINUTES = float(os.environ.get("KAFKALOG_TORTURE_MINUTES", "0"))
+DRAW_SECONDS = MINUTES * 60 / len(protocols.NAMES) if MINUTES else 0.7
+ALL_SUBSETS = 8 if MINUTES else cuts.ALL_SUBSETS
+USED_SHARE = 1 if MINUTES else 8
+
+Trace = tuple[list[Step], Path]
+
+
+@pytest.fixture(scope="module")
+def recorded(native_test, memory) -> Callable[[str], Trace]:
+    """`recorded(protocol)`: its steps, and the folder where they were made."""
+    _, lib = native_test
+    known: dict[str, Trace] = {}
+
+    def record(name: str) -> Trace:
+        if name not in known:
+            root = memory / f"recorded-{name}"
+            root.mkdir()
+            steps: list[Step] = []
+            with recording(lib, steps) as recorder:
+                protocols.run(name, recorder.mark, root)
+            known[name] = slow_disk(steps, threading.get_native_id()), root
+        return known[name]
+
+    return record
+
+
+def enumeration(
+    name: str, steps: list[Step], root: Path, place: Path, share: int = USED_SHARE
+) -> Enumeration:
+    """The cuts of a trace, from its mark `begin` on."""
+    place.mkdir()
+    first = next(step.number for step in steps if step.mark[:1] == ("begin",))
+    return Enumeration(
+        protocol=name,
+        steps=steps,
+        promises=promises(steps, str(root / protocols.LOG_FOLDER)),
+        root=root,
+        judge=Judge(place, protocols.config_of(name), protocols.LOG_FOLDER, share),
+        first=first,
+        all_subsets=ALL_SUBSETS,
+        fine=bool(MINUTES),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", protocols.NAMES)
+def test_every_crash_keeps_what_was_promised(name, recorded, memory, rng, record_property):
+    trace = enumeration(name, *recorded(name), memory / f"cut-{name}")
+    trace.systematic()
+    trace.draw(rng, DRAW_SECONDS)
+    states = trace.judge.states
+    print(f"{name}: {len(trace.steps)} steps, {trace.cuts} cuts, {states} different states")
+    record_property("states", states)
+    assert states > 300
+
+
+@pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: canary.__name__)
+def test_a_planted_bug_is_found(canary, recorded, memory):
+    """The harness itself: each bug that an engine could have breaks a promise."""
+    name = CANARIES[canary]
+    steps, root = recorded(name)
+    place = memory / f"canary-{canary.__name__}"
+    trace = enumeration(name, canary(steps), root, place, share=1)
+    with pytest.raises(Fault) as found:
+        trace.systematic()
+    print(found.value)
+
+
+def test_what_is_kept_whole_is_what_the_disk_holds(recorded, memory, native_test):
+    """The disk in memory agrees with the real one at the end of every protocol."""
+    for name in protocols.NAMES:
+        steps, root = recorded(name)
+        disk = Disk(root)
+        for step in steps:
+            disk.replay(step)
+        folder = root / protocols.LOG_FOLDER
+        there = {f"{folder.name}/{f.name}": f.read_bytes() for f in folder.iterdir()}
+        there.pop(f"{folder.name}/.lock")
+        assert digest(disk.image([True] * len(disk.pending))) == digest(
+            {f"{folder.name}/": b"", **there}
+        ), name
+
+
+def test_draws_repeat_with_their_seed(recorded):
+    steps, root = recorded("roll")
+    disk = Disk(root)
+    for step in steps:
+        if not step.syncs:
+            disk.replay(step)
+    forms = [cuts.drawn(disk.pending, random.Random(seed)) for seed in (1, 1, 2)]
+    assert len(disk.pending) > 5
+    assert forms[0] == forms[1] != forms[2]

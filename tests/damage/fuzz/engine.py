@@ -1,0 +1,224 @@
+"""Building and running the fuzz targets in tests/damage/fuzz/targets.
+
+Each is a program of its own: libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer of
+clang, the C sources of kafkalog, and a table of system calls of the harness's own.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[3]
+NATIVE = ROOT / "kafkalog" / "_native"
+HERE = Path(__file__).resolve().parent
+SOURCES = HERE / "targets"
+CORPUS = HERE / "corpus"
+DICTIONARY = HERE / "kafka.dict"
+BUILD = ROOT / "build" / "fuzz"
+FLAGS = [
+    "-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-fno-omit-frame-pointer", "-Wall", "-Wextra",
+    "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-pthread", f"-I{NATIVE}",
+]  # fmt: skip
+OWN_TABLE = {"io.c", "io_test.c"}
+"""Sources whose place support.c takes."""
+
+
+class Target(NamedTuple):
+    """A program: its own source and the shared ones that it needs."""
+
+    name: str
+    parts: tuple[str, ...] = ()
+    prefix_bytes: int = 0
+    """Bytes of choices in front of the batches in an input."""
+    max_bytes: int = 4096
+    native: tuple[str, ...] = ()
+    """Sources of the product beside those of base, batch, log, scan and clean."""
+    malloc_mb: int = 64
+    """More in one allocation fails: nothing is allocated on the word of the input."""
+
+
+_MENDED = "mutate_batches"
+_FAST_PATH = (
+    "replica/replica", "plane/codes", "plane/data", "plane/fetch", "plane/fetch_answer",
+    "plane/fetch_parse", "plane/fetch_read", "plane/fetchset", "plane/produce",
+    "plane/produce_answer", "plane/session", "plane/table",
+)  # fmt: skip
+_CONNECTION = ("net/conn", "net/exchange", "net/frame", "net/pool", "net/timers", "net/up")
+TARGETS = {
+    target.name: target
+    for target in (
+        Target("batch", (_MENDED,)),
+        Target("records", max_bytes=1024),
+        Target("columns", max_bytes=1024),
+        Target("index", max_bytes=1024),
+        Target("aborts", max_bytes=512),
+        Target("snapshot", max_bytes=1024),
+        Target("epochs", max_bytes=512),
+        Target("sidecar", max_bytes=512),
+        Target("walk", (_MENDED,)),
+        Target("names", max_bytes=256),
+        Target("segment", (_MENDED, "logs"), 64, 2048),
+        Target("append", (_MENDED, "logs"), 32, 2048),
+        Target("log", ("logs",), max_bytes=1024),
+        Target("request", ("logs",), max_bytes=2048, native=_FAST_PATH),
+        Target("conn", max_bytes=8192, native=_CONNECTION),
+    )
+}
+CANARY = Target("canary", (_MENDED,), max_bytes=512)
+
+
+class Result(NamedTuple):
+    """What a run found: nothing, unless `crash`."""
+
+    executions: int
+    coverage: int
+    crash: Path | None
+    """The input that ended the program, kept under build/fuzz/found."""
+    report: str
+    """What the sanitizers and the harness said about it."""
+
+
+@cache
+def compiler() -> str | None:
+    """A clang that can link a fuzz target; None where there is none."""
+    probe = b"#include <stddef.h>\nint LLVMFuzzerTestOneInput(const char *p, size_t n);\n"
+    probe += b"int LLVMFuzzerTestOneInput(const char *p, size_t n) { return p && n > 9 ? 0 : 0; }\n"
+    newest = sorted(Path("/usr/bin").glob("clang-[0-9]*"), key=lambda p: int(p.name[6:] or 0))
+    for found in ("clang", *(path.name for path in reversed(newest))):
+        if not shutil.which(found):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            command = [found, "-fsanitize=fuzzer,address", "-xc", "-", "-o", f"{folder}/probe"]
+            if subprocess.run(command, input=probe, capture_output=True).returncode == 0:
+                return found
+    return None
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+
+
+def _fingerprint(paths: Iterable[Path], *more: str) -> str:
+    digest = hashlib.sha256(repr((compiler(), FLAGS, more)).encode())
+    for path in paths:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:20]
+
+
+def _once(path: Path, fingerprint: str, command: list[str]) -> None:
+    """Run the command, whose output is `path`, unless it was made from the same before."""
+    stamp = path.with_suffix(".made")
+    if path.exists() and stamp.exists() and stamp.read_text() == fingerprint:
+        return
+    _run(command)
+    stamp.write_text(fingerprint)
+
+
+def build(targets: Iterable[Target]) -> dict[str, Path]:
+    """The program of each target, by its name; what did not change is not built again."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    clang = compiler()
+    assert clang is not None
+    headers = sorted(NATIVE.rglob("*.h"))
+    own_headers = sorted(SOURCES.glob("*.h"))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+
+        def compiled(source: Path) -> Path:
+            out = BUILD / f"{source.parent.name}-{source.stem}.o"
+            command = [clang, *FLAGS, "-fsanitize=fuzzer-no-link", "-c", str(source)]
+            _once(out, _fingerprint([source, *headers]), [*command, "-o", str(out)])
+            return out
+
+        product = [
+            path
+            for part in ("base", "batch", "log", "scan", "clean")
+            for path in sorted((NATIVE / part).glob("*.c"))
+            if path.name not in OWN_TABLE
+        ]
+        objects = list(pool.map(compiled, product))
+
+        def linked(target: Target) -> tuple[str, Path]:
+            names = (target.name, "support", "batches", *target.parts)
+            sources = [SOURCES / f"{name}.c" for name in names]
+            sources += [NATIVE / f"{name}.c" for name in target.native]
+            out = BUILD / target.name
+            command = [
+                clang, *FLAGS, "-fsanitize=fuzzer", f"-DFUZZ_PREFIX_BYTES={target.prefix_bytes}",
+                *map(str, sources + objects), "-o", str(out),
+            ]  # fmt: skip
+            made = _fingerprint([*sources, *headers, *own_headers, *objects], repr(target))
+            _once(out, made, command)
+            return target.name, out
+
+        return dict(pool.map(linked, targets))
+
+
+def run(
+    target: Target, program: Path, seconds: float, corpora: Iterable[Path], seed: int = 0
+) -> Result:
+    """Every input of the corpora once, then new ones for `seconds`.
+
+    New inputs that reach something new go into the first corpus.
+    """
+    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory_folder()) as folder:
+        artifacts = Path(folder) / "found"
+        artifacts.mkdir()
+        limit = [f"-max_total_time={seconds:.0f}"] if seconds >= 1 else ["-runs=0"]
+        command = [
+            str(program), *limit, f"-max_len={target.max_bytes}", f"-seed={seed}", "-timeout=20",
+            f"-malloc_limit_mb={target.malloc_mb}", "-rss_limit_mb=2048", "-print_final_stats=1",
+            f"-dict={DICTIONARY}", f"-artifact_prefix={artifacts}/", *map(str, corpora),
+        ]  # fmt: skip
+        environment = {
+            **os.environ,
+            "TMPDIR": folder,
+            "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+            "ASAN_OPTIONS": "allocator_may_return_null=1",
+            "LLVM_SYMBOLIZER_PATH": shutil.which("llvm-symbolizer-14") or "",
+        }
+        done = subprocess.run(
+            command, capture_output=True, env=environment, timeout=seconds * 2 + 300
+        )
+        output = (done.stdout + done.stderr).decode(errors="replace")
+        crash = _keep(target, sorted(artifacts.iterdir()))
+    if done.returncode and crash is None:
+        raise RuntimeError(f"{target.name} ended with {done.returncode}\n{output[-4000:]}")
+    executions = re.findall(r"number_of_executed_units: (\d+)", output)
+    coverage = re.findall(r" cov: (\d+)", output)
+    return Result(
+        int(executions[-1]) if executions else 0,
+        int(coverage[-1]) if coverage else 0,
+        crash,
+        _report(output) if crash else "",
+    )
+
+
+def _keep(target: Target, artifacts: list[Path]) -> Path | None:
+    if not artifacts:
+        return None
+    found = BUILD / "found"
+    found.mkdir(exist_ok=True)
+    return shutil.copy(artifacts[0], found / f"{target.name}-{artifacts[0].name}")
+
+
+def _report(output: str) -> str:
+    """The lines from the first that names a failure on, but those of the fuzzer's own frames."""
+    lines = output.splitlines()
+    begin = re.compile(r"^fuzz: |runtime error|ERROR: |broken promise")
+    first = next((i for i, line in enumerate(lines) if begin.search(line)), 0)
+    kept = [line for line in lines[first:] if not re.search(r"fuzzer::|libc|^    @", line)]
+    return "\n".join(line[:300] for line in kept[:40])
+
+
+def memory_folder() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -1,0 +1,79 @@
+"""The long form: `python -m tests.damage.fuzz.long [TARGET ...]`, as `make fuzz` runs it.
+
+KAFKALOG_FUZZ_MINUTES (10) are shared among the targets.  What reaches something new is kept
+in build/fuzz/corpus for the next run; executions are added to the ledger, one line a run.
+"""
+
+import datetime
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.damage.fuzz import engine, seeds
+
+LEDGER = Path(os.environ.get("KAFKALOG_LEDGER", engine.HERE / "ledger.jsonl"))
+
+
+def commit() -> str:
+    """What was fuzzed, as git names it."""
+    command = ["git", "describe", "--always", "--dirty"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=engine.ROOT)
+    return done.stdout.strip() or "unknown"
+
+
+def note(target: engine.Target, result: engine.Result, seconds: float) -> None:
+    line = {
+        "day": datetime.date.today().isoformat(),
+        "commit": commit(),
+        "target": target.name,
+        "seconds": round(seconds),
+        "executions": result.executions,
+        "coverage": result.coverage,
+        "found": bool(result.crash),
+    }
+    with LEDGER.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def main(names: list[str]) -> int:
+    """Every target, as many at once as there are processors; 1 when one found something."""
+    unknown = set(names) - set(engine.TARGETS)
+    if unknown:
+        print(
+            f"no such target: {', '.join(sorted(unknown))}; there are {', '.join(engine.TARGETS)}"
+        )
+        return 2
+    if engine.compiler() is None:
+        print("no clang with libFuzzer (Debian: clang-14 and libclang-rt-14-dev)")
+        return 2
+    targets = [engine.TARGETS[name] for name in names or engine.TARGETS]
+    programs = engine.build(targets)
+    workers = os.cpu_count() or 1
+    minutes = float(os.environ.get("KAFKALOG_FUZZ_MINUTES", "10"))
+    seconds = max(1.0, minutes * 60 * workers / len(targets))
+    shared = seeds.shared_folder()
+
+    def one(target: engine.Target) -> bool:
+        kept, real = (engine.BUILD / kind / target.name for kind in ("corpus", "real"))
+        for folder in (kept, real):
+            folder.mkdir(parents=True, exist_ok=True)
+        seeds.write(target, shared, real, 500)
+        corpora = [kept, real, engine.CORPUS / target.name]
+        corpora = [folder for folder in corpora if folder.is_dir()]
+        seed = int.from_bytes(os.urandom(3), "big")
+        result = engine.run(target, programs[target.name], seconds, corpora, seed)
+        note(target, result, seconds)
+        print(f"{target.name:10} {result.executions:>12,} executions, coverage {result.coverage}")
+        if result.crash:
+            print(f"FOUND: {result.crash}\n{result.report}", flush=True)
+        return result.crash is not None
+
+    with ThreadPoolExecutor(workers) as pool:
+        return int(any(list(pool.map(one, targets))))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,300 @@
+/* Target: a connection: frames cut out of any bytes in any pieces, requests that are parked,
+ * handed up, answered, dropped in any order.  What is run is what a plain reading of the same
+ * bytes finds, in its order; answers come in order and none is missing.
+ *
+ * Threads, listening sockets and the fast path are played here. */
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "../../../../kafkalog/_native/net/net.h"
+#include "fuzz.h"
+
+enum { REQUESTS_MAX = 256, STEPS_MAX = 200, REQUEST_BYTES_MAX = 5000, QUEUED_MAX = 2 };
+
+/* ---- what is played ------------------------------------------------------------------ */
+
+static kl_server server;
+static kl_thread thread;
+static kl_span script; /* what the fast path says: from the end of the input */
+
+/* The requests that were run, in order; and those that wait. */
+static struct {
+    const kl_request *request; /* the last of this address is the one that is there */
+    int32_t correlation_id;
+    bool silent;
+} ran[REQUESTS_MAX];
+static size_t ran_count;
+static kl_request *parked[REQUESTS_MAX];
+static size_t parked_count;
+static uint64_t taken[REQUESTS_MAX];
+static size_t taken_count;
+static bool gone;
+
+kl_status kl_server_check(const kl_server *checked) {
+    (void)checked;
+    return KL_OK;
+}
+int64_t kl_server_now(kl_server *asked) {
+    (void)asked;
+    return 0;
+}
+void kl_thread_wake(kl_thread *woken) { (void)woken; }
+/* All files are in memory here. */
+bool kl_cold_ready(kl_exchange *exchange, size_t bytes) {
+    (void)exchange;
+    (void)bytes;
+    return true;
+}
+void kl_acceptor_left(kl_conn *conn) {
+    (void)conn;
+    gone = true;
+}
+
+static void forget(kl_request *request) {
+    for (size_t i = 0; i < parked_count; i++)
+        if (parked[i] == request) parked[i--] = parked[--parked_count];
+    request->parked = NULL;
+}
+
+static void note(kl_request *request) {
+    if (request->parked || request->no_up || ran_count == REQUESTS_MAX) return;
+    ran[ran_count].request = request;
+    ran[ran_count++].correlation_id = request->correlation_id;
+}
+
+static kl_verdict answer(kl_request *request, bool silent) {
+    forget(request);
+    size_t place = ran_count;
+    while (place > 0 && ran[place - 1].request != request) place--;
+    if (place > 0) ran[place - 1].silent = silent;
+    if (silent) return KL_SILENT;
+    uint8_t *memory = kl_response_reserve(request, fuzz_below(&script, 300));
+    return memory ? KL_DONE : KL_DROP;
+}
+
+static kl_verdict run(kl_request *request) {
+    note(request);
+    uint8_t choice = request->expired ? 0 : fuzz_u8(&script) % 8;
+    if (choice < 2 || parked_count == REQUESTS_MAX) return answer(request, false);
+    if (choice == 2) return answer(request, request->api_key == KL_API_PRODUCE);
+    if (choice == 3 && !request->no_up) {
+        forget(request);
+        return KL_UP;
+    }
+    if (choice == 4 && fuzz_u8(&script) % 4 == 0) {
+        forget(request);
+        return KL_DROP;
+    }
+    if (!request->parked) parked[parked_count++] = request;
+    request->parked = request;
+    request->on_cancel = forget;
+    request->deadline_ms = choice == 5 ? fuzz_u8(&script) : INT64_MAX;
+    return choice == 6 && request->api_key == KL_API_PRODUCE ? KL_PARKED_READ_ON
+                                                             : KL_PARKED;
+}
+
+kl_verdict kl_produce_run(kl_request *request) { return run(request); }
+kl_verdict kl_fetch_run(kl_request *request) { return run(request); }
+
+/* ---- a plain reading ----------------------------------------------------------------- */
+
+/* The correlation ids of the whole requests in `bytes`, up to the first that is none. */
+static size_t plain(kl_span bytes, int32_t *out, bool *garbage) {
+    size_t count = 0, pos = 0;
+    *garbage = false;
+    while (count < REQUESTS_MAX && kl_span_has(bytes, pos, KL_SIZE_BYTES)) {
+        uint32_t size = kl_get32(bytes.data + pos);
+        kl_header header;
+        *garbage = size > REQUEST_BYTES_MAX;
+        if (*garbage || !kl_span_has(bytes, pos + KL_SIZE_BYTES, size)) return count;
+        uint8_t *copy = fuzz_copy((kl_span){bytes.data + pos + KL_SIZE_BYTES, size});
+        *garbage = !kl_header_parse((kl_span){copy, size}, &header);
+        WANT(*garbage || header.body_pos <= size);
+        free(copy);
+        if (*garbage) return count;
+        out[count++] = header.correlation_id;
+        pos += KL_SIZE_BYTES + size;
+    }
+    return count;
+}
+
+/* The answers are those of the requests that ran, in order, without the silent ones. */
+static void check_answers(kl_span bytes, bool all) {
+    size_t pos = 0, at = 0;
+    for (; kl_span_has(bytes, pos, KL_RESPONSE_HEADER_BYTES); at++) {
+        while (at < ran_count && ran[at].silent) at++;
+        size_t size = kl_get32(bytes.data + pos);
+        WANT(at < ran_count);
+        WANT((int32_t)kl_get32(bytes.data + pos + KL_SIZE_BYTES) == ran[at].correlation_id);
+        WANT(!all || kl_span_has(bytes, pos + KL_SIZE_BYTES, size));
+        pos += KL_SIZE_BYTES + size;
+    }
+    while (at < ran_count && ran[at].silent) at++;
+    if (all) WANT(at == ran_count && pos == bytes.bytes);
+}
+
+/* ---- steps --------------------------------------------------------------------------- */
+
+/* What the thread's loop does with what was posted. */
+static void run_posts(kl_conn *conn) {
+    for (kl_exchange *x = atomic_exchange(&thread.answers, NULL), *next; x; x = next) {
+        next = x->answer_next;
+        if (x->request.conn == NULL) kl_exchange_end(x);
+        else if (!kl_exchange_answered(x)) kl_conn_close(conn);
+    }
+    for (kl_exchange *x = atomic_exchange(&thread.wakes, NULL), *next; x; x = next) {
+        next = x->wake_next;
+        atomic_store(&x->wake_posted, false);
+        if (x->ended) kl_exchange_end(x);
+        else if ((x->state == KL_WAITS || x->state == KL_WAITS_ON) && !kl_exchange_run(x))
+            kl_conn_close(conn);
+    }
+    for (kl_link *link; (link = kl_ring_first(&thread.stalled)) != NULL;) {
+        kl_exchange *x = KL_HOLDER(link, kl_exchange, queue);
+        kl_link_remove(link);
+        x->state = KL_IN_PYTHON;
+        if (kl_up_push(&server.up, x)) continue;
+        x->state = KL_STALLED;
+        kl_link_first(&thread.stalled, link);
+        break;
+    }
+    while (conn->fd >= 0 && kl_timers_first(&thread.timers) && fuzz_u8(&script) % 2)
+        if (!kl_exchange_expire(kl_timers_first(&thread.timers))) kl_conn_close(conn);
+    do kl_conn_pump(conn);
+    while (conn->fd >= 0 && kl_ring_first(&thread.ready));
+}
+
+static void take_one(void) {
+    kl_request_info info;
+    if (taken_count == REQUESTS_MAX || kl_server_take(&server, 0, &info)) return;
+    if (info.why == KL_UP_API && ran_count < REQUESTS_MAX)
+        ran[ran_count++].correlation_id = info.correlation_id;
+    uint8_t *body = fuzz_copy((kl_span){info.body, info.body_bytes});
+    free(body);
+    taken[taken_count++] = info.id;
+}
+
+static void end_one(bool politely) {
+    if (taken_count == 0) return;
+    uint64_t id = taken[--taken_count];
+    uint8_t choice = politely ? 0 : fuzz_u8(&script);
+    uint8_t body[64] = {0};
+    if (choice % 8 == 7) WANT(kl_server_drop(&server, id) == KL_OK);
+    else if (choice % 8 == 6) WANT(kl_server_again(&server, id) == KL_OK);
+    else WANT(kl_server_answer(&server, id, body, choice % 64, choice / 64 % 2) == KL_OK);
+    WANT(kl_server_answer(&server, id, body, 0, 0) == KL_E_NOT_FOUND);
+}
+
+static void step(kl_conn *conn, int peer, kl_span *stream) {
+    uint8_t choice = fuzz_u8(&script);
+    kl_span piece = fuzz_take(stream, choice % 4 ? choice : choice * 16u);
+    if (piece.bytes && !gone) {
+        ssize_t sent = send(peer, piece.data, piece.bytes, MSG_NOSIGNAL);
+        WANT(sent == (ssize_t)piece.bytes || gone);
+    }
+    kl_conn_events(conn, EPOLLIN);
+    if (choice & 16) take_one();
+    if (choice & 32) end_one(false);
+    if (choice & 64 && parked_count) kl_request_wake(parked[choice % parked_count]);
+    run_posts(conn);
+}
+
+/* Let all that waits come to its end, so that what was asked is answered. */
+static void finish(kl_conn *conn) {
+    for (int i = 0; i < 3 * REQUESTS_MAX && conn->fd >= 0 && conn->first; i++) {
+        take_one();
+        end_one(true);
+        if (parked_count) {
+            parked[0]->expired = true;
+            kl_request_wake(parked[0]);
+        }
+        run_posts(conn);
+    }
+}
+
+/* ---- the whole ----------------------------------------------------------------------- */
+
+static void begin(void) {
+    memset(&server, 0, sizeof server);
+    memset(&thread, 0, sizeof thread);
+    ran_count = parked_count = taken_count = 0;
+    memset(ran, 0, sizeof ran);
+    gone = false;
+    server.config = (kl_server_config){.request_bytes_max = REQUEST_BYTES_MAX,
+                                       .queued_bytes_max = -1,
+                                       .queued_requests_max = QUEUED_MAX,
+                                       .produce_waiting_max = 4,
+                                       .control_listener = -1};
+    server.threads = &thread;
+    server.thread_count = 1;
+    thread.server = &server;
+    thread.epoll_fd = -1;
+    thread.held_max = SIZE_MAX;
+    kl_link *const rings[] = {&thread.conns,   &thread.idle,  &thread.partial,
+                              &thread.ready,   &thread.dirty, &thread.stalled,
+                              &thread.starved, &thread.dead};
+    for (size_t i = 0; i < sizeof rings / sizeof rings[0]; i++) kl_ring_init(rings[i]);
+    pthread_mutex_init(&thread.lock, NULL);
+    kl_up_init(&server.up, QUEUED_MAX);
+}
+
+static void end(kl_conn *conn) {
+    kl_conn_close(conn);
+    while (taken_count) end_one(true);
+    for (kl_exchange *x = atomic_exchange(&thread.answers, NULL), *next; x; x = next) {
+        next = x->answer_next;
+        WANT(x->request.conn == NULL);
+        kl_exchange_end(x);
+    }
+    for (kl_exchange *x = atomic_exchange(&thread.wakes, NULL), *next; x; x = next) {
+        next = x->wake_next;
+        atomic_store(&x->wake_posted, false);
+        kl_exchange_end(x);
+    }
+    WANT(parked_count == 0 && kl_timers_first(&thread.timers) == NULL);
+    kl_up_free(&server.up);
+    for (kl_exchange *x = thread.free, *next; x; x = next) {
+        next = x->next;
+        kl_exchange_free(x);
+    }
+    kl_pool_free(&thread.pool);
+    WANT(atomic_load(&thread.pool.bytes) == 0);
+    kl_release(thread.timers.heap);
+    kl_release(conn);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    static uint8_t answers[1 << 20];
+    int pair[2];
+    int32_t wanted[REQUESTS_MAX];
+    bool garbage;
+    begin();
+    WANT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+    kl_conn *conn = kl_alloc(sizeof *conn);
+    conn->server = &server;
+    conn->thread = &thread;
+    conn->fd = pair[0];
+    conn->writable = true;
+    kl_link_last(&thread.conns, &conn->all);
+    size_t script_bytes = bytes / 4;
+    kl_span stream = {data, bytes - script_bytes};
+    script = (kl_span){data + stream.bytes, script_bytes};
+    size_t count = plain(stream, wanted, &garbage);
+    for (int i = 0; i < STEPS_MAX && (stream.bytes || script.bytes) && !gone; i++)
+        step(conn, pair[1], &stream);
+    bool all_sent = stream.bytes == 0;
+    for (int i = 0; i < 4 && !gone; i++) {
+        kl_conn_events(conn, EPOLLIN);
+        finish(conn);
+    }
+    WANT(ran_count <= count);
+    for (size_t i = 0; i < ran_count; i++) WANT(ran[i].correlation_id == wanted[i]);
+    bool all = !gone && all_sent;
+    if (all) WANT(ran_count == count && !garbage && conn->first == NULL);
+    ssize_t got = recv(pair[1], answers, sizeof answers, 0);
+    check_answers((kl_span){answers, got > 0 ? (size_t)got : 0}, all);
+    end(conn);
+    close(pair[1]);
+    return 0;
+}

@@ -1,0 +1,75 @@
+"""Each C entry that takes bytes from outside, under libFuzzer and the sanitizers of clang.
+
+The short form reads the corpora and looks for new inputs for a moment; `make fuzz` looks for
+longer (tests/damage/fuzz/long.py).
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.damage.fuzz import engine, seeds
+from tests.support import batches
+
+SECONDS = float(os.environ.get("KAFKALOG_FUZZ_SECONDS", "1"))
+CANARY_SECONDS = 20
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def programs():
+    """Every target's program."""
+    if engine.compiler() is None:
+        pytest.skip("no clang with libFuzzer (Debian: clang-14 and libclang-rt-14-dev)")
+    return engine.build([*engine.TARGETS.values(), engine.CANARY])
+
+
+@pytest.fixture(scope="module")
+def results(programs, tmp_path_factory, request):
+    """What each target found, all run at once, as many as there are processors."""
+    shared = seeds.shared_folder()
+    seed = int(os.environ.get("KAFKALOG_SEED") or 0)
+
+    def run(target):
+        new, real = (tmp_path_factory.mktemp(f"{target.name}-{kind}") for kind in ("new", "real"))
+        seeds.write(target, shared, real)
+        corpora = [new, real, engine.CORPUS / target.name]
+        corpora = [folder for folder in corpora if folder.is_dir()]
+        return engine.run(target, programs[target.name], SECONDS, corpora, seed)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(engine.TARGETS, pool.map(run, engine.TARGETS.values()), strict=True))
+
+
+@pytest.mark.parametrize("name", engine.TARGETS)
+def test_nothing_is_found(results, name):
+    result = results[name]
+    if result.crash is not None:
+        pytest.fail(f"{result.crash} ends target {name}:\n{result.report}", pytrace=False)
+    assert result.executions > 100
+    assert result.coverage > 50
+
+
+def test_the_canary_is_found(programs, tmp_path):
+    """A planted bug behind the checksum; not finding it would mean that nothing is found."""
+    plain = batches.batch([batches.Row(b"value", b"key", 5), batches.Row(b"another", None, 6)])
+    (tmp_path / "plain").write_bytes(plain)
+    program = programs[engine.CANARY.name]
+    result = engine.run(engine.CANARY, program, CANARY_SECONDS, [tmp_path])
+    assert result.crash is not None, "the planted bug was not found"
+    assert "heap-buffer-overflow" in result.report
+    assert "sum_headers" in result.report
+
+
+def test_the_mended_input_alone_reaches_the_canary(programs, tmp_path):
+    """The planted bug is no bug of plain input: the mutator and the coverage find it."""
+    plain = batches.batch([batches.Row(b"value", b"key", 5, [("name", b"value")])])
+    (tmp_path / "plain").write_bytes(plain)
+    result = engine.run(engine.CANARY, programs[engine.CANARY.name], 0, [tmp_path])
+    assert result.crash is None
+
+
+def test_the_corpus_stays_small():
+    assert seeds.committed_bytes() <= 200_000

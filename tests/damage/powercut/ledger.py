@@ -1,0 +1,56 @@
+"""What survives a power cut: all that was flushed, and of the rest a beginning."""
+
+import threading
+from typing import Any
+
+from tests.damage.crash.ledger import Ledger
+
+
+class DurableLedger(Ledger):
+    """As the ledger of kills, but only a flush, a truncation or a close is a promise.
+
+    And only when it returned before the cut: in life nobody sees what returns behind it.  Here
+    the writer goes on for a moment, beside a file system that is being shut down, and there an
+    fdatasync that is under way may return 0 though its bytes never arrive: a bare loop of
+    pwrite and fdatasync loses them, too.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flushed = 0
+        self.promises = 0
+        self.late = 0  # the end at a flush that returned behind the cut
+        self.late_lost = 0
+        self.cut = threading.Event()  # set before the power goes, cleared after
+
+    def _apply(self, *result: Any) -> None:
+        assert self.pending is not None
+        kind = self.pending[0]
+        super()._apply(*result)
+        if kind in ("flush", "close"):
+            if self.cut.is_set():
+                self.late = self.end
+            else:
+                self.flushed = self.end
+                self.promises += 1
+        elif kind == "restart":
+            self.flushed = self.end
+        self.flushed = min(self.flushed, self.end)
+
+    def check(self, start: int, end: int, found: list[list[int]]) -> None:
+        """Take an end between what was flushed and what was appended, then compare all."""
+        kind, *what = self.pending or ["nothing"]
+        low = min(self.flushed, what[1]) if kind == "truncate" else self.flushed
+        self.late_lost += end < min(self.late, self.end)
+        self.late = 0
+        if low <= end < self.end and kind != "restart":
+            # The part that was lost, and with it an append that came behind it.
+            self.records = [record for record in self.records if record[0] < end]
+            self.end = end
+            if kind == "truncate":  # whole batches, perhaps with the start inside of one
+                self.start = min(self.start, end)
+                self.pending = [kind, what[0], min(what[1], end)]
+            if kind in ("append", "marker"):
+                self.pending = None
+        super().check(start, end, found)
+        self.flushed = self.end  # it was read back from the disk

@@ -1,0 +1,175 @@
+"""Real power cuts on real file systems: nothing that was flushed is lost.
+
+A writer in another process tells what it does through a pipe.  At a random moment its file
+system is shut down, it is killed, and the file system is mounted again.
+"""
+
+import os
+import random
+import threading
+import time
+
+import pytest
+
+import kafkalog
+from tests.damage.powercut.disks import LOG_KEPT, LOG_LOST, MKFS, Disk, why_not
+from tests.damage.powercut.ledger import DurableLedger
+
+MINUTES = float(os.environ.get("KAFKALOG_TORTURE_MINUTES", "0"))
+SECONDS = MINUTES * 30  # for each file system
+CUTS = 10  # of each, at least
+FRESH_AFTER = 20  # cuts of one log before a new one begins
+DISK_IS_GONE = ("StorageOffline", "IoFailed", "Input/output error")
+
+
+@pytest.fixture(params=MKFS)
+def disk(request, tmp_path, wait_until):
+    """A mounted file system of its own."""
+    reason = why_not(request.param)
+    if reason:
+        pytest.skip(f"{request.param}: {reason}")
+    made = Disk(request.param, tmp_path, wait_until)
+    try:
+        made.mount()
+    except RuntimeError as refusal:
+        pytest.skip(f"{request.param}: {refusal}")
+    yield made
+    made.unmount()
+
+
+def account(worker, ledger, after=lambda: None):
+    """Let the ledger take every report, each followed by `after()`; what the worker failed
+    with, if it did."""
+    reports = worker.reports()
+    while True:
+        try:
+            words = next(reports)
+        except StopIteration:
+            return None
+        except AssertionError as failure:
+            return str(failure)
+        ledger.note(words)
+        after()
+
+
+def cut(disk, flag, ledger):
+    """Cut the power; what returns from here on was not seen."""
+    ledger.cut.set()
+    disk.cut(flag)
+
+
+def look(zygote, disk, path, ledger):
+    """Mount after a cut, and compare what opens there with the ledger."""
+    disk.unmount()
+    disk.mount()
+    failure = account(zygote.start("look", path=path, number=ledger.next_number), ledger)
+    assert failure is None, failure
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(MINUTES * 120 + 120)
+def test_a_power_cut_loses_nothing_that_was_flushed(zygote, disk, rng):
+    """Cut at random moments, with and without the file system's own log."""
+    promises = changes = late_lost = 0
+    ledger, path = DurableLedger(), ""
+    number = 0
+    until = time.monotonic() + SECONDS
+    # On a busy machine a few cuts may all come before the first flush.
+    while number < CUTS or time.monotonic() < until or (promises == 0 and number < 20 * CUTS):
+        if number % FRESH_AFTER == 0:
+            late_lost += ledger.late_lost
+            ledger, path = DurableLedger(), str(disk.root / f"log-{number // FRESH_AFTER}")
+        worker = zygote.start(
+            "torture", path=path, seed=rng.getrandbits(32), number=ledger.next_number
+        )
+        flag = rng.choice((LOG_KEPT, LOG_LOST))
+        cutter = threading.Timer(rng.expovariate(1 / 0.06), cut, (disk, flag, ledger))
+        cutter.start()
+        before = ledger.changes, ledger.promises
+        failure = account(worker, ledger)
+        cutter.join()
+        worker.kill()
+        ledger.cut.clear()
+        assert failure is None or any(word in failure for word in DISK_IS_GONE), failure
+        changes += ledger.changes - before[0]
+        promises += ledger.promises - before[1]
+        try:
+            look(zygote, disk, path, ledger)
+        except AssertionError as broken:
+            raise AssertionError(f"cut {number}, flag {flag}: {broken}") from broken
+        number += 1
+    late_lost += ledger.late_lost
+    print(
+        f"{number} cuts, {changes} changes, {promises} flushes, none lost; {late_lost} behind a cut"
+    )
+    assert promises > 0
+
+
+def test_an_open_log_outlives_its_disk(zygote, disk):
+    """No signal ends the process: each call is refused, and the log is offline."""
+    worker = zygote.start("outlive", path=str(disk.root / "log-0"))
+    words = []
+    for report in worker.reports():
+        words.append(report)
+        if len(words) == 3:
+            disk.cut(LOG_LOST)
+    assert words[-1] == ["done"]
+    assert [w[0] for w in words[:3]] == ["flushed"] * 3
+    refused = [w for w in words if w[0] == "refused"]
+    assert ["refused", "StorageOffline"] in refused
+    disk.unmount()
+    disk.mount()
+    with kafkalog.Log(disk.root / "log-0") as log:
+        assert log.end_offset >= 3 and log.verify().clean
+
+
+def test_a_writer_that_does_not_flush_is_found(zygote, disk):
+    """The harness itself: acknowledged and never synced is seen to be lost."""
+    ledger = DurableLedger()
+    path, cuts = str(disk.root / "log-0"), []
+
+    def after():
+        if ledger.promises == 20 and not cuts:
+            cuts.append(disk.cut(LOG_LOST))
+
+    worker = zygote.start("lie", path=path)
+    failure = account(worker, ledger, after)
+    assert failure is not None and any(word in failure for word in DISK_IS_GONE)
+    assert ledger.flushed >= 20
+    with pytest.raises(AssertionError, match=r"found 0\.\.\d+ of 0\.\.\d+"):
+        look(zygote, disk, path, ledger)
+
+
+def test_the_ledger_takes_a_beginning_and_nothing_else():
+    rng = random.Random(1)
+    for end in rng.sample(range(6), 6):
+        ledger = DurableLedger()
+        for words in (["append", 0, 3], ["returned", 0, 2], ["flush"], ["returned"],
+                      ["append", 3, 2], ["returned", 3, 4]):  # fmt: skip
+            ledger.note(words)
+        found = [[i, i] for i in range(end)]
+        if end < 3:
+            with pytest.raises(AssertionError):
+                ledger.check(0, end, found)
+        else:
+            ledger.check(0, min(end, 5), found[:5])
+            assert ledger.end == min(end, 5)
+
+
+@pytest.mark.parametrize("start", [2, 3, 4])
+@pytest.mark.parametrize("end", [6, 9])
+def test_the_ledger_takes_a_start_that_an_interrupted_truncation_lowered(start, end):
+    """Into the batch that holds it, and to that batch's base only: what was deleted of the
+    batch is there again, and an unflushed end may be lost."""
+    ledger = DurableLedger()
+    for words in (["append", 0, 3], ["returned", 0, 2], ["append", 3, 3], ["returned", 3, 5],
+                  ["delete", 4], ["returned"], ["flush"], ["returned"],
+                  ["append", 6, 3], ["returned", 6, 8], ["truncate", 4, 3]):  # fmt: skip
+        ledger.note(words)
+    found = [[i, i] for i in range(start, end)]
+    if start < 3:
+        with pytest.raises(AssertionError):
+            ledger.check(start, end, found)
+    else:
+        ledger.check(start, end, found)
+        assert (ledger.start, ledger.end) == (start, end)

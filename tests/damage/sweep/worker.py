@@ -1,0 +1,117 @@
+"""Damages a directory of its own in many ways, one at a time, and judges each.
+
+    python -m tests.damage.sweep.worker FOLDER --seed 1 --part 0 --parts 2 --flips 1000 --others 100
+
+Prints one JSON object.  Run as a process, so that a crash, an end that does not come (SIGALRM)
+and memory without limit (RLIMIT_AS) are seen, and which damage they came from: the last line
+of FOLDER/now says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.damage.sweep import damages, reference
+from tests.damage.sweep.judge import Judge
+
+MEMORY_BYTES = 64 << 20
+SECONDS = 20
+PROBLEMS_MAX = 20
+
+
+def limit_memory() -> None:
+    """From here on the process may grow by MEMORY_BYTES and no more."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def chosen(
+    made: reference.Reference, rng: random.Random, options: argparse.Namespace
+) -> Iterator[damages.Damage]:
+    """The damages of this part: a sample, or with --all each of them once."""
+    files = damages.flips(made)
+    others = [d for kind in damages.KINDS.values() for d in kind(made, random.Random(0))]
+    if options.all:
+        at = options.part
+        for name, bits in files:
+            while at < bits:
+                yield damages.flip(made, name, at)
+                at += options.parts
+            at -= bits
+        yield from others[options.part :: options.parts]
+        return
+    # Half of them anywhere, half of them in each file alike, since most bytes are records.
+    half = options.flips // 2
+    for name, bits in [
+        *rng.choices(files, [bits for _, bits in files], k=half),
+        *rng.choices(files, k=options.flips - half),
+    ]:
+        yield damages.flip(made, name, rng.randrange(bits))
+    yield from rng.sample(others, min(options.others, len(others)))
+
+
+def sweep(made: reference.Reference, options: argparse.Namespace) -> dict[str, Any]:
+    """Every damage of this part, judged."""
+    rng = random.Random(f"{options.seed}-{options.part}")
+    judge = Judge(made, rng)
+    told: Counter[str] = Counter()
+    problems: list[str] = []
+    count = 0
+    now = os.open(made.path.parent / "now", os.O_WRONLY | os.O_CREAT, 0o600)
+    work = list(chosen(made, rng, options)) if not options.all else chosen(made, rng, options)
+    limit_memory()
+    start = time.monotonic()
+    for what, edits, covered in work:
+        os.pwrite(now, f"{what:200}\n".encode(), 0)
+        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        made.write(edits)
+        try:
+            verdict = judge.judge(edits, covered)
+        except Exception as problem:
+            problems.append(f"{what}: {problem!r}")
+        else:
+            told[f"{'covered' if covered else 'not covered'}: told {verdict.told}"] += 1
+            problems += [f"{what}: {problem}" for problem in verdict.problems]
+        made.undo(edits)
+        count += 1
+        if len(problems) >= PROBLEMS_MAX:
+            break
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return {
+        "count": count,
+        "seconds": round(time.monotonic() - start, 1),
+        "outcomes": judge.count,
+        "told": told,
+        "problems": problems,
+    }
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--part", type=int, default=0)
+    parser.add_argument("--parts", type=int, default=1)
+    parser.add_argument("--flips", type=int, default=0)
+    parser.add_argument("--others", type=int, default=0)
+    parser.add_argument("--all", action="store_true")
+    options = parser.parse_args()
+    made = reference.make(options.folder / "data")
+    json.dump(sweep(made, options), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Apache Kafka and its clients as referees."""

@@ -1,0 +1,162 @@
+"""Real clients against a broker: ours, or Apache Kafka as the proof that the tests are right.
+
+KAFKALOG_CLIENTS_AGAINST says against which: `kafkalog` (the default), `kafka` or `both`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kafka.clients import programs, servers
+from tests.kafka.clients.agent import Agent
+
+AGAINST = os.environ.get("KAFKALOG_CLIENTS_AGAINST", "kafkalog")
+SIDES = list(servers.SIDES) if AGAINST == "both" else [AGAINST]
+HERE = Path(__file__).parent
+START_S = 60
+TEST_S = 300
+"""A first test may compile a client; the limit is not on what is tested."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_S))
+
+
+@pytest.fixture(scope="session", params=SIDES)
+def side(request: pytest.FixtureRequest) -> str:
+    """Whose broker it is."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def start_server(side: str) -> Callable[..., Any]:
+    """`start_server(directory, settings)`: a server of the side, to be entered."""
+
+    @contextlib.contextmanager
+    def start(directory: Path, settings: dict[str, str] | None = None) -> Iterator[Any]:
+        made = servers.SIDES[side](directory, settings)
+        try:
+            with made:
+                yield made
+        except servers.Unavailable as reason:
+            pytest.skip(str(reason))
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def server(
+    start_server: Callable[..., Any],
+    tmp_path_factory: pytest.TempPathFactory,
+    wait_until: Callable[..., None],
+) -> Iterator[servers.Server]:
+    """One broker for all tests; each has topics and groups of its own."""
+    with start_server(tmp_path_factory.mktemp("server") / "data") as made:
+        wait_until(made.answers, "the broker takes connections", START_S)
+        Admin(made.bootstrap).until_ready()
+        yield made
+
+
+class Admin:
+    """confluent-kafka's admin client, as far as tests need it to set up."""
+
+    def __init__(self, bootstrap: str) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self.client = AdminClient({"bootstrap.servers": bootstrap})
+
+    def until_ready(self) -> None:
+        self.client.list_topics(timeout=60)
+
+    def create(self, topic: str, partitions: int, settings: dict[str, str]) -> None:
+        from confluent_kafka.admin import NewTopic
+
+        new = NewTopic(topic, partitions, 1, config=settings)
+        for future in self.client.create_topics([new]).values():
+            future.result(30)
+        while len(self.partitions(topic)) < partitions:
+            pass  # the call waits for an answer; Kafka's metadata comes a little later
+
+    def partitions(self, topic: str) -> list[int]:
+        return list(self.client.list_topics(topic, timeout=30).topics[topic].partitions)
+
+
+@pytest.fixture(scope="session")
+def admin(server: servers.Server) -> Admin:
+    return Admin(server.bootstrap)
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def new_topic(admin: Admin) -> Callable[..., str]:
+    """`new_topic(partitions=1, name="topic", **settings)`: a new topic's name."""
+
+    def make(partitions: int = 1, name: str = "topic", **settings: str) -> str:
+        topic = f"{name}-{next(_numbers)}"
+        admin.create(topic, partitions, {k.replace("_", "."): v for k, v in settings.items()})
+        return topic
+
+    return make
+
+
+@pytest.fixture
+def new_group() -> str:
+    return f"group-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def agent(
+    server: servers.Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Agent]]:
+    """`agent(name)`: the running agent of a client, shared by all tests that do not end it."""
+    running: dict[str, Agent] = {}
+    errors = tmp_path_factory.mktemp("agents")
+
+    def get(name: str) -> Agent:
+        if name not in running:
+            running[name] = Agent(
+                name, command_of(name), server.bootstrap, errors / f"{name}.err"
+            )  # fmt: skip
+        return running[name]
+
+    yield get
+    for one in running.values():
+        one.kill()
+
+
+@pytest.fixture
+def new_agent(server: servers.Server, tmp_path: Path) -> Iterator[Callable[..., Agent]]:
+    """`new_agent(name, bootstrap=None)`: an agent of this test's own, which it may kill."""
+    with contextlib.ExitStack() as running:
+
+        def start(name: str, bootstrap: str | None = None) -> Agent:
+            errors = tmp_path / f"{name}-{next(_numbers)}.err"
+            return running.enter_context(
+                Agent(name, command_of(name), bootstrap or server.bootstrap, errors)
+            )
+
+        yield start
+
+
+def command_of(name: str) -> list[str]:
+    try:
+        return programs.command(name)
+    except programs.Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(params=programs.CLIENTS)
+def client(request: pytest.FixtureRequest, agent: Callable[[str], Agent]) -> Agent:
+    """Each client in turn."""
+    return agent(str(request.param))

@@ -1,0 +1,207 @@
+"""Groups of real clients: members come, go, crash, come back; positions are kept.
+
+The walk-throughs of a coordinator's life, each with every client that can take part.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from tests.kafka.clients.agent import Agent, ClientError, Member, Record
+
+PARTITIONS = 4
+ALL = set(range(PARTITIONS))
+SESSION_MS = 1500
+JOIN_S = 30.0
+RANGE = ("confluent", "kafka-python", "aiokafka", "java", "franz-go", "sarama")
+"""Clients whose members agree on "range"; kafkajs has names of its own."""
+STATIC = ("confluent", "kafka-python", "java", "franz-go", "sarama")
+
+Wait = Callable[..., None]
+Start = Callable[..., Agent]
+
+
+def fill(agent: Agent, topic: str, partitions: Sequence[int], count: int = 5) -> None:
+    for number in partitions:
+        records = [Record(b"k", b"%d" % i, (), None) for i in range(count)]
+        agent.produce(topic, records, partition=number)
+
+
+def shared(members: Sequence[Member], partitions: set[int] = ALL) -> bool:
+    """Whether each partition has exactly one owner and no member is without any."""
+    owned = [member.partitions() for member in members]
+    return all(owned) and sorted(p for one in owned for p in one) == sorted(partitions)
+
+
+@pytest.fixture
+def topic(new_topic: Callable[..., str]) -> str:
+    return new_topic(PARTITIONS)
+
+
+def test_members_come_and_leave(
+    client: Agent, topic: str, new_group: str, wait_until: Wait
+) -> None:
+    first = client.join(new_group, [topic])
+    wait_until(lambda: first.partitions() == ALL, "the first member has all", JOIN_S)
+    second = client.join(new_group, [topic])
+    wait_until(lambda: shared([first, second]), "both have their part", JOIN_S)
+    third = client.join(new_group, [topic])
+    wait_until(lambda: shared([first, second, third]), "all three have their part", JOIN_S)
+    second.leave()
+    wait_until(lambda: shared([first, third]), "the others took over", JOIN_S)
+    first.leave()
+    wait_until(lambda: third.partitions() == ALL, "the last has all", JOIN_S)
+    third.leave()
+
+
+def test_positions_are_committed_and_taken_up(
+    client: Agent, topic: str, new_group: str, wait_until: Wait
+) -> None:
+    fill(client, topic, range(PARTITIONS))
+    first = client.join(new_group, [topic])
+    wait_until(lambda: len(first.state().seen) == 20, "all is read", JOIN_S)
+    first.commit()
+    first.leave()
+    assert client.committed(new_group, topic, range(PARTITIONS)) == [5] * PARTITIONS
+
+    fill(client, topic, [0, 2], 2)
+    second = client.join(new_group, [topic])
+    wait_until(lambda: len(second.state().seen) >= 4, "what came later is read", JOIN_S)
+    assert {(where, offset) for _, where, offset in second.state().seen} == {
+        (0, 5), (0, 6), (2, 5), (2, 6),
+    }  # fmt: skip
+    second.leave()
+
+
+def test_everyone_sees_everyones_commits(
+    topic: str, agent: Callable[[str], Agent], new_group: str, wait_until: Wait
+) -> None:
+    """Each client in turn takes the group on from where the one before left it."""
+    done = 0
+    for name in (*RANGE, "kafkajs"):
+        one = agent(name)
+        fill(one, topic, [0], 3)
+        member = one.join(new_group, [topic])
+        wait_until(lambda m=member: len(m.state().seen) == 3, f"{name} reads on", JOIN_S)
+        assert [offset for _, _, offset in member.state().seen] == [done, done + 1, done + 2]
+        member.commit()
+        member.leave()
+        done += 3
+        assert {agent(reader).committed(new_group, topic, [0])[0] for reader in RANGE} == {done}
+
+
+def test_a_group_of_all_clients(
+    new_topic: Callable[..., str], agent: Callable[[str], Agent], new_group: str, wait_until: Wait
+) -> None:
+    """Members of six libraries share a topic, and each record is read once."""
+    topic, partitions = new_topic(12), set(range(12))
+    members = [agent(name).join(new_group, [topic]) for name in RANGE]
+    wait_until(lambda: shared(members, partitions), "all have their part", 2 * JOIN_S)
+    fill(agent("confluent"), topic, range(12))
+    wait_until(
+        lambda: sum(len(member.state().seen) for member in members) == 60, "all is read", JOIN_S
+    )
+    seen = {(p, o) for member in members for _, p, o in member.state().seen}
+    assert len(seen) == 60
+    for member in members:
+        member.leave()
+
+
+@pytest.mark.parametrize("name", RANGE)
+def test_a_member_crashes(
+    name: str, topic: str, agent: Callable[[str], Agent], new_agent: Start, new_group: str,
+    wait_until: Wait,
+) -> None:  # fmt: skip
+    """After its session the others have its partitions, and read on where it had committed."""
+    survivor = agent(name).join(new_group, [topic], session_ms=SESSION_MS)
+    wait_until(lambda: survivor.partitions() == ALL, "the first member has all", JOIN_S)
+    other = new_agent(name)
+    doomed = other.join(new_group, [topic], session_ms=SESSION_MS)
+    wait_until(lambda: shared([survivor, doomed]), "both have their part", JOIN_S)
+    fill(agent("confluent"), topic, range(PARTITIONS))
+    wait_until(lambda: len(doomed.state().seen) == 10, "it has read its part", JOIN_S)
+    doomed.commit()
+    taken = doomed.partitions()
+    other.kill()
+    wait_until(lambda: survivor.partitions() == ALL, "the survivor has all", JOIN_S)
+    fill(agent("confluent"), topic, sorted(taken), 1)
+    wait_until(
+        lambda: {(p, 5) for p in taken} <= {(p, o) for _, p, o in survivor.state().seen},
+        "the survivor reads on", JOIN_S,
+    )  # fmt: skip
+    seen = {(p, o) for _, p, o in survivor.state().seen}
+    assert not {(p, o) for p in taken for o in range(5)} & seen
+    survivor.leave()
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_a_static_member_restarts(
+    name: str, topic: str, agent: Callable[[str], Agent], new_agent: Start, new_group: str,
+    wait_until: Wait,
+) -> None:  # fmt: skip
+    """Killed and back within its session: the same partitions, and the others notice nothing."""
+    staying = agent(name).join(new_group, [topic], "one", session_ms=20_000)
+    wait_until(lambda: staying.partitions() == ALL, "the first member has all", JOIN_S)
+    before = new_agent(name)
+    gone = before.join(new_group, [topic], "two", session_ms=20_000)
+    wait_until(lambda: shared([staying, gone]), "both have their part", JOIN_S)
+    mine, joins = gone.partitions(), staying.state().joins
+    before.kill()
+    back = new_agent(name).join(new_group, [topic], "two", session_ms=20_000)
+    wait_until(lambda: back.partitions() == mine, "it has what it had", JOIN_S)
+    assert staying.state().joins == joins
+    assert shared([staying, back])
+    staying.leave()
+
+
+@pytest.mark.parametrize("name", ("confluent", "java"))
+def test_two_with_one_instance_id(
+    name: str, topic: str, new_agent: Start, new_group: str, wait_until: Wait
+) -> None:
+    """The one that joined first is fenced and says so."""
+    old = new_agent(name).join(new_group, [topic], "same", session_ms=6000)
+    wait_until(lambda: old.partitions() == ALL, "the first has all", JOIN_S)
+    new = new_agent(name).join(new_group, [topic], "same", session_ms=6000)
+    wait_until(lambda: new.partitions() == ALL, "the second has all", JOIN_S)
+    wait_until(lambda: old.state().failed, "the first is fenced", JOIN_S)
+    assert "fenced" in old.state().failed.lower()
+
+
+def test_partitions_are_added(
+    client: Agent, new_topic: Callable[..., str], admin: Any, new_group: str, wait_until: Wait
+) -> None:
+    from confluent_kafka.admin import NewPartitions
+
+    topic = new_topic(2)
+    member = client.join(new_group, [topic])
+    wait_until(lambda: member.partitions() == {0, 1}, "it has both", JOIN_S)
+    for future in admin.client.create_partitions([NewPartitions(topic, 5)]).values():
+        future.result(30)
+    wait_until(lambda: member.partitions() == set(range(5)), "it has the new ones", JOIN_S)
+    fill(client, topic, [4], 1)
+    wait_until(lambda: (topic, 4, 0) in member.state().seen, "it reads a new one", JOIN_S)
+    member.leave()
+
+
+def test_a_commit_of_who_is_no_member_is_refused(
+    topic: str, agent: Callable[[str], Agent], new_agent: Start, new_group: str, wait_until: Wait
+) -> None:
+    """A process that was stopped for longer than its session cannot move positions."""
+    fill(agent("confluent"), topic, [0, 1, 2, 3])
+    other = new_agent("confluent")
+    stopped = other.join(new_group, [topic], session_ms=SESSION_MS)
+    wait_until(lambda: len(stopped.state().seen) == 20, "it has read all", JOIN_S)
+    os.kill(other.pid, signal.SIGSTOP)
+    try:
+        heir = agent("confluent").join(new_group, [topic], session_ms=SESSION_MS)
+        wait_until(lambda: len(heir.state().seen) == 20, "another has read all", JOIN_S)
+    finally:
+        os.kill(other.pid, signal.SIGCONT)
+    with pytest.raises(ClientError, match=r"COMMIT|commit|MEMBER|GENERATION|REBALANCE|assign"):
+        stopped.commit()
+    heir.leave()

@@ -1,0 +1,1 @@
+"""What each part of the package promises: the folders are the package's."""

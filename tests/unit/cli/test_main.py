@@ -1,0 +1,169 @@
+"""The command line as a whole: help, mistakes, speed, documents."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkalog.cli import COMMANDS, EXIT_CODES, main, parser_of, render_markdown
+from kafkalog.cli.common import CODECS, parse_time, preview, show_bytes, show_time
+from kafkalog.cli.inputs import timestamp_parser
+from tests.unit.cli.conftest import Command
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_help_has_an_example_and_the_exit_codes(kafkalog: Command, command: str) -> None:
+    """`--help` of each command, and an example that its own parser takes."""
+    ran = kafkalog(command, "--help")
+    assert ran.status == 0
+    assert "example:\n" in ran.out and f"kafkalog {command}" in ran.out
+    assert all(text in ran.out for text in EXIT_CODES.values())
+
+
+def examples() -> list[str]:
+    """Every example line of every command."""
+    import importlib
+
+    found = []
+    for command in COMMANDS:
+        text = importlib.import_module(f"kafkalog.cli.{command}").EXAMPLES
+        found += text.replace("\\\n", " ").splitlines()[1:]
+    return [line.strip() for line in found if line.strip()]
+
+
+@pytest.mark.parametrize("line", examples())
+def test_examples_are_taken_by_their_parsers(line: str) -> None:
+    """A newcomer copies them: none may be refused."""
+    import shlex
+
+    words = shlex.split(line.split(" | ")[0], comments=True)
+    words = [word for word in words if not word.startswith("KAFKALOG_")]
+    assert words[0] == "kafkalog"
+    parser_of(words[1]).parse_args(words[2:])
+
+
+def test_help_of_all_names_every_command(kafkalog: Command) -> None:
+    """Also without any word."""
+    for words in ([], ["--help"]):
+        ran = kafkalog(*words)
+        assert ran.status == 0
+        assert all(f"  {name} " in ran.out for name in COMMANDS)
+    assert kafkalog("--version").out.startswith("kafkalog")
+
+
+def test_mistakes_are_one_line_and_status_2(kafkalog: Command) -> None:
+    """An unknown command gets the nearest known one; argparse names its options."""
+    ran = kafkalog("consme")
+    assert (ran.status, ran.err) == (2, "kafkalog: no command 'consme'; did you mean consume?\n")
+    ran = kafkalog("consume", "--dir")
+    assert (ran.status, "--dir" in ran.err) == (2, True)
+    for words in (["--nonsense"], ["topics"], ["consume", "--dir", "d", "--order", "x"],
+                  ["verify", "--nonsense"]):  # fmt: skip
+        ran = kafkalog(*words)
+        assert (ran.status, ran.out) == (2, "")
+        assert ran.err.startswith("kafkalog: ") and ran.err.count("\n") == 1
+        assert ran.err.endswith(" --help\n")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """Neither the C core nor numpy: what --help costs is Python's own start."""
+    code = (
+        "import sys; from kafkalog.cli import main; main(['--help']); main(['ingest', '--help']);"
+        "bad = [m for m in ('numpy', 'pyarrow', 'cffi', 'kafkalog._native', 'zstandard')"
+        " if m in sys.modules]; sys.exit(str(bad) if bad else 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
+                         check=False)  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_python_dash_m(tmp_path: Path) -> None:
+    """`python -m kafkalog` is the command, with its exit status."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "kafkalog", "verify", str(tmp_path / "none")], cwd=ROOT,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 2
+    assert ran.stderr.count("\n") == 1
+
+
+def test_debug_shows_the_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KAFKALOG_DEBUG=1: the exception itself."""
+    monkeypatch.setenv("KAFKALOG_DEBUG", "1")
+    with pytest.raises(FileNotFoundError):
+        main(["verify", str(tmp_path / "none")])
+
+
+def test_failpoints(kafkalog: Command) -> None:
+    """Listed by the test build, explained by the other one."""
+    from kafkalog._native import lib
+
+    ran = kafkalog("failpoints")
+    if hasattr(lib, "kl_failpoint_count"):
+        assert ran.status == 0
+        names = ran.out.split()
+        assert len(names) == lib.kl_failpoint_count() > 10
+        assert all("." in name for name in names)
+    else:
+        assert (ran.status, "KAFKALOG_NATIVE=test" in ran.err) == (2, True)
+
+
+def test_the_document_is_fresh() -> None:
+    """docs/cli.md is what the parsers say."""
+    assert (ROOT / "docs" / "cli.md").read_text() == render_markdown()
+
+
+def test_codecs_are_the_engines() -> None:
+    """The names that --compression offers, in the order of their numbers."""
+    from kafkalog.batch.codecs import codec_name
+
+    assert [codec_name(i) for i in range(5)] == list(CODECS)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1970-01-01", 0),
+        ("2026-07-04T12:00:00Z", 1_783_166_400_000),
+        ("2026-07-04 14:00:00,25+02:00", 1_783_166_400_250),
+        ("2026-07-04T12:00:00.123456789Z", 1_783_166_400_123),
+        ("1783166400", 1_783_166_400_000),
+        ("1783166400000", 1_783_166_400_000),
+        ("1783166400.5", 1_783_166_400_500),
+    ],
+)
+def test_times_in(text: str, ms: int) -> None:
+    """ISO 8601 in its usual spellings, and numbers of seconds or milliseconds."""
+    assert parse_time(text) == ms
+
+
+def test_times_by_format() -> None:
+    """A format without a year takes the given one, leap days too."""
+    from datetime import timezone
+    from zoneinfo import ZoneInfo
+
+    leap = timestamp_parser("%b %d %H:%M", timezone.utc, 2024)
+    assert show_time(leap("Feb 29 12:30")) == "2024-02-29T12:30:00.000Z"
+    berlin = timestamp_parser("%Y-%m-%d %H:%M", ZoneInfo("Europe/Berlin"), None)
+    assert show_time(berlin("2026-07-04 12:00")) == "2026-07-04T10:00:00.000Z"
+    with pytest.raises(ValueError, match="before 1970"):
+        berlin("1960-01-01 00:00")
+    with pytest.raises(ValueError, match="is not of the format '%b %d %H:%M'"):
+        leap("Feb 30 12:30")
+
+
+def test_numbers_out() -> None:
+    """Sizes, times and byte strings as people read them."""
+    assert [show_bytes(n) for n in (0, 1023, 1536, 3 << 20, 5 << 40)] == [
+        "0 B", "1023 B", "1.5 KiB", "3.0 MiB", "5.0 TiB",
+    ]  # fmt: skip
+    assert show_time(-1) == "-"
+    assert show_time(1 << 60).endswith(" ms")
+    assert preview(None) == "null"
+    assert preview(b"a\n\xff") == '"a\\n\\\\xff"'
+    assert preview(b"x" * 100, 10) == '"xxxxxxxxxx"…'

@@ -1,0 +1,185 @@
+"""`kafkalog repair`: shows, then does; cuts only what is bad, and keeps what it cuts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkalog.errors import Locked
+from kafkalog.inspect.repair import apply, plan
+from kafkalog.inspect.report import Report
+from kafkalog.inspect.verify import verify
+from kafkalog.log.log import Log
+from tests.support.kafka_data import expected_records, partitions, unclean_directories
+from tests.support.trees import copy_tree, fingerprint
+from tests.unit.cli.conftest import Command
+from tests.unit.cli.test_verify import change, damage
+
+VARIANTS = unclean_directories()
+
+
+def records_of(path: Path) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Every record that a reader gets; markers and aborted ones are not its business here."""
+    with Log(path, mode="r") as log:
+        return [(r.offset, r.key, r.value) for r in log.read()]
+
+
+@pytest.mark.parametrize(("case", "source"), VARIANTS, ids=[c for c, _ in VARIANTS])
+def test_every_damaged_directory_is_mended(
+    kafkalog: Command, case: str, source: Path, tmp_path: Path
+) -> None:
+    """First nothing is written; then all is clean, and no good record is gone."""
+    directory = copy_tree(source, tmp_path / "log")
+    before = fingerprint(directory)
+    good = verify(directory).counters
+    shown = kafkalog("repair", directory)
+    assert fingerprint(directory) == before
+    assert shown.status == (0 if verify(directory).clean else 1)
+    ran = kafkalog("repair", directory, "--execute")
+    left = damage(verify(directory, deep=True))
+    # A checkpoint past the end is not repair's: the next open for writing corrects it.
+    assert left <= {"checkpoint-range"}, ran.out
+    assert ran.status == (1 if left else 0), ran.out
+    after = verify(directory).counters
+    assert (after["records"], after["batches"]) == (good["records"], good["batches"])
+    again = kafkalog("repair", directory)
+    assert not any(line.startswith(("cut", "rebuild", "set-aside"))
+                   for line in again.out.splitlines())  # fmt: skip
+
+
+def test_what_is_cut_is_kept_and_the_good_records_behind_it_stay(
+    shared: Path, tmp_path: Path
+) -> None:
+    """Damage in the middle of a sealed segment: one batch is cut out, all others are read."""
+    [partition] = [p for p in partitions() if p.case == "segments" and p.folder == "seg4096-0"]
+    folder = copy_tree(partition.path, tmp_path / "seg4096-0")
+    log = sorted(folder.glob("*.log"))[3]
+    original = log.read_bytes()
+    middle = len(original) // 2
+    change(log, middle, bytes([original[middle] ^ 4]))
+    spoiled = log.read_bytes()
+    [finding] = [f for f in verify(folder).findings if f.severity == "damage"]
+    actions = plan(verify(folder))
+    assert [a.kind for a in actions] == ["cut", "rebuild-indexes", "reseal"]
+    apply(actions)
+    start, end = finding.position, finding.position + finding.length
+    assert log.read_bytes() == original[:start] + original[end:]
+    assert log.with_name(log.name + ".damaged").read_bytes() == spoiled[start:end]
+    assert verify(folder, deep=True).clean
+    kept = records_of(folder)
+    everything = [(r.offset, r.key, r.value) for r in expected_records(partition)]
+    lost = [r for r in everything if r not in kept]
+    assert [r for r in everything if r in kept] == kept
+    assert lost and lost[0][0] == finding.offset
+    assert [r[0] for r in lost] == list(range(lost[0][0], lost[-1][0] + 1))
+
+
+def test_indexes_made_again_answer_as_kafkas(shared: Path, tmp_path: Path) -> None:
+    """All indexes deleted and rebuilt: the same lookups, and entries no sparser than Kafka's."""
+    source = shared / "data" / "kafka" / "segments" / "log" / "seg4096-1"
+    folder = copy_tree(source, tmp_path / "seg4096-1")
+    for path in [*folder.glob("*.index"), *folder.glob("*.timeindex")]:
+        path.unlink()
+    report = verify(folder)
+    assert {f.what for f in report.findings} == {"index-missing"}
+    apply(plan(report))
+    assert verify(folder, deep=True).findings == []
+    for path in sorted(source.glob("*.index")):
+        assert (folder / path.name).read_bytes() == path.read_bytes(), path.name
+    for path in sorted(source.glob("*.timeindex")):
+        assert (folder / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_aborted_transactions_and_epochs_are_made_again(shared: Path, tmp_path: Path) -> None:
+    """Byte for byte what Kafka had written."""
+    source = shared / "data" / "kafka" / "transactions" / "log" / "tx-a-0"
+    folder = copy_tree(source, tmp_path / "tx-a-0")
+    lists = sorted(folder.glob("*.txnindex"))
+    assert lists
+    lists[0].unlink()
+    change(lists[-1], -1, b"\xff")
+    epochs = folder / "leader-epoch-checkpoint"
+    epochs.write_bytes(b"")
+    report = verify(folder)
+    kinds = {a.kind for a in plan(report)}
+    assert kinds == {"rebuild-aborts", "rebuild-epochs"}
+    apply(plan(report))
+    assert verify(folder).findings == []
+    for path in [*source.glob("*.txnindex"), source / epochs.name]:
+        assert (folder / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_a_damaged_snapshot_is_set_aside(shared: Path, tmp_path: Path) -> None:
+    """It is renamed, not removed, and a second one does not replace the first."""
+    source = shared / "data" / "kafka" / "transactions" / "log" / "tx-a-0"
+    folder = copy_tree(source, tmp_path / "tx-a-0")
+    snapshot = sorted(folder.glob("*.snapshot"))[2]
+    for count in (1, 2):
+        snapshot.write_bytes(b"%d" % count)
+        [action] = plan(verify(folder))
+        assert action.kind == "set-aside"
+        apply([action])
+    assert snapshot.with_name(f"{snapshot.name}.damaged").read_bytes() == b"1"
+    assert snapshot.with_name(f"{snapshot.name}.damaged.1").read_bytes() == b"2"
+    assert verify(folder).clean
+
+
+def test_a_clean_directory_needs_nothing(kafkalog: Command, shared: Path, tmp_path: Path) -> None:
+    """Status 0, and not a byte is changed, with --execute too."""
+    directory = copy_tree(shared / "data" / "kafka" / "segments" / "log", tmp_path / "log")
+    before = fingerprint(directory)
+    assert kafkalog("repair", directory).out == "nothing to do\n"
+    assert kafkalog("repair", directory, "--execute").status == 0
+    assert fingerprint(directory) == before
+
+
+def test_old_formats_are_left_alone(kafkalog: Command, shared: Path, tmp_path: Path) -> None:
+    """What cannot be read is never cut."""
+    directory = copy_tree(shared / "data" / "kafka" / "oldformats" / "log", tmp_path / "log")
+    before = fingerprint(directory, "*.log")
+    ran = kafkalog("repair", directory, "--execute")
+    assert ran.status == 1
+    assert "leave: " in ran.out
+    assert fingerprint(directory, "*.log") == before
+
+
+def test_repair_refuses_a_log_that_is_open(tmp_path: Path) -> None:
+    """A writer owns the directory: the refusal names its pid."""
+    import os
+
+    with Log(tmp_path / "own-0") as log:
+        log.append(b"a")
+        path = tmp_path / "own-0" / "00000000000000000000.log"
+        report = Report()
+        report.add("tail-bytes", path, "x", "y", position=10, length=5)
+        with pytest.raises(Locked, match=str(os.getpid())):
+            apply(plan(report))
+
+
+def test_a_sealed_segment_of_which_nothing_is_left(tmp_path: Path) -> None:
+    """Cut within its first batch: what is left goes, and the folder can be looked at again."""
+    folder = tmp_path / "own-0"
+    with Log(folder, config={"segment.bytes": 200}) as log:
+        for _ in range(4):
+            log.append(bytes(100))
+    first = folder / "00000000000000000000.log"
+    first.write_bytes(first.read_bytes()[:30])
+    apply(plan(verify(folder)))
+    assert first.stat().st_size == 0
+    assert not [action for action in plan(verify(folder)) if action.kind != "leave"]
+    assert [offset for offset, _, _ in records_of(folder)] == [1, 2, 3]
+
+
+def test_a_plan_is_pure(tmp_path: Path) -> None:
+    """Made from the report alone: the files need not exist."""
+    report = Report()
+    log = tmp_path / "t-0" / "00000000000000000000.log"
+    report.add("batch-checksum", log, "crc", "crc", position=100, offset=7, length=50)
+    report.add("tail-bytes", log, "x", "y", position=900, offset=90, length=10)
+    report.add("batch-order", log, "offsets 3 to 4", "above 5", position=300, length=40)
+    report.add("index-entry", log.with_suffix(".index"), "x", "y")
+    actions = plan(report)
+    assert [a.kind for a in actions] == ["cut", "rebuild-indexes", "reseal", "leave"]
+    assert actions[0].ranges == ((100, 150), (900, 910))
+    assert "60 bytes in 2 places" in actions[0].why

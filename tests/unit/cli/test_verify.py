@@ -1,0 +1,368 @@
+"""`kafkalog verify`: nothing to say of what Kafka wrote, and every damage named and placed."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.directory.manager import Manager
+from kafkalog.inspect.report import KINDS
+from kafkalog.inspect.verify import Report, verify
+from kafkalog.log.log import Log
+from tests.support.kafka_data import data_directories, old_formats, unclean_directories
+from tests.support.trees import copy_tree, fingerprint
+from tests.unit.cli.conftest import Command
+
+UNCLEAN = {case for case, _ in unclean_directories()}
+OLD = {p.case for p in old_formats()}
+CLEAN = [(c, d) for c, d in data_directories() if c not in UNCLEAN | OLD]
+
+
+def damage(report: Report) -> set[str]:
+    """What is called damage."""
+    return {f.what for f in report.findings if f.severity == "damage"}
+
+
+@pytest.fixture
+def segments(shared: Path, tmp_path: Path) -> Path:
+    """A copy of one partition with ten segments, idempotent batches and whole indexes."""
+    return copy_tree(shared / "data/kafka/segments/log/seg4096-0", tmp_path / "seg4096-0")
+
+
+@pytest.fixture
+def transactions(shared: Path, tmp_path: Path) -> Path:
+    """A copy of one partition with aborted and open transactions."""
+    return copy_tree(shared / "data/kafka/transactions/log/tx-a-0", tmp_path / "tx-a-0")
+
+
+def change(path: Path, position: int, data: bytes) -> None:
+    """Overwrite bytes in place; a negative position counts from the end."""
+    whole = bytearray(path.read_bytes())
+    position += len(whole) if position < 0 else 0
+    whole[position : position + len(data)] = data
+    path.write_bytes(bytes(whole))
+
+
+@pytest.mark.parametrize(("case", "directory"), CLEAN, ids=[f"{c}-{d.name}" for c, d in CLEAN])
+def test_what_kafka_wrote_is_clean(case: str, directory: Path) -> None:
+    """No damage and no warning anywhere, the records included; not a byte is changed."""
+    before = fingerprint(directory)
+    report = verify(directory, deep=True)
+    assert [f for f in report.findings if f.severity != "note"] == []
+    assert report.clean
+    assert report.counters["records_walked"] >= report.counters["records"] > 0
+    assert fingerprint(directory) == before
+
+
+def test_old_formats_are_unchecked_not_damaged(shared: Path) -> None:
+    """What cannot be read is not called clean, and not called damaged either."""
+    report = verify(shared / "data" / "kafka" / "oldformats" / "log")
+    assert not report.clean
+    assert {f.severity for f in report.findings} <= {"unchecked", "note", "warning"}
+
+
+def test_a_killed_brokers_files_are_clean(shared: Path) -> None:
+    """Preallocated zeros are told as notes, and are no damage."""
+    report = verify(shared / "data" / "kafka" / "unclean" / "killed" / "log", deep=True)
+    assert report.clean
+    assert {"tail-zeros", "index-zeros"} <= {f.what for f in report.findings}
+
+
+@pytest.mark.parametrize(
+    ("folder", "wanted"),
+    [
+        ("cut37", {"tail-bytes"}),
+        ("flip", {"batch-checksum", "tail-bytes"}),
+        ("garbage", {"tail-bytes"}),
+        ("zero4096", {"tail-bytes", "checkpoint-range"}),
+        ("flip-earlier", {"batch-checksum"}),
+        ("flip-first", {"batch-checksum"}),
+        ("noindex", {"aborts-missing"}),
+    ],
+)
+def test_what_was_damaged_is_found_in_every_partition(
+    shared: Path, folder: str, wanted: set[str]
+) -> None:
+    """The variants of the killed broker: at least the change that was made, and no other."""
+    directory = shared / "data" / "kafka" / "unclean" / folder / "log"
+    report = verify(directory)
+    assert damage(report) <= wanted
+    if folder != "noindex":
+        told = {Path(f.file).parent.name for f in report.findings if f.severity == "damage"}
+        partitions = {p.name for p in directory.iterdir() if p.is_dir()}
+        # A segment that is all zeros looks like one that was preallocated and never written.
+        assert len(partitions - told) <= (1 if folder == "zero4096" else 0)
+    else:
+        assert {f.what for f in report.findings if f.severity == "warning"} == {"index-missing"}
+        assert damage(report) == wanted  # only u-txn had a list of aborted transactions
+
+
+def test_a_flipped_bit_has_its_place_and_the_rest_is_still_read(segments: Path) -> None:
+    """One batch is damaged: file, position, length and the next good batch."""
+    before = verify(segments)
+    log = sorted(segments.glob("*.log"))[3]
+    size = log.stat().st_size
+    change(log, size // 2, bytes([log.read_bytes()[size // 2] ^ 4]))
+    report = verify(segments)
+    [finding] = [f for f in report.findings if f.severity == "damage"]
+    assert finding.what == "batch-checksum"
+    assert Path(finding.file) == log
+    assert finding.position <= size // 2 < finding.position + finding.length
+    assert report.counters["batches"] == before.counters["batches"] - 1
+
+
+def test_bytes_that_are_no_batch_are_searched_through(segments: Path) -> None:
+    """A length field that leads nowhere: the next good batch is found by looking."""
+    log = sorted(segments.glob("*.log"))[0]
+    before = verify(log)
+    change(log, 8, struct.pack(">i", 0x7FFFFFF0))
+    report = verify(log)
+    [finding] = [f for f in report.findings if f.severity == "damage"]
+    assert finding.what == "batch-bytes"
+    assert finding.position == 0
+    assert report.counters["batches"] == before.counters["batches"] - 1
+
+
+def test_a_segment_in_the_wrong_place_is_found(segments: Path) -> None:
+    """A whole valid segment of other offsets, under this one's name."""
+    logs = sorted(segments.glob("*.log"))
+    logs[2].write_bytes(logs[5].read_bytes())
+    assert "batch-range" in damage(verify(segments))
+
+
+def test_batches_in_the_wrong_order_are_found(segments: Path) -> None:
+    """Two good batches exchanged: every checksum is right, and the offsets fall."""
+    log = sorted(segments.glob("*.log"))[1]
+    data = log.read_bytes()
+    first = 12 + struct.unpack_from(">i", data, 8)[0]
+    second = first + 12 + struct.unpack_from(">i", data, first + 8)[0]
+    log.write_bytes(data[first:second] + data[:first] + data[second:])
+    found = damage(verify(segments))
+    assert "batch-order" in found
+    assert "batch-checksum" not in found
+    log.write_bytes(data[first:] + data[:first])
+    assert "batch-order" in damage(verify(segments))
+
+
+Damage = Callable[[Path], Any]
+
+
+def swap_entries(path: Path, size: int) -> None:
+    """Exchange the first two entries of an index."""
+    data = path.read_bytes()
+    path.write_bytes(data[size : 2 * size] + data[:size] + data[2 * size :])
+
+
+def test_index_damage_is_found(segments: Path) -> None:
+    """Each kind of damage to an offset or time index, one at a time, and none before."""
+    indexes = [p for p in sorted(segments.glob("*.index")) if p.stat().st_size >= 24]
+    times = [p for p in sorted(segments.glob("*.timeindex")) if p.stat().st_size >= 36]
+    index, time_index = indexes[0], times[0]
+    kinds: list[tuple[Path, Damage, str]] = [
+        (index, lambda p: change(p, 4, struct.pack(">i", 17)), "index-entry"),
+        (index, lambda p: change(p, 3, bytes([p.read_bytes()[3] + 1])), "index-entry"),
+        (index, lambda p: swap_entries(p, 8), "index-order"),
+        (index, lambda p: p.write_bytes(p.read_bytes()[:-3]), "index-size"),
+        (time_index, lambda p: swap_entries(p, 12), "index-order"),
+        (time_index, lambda p: p.write_bytes(p.read_bytes()[:-12]), "time-short"),
+        (time_index, lambda p: change(p, 0, struct.pack(">q", 5)), "time-promise"),
+        (time_index, lambda p: change(p, -4, struct.pack(">i", 1 << 30)), "time-entry"),
+    ]
+    assert verify(segments).clean
+    for path, spoil, what in kinds:
+        saved = path.read_bytes()
+        spoil(path)
+        found = verify(segments)
+        assert damage(found) == {what}, (path, what, found.findings)
+        assert damage(verify(path)) == {what}
+        path.write_bytes(saved)
+    assert verify(segments).clean
+
+
+def test_state_damage_is_found(transactions: Path) -> None:
+    """Aborted transactions, snapshots and leader epochs that do not agree with the batches."""
+    aborts = sorted(transactions.glob("*.txnindex"))[0]
+    snapshot = sorted(transactions.glob("*.snapshot"))[-2]
+    epochs = transactions / "leader-epoch-checkpoint"
+    kinds: list[tuple[Path, Damage, str]] = [
+        (aborts, lambda p: p.write_bytes(p.read_bytes()[:-34]), "aborts-missing"),
+        (aborts, lambda p: p.unlink(), "aborts-missing"),
+        (aborts, lambda p: p.write_bytes(p.read_bytes()[:-1]), "aborts-bytes"),
+        (aborts, lambda p: change(p, 0, b"\x00\x01"), "aborts-bytes"),
+        (aborts, lambda p: change(p, 17, bytes([p.read_bytes()[17] ^ 1])), "aborts-entry"),
+        (snapshot, lambda p: change(p, 20, bytes([p.read_bytes()[20] ^ 1])), "snapshot-bytes"),
+        (snapshot, lambda p: p.write_bytes(b""), "snapshot-bytes"),
+        (snapshot, lambda p: p.write_bytes(emptied_snapshot()), "snapshot-entry"),
+        (epochs, lambda p: p.write_bytes(b""), "epochs-bytes"),
+        (epochs, lambda p: p.write_text("0\n2\n0 0\n"), "epochs-bytes"),
+        (epochs, lambda p: p.write_text("0\n2\n0 0\n0 50\n"), "epochs-order"),
+        (epochs, lambda p: p.write_text("0\n2\n0 0\n7 50\n"), "epochs-batch"),
+        (transactions / "partition.metadata", lambda p: p.write_bytes(b"x"), "metadata-bytes"),
+    ]
+    assert verify(transactions).clean
+    for path, spoil, what in kinds:
+        saved = path.read_bytes()
+        spoil(path)
+        found = verify(transactions)
+        assert what in damage(found), (path, what, found.findings)
+        path.write_bytes(saved)
+    assert verify(transactions).clean
+
+
+def emptied_snapshot() -> bytes:
+    """A snapshot that is whole and lists no producer, where one has a transaction open."""
+    from kafkalog._native import lib
+
+    body = struct.pack(">i", 0)
+    return struct.pack(">hI", 1, lib.kl_crc32c(body, len(body))) + body
+
+
+def test_leftovers_are_told_and_are_no_damage(segments: Path) -> None:
+    """Files of deletions and swaps, and an index without its segment."""
+    (segments / "00000000000000000000.log.deleted").write_bytes(b"")
+    (segments / "00000000000000000065.index.swap").write_bytes(b"")
+    report = verify(segments)
+    assert report.clean
+    assert {f.what for f in report.findings} == {"leftover", "leftover-swap"}
+
+
+def test_a_missing_segment_is_found(segments: Path) -> None:
+    """By its indexes, and by the offsets between its neighbours when they are gone, too."""
+    logs = sorted(segments.glob("*.log"))
+    gone = logs[4]
+    gone.unlink()
+    report = verify(segments)
+    assert damage(report) == {"segment-missing"}
+    assert "segment-gap" in {f.what for f in report.findings}
+    gone.with_suffix(".index").unlink()
+    gone.with_suffix(".timeindex").unlink()
+    [finding] = [f for f in verify(segments).findings if f.severity != "note"]
+    assert (finding.what, finding.file) == ("segment-gap", str(logs[5]))
+    # What an interrupted deletion at the log's head leaves is no damage.
+    logs[0].unlink()
+    assert "orphan" in {f.what for f in verify(segments).findings}
+
+
+def test_a_partition_without_a_segment(tmp_path: Path) -> None:
+    """A topic that was made and never written to is clean."""
+    with Manager(tmp_path / "d") as manager:
+        manager.create_topic("t", 3)
+    report = verify(tmp_path / "d")
+    assert report.clean
+    assert [f.what for f in report.findings] == ["segment-none"] * 3
+
+
+def test_verify_deep_finds_records_that_are_not_what_the_header_says(
+    segments: Path, tmp_path: Path
+) -> None:
+    """The checksum is right, the records inside are not: only the deep check can know."""
+    from tests.support.batches import Row, batch
+
+    folder = tmp_path / "made-0"
+    folder.mkdir()
+    good = batch([Row(b"a", None, 1000), Row(b"b", None, 1001)])
+    wrong = bytearray(good)
+    wrong[61] ^= 2  # the first record's length
+    from kafkalog._native import lib
+
+    body = bytes(wrong[21:])
+    wrong[17:21] = struct.pack(">I", lib.kl_crc32c(body, len(body)))
+    (folder / "00000000000000000000.log").write_bytes(bytes(wrong))
+    assert damage(verify(folder)) == set()
+    assert damage(verify(folder, deep=True)) == {"batch-records"}
+
+
+def test_what_this_project_writes_is_clean(tmp_path: Path) -> None:
+    """While it is open, after it was closed, and after it was rolled."""
+    with Log(tmp_path / "own-0", config={"segment.bytes": 20_000}) as log:
+        for i in range(50):
+            log.append_many([b"value %d" % j for j in range(i * 20)], timestamps_ms=None)
+        during = log.verify()
+        assert during.findings == [] or during.clean
+    report = verify(tmp_path / "own-0", deep=True)
+    assert report.clean
+    assert report.counters["records"] == sum(i * 20 for i in range(50))
+
+
+def test_exit_status_and_json(kafkalog: Command, segments: Path) -> None:
+    """0 clean, 1 damage, 2 nothing to check; the JSON holds every finding."""
+    assert kafkalog("verify", segments).status == 0
+    ran = kafkalog("verify", segments, "--json")
+    assert ran.rows()[0]["clean"] is True
+    change(sorted(segments.glob("*.log"))[0], -1, b"\xaa\xaa")
+    ran = kafkalog("verify", segments)
+    assert ran.status == 1
+    assert "NOT CLEAN" in ran.out
+    [report] = kafkalog("verify", segments, "--json").rows()
+    assert report["findings"][0]["what"] in KINDS
+    ran = kafkalog("verify", segments / "nothing")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.startswith("kafkalog: ")
+    empty = segments.parent / "empty"
+    empty.mkdir()
+    assert kafkalog("verify", empty).status == 2
+
+
+def test_verify_beside_a_writer_finds_nothing(tmp_path: Path) -> None:
+    """Batches appear, segments roll and go, and indexes grow while all is being checked."""
+    path, done = tmp_path / "own-0", threading.Event()
+    with Log(path, config={"segment.bytes": 200_000, "retention.bytes": 2_000_000}) as log:
+
+        def write() -> None:
+            while not done.is_set():
+                log.append_many([b"y" * 50_000], timestamps_ms=[1])
+                log.append(b"z")
+                log.apply_retention()
+
+        log.append(b"first")
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            batches = 0
+            while batches < 200:
+                report = verify(path)
+                assert damage(report) == set(), report.findings
+                batches += report.counters["batches"]
+        finally:
+            done.set()
+            writer.join()
+
+
+def test_an_append_in_flight_is_no_damage(tmp_path: Path) -> None:
+    """Another process holds the lock and its last write is half done when it is looked at."""
+    with Log(tmp_path / "own-0") as log:
+        log.append_many([b"x" * 100] * 100)
+        path = tmp_path / "own-0" / "00000000000000000000.log"
+        whole = path.read_bytes()
+        # A tail that stays torn is damage, even where a writer holds the lock.
+        path.write_bytes(whole + whole[: len(whole) // 2])
+        assert damage(verify(tmp_path / "own-0")) == {"tail-bytes"}
+        path.write_bytes(whole)
+        assert verify(tmp_path / "own-0").clean
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["grown", "cut and grown"])
+def test_indexes_that_a_living_writer_has_in_memory_are_not_missing(
+    tmp_path: Path, cut: bool
+) -> None:
+    """Nor after a truncation; once it is killed they are, and the next opening makes them."""
+    folder = tmp_path / "a-0"
+    with Log(folder, config={"segment.bytes": 2000, "index.interval.bytes": 100}) as log:
+        for number in range(40):
+            log.append(b"x" * 100, timestamp_ms=1000 + number)
+        if cut:
+            log.truncate(log.end_offset - 1)
+            log.roll()
+            log.append(b"x" * 100)
+        last = log.segments[-1].base_offset
+        assert not (folder / f"{last:020d}.timeindex").exists()
+        assert verify(folder).findings == []
+        killed = copy_tree(folder, tmp_path / "killed" / "a-0")
+    assert {f.what for f in verify(killed).findings} == {"index-missing"}
+    Log(killed).close()
+    assert verify(killed).findings == []

@@ -1,0 +1,33 @@
+"""A scripted peer, and a cluster that is it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.connection import Options
+from tests.unit.client.peer import Peer
+
+QUICK = Options(
+    connect_timeout_ms=2_000,
+    request_timeout_ms=500,
+    api_timeout_ms=2_000,
+    retry_backoff_ms=1,
+    retry_backoff_max_ms=5,
+)
+"""Patience for tests in which something fails."""
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    with Peer() as made:
+        yield made
+
+
+@pytest.fixture
+def scripted(peer: Peer) -> Iterator[Cluster]:
+    """A client of the peer; nothing is sent yet."""
+    with Cluster(peer.servers, QUICK) as made:
+        yield made

@@ -1,0 +1,363 @@
+"""The client against a real broker: Apache Kafka's, and ours."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kafkalog import errors
+from kafkalog.batch.partitioner import partition_for_key
+from kafkalog.client import groups, topics
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.consumer import GroupConsumer, GroupOptions
+from kafkalog.client.failures import failure_class
+from kafkalog.client.fetcher import Fetcher, FetchOptions
+from kafkalog.client.offsets import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    all_partitions,
+    list_offsets,
+)
+from kafkalog.client.producer import ProduceOptions, Producer
+from kafkalog.types import Record, TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+
+
+@pytest.fixture
+def cluster(servers: str) -> Iterator[Cluster]:
+    with Cluster(servers) as made:
+        yield made
+
+
+@pytest.fixture
+def topic(cluster: Cluster, unique: str) -> str:
+    """A topic of three partitions, which their leader has taken over."""
+    topics.create_topic(cluster, unique, 3)
+    list_offsets(cluster, dict.fromkeys(all_partitions(cluster, unique), LATEST))
+    return unique
+
+
+def read(cluster: Cluster, topic: str, count: int, **options: Any) -> list[Record]:
+    """So many records from the start of all partitions."""
+    positions = dict.fromkeys(all_partitions(cluster, topic), 0)
+    fetcher = Fetcher(cluster, positions, FetchOptions(**options))
+    found: list[Record] = []
+    try:
+        while len(found) < count:
+            for block in fetcher.poll():
+                found += block.records()
+    finally:
+        fetcher.close()
+    return found
+
+
+# ---- records -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_is_produced_is_fetched(cluster: Cluster, topic: str, codec: str) -> None:
+    """Keys, values, headers, times: through the broker and back, by partition and in order."""
+    sent = [
+        (b"key %d" % (i % 7) if i % 5 else None, b"value %d" % i * 3 if i % 11 else None, i)
+        for i in range(500)
+    ]
+    with Producer(cluster, ProduceOptions(compression=codec, batch_bytes=2_000)) as producer:
+        for key, value, i in sent:
+            headers = [("n", b"%d" % i), ("null", None)] if i % 3 == 0 else ()
+            producer.send(topic, value, key, timestamp_ms=1_700_000_000_000 + i, headers=headers)
+    found = read(cluster, topic, len(sent))
+    assert sorted((r.timestamp_ms - 1_700_000_000_000, r.key, r.value) for r in found) == [
+        (i, key, value) for key, value, i in sent
+    ]
+    for r in found:
+        i = r.timestamp_ms - 1_700_000_000_000
+        assert r.headers == ((("n", b"%d" % i), ("null", None)) if i % 3 == 0 else ())
+        assert r.key is None or r.partition == partition_for_key(r.key, 3)
+    for _, some in itertools.groupby(found, key=lambda r: (r.partition, r.key)):
+        times = [r.timestamp_ms for r in some]
+        assert times == sorted(times)
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_acks(cluster: Cluster, topic: str, acks: int) -> None:
+    done = []
+    with Producer(cluster, ProduceOptions(acks=acks), done.append) as producer:
+        for i in range(100):
+            producer.send(topic, b"%d" % i, partition=1)
+    assert sum(d.count for d in done) == 100
+    assert [r.value for r in read(cluster, topic, 100)] == [b"%d" % i for i in range(100)]
+    assert all((d.base_offset == -1) == (acks == 0) for d in done)
+
+
+def test_an_idempotent_producer_gets_an_id(cluster: Cluster, topic: str) -> None:
+    with Producer(cluster) as one, Producer(cluster) as two:
+        for producer in (one, two):
+            producer.send(topic, b"x", partition=0)
+            producer.flush()
+        assert 0 <= one.producer_id != two.producer_id >= 0
+
+
+def test_batches_in_flight_are_appended_in_order(cluster: Cluster, topic: str) -> None:
+    with Producer(cluster, ProduceOptions(batch_bytes=200, in_flight=5)) as producer:
+        for i in range(2_000):
+            producer.send(topic, b"%06d" % i, partition=2)
+    assert [int(r.value or b"") for r in read(cluster, topic, 2_000)] == [*range(2_000)]
+
+
+def test_the_broker_makes_a_topic_that_is_produced_to(cluster: Cluster, unique: str) -> None:
+    with Producer(cluster) as producer:
+        producer.send(unique, b"x")
+    assert len(cluster.topic(unique).partitions) == 2
+    with pytest.raises(errors.UnknownTopicOrPartition, match="no topic"):
+        cluster.topic(unique + "-other")
+
+
+def test_a_record_that_is_too_large_is_refused(cluster: Cluster, topic: str) -> None:
+    producer = Producer(cluster)
+    producer.send(topic, b"x" * (2 << 20), partition=0)
+    with pytest.raises(errors.MessageTooLarge, match="MESSAGE_TOO_LARGE"):
+        producer.flush()
+    producer.close()
+
+
+def test_offsets_and_times(cluster: Cluster, topic: str) -> None:
+    tp = TopicPartition(topic, 0)
+    times = [1_000_000, 3_000_000, 2_000_000]
+    with Producer(cluster) as producer:
+        for time_ms in times:
+            producer.send(topic, b"x", partition=0, timestamp_ms=time_ms)
+
+    def at(time_ms: int) -> int:
+        return list_offsets(cluster, {tp: time_ms})[tp].offset
+
+    assert [at(EARLIEST), at(LATEST)] == [0, 3]
+    assert [at(t) for t in (0, 1_000_000, 1_000_001, 3_000_000, 3_000_001)] == [0, 0, 1, 1, -1]
+    assert list_offsets(cluster, {tp: MAX_TIMESTAMP})[tp][:2] == (1, 3_000_000)
+    assert list_offsets(cluster, {tp: LATEST}, committed=True)[tp].offset == 3
+
+
+def test_an_offset_out_of_range(cluster: Cluster, topic: str) -> None:
+    fetcher = Fetcher(cluster, {TopicPartition(topic, 0): 5})
+    with pytest.raises(errors.OffsetOutOfRange, match="offset 5, wanted 0 to 0"):
+        while True:
+            fetcher.poll()
+    fetcher.close()
+
+
+def test_a_fetch_waits_for_what_comes(cluster: Cluster, topic: str) -> None:
+    """Asked first, answered when it is there."""
+    fetcher = Fetcher(cluster, {TopicPartition(topic, 0): 0}, FetchOptions(max_wait_ms=10_000))
+    assert fetcher.poll(0) == []
+    with Producer(cluster) as producer:
+        producer.send(topic, b"now", partition=0)
+    (block,) = fetcher.poll(10_000)
+    assert [r.value for r in block.records()] == [b"now"]
+    assert (block.high_watermark, block.log_start_offset) == (1, 0)
+    fetcher.close()
+
+
+# ---- topics and settings -------------------------------------------------------------------
+
+
+def test_topics(cluster: Cluster, topic: str, wait_until: Callable[..., None]) -> None:
+    assert topic in topics.list_topics(cluster)
+    with pytest.raises(errors.TopicExists, match=topic):
+        topics.create_topic(cluster, topic)
+    with pytest.raises(failure_class(ErrorCode.INVALID_REPLICATION_FACTOR)):
+        topics.create_topic(cluster, topic + "-2", 1, 9)
+    with pytest.raises(errors.InvalidTopic):
+        topics.create_topic(cluster, "a/b")
+    with pytest.raises(errors.InvalidSetting):
+        topics.create_topic(cluster, topic + "-3", config={"segment.bites": "1"})
+    topics.create_partitions(cluster, topic, 5)
+    assert [*cluster.topic(topic).partitions] == [0, 1, 2, 3, 4]
+    with pytest.raises(failure_class(ErrorCode.INVALID_PARTITIONS)):
+        topics.create_partitions(cluster, topic, 4)
+    topics.delete_topic(cluster, topic)
+    # Kafka's brokers hear of it a little later.
+    wait_until(lambda: topic not in topics.list_topics(cluster), "the topic is gone")
+    with pytest.raises(errors.UnknownTopicOrPartition):
+        topics.delete_topic(cluster, topic)
+
+
+def test_settings_of_a_topic(cluster: Cluster, unique: str) -> None:
+    topics.create_topic(cluster, unique, 1, config={"retention.ms": "1234567"})
+
+    def changed() -> dict[str, str | None]:
+        found = topics.describe_configs(cluster, topics.TOPIC, unique)
+        return {c.name: c.value for c in found if c.source == 1}
+
+    assert changed() == {"retention.ms": "1234567"}
+    topics.alter_configs(cluster, topics.TOPIC, unique, {"cleanup.policy": "compact,delete"})
+    assert changed() == {"retention.ms": "1234567", "cleanup.policy": "compact,delete"}
+    with pytest.raises(errors.InvalidSetting):
+        topics.alter_configs(cluster, topics.TOPIC, unique, {"segment.bytes": "many"})
+    topics.alter_configs(
+        cluster, topics.TOPIC, unique, {"segment.bytes": "2097152"}, validate_only=True
+    )
+    topics.alter_configs(cluster, topics.TOPIC, unique, {"retention.ms": None})
+    assert changed() == {"cleanup.policy": "compact,delete"}
+
+
+def test_settings_of_a_broker(cluster: Cluster) -> None:
+    found = {c.name: c for c in topics.describe_configs(cluster, topics.BROKER, "1")}
+    assert found["num.partitions"].value == "2"
+    assert found["node.id"].read_only
+    with pytest.raises(errors.ArgumentError, match="broker '7': the cluster has 1"):
+        topics.describe_configs(cluster, topics.BROKER, "7")
+
+
+# ---- groups --------------------------------------------------------------------------------
+
+QUICK = GroupOptions(session_timeout_ms=6_000, heartbeat_ms=200, commit_ms=0)
+
+
+class Member:
+    """A group's member on a thread of its own; ends when told."""
+
+    def __init__(self, servers: str, group: str, topic: str, options: GroupOptions) -> None:
+        self.seen: list[tuple[int, int]] = []
+        self.assignment: list[TopicPartition] = []
+        self.failure: BaseException | None = None
+        self._end = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(servers, group, topic, options), daemon=True
+        )
+        self._thread.start()
+
+    def _run(self, servers: str, group: str, topic: str, options: GroupOptions) -> None:
+        try:
+            with Cluster(servers) as cluster:
+                consumer = GroupConsumer(
+                    cluster, group, [topic], options, FetchOptions(max_wait_ms=50)
+                )
+                while not self._end.is_set():
+                    for block in consumer.poll(50):
+                        self.seen += [(r.partition, r.offset) for r in block.records()]
+                        consumer.done(block.tp, block.next_offset)
+                    self.assignment = consumer.assignment
+                consumer.commit()
+                consumer.close()
+        except BaseException as problem:
+            self.failure = problem
+
+    def end(self) -> None:
+        self._end.set()
+        self._thread.join(30)
+        assert self.failure is None, self.failure
+
+
+def fill(cluster: Cluster, topic: str, count: int) -> None:
+    with Producer(cluster) as producer:
+        for i in range(count):
+            producer.send(topic, b"%d" % i, partition=i % 3)
+
+
+def test_a_group_shares_out_and_takes_back(
+    cluster: Cluster, servers: str, topic: str, wait_until: Callable[..., None]
+) -> None:
+    """Two members: every partition has one owner; one leaves: the other has all of them."""
+    fill(cluster, topic, 30)
+    one = Member(servers, topic, topic, QUICK)
+    wait_until(lambda: len(one.seen) == 30, "the first reads everything", 30)
+    two = Member(servers, topic, topic, QUICK)
+    wait_until(
+        lambda: sorted([*one.assignment, *two.assignment]) == all_partitions(cluster, topic)
+        and one.assignment and two.assignment, "both have some", 30,
+    )  # fmt: skip
+    info = groups.describe_group(cluster, topic)
+    assert (info.state, info.assignor, len(info.members)) == ("Stable", "range", 2)
+    assert sorted(len(m.assignment) for m in info.members) == [1, 2]
+    fill(cluster, topic, 30)
+    wait_until(lambda: len(one.seen) + len(two.seen) >= 60, "they read what is new", 30)
+    one.end()
+    wait_until(lambda: len(two.assignment) == 3, "the other has all of them", 30)
+    two.end()
+    assert sorted({*one.seen, *two.seen}) == [(p, o) for p in range(3) for o in range(20)]
+    committed = groups.committed_offsets(cluster, topic)
+    assert {tp.partition: c.offset for tp, c in committed.items()} == {0: 20, 1: 20, 2: 20}
+    assert groups.describe_group(cluster, topic).state == "Empty"
+
+
+def test_a_group_goes_on_where_it_left_off(cluster: Cluster, topic: str) -> None:
+    fill(cluster, topic, 30)
+    seen: list[tuple[int, int]] = []
+    for turn in (1, 2):
+        consumer = GroupConsumer(cluster, topic, [topic], QUICK._replace(commit_ms=1))
+        while len(seen) < 15 * turn:
+            for block in consumer.poll():
+                rows = block.records()[:5]
+                seen += [(r.partition, r.offset) for r in rows]
+                consumer.done(block.tp, rows[-1].offset + 1)
+        consumer.close()
+    assert sorted(seen) == [(p, o) for p in range(3) for o in range(10)]
+
+
+def test_where_a_group_without_offsets_begins(cluster: Cluster, topic: str) -> None:
+    fill(cluster, topic, 3)
+    consumer = GroupConsumer(cluster, topic, [topic], QUICK._replace(reset="error"))
+    with pytest.raises(errors.OffsetOutOfRange, match="has committed nothing"):
+        consumer.poll()
+    consumer.close()
+    consumer = GroupConsumer(cluster, topic, [topic], QUICK._replace(reset="latest", commit_ms=1))
+    consumer.poll(0)
+    assert {*consumer.fetcher.positions.values()} == {1}
+    consumer.close()
+    # Where it stood is committed, though it read nothing.
+    assert {c.offset for c in groups.committed_offsets(cluster, topic).values()} == {1}
+
+
+def test_a_static_member_comes_back_to_its_partitions(cluster: Cluster, topic: str) -> None:
+    options = QUICK._replace(instance_id="one")
+    first = GroupConsumer(cluster, topic, [topic], options)
+    first.poll(0)
+    generation = first.membership.generation
+    first.close()
+    again = GroupConsumer(cluster, topic, [topic], options)
+    again.poll(0)
+    assert again.membership.generation == generation
+    assert again.assignment == all_partitions(cluster, topic)
+    again.close()
+
+
+def test_offsets_of_a_group_from_outside(cluster: Cluster, topic: str) -> None:
+    """Committed, fetched with their metadata, forgotten; the group deleted."""
+    fill(cluster, topic, 30)
+    one, two = TopicPartition(topic, 0), TopicPartition(topic, 2)
+    wanted = {one: groups.Committed(3, -1, "mine"), two: groups.Committed(0)}
+    groups.commit_offsets(cluster, topic, wanted)
+    assert groups.committed_offsets(cluster, topic) == wanted
+    assert groups.committed_offsets(cluster, topic, [one]) == {one: wanted[one]}
+    groups.delete_offsets(cluster, topic, [one])
+    assert list(groups.committed_offsets(cluster, topic)) == [two]
+    listed = {g.group: g for g in groups.list_groups(cluster)}
+    assert listed[topic].state == "Empty"
+    groups.delete_group(cluster, topic)
+    assert groups.describe_group(cluster, topic).state == "Dead"
+    with pytest.raises(failure_class(ErrorCode.GROUP_ID_NOT_FOUND)):
+        groups.delete_group(cluster, topic)
+
+
+def test_a_group_with_members_is_not_changed_from_outside(cluster: Cluster, topic: str) -> None:
+    consumer = GroupConsumer(cluster, topic, [topic], QUICK)
+    consumer.poll(0)
+    with pytest.raises(failure_class(ErrorCode.UNKNOWN_MEMBER_ID)):
+        groups.commit_offsets(cluster, topic, {TopicPartition(topic, 0): groups.Committed(1)})
+    with pytest.raises(failure_class(ErrorCode.NON_EMPTY_GROUP)):
+        groups.delete_group(cluster, topic)
+    consumer.close()
+
+
+def test_a_group_joins_again_when_its_topic_grows(
+    cluster: Cluster, servers: str, topic: str, wait_until: Callable[..., None]
+) -> None:
+    member = Member(servers, topic, topic, QUICK._replace(metadata_ms=100))
+    wait_until(lambda: len(member.assignment) == 3, "it has all of them", 30)
+    topics.create_partitions(cluster, topic, 4)
+    wait_until(lambda: len(member.assignment) == 4, "it has the new one, too", 30)
+    member.end()

@@ -1,0 +1,141 @@
+"""Two scripted nodes: everything goes to who leads, also when that changes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.fetcher import Fetcher, FetchOptions
+from kafkalog.client.offsets import LATEST, list_offsets
+from kafkalog.client.producer import Producer
+from kafkalog.log.log import Log
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.unit.client.conftest import QUICK
+from tests.unit.client.peer import CLOSE, Peer, produced
+
+ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Peer, Peer]]:
+    """Node 1 leads partition 0, node 2 partition 1."""
+    with Peer() as one, Peer() as two:
+        lead(one, two, {0: 1, 1: 2})
+        for peer in (one, two):
+            peer.on(apis.PRODUCE, produced([]))
+            peer.on(apis.INIT_PRODUCER_ID, {"producer_id": 1, "producer_epoch": 0})
+        yield one, two
+
+
+def lead(one: Peer, two: Peer, leaders: dict[int, int]) -> None:
+    """Both nodes tell who leads which partition of t."""
+    metadata = one.metadata({"t": len(leaders)})
+    metadata["brokers"].append({"node_id": 2, "host": "127.0.0.1", "port": two.port})
+    for row in metadata["topics"][0]["partitions"]:
+        row["leader_id"] = leaders[row["partition_index"]]
+    for peer in (one, two):
+        peer.on(apis.METADATA, metadata)
+
+
+def partitions(peer: Peer) -> list[int]:
+    """Of the batches that came, in order."""
+    return [
+        row.index
+        for request in peer.sent(apis.PRODUCE)
+        for topic in request.topic_data
+        for row in topic.partition_data
+    ]
+
+
+def test_each_leader_gets_what_is_its(pair: tuple[Peer, Peer]) -> None:
+    one, two = pair
+    with Cluster(one.servers, QUICK) as cluster, Producer(cluster) as producer:
+        for i in range(6):
+            producer.send("t", b"x", partition=i % 2)
+        producer.flush()
+    assert (set(partitions(one)), set(partitions(two))) == ({0}, {1})
+
+
+def test_a_new_leader_is_found(pair: tuple[Peer, Peer]) -> None:
+    """The old one says that it leads no more; the batch goes to the new one."""
+    one, two = pair
+
+    def resigned(request: Any, version: int) -> Any:
+        lead(one, two, {0: 2, 1: 2})
+        return produced([ErrorCode.NOT_LEADER_OR_FOLLOWER])(request, version)
+
+    one.on(apis.PRODUCE, resigned)
+    with Cluster(one.servers, QUICK) as cluster, Producer(cluster) as producer:
+        producer.send("t", b"x", partition=0)
+        producer.flush()
+    assert (partitions(one), partitions(two)) == ([0], [0])
+
+
+def test_a_node_that_is_gone_is_left(pair: tuple[Peer, Peer]) -> None:
+    """It hangs up; the other one leads by then."""
+    one, two = pair
+
+    def gone(request: Any, version: int) -> Any:
+        lead(one, two, {0: 2, 1: 2})
+        return CLOSE
+
+    one.on(apis.PRODUCE, gone)
+    with Cluster(f"{one.servers},{two.servers}", QUICK) as cluster, Producer(cluster) as producer:
+        producer.send("t", b"x", partition=0)
+        producer.flush()
+    assert partitions(two) == [0]
+
+
+def offsets(base: int) -> Any:
+    def answer(request: Any, version: int) -> Any:
+        rows = [
+            {"partition_index": p.partition_index, "offset": base + p.partition_index}
+            for p in request.topics[0].partitions
+        ]
+        return {"topics": [{"name": "t", "partitions": rows}]}
+
+    return answer
+
+
+def test_offsets_are_gathered_from_all(pair: tuple[Peer, Peer]) -> None:
+    one, two = pair
+    one.on(apis.LIST_OFFSETS, offsets(10))
+    two.on(apis.LIST_OFFSETS, offsets(20))
+    with Cluster(two.servers, QUICK) as cluster:
+        found = list_offsets(cluster, {ZERO: LATEST, ONE: LATEST})
+    assert (found[ZERO].offset, found[ONE].offset) == (10, 21)
+
+
+def test_a_slow_leader_does_not_hold_up_another(pair: tuple[Peer, Peer], tmp_path: Any) -> None:
+    """What one has is given at once; the other's answer is still awaited."""
+    with Log(tmp_path / "t-1") as log:
+        log.append(b"here")
+        data = log.read_batches(0, 1 << 20)
+    one, two = pair
+    hold = threading.Event()
+
+    def slow(request: Any, version: int) -> Any:
+        hold.wait(10)
+        row = {"partition_index": 0, "records": data}
+        return {"responses": [{"topic": "t", "partitions": [row]}]}
+
+    row = {"partition_index": 1, "records": data}
+    one.on(apis.FETCH, slow)
+    two.on(apis.FETCH, {"responses": [{"topic": "t", "partitions": [row]}]}, {"responses": []})
+    with Cluster(one.servers, QUICK) as cluster:
+        fetcher = Fetcher(cluster, {ZERO: 0, ONE: 0}, FetchOptions(max_wait_ms=5))
+        found: list[TopicPartition] = []
+        while not found:
+            found += [block.tp for block in fetcher.poll(5_000)]
+        assert found == [ONE]
+        hold.set()
+        while ZERO not in found:
+            found += [block.tp for block in fetcher.poll(5_000)]
+        fetcher.close()
+    assert found == [ONE, ZERO]

@@ -1,0 +1,347 @@
+"""The coordinator's core behind a desk: virtual time, a journal in memory, whole requests.
+
+Requests are encoded and decoded as on the wire, and so are the answers: a field that a
+version does not have, or a value that it cannot say, fails the test.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from kafkalog.config.settings import GroupConfig
+from kafkalog.coordinator import loader
+from kafkalog.coordinator.core import Append, Core
+from kafkalog.coordinator.journal import JournalBatch, StoredRecord
+from kafkalog.coordinator.step import JournalRecord, Request, Step
+from kafkalog.wire import apis
+from kafkalog.wire.api import Api
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.records import CONSUMER_PROTOCOL
+
+HOST = "/127.0.0.1"
+WALL_MS = 1_700_000_000_000
+PARTITIONS = 4
+
+
+class MemoryJournal:
+    """What a disk would hold: the batches of each partition."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[JournalBatch]] = defaultdict(list)
+        self.ends: dict[int, int] = defaultdict(int)
+
+    def put(self, partition: int, records: Iterable[JournalRecord], **batch: Any) -> None:
+        """Append a batch."""
+        stored = []
+        for key, value in records:
+            stored.append(StoredRecord(self.ends[partition], key, value))
+            self.ends[partition] += 1
+        what = {"producer_id": -1, "transactional": False, "marker": None, **batch}
+        self.batches[partition].append(JournalBatch(records=stored, **what))
+
+    def append(
+        self, partition: int, records: Sequence[JournalRecord], done: Callable[[ErrorCode], None]
+    ) -> None:
+        """As Journal.append: at once, and never in vain."""
+        self.put(partition, records)
+        done(ErrorCode.NONE)
+
+    def read(self, partition: int) -> Iterator[JournalBatch]:
+        """As Journal.read."""
+        return iter(list(self.batches[partition]))
+
+
+class Reply:
+    """The answer to a request, as soon as there is one."""
+
+    def __init__(self, api: Api, version: int) -> None:
+        self.api = api
+        self.version = version
+        self._body: Any = None
+
+    def __call__(self, body: dict[str, Any]) -> None:
+        assert self._body is None, f"{self.api.name}: a second answer: {body}"
+        encoded = self.api.encode_response(self.version, body)
+        self._body = self.api.decode_response(self.version, encoded)
+
+    @property
+    def waits(self) -> bool:
+        return self._body is None
+
+    @property
+    def body(self) -> Any:
+        """The decoded response."""
+        assert self._body is not None, f"{self.api.name} was not answered"
+        return self._body
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.body, name)
+
+    @property
+    def error(self) -> ErrorCode:
+        return ErrorCode(self.body.error_code)
+
+
+def subscription(*topics: str) -> bytes:
+    """A consumer's metadata."""
+    return CONSUMER_PROTOCOL.encode_subscription(0, {"topics": list(topics)})
+
+
+def config(**settings: int) -> GroupConfig:
+    """Settings by their names in Python."""
+    return GroupConfig({name.replace("_", "."): value for name, value in settings.items()})
+
+
+class Desk:
+    """One coordinator, its journal and its time."""
+
+    def __init__(
+        self,
+        settings: GroupConfig | None = None,
+        journal: MemoryJournal | None = None,
+        topics: dict[str, int] | None = None,
+        seed: int = 1,
+        partitions: int = PARTITIONS,
+    ) -> None:
+        """`topics`: those that exist and their partitions; None: any.  `partitions`: of
+        __consumer_offsets."""
+        self.partitions = partitions
+        self.settings = settings or config()
+        self.journal = journal or MemoryJournal()
+        self.topics = topics
+        self.now_ms = 0
+        self.errors: list[ErrorCode] = []
+        """Outcomes of the next appends; none: all go well."""
+        self.held: list[Append] | None = None
+        """With a list, appends wait in it."""
+        self._random = random.Random(seed)
+        self.restart()
+
+    def restart(self) -> None:
+        """A new coordinator, of what the journal says."""
+        rng = self._random
+        self.core = Core(self.settings, lambda: f"{rng.getrandbits(48):012x}", self._known)
+        for partition in range(self.partitions):
+            self.core.begin_load(partition, self.partitions)
+            shard = self.core.new_shard(partition)
+            loader.load(shard, self.journal.read(partition), self.wall_ms)
+            self._step(lambda step, shard=shard: self.core.end_load(shard, step))
+
+    def _known(self, topic: str) -> int:
+        return 1000 if self.topics is None else self.topics.get(topic, 0)
+
+    @property
+    def wall_ms(self) -> int:
+        return WALL_MS + self.now_ms
+
+    # ---- what happens ----------------------------------------------------------------------
+
+    def _step(self, event: Callable[[Step], None]) -> None:
+        step = Step(self.now_ms, self.wall_ms)
+        event(step)
+        self.core.tick(step)
+        while step.writes:
+            for append in self.core.appends(step):
+                self._append(append, step)
+        for answer, body in step.answers:
+            answer(body)
+
+    def _append(self, append: Append, step: Step) -> None:
+        if self.held is not None:
+            self.held.append(append)
+            return
+        error = self.errors.pop(0) if self.errors else ErrorCode.NONE
+        if error is ErrorCode.NONE:
+            self.journal.put(append.partition, append.records)
+        self.core.settled(append.number, error, step)
+
+    def release(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """End the appends that were held, all with this outcome; go on without holding."""
+        held, self.held = self.held or [], None
+        for append in held:
+            if error is ErrorCode.NONE:
+                self.journal.put(append.partition, append.records)
+            self._step(lambda step, a=append: self.core.settled(a.number, error, step))
+
+    def wait(self, ms: int) -> None:
+        """Let time pass, timer by timer."""
+        end_ms = self.now_ms + ms
+        while (at_ms := self.core.timers.next_ms()) is not None and at_ms <= end_ms:
+            self.now_ms = max(self.now_ms, at_ms)
+            self._step(lambda _step: None)
+        self.now_ms = end_ms
+
+    def call(
+        self, api: Api, version: int, fields: dict[str, Any], client_id: str = "client"
+    ) -> Reply:
+        """Send a request."""
+        body = api.decode_request(version, api.encode_request(version, fields))
+        reply = Reply(api, version)
+        request = Request(body, version, client_id, HOST, reply)
+        self._step(lambda step: self.core.request(api, request, step))
+        return reply
+
+    # ---- requests --------------------------------------------------------------------------
+
+    def join(
+        self,
+        member_id: str = "",
+        group: str = "g",
+        *,
+        version: int = 9,
+        protocols: Sequence[tuple[str, bytes]] = (("range", b""),),
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        protocol_type: str = "consumer",
+        instance: str | None = None,
+        client_id: str = "client",
+    ) -> Reply:
+        fields: dict[str, Any] = {
+            "group_id": group,
+            "session_timeout_ms": session_ms,
+            "member_id": member_id,
+            "protocol_type": protocol_type,
+            "protocols": [{"name": name, "metadata": data} for name, data in protocols],
+        }
+        if version >= 1:
+            fields["rebalance_timeout_ms"] = rebalance_ms
+        if instance is not None:
+            fields["group_instance_id"] = instance
+        return self.call(apis.JOIN_GROUP, version, fields, client_id)
+
+    def sync(
+        self,
+        joined: Any,
+        assignments: dict[str, bytes] | None = None,
+        group: str = "g",
+        *,
+        version: int = 5,
+        instance: str | None = None,
+        **other: Any,
+    ) -> Reply:
+        """SyncGroup of who has this answer to JoinGroup."""
+        given = assignments or {}
+        fields = {
+            "group_id": group,
+            "generation_id": joined.generation_id,
+            "member_id": joined.member_id,
+            "assignments": [{"member_id": m, "assignment": a} for m, a in given.items()],
+        }
+        if version >= 5:
+            kind = joined.protocol_type or "consumer"  # JoinGroup names it from version 7 on
+            fields |= {"protocol_type": kind, "protocol_name": joined.protocol_name}
+        if instance is not None:
+            fields["group_instance_id"] = instance
+        return self.call(apis.SYNC_GROUP, version, {**fields, **other})
+
+    def heartbeat(
+        self,
+        member_id: str,
+        generation: int,
+        group: str = "g",
+        *,
+        instance: str | None = None,
+        version: int = 4,
+    ) -> ErrorCode:
+        fields: dict[str, Any] = {
+            "group_id": group,
+            "generation_id": generation,
+            "member_id": member_id,
+        }
+        if instance is not None:
+            fields["group_instance_id"] = instance
+        return self.call(apis.HEARTBEAT, version, fields).error
+
+    def leave(self, *members: tuple[str, str | None], group: str = "g", version: int = 5) -> Reply:
+        fields: dict[str, Any] = {"group_id": group}
+        if version < 3:
+            fields["member_id"] = members[0][0]
+        else:
+            fields["members"] = [{"member_id": m, "group_instance_id": i} for m, i in members]
+        return self.call(apis.LEAVE_GROUP, version, fields)
+
+    def commit(
+        self,
+        offsets: dict[tuple[str, int], int],
+        member_id: str = "",
+        generation: int = -1,
+        group: str = "g",
+        *,
+        version: int = 9,
+        instance: str | None = None,
+        metadata: str | None = "",
+        leader_epoch: int = -1,
+        retention_ms: int = -1,
+    ) -> Reply:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for (topic, partition), offset in offsets.items():
+            where = {"partition_index": partition, "committed_offset": offset}
+            where["committed_metadata"] = metadata
+            if version >= 6:
+                where["committed_leader_epoch"] = leader_epoch
+            topics.setdefault(topic, []).append(where)
+        fields: dict[str, Any] = {
+            "group_id": group,
+            "generation_id_or_member_epoch": generation,
+            "member_id": member_id,
+            "topics": [{"name": name, "partitions": each} for name, each in topics.items()],
+        }
+        if instance is not None:
+            fields["group_instance_id"] = instance
+        if retention_ms >= 0:
+            fields["retention_time_ms"] = retention_ms
+        return self.call(apis.OFFSET_COMMIT, version, fields)
+
+    def committed(self, group: str = "g", stable: bool = False) -> dict[tuple[str, int], Any]:
+        """All that OffsetFetch says of a group."""
+        fields = {"groups": [{"group_id": group, "topics": None}], "require_stable": stable}
+        reply = self.call(apis.OFFSET_FETCH, 9, fields)
+        (found,) = reply.groups
+        assert found.error_code == 0
+        return {(t.name, p.partition_index): p for t in found.topics for p in t.partitions}
+
+    def offsets(self, group: str = "g") -> dict[tuple[str, int], int]:
+        """The offsets of a group."""
+        return {where: found.committed_offset for where, found in self.committed(group).items()}
+
+    def describe(self, group: str = "g", version: int = 5) -> Any:
+        (found,) = self.call(apis.DESCRIBE_GROUPS, version, {"groups": [group]}).groups
+        return found
+
+    def state(self, group: str = "g") -> str:
+        return str(self.describe(group).group_state)
+
+    def listed(self, **filters: list[str]) -> dict[str, Any]:
+        reply = self.call(apis.LIST_GROUPS, 5, filters)
+        assert reply.error is ErrorCode.NONE
+        return {group.group_id: group for group in reply.groups}
+
+    def delete(self, *groups: str, version: int = 2) -> Reply:
+        return self.call(apis.DELETE_GROUPS, version, {"groups_names": list(groups)})
+
+    # ---- several steps ---------------------------------------------------------------------
+
+    def new_id(self, group: str = "g", **join: Any) -> str:
+        """A member id, given out but not used."""
+        reply = self.join(group=group, **join)
+        assert reply.error is ErrorCode.MEMBER_ID_REQUIRED
+        return str(reply.member_id)
+
+    def stable(self, count: int = 2, group: str = "g", **join: Any) -> list[Any]:
+        """A stable group of so many members: their answers to JoinGroup, the leader's first."""
+        replies = [self.join(self.new_id(group, **join), group, **join) for _ in range(count)]
+        self.wait(2 * self.settings.group_initial_rebalance_delay_ms)
+        self.settle(replies, group)
+        return replies
+
+    def settle(self, replies: Sequence[Any], group: str = "g") -> None:
+        """SyncGroup of everybody, the leader's last: to Stable."""
+        led = [r for r in replies if r.member_id == r.leader]
+        followed = [r for r in replies if r.member_id != r.leader]
+        synced = [self.sync(reply, group=group) for reply in followed]
+        given = {r.member_id: r.member_id.encode() for r in replies}
+        synced += [self.sync(reply, given, group=group) for reply in led]
+        assert [reply.error for reply in synced] == [ErrorCode.NONE] * len(synced)

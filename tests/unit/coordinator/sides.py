@@ -1,0 +1,211 @@
+"""Two coordinators that the same script runs against: Apache Kafka's over its port, and ours.
+
+A script sees both through `Side`.  What they answer is written down with the ids of members
+replaced by their order, so that the two transcripts can be compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import struct
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from kafkalog.wire import apis
+from kafkalog.wire.api import Api
+from kafkalog.wire.values import Struct
+from tests.unit.coordinator.desk import Desk, config
+
+CLIENT = "client"
+PATIENCE_S = 20.0
+ARRIVAL_S = 0.1
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": 500,
+    "group.min.session.timeout.ms": 100,
+    "offset.metadata.max.bytes": 64,
+    "group.max.size": 3,
+}
+TOPICS = {"t": 2, "u": 1}
+MEMBER_ID = re.compile(r"(client|host-\w)-[-0-9a-f]{12,}")
+# Not of the coordinator, or words for people.
+LEFT_OUT = {"throttle_time_ms", "error_message"}
+
+
+def plain(value: Any, names: dict[str, str]) -> Any:
+    """A response as comparable data, with `names` in place of member ids."""
+    if isinstance(value, Struct):
+        return {name: plain(v, names) for name, v in value if name not in LEFT_OUT}
+    if isinstance(value, list):
+        # Kafka keeps members and topics in hash maps.
+        return sorted((plain(item, names) for item in value), key=repr)
+    if isinstance(value, str):
+        return names.get(value) or MEMBER_ID.sub(r"\1-?", value)
+    return value
+
+
+class Pending:
+    """A request that was sent to Kafka; its answer comes on a thread of its own."""
+
+    def __init__(self, port: int, api: Api, version: int, fields: dict[str, Any]) -> None:
+        self.api = api
+        self.version = version
+        self.body: Any = None
+        self.failed: Exception | None = None
+        self.done = threading.Event()
+        self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        frame = apis.encode_request_header(api, version, 7, CLIENT)
+        frame += api.encode_request(version, fields)
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+        threading.Thread(target=self._receive, daemon=True).start()
+
+    def _receive(self) -> None:
+        try:
+            with self._socket, self._socket.makefile("rb") as stream:
+                (size,) = struct.unpack(">i", stream.read(4))
+                frame = stream.read(size)
+                _, pos = apis.decode_response_header(self.api, self.version, frame)
+                self.body = self.api.decode_response(self.version, frame, pos)
+        except Exception as error:
+            self.failed = error
+        self.done.set()
+
+
+class Side(ABC):
+    """A coordinator, and what it said so far."""
+
+    def __init__(self) -> None:
+        self.transcript: list[tuple[str, Any]] = []
+        self.names: dict[str, str] = {}
+        self.groups: set[str] = set()
+        """Those of this script, among those of all others."""
+
+    @abstractmethod
+    def send(self, api: Api, version: int, fields: dict[str, Any]) -> Any:
+        """Send a request on a connection of its own."""
+
+    @abstractmethod
+    def answered(self, sent: Any) -> bool:
+        """Whether the answer is there."""
+
+    @abstractmethod
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Let time pass until the condition holds."""
+
+    def park(self, api: Api, version: int, fields: dict[str, Any]) -> Any:
+        """Send a request that may have to wait, so that it comes before the next one."""
+        self.groups.add(fields["group_id"])
+        return self.send(api, version, fields)
+
+    def see(self, label: str, sent: Any) -> Any:
+        """The answer of a request, as soon as there is one; noted in the transcript."""
+        self.until(lambda: self.answered(sent), label)
+        body = sent.body
+        self.name(getattr(body, "member_id", ""))
+        told = plain(body, self.names)
+        if sent.api is apis.LIST_GROUPS:
+            told["groups"] = [one for one in told["groups"] if one["group_id"] in self.groups]
+        self.transcript.append((label, told))
+        return body
+
+    def name(self, member_id: str) -> None:
+        if member_id.startswith((CLIENT + "-", "host-")):
+            self.names.setdefault(member_id, f"member {len(self.names)}")
+
+    def ask(self, api: Api, version: int, **fields: Any) -> Any:
+        """Send a request and note its answer."""
+        self.groups.add(fields.get("group_id", ""))
+        return self.see(f"{api.name} v{version} {self._told(fields)}",
+                        self.send(api, version, fields))  # fmt: skip
+
+    def _told(self, fields: Any) -> str:
+        text = str(fields)
+        for member_id, name in self.names.items():
+            text = text.replace(member_id, name)
+        return text
+
+
+class KafkaSide(Side):
+    """Apache Kafka."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self.port = port
+
+    def prepare(self) -> None:
+        """Make the topics, and have Kafka make __consumer_offsets."""
+        topics = [
+            {"name": name, "num_partitions": count, "replication_factor": 1}
+            for name, count in TOPICS.items()
+        ]
+        self.until(self._reachable, "a connection")
+        made = self.send(apis.CREATE_TOPICS, 5, {"topics": topics, "timeout_ms": 10_000})
+        self.until(lambda: self.answered(made), "topics")
+
+        self.wait_for_groups()
+
+    def wait_for_groups(self) -> None:
+        """Until all partitions of __consumer_offsets are loaded."""
+        self.until(self._reachable, "a connection")
+        asked = {"key": "g", "key_type": 0}
+        every = [f"g{number}" for number in range(40)]  # some in each of a few partitions
+
+        def coordinates() -> bool:
+            found = self.send(apis.FIND_COORDINATOR, 3, asked)
+            told = self.send(apis.DESCRIBE_GROUPS, 5, {"groups": every})
+            self.until(lambda: self.answered(found) and self.answered(told), "a coordinator")
+            return not found.body.error_code and not any(g.error_code for g in told.body.groups)
+
+        self.until(coordinates, "__consumer_offsets")
+
+    def _reachable(self) -> bool:
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port), PATIENCE_S).close()
+            return True
+        return False
+
+    def send(self, api: Api, version: int, fields: dict[str, Any]) -> Pending:
+        return Pending(self.port, api, version, fields)
+
+    def park(self, api: Api, version: int, fields: dict[str, Any]) -> Pending:
+        sent: Pending = super().park(api, version, fields)
+        # Nobody tells that it arrived; answered or not, after this time it has.
+        sent.done.wait(ARRIVAL_S)
+        return sent
+
+    def answered(self, sent: Pending) -> bool:
+        assert sent.failed is None, f"{sent.api.name} v{sent.version}: {sent.failed!r}"
+        return sent.done.is_set()
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        pause = threading.Event()
+        while not condition():
+            assert time.monotonic() < deadline, f"Kafka, not within {PATIENCE_S} s: {what}"
+            pause.wait(0.01)
+
+
+class OurSide(Side):
+    """Ours, in virtual time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
+        self.desk = Desk(config(**settings), topics=TOPICS)
+
+    def send(self, api: Api, version: int, fields: dict[str, Any]) -> Any:
+        return self.desk.call(api, version, fields, CLIENT)
+
+    def answered(self, sent: Any) -> bool:
+        return not sent.waits
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        for _ in range(2000):
+            if condition():
+                return
+            self.desk.wait(10)
+        raise AssertionError(f"ours, not within 20 s: {what}")

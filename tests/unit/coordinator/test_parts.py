@@ -1,0 +1,326 @@
+"""Partitions, timers, and the thread in front of the core."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog import errors
+from kafkalog.clock import ManualClock, SystemClock
+from kafkalog.coordinator.journal import JournalBatch, journal_batches
+from kafkalog.coordinator.partitions import java_hash, partition_for
+from kafkalog.coordinator.step import JournalRecord, Request
+from kafkalog.coordinator.thread import SERVED, Coordinator
+from kafkalog.coordinator.timers import Timers
+from kafkalog.wire import apis
+from kafkalog.wire.api import Api
+from kafkalog.wire.error_codes import ErrorCode
+from tests.unit.coordinator.desk import HOST, MemoryJournal, Reply, config
+from tests.unit.coordinator.test_states import codes
+
+Wait = Callable[..., None]
+
+
+# ---- partitions ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("hello", 99162322),
+        ("polygenelubricants", -(1 << 31)),
+        ("grüße", 98768023),
+        ("\U0001f600", 1772899),
+    ],
+)
+def test_java_hash(text: str, value: int) -> None:
+    """As Java computes it: the last one over two surrogates."""
+    assert java_hash(text) == value
+
+
+def test_the_smallest_hash_is_partition_0() -> None:
+    assert partition_for("polygenelubricants", 50) == 0
+    assert partition_for("hello", 50) == 22
+    assert all(0 <= partition_for(f"group-{i}", 7) < 7 for i in range(100))
+
+
+# ---- timers --------------------------------------------------------------------------------
+
+
+def test_timers_come_up_in_order_at_their_last_time(rng: random.Random) -> None:
+    """Against a plain dict."""
+    timers, model = Timers(), {}
+    now_ms = 0
+    for _ in range(5_000):
+        key = ("k", rng.randrange(30), "", "")
+        roll = rng.random()
+        if roll < 0.6:
+            model[key] = now_ms + rng.randrange(100)
+            timers.set(key, model[key])
+        elif roll < 0.75:
+            model.pop(key, None)
+            timers.cancel(key)
+        else:
+            now_ms += rng.randrange(20)
+            found = []
+            while (due := timers.due(now_ms)) is not None:
+                found.append(model.pop(due))
+            assert found == sorted(found)
+            assert all(at_ms <= now_ms for at_ms in found)
+            assert all(at_ms > now_ms for at_ms in model.values())
+        assert len(timers) == len(model)
+        assert (key in timers) == (key in model)
+        assert timers.next_ms() == (min(model.values()) if model else None)
+
+
+# ---- the thread ----------------------------------------------------------------------------
+
+
+class SlowJournal(MemoryJournal):
+    """Outcomes come from another thread, when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[Callable[[ErrorCode], None]] = []
+        self.fails: Exception | None = None
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def append(
+        self, partition: int, records: Sequence[JournalRecord], done: Callable[[ErrorCode], None]
+    ) -> None:
+        if self.fails is not None:
+            raise self.fails
+        self.put(partition, records)
+        self.waiting.append(done)
+
+    def read(self, partition: int) -> Iterator[JournalBatch]:
+        self.gate.wait(10)
+        return super().read(partition)
+
+    def finish(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for done in waiting:
+            done(ErrorCode.NONE)
+
+
+@pytest.fixture
+def journal() -> SlowJournal:
+    return SlowJournal()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def coordinator(journal: SlowJournal, clock: ManualClock) -> Iterator[Coordinator]:
+    made = Coordinator(journal, config(), clock)
+    made.start()
+    yield made
+    journal.gate.set()
+    made.close(0)
+
+
+def submit(coordinator: Coordinator, api: Api, version: int, **fields: Any) -> Reply:
+    reply = Reply(api, version)
+    body = api.decode_request(version, api.encode_request(version, fields))
+    coordinator.submit(api, Request(body, version, "client", HOST, reply))
+    return reply
+
+
+def commit(coordinator: Coordinator, offset: int) -> Reply:
+    partitions = [{"partition_index": 0, "committed_offset": offset}]
+    topics = [{"name": "t", "partitions": partitions}]
+    return submit(coordinator, apis.OFFSET_COMMIT, 8, group_id="g", topics=topics)
+
+
+def state(coordinator: Coordinator, wait_until: Wait) -> int:
+    """Of OffsetFetch, as a probe."""
+    reply = submit(coordinator, apis.OFFSET_FETCH, 7, group_id="g", topics=None)
+    wait_until(lambda: not reply.waits, "an answer")
+    return int(reply.error_code)
+
+
+def loaded(coordinator: Coordinator, wait_until: Wait) -> None:
+    coordinator.load(range(4), 4)
+    wait_until(lambda: state(coordinator, wait_until) == 0, "loaded")
+
+
+def test_requests_are_answered_while_partitions_load(
+    coordinator: Coordinator, journal: SlowJournal, wait_until: Wait
+) -> None:
+    assert coordinator.partition_for("g") is None
+    assert state(coordinator, wait_until) == ErrorCode.NOT_COORDINATOR
+    journal.gate.clear()
+    coordinator.load(range(4), 4)
+    assert coordinator.partition_for("g") == partition_for("g", 4)
+    assert state(coordinator, wait_until) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    journal.gate.set()
+    wait_until(lambda: state(coordinator, wait_until) == 0, "loaded")
+    coordinator.resign(partition_for("g", 4))
+    assert state(coordinator, wait_until) == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_partition_that_cannot_be_read_is_given_up(
+    coordinator: Coordinator, journal: SlowJournal, wait_until: Wait
+) -> None:
+    def read(partition: int) -> Iterator[JournalBatch]:
+        raise errors.CorruptLog(f"partition {partition}")
+
+    journal.read = read  # type: ignore[method-assign]
+    coordinator.load(range(4), 4)
+    gone = ErrorCode.NOT_COORDINATOR
+    wait_until(lambda: state(coordinator, wait_until) == gone, "given up")
+
+
+def test_answers_wait_for_the_journal_without_a_thread(
+    coordinator: Coordinator, journal: SlowJournal, clock: ManualClock, wait_until: Wait
+) -> None:
+    loaded(coordinator, wait_until)
+    replies = [commit(coordinator, offset) for offset in range(10)]
+    wait_until(lambda: sum(len(b.records) for b in journal.read(partition_for("g", 4))) == 10,
+               "all written")  # fmt: skip
+    assert all(reply.waits for reply in replies)
+    journal.finish()
+    wait_until(lambda: not any(reply.waits for reply in replies), "answers")
+    assert [codes(reply) for reply in replies] == [[ErrorCode.NONE]] * 10
+    late = commit(coordinator, 11)
+    wait_until(lambda: journal.waiting, "written")
+    clock.advance(5_000)
+    wait_until(lambda: not late.waits, "the timeout")
+    assert codes(late) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    journal.fails = errors.StorageOffline("gone")
+    failed = commit(coordinator, 12)
+    wait_until(lambda: not failed.waits, "the failure")
+    assert codes(failed) == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_timers_run_on_the_clock(
+    coordinator: Coordinator, clock: ManualClock, wait_until: Wait
+) -> None:
+    loaded(coordinator, wait_until)
+    fields = {"group_id": "g", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000,
+              "member_id": "", "protocol_type": "consumer",
+              "protocols": [{"name": "range", "metadata": b""}]}  # fmt: skip
+    joined = submit(coordinator, apis.JOIN_GROUP, 3, **fields)
+    assert state(coordinator, wait_until) == 0
+    assert joined.waits
+    clock.advance(3_000)
+    wait_until(lambda: not joined.waits, "the initial delay is over")
+    assert joined.generation_id == 1
+
+
+def test_closing_answers_everything(
+    coordinator: Coordinator, journal: SlowJournal, wait_until: Wait
+) -> None:
+    """What is being written first, then who waits for others; later requests at once."""
+    loaded(coordinator, wait_until)
+    fields = {"group_id": "h", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000,
+              "member_id": "", "protocol_type": "consumer",
+              "protocols": [{"name": "range", "metadata": b""}]}  # fmt: skip
+    joining = submit(coordinator, apis.JOIN_GROUP, 3, **fields)
+    written = commit(coordinator, 1)
+    wait_until(lambda: journal.waiting, "written")
+    closing = threading.Thread(target=coordinator.close)
+    closing.start()
+    journal.finish()
+    closing.join(10)
+    assert not closing.is_alive()
+    assert codes(written) == [ErrorCode.NONE]
+    assert joining.error is ErrorCode.NOT_COORDINATOR
+    assert codes(commit(coordinator, 2)) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    for api in SERVED:
+        version = api.max_version
+        assert not refused(coordinator, api, version).waits
+
+
+def test_closing_waits_for_the_journal_only_so_long(
+    coordinator: Coordinator, journal: SlowJournal, wait_until: Wait
+) -> None:
+    """Also where the clock stands still."""
+    loaded(coordinator, wait_until)
+    written = commit(coordinator, 1)
+    wait_until(lambda: journal.waiting, "written")
+    coordinator.close(0.01)
+    assert codes(written) == [ErrorCode.NOT_COORDINATOR]
+    journal.finish()
+
+
+def refused(coordinator: Coordinator, api: Api, version: int) -> Reply:
+    """An empty request, which a closed coordinator answers at once."""
+    return submit(coordinator, api, version)
+
+
+def test_an_error_of_ours_is_an_answer(
+    coordinator: Coordinator,
+    wait_until: Wait,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is logged, told, and does not end the thread."""
+    loaded(coordinator, wait_until)
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(coordinator._core._handlers, apis.HEARTBEAT, broken)
+    fields = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+    reply = submit(coordinator, apis.HEARTBEAT, 4, **fields)
+    wait_until(lambda: not reply.waits, "an answer")
+    assert reply.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "ZeroDivisionError" in caplog.text
+    assert state(coordinator, wait_until) == 0
+
+
+def test_requests_from_many_threads(journal: SlowJournal, wait_until: Wait) -> None:
+    """On the real clock: each is answered, and the last commit of each partition counts."""
+    store = MemoryJournal()
+    coordinator = Coordinator(store, config(), SystemClock())
+    coordinator.start()
+    coordinator.load(range(4), 4)
+    wait_until(lambda: state(coordinator, wait_until) == 0, "loaded")
+    replies: list[Reply] = []
+
+    def many() -> None:
+        for offset in range(200):
+            replies.append(commit(coordinator, offset))
+
+    threads = [threading.Thread(target=many) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    coordinator.topics_deleted(["other"])
+    coordinator.close()
+    assert [codes(reply) for reply in replies] == [[ErrorCode.NONE]] * 1_600
+    assert sum(len(b.records) for b in store.read(partition_for("g", 4))) == 1_600
+
+
+# ---- reading a log -------------------------------------------------------------------------
+
+
+def test_the_batches_of_a_log(log_dir: Path) -> None:
+    """Compressed ones, transactional ones, markers, null keys and values."""
+    with kafkalog.Log(log_dir) as log:
+        log.append(b"v", key=b"k")
+        log.append_many([b"a" * 1000, None, b""], keys=[b"1", None, b"3"], compression="zstd")
+        log.append_marker(7, 0, True)
+        log.append_marker(8, 0, False)
+        found = list(journal_batches(log))
+    assert [[(r.offset, r.key, r.value) for r in b.records] for b in found] == [
+        [(0, b"k", b"v")],
+        [(1, b"1", b"a" * 1000), (2, None, None), (3, b"3", b"")],
+        [],
+        [],
+    ]
+    assert [(b.producer_id, b.marker) for b in found] == [(-1, None), (-1, None), (7, 1), (8, 0)]

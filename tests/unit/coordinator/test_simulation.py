@@ -1,0 +1,125 @@
+"""The simulation finds nothing wrong with the coordinator, and finds what is planted in it.
+
+KAFKALOG_SIMULATION_RUNS: how many runs, 40 without; each has a seed that is told.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkalog.coordinator import core, loader
+from kafkalog.coordinator.groups import groups, offsets, rebalance
+from kafkalog.coordinator.groups.group import Group, State
+from kafkalog.coordinator.step import Step, Write
+from kafkalog.wire.error_codes import ErrorCode
+from tests.conftest import SEED
+from tests.unit.coordinator.simulation import Violated, simulate
+
+RUNS = int(os.environ.get("KAFKALOG_SIMULATION_RUNS", "40"))
+CANARY_RUNS = 100
+PART = 20
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("first", range(0, RUNS, PART))
+def test_groups_keep_their_promises_whatever_happens(first: int) -> None:
+    """S1 to S6 hold under lost and slow messages, deaths, restarts and a failing journal."""
+    for seed in range(SEED + first, SEED + min(first + PART, RUNS)):
+        world = simulate(seed)
+        assert world.told, f"seed {seed}: nothing happened"
+
+
+def answers_before_the_journal(patch: pytest.MonkeyPatch) -> None:
+    """Assignments and commits are answered before they are written."""
+
+    def write(self: Step, partition: int, records: Any, settle: Any, late: Any = None) -> None:
+        settle(self, ErrorCode.NONE)
+        self.writes.append(Write(partition, records, lambda _s, _e: None, None))
+
+    patch.setattr(Step, "write", write)
+
+
+def keeps_the_dead(patch: pytest.MonkeyPatch) -> None:
+    """Members whose session is over stay."""
+    patch.setattr(rebalance, "expire_session", lambda *_: None)
+
+
+def forgets_the_generation(patch: pytest.MonkeyPatch) -> None:
+    """A loaded group begins to count its generations anew."""
+    load = loader.records.loaded_group
+
+    def loaded(group: Group, value: Any) -> None:
+        load(group, value)
+        group.generation = 0
+
+    patch.setattr(loader.records, "loaded_group", loaded)
+
+
+def lets_old_generations_sync(patch: pytest.MonkeyPatch) -> None:
+    """SyncGroup does not look at the generation."""
+    check = groups._check_sync
+
+    def checked(group: Any, request: Any) -> ErrorCode:
+        error = check(group, request)
+        return ErrorCode.NONE if error is ErrorCode.ILLEGAL_GENERATION else error
+
+    patch.setattr(groups, "_check_sync", checked)
+
+
+def forgets_who_waits(patch: pytest.MonkeyPatch) -> None:
+    """After the leader's assignment failed to be written nobody is told."""
+    patch.setattr(rebalance, "reset", lambda *_: None)
+
+
+def takes_failures_for_success(patch: pytest.MonkeyPatch) -> None:
+    """An append that failed counts as done."""
+    settled = core.Core.settled
+    patch.setattr(
+        core.Core, "settled", lambda self, number, _e, step: settled(
+            self, number, ErrorCode.NONE, step)
+    )  # fmt: skip
+
+
+def waits_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """A rebalance does not end without those who do not come."""
+
+    def expire(shard: Any, step: Step, group: Group) -> None:
+        if group.initial is not None or group.state is not State.PREPARING:
+            rebalance_expire(shard, step, group)
+
+    rebalance_expire = rebalance.expire_join
+    patch.setattr(rebalance, "expire_join", expire)
+
+
+def loses_commits_on_deletion(patch: pytest.MonkeyPatch) -> None:
+    """The look for expired offsets takes all of an empty group."""
+    patch.setattr(offsets, "expired", lambda group, *_: list(group.known_offsets()))
+    patch.setattr(core.Core, "_look_for_expired", lambda self, partition, step: self.timers.set(
+        ("retention", partition, "", ""), step.now_ms + 5_000))  # fmt: skip
+
+
+CANARIES = [
+    answers_before_the_journal,
+    keeps_the_dead,
+    forgets_the_generation,
+    lets_old_generations_sync,
+    forgets_who_waits,
+    takes_failures_for_success,
+    waits_for_ever,
+    loses_commits_on_deletion,
+]
+
+
+@pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
+def test_the_simulation_finds_what_is_planted(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of these mistakes breaks a promise within a few runs."""
+    plant(monkeypatch)
+    with pytest.raises(Violated, match=r"S\d"):
+        for seed in range(CANARY_RUNS):  # always the same, so that it is found or not
+            simulate(seed)

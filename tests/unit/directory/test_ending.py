@@ -1,0 +1,139 @@
+"""Many partitions at once: made, closed and deleted with a few waits for the disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from kafkalog.directory.manager import Manager
+from kafkalog.disk.checkpoint import CLEAN_MARKER
+from kafkalog.disk.layout import PARTITION_METADATA
+from kafkalog.errors import IoFailed
+from kafkalog.types import TopicPartition
+from tests.support.batches import Row, batch
+
+COUNT = 40
+
+
+@pytest.fixture
+def syncs(native_test):
+    """How often the disk was waited for since the last call."""
+    lib, last = native_test[1], [0]
+
+    def count() -> int:
+        now = sum(lib.kl_io_calls(name) for name in (b"fsync", b"fdatasync", b"syncfs"))
+        since, last[0] = now - last[0], now
+        return since
+
+    count()
+    return count
+
+
+def write_all(manager: Manager, topic: str) -> None:
+    for number in range(COUNT):
+        manager.get(topic, number).append_batches(batch([Row(b"%d" % number)]))
+
+
+def test_the_waits_for_the_disk_are_as_many_for_one_partition_as_for_forty(tmp_path, syncs):
+    """Of making, of closing and of deleting."""
+    manager = Manager(tmp_path / "data", {"log.initial.task.delay.ms": 3_600_000})
+    syncs()
+    manager.create_topic("one")
+    few = syncs()
+    manager.create_topic("many", COUNT)
+    assert syncs() == few
+    manager.create_topic("gone", COUNT)
+    write_all(manager, "many")
+    write_all(manager, "gone")
+    syncs()
+    manager.delete_partition("one")
+    few = syncs()
+    manager.delete_partitions([TopicPartition("gone", number) for number in range(COUNT)])
+    assert syncs() == few
+    manager.close()
+    assert syncs() < COUNT / 2
+
+
+def test_what_was_closed_together_is_whole(tmp_path):
+    """Opened by the marker, without a look at a batch."""
+    path = tmp_path / "data"
+    with Manager(path) as manager:
+        manager.create_topic("many", COUNT)
+        write_all(manager, "many")
+    assert (path / CLEAN_MARKER).exists()
+    with Manager(path) as manager:
+        for number in range(COUNT):
+            log = manager.get("many", number)
+            assert log.recovery.segments_recovered == 0
+            assert log.flushed_offset == log.end_offset == 1
+            assert [record.value for record in log.scan().records()] == [b"%d" % number]
+        assert manager.folders.topic_id("many") is not None
+
+
+def test_a_failed_wait_vouches_for_nothing(tmp_path, native_test):
+    """Recovered at the next opening, and whole: only the disk's word was missing."""
+    path = tmp_path / "data"
+    manager = Manager(path)
+    manager.create_topic("many", COUNT)
+    write_all(manager, "many")
+    native_test[1].kl_io_fail(b"syncfs", 1, errno.EIO, 1, 0)
+    try:
+        with pytest.raises(IoFailed, match="file system"):
+            manager.close()
+    finally:
+        native_test[1].kl_io_reset()
+    assert not (path / CLEAN_MARKER).exists()
+    with Manager(path) as manager:
+        assert manager.state.recovery_point(TopicPartition("many", 3)) == 0
+        log = manager.get("many", 3)
+        assert log.recovery.segments_recovered == 1
+        assert log.end_offset == 1
+
+
+@pytest.mark.parametrize("left", [b"", bytes(43)], ids=["empty", "zeros"])
+def test_an_owner_that_a_power_cut_took_is_written_again(tmp_path, left):
+    """What was in a new folder is on disk with its log's first flush only."""
+    path = tmp_path / "data"
+    with Manager(path) as manager:
+        manager.create_topic("a")
+        topic_id = manager.topic_id("a")
+        assert topic_id is not None
+    (path / "a-0" / PARTITION_METADATA).write_bytes(left)
+    with Manager(path) as manager:
+        assert manager.topic_id("a") is None
+        manager.make("a", topic_id, [0])
+        assert manager.topic_id("a") == topic_id
+
+
+def test_the_first_flush_puts_the_owner_on_disk(tmp_path, native_test):
+    """Else a power cut could leave durable records in a folder of nobody's."""
+    lib = native_test[1]
+    with Manager(tmp_path / "data") as manager:
+        manager.create_topic("a")
+        log = manager.get("a")
+        log.append(b"x")
+        before = lib.kl_io_calls(b"fdatasync")
+        log.flush()
+        first = lib.kl_io_calls(b"fdatasync") - before
+        log.append(b"y")
+        before = lib.kl_io_calls(b"fdatasync")
+        log.flush()
+        # The records both times; the first time also partition.metadata and the epochs.
+        assert (first, lib.kl_io_calls(b"fdatasync") - before) == (3, 1)
+
+
+def test_a_log_that_is_deleted_is_not_written_any_more(tmp_path, native_test):
+    """Its folder is renamed as it is; the directory is clean nevertheless."""
+    path = tmp_path / "data"
+    with Manager(path) as manager:
+        manager.create_topic("a")
+        manager.create_topic("b")
+        manager.get("b").append(b"x")
+        manager.get("a").append(b"x")
+        before = set(os.listdir(path / "a-0"))
+        manager.delete_partition("a")
+        (gone,) = [name for name in os.listdir(path) if name.endswith("-delete")]
+        assert set(os.listdir(path / gone)) == before
+    assert (path / CLEAN_MARKER).exists()

@@ -1,0 +1,253 @@
+"""What goes on behind a data directory, on a clock that stands still until it is told."""
+
+import logging
+import os
+
+import pytest
+
+from kafkalog.clock import ManualClock, SystemClock
+from kafkalog.config.settings import FOREVER, TopicConfig
+from kafkalog.directory.manager import Manager
+from kafkalog.directory.upkeep import flush_due, retains
+from kafkalog.disk.checkpoint import (
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+    parse_offsets,
+)
+from kafkalog.log.settings import flush_period_ms, log_config
+from kafkalog.types import TopicPartition
+
+A0 = TopicPartition("a", 0)
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def clock():
+    """Starts now: the age of a .deleted file is what the file system says of its renaming."""
+    return ManualClock(SystemClock().now_ms())
+
+
+@pytest.fixture
+def directory(tmp_path, clock):
+    """Opens the directory with settings; closed at the end of the test."""
+    managers = []
+
+    def open_(broker=None, topic=None):
+        managers.append(Manager(tmp_path / "data", broker, topic, clock))
+        return managers[-1]
+
+    yield open_
+    for manager in managers:
+        manager.close()
+
+
+def saved(manager, name):
+    try:
+        with open(os.path.join(manager.path, name), "rb") as file:
+            return parse_offsets(file.read())
+    except FileNotFoundError:
+        return {}
+
+
+def fill(log, clock, count: int, value: bytes = b"x" * 100) -> None:
+    for _ in range(count):
+        log.append(value, timestamp_ms=clock.now_ms())
+
+
+# ---- decisions --------------------------------------------------------------------------------
+
+
+def test_only_a_setting_makes_a_topic_lose_records():
+    """And only under a policy that deletes."""
+    assert not retains(TopicConfig())
+    assert retains(TopicConfig.of({"retention.ms": 0}))
+    assert retains(TopicConfig.of({"retention.bytes": 0}))
+    assert not retains(TopicConfig.of({"retention.ms": 0, "cleanup.policy": "compact"}))
+
+
+def test_how_long_records_may_stay_in_memory():
+    """flush.ms, or the interval of kafkalog.durability=interval where that is shorter."""
+    assert flush_period_ms(TopicConfig()) == FOREVER
+    assert flush_period_ms(TopicConfig.of({"flush.ms": 7})) == 7
+    interval = {"kafkalog.durability": "interval"}
+    assert flush_period_ms(TopicConfig.of(interval)) == 1_000
+    assert flush_period_ms(TopicConfig.of(interval | {"flush.ms": 7})) == 7
+    assert flush_due(100, 50, 150)
+    assert not flush_due(100, 50, 149)
+
+
+def test_the_data_plane_gets_every_setting_that_it_obeys():
+    """Under its own names; a compacted topic rolls by its longest lag."""
+    given = {
+        "segment.bytes": 1_001, "segment.ms": 1_002, "segment.jitter.ms": 1_003,
+        "message.timestamp.before.max.ms": 1_004, "flush.messages": 1_006,
+        "segment.index.bytes": 1_007, "index.interval.bytes": 1_008, "max.message.bytes": 1_009,
+        "message.timestamp.type": "LogAppendTime", "preallocate": True,
+        "message.timestamp.difference.max.ms": 1_005,
+    }  # fmt: skip
+    native = log_config(TopicConfig.of(given))
+    assert [native.segment_bytes, native.segment_ms, native.segment_jitter_ms] == [1001, 1002, 1003]
+    assert [native.timestamp_before_max_ms, native.timestamp_after_max_ms] == [1004, 1005]
+    assert [native.flush_messages, native.segment_index_bytes] == [1006, 1007]
+    assert [native.index_interval_bytes, native.max_message_bytes] == [1008, 1009]
+    assert [native.log_append_time, native.preallocate, native.compacted] == [1, 1, 0]
+    compacted = {"cleanup.policy": "compact", "max.compaction.lag.ms": 50}
+    native = log_config(TopicConfig.of(compacted))
+    assert [native.compacted, native.segment_ms] == [1, 50]
+    assert native.timestamp_after_max_ms == FOREVER
+
+
+# ---- checkpoints ------------------------------------------------------------------------------
+
+
+def test_checkpoints_are_written_at_their_times(directory, clock, wait_until):
+    """The high watermark every 5 s, recovery point and log start every 60 s."""
+    manager = directory()
+    log = manager.create_partition("a")
+    fill(log, clock, 3)
+    log.flush()
+    clock.advance(5_000)
+    wait_until(lambda: saved(manager, HIGH_WATERMARK).get(A0) == 3, "the high watermark")
+    assert saved(manager, RECOVERY_POINT)[A0] == 0
+    fill(log, clock, 1)
+    clock.advance(55_000)
+    wait_until(lambda: saved(manager, RECOVERY_POINT).get(A0) == 3, "the recovery point")
+    wait_until(lambda: saved(manager, HIGH_WATERMARK).get(A0) == 4, "the high watermark")
+    assert A0 not in saved(manager, LOG_START)
+
+
+def test_a_failing_job_is_named_and_tried_again(directory, clock, wait_until, caplog):
+    """Here a folder lies where the temporary file of a checkpoint goes."""
+    manager = directory()
+    fill(manager.create_partition("a"), clock, 1)
+    block = os.path.join(manager.path, f"{HIGH_WATERMARK}.tmp")
+    os.mkdir(block)
+    with caplog.at_level(logging.ERROR):
+        clock.advance(5_000)
+        wait_until(lambda: manager.problems, "the failure")
+    assert manager.problems[0].startswith("high watermarks: ")
+    assert "job high watermarks failed" in caplog.text
+    os.rmdir(block)
+    clock.advance(5_000)
+    wait_until(lambda: not manager.problems, "the success")
+    assert saved(manager, HIGH_WATERMARK) == {A0: 1}
+
+
+# ---- flushes ----------------------------------------------------------------------------------
+
+
+def test_nothing_is_flushed_unless_a_setting_says_so(directory, clock):
+    """As Kafka: the disk is the operating system's business."""
+    manager = directory()
+    log = manager.create_partition("a")
+    fill(log, clock, 3)
+    clock.advance(HOUR_MS)
+    manager.upkeep.flush_old()
+    assert log.flushed_offset < log.end_offset
+
+
+@pytest.mark.parametrize("settings", [{"flush.ms": 1_000}, {"kafkalog.durability": "interval"}])
+def test_records_are_flushed_when_they_have_been_in_memory_for_too_long(
+    directory, clock, wait_until, settings
+):
+    """flush.ms, and the interval; again and again."""
+    manager = directory(topic=settings)
+    log = manager.create_partition("a")
+    for end in (3, 6, 9):
+        fill(log, clock, 3)
+        clock.advance(1_000)
+        # One look may come before the time is over, as seen from the last flush.
+        clock.advance(1_000)
+        wait_until(lambda end=end: log.flushed_offset == end, "the flush")
+
+
+def test_many_logs_are_flushed_together(directory, clock):
+    """Each is on disk afterwards; a closed one is passed over."""
+    manager = directory()
+    manager.create_topic("a", 8)
+    logs = manager.recover_all()
+    for log in logs:
+        fill(log, clock, 2)
+    logs[3].close()
+    assert manager.upkeep.flush(logs) == []
+    assert [log.flushed_offset for log in manager.open_logs()] == [2] * 7
+
+
+# ---- retention --------------------------------------------------------------------------------
+
+
+def test_old_segments_go_by_themselves(directory, clock, wait_until):
+    """In opened logs and in those that nobody has opened yet; the files go a minute later."""
+    settings = {"retention.ms": HOUR_MS, "segment.bytes": 1_000}
+    manager = directory(topic=settings)
+    manager.create_topic("a", 2)
+    for log in manager.recover_all():
+        fill(log, clock, 30)
+    manager.close()
+    manager = directory(topic=settings)
+    clock.advance(HOUR_MS // 2)
+    assert manager.get("a").start_offset == 0
+    clock.advance(HOUR_MS)
+    wait_until(lambda: len(manager.open_logs()) == 2, "the opening of the other log")
+    for log in manager.open_logs():
+        wait_until(lambda log=log: log.start_offset == 30, "the deletion")
+        assert log.end_offset == 30
+        assert len(log.segments) == 1
+    folder = os.path.join(manager.path, "a-0")
+    clock.advance(60_000)
+    clock.advance(60_000)
+    wait_until(
+        lambda: not any(name.endswith(".deleted") for name in os.listdir(folder)), "the removal"
+    )
+
+
+def test_nothing_is_deleted_without_a_setting(directory, clock):
+    """Not after a hundred years."""
+    manager = directory(topic={"segment.bytes": 1_000})
+    log = manager.create_partition("a")
+    fill(log, clock, 30)
+    clock.set_now_ms(clock.now_ms() + 100 * 365 * 24 * HOUR_MS)
+    manager.upkeep.retention()
+    assert (log.start_offset, len(log.segments) > 1) == (0, True)
+
+
+def test_retention_by_size_leaves_what_fits(directory, clock):
+    """The oldest go until less than one more segment is over the limit."""
+    manager = directory(topic={"segment.bytes": 1_000, "retention.bytes": 2_500})
+    log = manager.create_partition("a")
+    fill(log, clock, 60)
+    manager.upkeep.retention()
+    assert log.start_offset > 0
+    assert log.size_bytes >= 2_500 > log.size_bytes - log.segments[0].size_bytes
+
+
+def test_a_damaged_log_does_not_keep_retention_from_the_others(directory, clock, caplog):
+    """It is named; the rest is done."""
+    settings = {"retention.ms": 0, "segment.bytes": 1_000}
+    manager = directory(topic=settings)
+    manager.create_topic("a", 2)
+    fill(manager.get("a", 1), clock, 30)
+    # A folder in the place of the first one's segment.
+    os.mkdir(os.path.join(manager.path, "a-0", f"{0:020}.log"))
+    clock.advance(1_000)
+    with caplog.at_level(logging.ERROR), pytest.raises(Exception, match="0000"):
+        manager.upkeep.retention()
+    assert manager.get("a", 1).start_offset == 30
+    os.rmdir(os.path.join(manager.path, "a-0", f"{0:020}.log"))
+
+
+# ---- producers --------------------------------------------------------------------------------
+
+
+def test_silent_producers_are_forgotten(directory, clock, wait_until):
+    """After producer.id.expiration.ms, looked for every ten minutes."""
+    manager = directory({"producer.id.expiration.ms": HOUR_MS})
+    log = manager.create_partition("a")
+    log.append_marker(7, 0, commit=True, timestamp_ms=clock.now_ms())
+    assert [p.producer_id for p in log.producers] == [7]
+    clock.advance(HOUR_MS // 2)
+    manager.upkeep.producers()
+    assert [p.producer_id for p in log.producers] == [7]
+    clock.advance(HOUR_MS)
+    wait_until(lambda: log.producers == (), "the expiry")

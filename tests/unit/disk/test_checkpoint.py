@@ -1,0 +1,340 @@
+"""Checkpoint files and the clean marker: Kafka's text, read strictly, needed never."""
+
+import json
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog.disk.checkpoint import (
+    CLEAN_MARKER,
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+    DirectoryState,
+    parse_offsets,
+    render_offsets,
+)
+from kafkalog.errors import CorruptLog, Locked, NotFound, ReadOnly
+from kafkalog.types import TopicPartition
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+tps = st.builds(
+    TopicPartition,
+    st.from_regex(r"[a-zA-Z0-9._-]{1,40}", fullmatch=True),
+    st.integers(0, 2**31 - 1),
+)
+entries = st.dictionaries(tps, st.integers(0, 2**63 - 1), max_size=20)
+
+
+@given(entries)
+def test_what_is_rendered_is_parsed(found):
+    """Any topics, partitions and offsets that can be."""
+    assert parse_offsets(render_offsets(found)) == found
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_break_the_parser(data):
+    """Entries, or a refusal; nothing else."""
+    try:
+        found = parse_offsets(data)
+    except CorruptLog:
+        return
+    assert all(offset >= 0 for offset in found.values())
+
+
+@given(entries.filter(bool), st.data())
+def test_a_torn_file_is_refused(found, data):
+    """Every prefix, also one that only lacks digits of the last offset."""
+    whole = render_offsets(found)
+    with pytest.raises(CorruptLog):
+        parse_offsets(whole[: data.draw(st.integers(1, len(whole) - 1))])
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [
+        (b"1\n0\n", "line 1: found version '1'"),
+        (b"\n0\n", "line 1"),
+        (b"0\n", "line 2: found count ''"),
+        (b"0\n-1\n", "line 2"),
+        (b"0\n2\na 0 1\n", "line 2: found count '2', wanted '1'"),
+        (b"0\n1\na 0 1\nb 0 1\n", "line 2: found count '1', wanted '2'"),
+        (b"0\n1\na 0\n", "line 3"),
+        (b"0\n1\na 0 1 2\n", "line 3"),
+        (b"0\n1\na  0 1\n", "line 3"),
+        (b"0\n1\na 0 -1\n", "line 3"),
+        (b"0\n1\na x 1\n", "line 3"),
+        (b"0\n1\na 2147483648 1\n", "line 3"),
+        (b"0\n1\na 0 9223372036854775808\n", "line 3"),
+        (b"0\n2\na 0 1\na 0 2\n", "line 4: found a 0 a second time"),
+        (b"0\n1\n\xff 0 1\n", "UTF-8"),
+        (b"\0" * 64, "line 1"),
+        (b"0\n1\na 0 1", "line 3: found the end"),
+        (b"0\n99999999999\n", "line 2"),
+    ],
+)
+def test_a_malformed_file_is_refused_with_its_line(data, word):
+    """Which line, what was found, what was wanted."""
+    with pytest.raises(CorruptLog, match=word):
+        parse_offsets(data)
+
+
+def test_an_empty_file_has_no_entries():
+    """A crash right after the renaming can leave zero bytes."""
+    assert parse_offsets(b"") == {}
+    assert parse_offsets(b"0\n0\n") == {}
+
+
+def test_kafkas_own_checkpoints_are_read(shared):
+    """Those of a directory in which DeleteRecords and retention were used."""
+    state = DirectoryState(shared / "data" / "kafka" / "deleted" / "log", "r")
+    assert state.clean
+    assert state.log_start(TopicPartition("all-gone", 0)) == 304
+    assert state.log_start(TopicPartition("ret-time", 0)) == -1
+    assert state.recovery_point(TopicPartition("ret-time", 0)) == 397
+    assert state.high_watermark(TopicPartition("both", 0)) == 284
+    assert state.problems == []
+    state.close()
+
+
+# ---- the state of a directory -----------------------------------------------------------------
+
+
+def test_what_is_saved_is_there_at_the_next_opening(tmp_path):
+    """Each kind in its own file; what was not named stays."""
+    with_state(tmp_path, lambda s: s.save({A0: 5, B0: 7}, {A0: 2}, {A0: 4}))
+    with_state(tmp_path, lambda s: s.save({A0: 6}))
+    state = DirectoryState(tmp_path)
+    assert [state.recovery_point(tp) for tp in (A0, A1, B0)] == [6, -1, 7]
+    assert [state.log_start(tp) for tp in (A0, B0)] == [2, -1]
+    assert state.high_watermark(A0) == 4
+    state.close()
+    assert (tmp_path / RECOVERY_POINT).read_bytes() == b"0\n2\na 0 6\nb 0 7\n"
+
+
+def with_state(path, work):
+    state = DirectoryState(path)
+    try:
+        work(state)
+    finally:
+        state.close()
+
+
+def test_none_and_forget_take_entries_out(tmp_path):
+    """Of one file, and of all."""
+
+    def work(state):
+        state.save({A0: 5, A1: 5}, {A0: 2, A1: 3}, {A1: 5})
+        state.save(log_starts={A0: None})
+        assert [state.log_start(tp) for tp in (A0, A1)] == [-1, 3]
+        state.forget([A1])
+        assert state.recovery_point(A1) == -1
+        assert parse_offsets((tmp_path / RECOVERY_POINT).read_bytes()) == {A0: 5, A1: 5}
+        state.save({}, {}, {})
+
+    with_state(tmp_path, work)
+    state = DirectoryState(tmp_path, "r")
+    assert [state.recovery_point(tp) for tp in (A0, A1)] == [5, -1]
+    assert [state.log_start(tp) for tp in (A0, A1)] == [-1, -1]
+    state.close()
+
+
+def test_an_unchanged_file_is_not_written_again(tmp_path):
+    """Idle directories cost no fsync."""
+
+    def work(state):
+        state.save({A0: 5}, {}, {})
+        before = os.stat(tmp_path / RECOVERY_POINT).st_ino
+        state.save({A0: 5}, {}, {})
+        assert os.stat(tmp_path / RECOVERY_POINT).st_ino == before
+        assert not (tmp_path / LOG_START).exists()
+        state.save({A0: 6})
+        assert os.stat(tmp_path / RECOVERY_POINT).st_ino != before
+
+    with_state(tmp_path, work)
+
+
+def test_a_noted_log_is_written_by_the_next_save(tmp_path):
+    """Known at once, on disk with the next write of each file."""
+
+    def work(state):
+        state.note(A0, 9, None, 8)
+        assert (state.recovery_point(A0), state.high_watermark(A0)) == (9, 8)
+        assert not (tmp_path / RECOVERY_POINT).exists()
+        state.save({})
+        assert parse_offsets((tmp_path / RECOVERY_POINT).read_bytes()) == {A0: 9}
+        assert not (tmp_path / HIGH_WATERMARK).exists()
+
+    with_state(tmp_path, work)
+
+
+def test_the_first_use_of_a_new_log_writes_down_all_new_ones(tmp_path):
+    """Once; with no recovery point a hole in the middle would not be seen."""
+
+    def work(state):
+        state.note(A0, 0, None, 0)
+        state.note(A1, 0, None, 0)
+        assert not (tmp_path / RECOVERY_POINT).exists()
+        state.settle(B0)
+        assert not (tmp_path / RECOVERY_POINT).exists()
+        state.settle(A0)
+        before = os.stat(tmp_path / RECOVERY_POINT).st_ino
+        assert parse_offsets((tmp_path / RECOVERY_POINT).read_bytes()) == {A0: 0, A1: 0}
+        state.settle(A1)
+        assert os.stat(tmp_path / RECOVERY_POINT).st_ino == before
+
+    with_state(tmp_path, work)
+
+
+def test_a_name_that_is_used_again_has_no_checkpoint_left(tmp_path):
+    """On disk, before its folder is made; what is not there already is not written."""
+
+    def work(state):
+        state.renew([A1, B0])
+        assert not (tmp_path / RECOVERY_POINT).exists()
+        state.save({A0: 7, A1: 8}, {A0: 3}, {})
+        state.forget([A0])
+        assert parse_offsets((tmp_path / LOG_START).read_bytes()) == {A0: 3}
+        state.renew([A0])
+        assert parse_offsets((tmp_path / RECOVERY_POINT).read_bytes()) == {A1: 8}
+        assert parse_offsets((tmp_path / LOG_START).read_bytes()) == {}
+
+    with_state(tmp_path, work)
+
+
+def test_a_truncation_lowers_every_checkpoint_before_it_begins(tmp_path):
+    """And leaves alone what lies below it."""
+
+    def work(state):
+        state.save({A0: 80, A1: 80}, {A0: 60}, {A0: 90, A1: 40})
+        with state.truncating(A0, 50):
+            on_disk = DirectoryState(tmp_path, "r")
+            assert on_disk.recovery_point(A0) == 50
+            assert on_disk.log_start(A0) == -1
+            assert on_disk.high_watermark(A0) == 50
+            assert on_disk.recovery_point(A1) == 80
+            on_disk.close()
+        with state.truncating(A1, 50):
+            assert state.recovery_point(A1) == 50
+            assert state.high_watermark(A1) == 40
+
+    with_state(tmp_path, work)
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0" * 512, b"0\n5\na 0 1\n", b"0\n1\na 0", b"\xff"])
+@pytest.mark.parametrize("name", [RECOVERY_POINT, LOG_START, HIGH_WATERMARK])
+def test_a_damaged_checkpoint_never_stops_an_opening(tmp_path, name, damage):
+    """It is not believed, it is named, and the next save replaces it."""
+    with_state(tmp_path, lambda s: s.save({A0: 5}, {A0: 2}, {A0: 4}))
+    (tmp_path / name).write_bytes(damage)
+    state = DirectoryState(tmp_path)
+    found = {
+        RECOVERY_POINT: state.recovery_point(A0),
+        LOG_START: state.log_start(A0),
+        HIGH_WATERMARK: state.high_watermark(A0),
+    }
+    expected = {RECOVERY_POINT: 5, LOG_START: 2, HIGH_WATERMARK: 4} | {name: -1}
+    assert found == expected
+    assert [str(tmp_path / name) in problem for problem in state.problems] == [True] * bool(damage)
+    state.save({A0: 6}, {A0: 3}, {A0: 5})
+    state.close()
+    state = DirectoryState(tmp_path, "r")
+    assert (state.recovery_point(A0), state.problems) == (6, [])
+    state.close()
+
+
+def test_an_absurdly_large_checkpoint_is_not_read(tmp_path):
+    """The limit holds before anything of it is in memory."""
+    with open(tmp_path / RECOVERY_POINT, "wb") as file:
+        file.truncate(1 << 40)
+    state = DirectoryState(tmp_path, "r")
+    assert state.recovery_point(A0) == -1
+    assert "wanted at most" in state.problems[0]
+    state.close()
+
+
+def test_a_reader_needs_no_lock_and_writes_nothing(tmp_path):
+    """Beside a writer; a save is refused; not a byte changes."""
+    writer = DirectoryState(tmp_path)
+    writer.save({A0: 5})
+    before = sorted(os.listdir(tmp_path))
+    reader = DirectoryState(tmp_path, "r")
+    assert reader.recovery_point(A0) == 5
+    with pytest.raises(ReadOnly, match=RECOVERY_POINT):
+        reader.save({A0: 6})
+    reader.close()
+    writer.close()
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_a_second_owner_is_refused_until_the_first_has_closed(tmp_path):
+    """At once, with the pid of the owner."""
+    first = DirectoryState(tmp_path)
+    with pytest.raises(Locked, match=str(os.getpid())):
+        DirectoryState(tmp_path)
+    first.close()
+    DirectoryState(tmp_path).close()
+
+
+def test_a_missing_directory_is_made_only_when_asked(tmp_path):
+    """Mode 0700; a reader never makes one."""
+    path = tmp_path / "new"
+    for mode in ("r", "w"):
+        with pytest.raises(NotFound):
+            DirectoryState(path, mode)
+    with pytest.raises(NotFound):
+        DirectoryState(path, "r", create=True)
+    DirectoryState(path, create=True).close()
+    assert path.stat().st_mode & 0o777 == 0o700
+
+
+# ---- the clean marker ---------------------------------------------------------------------------
+
+
+def test_the_marker_says_whether_the_directory_was_closed_cleanly(tmp_path):
+    """In Kafka's form; it stays until a log removes it."""
+    state = DirectoryState(tmp_path)
+    assert not state.clean
+    state.mark_clean()
+    state.close()
+    found = json.loads((tmp_path / CLEAN_MARKER).read_bytes())
+    assert found == {"version": 0, "brokerEpoch": -1}
+    for mode in ("r", "w"):
+        state = DirectoryState(tmp_path, mode)
+        assert state.clean
+        state.close()
+        assert (tmp_path / CLEAN_MARKER).exists()
+
+
+def test_an_empty_marker_of_an_older_kafka_counts(tmp_path):
+    """Its existence is what matters."""
+    (tmp_path / CLEAN_MARKER).write_bytes(b"")
+    state = DirectoryState(tmp_path)
+    assert state.clean
+    state.close()
+
+
+@pytest.mark.parametrize("change", ["grown", "shorter", "another", "none"])
+def test_the_marker_of_a_lone_folder_vouches_for_its_last_segment(tmp_path, change):
+    """A folder that was written elsewhere since is not believed to be clean."""
+    last = tmp_path / f"{20:020}.log"
+    (tmp_path / f"{0:020}.log").write_bytes(b"x" * 9)
+    last.write_bytes(b"x" * 5)
+    state = DirectoryState(tmp_path, own=True)
+    state.mark_clean()
+    state.close()
+    state = DirectoryState(tmp_path, own=True)
+    assert state.clean
+    state.close()
+    if change == "another":
+        (tmp_path / f"{30:020}.log").write_bytes(b"")
+    elif change == "none":
+        (tmp_path / CLEAN_MARKER).write_bytes(b"{}")
+    else:
+        last.write_bytes(b"x" * (6 if change == "grown" else 4))
+    state = DirectoryState(tmp_path, own=True)
+    assert not state.clean
+    assert "not believed" in state.problems[0]
+    state.close()

@@ -1,0 +1,129 @@
+"""Killed at every failpoint, or with a disk that fails: a change is there as a whole or not."""
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.errors import KafkalogError
+from tests.damage.crash.zygote import Zygote
+from tests.unit.metadata import story
+
+WORK = "tests.unit.metadata.story:life"
+
+
+@pytest.fixture(scope="module")
+def zygote(native_test: Any) -> Iterator[Zygote]:
+    with Zygote() as serving:
+        yield serving
+
+
+@pytest.fixture(scope="module")
+def states(memory: Path) -> list[dict[str, Any]]:
+    """The metadata after each step."""
+    path = Path(tempfile.mkdtemp(dir=memory))
+    found = list(story.expected(path / "data"))
+    assert len(found) == len(story.STEPS) + 1
+    return found
+
+
+def check(path: Path, states: list[dict[str, Any]], reached: int) -> None:
+    """After a crash: the last step that was reported, or the one after it; then it goes on."""
+    stack, manager, metadata = story.opened(path)
+    with stack:
+        found = story.summary(metadata.image)
+        possible = states[reached : reached + 2]
+        assert found in possible
+        for tp in manager.partitions():
+            manager.get(*tp)  # only now a folder without an id gets it
+        story.check_folders(manager, metadata)
+        done = reached + possible.index(found)
+        # A snapshot changes nothing, so that the step after it may be the one that is there.
+        while done + 1 < len(states) and states[done + 1] == found:
+            done += 1
+        for number, step in enumerate(story.STEPS[done : done + 3], done + 1):
+            step(metadata)
+            assert story.summary(metadata.image) == states[number]
+            done = number
+        story.check_folders(manager, metadata)
+    stack, _, metadata = story.opened(path)
+    with stack:
+        assert story.summary(metadata.image) == states[done]
+
+
+@pytest.mark.slow
+def test_a_kill_at_every_failpoint_leaves_whole_changes(
+    zygote: Zygote, memory: Path, states: list[dict[str, Any]]
+) -> None:
+    """At some passes of each failpoint; in CI at more of them."""
+    root = Path(tempfile.mkdtemp(dir=memory))
+    hits: dict[str, int] = {}
+    for words in zygote.start(WORK, path=str(root / "all")).reports():
+        if words[0] == "hits":
+            hits = words[1]
+    assert "append.before_write" in hits
+    killed = 0
+    for failpoint, count in hits.items():
+        many = [1 + part * (count - 1) // 6 for part in range(7)]
+        for after in sorted(set(many if os.environ.get("CI") else many[::3])):
+            path, reached = root / f"{failpoint}-{after}", 0
+            worker = zygote.start(WORK, path=str(path), failpoint=failpoint, after=after)
+            for words in worker.reports():
+                if words[0] == "step":
+                    reached = words[1]
+                    assert words[2] == states[reached]
+            killed += reached < len(story.STEPS)
+            try:
+                check(path, states, reached)
+            except AssertionError as failure:
+                raise AssertionError(f"killed at {failpoint}, pass {after}: {failure}") from failure
+            shutil.rmtree(path)
+    assert killed > 20
+
+
+@pytest.mark.parametrize(("error", "sticky"), [(errno.ENOSPC, 0), (errno.EIO, 1)])
+@pytest.mark.parametrize("call", ["pwrite", "fdatasync", "fsync", "openat", "renameat", "mkdirat"])
+def test_a_failing_disk_leaves_whole_changes(
+    native_test: Any,
+    memory: Path,
+    states: list[dict[str, Any]],
+    call: str,
+    sticky: int,
+    error: int,
+) -> None:
+    """A call fails during one step; the step is done or not, and a restart goes on."""
+    lib = native_test[1]
+    root = Path(tempfile.mkdtemp(dir=memory))
+    # A topic, a change of several batches, one topic less; in CI every step.
+    for number in range(len(story.STEPS)) if os.environ.get("CI") else (0, 4, 8):
+        path, nth, failed = root / f"step-{number}", 1, True
+        while failed and nth < 6:
+            stack, _, metadata = story.opened(path)
+            try:
+                for step in story.STEPS[:number]:
+                    step(metadata)
+                lib.kl_io_reset()
+                lib.kl_io_fail(call.encode(), nth, error, sticky, 0)
+                reached = number
+                try:
+                    story.STEPS[number](metadata)
+                    reached += 1
+                except (KafkalogError, story.Failed):
+                    pass
+                failed = lib.kl_io_calls(call.encode()) >= nth
+                lib.kl_io_reset()
+                assert story.summary(metadata.image) in states[number : number + 2]
+            finally:
+                lib.kl_io_reset()
+                # A disk that failed for good is told at the close as well.
+                with contextlib.suppress(KafkalogError, OSError):
+                    stack.close()
+            check(path, states, reached)
+            shutil.rmtree(path)
+            nth += 1

@@ -1,0 +1,332 @@
+"""A directory changes hands between kafkalog and a running Apache Kafka, its metadata included."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import kafka
+import pytest
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
+
+from kafkalog.directory.manager import Manager
+from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from kafkalog.server.broker import Broker
+from kafkalog.wire import apis
+from tests.support import apache
+from tests.unit.metadata.conftest import request
+
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(240)]
+
+ENDPOINT = ("PLAINTEXT", "127.0.0.1", 9092, 0)
+Wait = Callable[..., None]
+
+
+@contextlib.contextmanager
+def running(directory: Path, wait_until: Wait) -> Iterator[tuple[apache.Broker, Any]]:
+    """Apache Kafka on the directory, and an admin client."""
+    try:
+        broker = apache.Broker(directory)
+        apache.jars()
+    except apache.Unavailable as reason:
+        pytest.skip(str(reason))
+    with broker:
+        clients: list[Any] = []
+
+        def connect() -> list[Any]:
+            with contextlib.suppress(kafka.errors.KafkaError):
+                clients.append(KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers))
+            return clients
+
+        wait_until(connect, f"Kafka answers: {broker.output()[-2000:]}", apache.START_S)
+        try:
+            yield broker, clients[0]
+        finally:
+            clients[0].close()
+
+
+@contextlib.contextmanager
+def ours(directory: Path) -> Iterator[tuple[Manager, MetadataLog]]:
+    with Manager(directory) as manager, MetadataLog.open(manager) as metadata:
+        metadata.register([ENDPOINT])
+        yield manager, metadata
+
+
+def make(metadata: MetadataLog, name: str, count: int, **configs: str) -> None:
+    settings = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
+    asked = {"name": name, "num_partitions": count, "replication_factor": 1, "configs": settings}
+    (result,) = metadata.create_topics(request(apis.CREATE_TOPICS, topics=[asked]))
+    assert result["error_code"] == 0, result
+
+
+def append(manager: Manager, metadata: MetadataLog, topic: str, values: list[bytes]) -> None:
+    log = manager.get(topic, 0)
+    metadata.lead(log)
+    for value in values:
+        log.append(value, key=b"k")
+
+
+def values(manager: Manager, topic: str) -> list[bytes | None]:
+    return [record.value for record in manager.get(topic, 0).read()]
+
+
+def consumed(broker: Any, topic: str, count: int) -> list[bytes]:
+    partition = kafka.TopicPartition(topic, 0)
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest",
+        consumer_timeout_ms=20_000,
+    )  # fmt: skip
+    consumer.assign([partition])
+    consumer.seek_to_beginning(partition)
+    found = []
+    for record in consumer:
+        found.append(record.value)
+        if len(found) == count:
+            break
+    consumer.close()
+    return found
+
+
+def send(broker: Any, topic: str, data: list[bytes]) -> None:
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, acks="all", enable_idempotence=True
+    )
+    for value in data:
+        producer.send(topic, value, key=b"k", partition=0)
+    producer.flush()
+    producer.close()
+
+
+def ids(admin: Any, names: list[str]) -> dict[str, uuid.UUID]:
+    return {t["name"]: uuid.UUID(str(t["topic_id"])) for t in admin.describe_topics(names)}
+
+
+def topic_settings(admin: Any, topic: str) -> dict[str, str]:
+    """The settings that the topic was given, as Kafka has them."""
+    found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+    text = str(found)
+    assert topic in text
+    return _own(found)
+
+
+def _own(found: Any) -> dict[str, str]:
+    own: dict[str, str] = {}
+
+    def walk(node: Any) -> None:
+        if isinstance(node, dict):
+            if node.get("config_source") in (1, "DYNAMIC_TOPIC_CONFIG", "TOPIC_CONFIG"):
+                own[node["name"]] = node["value"]
+            for key, child in node.items():
+                if isinstance(child, dict) and "config_source" in child and "name" not in child:
+                    child = {"name": key, **child}
+                walk(child)
+        elif isinstance(node, (list, tuple)):
+            for child in node:
+                walk(child)
+
+    walk(found)
+    return own
+
+
+def test_kafka_starts_on_our_directory_and_we_go_on_with_it(
+    tmp_path: Path, wait_until: Wait
+) -> None:
+    directory = tmp_path / "data"
+    with ours(directory) as (manager, metadata):
+        make(metadata, "orders", 3, retention_ms="-1", cleanup_policy="compact")
+        make(metadata, "doomed", 2)
+        make(metadata, "plain.topic", 1)
+        append(manager, metadata, "orders", [b"one", b"two"])
+        asked = {"topics": [{"name": "doomed", "topic_id": uuid.UUID(int=0)}]}
+        metadata.delete_topics(request(apis.DELETE_TOPICS, **asked))
+        cluster = metadata.image.cluster_id
+        known = {topic.name: topic.id for topic in metadata.image.topics.values()}
+        metadata.take_snapshot()
+        make(metadata, "late", 1, flush_ms="1000")
+        known["late"] = metadata.image.topics["late"].id
+        block = metadata.allocate_producer_ids()
+    for _ in range(2):  # its own log, too, must open a second time
+        with running(directory, wait_until) as (broker, admin):
+            assert admin.describe_cluster()["cluster_id"] == cluster
+            names = ["late", "orders", "plain.topic"]
+            assert sorted(n for n in admin.list_topics() if not n.startswith("__")) == names
+            assert ids(admin, names) == known
+            assert topic_settings(admin, "orders") == {
+                "retention.ms": "-1", "cleanup.policy": "compact",
+            }  # fmt: skip
+            assert topic_settings(admin, "late") == {"flush.ms": "1000"}
+            assert consumed(broker, "orders", 2)[:2] == [b"one", b"two"]
+            send(broker, "orders", [b"three", b"four"])
+            assert "ERROR" not in broker.output(), broker.output()[-4000:]
+    with running(directory, wait_until) as (broker, admin):
+        admin.create_topics([NewTopic("theirs", 2, 1, topic_configs={"preallocate": "true"})])
+        send(broker, "theirs", [b"x"])
+    with ours(directory) as (manager, metadata):
+        image = metadata.image
+        assert {n: t.id for n, t in image.topics.items() if n in known} == known
+        assert image.config(2, "theirs") == {"preallocate": "true"}
+        assert manager.topic_config("theirs").preallocate
+        assert values(manager, "orders") == [b"one", b"two", *[b"three", b"four"] * 2]
+        assert values(manager, "theirs") == [b"x"]
+        assert metadata.allocate_producer_ids().start > block.start
+        append(manager, metadata, "orders", [b"five"])
+        make(metadata, "last", 1)
+    with running(directory, wait_until) as (broker, admin):
+        assert consumed(broker, "orders", 7)[-1] == b"five"
+        assert "last" in admin.list_topics()
+
+
+def test_kafka_starts_on_a_directory_that_we_left_by_a_kill(
+    tmp_path: Path, wait_until: Wait
+) -> None:
+    directory = tmp_path / "data"
+    program = f"""
+import os, signal
+from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from kafkalog.directory.manager import Manager
+from tests.unit.metadata.test_live import append, make
+manager = Manager({str(directory)!r})
+metadata = MetadataLog.open(manager)
+metadata.register([("PLAINTEXT", "127.0.0.1", 9092, 0)])
+make(metadata, "orders", 1)
+append(manager, metadata, "orders", [b"one", b"two"])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", program], check=False)
+    with running(directory, wait_until) as (broker, _):
+        assert consumed(broker, "orders", 2) == [b"one", b"two"]
+        send(broker, "orders", [b"three"])
+    with ours(directory) as (manager, _):
+        assert values(manager, "orders") == [b"one", b"two", b"three"]
+
+
+def test_kafkas_directory_comes_home(shared: Path, tmp_path: Path, wait_until: Wait) -> None:
+    """What Kafka wrote in the time of another directory, changed here, opened by Kafka again."""
+    directory = tmp_path / "data"
+    shutil.copytree(shared / "data" / "kafka" / "kraft" / "log", directory)
+    for folder, _, names in os.walk(directory):
+        os.chmod(folder, 0o700)
+        for name in names:
+            os.chmod(os.path.join(folder, name), 0o600)
+    expected = json.loads(
+        (shared / "data" / "kafka" / "kraft" / "expected" / "metadata.json").read_text()
+    )
+    with ours(directory) as (manager, metadata):
+        make(metadata, "ours", 1)
+        append(manager, metadata, "ours", [b"one"])
+        append(manager, metadata, "orders-s1", [b"more"])
+        metadata.take_snapshot()
+    with running(directory, wait_until) as (broker, admin):
+        topics = {**expected["topics"], "ours": {"configs": {}}}
+        assert set(admin.list_topics()) >= set(topics)
+        for name, topic in topics.items():
+            assert topic_settings(admin, name) == topic["configs"]
+        assert consumed(broker, "ours", 1) == [b"one"]
+        assert len(consumed(broker, "orders-s1", 33)) >= 20  # some are markers or aborted
+        committed = admin.list_group_offsets("billing-s1")
+        assert "12" in str(committed)
+        assert "ERROR" not in broker.output(), broker.output()[-4000:]
+
+
+def committed(bootstrap: str, group: str, offset: int | None = None) -> int | None:
+    """The group's offset in orders-0, after committing `offset` if there is one."""
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False
+    )
+    partition = kafka.TopicPartition("orders", 0)
+    consumer.assign([partition])
+    if offset is not None:
+        consumer.commit({partition: kafka.structs.OffsetAndMetadata(offset, "", -1)})
+    found: int | None = consumer.committed(partition)
+    consumer.close()
+    return found
+
+
+def test_groups_go_along(tmp_path: Path, wait_until: Wait) -> None:
+    """Offsets that a group committed to the one are known to the other."""
+    directory = tmp_path / "data"
+    with Broker(directory, listeners="PLAINTEXT://127.0.0.1:0") as mine:
+        client = KafkaAdminClient(bootstrap_servers=mine.bootstrap_servers)
+        client.create_topics([NewTopic("orders", 1, 1)])
+        client.close()
+        send(mine, "orders", [b"one", b"two", b"three"])
+        assert committed(mine.bootstrap_servers, "billing", 2) == 2
+    with running(directory, wait_until) as (theirs, _):
+        assert consumed(theirs, "orders", 3) == [b"one", b"two", b"three"]
+        assert committed(theirs.bootstrap_servers, "billing") == 2
+        assert committed(theirs.bootstrap_servers, "shipping", 1) == 1
+        assert "ERROR" not in theirs.output(), theirs.output()[-4000:]
+    with Broker(directory, listeners="PLAINTEXT://127.0.0.1:0") as mine:
+        assert committed(mine.bootstrap_servers, "billing") == 2
+        assert committed(mine.bootstrap_servers, "shipping") == 1
+        assert consumed(mine, "orders", 3) == [b"one", b"two", b"three"]
+
+
+def test_a_quorum_with_voters_of_its_own(tmp_path: Path, wait_until: Wait) -> None:
+    """Formatted with --standalone (KIP-853): voters and kraft.version are records, and stay."""
+    directory = tmp_path / "data"
+    try:
+        broker = apache.Broker(directory)
+        apache.jars()
+    except apache.Unavailable as reason:
+        pytest.skip(str(reason))
+    properties = tmp_path / "server.properties"
+    text = properties.read_text()
+    dynamic = text.replace("controller.quorum.voters=1@", "controller.quorum.bootstrap.servers=")
+    assert dynamic != text
+    properties.write_text(dynamic)
+    cluster = "A" * 21 + "Q"
+    tool = ["kafka.tools.StorageTool", "format", "--standalone", "-t", cluster]
+    subprocess.run(
+        apache.java(*tool, "-c", str(properties)), check=True, capture_output=True, timeout=120
+    )
+    with ours(directory) as (manager, metadata):
+        assert metadata.image.cluster_id == cluster
+        make(metadata, "first", 1)
+        append(manager, metadata, "first", [b"one"])
+        assert metadata.take_snapshot() is not None
+    state = json.loads((directory / "__cluster_metadata-0" / "quorum-state").read_text())
+    assert state["data_version"] == 1
+    assert state["votedDirectoryId"]
+    with broker:
+        client: list[Any] = []
+
+        def connect() -> list[Any]:
+            with contextlib.suppress(kafka.errors.KafkaError):
+                client.append(KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers))
+            return client
+
+        wait_until(connect, f"Kafka answers: {broker.output()[-2000:]}", apache.START_S)
+        client[0].close()
+        assert consumed(broker, "first", 1) == [b"one"]
+        send(broker, "first", [b"two"])
+        assert "ERROR" not in broker.output(), broker.output()[-4000:]
+    with ours(directory) as (manager, metadata):
+        assert values(manager, "first") == [b"one", b"two"]
+
+
+def test_kafkas_tools_read_our_metadata(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    with ours(directory) as (_, metadata):
+        make(metadata, "orders", 2, retention_ms="5")
+        metadata.take_snapshot()
+    folder = directory / "__cluster_metadata-0"
+    files = [*sorted(folder.glob("*.log")), *sorted(folder.glob("*.checkpoint"))]
+    tool = ["kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files"]
+    try:
+        command = apache.java(*tool, ",".join(map(str, files)))
+    except apache.Unavailable as reason:
+        pytest.skip(str(reason))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.count('"type":"PARTITION_RECORD","version":2') == 4
+    assert done.stdout.count('"type":"TOPIC_RECORD"') == 2
+    assert "LeaderChange" in done.stdout
+    assert "SnapshotHeader" in done.stdout
+    assert "SnapshotFooter" in done.stdout
+    assert "isvalid: false" not in done.stdout

@@ -1,0 +1,130 @@
+"""Fetches of what lies on disk only: read by threads that may wait, beside the network's."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog._native import lib
+from tests.unit.net.kafka_requests import fetch, fetched
+from tests.unit.net.network import Server, wait_for
+
+BYTES = 300_000
+
+
+@contextmanager
+def on_disk_only(io: Any) -> Iterator[None]:
+    """The next piece of a file is not in memory, and what reads it waits until the end."""
+    io.kl_io_fail(b"cached", 1, 1, 0, 0)
+    io.kl_io_hold(b"pread", 1)
+    try:
+        yield
+    finally:
+        io.kl_io_hold(b"pread", 0)
+
+
+def waits(io: Any) -> None:
+    wait_for(lambda: io.kl_io_waiting(b"pread") == 1, "it is read from disk")
+
+
+def get(server: Server, offset: int) -> bytes:
+    with server.client() as client:
+        client.send(fetch(1, offset))
+        return bytes(fetched(client, 1).records)
+
+
+def fill(server: Server, log: kafkalog.Log) -> bytes:
+    """What a fetch from offset 1 gets; its place is known since that of offset 0 ended there, so
+    that nothing but its records is read."""
+    log.append(bytes(BYTES))
+    get(server, 0)
+    log.append(bytes(BYTES))
+    return get(server, 1)
+
+
+def test_others_are_served_while_the_disk_is_waited_for(served, io):
+    with Server(num_network_threads=1) as server, server.client() as client:
+        stored = fill(server, served(server))
+        with on_disk_only(io):
+            client.send(fetch(1, 1) + fetch(2, 1))
+            waits(io)
+            with server.client() as other:
+                assert other.ask(7, b"at once") == b"at once"
+        assert fetched(client, 1).records == stored
+        assert fetched(client, 2).records == stored
+        assert server.reactor.stats().cold == 1
+
+
+def test_a_connection_that_ends_while_the_disk_is_waited_for(served, io):
+    with Server(num_network_threads=1) as server:
+        stored = fill(server, served(server))
+        with on_disk_only(io):
+            with server.client() as client:
+                client.send(fetch(1, 1))
+                waits(io)
+            server.connected(0)
+        assert get(server, 1) == stored
+
+
+def test_a_log_that_is_cut_while_the_disk_is_waited_for(served, io):
+    """A response that was begun is whole, or its connection is closed."""
+    with Server(num_network_threads=1) as server, server.client() as client:
+        log = served(server)
+        stored = fill(server, log)
+        with on_disk_only(io):
+            client.send(fetch(1, 1))
+            waits(io)
+            cut = threading.Thread(target=log.truncate, args=(0,))
+            cut.start()
+        cut.join()
+        with suppress(EOFError):
+            assert fetched(client, 1).records == stored
+        assert log.end_offset == 0
+
+
+def test_a_server_stops_while_the_disk_is_waited_for(served, io):
+    with Server(num_network_threads=1) as server:
+        fill(server, served(server))
+        with server.client() as client, on_disk_only(io):
+            client.send(fetch(1, 1))
+            waits(io)
+            stop = threading.Thread(target=server.reactor.close)
+            stop.start()
+            with pytest.raises(EOFError):
+                client.response()
+        stop.join()
+
+
+def test_a_disk_that_fails_closes_the_connection(served, io):
+    with Server(num_network_threads=1) as server, server.client() as client:
+        fill(server, served(server))
+        io.kl_io_fail(b"cached", 1, 1, 0, 0)
+        io.kl_io_fail(b"pread", 1, 5, 1, 0)
+        io.kl_io_fail(b"sendfile", 1, 5, 0, 0)
+        client.send(fetch(1, 1))
+        with pytest.raises(EOFError):
+            client.response()
+
+
+def test_pages_that_were_dropped_are_missed(served, io):
+    """Not by our word, by the system's."""
+    with Server(num_network_threads=1) as server, server.client() as client:
+        log = served(server)
+        stored = fill(server, log)
+        log.flush()
+        assert server.reactor.stats().cold == 0
+        fd = os.open(os.path.join(log.path, f"{0:020d}.log"), os.O_RDONLY)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+        read_before = lib.kl_io_calls(b"pread")
+        client.send(fetch(1, 1))
+        assert fetched(client, 1).records == stored
+        if server.reactor.stats().cold == 0:
+            pytest.skip("this file system keeps its pages")
+        assert lib.kl_io_calls(b"pread") > read_before + 3

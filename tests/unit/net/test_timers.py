@@ -1,0 +1,203 @@
+"""Time: parked requests, half frames, silent connections, by a clock that the tests turn."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.conftest import SEED
+from tests.unit.net.kafka_requests import fetch, fetched
+from tests.unit.net.network import Server, framed, header, request, wait_for
+
+HALF_FRAME_MS, IDLE_MS = 10_000, 100_000
+
+
+@pytest.fixture
+def server():
+    with Server(
+        workers=0,
+        manual_clock=True,
+        num_network_threads=1,
+        kafkalog_half_frame_max_ms=HALF_FRAME_MS,
+        connections_max_idle_ms=IDLE_MS,
+    ) as running:
+        yield running
+
+
+def at(server: Server, now_ms: int) -> None:
+    """Turn the clock, and see that the network thread saw it."""
+    server.reactor.set_time(now_ms)
+    with server.client() as probe:
+        probe.send(request(999))
+        taken = server.take()
+        assert taken.correlation_id == 999
+        taken.answer(b"", 0)
+        probe.response()
+
+
+def read_all(server: Server, size: int) -> None:
+    """Wait until the server has read so many bytes."""
+    wait_for(lambda: server.reactor.stats().bytes_in == size, f"{size} bytes read")
+
+
+# ---- half frames -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 20])
+def test_half_a_frame_is_waited_for_so_long_and_no_longer(server, size):
+    with server.client() as client:
+        client.send(request(1, bytes(100))[:size])
+        read_all(server, size)
+        at(server, HALF_FRAME_MS - 1)
+        assert server.reactor.stats().closed_half_frame == 0
+        at(server, HALF_FRAME_MS)
+        assert client.is_closed()
+        assert server.reactor.stats().closed_half_frame == 1
+
+
+def test_a_byte_now_and_then_does_not_help(server):
+    with server.client() as client:
+        data = request(1, bytes(100))
+        for step in range(10):
+            before = server.reactor.stats().bytes_in
+            client.send(data[step : step + 1])
+            read_all(server, before + 1)
+            at(server, step * 1000)
+        at(server, HALF_FRAME_MS)
+        assert client.is_closed()
+
+
+def test_a_large_frame_may_take_long_when_it_goes_on(server):
+    body = random.Random(SEED).randbytes(10 * (64 << 10))
+    data = request(1, body)
+    with server.client() as client:
+        for step, begin in enumerate(range(0, len(data), 64 << 10)):
+            before = server.reactor.stats().bytes_in
+            piece = data[begin : begin + (64 << 10)]
+            client.send(piece)
+            if begin + len(piece) < len(data):
+                read_all(server, before + len(piece))
+                at(server, (step + 1) * (HALF_FRAME_MS - 1))
+        taken = server.take()
+        assert bytes(taken.body) == body
+        taken.answer(b"", 0)
+        assert client.response() == (1, b"")
+
+
+def test_half_a_frame_behind_a_request_that_is_answered_late_is_not_blamed(server):
+    """While a request is in Python the connection is not read: that is not its fault."""
+    with server.client() as client:
+        client.send(request(1) + request(2, b"body")[:9])
+        taken = server.take()
+        at(server, HALF_FRAME_MS * 3)
+        taken.answer(b"", 0)
+        assert client.response() == (1, b"")
+        at(server, HALF_FRAME_MS * 4 - 1)
+        assert server.reactor.stats().closed_half_frame == 0
+        client.send(request(2, b"body")[9:])
+        assert server.take().correlation_id == 2
+
+
+# ---- silent connections ----------------------------------------------------------------------
+
+
+def test_a_silent_connection_is_closed(server):
+    with server.client() as client, server.client() as never:
+        server.connected(2)
+        client.send(request(1))
+        server.take().answer(b"", 0)
+        client.response()
+        at(server, IDLE_MS - 1)
+        assert server.reactor.stats().closed_idle == 0
+        at(server, IDLE_MS)
+        assert client.is_closed()
+        assert never.is_closed()
+        assert server.reactor.stats().closed_idle == 2
+
+
+def test_a_connection_that_speaks_is_kept(server):
+    with server.client() as client:
+        for step in range(5):
+            server.reactor.set_time(step * (IDLE_MS - 1))
+            client.send(request(step))
+            server.take().answer(b"", 0)
+            assert client.response() == (step, b"")
+        assert server.reactor.stats().closed_idle == 0
+
+
+def test_who_waits_for_an_answer_is_not_silent(server):
+    with server.client() as client:
+        client.send(request(1))
+        taken = server.take()
+        at(server, IDLE_MS * 3)
+        taken.answer(b"late", 0)
+        assert client.response() == (1, b"late")
+
+
+def test_who_does_not_take_the_answer_is_silent(server):
+    with server.client(receive_buffer=4096) as client:
+        client.send(request(1))
+        server.take().answer(bytes(32 << 20), 0)
+        wait_for(lambda: server.reactor.stats().bytes_out > 0, "a part went out")
+        at(server, IDLE_MS - 1)
+        at(server, IDLE_MS * 2)
+        wait_for(lambda: server.reactor.stats().closed_idle == 1, "it is closed")
+
+
+# ---- parked requests -------------------------------------------------------------------------
+
+
+def test_a_fetch_is_answered_when_its_time_has_come(server, served):
+    served(server)
+    with server.client() as client:
+        client.send(fetch(1, max_wait_ms=500))
+        wait_for(lambda: server.reactor.stats().parked == 1, "it waits")
+        at(server, 499)
+        assert server.reactor.stats().parked == 1
+        at(server, 500)
+        assert fetched(client, 1).records == b""
+        assert server.reactor.stats().parked == 0
+
+
+def test_timers_run_in_the_order_of_time(server, served):
+    """Many, begun in any order; each step ends those that are due and no other."""
+    served(server)
+    draw = random.Random(SEED)
+    waits = [draw.randrange(1, 50_000) for _ in range(120)]
+    clients = [server.client() for _ in waits]
+    for wait_ms, client in zip(waits, clients, strict=True):
+        client.send(fetch(1, max_wait_ms=wait_ms))
+    wait_for(lambda: server.reactor.stats().parked == len(waits), "all wait")
+    for gone in draw.sample(range(len(waits)), 40):
+        clients[gone].reset()
+        waits[gone] = -1
+    wait_for(lambda: server.reactor.stats().parked == 80, "some went")
+    for now_ms in range(5_000, 50_001, 5_000):
+        at(server, now_ms)
+        assert server.reactor.stats().parked == sum(wait_ms > now_ms for wait_ms in waits)
+    for wait_ms, client in zip(waits, clients, strict=True):
+        if wait_ms >= 0:
+            assert fetched(client, 1).records == b""
+        client.close()
+
+
+def test_a_fetch_of_one_who_sends_no_more_is_answered_at_once(server, served):
+    served(server)
+    with server.client() as client:
+        client.send(fetch(1, max_wait_ms=60_000))
+        wait_for(lambda: server.reactor.stats().parked == 1, "it waits")
+        client.socket.shutdown(1)
+        assert fetched(client, 1).records == b""
+        assert client.is_closed()
+
+
+def test_memory_that_was_not_used_for_a_while_is_given_back(server):
+    with server.client() as client:
+        client.send(framed(header(3, 1, 1) + bytes(4 << 20)))
+        server.take().answer(b"", 0)
+        client.response()
+        assert server.reactor.stats().buffer_bytes > 4 << 20
+        for now_ms in range(5_000, 60_000, 5_000):
+            at(server, now_ms)
+        assert server.reactor.stats().buffer_bytes < 64 << 10

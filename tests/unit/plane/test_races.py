@@ -1,0 +1,145 @@
+"""Producers, consumers, removals, deletions and the cleaner at once: found by ThreadSanitizer,
+or by an answer that is none."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkalog.errors import Closed, NotFound, StorageOffline
+from tests.support import batches
+from tests.unit.plane.peer import ALL, LEADER, Peer, Served, one
+
+ROUNDS = 60
+GONE = {0, 3, 6, 100}
+"""Fine, or the topic is being removed."""
+
+
+def run_all(*works: Callable[[], None]) -> None:
+    """Each in a thread of its own; what one raises fails the test."""
+    failed: list[BaseException] = []
+
+    def run(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def hand_back(served: Served, done: threading.Event) -> None:
+    """What Python does with what is unknown."""
+    while not done.is_set():
+        request = served.reactor.take(10)
+        if request is not None:
+            request.again()
+
+
+def produce(peer: Peer, acks: int, codes: set[int]) -> None:
+    for _ in range(ROUNDS):
+        found = peer.produce_one(one(), acks=acks)
+        assert found.error_code in codes
+
+
+def consume(peer: Peer, **more: Any) -> None:
+    offset = 0
+    for _ in range(ROUNDS):
+        found = peer.fetch_one(offset, **more)
+        if found.error_code == 1:
+            offset = max(peer.fetch_one(0, version=5).log_start_offset, 0)
+        assert found.error_code in GONE | {1}
+        for header in batches.headers(found.records):
+            assert batches.crc_is_right(found.records, header)
+            offset = header.last_offset + 1
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_topic_comes_and_goes_under_load(served, durable):
+    served.put(durable=durable)
+    done = threading.Event()
+    peers = [served.connect() for _ in range(5)]
+
+    def works() -> None:
+        run_all(
+            lambda: produce(peers[0], ALL, GONE),
+            lambda: produce(peers[1], LEADER, GONE),
+            lambda: consume(peers[2]),
+            lambda: consume(peers[3], version=13, isolation_level=1),
+            lambda: consume(peers[4], version=11, session_epoch=0),
+            lambda: come_and_go(served, durable),
+        )
+        done.set()
+
+    run_all(works, lambda: hand_back(served, done))
+
+
+def come_and_go(served: Served, durable: bool) -> None:
+    for _ in range(10):
+        log = served.logs["t", 0]
+        served.reactor.remove_topic("t")
+        log.close()  # no call uses it any more
+        served.put(durable=durable)
+
+
+def test_deletion_and_truncation_under_load(served):
+    log = served.put(config={"segment.bytes": 2000, "file.delete.delay.ms": 0})
+    done = threading.Event()
+    peers = [served.connect() for _ in range(4)]
+
+    def change() -> None:
+        for i in range(20):
+            end = log.end_offset
+            if i % 5 == 4:
+                log.truncate(max(log.start_offset, end - 3))
+            else:
+                log.delete_before(max(log.start_offset, log.high_watermark - 5))
+
+    def works() -> None:
+        run_all(
+            lambda: produce(peers[0], ALL, {0}),
+            lambda: produce(peers[1], LEADER, {0}),
+            lambda: consume(peers[2]),
+            lambda: consume(peers[3], version=16),
+            change,
+        )
+        done.set()
+
+    run_all(works, lambda: hand_back(served, done))
+    report = log.verify()
+    assert report.clean, report
+
+
+def test_python_appends_beside_producers(served):
+    log = served.put(durable=True)
+    peers = [served.connect() for _ in range(2)]
+
+    def append() -> None:
+        for _ in range(ROUNDS):
+            appended = served.reactor.append("t", 0, one(), acks=ALL)
+            while not served.reactor.wait("t", 0, appended.last_offset + 1, 100):
+                pass
+            assert log.flushed_offset > appended.last_offset
+
+    run_all(append, append, *(lambda peer=p: produce(peer, ALL, {0}) for p in peers))
+    assert log.end_offset == 4 * ROUNDS == log.high_watermark
+
+
+def test_waits_of_python_end_with_the_topic(served):
+    served.put()
+
+    def wait() -> None:
+        with pytest.raises((Closed, NotFound, StorageOffline)):
+            while True:
+                served.reactor.wait("t", 0, 1, 50)
+
+    run_all(wait, wait, lambda: served.remove("t"))

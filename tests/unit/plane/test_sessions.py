@@ -1,0 +1,239 @@
+"""Incremental fetch sessions (KIP-227)."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog._native import ffi, lib
+from kafkalog.wire.error_codes import ErrorCode
+from tests.unit.plane.peer import named, one, topic_id
+
+VERSIONS = [7, 11, 12, 13, 17]
+FULL, FINAL = 0, -1
+
+
+def begin(peer, wanted, version=11, **more):
+    """A full fetch that asks for a session; the response."""
+    return peer.fetch(wanted, version=version, session_id=0, session_epoch=FULL, **more)
+
+
+def again(peer, session, epoch, wanted=None, version=11, **more):
+    return peer.fetch(
+        wanted or {}, version=version, session_id=session, session_epoch=epoch, **more
+    )
+
+
+def told(response) -> list[tuple[int, int]]:
+    """Partition and number of bytes of each that is in the response."""
+    return [(p.partition_index, len(p.records)) for t in response.responses for p in t.partitions]
+
+
+def stats(served):
+    out = ffi.new("kl_session_stats *")
+    lib.kl_server_get_sessions(served.reactor._c, out)
+    return out
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_only_what_changed_is_told(served, peer, version):
+    served.put(partitions=3)
+    wanted = {("t", p): 0 for p in range(3)}
+    first = begin(peer, wanted, version)
+    session = first.session_id
+    assert session > 0 and told(first) == [(0, 0), (1, 0), (2, 0)]
+    assert told(again(peer, session, 1, version=version)) == []
+    data = one()
+    peer.produce_one(data, ("t", 1))
+    news = again(peer, session, 2, version=version)
+    assert (news.session_id, told(news)) == (session, [(1, len(data))])
+    # The consumer goes on behind it: the one change that it names.
+    assert told(again(peer, session, 3, {("t", 1): 1}, version)) == []
+    served.logs["t", 2].append(b"v")
+    served.logs["t", 2].delete_before(1)
+    assert told(again(peer, session, 4, {("t", 2): 1}, version)) == [(2, 0)]
+    assert told(again(peer, session, 5, version=version)) == []
+    assert stats(served).sessions == 1 and stats(served).session_partitions == 3
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_partitions_come_and_are_forgotten(served, peer, version):
+    served.put(partitions=3)
+    served.put("u")
+    session = begin(peer, {("t", 0): 0}, version).session_id
+    more = again(peer, session, 1, {("t", 1): 0, ("u", 0): 0}, version)
+    assert sorted(told(more)) == [(0, 0), (1, 0)]
+    assert stats(served).session_partitions == 3
+    for place in [("t", 0), ("t", 1), ("u", 0)]:
+        peer.produce_one(one(), place)
+    left = again(peer, session, 2, version=version, forgotten={"t": [0, 2], "u": [0, 9]})
+    assert [p for p, _ in told(left)] == [1]
+    assert stats(served).session_partitions == 1
+    # None is left: it ends, and what is asked is read without one.
+    gone = again(peer, session, 3, {("t", 0): 0}, version, forgotten={"t": [0, 1]})
+    assert (gone.session_id, gone.error_code) == (0, 0)
+    assert stats(served).sessions == 0
+
+
+def test_names_and_ids_do_not_mix(served, peer):
+    served.put()
+    by_name = begin(peer, {("t", 0): 0}, 12).session_id
+    by_id = begin(peer, {("t", 0): 0}, 13).session_id
+    assert again(peer, by_name, 1, version=13).error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert again(peer, by_id, 1, version=12).error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert again(peer, by_name, 1, version=12).error_code == 0
+    assert again(peer, by_id, 1, version=13).error_code == 0
+
+
+def test_unknown_sessions_and_wrong_epochs(served, peer):
+    served.put()
+    response = again(peer, 12345, 1)
+    assert (response.error_code, response.session_id) == (70, 0)
+    assert response.responses == []
+    session = begin(peer, {("t", 0): 0}).session_id
+    for epoch in (2, 7, -2):
+        assert again(peer, session, epoch).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert again(peer, session, 1).error_code == 0
+    assert again(peer, session, 1).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert again(peer, session, 2).error_code == 0
+
+
+def test_a_full_fetch_ends_the_session_that_it_names(served, peer):
+    served.put()
+    session = begin(peer, {("t", 0): 0}).session_id
+    other = peer.fetch({("t", 0): 0}, session_id=session, session_epoch=FULL)
+    assert other.session_id not in (0, session)
+    assert again(peer, session, 1).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    closing = peer.fetch({}, session_id=other.session_id, session_epoch=FINAL)
+    assert (closing.session_id, closing.error_code) == (0, 0)
+    assert stats(served).sessions == 0
+
+
+def test_without_a_session_all_is_told(served, peer):
+    served.put()
+    for _ in range(2):
+        response = peer.fetch({("t", 0): 0}, session_id=0, session_epoch=FINAL)
+        assert (response.session_id, told(response)) == (0, [(0, 0)])
+    for version in (4, 6):
+        assert told(peer.fetch({("t", 0): 0}, version=version)) == [(0, 0)]
+    assert stats(served).sessions == 0
+
+
+def test_the_cache_is_bounded(serve):
+    served = serve(**{"max.incremental.fetch.session.cache.slots": 3})
+    peer = served.connect()
+    served.put(partitions=2)
+    made = [begin(peer, {("t", 0): 0}).session_id for _ in range(5)]
+    assert made[3:] == [0, 0] and 0 not in made[:3]
+    served.advance(60_000)
+    assert again(peer, made[0], 1).error_code == 0
+    served.advance(61_000)
+    # The one that was not used for two minutes goes, the others stay.
+    newest = begin(peer, {("t", 0): 0}).session_id
+    assert newest > 0 and stats(served).sessions_evicted == 1
+    assert again(peer, made[0], 2).error_code == 0
+    codes = sorted(again(peer, session, 1).error_code for session in made[1:3])
+    assert codes == [0, ErrorCode.FETCH_SESSION_ID_NOT_FOUND]
+
+
+def test_a_larger_session_takes_the_place_of_a_smaller_old_one(serve):
+    served = serve(**{"max.incremental.fetch.session.cache.slots": 1})
+    peer = served.connect()
+    served.put(partitions=2)
+    small = begin(peer, {("t", 0): 0}).session_id
+    served.advance(100_000)
+    again(peer, small, 1)
+    served.advance(100_000)
+    again(peer, small, 2)
+    assert begin(peer, {("t", 0): 0}).session_id == 0
+    assert begin(peer, {("t", 0): 0, ("t", 1): 0}).session_id > 0
+    assert again(peer, small, 3).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_errors_are_told_each_time(served, peer):
+    served.put()
+    session = begin(peer, {("t", 0): 5}).session_id
+    for epoch in (1, 2):
+        response = again(peer, session, epoch)
+        assert response.responses[0].partitions[0].error_code == 1
+    # Once it is well, its high watermark is news.
+    assert told(again(peer, session, 3, {("t", 0): 0})) == [(0, 0)]
+    assert told(again(peer, session, 4)) == []
+
+
+def test_who_had_records_is_asked_last(served, peer):
+    """With little room each partition has its turn."""
+    served.put(partitions=3)
+    for partition in range(3):
+        peer.produce_one(one(bytes(100)), ("t", partition))
+    first = begin(peer, {("t", p): 0 for p in range(3)}, max_bytes=1)
+    turns = [[p for p, size in told(first) if size]]
+    for epoch in range(1, 6):
+        turns.append(
+            [p for p, size in told(again(peer, first.session_id, epoch, max_bytes=1)) if size]
+        )
+    assert turns == [[0], [1], [2], [0], [1], [2]]
+
+
+def test_a_session_in_use_is_not_lent(served, peer, wait_until):
+    served.put()
+    session = begin(peer, {("t", 0): 0}).session_id
+    peer.send_fetch({}, session_id=session, session_epoch=1, max_wait_ms=10_000)
+    other = served.connect()
+    wait_until(lambda: served.parked() == 1, "the fetch is parked")
+    assert again(other, session, 2).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    # It may be ended meanwhile; who waits is answered just so.
+    assert peer_close(other, session).session_id == 0
+    other.produce_one(one())
+    assert told(peer.receive())[0][0] == 0
+    assert stats(served).sessions == 0
+
+
+def peer_close(peer, session):
+    return peer.fetch({}, session_id=session, session_epoch=FINAL)
+
+
+def test_a_lost_connection_gives_its_session_back(served, wait_until):
+    served.put()
+    peer, other = served.connect(), served.connect()
+    session = begin(peer, {("t", 0): 0}).session_id
+    peer.send_fetch({}, session_id=session, session_epoch=1, max_wait_ms=10_000)
+    wait_until(lambda: served.parked() == 1, "the fetch is parked")
+    peer.close()
+    wait_until(lambda: served.parked() == 0, "the fetch is gone")
+    # The same consumer, over another connection, says that it begins anew.
+    assert begin(other, {("t", 0): 0}).session_id not in (0, session)
+    peer_close(other, session)
+    wait_until(lambda: stats(served).sessions == 1, "the session is gone")
+
+
+def test_a_removed_topic_is_an_error_in_its_session(served, peer):
+    served.put()
+    served.put("u")
+    for version in (12, 13):
+        session = begin(peer, {("t", 0): 0, ("u", 0): 0}, version).session_id
+        served.remove("u")
+        response = again(peer, session, 1, version=version)
+        (topic,) = response.responses
+        assert (topic.topic if version == 12 else topic.topic_id) == (
+            "u" if version == 12 else topic_id("u")
+        )
+        assert topic.partitions[0].error_code == (3 if version == 12 else 100)
+        served.put("u")
+        assert again(peer, session, 2, version=version).responses[0].partitions[0].error_code == 0
+
+
+def test_large_sessions(served, peer):
+    """Thousands of partitions come, change and go."""
+    count = 3000
+    served.put(partitions=2)
+    peer.send_fetch({("t", p): 0 for p in range(count)}, version=13, session_epoch=FULL)
+    served.reactor.take(20_000).again()
+    response = peer.receive()
+    assert len(told(response)) == count
+    session = response.session_id
+    peer.produce_one(one(), ("t", 1))
+    gone = list(range(2, count, 2))
+    left = again(peer, session, 1, version=13, forgotten={"t": gone})
+    assert len(told(left)) == 1 + len(range(3, count, 2))
+    assert stats(served).session_partitions == count - len(gone)
+    assert named("t", 13)["topic_id"] == left.responses[0].topic_id

@@ -1,0 +1,268 @@
+"""Requests that wait: for the disk, for bytes, for their time to be over.  The clock stands."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support import batches
+from tests.support.batches import Row, batch
+from tests.unit.plane.peer import ALL, FETCH_VERSIONS, LEADER, one
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def parked(served, wait_until):
+    """Wait until so many requests are parked."""
+    return lambda count: wait_until(
+        lambda: served.parked() == count, f"{count} parked, not {served.parked()}"
+    )
+
+
+def no_answer(peer) -> bool:
+    """Nothing has come; what would come was caused before this."""
+    peer.socket.setblocking(False)
+    try:
+        peer.socket.recv(1)
+    except BlockingIOError:
+        return True
+    finally:
+        peer.socket.settimeout(20)
+    return False
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_a_fetch_waits_for_records(served, peer, parked, version):
+    served.put()
+    peer.send_fetch({("t", 0): 0}, version=version, max_wait_ms=60_000)
+    parked(1)
+    other = served.connect()
+    other.produce_one(one())
+    found = peer.receive().responses[0].partitions[0]
+    assert (found.high_watermark, len(found.records)) == (1, len(one()))
+    parked(0)
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_a_fetch_ends_with_its_time(served, peer, parked, version):
+    served.put()
+    peer.send_fetch({("t", 0): 0}, version=version, max_wait_ms=500)
+    parked(1)
+    served.advance(499)
+    assert served.connect().fetch_one(0).records == b""
+    assert no_answer(peer)
+    served.advance(1)
+    assert peer.receive().responses[0].partitions[0].records == b""
+
+
+def test_a_large_fetch_is_not_kept(served, peer):
+    """Above 256 KiB it is answered at once: nobody keeps memory for no traffic."""
+    served.put()
+    padding = {f"{i:03d}" + "x" * 16_000: [0] for i in range(20)}
+    peer.send_fetch({("t", 0): 0}, version=11, max_wait_ms=60_000, forgotten=padding)
+    assert peer.receive().error_code == 0
+    assert served.parked() == 0
+
+
+def test_a_fetch_waits_for_min_bytes(served, peer, parked):
+    served.put(partitions=2)
+    size = len(one())
+    peer.send_fetch({("t", 0): 0, ("t", 1): 0}, max_wait_ms=60_000, min_bytes=3 * size)
+    parked(1)
+    other = served.connect()
+    other.produce_one(one(), ("t", 0))
+    other.produce_one(one(), ("t", 1))
+    assert no_answer(peer) and served.parked() == 1
+    other.produce_one(one(), ("t", 0))
+    parts = peer.receive().responses[0].partitions
+    assert [len(part.records) for part in parts] == [2 * size, size]
+
+
+def test_at_the_end_of_its_time_a_fetch_has_what_is_there(served, peer, parked):
+    served.put()
+    served.connect().produce_one(one())
+    peer.send_fetch({("t", 0): 0}, max_wait_ms=500, min_bytes=10_000)
+    parked(1)
+    served.advance(500)
+    assert len(peer.receive().responses[0].partitions[0].records) == len(one())
+
+
+def test_min_bytes_beyond_the_limits_is_no_wait_for_ever(serve):
+    served = serve(**{"fetch.max.bytes": 1024})
+    peer = served.connect()
+    log = served.put()
+    for _ in range(30):
+        log.append(bytes(100))
+    assert peer.fetch_one(0, max_wait_ms=60_000, min_bytes=1 << 30).records
+    assert peer.fetch_one(0, max_wait_ms=60_000, min_bytes=5000, max_bytes=2000).records
+    # A partition's limit: there is more, but waiting brings none of it.
+    found = peer.fetch_one(0, max_wait_ms=60_000, min_bytes=900, partition_max_bytes=200)
+    assert found.records
+
+
+def test_a_fetch_of_an_older_segment_does_not_wait(served, peer):
+    log = served.put(config={"segment.bytes": 1000})
+    for _ in range(20):
+        log.append(bytes(100))
+    assert peer.fetch_one(0, max_wait_ms=60_000, min_bytes=1_000_000).records
+
+
+def test_an_error_does_not_wait(served, peer):
+    served.put(partitions=2)
+    parts = peer.fetch({("t", 0): 0, ("t", 1): 99}, max_wait_ms=60_000).responses[0].partitions
+    assert [part.error_code for part in parts] == [0, 1]
+
+
+def test_read_committed_waits_for_the_marker(served, peer, parked):
+    log = served.put()
+    rows = [Row(b"t", None, NOW_MS)]
+    peer.send_fetch({("t", 0): 0}, max_wait_ms=60_000, isolation_level=1)
+    parked(1)
+    log.append_batches(
+        batch(rows, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    )
+    served.connect().fetch_one(0)
+    assert no_answer(peer)
+    log.append_marker(7, 0, True, timestamp_ms=NOW_MS)
+    found = peer.receive().responses[0].partitions[0]
+    assert [h.base_offset for h in batches.headers(found.records)] == [0, 1]
+
+
+def test_every_way_of_appending_wakes(served, peer, parked):
+    """The log itself tells of its moves: none can be forgotten."""
+    log = served.put()
+    data = one()
+    ways = [
+        lambda: log.append(b"v"),
+        lambda: log.append_many([b"v", b"w"]),
+        lambda: log.append_batches(data),
+        lambda: served.reactor.append("t", 0, data),
+        lambda: served.connect().produce_one(data),
+    ]
+    for way in ways:
+        end = log.end_offset
+        peer.send_fetch({("t", 0): end}, max_wait_ms=60_000)
+        parked(1)
+        way()
+        assert peer.receive().responses[0].partitions[0].high_watermark > end
+
+
+def test_deleted_records_wake(served, peer, parked):
+    log = served.put()
+    for _ in range(5):
+        log.append(b"v")
+    peer.send_fetch({("t", 0): 5}, max_wait_ms=60_000, min_bytes=1)
+    parked(1)
+    log.delete_before(5)
+    log.truncate_fully(9)
+    assert peer.receive().responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_a_removed_topic_ends_what_waits_for_it(served, peer, parked, version):
+    served.put()
+    served.put("u")
+    peer.send_fetch({("t", 0): 0, ("u", 0): 0}, version=version, max_wait_ms=60_000)
+    parked(1)
+    served.remove("t")
+    codes = [t.partitions[0].error_code for t in peer.receive().responses]
+    assert codes == [3 if version < 13 else 100, 0]
+
+
+def test_a_log_that_goes_offline_ends_what_waits_for_it(served, peer, parked, faults):
+    log = served.put()
+    served.put("other")
+    for version in (5, 11):
+        peer.send_fetch({("t", 0): log.end_offset}, version=version, max_wait_ms=60_000)
+        if version == 5:
+            parked(1)
+            log.append(b"v")
+            faults.kl_io_fail(b"fdatasync", 1, 5, 0, 0)
+            with pytest.raises(OSError):
+                log.flush()
+            first = peer.receive().responses[0].partitions[0]
+            assert first.error_code in (0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            found = peer.receive().responses[0].partitions[0]
+            assert found.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert peer.fetch_one(0, version=5).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert peer.produce_one(one()).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert peer.produce_one(one(), ("other", 0)).error_code == 0
+
+
+def test_many_waiters_are_all_woken(served, wait_until):
+    served.put(partitions=3)
+    peers = [served.connect() for _ in range(40)]
+    for peer in peers:
+        peer.send_fetch({("t", p): 0 for p in range(3)}, max_wait_ms=60_000)
+    wait_until(lambda: served.parked() == 40, "all are parked")
+    served.connect().produce_one(one(), ("t", 1))
+    for peer in peers:
+        sizes = [len(p.records) for p in peer.receive().responses[0].partitions]
+        assert sizes == [0, len(one()), 0]
+    assert served.parked() == 0
+
+
+def test_a_lost_connection_leaves_nothing_behind(served, wait_until):
+    log = served.put()
+    for _ in range(20):
+        peer = served.connect()
+        peer.send_fetch({("t", 0): log.end_offset}, max_wait_ms=60_000)
+        wait_until(lambda: served.parked() == 1, "it is parked")
+        peer.close()
+        log.append(b"v")
+        wait_until(lambda: served.parked() == 0, "it is gone")
+
+
+# ---- Python's own waits --------------------------------------------------------------------------
+
+
+def test_python_waits_for_what_it_appended(served):
+    served.put()
+    appended = served.reactor.append("t", 0, one())
+    assert (appended.base_offset, appended.last_offset) == (0, 0)
+    assert served.reactor.wait("t", 0, 1, 0)
+    assert not served.reactor.wait("t", 0, 2, 1)
+    done: list[bool] = []
+    thread = threading.Thread(target=lambda: done.append(served.reactor.wait("t", 0, 2, 20_000)))
+    thread.start()
+    served.connect().produce_one(one())
+    thread.join()
+    assert done == [True]
+
+
+def test_removal_ends_pythons_wait(served):
+    from kafkalog.errors import Closed, NotFound
+
+    served.put()
+    failed: list[Exception] = []
+
+    def wait():
+        try:
+            served.reactor.wait("t", 0, 1, 20_000)
+        except (Closed, NotFound) as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    served.remove("t")
+    thread.join()
+    assert len(failed) == 1
+
+
+def test_requests_end_when_the_server_stops(served, peer, parked):
+    served.put()
+    peer.send_fetch({("t", 0): 0}, max_wait_ms=60_000)
+    parked(1)
+    served.reactor.stop(5_000)
+    assert peer.receive().responses[0].partitions[0].records == b""
+    assert peer.is_closed()
+
+
+@pytest.mark.parametrize("acks", [ALL, LEADER])
+def test_produce_without_durability_does_not_wait(served, peer, acks):
+    served.put()
+    assert peer.produce_one(one(), acks=acks, timeout_ms=0).error_code == 0

@@ -1,0 +1,364 @@
+"""A broker's life: its start, its listeners, its end, and what survives which end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.clock import ManualClock
+from kafkalog.directory.manager import Manager
+from kafkalog.errors import InvalidSetting, IoFailed, Locked, UnknownSetting
+from kafkalog.server.broker import Broker
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support import batches
+from tests.support.raw import Raw
+from tests.unit.server.conftest import MakeBroker
+
+SERVE = """
+import sys
+from kafkalog.server.broker import Broker
+broker = Broker(sys.argv[1], config={"log.initial.task.delay.ms": 0})
+print(broker.bootstrap_servers, flush=True)
+sys.stdin.read()
+"""
+
+
+def values(raw: Raw, topic: str) -> list[bytes | None]:
+    """Every value of partition 0."""
+    found: list[bytes | None] = []
+    end = raw.offsets(topic, -1).offset
+    offset = raw.offsets(topic, -2).offset
+    while offset < end:
+        data = raw.fetch(topic, offset).records
+        for header in batches.headers(data):
+            found += _values(data, header)
+            offset = header.last_offset + 1
+    return found
+
+
+def _values(data: bytes, header: batches.Header) -> list[bytes | None]:
+    """The values of an uncompressed batch whose records are all shorter than 64 bytes."""
+    pos = header.pos + batches.HEADER_BYTES
+    out: list[bytes | None] = []
+    for _ in range(header.record_count):
+        size = data[pos] >> 1
+        body = data[pos + 1 : pos + 1 + size]
+        key_bytes = body[3] >> 1 if not body[3] & 1 else -1
+        at = 4 + max(key_bytes, 0)
+        out.append(None if body[at] & 1 else body[at + 1 : at + 1 + (body[at] >> 1)])
+        pos += 1 + size
+    return out
+
+
+# ---- begin and end -----------------------------------------------------------------------------
+
+
+def test_all_is_there_after_a_restart(make_broker: MakeBroker, tmp_path: Path) -> None:
+    broker = make_broker()
+    with Raw(broker.bootstrap_servers) as raw:
+        topic_id = raw.create("t", 2).topic_id
+        raw.produce("t", b"a")
+        raw.produce("t", b"b")
+        cluster = raw.call(apis.METADATA, 2, topics=[]).cluster_id
+    broker.close()
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    with Raw(make_broker().bootstrap_servers) as raw:
+        found = raw.call(apis.METADATA, topics=[{"name": "t"}])
+        assert (found.cluster_id, found.topics[0].topic_id) == (cluster, topic_id)
+        assert values(raw, "t") == [b"a", b"b"]
+        assert found.topics[0].partitions[0].leader_epoch == 0  # nothing could be lost
+
+
+def test_close_is_harmless_when_repeated(broker: Broker) -> None:
+    broker.close()
+    broker.close()
+    with pytest.raises(ConnectionError):
+        Raw(broker.bootstrap_servers)
+
+
+def test_a_program_that_forgets_to_close_ends_cleanly(tmp_path: Path) -> None:
+    program = (
+        "import sys, kafkalog; broker = kafkalog.Broker(sys.argv[1]); "
+        "print(broker.bootstrap_servers)"
+    )
+    path = tmp_path / "data"
+    done = subprocess.run([sys.executable, "-c", program, str(path)], timeout=60)
+    assert done.returncode == 0
+    assert (path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_request_in_flight_is_answered_at_the_end(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    with Raw(broker.bootstrap_servers) as raw:
+        raw.create("t")
+        part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+        raw.fetch("t")
+        raw.send(apis.FETCH, 11, {
+            "max_wait_ms": 60_000, "min_bytes": 1, "max_bytes": 1 << 20,
+            "topics": [{"topic": "t", "partitions": [part]}],
+        })  # fmt: skip
+        with Raw(broker.bootstrap_servers) as other:
+            other.produce("t", b"v", acks=1)  # so that the fetch was read before
+        assert raw.receive(apis.FETCH, 11).responses[0].partitions[0].error_code == 0
+        raw.send(apis.FETCH, 11, {
+            "max_wait_ms": 60_000, "min_bytes": 1, "max_bytes": 1 << 20,
+            "topics": [{"topic": "t", "partitions": [{**part, "fetch_offset": 1}]}],
+        })  # fmt: skip
+        closer = threading.Thread(target=broker.close)
+        closer.start()
+        assert raw.receive(apis.FETCH, 11).responses[0].partitions[0].error_code == 0
+        closer.join()
+
+
+def test_a_member_that_waits_for_its_group_is_answered_at_the_end(make_broker: MakeBroker) -> None:
+    broker = make_broker(group_initial_rebalance_delay_ms=60_000)
+    with Raw(broker.bootstrap_servers) as raw:
+        raw.call(apis.FIND_COORDINATOR, 2, key="g", key_type=0)
+        join = {"group_id": "g", "session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000,
+                "member_id": "", "protocol_type": "consumer",
+                "protocols": [{"name": "range", "metadata": b""}]}  # fmt: skip
+        while raw.call(apis.HEARTBEAT, 0, group_id="g", generation_id=1, member_id="x") == 14:
+            pass
+        raw.send(apis.JOIN_GROUP, 2, join)
+        broker.close()
+        assert raw.receive(apis.JOIN_GROUP, 2).error_code in (
+            ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        )  # fmt: skip
+
+
+def test_a_second_owner_is_told_who_the_first_is(broker: Broker) -> None:
+    program = "import sys; from kafkalog.server.broker import Broker; Broker(sys.argv[1])"
+    done = subprocess.run(
+        [sys.executable, "-c", program, broker.path], capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert f"pid {os.getpid()}" in done.stderr or str(os.getpid()) in done.stderr
+    with pytest.raises(Locked):
+        Broker(broker.path)
+
+
+def test_a_start_that_fails_leaves_the_directory_free(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(IoFailed, match=f"port {port}.*already in use"):
+            Broker(tmp_path / "data", listeners=f"PLAINTEXT://127.0.0.1:{port}")
+    with Broker(tmp_path / "data") as broker:
+        assert broker.bootstrap_servers
+
+
+def test_wrong_settings_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    with pytest.raises(UnknownSetting, match="nearest is num"):
+        Broker(path, config={"num.partitons": 3})
+    with pytest.raises(InvalidSetting, match="OUT speaks SSL"):
+        Broker(path, "OUT://:0", config={"listener.security.protocol.map": "OUT:SSL"})
+    assert not path.exists()
+
+
+def test_a_directory_keeps_its_node_id(make_broker: MakeBroker) -> None:
+    make_broker(node_id=7).close()
+    broker = make_broker()
+    with Raw(broker.bootstrap_servers) as raw:
+        assert raw.call(apis.METADATA, topics=[]).brokers[0].node_id == 7
+    broker.close()
+    with pytest.raises(InvalidSetting, match="found 8, wanted 7"):
+        make_broker(node_id=8)
+
+
+# ---- listeners ---------------------------------------------------------------------------------
+
+
+def test_each_listener_tells_its_own_address(tmp_path: Path) -> None:
+    config = {
+        "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT,LOCAL:PLAINTEXT",
+        "advertised.listeners": "OUT://broker.example:1234",
+    }
+    path = f"{tmp_path}/socket"
+    listeners = f"IN://127.0.0.1:0,OUT://127.0.0.1:0,LOCAL://unix:{path}"
+    with Broker(tmp_path / "data", listeners, config) as broker:
+        inside, out = broker.bootstrap_servers.split(",")
+        assert out == "broker.example:1234"
+        with Raw(inside) as raw:
+            (one,) = raw.call(apis.METADATA, topics=[]).brokers
+            assert f"{one.host}:{one.port}" == inside
+        with Raw(f"unix:{path}") as raw:
+            (one,) = raw.call(apis.METADATA, topics=[]).brokers
+            assert one.host == f"unix:{path}"
+    assert not os.path.exists(path)
+
+
+def test_ipv6(tmp_path: Path) -> None:
+    with Broker(tmp_path / "data", "PLAINTEXT://[::1]:0") as broker:
+        assert broker.bootstrap_servers.startswith("[::1]:")
+        with Raw(broker.bootstrap_servers) as raw:
+            (one,) = raw.call(apis.METADATA, topics=[]).brokers
+            assert one.host == "::1"
+
+
+# ---- beside others -------------------------------------------------------------------------------
+
+
+def test_an_asyncio_program_uses_it_in_its_own_loop(broker: Broker) -> None:
+    async def run() -> list[Any]:
+        from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+        await producer.start()
+        await producer.send_and_wait("t", b"v")
+        await producer.stop()
+        consumer = AIOKafkaConsumer(
+            "t", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest"
+        )
+        await consumer.start()
+        found = await asyncio.wait_for(consumer.getone(), 30)
+        await consumer.stop()
+        return [found.value, found.offset]
+
+    assert asyncio.run(run()) == [b"v", 0]
+
+
+def test_a_forked_child_forgets_it(broker: Broker) -> None:
+    child = os.fork()
+    if not child:
+        broker.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    with Raw(broker.bootstrap_servers) as raw:
+        assert raw.produce("t", b"v").error_code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def test_timers_go_by_the_given_clock(make_broker: MakeBroker) -> None:
+    clock = ManualClock()
+    broker = make_broker(clock=clock)
+    with Raw(broker.bootstrap_servers) as raw:
+        raw.create("t")
+        raw.fetch("t")
+        part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+        raw.send(apis.FETCH, 11, {
+            "max_wait_ms": 300_000, "min_bytes": 1, "max_bytes": 1 << 20,
+            "topics": [{"topic": "t", "partitions": [part]}],
+        })  # fmt: skip
+        raw.socket.settimeout(0.05)
+        while True:
+            clock.advance(100_000)  # below connections.max.idle.ms
+            try:
+                found = raw.receive(apis.FETCH, 11)
+                break
+            except TimeoutError:
+                continue
+        assert found.responses[0].partitions[0].error_code == 0
+
+
+# ---- what survives -------------------------------------------------------------------------------
+
+
+def test_nothing_acknowledged_is_lost_by_a_kill(make_broker: MakeBroker, tmp_path: Path) -> None:
+    path = str(tmp_path / "data")
+    child = subprocess.Popen(
+        [sys.executable, "-c", SERVE, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    acknowledged: list[bytes] = []
+    with Raw(child.stdout.readline().strip()) as raw:
+        raw.create("t")
+        for number in range(200):
+            value = b"%d" % number
+            if raw.produce("t", value, acks=-1 if number % 2 else 1).error_code == 0:
+                acknowledged.append(value)
+            if number == 150:
+                child.kill()
+                child.wait()
+                break
+    assert len(acknowledged) == 151
+    broker = make_broker()
+    with Raw(broker.bootstrap_servers) as raw:
+        assert values(raw, "t")[:151] == acknowledged
+        (topic,) = raw.call(apis.METADATA, topics=[{"name": "t"}]).topics
+        # What was seen and not on disk may be gone after a power cut: clients are told (KIP-320).
+        assert topic.partitions[0].leader_epoch == 1
+        assert raw.produce("t", b"more").base_offset == 151
+    broker.close()
+    with Manager(path, mode="r") as manager:
+        assert manager.get("t").verify().clean
+
+
+def test_the_clean_marker_goes_with_the_first_write(
+    make_broker: MakeBroker, tmp_path: Path
+) -> None:
+    make_broker().close()
+    marker = tmp_path / "data" / ".kafka_cleanshutdown"
+    assert marker.exists()
+    broker = make_broker()
+    with Raw(broker.bootstrap_servers) as raw:
+        raw.create("t")
+        assert not marker.exists()
+    broker.close()
+    assert marker.exists()
+
+
+def test_sigterm_ends_serve_cleanly(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "kafkalog", "serve", "--dir", str(path), "--listen", "127.0.0.1:0",
+         "--log-format", "json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stdout is not None
+    line = child.stdout.readline()
+    assert line.startswith(f"kafkalog serves {path} at 127.0.0.1:")
+    with Raw(line.split()[-1]) as raw:
+        raw.create("t")
+        assert raw.produce("t", b"v").error_code == 0
+        child.send_signal(signal.SIGTERM)
+        _, errors = child.communicate(timeout=30)
+    assert child.returncode == 0
+    assert '"message": "SIGTERM: the broker ends"' in errors
+    assert (path / ".kafka_cleanshutdown").exists()
+
+
+def test_serve_reads_a_properties_file_and_names_what_it_leaves(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        f"listeners=PLAINTEXT://127.0.0.1:0\nlog.dirs={path}\nnum.partitions=3\n"
+        "ssl.keystore.location=/x\nnum.partitons=4\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-m", "kafkalog", "serve", "--config", str(properties)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stdout is not None
+    line = child.stdout.readline()
+    with Raw(line.split()[-1]) as raw:
+        (topic,) = raw.call(apis.METADATA, topics=[{"name": "t"}]).topics
+        assert len(topic.partitions) == 3
+    child.terminate()
+    _, errors = child.communicate(timeout=30)
+    assert "ssl.keystore.location: ignored: it is not there yet" in errors
+    assert "num.partitons: ignored: no setting has this name" in errors
+
+
+def test_serve_says_who_owns_the_directory(broker: Broker) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkalog", "serve", "--dir", broker.path],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("kafkalog: ") and str(os.getpid()) in line

@@ -1,0 +1,146 @@
+"""A log that cannot be opened: said as Kafka says it, and mended without a restart."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.clock import ManualClock
+from kafkalog.disk.layout import (
+    PARTITION_METADATA,
+    random_topic_id,
+    render_partition_metadata,
+)
+from kafkalog.server import partitions
+from kafkalog.server.broker import Broker
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.batches import Row, batch
+from tests.support.raw import Raw
+from tests.unit.server.conftest import MakeBroker
+
+OFFLINE = ErrorCode.KAFKA_STORAGE_ERROR
+FIRST = f"{0:020d}.log"
+
+
+def folder_for_file(folder: Path) -> None:
+    """The segment cannot be read: there is a directory in its place."""
+    (folder / FIRST).rename(folder / "kept")
+    (folder / FIRST).mkdir()
+
+
+def another_topic(folder: Path) -> None:
+    """The folder was restored from another topic's: nobody may read it as this one."""
+    (folder / PARTITION_METADATA).rename(folder / "kept")
+    data = render_partition_metadata(random_topic_id())
+    (folder / PARTITION_METADATA).write_bytes(data)
+
+
+def heal(folder: Path) -> None:
+    if (folder / FIRST).is_dir():
+        (folder / FIRST).rmdir()
+        os.replace(folder / "kept", folder / FIRST)
+    else:
+        os.replace(folder / "kept", folder / PARTITION_METADATA)
+
+
+def produce(raw: Raw, partition: int) -> int:
+    part = {"index": partition, "records": batch([Row(b"x")])}
+    topics = [{"name": "t", "partition_data": [part]}]
+    answer = raw.call(
+        apis.PRODUCE, 9, transactional_id=None, acks=1, timeout_ms=10_000, topic_data=topics
+    )
+    return int(answer.responses[0].partition_responses[0].error_code)
+
+
+def fetch(raw: Raw, partition: int, version: int = 12) -> int:
+    part = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    answer = raw.call(
+        apis.FETCH, version, replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=1 << 20,
+        isolation_level=0, session_id=0, session_epoch=-1, forgotten_topics_data=[], rack_id="",
+        topics=[{"topic": "t", "partitions": [part]}],
+    )  # fmt: skip
+    return int(answer.responses[0].partitions[0].error_code)
+
+
+def list_offsets(raw: Raw, partition: int) -> int:
+    part = {"partition_index": partition, "current_leader_epoch": -1, "timestamp": -1}
+    answer = raw.call(
+        apis.LIST_OFFSETS, 5, replica_id=-1, isolation_level=0,
+        topics=[{"name": "t", "partitions": [part]}],
+    )  # fmt: skip
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+def described(raw: Raw) -> list[Any]:
+    topics = [{"name": "t"}]
+    answer = raw.call(apis.METADATA, 8, topics=topics, allow_auto_topic_creation=False)
+    return sorted(answer.topics[0].partitions, key=lambda one: one.partition_index)
+
+
+@pytest.mark.parametrize("damage", [folder_for_file, another_topic])
+def test_a_log_that_cannot_be_opened_is_offline(
+    make_broker: MakeBroker, damage: Callable[[Path], None]
+) -> None:
+    """Produce, Fetch, ListOffsets, Metadata and DescribeLogDirs say so; the others go on."""
+    with make_broker() as first, Raw(first.bootstrap_servers) as raw:
+        raw.create("t", 2)
+        assert [produce(raw, n) for n in (0, 1)] == [0, 0]
+        folder = Path(first.path) / "t-0"
+    damage(folder)
+    clock = ManualClock()
+    broker: Broker = make_broker(clock)
+    with Raw(broker.bootstrap_servers) as raw:
+        assert [one.leader_id for one in described(raw)] == [1, 1]  # nobody looked yet
+        assert [produce(raw, 0), fetch(raw, 0), list_offsets(raw, 0)] == [OFFLINE] * 3
+        assert fetch(raw, 0, 5) == ErrorCode.NOT_LEADER_OR_FOLLOWER  # it has no other word
+        assert [produce(raw, 1), fetch(raw, 1), list_offsets(raw, 1)] == [0] * 3
+        bad, good = described(raw)
+        assert (bad.error_code, bad.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+        assert (bad.offline_replicas, bad.isr_nodes) == ([1], [1])
+        assert (good.error_code, good.leader_id, good.offline_replicas) == (0, 1, [])
+        (place,) = raw.call(apis.DESCRIBE_LOG_DIRS, 3, topics=None).results
+        assert place.error_code == OFFLINE
+        assert [p.partition_index for t in place.topics for p in t.partitions] == [1]
+        heal(folder)
+        assert produce(raw, 0) == OFFLINE  # let alone for a while
+        clock.advance(int(partitions.RETRY_S * 1000) + 1)
+        assert [one.error_code for one in described(raw)] == [0, 0]
+        assert [fetch(raw, 0), produce(raw, 0)] == [0, 0]
+        (place,) = raw.call(apis.DESCRIBE_LOG_DIRS, 3, topics=None).results
+        assert place.error_code == 0
+
+
+def test_limits_of_connections_change_at_run_time(broker: Broker, raw: Raw) -> None:
+    """Who is there stays; who comes is let in, or not, by the limit of that moment."""
+    broker_kind = 4
+    assert raw.alter(broker_kind, "", max_connections_per_ip="1").error_code == 0
+    with Raw(broker.bootstrap_servers) as second, pytest.raises(ConnectionError):
+        second.call(apis.API_VERSIONS, 0)
+    assert raw.call(apis.API_VERSIONS, 0).error_code == 0
+    assert raw.alter(broker_kind, "", max_connections_per_ip=None).error_code == 0
+    with Raw(broker.bootstrap_servers) as second:
+        assert second.call(apis.API_VERSIONS, 0).error_code == 0
+    assert raw.alter(broker_kind, "1", max_connections="1").error_code == 0
+    with Raw(broker.bootstrap_servers) as waiting:
+        waiting.socket.settimeout(0.2)
+        waiting.send(apis.API_VERSIONS, 0, {})
+        with pytest.raises(socket.timeout):
+            waiting.receive_frame()
+        waiting.socket.settimeout(30)
+        assert raw.alter(broker_kind, "1", max_connections="2").error_code == 0
+        assert waiting.receive(apis.API_VERSIONS, 0).error_code == 0
+
+
+def test_what_cannot_change_at_run_time_is_refused(raw: Raw) -> None:
+    """With Kafka's words."""
+    answer = raw.alter(4, "1", num_network_threads="5")
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert (
+        answer.error_message == "Cannot update these configs dynamically: ['num.network.threads']"
+    )

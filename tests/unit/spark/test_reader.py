@@ -1,0 +1,390 @@
+"""The data source as Spark calls it, with real logs but without a JVM: tasks through pickle."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import pickle
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.cloudpickle import cloudpickle
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark_kafkalog import DefaultSource
+from pyspark_kafkalog.columns import NAMES, schema_of
+from pyspark_kafkalog.logs import ReadError, partition_folders, survey
+from pyspark_kafkalog.options import BadOption, parse
+from pyspark_kafkalog.plan import DataLoss
+
+import kafkalog
+from tests.support import kafka_data
+from tests.unit.spark.conftest import START_MS, spark_environment, write_topic
+
+Read = tuple[list[Any], list[tuple[str, int, int]]]
+
+
+def reader_of(path: Path, columns: tuple[str, ...] = NAMES, **options: str) -> Any:
+    given = {name.replace("__", ".").lower(): text for name, text in options.items()}
+    return DefaultSource({"path": str(path), **given}).reader(schema_of(columns))
+
+
+def run(reader: Any, columns: tuple[str, ...] = NAMES) -> Read:
+    """Plan and read as Spark does: reader and partitions pickled, rows as (topic, p, offset)."""
+    schema = to_arrow_schema(schema_of(columns), timezone="UTC")
+    tasks = [cloudpickle.loads(cloudpickle.dumps(task)) for task in reader.partitions()]
+    rows: list[tuple[str, int, int]] = []
+    for task in tasks:
+        for batch in cloudpickle.loads(cloudpickle.dumps(reader)).read(task):
+            assert batch.schema.equals(schema)
+            if {"topic", "partition", "offset"} <= set(columns):
+                names = ("topic", "partition", "offset")
+                rows += zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+    return tasks, rows
+
+
+def offsets_by_log(path: Path, topic: str, **how: Any) -> list[tuple[str, int, int]]:
+    """What kafkalog.Log reads of a topic."""
+    rows = []
+    for (name, number), folder in sorted(partition_folders(str(path)).items()):
+        if name == topic:
+            with kafkalog.Log(folder, mode="r") as log:
+                rows += [(topic, number, record.offset) for record in log.read(**how)]
+    return rows
+
+
+# ---- where the logs are
+
+
+def test_partitions_of_a_plain_folder(topics):
+    assert set(partition_folders(str(topics))) == {
+        *(("orders", number) for number in range(3)),
+        ("one", 0),
+    }
+
+
+def test_one_partitions_own_folder(topics, tmp_path):
+    assert partition_folders(str(topics / "one-0")) == {("one", 0): str(topics / "one-0")}
+    with kafkalog.Log(tmp_path / "bare") as log:
+        log.append(b"x")
+    assert partition_folders(str(tmp_path / "bare")) == {("bare", 0): str(tmp_path / "bare")}
+
+
+def test_other_folders_are_no_partitions(tmp_path):
+    write_topic(tmp_path, "a", 1, 1)
+    (tmp_path / "year-2025").mkdir()
+    (tmp_path / "a-1.0123456789abcdef0123456789abcdef-delete").mkdir()
+    assert set(partition_folders(str(tmp_path))) == {("a", 0)}
+
+
+def test_a_missing_directory_is_named(tmp_path):
+    with pytest.raises(BadOption, match=f"no directory {tmp_path / 'nowhere'} on "):
+        reader_of(tmp_path / "nowhere", subscribe="a").partitions()
+
+
+# ---- exactness
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"maxBytesPerPartition": "3000"},
+        {"maxBytesPerPartition": "1"},
+        {"maxBytesPerPartition": "40000"},
+        {"maxRecordsPerPartition": "77"},
+        {"minPartitions": "2"},
+        {"minPartitions": "23"},
+        {"minPartitions": "23", "maxBytesPerPartition": "5k", "maxRecordsPerPartition": "100"},
+    ],
+)
+def test_no_record_is_lost_or_read_twice_at_the_cuts(topics, options):
+    tasks, rows = run(reader_of(topics, subscribe="orders", **options))
+    assert rows == offsets_by_log(topics, "orders")
+    assert len(rows) == 3000
+    assert len(tasks) >= int(options.get("minPartitions", 1))
+
+
+def test_cuts_lie_where_batches_begin(topics):
+    """A task that starts inside a batch would decode it in vain."""
+    tasks, _ = run(reader_of(topics, subscribe="orders", maxBytesPerPartition="3000"))
+    assert len(tasks) > 20
+    for folder, _, _, start, _ in (piece for task in tasks for piece in task.ranges):
+        with kafkalog.Log(folder, mode="r") as log:
+            batches = log.read_batches(start, max_bytes=1)
+            assert int.from_bytes(batches[:8], "big") == start
+
+
+NEW_FORMAT = [p for p in kafka_data.partitions() if not kafka_data.magics(p) & {0, 1}]
+
+
+@pytest.mark.parametrize("partition", NEW_FORMAT, ids=kafka_data.ids(NEW_FORMAT))
+def test_places_ascend_whatever_the_indexes_hold(partition):
+    """Of clean directories, and of those that a killed broker left (zeros behind the entries)."""
+    options = replace(parse({"path": "x", "subscribe": "x"}, NAMES), max_bytes=64)
+    key = (partition.topic, partition.number)
+    found = survey(str(partition.path), key, options, None, None)
+    offsets, before = found.places.offsets, found.places.bytes_before
+    assert all(a < b for a, b in pairwise(offsets))
+    assert all(a <= b for a, b in pairwise(before))
+    assert found.ends.start == found.ends.stop or offsets[-1] >= found.ends.stop
+
+
+def test_small_partitions_share_a_task(topics):
+    tasks, _ = run(reader_of(topics, subscribe="orders"))
+    assert len(tasks) == 1
+    assert [piece[1:3] for piece in tasks[0].ranges] == [("orders", n) for n in range(3)]
+
+
+def test_rows_are_the_records(topics):
+    reader = reader_of(topics, subscribe="one")
+    (task,) = reader.partitions()
+    table = pa.Table.from_batches(list(reader.read(task)))
+    with kafkalog.Log(topics / "one-0", mode="r") as log:
+        records = list(log.read())
+    assert table.to_pylist() == [
+        {
+            "key": record.key,
+            "value": record.value,
+            "topic": "one",
+            "partition": 0,
+            "offset": record.offset,
+            "timestamp": pa.scalar(record.timestamp_ms * 1000, pa.timestamp("us", "UTC")).as_py(),
+            "timestampType": 0,
+            "headers": [{"key": k, "value": v} for k, v in record.headers] or None,
+        }
+        for record in records
+    ]
+
+
+# ---- limits
+
+
+def test_offsets(topics):
+    limits = {
+        "startingOffsets": '{"orders":{"0":100,"1":-2,"2":999}}',
+        "endingOffsets": '{"orders":{"0":100,"1":3,"2":-1}}',
+    }
+    _, rows = run(reader_of(topics, subscribe="orders", **limits))
+    assert rows == [*(("orders", 1, i) for i in range(3)), ("orders", 2, 999)]
+
+
+def test_assigned_partitions_only(topics):
+    _, rows = run(reader_of(topics, assign='{"orders":[2]}'))
+    assert Counter(row[:2] for row in rows) == {("orders", 2): 1000}
+
+
+def test_times_for_all_partitions(topics):
+    limits = {
+        "startingTimestamp": str(START_MS + 9_001),
+        "endingTimestamp": str(START_MS + 12_000),
+    }
+    _, rows = run(reader_of(topics, subscribe="orders", **limits))
+    assert rows == [("orders", number, i) for number in range(3) for i in (10, 11)]
+
+
+def test_times_by_partition(topics):
+    reader = reader_of(
+        topics,
+        assign='{"orders":[0,1]}',
+        startingOffsetsByTimestamp=f'{{"orders":{{"0":{START_MS},"1":{START_MS + 999_000}}}}}',
+        endingOffsetsByTimestamp=f'{{"orders":{{"0":{START_MS + 1},"1":{START_MS + 10**9}}}}}',
+    )
+    assert run(reader)[1] == [("orders", 0, 0), ("orders", 1, 999)]
+
+
+def test_no_record_at_the_starting_time(topics):
+    after = {"subscribe": "one", "startingTimestamp": str(START_MS + 10**9)}
+    with pytest.raises(BadOption, match="one-0: no record at or after"):
+        reader_of(topics, **after).partitions()
+    reader = reader_of(topics, **after, startingOffsetsByTimestampStrategy="latest")
+    assert reader.partitions() == []
+
+
+def test_offsets_that_are_not_there(topics, caplog):
+    limits = {"subscribe": "one", "endingOffsets": '{"one":{"0":51}}'}
+    with pytest.raises(DataLoss, match="one-0: wanted offsets 0 to 51, found committed offsets 0"):
+        reader_of(topics, **limits).partitions()
+    with caplog.at_level(logging.WARNING, "pyspark_kafkalog"):
+        _, rows = run(reader_of(topics, **limits, failOnDataLoss="false"))
+    assert len(rows) == 50
+    assert "one-0: wanted offsets 0 to 51" in caplog.text
+
+
+# ---- columns
+
+
+@pytest.mark.parametrize("columns", [("offset",), ("value", "key"), ("headers",), NAMES[::-1]])
+def test_only_the_columns_asked_for(topics, columns):
+    reader = reader_of(topics, columns, subscribe="one")
+    (task,) = reader.partitions()
+    table = pa.Table.from_batches(list(reader.read(task)))
+    assert tuple(table.schema.names) == columns
+    assert table.num_rows == 50
+
+
+def test_the_columns_option_and_headers_make_the_schema():
+    def names(**options: str) -> list[str]:
+        source = DefaultSource({"path": "data", "subscribe": "a", **options})
+        return source.schema().fieldNames()
+
+    assert names() == list(NAMES[:-1])
+    assert names(includeheaders="true") == list(NAMES)
+    assert names(columns="value,offset") == ["value", "offset"]
+
+
+def test_a_schema_against_the_columns_option_is_refused(topics):
+    source = DefaultSource({"path": str(topics), "subscribe": "one", "columns": "value"})
+    with pytest.raises(BadOption, match="give one of them"):
+        source.reader(schema_of(("key",)))
+    assert source.reader(source.schema()) is not None
+
+
+# ---- what changes under a reader
+
+
+def test_a_topic_without_records(tmp_path):
+    kafkalog.Log(tmp_path / "empty-0").close()
+    reader = reader_of(tmp_path, subscribe="empty")
+    assert reader.partitions() == []
+    assert list(reader.read(InputPartition(None))) == []
+
+
+def test_a_plan_is_a_snapshot_and_a_new_one_sees_more(tmp_path):
+    write_topic(tmp_path, "a", 1, 10)
+    reader = reader_of(tmp_path, subscribePattern="[ab]")
+    (task,) = reader.partitions()
+    with kafkalog.Log(tmp_path / "a-0") as log:
+        log.append(b"later")
+    write_topic(tmp_path, "b", 1, 5)
+    assert sum(batch.num_rows for batch in reader.read(task)) == 10
+    _, rows = run(reader_of(tmp_path, subscribePattern="[ab]"))
+    assert Counter(row[0] for row in rows) == {"a": 11, "b": 5}
+
+
+def test_a_pattern_that_matches_nothing_is_warned_about(topics, caplog):
+    with caplog.at_level(logging.WARNING, "pyspark_kafkalog"):
+        assert reader_of(topics, subscribePattern="q.*").partitions() == []
+    assert "no topic of" in caplog.text
+
+
+def test_records_deleted_after_planning(tmp_path):
+    write_topic(tmp_path, "a", 1, 1000)
+    strict = reader_of(tmp_path, subscribe="a")
+    lenient = reader_of(tmp_path, subscribe="a", failOnDataLoss="false")
+    (task,) = strict.partitions()
+    with kafkalog.Log(tmp_path / "a-0") as log:
+        log.delete_before(600)
+    with pytest.raises(DataLoss, match=r"a-0, offsets 0 to 1000.* found committed offsets 600"):
+        list(strict.read(task))
+    assert sum(batch.num_rows for batch in lenient.read(task)) == 400
+
+
+def test_a_folder_that_an_executor_does_not_see(tmp_path):
+    write_topic(tmp_path, "a", 1, 10)
+    reader = reader_of(tmp_path, subscribe="a")
+    (task,) = reader.partitions()
+    (tmp_path / "a-0").rename(tmp_path / "elsewhere")
+    with pytest.raises(ReadError, match="no such folder; every executor must see"):
+        list(reader.read(task))
+
+
+def test_a_damaged_batch_is_named_with_its_partition(tmp_path):
+    write_topic(tmp_path, "a", 1, 1000)
+    first = tmp_path / "a-0" / f"{0:020}.log"
+    data = bytearray(first.read_bytes())
+    data[200] ^= 1
+    first.write_bytes(data)
+    reader = reader_of(tmp_path, subscribe="a")
+    (task,) = reader.partitions()
+    with pytest.raises(ReadError, match=r"a-0, offsets 0 to 1000, in .*: CorruptMessage: "):
+        list(reader.read(task))
+
+
+def test_another_version_on_an_executor_is_named(topics, monkeypatch):
+    reader = reader_of(topics, subscribe="one")
+    (task,) = reader.partitions()
+    monkeypatch.setattr(kafkalog, "__version__", "0.0.0")
+    with pytest.raises(ReadError, match=r"kafkalog 0\.0\.0 on .* planned with"):
+        list(reader.read(task))
+
+
+# ---- what travels
+
+
+class Recorder(pickle.Unpickler):
+    """Unpickles, and remembers every class and function that it imported."""
+
+    def __init__(self, value: object) -> None:
+        super().__init__(io.BytesIO(cloudpickle.dumps(value)))
+        self.found: set[str] = set()
+
+    def find_class(self, module: str, name: str) -> Any:
+        self.found.add(f"{module}.{name}")
+        return super().find_class(module, name)
+
+
+def globals_of(value: object) -> set[str]:
+    recorder = Recorder(value)
+    assert recorder.load() is not value
+    return recorder.found
+
+
+def test_partitions_travel_as_plain_values(topics):
+    for task in reader_of(topics, subscribe="orders", minPartitions="5").partitions():
+        assert globals_of(task) == {"pyspark_kafkalog.source.LogPartition"}
+
+
+def test_the_reader_travels_as_plain_values(topics):
+    """Only our own classes and Spark's types: no handle, no lock, nothing numpy."""
+    reader = reader_of(topics, subscribePattern="or.*")
+    reader.partitions()
+    assert {name.rpartition(".")[0] for name in globals_of(reader)} == {
+        "pyspark_kafkalog.options",
+        "pyspark_kafkalog.source",
+        "pyspark.sql.types",
+    }
+
+
+def test_ignored_options_are_warned_about_by_name(topics, caplog):
+    with caplog.at_level(logging.WARNING, "pyspark_kafkalog"):
+        reader_of(topics, subscribe="one", kafka__bootstrap__servers="host:9092").partitions()
+    assert "'kafka.bootstrap.servers' has no meaning here" in caplog.text
+
+
+LIGHT = """
+import sys
+from pyspark_kafkalog import DefaultSource, register
+print(sorted({"kafkalog", "numpy", "pyarrow"} & set(sys.modules)))
+sys.modules["pyspark.sql.datasource"] = None
+for name in [name for name in sys.modules if name.startswith("pyspark_kafkalog")]:
+    del sys.modules[name]
+import pyspark_kafkalog
+print(hasattr(pyspark_kafkalog, "DefaultSource"))
+try:
+    pyspark_kafkalog.register(None)
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_the_import_is_light_and_never_fails():
+    """PySpark imports every `pyspark_*` package before it looks for one."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT],
+        env={**os.environ, **spark_environment()},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    loaded, found, error = done.stdout.splitlines()
+    assert (loaded, found) == ("[]", "False"), done.stderr
+    assert error.startswith("kafkalog needs PySpark 4.0 or later: ")

@@ -1,0 +1,271 @@
+"""The data source in a real Spark session, against what Kafka's own consumer read."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+
+import kafkalog
+from tests.support import kafka_data
+from tests.support.answers import TIMESTAMP_TYPES
+from tests.unit.spark.conftest import START_MS, spark_environment, write_topic
+
+pytestmark = pytest.mark.spark
+
+Load = Callable[..., Any]
+ALL = {"subscribePattern": ".*", "includeHeaders": "true"}
+UNCOMMITTED = {"isolation.level": "read_uncommitted"}
+
+
+def as_expected(df: Any) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
+    """The rows of a read as the expected files have them, by topic-partition."""
+    found: dict[tuple[str, int], list[tuple[Any, ...]]] = {}
+    # Python's datetime ends in the year 9999; the long does not.
+    exact = df.selectExpr("*", "unix_millis(timestamp) as ms").drop("timestamp")
+    for row in exact.collect():
+        found.setdefault((row.topic, row.partition), []).append(
+            (
+                row.offset,
+                row.ms,
+                TIMESTAMP_TYPES[row.timestampType],
+                None if row.key is None else bytes(row.key),
+                None if row.value is None else bytes(row.value),
+                tuple(
+                    (header.key, None if header.value is None else bytes(header.value))
+                    for header in row.headers or ()
+                ),
+            )
+        )
+    return found
+
+
+def expected(directory: Path, committed: bool) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
+    """What Kafka's consumer read of the ordinary topics, without the leader epoch."""
+    answers = {}
+    for partition in kafka_data.partitions():
+        if partition.directory == directory and not partition.topic.startswith("__"):
+            records = kafka_data.expected_records(partition, committed)
+            if records:
+                key = (partition.topic, partition.number)
+                answers[key] = [tuple(record[:-1]) for record in records]
+    return answers
+
+
+def directories() -> list[Any]:
+    """The clean data directories of message format 2, as parameters."""
+    names = {(p.case, p.directory) for p in kafka_data.readable() if p.case not in BROKER_ONLY}
+    return [pytest.param(path, id=f"{case}-{path.name}") for case, path in sorted(names)]
+
+
+BROKER_ONLY = {"groups-3.9", "groups-4.1", "kraft"}
+"""Cases about internal topics, which a pattern does not match."""
+
+
+@pytest.mark.parametrize("directory", directories())
+def test_committed_records_are_what_kafkas_consumer_read(load: Load, directory: Path):
+    assert as_expected(load(directory, **ALL)) == expected(directory, committed=True)
+
+
+@pytest.mark.parametrize("directory", [p for p in directories() if "transactions" in str(p.id)])
+def test_uncommitted_records_when_asked_for(load: Load, directory: Path):
+    found = as_expected(load(directory, **ALL, more=UNCOMMITTED))
+    assert found == expected(directory, committed=False)
+    assert found != expected(directory, committed=True)
+
+
+def test_many_tasks_read_each_record_once(load: Load, topics: Path):
+    df = load(topics, subscribe="orders", maxBytesPerPartition="4k")
+    assert df.rdd.getNumPartitions() > 10
+    counts = df.groupBy("partition").count().collect()
+    assert sorted(counts) == [(number, 1000) for number in range(3)]
+    assert df.select("partition", "offset").distinct().count() == 3000
+
+
+def test_limits_reach_the_source(load: Load, topics: Path):
+    df = load(
+        topics,
+        assign='{"orders":[1]}',
+        startingTimestamp=str(START_MS + 990_000),
+        endingOffsets='{"orders":{"1":995}}',
+    )
+    assert [row.offset for row in df.orderBy("offset").collect()] == list(range(990, 995))
+
+
+def test_a_users_schema_prunes_the_columns(load: Load, topics: Path):
+    df = load(topics, schema="OFFSET long, value binary", subscribe="one")
+    assert df.columns == ["OFFSET", "value"]
+    assert [row.OFFSET for row in df.orderBy("offset").collect()] == list(range(50))
+    assert load(topics, subscribe="one", columns="timestamp").dtypes == [("timestamp", "timestamp")]
+
+
+def test_the_default_columns_are_those_of_sparks_kafka_source(load: Load, topics: Path):
+    assert load(topics, subscribe="one").dtypes == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("topic", "string"),
+        ("partition", "int"),
+        ("offset", "bigint"),
+        ("timestamp", "timestamp"),
+        ("timestampType", "int"),
+    ]
+
+
+def test_one_load_scanned_with_several_filters(load: Load, topics: Path):
+    """What pushed-down filters get wrong in Spark: the plan of one must not serve another."""
+    df = load(topics, subscribe="orders")
+    both = df.filter("partition = 0").union(df.filter("partition = 1"))
+    assert Counter(row.partition for row in both.select("partition").collect()) == {
+        0: 1000,
+        1: 1000,
+    }
+    assert df.filter("partition = 2").count() == 1000
+    assert df.count() == 3000
+
+
+def test_sql(spark: Any, topics: Path):
+    spark.sql(
+        f"CREATE TEMPORARY VIEW orders USING kafkalog OPTIONS (path '{topics}', subscribe 'orders')"
+    )
+    row = spark.sql("SELECT count(*) n, max(offset) m FROM orders WHERE key = X'36'").first()
+    sixes = [i for i in range(1000) if i % 7 == 6]
+    assert (row.n, row.m) == (3 * len(sixes), sixes[-1])
+    spark.sql("DROP VIEW orders")
+
+
+def test_a_table_needs_its_options_again(spark: Any, topics: Path):
+    """Spark 4.3 gives them to a Python source when the table is made, not when it is read."""
+    options = f"('path' = '{topics}', 'subscribe' = 'one')"
+    spark.sql(f"CREATE TABLE one USING kafkalog OPTIONS {options}")
+    try:
+        assert spark.sql(f"SELECT count(*) n FROM one WITH {options}").first().n == 50
+        with pytest.raises(AnalysisException, match="use CREATE TEMPORARY VIEW"):
+            spark.sql("SELECT count(*) n FROM one").first()
+    finally:
+        spark.sql("DROP TABLE one")
+
+
+def test_a_limit_stops_early_and_cleanly(load: Load, topics: Path):
+    assert len(load(topics, subscribe="orders").take(5)) == 5
+
+
+def test_a_folder_without_metadata_and_a_partitions_own(load: Load, topics: Path):
+    assert not (topics / "meta.properties").exists()
+    assert load(topics, subscribe="one").count() == 50
+    df = load(topics / "orders-2", subscribe="orders")
+    assert df.select("topic", "partition").distinct().collect() == [("orders", 2)]
+
+
+def test_an_empty_topic_and_then_not(load: Load, tmp_path: Path):
+    kafkalog.Log(tmp_path / "new-0").close()
+    assert load(tmp_path, subscribePattern="n.*").count() == 0
+    write_topic(tmp_path, "new", 2, 5)
+    assert load(tmp_path, subscribePattern="n.*").count() == 10
+
+
+def test_a_running_writer_is_no_obstacle(load: Load, tmp_path: Path):
+    with kafkalog.Log(tmp_path / "live-0") as log:
+        log.append_many([b"x"] * 100)
+        assert load(tmp_path, subscribe="live").count() == 100
+        log.append(b"y")
+        assert load(tmp_path, subscribe="live").count() == 101
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"subscribe": "ordres"}, "no topic 'ordres' here; did you mean 'orders'?"),
+        ({"subscribe": "one", "startOffsets": "1"}, "did you mean 'startingOffsets'?"),
+        ({}, "wanted one of subscribe, subscribePattern, assign"),
+        ({"subscribe": "one", "startingOffsets": "latest"}, "wants 'earliest' here"),
+    ],
+)
+def test_mistakes_are_readable(load: Load, topics: Path, options: dict[str, str], words: str):
+    with pytest.raises(AnalysisException) as caught:
+        load(topics, **options).count()
+    assert words in str(caught.value)
+
+
+def test_a_schema_of_other_types_is_refused(load: Load, topics: Path):
+    with pytest.raises(AnalysisException, match="column 'value': found string, wanted binary"):
+        load(topics, schema="value string", subscribe="one").count()
+
+
+def test_old_message_formats_are_refused_by_name(load: Load, shared: Path):
+    old = kafka_data.old_formats()[0]
+    with pytest.raises(PySparkException, match=r"magic [01]"):
+        load(old.directory, assign=f'{{"{old.topic}":[{old.number}]}}').count()
+
+
+def test_what_does_not_work_yet_says_what_does(spark: Any, topics: Path, tmp_path: Path):
+    words = "what works is a batch read"
+    rows = spark.createDataFrame([(b"x",)], "value binary")
+    with pytest.raises(PySparkException, match=words):
+        rows.write.format("kafkalog").option("topic", "t").mode("append").save(str(tmp_path))
+    stream = spark.readStream.format("kafkalog").option("subscribe", "one")
+    with pytest.raises(PySparkException, match=words):
+        query = stream.load(str(topics)).writeStream.format("noop").start()
+        query.awaitTermination(60)
+
+
+REGISTER = """
+import sys
+from pathlib import Path
+import pyspark_kafkalog
+from tests.unit.spark.conftest import build_session
+
+spark = build_session(Path(sys.argv[1], "warehouse"))
+spark.sparkContext.setLogLevel("FATAL")
+reader = spark.read.format("kafkalog").option("subscribe", "one")
+try:
+    reader.load(sys.argv[2])
+except Exception as error:
+    print("DATA_SOURCE_NOT_FOUND" in str(error))
+pyspark_kafkalog.register(spark)
+print(reader.load(sys.argv[2]).count())
+"""
+
+
+def test_registration_where_another_package_hides_the_source(
+    java: str, topics: Path, tmp_path: Path
+):
+    """One `pyspark_*` package that cannot be imported makes Spark find none; register() helps."""
+    (tmp_path / "pyspark_broken.py").write_text("raise RuntimeError('broken')\n")
+    environment = spark_environment()
+    environment["PYTHONPATH"] = f"{tmp_path}:{environment['PYTHONPATH']}"
+    done = subprocess.run(
+        [sys.executable, "-c", REGISTER, str(tmp_path), str(topics)],
+        cwd=tmp_path,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert done.stdout.split() == ["True", "50"], done.stderr[-3000:]
+
+
+def test_an_installed_package_is_found_by_listing_folders(tmp_path: Path):
+    """PySpark lists folders, so an import hook (another kind of editable install) is no use."""
+    try:
+        importlib.metadata.distribution("kafkalog")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("kafkalog is not installed in this environment, only on the path")
+    listed = "import pkgutil; print('pyspark_kafkalog' in [m.name for m in pkgutil.iter_modules()])"
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", listed],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == "True", done.stderr
