@@ -779,8 +779,9 @@ int kl_io_fail(const char *call, int64_t nth, int error_number, int sticky,
                int64_t short_bytes);
 void kl_io_reset(void);
 int64_t kl_io_calls(const char *call); /* since the last reset; NULL: all kinds */
-/* Let all calls of one kind wait, until they are let go (hold 0) or the next reset; -1: no
- * such kind.  And how many wait now. */
+/* Let all calls of one kind wait, until they are let go or the next reset; or only those
+ * that wait already, so that others pass them; -1: no such kind.  And how many wait now. */
+enum { KL_HOLD_NONE = 0, KL_HOLD_ALL = 1, KL_HOLD_WAITING = 2 };
 int kl_io_hold(const char *call, int hold);
 int64_t kl_io_waiting(const char *call);
 /* Record every changing call into a file descriptor as lines of JSON; -1: stop. */

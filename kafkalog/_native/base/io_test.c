@@ -52,7 +52,7 @@ enum { ANY_CALL = CALL_COUNT };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
 static call_plan plans[CALL_COUNT + 1];
 static int64_t counts[CALL_COUNT + 1];
-static bool held[CALL_COUNT];       /* calls of this kind wait, */
+static int held[CALL_COUNT];        /* whether calls of this kind wait (KL_HOLD_), */
 static int64_t waiting[CALL_COUNT]; /* as many as this now */
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
 static int record_fd = -1;
@@ -150,7 +150,8 @@ static bool fails(call_kind kind, size_t *bytes) {
         counts[ANY_CALL]++;
         if (fires(&plans[ANY_CALL])) hit = plans[ANY_CALL];
         waiting[kind]++;
-        while (held[kind]) KL_ASSERT(pthread_cond_wait(&let_go, &lock) == 0);
+        if (held[kind] == KL_HOLD_ALL)
+            while (held[kind]) KL_ASSERT(pthread_cond_wait(&let_go, &lock) == 0);
         waiting[kind]--;
     }
     kl_unlock(&lock);

@@ -1,19 +1,30 @@
-/* sync.c: one queue and one thread per disk. */
+/* sync.c: one queue per disk, and the threads that work on it. */
 #include "sync.h"
 
 #include <signal.h>
 
 enum { JOB_IDLE, JOB_QUEUED, JOB_RUNNING, JOB_AGAIN };
 
-/* A disk that was synced once; never freed, as there are few. */
+/* A sync is mostly waiting: many that are under way at once share the file system's commits. */
+enum { THREADS_MAX = 16, STACK_BYTES = 512 << 10 };
+
 typedef struct kl_disk kl_disk;
+/* One thread of a disk: which job it runs, if any. */
+typedef struct {
+    kl_disk *disk;
+    kl_sync_job *running;
+} kl_syncer;
+
+/* A disk that was synced once; never freed, as there are few. */
 struct kl_disk {
     kl_disk *next;
     uint64_t device;
-    bool has_thread;
     pthread_cond_t work;
-    kl_sync_job *first, *last; /* the queue */
-    kl_sync_job *running;
+    kl_sync_job *first, *last; /* the queue, */
+    int queued;                /* so many; */
+    int idle;                  /* threads that wait for it, of all */
+    int thread_count;
+    kl_syncer threads[THREADS_MAX];
 };
 
 static pthread_mutex_t lock =
@@ -27,26 +38,31 @@ static void push(kl_disk *disk, kl_sync_job *job) {
     if (disk->last) disk->last->next = job;
     else disk->first = job;
     disk->last = job;
+    disk->queued++;
 }
 
 static kl_sync_job *pop(kl_disk *disk) {
     kl_sync_job *job = disk->first;
     disk->first = job->next;
     if (!disk->first) disk->last = NULL;
+    disk->queued--;
     return job;
 }
 
 static void *serve(void *argument) {
-    kl_disk *disk = argument;
+    kl_syncer *me = argument;
+    kl_disk *disk = me->disk;
     kl_lock(&lock);
     for (;;) {
+        disk->idle++;
         while (!disk->first) kl_cond_wait_ms(&disk->work, &lock, -1);
-        kl_sync_job *job = disk->running = pop(disk);
+        disk->idle--;
+        kl_sync_job *job = me->running = pop(disk);
         job->state = JOB_RUNNING;
         kl_unlock(&lock);
         job->run(job->owner);
         kl_lock(&lock);
-        disk->running = NULL;
+        me->running = NULL;
         if (job->state == JOB_AGAIN) {
             push(disk, job);
         } else {
@@ -64,10 +80,13 @@ static kl_status start_thread(kl_disk *disk) {
     int failed = pthread_attr_init(&attributes);
     if (failed) return kl_fail_errno(failed, "cannot start a sync thread");
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    kl_syncer *syncer = &disk->threads[disk->thread_count];
+    *syncer = (kl_syncer){.disk = disk};
     /* Signals are for the threads of the application; a new thread inherits the mask. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = pthread_create(&thread, &attributes, serve, disk);
+    failed = pthread_create(&thread, &attributes, serve, syncer);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     if (failed) {
@@ -75,8 +94,16 @@ static kl_status start_thread(kl_disk *disk) {
         return KL_E_NO_MEMORY;
     }
     pthread_setname_np(thread, "kafkalog-sync");
-    disk->has_thread = true;
+    disk->thread_count++;
     return KL_OK;
+}
+
+/* Before a job is queued: a thread for it when none will be free.  One thread is enough to go
+ * on; none is not. */
+static kl_status staff(kl_disk *disk) {
+    if (disk->queued < disk->idle || disk->thread_count == THREADS_MAX) return KL_OK;
+    kl_status status = start_thread(disk);
+    return disk->thread_count > 0 ? KL_OK : status;
 }
 
 static kl_status find_disk(uint64_t device, kl_disk **out) {
@@ -98,9 +125,10 @@ kl_status kl_sync_submit(kl_sync_job *job) {
     kl_disk *disk = NULL;
     kl_lock(&lock);
     kl_status status = find_disk(job->device, &disk);
-    if (!status && !disk->has_thread) status = start_thread(disk);
     if (status) goto out;
     if (job->state == JOB_IDLE) {
+        status = staff(disk);
+        if (status) goto out;
         push(disk, job);
         pthread_cond_signal(&disk->work);
     } else if (job->state == JOB_RUNNING) {
@@ -114,8 +142,10 @@ out:
 bool kl_sync_is_behind(const kl_sync_job *job) {
     bool behind = false;
     kl_lock(&lock);
-    for (const kl_disk *disk = disks; disk; disk = disk->next)
-        if (disk->running == job) behind = disk->first != NULL;
+    if (job->state == JOB_RUNNING || job->state == JOB_AGAIN)
+        for (const kl_disk *disk = disks; disk; disk = disk->next)
+            if (disk->device == job->device)
+                behind = disk->queued > disk->idle && disk->thread_count == THREADS_MAX;
     kl_unlock(&lock);
     return behind;
 }
@@ -133,9 +163,9 @@ static void after_fork_in_parent(void) { kl_unlock(&lock); }
 static void after_fork_in_child(void) {
     for (kl_disk *disk = disks; disk; disk = disk->next) {
         while (disk->first) pop(disk)->state = JOB_IDLE;
-        if (disk->running) disk->running->state = JOB_IDLE;
-        disk->running = NULL;
-        disk->has_thread = false;
+        for (int i = 0; i < disk->thread_count; i++)
+            if (disk->threads[i].running) disk->threads[i].running->state = JOB_IDLE;
+        disk->thread_count = disk->idle = 0;
         kl_cond_init(&disk->work);
     }
     kl_cond_init(&job_done);

@@ -1,7 +1,7 @@
 /* sync.h: the sync threads: work that waits for the disk, done away from its caller.
  *
- * One queue and one thread per disk (st_dev), started at first use, restarted after a
- * fork.  A job is queued at most once at a time: asking again while it waits costs
+ * One queue per disk (st_dev) and up to sixteen threads, each started when a job finds none
+ * free, all started anew after a fork.  A job is queued at most once at a time: asking again while it waits costs
  * nothing; asking while it runs makes it run once more (group commit). */
 #ifndef KL_SYNC_H
 #define KL_SYNC_H
@@ -17,9 +17,9 @@ struct kl_sync_job {
     int state;
 };
 
-/* Queue the job. KL_E_NO_MEMORY when its thread cannot start. */
+/* Queue the job. KL_E_NO_MEMORY when there is no thread and none can start. */
 kl_status kl_sync_submit(kl_sync_job *job);
-/* Whether the job runs now while others wait for its thread. */
+/* Whether the job runs now while others wait for a thread. */
 bool kl_sync_is_behind(const kl_sync_job *job);
 /* Return when the job is neither queued nor running; it must not be submitted any more. */
 void kl_sync_drain(kl_sync_job *job);

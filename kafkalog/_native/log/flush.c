@@ -1,5 +1,5 @@
 /* flush.c: group commit.  One round of syncs serves all who asked before it began.  A round
- * is run by the sync thread, or, when there is little to write, by the first who waits:
+ * is run by a sync thread, or, when there is little to write, by the first who waits:
  * handing it to another thread and back would cost more than the disk takes. */
 #include "log.h"
 
@@ -122,7 +122,7 @@ static bool runs_own_round(const kl_log *log) {
 /* Locked, but not while it waits.  Threads that flush in a loop, and producers with one
  * request in flight, come back soon after the round that served them: who leads the next one
  * waits for them, at most half of what a round takes, rather than leaving them to the one
- * after it.  The sync thread does not when other logs wait for it. */
+ * after it.  A sync thread does not when other logs wait for one. */
 static void gather(kl_log *log) {
     if (!round_is_short(log, GATHER_BYTES) || kl_sync_is_behind(&log->sync)) return;
     int64_t end_ns = kl_monotonic_ns() + log->round_ns / 2, left_ns;

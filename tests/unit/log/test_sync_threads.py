@@ -1,0 +1,107 @@
+"""Logs that wait for the disk do not wait for each other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+
+Wait = Callable[..., None]
+
+SYNC_THREADS = 16
+"""THREADS_MAX of _native/base/sync.c."""
+
+
+@pytest.fixture
+def held(native_test: tuple[Any, Any]) -> Iterator[Any]:
+    """The test build's library; every fdatasync waits until it is let go."""
+    _, lib = native_test
+    lib.kl_io_reset()
+    lib.kl_io_hold(b"fdatasync", 1)
+    yield lib
+    lib.kl_io_reset()
+
+
+def test_many_logs_are_synced_at_once(held: Any, tmp_path: Path, wait_until: Wait) -> None:
+    """As many as there are sync threads, and no more: the others come after them."""
+    count = SYNC_THREADS + 8
+    with ExitStack() as stack:
+        logs = [kafkalog.Log(tmp_path / f"log-{i}") for i in range(count)]
+        for log in logs:
+            stack.callback(log.close)
+            log.append(b"value")
+        with ThreadPoolExecutor(count) as pool:
+            stack.callback(held.kl_io_reset)
+            flushes = [pool.submit(log.flush) for log in logs]
+            wait_until(lambda: held.kl_io_waiting(b"fdatasync") == SYNC_THREADS, "all are busy")
+            assert not any(flush.done() for flush in flushes)
+            held.kl_io_hold(b"fdatasync", 0)
+            for flush in flushes:
+                flush.result()
+        assert [log.flushed_offset for log in logs] == [1] * count
+        assert sum(name.startswith("kafkalog-sync") for name in thread_names()) == SYNC_THREADS
+
+
+def thread_names() -> list[str]:
+    tasks = Path("/proc/self/task")
+    return [(tasks / task / "comm").read_text() for task in os.listdir(tasks)]
+
+
+def test_one_log_that_waits_holds_up_no_other(
+    native_test: tuple[Any, Any], tmp_path: Path, wait_until: Wait
+) -> None:
+    """A disk call of one log hangs; another is flushed meanwhile."""
+    _, lib = native_test
+    lib.kl_io_reset()
+    with (
+        kafkalog.Log(tmp_path / "slow-0") as slow,
+        kafkalog.Log(tmp_path / "quick-0") as quick,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        slow.append(b"value")
+        quick.append(b"value")
+        lib.kl_io_hold(b"fdatasync", 1)
+        try:
+            waiting = pool.submit(slow.flush)
+            wait_until(lambda: lib.kl_io_waiting(b"fdatasync") == 1, "the slow one syncs")
+            # Who waits stays; who comes from now on does not.
+            lib.kl_io_hold(b"fdatasync", lib.KL_HOLD_WAITING)
+            quick.flush()
+            assert not waiting.done()
+        finally:
+            lib.kl_io_reset()
+        waiting.result()
+
+
+def test_a_forked_child_has_sync_threads_of_its_own(tmp_path: Path) -> None:
+    """Those of the parent do not exist in it, whatever they did at that moment."""
+    program = """
+        import os, sys, kafkalog
+        from concurrent.futures import ThreadPoolExecutor
+        def flushed(name):
+            with kafkalog.Log(os.path.join(sys.argv[1], name)) as log:
+                log.append(b"value")
+                log.flush()
+                return log.flushed_offset
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(flushed, [f"parent-{i}" for i in range(8)])) == [1] * 8
+        child = os.fork()
+        if not child:
+            with ThreadPoolExecutor(4) as pool:
+                found = list(pool.map(flushed, [f"child-{i}" for i in range(8)]))
+            os._exit(found != [1] * 8)
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
