@@ -114,7 +114,7 @@ A client asks for the versions of each API (ApiVersions) and uses the highest th
 know, so what counts is that the ranges meet. Each served version is tested against Apache
 Kafka's own declarations and its own codec:
 `tests/unit/wire/test_declared.py::test_an_api_is_as_kafka_declares_it`,
-`tests/unit/wire/test_kafkas_codec.py::test_kafka_reads_and_writes_the_same`.
+`tests/kafka/referee/test_codec.py::test_kafka_reads_and_writes_the_same`.
 """
 
 

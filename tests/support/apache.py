@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 VERSION = "4.1.1"
-POM = Path(__file__).resolve().parents[1] / "referee" / "pom.xml"
+POM = Path(__file__).resolve().parents[1] / "kafka" / "referee" / "pom.xml"
 START_S = 60
 SERVER = """
 process.roles=broker,controller

@@ -1,8 +1,11 @@
-"""Skips with a reason where Apache Kafka cannot run."""
+"""Skips with a reason where Apache Kafka cannot run, and what our side of a question needs."""
 
 import pytest
 
 from tests.support import apache
+from tests.unit.metadata.conftest import empty
+
+__all__ = ["empty"]
 
 
 @pytest.fixture(scope="session")

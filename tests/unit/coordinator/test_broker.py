@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from kafkalog.server.broker import Broker
+from tests.kafka.referee.test_groups import MORE
 from tests.unit.coordinator import scripts
 from tests.unit.coordinator.scripts import SCRIPTS, Script
 from tests.unit.coordinator.sides import SETTINGS, KafkaSide, OurSide
-from tests.unit.coordinator.test_referee import MORE
 
 QUICK = {
     scripts.two_members,

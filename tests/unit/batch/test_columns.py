@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from kafkalog import errors
 from kafkalog._native import check, ffi, lib
-from tests.support import batches
-from tests.unit.format import golden
+from tests.support import batches, golden
 
 KINDS = ["lengths32", "offsets32", "offsets64", "fixed"]
 TIMES = st.integers(-(2**63), 2**63 - 1)

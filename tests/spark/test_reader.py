@@ -26,8 +26,8 @@ from pyspark_kafkalog.options import BadOption, parse
 from pyspark_kafkalog.plan import DataLoss
 
 import kafkalog
+from tests.spark.conftest import START_MS, spark_environment, write_topic
 from tests.support import kafka_data
-from tests.unit.spark.conftest import START_MS, spark_environment, write_topic
 
 Read = tuple[list[Any], list[tuple[str, int, int]]]
 

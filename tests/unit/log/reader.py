@@ -1,6 +1,6 @@
 """A process that reads a log while another writes it, and checks every byte that it gets.
 
-`python -m tests.unit.processes.reader PATH SEED`: reads at random until its input closes and it has
+`python -m tests.unit.log.reader PATH SEED`: reads at random until its input closes and it has
 read and scanned often enough to tell something, then prints as JSON how often each happened.
 """
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from kafkalog import errors
 from kafkalog._native import check, failure, ffi, lib
-from tests.support import batches
-from tests.unit.format import golden
+from tests.support import batches, golden
 
 BATCHES = ["record-batch", "transactional-batch", "control-batch"]
 BIG = batches.batch(

@@ -13,7 +13,7 @@ import pytest
 import kafkalog
 from tests.damage.crash.ledger import key_of, value_of
 from tests.support import batches, kafka_data
-from tests.unit.processes.reader import PER_OFFSET
+from tests.unit.log.reader import PER_OFFSET
 
 SECONDS = float(os.environ.get("KAFKALOG_READERS_SECONDS", "4"))
 CHANGES = 100
@@ -56,7 +56,7 @@ def test_readers_get_a_right_answer_or_a_clear_error(rng, tmp_path):
     path = tmp_path / "log-0"
     with kafkalog.Log(path, config=CONFIG) as log:
         append(log, 100, 0)
-        command = [sys.executable, "-m", "tests.unit.processes.reader", str(path)]
+        command = [sys.executable, "-m", "tests.unit.log.reader", str(path)]
         readers = [
             subprocess.Popen(
                 [*command, str(rng.getrandbits(32))],

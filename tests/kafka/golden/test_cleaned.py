@@ -7,7 +7,7 @@ import pytest
 import kafkalog
 from kafkalog.clock import ManualClock
 from tests.support import batches, kafka_data, trees
-from tests.unit.compaction.history import read
+from tests.unit.clean.history import read
 
 CASES = [p for p in kafka_data.readable() if p.case == "compaction"]
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": 1 << 20, "file.delete.delay.ms": 0}

@@ -8,8 +8,7 @@ import pytest
 
 from kafkalog import errors
 from kafkalog._native import check, failure, ffi, lib
-from tests.support import kafka_data
-from tests.unit.format import golden
+from tests.support import golden, kafka_data
 
 ROOT = kafka_data.data_root() or Path("nothing")
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "format.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "format.md"
 HEADER_BYTES = 61
 # The document's name of each header field, and the C structure's where it is another.
 HEADER_FIELDS = {

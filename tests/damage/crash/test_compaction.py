@@ -5,7 +5,7 @@ import pytest
 import kafkalog
 from tests.damage.crash import work
 from tests.support import trees
-from tests.unit.compaction.history import read
+from tests.unit.clean.history import read
 
 STEPS = ("clean.", "segment.delete.after_log")
 

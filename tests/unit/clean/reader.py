@@ -1,6 +1,6 @@
 """A process that reads a log whole, again and again, while another compacts it.
 
-`python -m tests.unit.compaction.reader PATH KEYS`: each pass must find every key, at growing
+`python -m tests.unit.clean.reader PATH KEYS`: each pass must find every key, at growing
 offsets, with values that are never older than in the pass before.  Until its input closes;
 then it prints how many passes there were.
 """

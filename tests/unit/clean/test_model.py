@@ -5,7 +5,7 @@ import random
 import pytest
 
 from kafkalog.log.compaction import Limits, compact
-from tests.unit.compaction.history import RETENTION_MS, History, read, shown
+from tests.unit.clean.history import RETENTION_MS, History, read, shown
 
 SEEDS = range(8)
 

@@ -10,7 +10,7 @@ import pytest
 import kafkalog
 from benchmarks.rivals import kafka_cleaner
 from tests.support import apache, batches, trees
-from tests.unit.compaction.history import CONFIG, History, read
+from tests.unit.clean.history import CONFIG, History, read
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 SEGMENT_BYTES = 1 << 20  # Kafka takes no less

@@ -15,9 +15,9 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 import kafkalog
+from tests.spark.conftest import START_MS, spark_environment, write_topic
 from tests.support import kafka_data
 from tests.support.answers import TIMESTAMP_TYPES
-from tests.unit.spark.conftest import START_MS, spark_environment, write_topic
 
 pytestmark = pytest.mark.spark
 
@@ -220,7 +220,7 @@ REGISTER = """
 import sys
 from pathlib import Path
 import pyspark_kafkalog
-from tests.unit.spark.conftest import build_session
+from tests.spark.conftest import build_session
 
 spark = build_session(Path(sys.argv[1], "warehouse"))
 spark.sparkContext.setLogLevel("FATAL")

@@ -12,7 +12,7 @@ from kafkalog.clock import ManualClock
 from kafkalog.log import compaction
 from kafkalog.log.compaction import Limits, Throttle, compact
 from tests.support import batches
-from tests.unit.compaction.history import CONFIG, read
+from tests.unit.clean.history import CONFIG, read
 
 ROOT = Path(__file__).resolve().parents[3]
 KEYS = 500
@@ -37,7 +37,7 @@ def test_a_reader_sees_the_old_or_the_new(rng, tmp_path):
         log.append_many([b"%d" % i for i in range(KEYS)], keys=[b"%d" % i for i in range(KEYS)])
         readers = [
             subprocess.Popen(
-                [sys.executable, "-m", "tests.unit.compaction.reader", str(path), str(KEYS)],
+                [sys.executable, "-m", "tests.unit.clean.reader", str(path), str(KEYS)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 text=True, cwd=ROOT,
             )

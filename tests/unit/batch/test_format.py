@@ -11,8 +11,7 @@ from kafkalog.disk import checkpoint, layout
 from kafkalog.inspect import sidecar
 from kafkalog.inspect.rawfiles import list_segments
 from kafkalog.types import TopicPartition
-from tests.support import batches
-from tests.unit.format import golden
+from tests.support import batches, golden
 
 BATCHES = ["record-batch", "transactional-batch", "control-batch"]
 GROUPS = [
