@@ -43,11 +43,13 @@ test: build
 	@$(PY) -m pytest tests
 
 # What it found lies in build/bench.json: `python -m benchmarks.report build/bench.json` makes
-# docs/performance.md and its pictures of it.
+# docs/performance.md and its pictures of it.  `make bench PARTS="log broker_produce"` runs those
+# files of benchmarks/ alone; the report takes several such results, newest last.
+PARTS ?= $(patsubst benchmarks/test_%.py,%,$(sort $(wildcard benchmarks/test_*.py)))
 bench: build $(STAMPS)/bench
 	@.ci/need java javac maven librdkafka
 	@mkdir -p build
-	@$(PY) -m pytest benchmarks --benchmark-only --benchmark-columns=median \
+	@$(PY) -m pytest $(PARTS:%=benchmarks/test_%.py) --benchmark-only --benchmark-columns=median \
 	    --benchmark-json=build/bench.json
 
 lint: build

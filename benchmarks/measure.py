@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from benchmarks.memory import made_ready
+
 __all__ = [
     "Part",
     "Row",
@@ -53,9 +55,10 @@ class Side:
     setup: Callable[[], Any] | None = None
     done: Callable[[Any], object] | None = None
 
-    def once(self) -> float:
-        """One round: seconds, or what `run` returned."""
+    def once(self, writes: int = 0) -> float:
+        """One round that writes so many bytes: seconds, or what `run` returned."""
         given = (self.setup(),) if self.setup else ()
+        made_ready(writes)
         gc.collect()
         start = time.perf_counter()
         result = self.run(*given)
@@ -191,11 +194,13 @@ def measured(
     rounds: int = 5,
     warm: bool = True,
     about: str = "",
+    writes: int = 0,
 ) -> Row:
     """Run the sides in turn, `rounds` times; the row, also put into `benchmark`'s JSON.
 
     The first side is the one that pytest-benchmark shows.  `warm`: a first round of all sides
-    does not count.  `about`: what a reader of the figures must know.
+    does not count.  `about`: what a reader of the figures must know.  `writes`: about how many
+    bytes a round puts into the page cache: memory for them is touched before (memory.py).
     """
     rounds = rounds if SCALE >= 1 else min(rounds, 2)
     row = Row(key, work, unit, wants=list(wants), about=about, load=os.getloadavg()[0])
@@ -203,7 +208,7 @@ def measured(
     first, *others = sides
 
     def figure(side: Side) -> float:
-        result = side.once()
+        result = side.once(writes)
         if unit == "B":
             return result
         return side.count / result if unit.endswith("/s") else result / side.count
@@ -214,7 +219,7 @@ def measured(
 
     if warm:
         rivals_first()
-        first.once()
+        first.once(writes)
         for values in row.sides.values():
             values.clear()
     benchmark.pedantic(
@@ -233,11 +238,12 @@ def measured_together(
     rounds: int = 5,
     warm: bool = True,
     about: str = "",
+    writes: int = 0,
 ) -> list[Row]:
     """Run the sides in turn; a row for each part, also put into `benchmark`'s JSON.
 
     A side returns its figures by the keys of the parts, in their units; one that a side
-    cannot have it leaves out.
+    cannot have it leaves out.  `writes`: as for measured.
     """
     rounds = rounds if SCALE >= 1 else min(rounds, 2)
     load = os.getloadavg()[0]
@@ -248,6 +254,7 @@ def measured_together(
 
     def once(name: str, counts: bool) -> None:
         gc.collect()
+        made_ready(writes)
         figures = sides[name]()
         for row in rows if counts else ():
             if row.key in figures:

@@ -1,4 +1,4 @@
-"""load.c and sink.c, compiled when a benchmark wants them; Kafka's own performance tools."""
+"""load.c, frames.c and sink.c, compiled when a benchmark wants them; Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from typing import Any
 
 from tests.support import apache
 
-__all__ = ["Missing", "consumer_performance", "load", "producer_performance", "program"]
+__all__ = ["Missing", "consumer_performance", "frames", "load", "producer_performance", "program"]
 
 HERE = Path(__file__).resolve().parent
 NATIVE = HERE.parents[1] / "kafkalog" / "_native"
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O2"]
 SOURCES = {
     "load": ([HERE / "load.c"], ["-lrdkafka", "-lpthread"]),
+    "frames": ([HERE / "frames.c", NATIVE / "base" / "crc32c.c"], [f"-I{NATIVE}"]),
     "sink": ([HERE / "sink.c", NATIVE / "base" / "crc32c.c"], [f"-I{NATIVE}"]),
 }
 RUN_S = 300
@@ -39,7 +40,7 @@ def _folder() -> Any:
 
 @cache
 def program(name: str) -> str:
-    """The path of `load` or `sink`.
+    """The path of `load`, `frames` or `sink`.
 
     Raises: Missing, without a compiler or librdkafka's header.
     """
@@ -58,10 +59,22 @@ def program(name: str) -> str:
 def load(what: str, *arguments: object, **settings: object) -> dict[str, float]:
     """One run of load.c: what it prints; settings are librdkafka's, with _ for its dots."""
     named = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
-    command = [program("load"), what, *map(str, arguments), *named]
+    return _figures("load", what, *arguments, *named)
+
+
+def frames(
+    bootstrap: str, topic: str, messages: int, size: int, in_flight: int
+) -> dict[str, float]:
+    """One run of frames.c: what it prints; `messages` are rounded up to whole requests."""
+    host, port = bootstrap.rsplit(":", 1)
+    return _figures("frames", host, port, topic, messages, size, in_flight)
+
+
+def _figures(name: str, *arguments: object) -> dict[str, float]:
+    command = [program(name), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S)
     if done.returncode:
-        raise RuntimeError(f"load {what}: {done.stderr[-1000:]}")
+        raise RuntimeError(f"{' '.join(command[1:])}: {done.stderr[-1000:]}")
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
