@@ -332,7 +332,7 @@ class Settings(Mapping[str, Any]):
         if isinstance(given, cls):
             if defaults is None:
                 return given
-            given = {name: given[name] for name in given._given}
+            given = given._explicit()
         elif given is not None and not isinstance(given, Mapping):
             raise InvalidSetting(
                 f"config: found {type(given).__name__}, wanted a mapping from the names of "
@@ -340,10 +340,18 @@ class Settings(Mapping[str, Any]):
             )
         made = cls()
         if defaults is not None:
-            made._values = dict(defaults._values)
-            made._given = defaults._given
+            made._inherit(defaults)
         made._take(given or {})
         return made
+
+    def _inherit(self, defaults: "Settings") -> None:
+        """Begin with the values of `defaults`."""
+        self._values = dict(defaults._values)
+        self._given = defaults._given
+
+    def _explicit(self) -> dict[str, object]:
+        """What was given."""
+        return {name: self._values[name] for name in self.table if name in self._given}
 
     @classmethod
     def _unknown(cls, name: object) -> UnknownSetting:

@@ -372,6 +372,16 @@ class BrokerConfig(Settings):
                 topic[setting.name] = _converted(setting, named[0], given[named[0]])
         self.topic = TopicConfig.of(topic, self.topic)
 
+    def _inherit(self, defaults: Settings) -> None:
+        super()._inherit(defaults)
+        assert isinstance(defaults, BrokerConfig)
+        self.topic = defaults.topic
+
+    def _explicit(self) -> dict[str, object]:
+        table, found = TopicConfig.table, super()._explicit()
+        of_topics = {table[name].synonym: value for name, value in self.topic._explicit().items()}
+        return {**of_topics, **found}
+
     @classmethod
     def names(cls) -> list[str]:
         synonyms = [n for s in TopicConfig.table.values() for n in (s.synonym, *s.also) if n]

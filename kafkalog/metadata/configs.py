@@ -13,6 +13,7 @@ from kafkalog.config.declare import Setting, Words
 from kafkalog.config.settings import BrokerConfig, TopicConfig
 from kafkalog.errors import InvalidSetting, UnknownSetting
 from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
+from kafkalog.metadata.settings import conflict
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
@@ -100,11 +101,32 @@ def checked_topic_configs(
         if name in TopicConfig.table or old.get(name) != value
     }
     try:
-        TopicConfig.of(wanted, static.topic)
+        TopicConfig.of(wanted)
     except UnknownSetting as error:
         raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {error}") from None
     except InvalidSetting as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+    known = {name: value for name, value in configs.items() if value is not None}
+    problem = conflict(image, known, static.topic)
+    if problem not in (None, conflict(image, old, static.topic)):
+        raise Refused(ErrorCode.INVALID_CONFIG, f"with the brokers' defaults: {problem}")
+
+
+def _check_topics(old: MetadataImage, new: MetadataImage, static: BrokerConfig) -> None:
+    """Refuse a broker's default that does not go together with a topic's own settings.
+
+    Raises: Refused.
+    """
+    looked_at: set[frozenset[tuple[str, str]]] = set()  # thousands of topics have the same
+    for topic in (None, *new.topics):
+        own = new.config(TOPIC, topic) if topic is not None else {}
+        if (one := frozenset(own.items())) in looked_at:
+            continue
+        looked_at.add(one)
+        problem = conflict(new, own, static.topic)
+        if problem not in (None, conflict(old, own, static.topic)):
+            where = "" if topic is None else f"topic {topic}: "
+            raise Refused(ErrorCode.INVALID_REQUEST, f"{where}{problem}")
 
 
 def _check_broker(
@@ -284,13 +306,16 @@ def _alter(
             _check_resource(image, kind, name)
             new = wanted(resource)
             changed = _changed(image.config(kind, name), new)
+            after = image._replace(configs={**image.configs, (kind, name): new})
             if kind == TOPIC:
                 checked_topic_configs(image, name, new, static)
             else:
                 _check_broker(image, name, changed, static)
+                _check_topics(image, after, static)
         except Refused as error:
             result.update(error_code=int(error.code), error_message=str(error))
             continue
+        image = after  # which the resources that follow are checked against
         if not request.validate_only:
             fields = {"resource_type": kind, "resource_name": name}
             records += [("ConfigRecord", {**fields, "name": key, "value": value})

@@ -1,45 +1,112 @@
 """Which settings a topic has: its own, then those of this broker and of all brokers."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalog.config.settings import BrokerConfig, TopicConfig
 from kafkalog.errors import InvalidSetting
 from kafkalog.metadata.image import BROKER, TOPIC, Configs, MetadataImage
 
-__all__ = ["broker_names", "changed_topics", "topic_overrides"]
+__all__ = ["broker_names", "changed_topics", "conflict", "topic_overrides"]
 
 _logger = logging.getLogger(__name__)
 
+Problem = tuple[str, str, str]
+"""Whose setting is not obeyed, which, and why."""
+Warn = Callable[[str, str, str], None]
 
-def topic_overrides(image: MetadataImage, topic: str) -> dict[str, object]:
-    """What goes over the broker's static settings for a topic.
+
+class _Layer(NamedTuple):
+    """What one resource says of a topic's settings."""
+
+    whose: str
+    values: dict[str, tuple[str, Any]]
+    """By the topic's name of a setting: the name that was used, and the value."""
+
+
+def topic_overrides(
+    image: MetadataImage, topic: str, static: TopicConfig, told: set[Problem] | None = None
+) -> dict[str, object]:
+    """What goes over the broker's static settings, `static`, for a topic.
 
     Kafka's directories may name settings that are not known here, and values that we refuse:
-    they are left out, with a warning.
+    they are left out, with a warning.  So is what contradicts a setting of more weight: a
+    topic's own come first, the broker's file last.  `told`: what was warned of already.
     """
-    found: dict[str, object] = {}
+    warn = _warn_once(set() if told is None else told)
+    layers = _layers(image, image.config(TOPIC, topic), f"topic {topic}", warn)
+    merged = _merged(layers)
+    try:
+        TopicConfig.of(merged, static)
+        return merged
+    except InvalidSetting:
+        return _without_conflicts(layers, static, f"topic {topic}", warn)
+
+
+def conflict(image: MetadataImage, own: Mapping[str, str], static: TopicConfig) -> str | None:
+    """Why a topic with the settings `own` would not go together with the brokers' defaults.
+
+    None: nothing speaks against it; values that are none are not looked at here.
+    """
+    try:
+        TopicConfig.of(_merged(_layers(image, own, "", lambda *_: None)), static)
+    except InvalidSetting as error:
+        return str(error)
+    return None
+
+
+def _layers(image: MetadataImage, own: Mapping[str, str], whose: str, warn: Warn) -> list[_Layer]:
+    """All brokers', this broker's, the topic's: the later one counts."""
+    found: list[_Layer] = []
     for resource in ("", str(image.node_id)):
         dynamic = image.config(BROKER, resource)
+        given: list[tuple[str, str]] = []
         for setting in TopicConfig.table.values() if dynamic else ():
-            for name in (setting.synonym, *setting.also):
-                if name in dynamic:
-                    _put(found, setting.name, f"broker {resource or 'default'}",
-                         (name, dynamic[name]))  # fmt: skip
-                    break
-    for name, value in image.config(TOPIC, topic).items():
-        _put(found, name, f"topic {topic}", (name, value))
+            names = [name for name in (setting.synonym, *setting.also) if name in dynamic]
+            given += [(setting.name, name) for name in names[:1]]
+        found.append(_layer(f"broker {resource or 'default'}", given, dynamic, warn))
+    found.append(_layer(whose, [(name, name) for name in own], own, warn))
     return found
 
 
-def _put(found: dict[str, object], setting: str, what: str, given: tuple[str, str]) -> None:
-    value, problem = _value(*given)
-    if problem is None:
-        found[setting] = value
-    else:
-        _warn(what, given[0], problem)
+def _layer(
+    whose: str, given: Iterable[tuple[str, str]], texts: Mapping[str, str],
+    warn: Warn,
+) -> _Layer:  # fmt: skip
+    layer = _Layer(whose, {})
+    for setting, name in given:
+        value, problem = _value(name, texts[name])
+        if problem is None:
+            layer.values[setting] = (name, value)
+        else:
+            warn(whose, name, problem)
+    return layer
+
+
+def _merged(layers: Iterable[_Layer]) -> dict[str, object]:
+    return {name: value for layer in layers for name, (_, value) in layer.values.items()}
+
+
+def _without_conflicts(
+    layers: list[_Layer], static: TopicConfig, topic: str, warn: Warn
+) -> dict[str, object]:
+    """The settings of most weight that go together, each one that is left out with a warning."""
+    table = TopicConfig.table
+    file = {name: (table[name].synonym, static[name]) for name in table if static.explicit(name)}
+    kept: dict[str, object] = {}
+    for whose, values in reversed([_Layer("the broker's file", file), *layers]):
+        for setting, (name, value) in values.items():
+            try:
+                TopicConfig.of({setting: value, **kept})
+            except InvalidSetting as error:
+                warn(topic, f"{name} of {whose}", str(error))
+                if values is file:
+                    kept[setting] = table[setting].default
+            else:
+                kept.setdefault(setting, value)
+    return kept
 
 
 @lru_cache(maxsize=1024)
@@ -56,10 +123,15 @@ def _value(name: str, text: str) -> tuple[Any, str | None]:
         return None, str(error) if isinstance(error, InvalidSetting) else "it is not known here"
 
 
-@lru_cache(maxsize=1024)
-def _warn(what: str, name: str, problem: str) -> None:
-    """Once for each."""
-    _logger.warning("%s: setting %s is not obeyed: %s", what, name, problem)
+def _warn_once(told: set[Problem]) -> Warn:
+    """Warns of what is not in `told` yet."""
+
+    def warn(whose: str, name: str, why: str) -> None:
+        if (whose, name, why) not in told:
+            told.add((whose, name, why))
+            _logger.warning("%s: setting %s is not obeyed: %s", whose, name, why)
+
+    return warn
 
 
 @lru_cache(maxsize=1)
@@ -83,4 +155,4 @@ def changed_topics(old: Configs, new: Configs) -> list[str | None]:
 
 def effective(image: MetadataImage, topic: str, static: BrokerConfig) -> Mapping[str, Any]:
     """All settings of a topic, as they are in effect."""
-    return TopicConfig.of(topic_overrides(image, topic), static.topic)
+    return TopicConfig.of(topic_overrides(image, topic, static.topic), static.topic)

@@ -84,6 +84,12 @@ class Raw:
         resource = {"resource_type": kind, "resource_name": name, "configs": ops}
         return self.call(apis.INCREMENTAL_ALTER_CONFIGS, resources=[resource]).responses[0]
 
+    def describe(self, kind: int, name: str) -> dict[str, Any]:
+        """DescribeConfigs of one resource; its settings by name."""
+        resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+        found = self.call(apis.DESCRIBE_CONFIGS, resources=[resource], include_synonyms=True)
+        return {entry.name: entry for entry in found.results[0].configs}
+
     def produce(
         self, topic: str, *values: bytes | None, partition: int = 0, acks: int = -1,
         codec: str = "none", key: bytes | None = b"k", timestamp_ms: int = 0, version: int = 9,

@@ -8,6 +8,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -90,6 +91,7 @@ class MetadataLog:
         # Held for the whole of a change, its listeners and folders included.
         self._lock = threading.RLock()
         self._listeners: list[Listener] = []
+        self._not_obeyed: set[settings.Problem] = set()  # settings that were warned of
         self._written_bytes = 0  # since the last snapshot
         self._snapshot_ms = manager.clock.now_ms()
 
@@ -373,9 +375,9 @@ class MetadataLog:
             )
         if new.configs is not old.configs:
             for topic in settings.changed_topics(old.configs, new.configs):
-                self.manager.reconfigure(topic=topic)
+                self._told(partial(self.manager.reconfigure, topic=topic))
         for listener in self._listeners:
-            listener(old, new)
+            self._told(partial(listener, old, new))
         if new.names is not old.names:
             gone = [old.topics[name] for id_, name in old.names.items() if id_ not in new.names]
             tps = [TopicPartition(topic.name, n) for topic in gone for n in topic.partitions]
@@ -385,6 +387,15 @@ class MetadataLog:
             except KafkalogError as error:
                 # They are gone from the metadata: the next start takes their folders out.
                 _logger.error("%s: %s", self.manager.path, error)
+
+    def _told(self, tell: Callable[[], object]) -> None:
+        """The change is on disk: nobody's failure to follow it makes it undone, or keeps it
+        from the others.
+        """
+        try:
+            tell()
+        except Exception:
+            _logger.exception("%s: a change is written, and was not followed", self._log.path)
 
     def _make_folders(self, topics: Iterable[str]) -> None:
         for name in topics:
@@ -414,7 +425,8 @@ class MetadataLog:
 
     def config(self, topic: str) -> Mapping[str, object] | None:
         """The settings of a topic that go over the broker's static ones (for Manager)."""
-        return settings.topic_overrides(self.image, topic)
+        static = self.manager.config.topic
+        return settings.topic_overrides(self.image, topic, static, self._not_obeyed)
 
     def topic_id(self, topic: str, partition: int) -> uuid.UUID | None:
         """The topic's id when it has that partition (for Manager)."""

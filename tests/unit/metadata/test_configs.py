@@ -171,7 +171,7 @@ def test_a_setting_that_only_kafka_knows_stays(image: MetadataImage) -> None:
     assert image.config(TOPIC, "a") == {"future.setting": "1", "flush.ms": "1"}
     _, told = described(image, (TOPIC, "a"), "future.setting")
     assert (told["future.setting"]["value"], told["future.setting"]["config_source"]) == ("1", 1)
-    assert topic_overrides(image, "a") == {"flush.ms": 1}
+    assert topic_overrides(image, "a", STATIC.topic) == {"flush.ms": 1}
 
 
 # ---- describing ---------------------------------------------------------------------------------
@@ -203,8 +203,8 @@ def test_a_topics_setting_names_all_its_sources(image: MetadataImage) -> None:
     assert (told["preallocate"]["value"], told["preallocate"]["config_type"]) == ("false", 1)
     assert (told["cleanup.policy"]["value"], told["cleanup.policy"]["config_type"]) == ("delete", 7)
     # What is told is in effect.
-    assert topic_overrides(image, "a")["retention.ms"] == 10
-    assert topic_overrides(image, "b")["retention.ms"] == 20
+    assert topic_overrides(image, "a", STATIC.topic)["retention.ms"] == 10
+    assert topic_overrides(image, "b", STATIC.topic)["retention.ms"] == 20
 
 
 def test_only_what_was_asked_for(image: MetadataImage) -> None:
@@ -291,7 +291,7 @@ def test_whatever_is_accepted_is_obeyed(
     for name, changes in steps:
         image, _ = incremental(image, (TOPIC, name), *changes)
         for topic in "ab":
-            config = TopicConfig.of(topic_overrides(image, topic), STATIC.topic)
+            config = TopicConfig.of(topic_overrides(image, topic, STATIC.topic), STATIC.topic)
             _, told = described(image, (TOPIC, topic))
             for key, setting in TopicConfig.table.items():
                 assert setting.parse(told[key]["value"]) == config[key]
