@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kafkalog.config.declare import Setting, Words
+from kafkalog.config.protection import refuse_protection
 from kafkalog.config.settings import BrokerConfig, TopicConfig
 from kafkalog.errors import InvalidSetting, UnknownSetting
 from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
@@ -141,6 +142,7 @@ def _check_broker(
         )
     for key, value in changed.items():
         try:
+            refuse_protection(key, value)
             if value is not None and key in DYNAMIC:
                 type(static)({key: value})
         except InvalidSetting as error:

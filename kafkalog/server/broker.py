@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from kafkalog.clock import Clock, SystemClock
+from kafkalog.config.protection import refuse_protection
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import InvalidSetting, KafkalogError
@@ -22,6 +23,7 @@ from kafkalog.server.journal import Journal
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.producer_ids import ProducerIds
+from kafkalog.server.protection import check_open_to_all
 from kafkalog.server.reactor import Reactor
 from kafkalog.server.settings import ServerConfig
 from kafkalog.server.threads.acknowledge import Acknowledger
@@ -81,11 +83,14 @@ class Broker:
         says, else a free port of 127.0.0.1.  `config`: settings by Kafka's names
         (docs/settings.md), of the broker, and under the broker's names of all topics.
 
-        Raises: Locked with the owner's pid, UnknownSetting, InvalidSetting, CorruptLog,
-        ArgumentError (a directory of several nodes, or without metadata), IoFailed (an
-        address that cannot be taken).
+        Raises: Locked with the owner's pid, UnknownSetting, InvalidSetting (also of what
+        would keep somebody out, in `config` or the metadata), CorruptLog, ArgumentError (a
+        directory of several nodes, without metadata, or with ACLs), IoFailed (an address that
+        cannot be taken).
         """
         given = dict(config or {})
+        for name, value in given.items():
+            refuse_protection(name, value)
         if listeners is not None or "listeners" not in given:
             given["listeners"] = listeners if listeners is not None else ANY_PORT
         self._config = ServerConfig.of(given)
@@ -128,6 +133,7 @@ class Broker:
             )
         self._metadata = MetadataLog.open(self._manager)
         self._undo.append(self._metadata.close)
+        check_open_to_all(self._metadata.image)
 
     def _serve(self, planned: Sequence[places.Listener]) -> None:
         """The network over it."""

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kafkalog.config.protection import refuse_protection
 from kafkalog.config.settings import parse_properties
 from kafkalog.server.settings import ServerConfig
 
@@ -11,6 +12,7 @@ __all__ = ["Properties", "read_properties", "sorted_out"]
 
 _ONE_NODE = "ignored: there is one node, which needs no quorum"
 _LATER = "ignored: it is not there yet"
+_NOBODY = "ignored: this value keeps nobody out"
 _FAMILIES: tuple[tuple[str, str], ...] = (
     ("controller.", _ONE_NODE),
     ("early.start.listeners", _ONE_NODE),
@@ -22,11 +24,12 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     ("zookeeper.", "ignored: the metadata lie in the data directory"),
     ("replica.", "ignored: there is one node, and nothing to copy"),
     ("leader.", "ignored: there is one node, which leads"),
-    ("ssl.", _LATER),
-    ("sasl.", _LATER),
-    ("security.", _LATER),
-    ("authorizer.", _LATER),
-    ("super.users", _LATER),
+    ("ssl.", _NOBODY),
+    ("sasl.", _NOBODY),
+    ("security.", _NOBODY),
+    ("authorizer.", _NOBODY),
+    ("super.users", _NOBODY),
+    ("allow.everyone.if.no.acl.found", _NOBODY),
     ("transaction.", _LATER),
     ("transactional.", _LATER),
     ("quota.", _LATER),
@@ -42,8 +45,8 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     ("auto.include.jmx.reporter", "ignored: there is no JMX"),
     ("confluent.", "ignored: it is not Apache Kafka's"),
     ("listener.name.", _LATER),
-    ("delegation.token.", _LATER),
-    ("password.", _LATER),
+    ("delegation.token.", _NOBODY),
+    ("password.", _NOBODY),
 )
 """What happens to names that are Kafka's and not ours, by how they begin."""
 _IGNORED = {
@@ -64,10 +67,10 @@ _IGNORED = {
     "reserved.broker.max.id": "ignored: node.id may be any number",
     "broker.id.generation.enable": "ignored: node.id is 1 where none is given",
     "telemetry.max.bytes": _LATER,
-    "connections.max.reauth.ms": _LATER,
-    "principal.builder.class": _LATER,
-    "create.topic.policy.class.name": _LATER,
-    "alter.config.policy.class.name": _LATER,
+    "connections.max.reauth.ms": _NOBODY,
+    "principal.builder.class": _NOBODY,
+    "create.topic.policy.class.name": _NOBODY,
+    "alter.config.policy.class.name": _NOBODY,
     "fetch.purgatory.purge.interval.requests": "ignored: nothing has to be purged",
     "producer.purgatory.purge.interval.requests": "ignored: nothing has to be purged",
     "delete.records.purgatory.purge.interval.requests": "ignored: nothing has to be purged",
@@ -98,11 +101,15 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def sorted_out(found: Mapping[str, str]) -> Properties:
-    """Which of the settings `found` are obeyed, and what was done with the others."""
+    """Which of the settings `found` are obeyed, and what was done with the others.
+
+    Raises: InvalidSetting for one that protects: nobody is to believe that it does.
+    """
     known = set(ServerConfig.names())
     config: dict[str, object] = {}
     notes: list[str] = []
     for name, value in found.items():
+        refuse_protection(name, value)
         if name in known:
             config[name] = value
         elif name == "broker.id":

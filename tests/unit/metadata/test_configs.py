@@ -222,7 +222,7 @@ def test_only_what_was_asked_for(image: MetadataImage) -> None:
 
 def test_a_brokers_settings(image: MetadataImage) -> None:
     image, _ = incremental(
-        image, (BROKER, ""), ("log.flush.interval.ms", SET, "30"), ("ssl.key.password", SET, "x")
+        image, (BROKER, ""), ("log.flush.interval.ms", SET, "30"), ("plugin.password", SET, "x")
     )
     image, _ = incremental(image, (BROKER, "1"), ("log.flush.interval.ms", SET, "20"))
     code, told = described(image, (BROKER, "1"), include_synonyms=True)
@@ -232,12 +232,12 @@ def test_a_brokers_settings(image: MetadataImage) -> None:
     assert not told["log.flush.interval.ms"]["read_only"]
     assert told["log.initial.task.delay.ms"]["read_only"]
     assert told["log.cleaner.io.max.bytes.per.second"]["value"] == "1.7976931348623157E308"
-    assert told["ssl.key.password"]["value"] is None
-    assert told["ssl.key.password"]["is_sensitive"]
-    assert chain(told["ssl.key.password"]) == [("ssl.key.password", None, 3)]
+    assert told["plugin.password"]["value"] is None
+    assert told["plugin.password"]["is_sensitive"]
+    assert chain(told["plugin.password"]) == [("plugin.password", None, 3)]
     code, told = described(image, (BROKER, ""))
     assert {name: entry["config_source"] for name, entry in told.items()} == {
-        "log.flush.interval.ms": 3, "ssl.key.password": 3,
+        "log.flush.interval.ms": 3, "plugin.password": 3,
     }  # fmt: skip
 
 

@@ -337,7 +337,7 @@ def test_serve_reads_a_properties_file_and_names_what_it_leaves(tmp_path: Path) 
     properties = tmp_path / "server.properties"
     properties.write_text(
         f"listeners=PLAINTEXT://127.0.0.1:0\nlog.dirs={path}\nnum.partitions=3\n"
-        "ssl.keystore.location=/x\nnum.partitons=4\n"
+        "quota.window.num=/x\nnum.partitons=4\n"
     )
     child = subprocess.Popen(
         [sys.executable, "-m", "kafkalog", "serve", "--config", str(properties)],
@@ -350,7 +350,7 @@ def test_serve_reads_a_properties_file_and_names_what_it_leaves(tmp_path: Path) 
         assert len(topic.partitions) == 3
     child.terminate()
     _, errors = child.communicate(timeout=30)
-    assert "ssl.keystore.location: ignored: it is not there yet" in errors
+    assert "quota.window.num: ignored: it is not there yet" in errors
     assert "num.partitons: ignored: no setting has this name" in errors
 
 

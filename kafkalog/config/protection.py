@@ -1,0 +1,52 @@
+"""What of Kafka's settings keeps somebody out: none of it is there yet, so that a broker that is
+given any of it does not serve everybody instead."""
+
+import re
+
+from kafkalog.errors import InvalidSetting
+
+__all__ = ["protects", "refuse_protection"]
+
+_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.(?=sasl\.))?")
+_BEGINS = ("authorizer.", "delegation.token.", "password.encoder.", "sasl.", "ssl.")
+_NAMES = frozenset({
+    "alter.config.policy.class.name", "client.quota.callback.class",
+    "connections.max.reauth.ms", "create.topic.policy.class.name", "principal.builder.class",
+    "security.inter.broker.protocol", "security.providers", "super.users",
+})  # fmt: skip
+_NOTHING = {
+    "connections.max.reauth.ms": ("0",),
+    "principal.builder.class": (
+        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+    ),
+    "sasl.enabled.mechanisms": ("GSSAPI",),
+    "sasl.mechanism.controller.protocol": ("GSSAPI",),
+    "sasl.mechanism.inter.broker.protocol": ("GSSAPI",),
+    "security.inter.broker.protocol": ("PLAINTEXT",),
+    "ssl.allow.dn.changes": ("false",),
+    "ssl.allow.san.changes": ("false",),
+    "ssl.client.auth": ("none",),
+    "ssl.endpoint.identification.algorithm": ("https",),
+}
+"""Values that Kafka has where nothing is said, beside the empty one."""
+
+
+def protects(name: str, value: object) -> bool:
+    """Whether somebody who gives a setting of this name and value wants others kept out."""
+    bare = _LISTENER.sub("", name, count=1)
+    if not (bare in _NAMES or bare.startswith(_BEGINS)):
+        return False
+    text = "" if value is None else str(value).strip()
+    return bool(text) and text not in _NOTHING.get(bare, ())
+
+
+def refuse_protection(name: str, value: object, where: str = "") -> None:
+    """Raise where a setting protects.  `where`: which broker's it is, for the message.
+
+    Raises: InvalidSetting, without the value, which may be a secret.
+    """
+    if protects(name, value):
+        raise InvalidSetting(
+            f"{where}{name}: found a value, wanted none: it protects, and it is not there yet; "
+            "who takes it out lets everybody who reaches a listener do everything"
+        )

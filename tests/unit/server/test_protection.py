@@ -1,0 +1,126 @@
+"""What protects and is not there is refused: a broker never serves everybody by a mistake."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.config.protection import protects
+from kafkalog.directory.manager import Manager
+from kafkalog.errors import ArgumentError, InvalidSetting
+from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from kafkalog.server.broker import Broker
+from kafkalog.server.properties import sorted_out
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.raw import Raw
+
+ID = uuid.UUID(int=4711)
+PROTECTING = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required;",
+    "ssl.keystore.location": "/etc/kafka/keystore.jks",
+    "ssl.client.auth": "required",
+    "security.inter.broker.protocol": "SASL_SSL",
+    "principal.builder.class": "org.example.Builder",
+    "create.topic.policy.class.name": "org.example.Policy",
+    "alter.config.policy.class.name": "org.example.Policy",
+    "connections.max.reauth.ms": "3600000",
+    "delegation.token.secret.key": "s3cret",
+    "listener.name.external.ssl.client.auth": "required",
+    "listener.name.plaintext.scram-sha-256.sasl.jaas.config": "s3cret",
+}
+
+
+@pytest.mark.parametrize("name", PROTECTING)
+def test_a_setting_that_protects_ends_the_start(tmp_path: Path, name: str) -> None:
+    """From a file and from a program, by its name and without its value."""
+    value = PROTECTING[name]
+    with pytest.raises(InvalidSetting, match=name) as found:
+        sorted_out({"log.dirs": "/x", name: value})
+    assert value not in str(found.value)
+    with pytest.raises(InvalidSetting, match=name):
+        Broker(tmp_path / "data", config={name: value})
+    assert not (tmp_path / "data").exists()
+
+
+def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
+    """A file with Kafka's own defaults, as distributions deliver them, still serves."""
+    harmless = {
+        "authorizer.class.name": "", "super.users": " ", "ssl.client.auth": "none",
+        "security.inter.broker.protocol": "PLAINTEXT", "sasl.enabled.mechanisms": "GSSAPI",
+        "allow.everyone.if.no.acl.found": "true", "connections.max.reauth.ms": "0",
+    }  # fmt: skip
+    notes = sorted_out(harmless).notes
+    assert notes == tuple(f"{name}: ignored: this value keeps nobody out" for name in harmless)
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_a_listener_that_is_not_plain_ends_the_start(tmp_path: Path, protocol: str) -> None:
+    with pytest.raises(InvalidSetting, match=protocol):
+        Broker(tmp_path / "data", listeners=f"{protocol}://127.0.0.1:0")
+
+
+def test_serve_says_which_name_it_refuses(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"log.dirs={tmp_path / 'data'}\nlisteners=PLAINTEXT://127.0.0.1:0\n"
+                    "authorizer.class.name=org.example.Authorizer\n")  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkalog", "serve", "--config", str(file)],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "authorizer.class.name" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+RECORDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ACLs": ("AccessControlEntryRecord", {
+        "id": ID, "resource_type": 2, "resource_name": "t", "pattern_type": 3,
+        "principal": "User:a", "host": "*", "operation": 3, "permission_type": 3}),
+    "SCRAM credentials": ("UserScramCredentialRecord", {
+        "name": "bob", "mechanism": 1, "salt": b"s", "stored_key": b"k", "server_key": b"k",
+        "iterations": 4096}),
+    "super.users": ("ConfigRecord", {
+        "resource_type": 4, "resource_name": "", "name": "super.users", "value": "User:a"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", RECORDS)
+def test_a_directory_that_somebody_protected_is_not_served(tmp_path: Path, what: str) -> None:
+    """It is read as before, and served again when the metadata say it no more."""
+    Broker(tmp_path).close()
+    with Manager(tmp_path) as manager, MetadataLog.open(manager) as metadata:
+        metadata.write([RECORDS[what]])
+    with pytest.raises((ArgumentError, InvalidSetting), match=what):
+        Broker(tmp_path)
+    with Manager(tmp_path, mode="r") as manager, MetadataLog.open(manager) as metadata:
+        assert metadata.image.offset > 0
+    with Manager(tmp_path) as manager, MetadataLog.open(manager) as metadata:
+        if what == "ACLs":
+            metadata.write([("RemoveAccessControlEntryRecord", {"id": ID})])
+        elif what == "super.users":
+            metadata.write([("ConfigRecord", {**RECORDS[what][1], "value": None})])
+        else:
+            gone = {"name": "bob", "mechanism": 1}
+            metadata.write([("RemoveUserScramCredentialRecord", gone)])
+    Broker(tmp_path).close()
+
+
+def test_a_running_broker_takes_no_such_setting(raw: Raw) -> None:
+    for name in ("super.users", "listener.name.plaintext.ssl.client.auth"):
+        found = raw.alter(4, "", **{name: "required"})
+        assert found.error_code == ErrorCode.INVALID_REQUEST
+        assert name in found.error_message
+        assert raw.alter(4, "", **{name: ""}).error_code == 0  # it asks for nothing
+
+
+def test_what_is_no_protection_is_none() -> None:
+    for name in ("log.retention.ms", "sslx", "my.ssl.thing", "listener.name.x.max.connections"):
+        assert not protects(name, "7")
