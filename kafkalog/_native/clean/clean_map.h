@@ -4,11 +4,9 @@
 #ifndef KL_CLEAN_MAP_H
 #define KL_CLEAN_MAP_H
 
-#include "base/base.h"
+#include "base/hash.h"
 
-typedef struct {
-    uint64_t word[2];
-} kl_clean_key;
+typedef kl_hash_128 kl_clean_key;
 
 /* 24 bytes, as Kafka's: an offset of -1 + 1 is a free slot. */
 typedef struct {
@@ -52,8 +50,5 @@ static inline kl_clean_entry *kl_clean_slot(const kl_clean_map *map, kl_clean_ke
         if (++i == map->slots) i = 0;
     }
 }
-
-/* SipHash-2-4-128 of `bytes` bytes under `secret` (two little-endian words). */
-kl_clean_key kl_clean_hash_key(const uint64_t secret[2], const uint8_t *data, size_t bytes);
 
 #endif

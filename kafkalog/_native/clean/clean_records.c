@@ -28,7 +28,7 @@ static kl_status fill_window(const kl_cleaner *cleaner, const kl_batch *batch,
                            batch->record_count - left + out->count, batch->record_count);
         kl_clean_key key = {{0, 0}};
         if (view->key) {
-            key = kl_clean_hash_key(cleaner->secret, view->key, (size_t)view->key_bytes);
+            key = kl_hash_24(cleaner->secret, view->key, (size_t)view->key_bytes);
             kl_clean_prefetch(&cleaner->map, key);
         }
         out->keys[out->count] = key;

@@ -14,7 +14,7 @@ kl_status kl_data_new(kl_server *server, const kl_server_config *config, kl_data
     if (data->lanes == NULL)
         status =
             kl_fail(KL_E_NO_MEMORY, "no memory for %d network threads", data->lane_count);
-    if (!status) status = kl_table_new(&data->table);
+    if (!status) status = kl_topics_new(&data->topics);
     if (!status) status = kl_sessions_new(config->fetch_sessions_max, &data->sessions);
     if (status) {
         kl_data_free(data);
@@ -23,7 +23,7 @@ kl_status kl_data_new(kl_server *server, const kl_server_config *config, kl_data
     return status;
 }
 
-void kl_data_stop(kl_data *data) { kl_table_clear(data->table); }
+void kl_data_stop(kl_data *data) { kl_topics_clear(data->topics); }
 
 void kl_data_free(kl_data *data) {
     if (data == NULL) return;
@@ -32,7 +32,7 @@ void kl_data_free(kl_data *data) {
         kl_fetches_free(data->lanes[i].fetches);
     }
     kl_sessions_free(data->sessions);
-    kl_table_free(data->table);
+    kl_topics_free(data->topics);
     for (kl_endpoint *endpoint = data->endpoints, *next; endpoint; endpoint = next) {
         next = endpoint->next;
         kl_release(endpoint);
@@ -44,41 +44,41 @@ void kl_data_free(kl_data *data) {
 
 kl_status kl_server_put_topic(kl_server *server, const char *name, const uint8_t *id,
                               int32_t flags) {
-    return kl_table_put_topic(kl_server_data(server)->table, name, id, flags);
+    return kl_topics_put_topic(kl_server_data(server)->topics, name, id, flags);
 }
 
 kl_status kl_server_put_partition(kl_server *server, const char *topic, int32_t partition,
                                   kl_log *log, const kl_role *role) {
-    return kl_table_put_partition(kl_server_data(server)->table, topic, partition, log,
-                                  role);
+    return kl_topics_put_partition(kl_server_data(server)->topics, topic, partition, log,
+                                   role);
 }
 
 kl_status kl_server_put_offline(kl_server *server, const char *topic, int32_t partition,
                                 int32_t offline) {
-    return kl_table_put_offline(kl_server_data(server)->table, topic, partition,
-                                offline != 0);
+    return kl_topics_put_offline(kl_server_data(server)->topics, topic, partition,
+                                 offline != 0);
 }
 
 kl_status kl_server_remove_topic(kl_server *server, const char *name) {
-    return kl_table_remove(kl_server_data(server)->table, name, -1);
+    return kl_topics_remove(kl_server_data(server)->topics, name, -1);
 }
 
 kl_status kl_server_remove_partition(kl_server *server, const char *topic,
                                      int32_t partition) {
     if (partition < 0)
         return kl_fail(KL_E_ARGUMENT, "partition %d, wanted 0 or more", partition);
-    return kl_table_remove(kl_server_data(server)->table, topic, partition);
+    return kl_topics_remove(kl_server_data(server)->topics, topic, partition);
 }
 
 /* The partition, retained and entered. */
 static kl_status enter(kl_server *server, const char *name, int32_t partition,
                        kl_replica **out) {
-    kl_table *table = kl_server_data(server)->table;
+    kl_topics *topics = kl_server_data(server)->topics;
     const kl_topic_key key = {{(const uint8_t *)name, strlen(name)}, NULL};
-    kl_table_lock(table);
-    const kl_topic *topic = kl_table_find(table, &key);
+    kl_topics_lock(topics);
+    const kl_topic *topic = kl_topics_find(topics, &key);
     kl_replica *replica = *out = topic ? kl_topic_replica(topic, partition) : NULL;
-    kl_table_unlock(table);
+    kl_topics_unlock(topics);
     if (replica && kl_replica_enter(replica)) return KL_OK;
     kl_replica_drop(replica);
     return kl_fail(KL_E_NOT_FOUND, "there is no partition %s-%d", name, partition);

@@ -7,7 +7,7 @@
 #include "codes.h"
 #include "net/request.h"
 #include "session.h"
-#include "table.h"
+#include "topics.h"
 
 /* More in one request closes the connection: what a partition takes here is many times what
  * it takes in the frame. */
@@ -36,7 +36,7 @@ struct kl_endpoint {
 
 struct kl_data {
     kl_server *server;
-    kl_table *table;
+    kl_topics *topics;
     kl_sessions *sessions;
     kl_lane *lanes; /* by kl_request.thread */
     int32_t lane_count;

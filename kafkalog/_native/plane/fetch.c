@@ -87,17 +87,17 @@ void kl_fetches_free(kl_fetch *list) {
 
 /* Find the set's partitions in the table; false: some are not there. */
 static bool look_up(kl_request *request, kl_fetch_set *set) {
-    kl_table *table = kl_server_data(request->server)->table;
+    kl_topics *topics = kl_server_data(request->server)->topics;
     const kl_topic *topic = NULL;
     const kl_fetch_topic *last = NULL;
     bool all = true;
-    kl_table_lock(table);
+    kl_topics_lock(topics);
     for (size_t i = 0; i < set->count; i++) {
         kl_fetch_item *item = &set->items[i];
         if (item->topic != last) {
             last = item->topic;
             const kl_topic_key key = {last->name, last->by_id ? last->id : NULL};
-            topic = kl_table_find(table, &key);
+            topic = kl_topics_find(topics, &key);
         }
         item->topic_known = topic != NULL;
         item->flags = topic ? kl_topic_flags(topic) : 0;
@@ -105,7 +105,7 @@ static bool look_up(kl_request *request, kl_fetch_set *set) {
         item->offline = topic && kl_topic_offline(topic, item->partition);
         all &= item->replica != NULL;
     }
-    kl_table_unlock(table);
+    kl_topics_unlock(topics);
     return all;
 }
 

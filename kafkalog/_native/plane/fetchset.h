@@ -3,7 +3,7 @@
 #ifndef KL_FETCHSET_H
 #define KL_FETCHSET_H
 
-#include "table.h"
+#include "topics.h"
 
 /* A topic of a set.  Its name lies in the request's frame or, `owned`, behind it. */
 typedef struct {

@@ -131,14 +131,14 @@ static bool is_admin(const kl_request *request) {
 
 /* False: Python must have its say first. */
 static bool look_up(kl_request *request, kl_produce *produce) {
-    kl_table *table = kl_server_data(request->server)->table;
+    kl_topics *topics = kl_server_data(request->server)->topics;
     const kl_topic *topic = NULL;
     bool known = true;
-    kl_table_lock(table);
+    kl_topics_lock(topics);
     for (size_t i = 0; i < produce->count; i++) {
         kl_produce_item *item = &produce->items[i];
         const kl_topic_key key = {item->topic, NULL};
-        if (item->group_count) topic = kl_table_find(table, &key);
+        if (item->group_count) topic = kl_topics_find(topics, &key);
         item->replica = topic ? kl_topic_replica(topic, item->partition) : NULL;
         item->offline = topic && kl_topic_offline(topic, item->partition);
         item->flags = topic ? kl_topic_flags(topic) : 0;
@@ -146,7 +146,7 @@ static bool look_up(kl_request *request, kl_produce *produce) {
         bool inside = item->flags & (packed ? KL_TOPIC_LOOK_INSIDE : KL_TOPIC_COMPRESS);
         known &= item->replica != NULL && !inside;
     }
-    kl_table_unlock(table);
+    kl_topics_unlock(topics);
     return known || request->no_up;
 }
 

@@ -49,7 +49,7 @@ _MENDED = "mutate_batches"
 _FAST_PATH = (
     "replica/replica", "plane/codes", "plane/data", "plane/fetch", "plane/fetch_answer",
     "plane/fetch_parse", "plane/fetch_read", "plane/fetchset", "plane/produce",
-    "plane/produce_answer", "plane/session", "plane/table",
+    "plane/produce_answer", "plane/session", "plane/topics",
 )  # fmt: skip
 _CONNECTION = ("net/conn", "net/exchange", "net/frame", "net/pool", "net/timers", "net/up")
 TARGETS = {

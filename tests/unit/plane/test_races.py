@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+import kafkalog
 from kafkalog.errors import Closed, NotFound, StorageOffline
 from tests.support import batches
+from tests.unit.net.network import wait_for
 from tests.unit.plane.peer import ALL, LEADER, Peer, Served, one
 
 ROUNDS = 60
@@ -143,3 +145,30 @@ def test_waits_of_python_end_with_the_topic(served):
                 served.reactor.wait("t", 0, 1, 50)
 
     run_all(wait, wait, lambda: served.remove("t"))
+
+
+def test_who_looks_a_topic_up_waits_for_no_log(served: Served, peer: Peer, faults: Any) -> None:
+    """A partition is added whose log's lock is held, by an append that the disk does not end."""
+    served.put()
+    peer.produce_one(one())
+    busy = kafkalog.Log(served.folder / "t-1")
+    served.logs["t", 1] = busy
+    faults.kl_io_hold(b"pwrite", 1)
+
+    def others() -> None:
+        wait_for(lambda: faults.kl_io_waiting(b"pwrite") == 1, "the append writes")
+        adding = threading.Thread(
+            target=lambda: served.reactor.put_partition(busy, leader_epoch=0, durable=False)
+        )
+        adding.start()
+        try:
+            # Whether or not it waits for the lock already: none of these may.
+            for offset in [0, 1] * 50:
+                assert peer.fetch_one(offset).error_code == 0
+            assert adding.is_alive()
+        finally:
+            faults.kl_io_hold(b"pwrite", 0)
+        adding.join()
+
+    run_all(lambda: busy.append(b"v"), others)
+    assert peer.fetch_one(0, ("t", 1)).records

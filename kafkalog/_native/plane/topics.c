@@ -1,0 +1,265 @@
+/* topics.c: two hash tables over the same topics, under a lock that lookups share. */
+#include "topics.h"
+
+#include "base/hash.h"
+#include "base/table.h"
+
+enum {
+    TOPIC_NAME_BYTES_MAX = 249, /* kafka's */
+    PARTITIONS_MAX = 1 << 20    /* of a topic */
+};
+
+typedef struct {
+    kl_replica *replica; /* NULL: not opened */
+    bool offline;        /* could not be */
+} place;
+
+struct kl_topic {
+    place *places; /* by partition */
+    int32_t capacity;
+    int32_t flags;
+    uint8_t id[KL_TOPIC_ID_BYTES];
+    bool has_id; /* not all zero */
+    size_t name_bytes;
+    char name[TOPIC_NAME_BYTES_MAX + 1];
+};
+
+struct kl_topics {
+    pthread_mutex_t changing; /* held across each change, so that they come one by one */
+    pthread_rwlock_t lock;    /* guards what follows; never held across a call of a log */
+    kl_table by_name;
+    kl_table by_id; /* those that have one */
+};
+
+static uint64_t hash_id(const uint8_t *id) { return kl_hash(id, KL_TOPIC_ID_BYTES); }
+
+static bool same_name(const void *entry, const void *key) {
+    const kl_topic *topic = entry;
+    const kl_span *name = key;
+    return topic->name_bytes == name->bytes &&
+           memcmp(topic->name, name->data, name->bytes) == 0;
+}
+
+static bool same_id(const void *entry, const void *key) {
+    return memcmp(((const kl_topic *)entry)->id, key, KL_TOPIC_ID_BYTES) == 0;
+}
+
+kl_status kl_topics_new(kl_topics **out) {
+    kl_topics *topics = *out = kl_alloc(sizeof *topics);
+    if (topics == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a table of topics");
+    pthread_mutex_init(&topics->changing, NULL);
+    pthread_rwlockattr_t attributes;
+    pthread_rwlockattr_init(&attributes);
+    /* Lookups never end; a change must come through nevertheless. */
+    pthread_rwlockattr_setkind_np(&attributes,
+                                  PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    pthread_rwlock_init(&topics->lock, &attributes);
+    pthread_rwlockattr_destroy(&attributes);
+    return KL_OK;
+}
+
+void kl_topics_lock(kl_topics *topics) {
+    KL_ASSERT(pthread_rwlock_rdlock(&topics->lock) == 0);
+}
+
+static void lock_for_change(kl_topics *topics) {
+    KL_ASSERT(pthread_rwlock_wrlock(&topics->lock) == 0);
+}
+
+void kl_topics_unlock(kl_topics *topics) {
+    KL_ASSERT(pthread_rwlock_unlock(&topics->lock) == 0);
+}
+
+static kl_topic *find_name(const kl_topics *topics, kl_span name) {
+    return kl_table_find(&topics->by_name, kl_hash(name.data, name.bytes), &name,
+                         same_name);
+}
+
+static kl_topic *find_text(const kl_topics *topics, const char *name) {
+    return find_name(topics, (kl_span){(const uint8_t *)name, strlen(name)});
+}
+
+const kl_topic *kl_topics_find(const kl_topics *topics, const kl_topic_key *key) {
+    if (key->id == NULL) return find_name(topics, key->name);
+    return kl_table_find(&topics->by_id, hash_id(key->id), key->id, same_id);
+}
+
+int32_t kl_topic_flags(const kl_topic *topic) { return topic->flags; }
+
+kl_replica *kl_topic_replica(const kl_topic *topic, int32_t partition) {
+    if (partition < 0 || partition >= topic->capacity) return NULL;
+    kl_replica *replica = topic->places[partition].replica;
+    return replica ? kl_replica_retain(replica) : NULL;
+}
+
+bool kl_topic_offline(const kl_topic *topic, int32_t partition) {
+    return partition >= 0 && partition < topic->capacity &&
+           topic->places[partition].offline;
+}
+
+/* ---- changes: each under `changing`, so that what one found stays ------------------------- */
+
+static bool is_zero(const uint8_t *id) {
+    static const uint8_t zero[KL_TOPIC_ID_BYTES];
+    return memcmp(id, zero, sizeof zero) == 0;
+}
+
+static void unlink_id(kl_topics *topics, kl_topic *topic) {
+    if (topic->has_id) kl_table_remove(&topics->by_id, hash_id(topic->id), topic);
+    topic->has_id = false;
+}
+
+static void unlink_topic(kl_topics *topics, kl_topic *topic) {
+    kl_table_remove(&topics->by_name, kl_hash(topic->name, topic->name_bytes), topic);
+    unlink_id(topics, topic);
+}
+
+static kl_status new_topic(kl_topics *topics, kl_span name, kl_topic **out) {
+    kl_topic *topic = *out = kl_alloc(sizeof *topic);
+    if (topic == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a topic");
+    topic->name_bytes = name.bytes;
+    memcpy(topic->name, name.data, name.bytes);
+    return kl_table_add(&topics->by_name, kl_hash(topic->name, name.bytes), topic);
+}
+
+kl_status kl_topics_put_topic(kl_topics *topics, const char *text, const uint8_t *id,
+                              int32_t flags) {
+    const kl_span name = {(const uint8_t *)text, strlen(text)};
+    if (name.bytes == 0 || name.bytes > TOPIC_NAME_BYTES_MAX)
+        return kl_fail(KL_E_ARGUMENT, "a topic's name of %zu bytes, wanted 1 to %d",
+                       name.bytes, TOPIC_NAME_BYTES_MAX);
+    kl_lock(&topics->changing);
+    lock_for_change(topics);
+    kl_topic *topic = find_name(topics, name), *fresh = NULL;
+    kl_status status = kl_table_reserve(&topics->by_id, 1);
+    if (!status && topic == NULL) {
+        status = new_topic(topics, name, &fresh);
+        topic = fresh;
+    }
+    if (!status) {
+        unlink_id(topics, topic); /* it may be another now */
+        memcpy(topic->id, id, KL_TOPIC_ID_BYTES);
+        topic->has_id = !is_zero(id);
+        topic->flags = flags;
+        if (topic->has_id) (void)kl_table_add(&topics->by_id, hash_id(id), topic);
+    } else {
+        kl_release(fresh);
+    }
+    kl_topics_unlock(topics);
+    kl_unlock(&topics->changing);
+    return status;
+}
+
+/* Locked for change.  A place for the partition of a topic that is there. */
+static kl_status reserve(kl_topics *topics, const char *name, int32_t partition,
+                         place **out) {
+    if (partition < 0 || partition >= PARTITIONS_MAX)
+        return kl_fail(KL_E_ARGUMENT, "partition %d, wanted 0 to %d", partition,
+                       PARTITIONS_MAX - 1);
+    kl_topic *topic = find_text(topics, name);
+    if (topic == NULL) return kl_fail(KL_E_NOT_FOUND, "there is no topic %s", name);
+    if (partition >= topic->capacity) {
+        int32_t capacity =
+            KL_MAX(partition + 1, KL_MIN(topic->capacity * 2, PARTITIONS_MAX));
+        place *grown = kl_resize(topic->places, (size_t)capacity * sizeof *grown);
+        if (grown == NULL)
+            return kl_fail(KL_E_NO_MEMORY, "no memory for %d partitions", capacity);
+        memset(grown + topic->capacity, 0,
+               (size_t)(capacity - topic->capacity) * sizeof *grown);
+        topic->places = grown;
+        topic->capacity = capacity;
+    }
+    *out = &topic->places[partition];
+    return KL_OK;
+}
+
+kl_status kl_topics_put_partition(kl_topics *topics, const char *name, int32_t partition,
+                                  kl_log *log, const kl_role *role) {
+    kl_replica *old = NULL, *fresh = NULL;
+    place *at = NULL;
+    kl_lock(&topics->changing);
+    lock_for_change(topics);
+    kl_status status = reserve(topics, name, partition, &at);
+    if (!status) old = at->replica;
+    kl_topics_unlock(topics);
+    if (!status && old && old->log == log) kl_replica_set_role(old, role);
+    else if (!status && old)
+        status =
+            kl_fail(KL_E_ARGUMENT, "partition %s-%d has a log already: remove it first",
+                    name, partition);
+    else if (!status) status = kl_replica_new(log, partition, role, &fresh);
+    if (fresh) {
+        lock_for_change(topics); /* the place is there still: no other change came */
+        at->replica = fresh;
+        kl_topics_unlock(topics);
+    }
+    kl_unlock(&topics->changing);
+    return status;
+}
+
+kl_status kl_topics_put_offline(kl_topics *topics, const char *name, int32_t partition,
+                                bool offline) {
+    place *at;
+    kl_lock(&topics->changing);
+    lock_for_change(topics);
+    kl_status status = reserve(topics, name, partition, &at);
+    if (!status) at->offline = offline;
+    kl_topics_unlock(topics);
+    kl_unlock(&topics->changing);
+    return status;
+}
+
+/* Nobody finds it any more; the calls that did are waited for. */
+static void end_replica(kl_replica *replica) {
+    if (replica == NULL) return;
+    kl_replica_remove(replica);
+    kl_replica_drop(replica);
+}
+
+static void end_topic(kl_topic *topic) {
+    for (int32_t i = 0; i < topic->capacity; i++) end_replica(topic->places[i].replica);
+    kl_release(topic->places);
+    kl_release(topic);
+}
+
+kl_status kl_topics_remove(kl_topics *topics, const char *name, int32_t partition) {
+    kl_replica *replica = NULL;
+    kl_lock(&topics->changing);
+    lock_for_change(topics);
+    kl_topic *topic = find_text(topics, name);
+    if (topic && partition < 0) {
+        unlink_topic(topics, topic);
+    } else if (topic && partition < topic->capacity) {
+        replica = topic->places[partition].replica;
+        topic->places[partition].replica = NULL;
+    }
+    kl_topics_unlock(topics);
+    kl_unlock(&topics->changing);
+    if (topic == NULL) return kl_fail(KL_E_NOT_FOUND, "there is no topic %s", name);
+    if (partition < 0) end_topic(topic);
+    else if (replica) end_replica(replica);
+    else return kl_fail(KL_E_NOT_FOUND, "there is no partition %s-%d", name, partition);
+    return KL_OK;
+}
+
+void kl_topics_clear(kl_topics *topics) {
+    kl_lock(&topics->changing);
+    lock_for_change(topics);
+    kl_table all = topics->by_name;
+    topics->by_name = (kl_table){0};
+    kl_table_clear(&topics->by_id);
+    kl_topics_unlock(topics);
+    kl_unlock(&topics->changing);
+    size_t at = 0;
+    for (kl_topic *topic; (topic = kl_table_next(&all, &at)) != NULL;) end_topic(topic);
+    kl_table_free(&all);
+}
+
+void kl_topics_free(kl_topics *topics) {
+    if (topics == NULL) return;
+    kl_topics_clear(topics);
+    kl_table_free(&topics->by_id);
+    pthread_rwlock_destroy(&topics->lock);
+    pthread_mutex_destroy(&topics->changing);
+    kl_release(topics);
+}

@@ -1,0 +1,46 @@
+/* topics.h: the topics and partitions that the fast path knows, by name and by id. */
+#ifndef KL_TOPICS_H
+#define KL_TOPICS_H
+
+#include "replica/replica.h"
+
+typedef struct kl_topics kl_topics;
+typedef struct kl_topic kl_topic;
+
+enum { KL_TOPIC_ID_BYTES = 16 };
+
+/* How a request names a topic. */
+typedef struct {
+    kl_span name;
+    const uint8_t *id; /* KL_TOPIC_ID_BYTES, or NULL: by name */
+} kl_topic_key;
+
+/* Locks: a log's own may be taken while `changing` is held, and is never while the lock of
+ * lookups is: a network thread that looks a topic up waits for no log. */
+kl_status kl_topics_new(kl_topics **out);
+/* Remove all topics.  No call uses a log when it returns. */
+void kl_topics_clear(kl_topics *topics);
+void kl_topics_free(kl_topics *topics); /* clears it; NULL is fine */
+
+/* Lookups, between lock and unlock; what is found is valid until unlock. */
+void kl_topics_lock(kl_topics *topics);
+void kl_topics_unlock(kl_topics *topics);
+const kl_topic *kl_topics_find(const kl_topics *topics, const kl_topic_key *key);
+int32_t kl_topic_flags(const kl_topic *topic);
+/* The partition, retained; NULL when it is not in the table. */
+kl_replica *kl_topic_replica(const kl_topic *topic, int32_t partition);
+
+/* Whether its log could not be opened. */
+bool kl_topic_offline(const kl_topic *topic, int32_t partition);
+
+/* Changes.  KL_E_ARGUMENT, KL_E_NOT_FOUND (no such topic), KL_E_NO_MEMORY. */
+kl_status kl_topics_put_topic(kl_topics *topics, const char *name, const uint8_t *id,
+                              int32_t flags);
+kl_status kl_topics_put_partition(kl_topics *topics, const char *name, int32_t partition,
+                                  kl_log *log, const kl_role *role);
+kl_status kl_topics_put_offline(kl_topics *topics, const char *name, int32_t partition,
+                                bool offline);
+/* All partitions, or one (partition >= 0).  No call uses their logs when it returns. */
+kl_status kl_topics_remove(kl_topics *topics, const char *name, int32_t partition);
+
+#endif
