@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark_kafkalog import document
 
 from kafkalog import cli
-from kafkalog.server import settings
+from kafkalog.config import document as settings
 from kafkalog.wire import compatibility
 
 HERE = Path(__file__).resolve().parent

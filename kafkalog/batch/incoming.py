@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
 from kafkalog.batch.columns import Columns
-from kafkalog.config.settings import FOREVER, TopicConfig
+from kafkalog.config.declare import FOREVER
+from kafkalog.config.topic import TopicConfig, timestamp_window
 from kafkalog.errors import InvalidTimestamp, MessageTooLarge
-from kafkalog.log.settings import timestamp_window
 from kafkalog.types import Span
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kafkalog.cli.common import UsageError, settings_of
 
 if TYPE_CHECKING:
-    from kafkalog.server.properties import Properties
+    from kafkalog.config.server_properties import Properties
 
 EXAMPLES = """\
 example:
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> "Properties":
-    from kafkalog.server.properties import Properties, read_properties, sorted_out
+    from kafkalog.config.server_properties import Properties, read_properties, sorted_out
 
     found = Properties({}, None, ())
     if options.config is not None:

@@ -20,7 +20,6 @@ __all__ = [
     "Whole",
     "Word",
     "Words",
-    "markdown_table",
 ]
 
 T = TypeVar("T")
@@ -394,29 +393,3 @@ class Settings(Mapping[str, Any]):
     def __repr__(self) -> str:
         given = {name: self._values[name] for name in self.table if name in self._given}
         return f"{type(self).__name__}({given!r})"
-
-
-def markdown_table(
-    scope: type[Settings], synonyms: bool, without: type[Settings] | None = None
-) -> list[str]:
-    """The lines of a table of all settings of `scope`, with their broker names or without.
-
-    `without`: leave out what this scope has already.
-    """
-    heads = ["name", "type", "default", "valid", "unit", *(["broker's name"] if synonyms else [])]
-    lines = ["| " + " | ".join([*heads, "what it does"]) + " |"]
-    lines.append("| --- " * (len(heads) + 1) + "|")
-    for setting in scope.table.values():
-        if without is not None and setting.name in without.table:
-            continue
-        shown = setting.show(setting.default)
-        default = f"`{shown}`" if shown else "empty"
-        if setting.kafka is not None:
-            default += f" (Kafka: `{setting.show(setting.kafka)}`)"
-        valid = setting.range() if isinstance(setting, Whole) else setting.wanted()
-        cells = [f"`{setting.name}`", setting.kind, default, valid, setting.unit or "-"]
-        if synonyms:
-            names = [setting.synonym, *setting.also] if setting.synonym else []
-            cells.append(", ".join(f"`{name}`" for name in names) or "-")
-        lines.append("| " + " | ".join([*cells, setting.text]) + " |")
-    return lines

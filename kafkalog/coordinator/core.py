@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-from kafkalog.config.settings import GroupConfig
+from kafkalog.config.group import GroupConfig
 from kafkalog.coordinator import loader
 from kafkalog.coordinator.groups import admin, groups, offsets, rebalance
 from kafkalog.coordinator.partitions import partition_for

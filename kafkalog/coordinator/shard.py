@@ -12,7 +12,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog.config.settings import GroupConfig
+    from kafkalog.config.group import GroupConfig
     from kafkalog.coordinator.groups.group import CommittedOffset, Member
 
 __all__ = ["Shard", "append_error"]

@@ -27,7 +27,7 @@ from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkalog.clock import Clock
-    from kafkalog.config.settings import GroupConfig
+    from kafkalog.config.group import GroupConfig
     from kafkalog.coordinator.journal import Journal
     from kafkalog.wire.api import Api
 

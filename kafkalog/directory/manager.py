@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from kafkalog._native import lib
 from kafkalog.clock import Clock, SystemClock
-from kafkalog.config.settings import BrokerConfig, TopicConfig
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.topic import TopicConfig
 from kafkalog.directory.ending import close_logs, discard
 from kafkalog.directory.folders import Folders
 from kafkalog.directory.parallel import in_parallel

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from kafkalog.clock import Clock
-from kafkalog.config.settings import FOREVER
+from kafkalog.config.declare import FOREVER
 
 __all__ = ["Job", "Scheduler", "due", "next_due_ms"]
 

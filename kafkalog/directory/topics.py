@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from kafkalog.config.settings import TopicConfig
+from kafkalog.config.topic import TopicConfig
 
 __all__ = ["METADATA_CONFIG", "TopicConfigs", "TopicSource"]
 

@@ -12,12 +12,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog._native import check, ffi, lib
-from kafkalog.config.settings import TopicConfig
+from kafkalog.config.topic import TopicConfig, flush_period_ms
 from kafkalog.directory.scheduler import Job, Scheduler
 from kafkalog.disk.layout import METADATA_TOPIC, MarkedFolder, holds_segments
 from kafkalog.errors import Closed, UnknownTopicOrPartition
 from kafkalog.log.ownership import offsets_of
-from kafkalog.log.settings import flush_period_ms
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:

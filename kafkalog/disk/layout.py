@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.config.settings import parse_properties
+from kafkalog.config.properties import parse_properties
 from kafkalog.errors import CorruptLog, InvalidTopic
 from kafkalog.types import TopicPartition
 

@@ -16,7 +16,9 @@ from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
 from kafkalog.batch.incoming import codec_level
 from kafkalog.clock import Clock
-from kafkalog.config.settings import FOREVER, BrokerConfig, TopicConfig
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.declare import FOREVER
+from kafkalog.config.topic import TopicConfig
 from kafkalog.directory.scheduler import Job, Scheduler
 from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.errors import (

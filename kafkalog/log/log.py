@@ -10,6 +10,7 @@ from kafkalog.batch import codecs
 from kafkalog.batch.columns import Columns, Rows
 from kafkalog.batch.incoming import compressed_batches, prepared, span_of, target_codec
 from kafkalog.clock import Clock
+from kafkalog.config.topic import compresses
 from kafkalog.errors import ArgumentError, KafkalogError, OffsetOutOfRange
 from kafkalog.log.lookup import find_time
 from kafkalog.log.opening import LogOpen, open_native
@@ -17,7 +18,6 @@ from kafkalog.log.outgoing import WAIT_SLICE_MS, cut_floor, read_batches, send_b
 from kafkalog.log.ownership import plan_log
 from kafkalog.log.retention import Expiry, expired
 from kafkalog.log.segments import Segment, list_segments
-from kafkalog.log.settings import compresses
 from kafkalog.types import (
     AbortedTransaction,
     Found,

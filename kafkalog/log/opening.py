@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.clock import Clock
-from kafkalog.config.settings import TopicConfig
+from kafkalog.config.topic import TopicConfig
 from kafkalog.log.settings import log_config
 from kafkalog.types import Recovery
 

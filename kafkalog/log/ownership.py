@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkalog.clock import Clock, SystemClock
-from kafkalog.config.settings import TopicConfig
+from kafkalog.config.topic import TopicConfig
 from kafkalog.disk.checkpoint import (
     CLEAN_MARKER,
     CLEANER,

@@ -6,7 +6,7 @@ Source: kafka.md 2.8; Kafka's UnifiedLog.deleteOldSegments.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from kafkalog.config.settings import TopicConfig
+from kafkalog.config.topic import TopicConfig
 
 __all__ = ["Expiry", "SegmentFacts", "expired"]
 

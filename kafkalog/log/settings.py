@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 from kafkalog._native import check, ffi, lib
-from kafkalog.config.settings import FOREVER, TopicConfig
+from kafkalog.config.topic import TopicConfig, compresses, timestamp_window
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
 
-__all__ = ["compresses", "configure", "flush_period_ms", "log_config", "timestamp_window"]
+__all__ = ["configure", "log_config"]
 
 
 def log_config(config: TopicConfig) -> Any:
@@ -36,31 +36,6 @@ def log_config(config: TopicConfig) -> Any:
             "compacted": compacted,
         },
     )
-
-
-def timestamp_window(config: TopicConfig) -> tuple[int, int]:
-    """How far before and after now a producer's time may lie, in ms; FOREVER: no limit."""
-    # The older setting speaks for both of its successors where they were left alone.
-    before_ms, after_ms = (
-        limit if limit != FOREVER else config.message_timestamp_difference_max_ms
-        for limit in (
-            config.message_timestamp_before_max_ms,
-            config.message_timestamp_after_max_ms,
-        )
-    )
-    return before_ms, after_ms
-
-
-def flush_period_ms(config: TopicConfig) -> int:
-    """The longest time that a log's records may stay only in memory; FOREVER: no limit."""
-    if config.kafkalog_durability == "interval":
-        return min(config.flush_ms, config.kafkalog_durability_interval_ms)
-    return config.flush_ms
-
-
-def compresses(config: TopicConfig) -> bool:
-    """Whether the topic has a codec of its own for what is appended."""
-    return config.compression_type not in ("producer", "uncompressed")
 
 
 def configure(log: "Log", config: TopicConfig) -> None:

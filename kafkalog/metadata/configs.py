@@ -9,16 +9,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.declare import Setting, Words
 from kafkalog.config.protection import refuse_protection
-from kafkalog.config.settings import BrokerConfig, TopicConfig
+from kafkalog.config.server import DYNAMIC
+from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import InvalidSetting, UnknownSetting
 from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
 from kafkalog.metadata.settings import conflict
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
-    "DYNAMIC",
     "Refused",
     "alter_configs",
     "checked_topic_configs",
@@ -34,16 +35,6 @@ _OPERATIONS = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRA
 
 TOPIC_SOURCE, BROKER_SOURCE, DEFAULT_BROKER_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 2, 3, 4, 5
 _TYPES = {"bool": 1, "string": 2, "int": 3, "long": 5, "double": 6, "list": 7}
-
-DYNAMIC = frozenset(s.synonym for s in TopicConfig.table.values() if s.synonym) | {
-    "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size",
-    "log.cleaner.io.buffer.load.factor", "log.cleaner.io.max.bytes.per.second",
-    "max.connections", "max.connections.per.ip", "num.io.threads",
-    "num.recovery.threads.per.data.dir", "producer.id.expiration.ms",
-}  # fmt: skip
-"""Broker settings that take effect at run time: the defaults of topics, and what
-kafkalog.server.dynamic carries out.  The other known ones are read-only, and names that are
-not known are kept as they come, as Kafka does."""
 
 _AT_START = frozenset({
     "broker.id", "controller.listener.names", "controller.quorum.bootstrap.servers",

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kafkalog.config.settings import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.disk.layout import METADATA_TOPIC, random_topic_id
 from kafkalog.metadata.changes import partition_fields
 from kafkalog.metadata.configs import Refused, checked_topic_configs, topic_entries

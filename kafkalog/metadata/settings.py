@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from kafkalog.config.settings import BrokerConfig, TopicConfig
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import InvalidSetting
 from kafkalog.metadata.image import BROKER, TOPIC, Configs, MetadataImage
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from kafkalog.clock import Clock, SystemClock
 from kafkalog.config.protection import refuse_protection
+from kafkalog.config.server import ServerConfig
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import InvalidSetting, KafkalogError
@@ -25,7 +26,6 @@ from kafkalog.server.partitions import Partitions
 from kafkalog.server.producer_ids import ProducerIds
 from kafkalog.server.protection import check_open_to_all
 from kafkalog.server.reactor import Reactor
-from kafkalog.server.settings import ServerConfig
 from kafkalog.server.threads.acknowledge import Acknowledger
 from kafkalog.server.threads.bulk import Bulk
 from kafkalog.server.threads.requests import Workers

@@ -6,10 +6,9 @@ The defaults of topics go through the metadata into each log; see kafkalog.metad
 import logging
 from typing import TYPE_CHECKING
 
+from kafkalog.config.server import DYNAMIC, ServerConfig
 from kafkalog.errors import InvalidSetting
-from kafkalog.metadata.configs import DYNAMIC
 from kafkalog.metadata.image import BROKER
-from kafkalog.server.settings import ServerConfig
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage

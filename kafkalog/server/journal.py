@@ -7,7 +7,7 @@ from kafkalog.batch import codecs
 from kafkalog.batch.columns import Columns
 from kafkalog.batch.incoming import HEADER_BYTES, compressed_batches
 from kafkalog.clock import Clock
-from kafkalog.config.settings import TopicConfig
+from kafkalog.config.topic import TopicConfig
 from kafkalog.coordinator.journal import JournalBatch, journal_batches
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import KafkalogError, Timeout

@@ -6,8 +6,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from kafkalog.config.server import ServerConfig
 from kafkalog.errors import InvalidSetting
-from kafkalog.server.settings import ServerConfig
 
 __all__ = [
     "Advertised",

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.clock import Clock
+from kafkalog.config.server import ServerConfig
 from kafkalog.server.listeners import Advertised
-from kafkalog.server.settings import ServerConfig
 
 if TYPE_CHECKING:
     from kafkalog.coordinator.thread import Coordinator

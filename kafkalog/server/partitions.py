@@ -5,7 +5,8 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.config.settings import FOREVER, TopicConfig
+from kafkalog.config.declare import FOREVER
+from kafkalog.config.topic import TopicConfig, compresses, timestamp_window
 from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.errors import (
     Closed,
@@ -14,7 +15,6 @@ from kafkalog.errors import (
     StorageOffline,
     UnknownTopicOrPartition,
 )
-from kafkalog.log.settings import compresses, timestamp_window
 from kafkalog.metadata.configs import is_sensitive
 from kafkalog.metadata.image import INTERNAL_TOPICS, TOPIC
 from kafkalog.types import TopicPartition

@@ -9,7 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
-from kafkalog.server.settings import ServerConfig
+from kafkalog.config.server import ServerConfig
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log

@@ -5,9 +5,8 @@ from typing import Any
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
 from kafkalog.batch.incoming import refused_records
-from kafkalog.config.settings import TopicConfig
+from kafkalog.config.topic import TopicConfig, timestamp_window
 from kafkalog.errors import KafkalogError
-from kafkalog.log.settings import timestamp_window
 
 __all__ = ["record_errors"]
 

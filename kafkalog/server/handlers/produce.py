@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from kafkalog._native import lib
 from kafkalog.batch.codecs import ZSTD
 from kafkalog.batch.incoming import prepared
-from kafkalog.config.settings import TopicConfig
+from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import (
     InvalidRecord,
     InvalidTimestamp,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalog.client.connection import Address, Connection
-from kafkalog.config.settings import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.errors import KafkalogError
 from kafkalog.metadata import configs
 from kafkalog.metadata import plan as controller

@@ -6,14 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.config.declare import Flag, Rate, Ratio, Setting, Whole, Word, Words
-from kafkalog.config.settings import (
-    FOREVER,
-    BrokerConfig,
-    TopicConfig,
-    parse_properties,
-    render_markdown,
-)
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.declare import FOREVER, Flag, Rate, Ratio, Setting, Whole, Word, Words
+from kafkalog.config.document import render_markdown
+from kafkalog.config.properties import parse_properties
+from kafkalog.config.server import ServerConfig
+from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import InvalidSetting, UnknownSetting
 
 ALL = [*TopicConfig.table.values(), *BrokerConfig.table.values()]
@@ -258,8 +256,9 @@ def test_the_rendered_document_names_every_setting_once():
     """docs/settings.md has a row for each, with type and default."""
     rows = [line for line in render_markdown().splitlines() if line.startswith("| `")]
     names = [row.split("`")[1] for row in rows]
-    assert names == [setting.name for setting in ALL]
-    for row, setting in zip(rows, ALL, strict=True):
+    server = [one for one in ServerConfig.table.values() if one.name not in BrokerConfig.table]
+    assert names == [setting.name for setting in (*ALL, *server)]
+    for row, setting in zip(rows, (*ALL, *server), strict=True):
         assert setting.text in row
         assert f"| {setting.kind} |" in row
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from kafkalog.config.settings import GroupConfig
+from kafkalog.config.group import GroupConfig
 from kafkalog.coordinator import loader
 from kafkalog.coordinator.core import Append, Core
 from kafkalog.coordinator.journal import JournalBatch, StoredRecord

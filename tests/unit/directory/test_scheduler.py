@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.clock import ManualClock
-from kafkalog.config.settings import FOREVER
+from kafkalog.config.declare import FOREVER
 from kafkalog.directory.scheduler import Job, Scheduler, due, next_due_ms
 
 

@@ -6,7 +6,8 @@ import os
 import pytest
 
 from kafkalog.clock import ManualClock, SystemClock
-from kafkalog.config.settings import FOREVER, TopicConfig
+from kafkalog.config.declare import FOREVER
+from kafkalog.config.topic import TopicConfig, flush_period_ms
 from kafkalog.directory.manager import Manager
 from kafkalog.directory.upkeep import flush_due, retains
 from kafkalog.disk.checkpoint import (
@@ -15,7 +16,7 @@ from kafkalog.disk.checkpoint import (
     RECOVERY_POINT,
     parse_offsets,
 )
-from kafkalog.log.settings import flush_period_ms, log_config
+from kafkalog.log.settings import log_config
 from kafkalog.types import TopicPartition
 
 A0 = TopicPartition("a", 0)

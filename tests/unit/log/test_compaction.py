@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kafkalog.config.settings import TopicConfig
+from kafkalog.config.topic import TopicConfig
 from kafkalog.log.compaction import Cleanable, Throttle, cleanable, due, filthiest
 from kafkalog.types import TopicPartition
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.config.settings import TopicConfig
+from kafkalog.config.topic import TopicConfig
 from kafkalog.log.retention import Expiry, expired
 
 

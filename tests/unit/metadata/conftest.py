@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.config.settings import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.metadata.changes import Entry, Replay
 from kafkalog.metadata.image import MetadataImage, empty_image
 from kafkalog.metadata.kraft.records import decode, encode

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.config.settings import BrokerConfig, TopicConfig
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.topic import TopicConfig
 from kafkalog.metadata import configs
 from kafkalog.metadata.image import MetadataImage, empty_image
 from kafkalog.metadata.settings import topic_overrides

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.config.settings import BrokerConfig
+from kafkalog.config.broker import BrokerConfig
 from kafkalog.metadata import plan as controller
 from kafkalog.metadata.image import MetadataImage, empty_image
 from kafkalog.metadata.plan import Site
@@ -64,7 +64,7 @@ def test_a_topic_is_made_with_its_settings(empty: MetadataImage, site: Site) -> 
 
 
 def test_defaults_stand_for_minus_one(empty: MetadataImage) -> None:
-    from kafkalog.server.settings import ServerConfig
+    from kafkalog.config.server import ServerConfig
 
     config = ServerConfig({"num.partitions": 4, "default.replication.factor": 3})
     plan = create(empty, Site(DIRECTORY, config), topic("orders", -1, -1))
@@ -186,7 +186,7 @@ def test_a_deleted_topic_takes_its_settings_along(empty: MetadataImage, site: Si
 
 
 def test_deletion_may_be_forbidden(with_topics: Callable[..., MetadataImage]) -> None:
-    from kafkalog.server.settings import ServerConfig
+    from kafkalog.config.server import ServerConfig
 
     image = with_topics(a=1)
     site = Site(DIRECTORY, ServerConfig({"delete.topic.enable": "false"}))

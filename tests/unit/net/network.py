@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from kafkalog.config.server import ServerConfig
 from kafkalog.server.reactor import Reactor, Request
-from kafkalog.server.settings import ServerConfig
 
 LIMIT_S = 20.0
 """No wait of a test is longer; a machine under load must still make it."""

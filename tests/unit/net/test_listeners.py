@@ -9,9 +9,9 @@ import traceback
 
 import pytest
 
+from kafkalog.config.server import ServerConfig
 from kafkalog.errors import ArgumentError, Closed, IoFailed, KafkalogError, NotFound
 from kafkalog.server.reactor import Reactor
-from kafkalog.server.settings import ServerConfig
 from tests.unit.net.network import Client, Server, request, wait_for
 
 

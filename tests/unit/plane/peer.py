@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import kafkalog
+from kafkalog.config.server import ServerConfig
 from kafkalog.errors import StorageOffline
 from kafkalog.server.reactor import Reactor
-from kafkalog.server.settings import ServerConfig
 from kafkalog.wire import apis
 from tests.support.batches import Row, batch
 

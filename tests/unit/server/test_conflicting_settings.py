@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from kafkalog.clock import ManualClock
+from kafkalog.config.server import ServerConfig
 from kafkalog.directory.manager import Manager
 from kafkalog.metadata.image import MetadataImage
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.server.broker import Broker
-from kafkalog.server.settings import ServerConfig
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
+from kafkalog.config.server import ServerConfig
 from kafkalog.errors import InvalidSetting
 from kafkalog.server.listeners import Listener, bootstrap_servers, parse_listener, plan, planned
-from kafkalog.server.settings import ServerConfig
 
 
 @pytest.mark.parametrize(

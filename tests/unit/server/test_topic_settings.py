@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kafkalog.clock import ManualClock
-from kafkalog.config.settings import TopicConfig
+from kafkalog.config.topic import TopicConfig
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode

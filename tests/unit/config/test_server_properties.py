@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kafkalog.config.server import ServerConfig
+from kafkalog.config.server_properties import read_properties, sorted_out
 from kafkalog.server.broker import Broker
-from kafkalog.server.properties import read_properties, sorted_out
-from kafkalog.server.settings import ServerConfig
 from tests.support.raw import Raw
 
 KRAFT = """\

@@ -4,9 +4,9 @@ import difflib
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kafkalog.config.properties import parse_properties
 from kafkalog.config.protection import refuse_protection
-from kafkalog.config.settings import parse_properties
-from kafkalog.server.settings import ServerConfig
+from kafkalog.config.server import ServerConfig
 
 __all__ = ["Properties", "read_properties", "sorted_out"]
 

@@ -1,11 +1,11 @@
-"""The settings of a broker: those of its data directory, and those of its network side."""
+"""A broker's settings: those of its data directory and groups, and those of its network side."""
 
-from kafkalog.config import settings as config
-from kafkalog.config.declare import Flag, Long, Whole, Word, Words, markdown_table
-from kafkalog.config.settings import BrokerConfig, GroupConfig, TopicConfig
-from kafkalog.metadata.configs import DYNAMIC
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.declare import Flag, Long, Whole, Word, Words
+from kafkalog.config.group import GroupConfig
+from kafkalog.config.topic import TopicConfig
 
-__all__ = ["ServerConfig", "render_markdown"]
+__all__ = ["DYNAMIC", "ServerConfig"]
 
 _LISTENER = {"pattern": r"[A-Za-z0-9_.\-]+://.*", "example": "NAME://host:port"}
 
@@ -105,37 +105,12 @@ class ServerConfig(BrokerConfig, GroupConfig):
     )
 
 
-def render_markdown() -> str:
-    """docs/settings.md: the settings of topics, of data directories and of brokers."""
-    topics = {setting.synonym for setting in TopicConfig.table.values()}
-    lines = [
-        "",
-        "## Server settings",
-        "",
-        "Taken by `kafkalog.Broker(config={...})` and `kafkalog serve`, which take all of the",
-        "above as well.",
-        "",
-        *markdown_table(ServerConfig, False, without=BrokerConfig),
-        "",
-        "What protects is not there yet and ends the start: `authorizer.*`, `super.users`,",
-        "`sasl.*`, `ssl.*`, `security.inter.broker.protocol`, policies, a principal builder, any",
-        "listener that is not PLAINTEXT, and metadata with ACLs, SCRAM credentials, tokens.",
-        "Values that keep nobody out (Kafka's defaults, empty ones) are passed over, with a word.",
-        "",
-        "## Changing them at run time",
-        "",
-        "AlterConfigs and IncrementalAlterConfigs of a broker, or of all (the empty name), change",
-        "the defaults of topics and:",
-        "",
-        *(f"* `{name}`" for name in sorted(DYNAMIC - topics)),
-        "",
-        "They are in the metadata, and so hold after a restart. Lower limits of connections close",
-        "none that is there. The other settings above are answered with INVALID_REQUEST, as those",
-        "are that Kafka cannot change either; `num.network.threads`, `listeners` and",
-        "`advertised.listeners` are among them here, and not in Kafka. A name that is not above",
-        "(`background.threads`, `log.cleaner.threads`, `num.replica.fetchers`, or one that Kafka",
-        "does not know) is kept in the metadata and has no effect, as Kafka keeps what it does not",
-        "know.",
-        "",
-    ]
-    return config.render_markdown() + "\n".join(lines)
+DYNAMIC = frozenset(s.synonym for s in TopicConfig.table.values() if s.synonym) | {
+    "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.load.factor", "log.cleaner.io.max.bytes.per.second",
+    "max.connections", "max.connections.per.ip", "num.io.threads",
+    "num.recovery.threads.per.data.dir", "producer.id.expiration.ms",
+}  # fmt: skip
+"""Broker settings that take effect at run time: the defaults of topics, and what
+kafkalog.server.dynamic carries out.  The other known ones are read-only, and names that are
+not known are kept as they come, as Kafka does."""

@@ -1,0 +1,42 @@
+"""The settings of the group coordinator."""
+
+from kafkalog.config.declare import Long, Settings, Whole
+
+__all__ = ["GroupConfig"]
+
+
+class GroupConfig(Settings):
+    """The settings of the group coordinator; a broker takes them with its own."""
+
+    scope = "broker"
+
+    group_initial_rebalance_delay_ms = Whole(
+        3_000,
+        "Time that an empty group waits for more members before its first generation; each "
+        "new one lets it wait anew, up to the members' rebalance timeout.",
+        unit="ms",
+        low=0,
+    )
+    group_min_session_timeout_ms = Whole(
+        6_000, "Shortest session timeout that a member may ask for.", unit="ms", low=1
+    )
+    group_max_session_timeout_ms = Whole(
+        1_800_000, "Longest session timeout that a member may ask for.", unit="ms", low=1
+    )
+    group_max_size = Whole(2_147_483_647, "Members of a group.", unit="members", low=1)
+    offset_metadata_max_bytes = Whole(
+        4_096, "Longest text that is kept with a committed offset.", unit="characters", low=0
+    )
+    offsets_commit_timeout_ms = Whole(
+        5_000, "How long a commit may wait for __consumer_offsets.", unit="ms", low=1
+    )
+    offsets_retention_minutes = Whole(
+        10_080,
+        "How long offsets are kept after their group lost its last member or, without "
+        "members, after the commit.",
+        unit="minutes",
+        low=1,
+    )
+    offsets_retention_check_interval_ms = Long(
+        600_000, "Time between two looks for offsets to forget.", unit="ms", low=1
+    )
