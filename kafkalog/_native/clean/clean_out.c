@@ -6,7 +6,7 @@
  *   old segments to .deleted              under the log's lock, generation odd; synced
  *   N.index, ..., last N.log              the new one has its name
  *
- * From the second step on a crash ends with the new one (open.c), before it with the old.
+ * From the second step on a crash ends with the new one (load.c), before it with the old.
  *
  * The names, and what recovery does with them, are Kafka's. */
 #include "clean.h"

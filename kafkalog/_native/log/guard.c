@@ -223,9 +223,17 @@ kl_status kl_guard_aborts(kl_segment *segment, bool *same) {
     return KL_OK;
 }
 
-void kl_guard_renew(kl_segment *segment) {
+/* What it holds of the indexes is what they are now. */
+static void renew(kl_segment *segment) {
     kl_guard *guard = atomic_load_explicit(&segment->guard, memory_order_acquire);
     if (guard == NULL || guard->file == NULL) return;
     kl_sidecar_put_indexes(guard->file + (guard->sidecar.index_sums - guard->file),
                            segment);
+}
+
+kl_status kl_guard_reseal(kl_segment *segment, kl_dir *dir) {
+    bool renewed;
+    kl_status status = kl_sidecar_renew(segment, dir, &renewed);
+    if (renewed) renew(segment);
+    return status;
 }

@@ -24,8 +24,10 @@ kl_status kl_guard_check(struct kl_segment *segment, int64_t size, int64_t pos,
 /* Whether the index of a sealed segment, loaded, may be what was sealed. */
 kl_status kl_guard_index(struct kl_segment *segment, const kl_index *index, bool *same);
 kl_status kl_guard_aborts(struct kl_segment *segment, bool *same);
-/* They were made anew.  These three under the log's lock. */
-void kl_guard_renew(struct kl_segment *segment);
+/* The indexes of a sealed segment were made anew: their checksums too, in the side-car.  One
+ * that cannot be read, or that belongs to another `.log`, is left as it is.  These three
+ * under the log's lock. */
+kl_status kl_guard_reseal(struct kl_segment *segment, kl_dir *dir);
 void kl_guard_free(kl_guard *guard);
 
 #endif

@@ -14,11 +14,7 @@
 #include "segment.h"
 #include "statepage.h"
 
-enum {
-    KL_CHUNK_LOOKUP_BYTES = 8 << 10, /* a lookup reads about one index interval */
-    KL_CHUNK_RECOVER_BYTES = 1 << 20,
-    KL_READ_HINTS = 4 /* readers that go on where they stopped */
-};
+enum { KL_READ_HINTS = 4 }; /* readers that go on where they stopped */
 
 /* What a log tells of itself when one of these moved. */
 typedef struct {
@@ -105,7 +101,19 @@ struct kl_log {
     void *listener_owner;
 };
 
-/* ---- log.c ------------------------------------------------------------------------- */
+/* The files of this folder, each calls only those above it:
+ *   index, aborts, epochs, producers, statepage; sidecar, guard, segment: parts of a log
+ *   state      entering, the list of segments, ends, failures
+ *   flush      group commit
+ *   snapshot, derive, recover: what is derived from the bytes, made anew from them
+ *   append     one batch into the log, rolls
+ *   append_batches, truncate: whole requests; what takes records away
+ *   load       what lies in a folder
+ *   follow     a reader goes after its writer
+ *   read, lookup
+ *   open       the life of a log */
+
+/* ---- state.c ----------------------------------------------------------------------- */
 /* Lock the log for a call: KL_E_FORKED, KL_E_CLOSED (not locked then). */
 kl_status kl_log_enter(kl_log *log);
 /* The same for a change: also KL_E_READ_ONLY, and the log's final failure. */
@@ -125,6 +133,8 @@ void kl_log_publish(kl_log *log);
 /* Tell `listener` of every move from now on, and at once of the present state; NULL: no
  * more.  No call is under way when this returns.  KL_E_CLOSED, KL_E_FORKED. */
 kl_status kl_log_listen(kl_log *log, kl_log_listener listener, void *owner);
+/* Tell the listener, if there is one, of the present state. */
+void kl_log_tell(const kl_log *log);
 int64_t kl_log_bound(const kl_log *log, int32_t bound);
 /* The storage failed in a way that memory and disk may disagree: offline for good. */
 kl_status kl_log_fail_storage(kl_log *log, kl_status status);
@@ -146,7 +156,9 @@ kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes);
 kl_status kl_log_append_one_locked(kl_log *log, const kl_batch *batch, const uint8_t *data,
                                    int64_t now_ms);
 
-/* ---- recover.c --------------------------------------------------------------------- */
+/* ---- derive.c ---------------------------------------------------------------------- */
+/* Locked: the indexes of segment `index`, loaded. */
+kl_status kl_log_prepare(kl_log *log, size_t index);
 /* What a step over `segment` that failed with `status` at `pos` means: an old format, or
  * damage that looks like one. */
 kl_status kl_log_judge_format(kl_segment *segment, int64_t pos, int64_t end_pos,
@@ -155,10 +167,6 @@ kl_status kl_log_judge_format(kl_segment *segment, int64_t pos, int64_t end_pos,
  * epochs.  *valid_bytes and *end_offset (its base when empty) tell what is good. */
 kl_status kl_log_recover_segment(kl_log *log, kl_segment *segment, int64_t *valid_bytes,
                                  int64_t *end_offset);
-/* All segments from the one that holds `recovery_point` on; cuts the log (KL_WRITE: on
- * disk, too) at the first batch that is not good. */
-kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
-                              kl_recovery *recovery);
 /* The batches of segment `index` from `pos` on were not checked yet (a reader's tail). */
 kl_status kl_log_extend_tail(kl_log *log, kl_segment *segment, int64_t *end_offset);
 /* Producer state at the log end: the newest usable snapshot at or below `from` and a
@@ -170,6 +178,12 @@ kl_status kl_log_rebuild_aborts(kl_log *log, int64_t from);
 /* Leader epochs from batch headers, when the checkpoint was lost. */
 kl_status kl_log_rebuild_epochs(kl_log *log);
 
+/* ---- recover.c --------------------------------------------------------------------- */
+/* All segments from the one that holds `recovery_point` on; cuts the log (KL_WRITE: on
+ * disk, too) at the first batch that is not good. */
+kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
+                              kl_recovery *recovery);
+
 /* ---- snapshot.c -------------------------------------------------------------------- */
 kl_status kl_log_write_snapshot(kl_log *log, kl_dir *dir, int64_t offset, bool sync);
 /* Load the newest usable one at or below `from`; *offset is its place, or the log's first
@@ -179,10 +193,18 @@ kl_status kl_log_load_snapshot(kl_log *log, kl_dir *dir, int64_t from, int64_t *
  * newest. */
 kl_status kl_log_trim_snapshots(kl_log *log, kl_dir *dir, int64_t above_offset);
 
-/* ---- open.c ------------------------------------------------------------------------ */
-kl_status kl_log_reload(kl_log *log); /* a reader sees what the directory holds now */
+/* ---- load.c ------------------------------------------------------------------------ */
+/* The segments of the folder, of which nothing is read yet; `with_swap`: as compaction will
+ * have left them, KL_E_STALE when one goes away meanwhile.  *indexless: the lowest base
+ * offset of a segment without an offset index. */
+kl_status kl_log_load_segments(kl_log *log, kl_dir *dir, bool with_swap,
+                               int64_t *indexless);
 /* Give each segment's aborted transactions their entries from disk. */
 kl_status kl_log_load_aborts(kl_log *log, kl_dir *dir, int64_t *corrupt_from);
+/* The segments, the end, and with it everything that is derived from batches. */
+kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery);
+/* The ends that nobody else tells, after it. */
+void kl_log_settle(kl_log *log);
 
 /* ---- truncate.c -------------------------------------------------------------------- */
 kl_status kl_log_restart_at(kl_log *log, int64_t offset); /* empty, beginning at `offset` */

@@ -1,537 +1,13 @@
-/* open.c: from a folder to a log: what lies there, what of it counts, where it ends. */
-#include <errno.h>
+/* open.c: the life of a log: opened, closed. */
 #include <fcntl.h>
-#include <stdio.h>
 
 #include "log.h"
-#include "read.h"
-
-enum { RELOAD_TRIES = 2000 }; /* some seconds: a long change of segments is rare */
-
-/* ---- leftovers of a crash ------------------------------------------------------------ */
-
-static bool has_suffix(const char *name, const char *suffix) {
-    size_t a = strlen(name), b = strlen(suffix);
-    return a > b && strcmp(name + a - b, suffix) == 0;
-}
-
-/* "N.log.swap", "N.index.cleaned", ...: the base offset and the name without `suffix`. */
-static bool parse_leftover(const char *name, const char *suffix, char inner[KL_NAME_BYTES],
-                           int64_t *base_offset) {
-    static const char *const kinds[] = {KL_LOG_SUFFIX,     KL_INDEX_SUFFIX,
-                                        KL_TIME_SUFFIX,    KL_TXN_SUFFIX,
-                                        KL_SIDECAR_SUFFIX, KL_SNAPSHOT_SUFFIX};
-    size_t bytes = strlen(name);
-    if (!has_suffix(name, suffix) || bytes >= KL_NAME_BYTES) return false;
-    snprintf(inner, KL_NAME_BYTES, "%.*s", (int)(bytes - strlen(suffix)), name);
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (kl_segment_name_parse(inner, kinds[i], base_offset)) return true;
-    return false;
-}
-
-/* The lowest base offset of unfinished output: swap files from there on are not trusted. */
-static int64_t lowest_cleaned(const kl_names *names) {
-    int64_t lowest = INT64_MAX, base;
-    char inner[KL_NAME_BYTES];
-    for (size_t i = 0; i < names->count; i++)
-        if (parse_leftover(names->names[i], KL_CLEANED_SUFFIX, inner, &base))
-            lowest = KL_MIN(lowest, base);
-    return lowest;
-}
-
-/* Swap files that are not trusted go, and are gone before the unfinished output that says
- * so: else a crash between the two would leave them as if they were finished. */
-static kl_status remove_distrusted(kl_dir *dir, const kl_names *names,
-                                   int64_t min_cleaned) {
-    bool removed = false;
-    for (size_t i = 0; i < names->count; i++) {
-        char inner[KL_NAME_BYTES];
-        int64_t base;
-        if (!parse_leftover(names->names[i], KL_SWAP_SUFFIX, inner, &base)) continue;
-        if (base < min_cleaned) continue;
-        kl_status status = kl_dir_unlink(dir, names->names[i]);
-        if (status && status != KL_E_NOT_FOUND) return status;
-        removed = true;
-    }
-    return removed ? kl_dir_sync(dir) : KL_OK;
-}
-
-/* Unfinished output goes, and what was to be deleted. */
-static kl_status remove_unfinished(kl_dir *dir, const kl_names *names) {
-    for (size_t i = 0; i < names->count; i++) {
-        char inner[KL_NAME_BYTES];
-        int64_t base;
-        const char *name = names->names[i];
-        if (!parse_leftover(name, KL_CLEANED_SUFFIX, inner, &base) &&
-            !parse_leftover(name, KL_DELETED_SUFFIX, inner, &base))
-            continue;
-        kl_status status = kl_dir_unlink(dir, name);
-        if (status && status != KL_E_NOT_FOUND) return status;
-    }
-    return KL_OK;
-}
-
-/* The offset behind the last batch of a finished swap file. */
-static kl_status swap_end(kl_dir *dir, const char *name, int64_t base, int64_t *end) {
-    kl_segment *segment = NULL;
-    *end = base;
-    kl_status status = kl_segment_open(dir->path, name, base, false, &segment);
-    if (status) return status;
-    kl_walk walk;
-    status = kl_walk_init(&walk, segment->file, 0, segment->size, KL_CHUNK_RECOVER_BYTES);
-    for (bool found = true; !status && found;) {
-        kl_batch batch;
-        status = kl_walk_step(&walk, false, &batch, NULL, &found);
-        if (!status && found) *end = batch.last_offset + 1;
-    }
-    kl_walk_done(&walk);
-    kl_segment_drop(segment);
-    return status == KL_E_IO || status == KL_E_NO_MEMORY ? status : KL_OK;
-}
-
-static bool listed(const kl_names *names, int64_t base, const char *suffix) {
-    char wanted[KL_NAME_BYTES];
-    kl_segment_name(wanted, base, suffix);
-    size_t low = 0, high = names->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(names->names[middle], wanted);
-        if (order == 0) return true;
-        if (order < 0) low = middle + 1;
-        else high = middle;
-    }
-    return false;
-}
-
-/* Put one finished swap file in the place of the segments that it replaces. */
-static kl_status complete_swap(kl_dir *dir, const kl_names *names, const char *name,
-                               const char *inner, int64_t base) {
-    int64_t end;
-    kl_status status = swap_end(dir, name, base, &end);
-    for (size_t i = 0; !status && i < names->count; i++) {
-        int64_t other;
-        if (!kl_segment_name_parse(names->names[i], KL_LOG_SUFFIX, &other)) continue;
-        if (other <= base || other >= end) continue; /* `base` itself: the rename does it */
-        status = kl_dir_unlink(dir, names->names[i]);
-        if (status == KL_E_NOT_FOUND) status = KL_OK;
-    }
-    /* The old one speaks of the bytes that go; a new one has its name already. */
-    if (!status && !listed(names, base, KL_SIDECAR_SUFFIX KL_SWAP_SUFFIX))
-        status = kl_sidecar_drop(dir, base);
-    KL_FP("open.swap.before_rename");
-    if (!status) status = kl_dir_rename(dir, name, inner);
-    return status;
-}
-
-static kl_status finish_swaps(kl_log *log, kl_dir *dir, const kl_names *names,
-                              int64_t min_cleaned) {
-    kl_status status = KL_OK;
-    for (int pass = 0; pass < 2;
-         pass++) /* a segment's .log last: its renaming ends the swap */
-        for (size_t i = 0; !status && i < names->count; i++) {
-            char inner[KL_NAME_BYTES];
-            int64_t base;
-            const char *name = names->names[i];
-            if (!parse_leftover(name, KL_SWAP_SUFFIX, inner, &base)) continue;
-            bool is_log = has_suffix(inner, KL_LOG_SUFFIX);
-            if (is_log != (pass == 1)) continue;
-            if (base >= min_cleaned) continue;
-            if (is_log) status = complete_swap(dir, names, name, inner, base);
-            else status = kl_dir_rename(dir, name, inner);
-            log->dir_dirty = true;
-            if (status == KL_E_NOT_FOUND) status = KL_OK;
-        }
-    return status;
-}
-
-static kl_status clear_leftovers(kl_log *log, kl_dir *dir) {
-    if (!log->writable) return KL_OK;
-    kl_names names = {0};
-    kl_status status = kl_dir_list(dir, &names);
-    int64_t min_cleaned = lowest_cleaned(&names);
-    if (!status) status = remove_distrusted(dir, &names, min_cleaned);
-    if (!status) status = remove_unfinished(dir, &names);
-    if (!status) status = finish_swaps(log, dir, &names, min_cleaned);
-    kl_names_free(&names);
-    return status;
-}
-
-/* ---- segments -------------------------------------------------------------------------- */
-
-/* An index without its `.log` would be believed by a later segment of that name, a
- * side-car by its readers. */
-static kl_status remove_orphan(kl_log *log, kl_dir *dir, const kl_names *names,
-                               const char *name) {
-    static const char *const kinds[] = {KL_INDEX_SUFFIX, KL_TIME_SUFFIX, KL_TXN_SUFFIX,
-                                        KL_SIDECAR_SUFFIX};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        int64_t base;
-        if (!kl_segment_name_parse(name, kinds[i], &base)) continue;
-        if (listed(names, base, KL_LOG_SUFFIX) || !log->writable) return KL_OK;
-        kl_status status = kl_dir_unlink(dir, name);
-        return status == KL_E_NOT_FOUND ? KL_OK : status;
-    }
-    return KL_OK;
-}
-
-/* A finished .swap whose exchange a crash cut short: the segments that begin in [base, end)
- * are replaced by it. */
-typedef struct {
-    const char *name; /* of its .log; NULL: there is none */
-    int64_t base;
-    int64_t end;
-} swap_left;
-
-/* A reader leaves to the next writer what finish_swaps does and sees its outcome already.
- * One at a time is all that compaction has. */
-static kl_status find_swap(kl_dir *dir, const kl_names *names, swap_left *out) {
-    int64_t min_cleaned = lowest_cleaned(names), base;
-    char inner[KL_NAME_BYTES];
-    *out = (swap_left){0};
-    for (size_t i = 0; i < names->count && out->name == NULL; i++) {
-        const char *name = names->names[i];
-        if (!parse_leftover(name, KL_SWAP_SUFFIX, inner, &base) ||
-            !has_suffix(inner, KL_LOG_SUFFIX) || base >= min_cleaned)
-            continue;
-        *out = (swap_left){.name = name, .base = base};
-        kl_status status = swap_end(dir, name, base, &out->end);
-        if (status) return status;
-    }
-    return KL_OK;
-}
-
-static bool is_replaced(const swap_left *swap, int64_t base) {
-    return swap->name && (base == swap->base || (base > swap->base && base < swap->end));
-}
-
-static kl_status vanished(kl_log *log, const char *name) {
-    return kl_fail(KL_E_STALE, "log %s: %s went away while the folder was read", log->path,
-                   name);
-}
-
-/* *indexless: the lowest base offset of a segment without an offset index. */
-static kl_status load_segments(kl_log *log, kl_dir *dir, bool with_swap,
-                               int64_t *indexless) {
-    kl_names names = {0};
-    swap_left swap = {0};
-    *indexless = INT64_MAX;
-    kl_log_drop_segments(log, 0, log->segment_count);
-    kl_status status = kl_dir_list(dir, &names);
-    if (!status && with_swap) status = find_swap(dir, &names, &swap);
-    for (size_t i = 0; !status && i < names.count; i++) {
-        int64_t base;
-        kl_segment *segment = NULL;
-        bool swapped = names.names[i] == swap.name;
-        if (swapped) {
-            base = swap.base;
-        } else if (!kl_segment_name_parse(names.names[i], KL_LOG_SUFFIX, &base)) {
-            status = remove_orphan(log, dir, &names, names.names[i]);
-            continue;
-        } else if (is_replaced(&swap, base)) {
-            continue;
-        }
-        status = kl_segment_open(log->path, names.names[i], base, log->writable, &segment);
-        if (status == KL_E_NOT_FOUND && !log->writable)
-            status = vanished(log, names.names[i]); /* by its owner: look again */
-        if (status) break;
-        if (swapped) { /* what lies under the names of its indexes may be the old ones' */
-            kl_index_clear(&segment->offsets);
-            kl_index_clear(&segment->times);
-        }
-        if (swapped || (!listed(&names, base, KL_INDEX_SUFFIX) && segment->size > 0))
-            *indexless = KL_MIN(*indexless, base);
-        segment->aborts.loaded = !listed(&names, base, KL_TXN_SUFFIX);
-        status = kl_log_add_segment(log, segment);
-    }
-    /* The last one grows again: a crash came between its seal and its successor. */
-    if (!status && log->writable && log->segment_count &&
-        listed(&names, kl_log_active(log)->base_offset, KL_SIDECAR_SUFFIX))
-        status = kl_sidecar_drop(dir, kl_log_active(log)->base_offset);
-    kl_names_free(&names);
-    return status;
-}
-
-kl_status kl_log_load_aborts(kl_log *log, kl_dir *dir, int64_t *corrupt_from) {
-    *corrupt_from = INT64_MAX;
-    for (size_t i = 0; i < log->segment_count; i++) {
-        kl_segment *segment = log->segments[i];
-        if (segment->aborts.loaded) continue;
-        kl_status status = kl_aborts_load(&segment->aborts, dir,
-                                          KL_MAX(kl_log_next_base(log, i), log->log_end));
-        bool same = true;
-        if (!status && i + 1 < log->segment_count) status = kl_guard_aborts(segment, &same);
-        if (status == KL_E_CORRUPT || (!status && !same))
-            *corrupt_from = KL_MIN(*corrupt_from, segment->base_offset);
-        else if (status) return status;
-        segment->aborts.loaded = true;
-    }
-    return KL_OK;
-}
-
-/* Messages of old Kafkas are recognised when a log is opened, not in the middle of a read. */
-static kl_status refuse_old_formats(kl_log *log) {
-    const size_t places[] = {0, log->segment_count - 1};
-    for (int i = 0; i < 2; i++) {
-        kl_segment *segment = log->segments[places[i]];
-        uint8_t head[KL_BATCH_HEADER_BYTES];
-        size_t got;
-        kl_status status = kl_file_read(
-            segment->file, head, KL_MIN(sizeof head, (size_t)segment->size), 0, &got);
-        if (status) return status;
-        kl_batch batch;
-        if (got < MAGIC_BYTES_NEEDED) continue;
-        status = kl_log_judge_format(segment, 0, segment->size,
-                                     kl_batch_parse(head, got, &batch));
-        if (status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT)
-            return kl_fail_prefix(status, "%s/%s", log->path, kl_file_name(segment->file));
-    }
-    return KL_OK;
-}
-
-/* Where a log that was closed cleanly ends: headers behind the last index entry.
- * *sane false: the bytes say that it was not closed cleanly after all. */
-static kl_status find_clean_end(kl_log *log, kl_dir *dir, bool *sane,
-                                kl_recovery *recovery) {
-    kl_segment *active = kl_log_active(log);
-    *sane = false;
-    kl_status status = kl_segment_load_indexes(active, dir, INT64_MAX, true, log->writable,
-                                               log->config.index_interval_bytes,
-                                               &recovery->indexes_rebuilt);
-    if (status) return status;
-    int64_t pos = 0;
-    if (active->offsets.count)
-        pos = kl_index_offset_at(&active->offsets, active->offsets.count - 1).pos;
-    kl_walk walk;
-    status = kl_walk_init(&walk, active->file, pos, active->size, KL_CHUNK_LOOKUP_BYTES);
-    if (status) return status;
-    log->log_end = active->base_offset;
-    bool grows = true; /* base offsets lie outside of the checksum */
-    for (bool found = true; !status && found && grows;) {
-        kl_batch batch;
-        status = kl_walk_step(&walk, false, &batch, NULL, &found);
-        if (status || !found) break;
-        grows = batch.base_offset >= log->log_end;
-        log->log_end = batch.last_offset + 1;
-    }
-    kl_walk_done(&walk);
-    *sane = !status && grows;
-    /* An old format in the middle, too, is for the recovery to judge. */
-    if (status == KL_E_CORRUPT_MESSAGE || status == KL_E_BUFFER_TOO_SMALL ||
-        status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT)
-        return KL_OK;
-    return status;
-}
-
-/* A crash came into the deletion of segments below the log's start: they go now, unless
- * only they know their producers. */
-static kl_status finish_deletion(kl_log *log, kl_dir *dir, int64_t *indexless) {
-    size_t first = log->segment_count ? kl_log_find_segment(log, log->first_start) : 0;
-    if (first == 0) return KL_OK;
-    int64_t known_at;
-    int64_t start = log->segments[first]->base_offset;
-    kl_status status = kl_log_load_snapshot(log, dir, start, &known_at);
-    if (status || known_at != start) return status;
-    for (size_t i = 0; i < first && !status; i++)
-        status = kl_segment_delete(log->segments[i], dir);
-    log->dir_dirty = log->touched = true;
-    return status ? status : load_segments(log, dir, false, indexless);
-}
-
-static kl_status load_epochs(kl_log *log, kl_dir *dir) {
-    kl_status status = kl_epochs_load(&log->epochs, dir);
-    bool lost = status == KL_E_CORRUPT || (!status && log->epochs.count == 0);
-    if (lost)
-        status = log->log_end > log->segments[0]->base_offset ? kl_log_rebuild_epochs(log)
-                                                              : KL_OK;
-    return status;
-}
-
-/* Sealed segments from `base_offset` on have their indexes again, as others that open the
- * folder expect.  One that cannot be read says so when it is read. */
-static void restore_indexes(kl_log *log, int64_t base_offset) {
-    if (base_offset == INT64_MAX || !log->writable) return;
-    for (size_t i = kl_log_find_segment(log, base_offset); i + 1 < log->segment_count; i++)
-        (void)kl_log_prepare(log, i);
-}
-
-/* The end, and with it everything that is derived from batches. */
-static kl_status load_contents(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
-    int64_t indexless, corrupt_from, rebuild_from = INT64_MAX;
-    bool sane = false;
-    kl_status status = clear_leftovers(log, dir);
-    if (!status) status = load_segments(log, dir, !log->writable, &indexless);
-    if (!status && log->writable) status = finish_deletion(log, dir, &indexless);
-    if (status) return status;
-    status = kl_epochs_load(&log->epochs, dir);
-    if (status == KL_E_CORRUPT) status = KL_OK; /* made anew below */
-    if (!status && log->segment_count == 0) {
-        /* A crash came between the segments' end and that of what tells of their producers:
-         * the log that begins here knows none. */
-        return log->writable ? kl_log_trim_snapshots(log, dir, -1) : KL_OK;
-    }
-    if (!status) status = refuse_old_formats(log);
-    if (!status && log->clean) status = find_clean_end(log, dir, &sane, recovery);
-    if (!status && !sane) {
-        int64_t from = log->clean ? kl_log_active(log)->base_offset : log->recovery_point;
-        rebuild_from =
-            log->segments[from < 0 ? 0 : kl_log_find_segment(log, from)]->base_offset;
-        status = kl_log_recover_tail(log, dir, from, recovery);
-    }
-    if (!status && log->epochs.count == 0) status = load_epochs(log, dir);
-    if (!status) status = kl_log_load_aborts(log, dir, &corrupt_from);
-    if (status) return status;
-    if (!sane && log->writable) /* later ones are made anew, as they may be torn */
-        status = kl_log_trim_snapshots(log, dir, rebuild_from);
-    rebuild_from = KL_MIN(rebuild_from, KL_MIN(indexless, corrupt_from));
-    if (!status) status = kl_log_load_producers(log, dir, log->log_end, rebuild_from);
-    if (!status) status = kl_segment_load_times(kl_log_active(log));
-    if (!status) restore_indexes(log, indexless);
-    return status;
-}
-
-/* ---- a reader --------------------------------------------------------------------------- */
-
-/* What a living writer's page says instead of what its bytes say. */
-static kl_status load_by_page(kl_log *log, kl_dir *dir, const kl_page_values *values) {
-    int64_t indexless, corrupt_from;
-    kl_status status = load_segments(log, dir, false, &indexless);
-    if (status || log->segment_count == 0) return status;
-    kl_segment *active = kl_log_active(log);
-    if (active->base_offset != values->active_base_offset) return KL_E_STALE;
-    active->size = values->active_bytes;
-    active->aborts.loaded = false; /* its file can come any time */
-    log->log_start = values->log_start_offset;
-    log->log_end = values->log_end_offset;
-    log->high_watermark = values->high_watermark;
-    log->last_stable = values->last_stable_offset;
-    log->flushed = values->flushed_offset;
-    log->generation = values->generation;
-    status = kl_epochs_load(&log->epochs, dir);
-    if (status == KL_E_CORRUPT) status = KL_OK;
-    if (!status) status = kl_log_load_aborts(log, dir, &corrupt_from);
-    if (!status && corrupt_from < active->base_offset)
-        status = kl_log_load_producers(log, dir, log->log_end, corrupt_from);
-    log->producers_known = false;
-    if (!status)
-        status = kl_segment_load_indexes(active, dir, log->log_end, true, false,
-                                         log->config.index_interval_bytes, NULL);
-    if (!status) status = kl_segment_load_times(active);
-    return status;
-}
-
-static void settle_bounds(kl_log *log) {
-    log->log_start = KL_MAX(log->first_start, log->segments[0]->base_offset);
-    if (log->log_end < log->log_start)
-        log->log_end = log->log_start; /* reading: all is gone */
-    log->high_watermark = log->log_end;
-    if (!log->end_is_high_watermark && log->first_high_watermark >= 0)
-        log->high_watermark =
-            KL_MAX(log->log_start, KL_MIN(log->first_high_watermark, log->log_end));
-    int64_t unstable = kl_producers_first_unstable(&log->producers, log->high_watermark);
-    log->last_stable = KL_MIN(KL_MAX(unstable, log->log_start), log->high_watermark);
-    log->flushed = log->clean
-                       ? log->log_end
-                       : KL_MIN(KL_MAX(log->recovery_point, log->log_start), log->log_end);
-}
-
-/* Without a page the folder's change time and the last file's length tell what is new. */
-static kl_status look_at_folder(kl_log *log, bool *changed, bool *grown) {
-    struct stat folder;
-    if (kl_io->fstatat(AT_FDCWD, log->path, &folder, 0) != 0)
-        return kl_fail_errno(errno, "log %s", log->path);
-    int64_t folder_ns =
-        (int64_t)folder.st_mtim.tv_sec * 1000000000 + folder.st_mtim.tv_nsec;
-    int64_t bytes = 0, modified_ms;
-    kl_status status = KL_OK;
-    if (log->segment_count)
-        status = kl_file_stat(kl_log_active(log)->file, &bytes, &modified_ms);
-    *changed = folder_ns != log->seen_folder_ns || log->generation < 0 ||
-               !log->segment_count || bytes < kl_log_active(log)->size;
-    *grown = bytes != log->seen_bytes;
-    log->seen_folder_ns = folder_ns;
-    log->seen_bytes = bytes;
-    return status;
-}
-
-static kl_status reload_by_folder(kl_log *log, kl_dir *dir) {
-    bool changed, grown;
-    kl_recovery recovery = {.truncated_pos = -1};
-    kl_status status = look_at_folder(log, &changed, &grown);
-    if (status || (!changed && !grown)) return status;
-    if (changed) {
-        status = KL_E_STALE;
-        for (int tries = 0; status == KL_E_STALE && tries < 100; tries++)
-            status = load_contents(log, dir, &recovery);
-        if (!status) status = look_at_folder(log, &changed, &grown);
-    } else {
-        status = kl_log_extend_tail(log, kl_log_active(log), &log->log_end);
-        if (!status)
-            status = kl_log_load_producers(log, dir, log->log_end,
-                                           kl_log_active(log)->base_offset);
-    }
-    if (status || log->segment_count == 0) return status;
-    log->generation = log->generation < 0 ? 0 : log->generation;
-    settle_bounds(log);
-    return KL_OK;
-}
-
-/* The segments as a living writer's page has them.  *done false: there is no such writer, or
- * what its page says is not in the folder. */
-static kl_status reload_by_page(kl_log *log, kl_dir *dir, bool *done) {
-    bool settled = true;
-    *done = false;
-    /* A writer in the middle of a change, or one that rolled between page and listing. */
-    for (int tries = 0; tries < RELOAD_TRIES; tries++) {
-        kl_page_values values, after;
-        if (!kl_statepage_read(log->page, &values)) return KL_OK;
-        settled = !(values.generation & 1);
-        if (settled) {
-            kl_status status = load_by_page(log, dir, &values);
-            if (!kl_statepage_read(log->page, &after)) return KL_OK;
-            settled = after.generation == values.generation;
-            *done = settled && !status && log->segment_count;
-            if (*done) return KL_OK;
-            if (settled && status && status != KL_E_STALE && status != KL_E_NOT_FOUND)
-                return status;
-        }
-        if (tries % 100 == 99 && !kl_statepage_lives(log->page)) return KL_OK;
-        struct timespec nap = {0, 1000000};
-        nanosleep(&nap, NULL);
-    }
-    if (settled) return KL_OK;
-    return kl_fail(KL_E_STALE, "log %s: its writer goes on changing its segments",
-                   log->path);
-}
-
-kl_status kl_log_reload(kl_log *log) {
-    kl_dir *dir = NULL;
-    kl_status status = kl_dir_open(log->path, 0, &dir);
-    if (status) return status;
-    memset(log->hints, 0xff, sizeof log->hints);
-    bool done = false;
-    if (log->page) status = reload_by_page(log, dir, &done);
-    if (log->page && !done) log->generation = -1;
-    if (!status && !done) {
-        kl_statepage_close(log->page, false);
-        log->page = NULL;
-        status = reload_by_folder(log, dir);
-    }
-    if (!status && log->segment_count == 0)
-        status = kl_fail(KL_E_NOT_FOUND, "%s holds no log: no file named like %020d.log",
-                         log->path, 0);
-    log->prefix_count = 0;
-    kl_dir_close(dir);
-    kl_dir_free(dir);
-    return status;
-}
-
-/* ---- open -------------------------------------------------------------------------------- */
 
 static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recovery) {
     kl_dir *dir = NULL;
     kl_status status = kl_dir_open(log->path, 1, &dir);
     if (status) return status;
-    status = load_contents(log, dir, recovery);
+    status = kl_log_load(log, dir, recovery);
     if (!status && log->segment_count == 0) {
         kl_segment *first = NULL;
         log->log_end = KL_MAX(KL_MAX(how->first_offset, how->log_start_offset), (int64_t)0);
@@ -544,7 +20,7 @@ static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recov
     bool gone = log->log_end < log->first_start;
     if (gone) status = kl_log_restart_at(log, log->first_start);
     bool rebuilt = log->epochs.changed; /* else the file may wait for the next epoch */
-    settle_bounds(log);
+    kl_log_settle(log);
     int32_t latest = kl_epochs_latest(&log->epochs);
     /* A leader that has appended nothing yet begins at the end (I3): only a crash, which may
      * have taken its first records, makes such an entry doubtful.  Its epoch was there, though:
@@ -627,4 +103,110 @@ kl_status kl_log_open(const char *path, const kl_log_config *config, const kl_op
     }
     *out = log;
     return KL_OK;
+}
+
+/* ---- closing ------------------------------------------------------------------------ */
+
+static kl_status close_cleanly(kl_log *log, bool sync) {
+    kl_dir *dir = NULL;
+    kl_status status = kl_dir_open(log->path, 0, &dir);
+    if (status) return status;
+    kl_segment *active = kl_log_active(log);
+    status = KL_FP_STATUS("log.close.before_seal");
+    if (!status) status = kl_segment_seal(active, dir);
+    KL_FP("log.close.before_snapshot");
+    if (!status) status = kl_log_write_snapshot(log, dir, log->log_end, sync);
+    if (!status) status = kl_log_trim_snapshots(log, dir, INT64_MAX);
+    for (size_t i = 0; i < log->segment_count && !status && sync; i++)
+        if (log->segments[i]->unsynced)
+            status = kl_segment_sync_derived(log->segments[i], log->path,
+                                             kl_log_next_base(log, i));
+    KL_FP("log.close.before_sync");
+    if (!status && sync) status = kl_dir_sync(dir);
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    return status;
+}
+
+/* Locked.  The records are on disk, also those of an append that came after the flush. */
+static kl_status sync_records(kl_log *log) {
+    kl_status status = KL_OK;
+    if (log->flushed < log->log_end)
+        for (size_t i = kl_log_find_segment(log, log->flushed);
+             i < log->segment_count && !status; i++)
+            status = kl_file_sync(log->segments[i]->file);
+    if (!status) log->flushed = log->log_end;
+    return status;
+}
+
+static kl_status close_log(kl_log *log, bool sync) {
+    if (log->process_generation != atomic_load(&kl_process_generation)) {
+        kl_log_abandon(log);
+        return KL_OK;
+    }
+    kl_status status = KL_OK;
+    if (log->writable && sync) {
+        status = kl_log_flush_all(log);
+        if (status == KL_E_CLOSED) return KL_OK;
+    }
+    kl_lock(&log->lock);
+    if (log->closed) {
+        kl_unlock(&log->lock);
+        return KL_OK;
+    }
+    if (log->writable && !status && log->offline && !sync)
+        status = kl_fail(KL_E_STORAGE, "log %s is offline after a failed write to its disk",
+                         log->path);
+    /* When something is not synced, the folder is not clean. */
+    if (log->writable && !status && !log->offline) {
+        if (sync) status = sync_records(log);
+        if (!status && log->touched) status = close_cleanly(log, sync);
+    }
+    kl_unlock(&log->lock);
+    kl_log_abandon(log);
+    return status;
+}
+
+kl_status kl_log_close(kl_log *log) { return close_log(log, true); }
+
+kl_status kl_log_close_unsynced(kl_log *log) { return close_log(log, false); }
+
+void kl_log_abandon(kl_log *log) {
+    bool forked = log->process_generation != atomic_load(&kl_process_generation);
+    if (forked) {
+        /* The lock may be held by a thread that this process does not have. */
+        log->closed = true;
+        return;
+    }
+    kl_lock(&log->lock);
+    bool was_closed = log->closed;
+    log->closed = true;
+    if (!was_closed) kl_log_tell(log);
+    pthread_cond_broadcast(&log->changed);
+    while (log->cleaner_busy || log->syncing)
+        kl_cond_wait_ms(&log->changed, &log->lock, -1);
+    kl_unlock(&log->lock);
+    if (was_closed) return;
+    kl_sync_drain(&log->sync);
+    kl_lock(&log->lock);
+    kl_statepage_close(log->page, log->writable);
+    log->page = NULL;
+    kl_log_drop_segments(log, 0, log->segment_count);
+    kl_unlock(&log->lock);
+}
+
+void kl_log_free(kl_log *log) {
+    if (log == NULL) return;
+    kl_log_abandon(log);
+    if (log->process_generation == atomic_load(&kl_process_generation)) {
+        kl_producers_free(&log->producers);
+        kl_epochs_free(&log->epochs);
+        kl_buffer_free(&log->scratch);
+        kl_release(log->segments);
+        kl_release(log->path);
+        pthread_cond_destroy(&log->changed);
+        pthread_cond_destroy(&log->gathered);
+        pthread_mutex_destroy(&log->lock);
+        kl_release(log);
+    }
 }

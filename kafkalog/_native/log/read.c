@@ -10,30 +10,6 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-enum { LOADED_INDEXES_MAX = 16384 };
-
-kl_status kl_log_prepare(kl_log *log, size_t index) {
-    kl_segment *segment = log->segments[index];
-    if (KL_LIKELY(segment->offsets.loaded && segment->times.loaded)) return KL_OK;
-    if (log->loaded_indexes > LOADED_INDEXES_MAX) {
-        for (size_t i = 0; i + 1 < log->segment_count; i++) {
-            kl_index_unload(&log->segments[i]->offsets);
-            kl_index_unload(&log->segments[i]->times);
-        }
-        log->loaded_indexes = 0;
-    }
-    kl_dir *dir = NULL;
-    kl_status status = kl_dir_open(log->path, 0, &dir);
-    if (!status)
-        status = kl_segment_load_indexes(segment, dir, kl_log_next_base(log, index),
-                                         index + 1 == log->segment_count, log->writable,
-                                         log->config.index_interval_bytes, NULL);
-    log->loaded_indexes++;
-    kl_dir_close(dir);
-    kl_dir_free(dir);
-    return status;
-}
-
 /* A place from which batches can be read. */
 typedef struct {
     kl_segment *segment; /* retained; NULL: nothing at or above the offset */

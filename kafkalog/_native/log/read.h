@@ -9,7 +9,5 @@ enum { KL_STALE_TRIES = 200 }; /* how often a read begins again because segments
 /* KL_E_STALE when segments changed since the log was at `generation`, here or, for a reader,
  * by its writer. Takes the lock. */
 kl_status kl_log_unchanged(kl_log *log, int64_t generation);
-/* Locked: the indexes of segment `index`, loaded. */
-kl_status kl_log_prepare(kl_log *log, size_t index);
 
 #endif

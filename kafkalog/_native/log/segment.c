@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "base/fault.h"
-#include "log.h"
 
 static kl_segment *segment_new(int64_t base_offset) {
     kl_segment *segment = kl_alloc(sizeof *segment);
@@ -159,7 +158,7 @@ kl_status kl_segment_renew_indexes(kl_segment *segment, kl_dir *dir, bool active
     if (!writable) return KL_OK;
     status = kl_index_rewrite(&segment->offsets, dir, false);
     if (!status) status = kl_index_rewrite(&segment->times, dir, false);
-    return status || active ? status : kl_sidecar_renew(segment, dir);
+    return status || active ? status : kl_guard_reseal(segment, dir);
 }
 
 kl_status kl_segment_load_indexes(kl_segment *segment, kl_dir *dir, int64_t next_offset,

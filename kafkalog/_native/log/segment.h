@@ -9,6 +9,11 @@
 #include "sidecar.h"
 #include "batch/walk.h"
 
+enum {
+    KL_CHUNK_LOOKUP_BYTES = 8 << 10, /* a lookup reads about one index interval */
+    KL_CHUNK_RECOVER_BYTES = 1 << 20
+};
+
 #define KL_UNKNOWN INT64_MIN /* a time that was not read from disk yet */
 
 typedef struct kl_segment {

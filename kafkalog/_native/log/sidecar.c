@@ -309,8 +309,9 @@ kl_status kl_sidecar_belongs(const kl_sidecar *sidecar, kl_dir *dir, bool *belon
     return KL_OK;
 }
 
-kl_status kl_sidecar_renew(kl_segment *segment, kl_dir *dir) {
+kl_status kl_sidecar_renew(const kl_segment *segment, kl_dir *dir, bool *renewed) {
     char name[KL_NAME_BYTES];
+    *renewed = false;
     uint8_t *data = NULL;
     size_t bytes = 0;
     kl_sidecar old;
@@ -323,7 +324,7 @@ kl_status kl_sidecar_renew(kl_segment *segment, kl_dir *dir) {
     put_crc(data, bytes);
     status = kl_dir_write_file(dir, name, data, bytes, false);
     if (!status) KL_FP("sidecar.renew.renamed");
-    kl_guard_renew(segment);
+    *renewed = true;
 out:
     kl_release(data);
     return status;

@@ -77,9 +77,8 @@ kl_status kl_sidecar_write(struct kl_segment *segment, kl_dir *dir);
 void kl_sidecar_put_indexes(uint8_t *index_sums, const struct kl_segment *segment);
 /* The bytes of that file, at the start of `out`; the segment's sums must be whole. */
 kl_status kl_sidecar_encode(const struct kl_segment *segment, kl_dir *dir, kl_buffer *out);
-/* The indexes of a sealed segment were made anew: their checksums too.  A side-car that
- * cannot be read, or that belongs to another `.log`, is left as it is. */
-kl_status kl_sidecar_renew(struct kl_segment *segment, kl_dir *dir);
+/* kl_guard_reseal's part on disk.  *renewed false: there is none that is this `.log`'s. */
+kl_status kl_sidecar_renew(const struct kl_segment *segment, kl_dir *dir, bool *renewed);
 kl_status kl_sidecar_drop(kl_dir *dir, int64_t base_offset); /* a missing one is fine */
 
 #endif

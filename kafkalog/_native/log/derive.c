@@ -1,0 +1,245 @@
+/* derive.c: what is derived from the bytes of a log, made anew from them: indexes, leader
+ * epochs, producers, aborted transactions. */
+#include "log.h"
+
+/* A batch that cannot be one, or that goes past the end: where recovery stops. */
+static bool is_damage(kl_status status) {
+    return status == KL_E_CORRUPT_MESSAGE || status == KL_E_BUFFER_TOO_SMALL;
+}
+
+/* The CRC-32 of zip, which messages of old formats carry. */
+static uint32_t crc32_update(uint32_t crc, const uint8_t *p, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        crc ^= p[i];
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+    }
+    return crc;
+}
+
+/* A header that a power failure
+ * tore can look like a message of an old format, as zeros follow: magic 0.  Whether it is
+ * one indeed its own checksum tells; else it is damage. */
+kl_status kl_log_judge_format(kl_segment *segment, int64_t pos, int64_t end_pos,
+                              kl_status status) {
+    if (KL_LIKELY(status != KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT)) return status;
+    uint8_t chunk[4096];
+    size_t got;
+    kl_status looked = kl_file_read(segment->file, chunk, MAGIC_BYTES_NEEDED, pos, &got);
+    if (looked || got < MAGIC_BYTES_NEEDED) return looked ? looked : KL_E_CORRUPT_MESSAGE;
+    int64_t end =
+        pos + LENGTH_OVERHEAD + (int64_t)(int32_t)kl_get32(chunk + POS_BATCH_LENGTH);
+    /* Of such a message: offset, size, crc, magic. */
+    uint32_t stored = kl_get32(chunk + LENGTH_OVERHEAD), crc = UINT32_MAX;
+    if (end > end_pos) return KL_E_CORRUPT_MESSAGE;
+    for (pos += POS_MAGIC; pos < end; pos += (int64_t)got) {
+        size_t want = (size_t)KL_MIN(end - pos, (int64_t)sizeof chunk);
+        looked = kl_file_read(segment->file, chunk, want, pos, &got);
+        if (looked || got == 0) return looked ? looked : KL_E_CORRUPT_MESSAGE;
+        crc = crc32_update(crc, chunk, got);
+    }
+    return ~crc == stored ? status : KL_E_CORRUPT_MESSAGE;
+}
+
+static kl_status note_recovered(kl_log *log, kl_segment *segment, const kl_batch *batch,
+                                const uint8_t *data, int64_t pos) {
+    kl_status status =
+        kl_segment_note(segment, batch, pos, log->config.index_interval_bytes);
+    if (!status && log->writable) status = kl_sums_reserve(&segment->sums);
+    if (!status && log->writable)
+        kl_sums_add(&segment->sums, data, pos, batch->batch_bytes);
+    if (!status && batch->leader_epoch > kl_epochs_latest(&log->epochs))
+        status = kl_epochs_assign(&log->epochs, batch->leader_epoch, batch->base_offset);
+    return status;
+}
+
+/* Batches from `pos` on, each checked whole, noted; offsets must grow (I2). */
+static kl_status recover_from(kl_log *log, kl_segment *segment, int64_t pos,
+                              int64_t end_pos, int64_t *valid_bytes, int64_t *end_offset) {
+    kl_walk walk;
+    kl_status status =
+        kl_walk_init(&walk, segment->file, pos, end_pos, KL_CHUNK_RECOVER_BYTES);
+    if (status) return status;
+    for (;;) {
+        kl_batch batch;
+        const uint8_t *data;
+        bool found;
+        *valid_bytes = walk.pos;
+        status = kl_walk_step(&walk, true, &batch, &data, &found);
+        if (is_damage(kl_log_judge_format(segment, walk.pos, end_pos, status))) {
+            status = KL_OK;
+            break;
+        }
+        if (status || !found || batch.base_offset < *end_offset) break;
+        if (batch.base_offset > *end_offset ||
+            batch.record_count <= batch.last_offset - batch.base_offset)
+            segment->has_gaps = true;
+        status = note_recovered(log, segment, &batch, data, *valid_bytes);
+        if (status) break;
+        *end_offset = batch.last_offset + 1;
+    }
+    if (status) kl_fail_prefix(status, "log %s", log->path);
+    kl_walk_done(&walk);
+    return status;
+}
+
+kl_status kl_log_recover_segment(kl_log *log, kl_segment *segment, int64_t *valid_bytes,
+                                 int64_t *end_offset) {
+    kl_index_clear(&segment->offsets);
+    kl_index_clear(&segment->times);
+    segment->offsets.loaded = segment->times.loaded = true;
+    segment->max_timestamp = segment->first_timestamp = -1;
+    segment->max_timestamp_offset = segment->base_offset;
+    segment->bytes_since_entry = 0;
+    kl_sums_clear(&segment->sums);
+    *end_offset = segment->base_offset;
+    return recover_from(log, segment, 0, segment->size, valid_bytes, end_offset);
+}
+
+kl_status kl_log_extend_tail(kl_log *log, kl_segment *segment, int64_t *end_offset) {
+    int64_t valid_bytes = segment->size, bytes, modified_ms;
+    kl_status status = kl_file_stat(segment->file, &bytes, &modified_ms);
+    if (status || bytes <= segment->size) return status;
+    status = recover_from(log, segment, segment->size, bytes, &valid_bytes, end_offset);
+    segment->size = valid_bytes;
+    return status;
+}
+
+enum { LOADED_INDEXES_MAX = 16384 };
+
+kl_status kl_log_prepare(kl_log *log, size_t index) {
+    kl_segment *segment = log->segments[index];
+    if (KL_LIKELY(segment->offsets.loaded && segment->times.loaded)) return KL_OK;
+    if (log->loaded_indexes > LOADED_INDEXES_MAX) {
+        for (size_t i = 0; i + 1 < log->segment_count; i++) {
+            kl_index_unload(&log->segments[i]->offsets);
+            kl_index_unload(&log->segments[i]->times);
+        }
+        log->loaded_indexes = 0;
+    }
+    kl_dir *dir = NULL;
+    kl_status status = kl_dir_open(log->path, 0, &dir);
+    if (!status)
+        status = kl_segment_load_indexes(segment, dir, kl_log_next_base(log, index),
+                                         index + 1 == log->segment_count, log->writable,
+                                         log->config.index_interval_bytes, NULL);
+    log->loaded_indexes++;
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    return status;
+}
+
+/* ---- producers and epochs ---------------------------------------------------------------- */
+
+static kl_status replay_marker(kl_log *log, kl_segment *segment, const kl_batch *batch,
+                               const uint8_t *data, bool rebuild) {
+    int32_t type, coordinator_epoch;
+    kl_status status = kl_batch_control(batch, data, &type, &coordinator_epoch);
+    if (status == KL_E_CORRUPT_MESSAGE) return KL_OK; /* its reads answer for it */
+    if (status || (type != KL_CONTROL_ABORT && type != KL_CONTROL_COMMIT)) return status;
+    int64_t first_offset;
+    status = kl_producers_apply_marker(
+        &log->producers, batch->producer_id, batch->producer_epoch, coordinator_epoch,
+        batch->last_offset, batch->max_timestamp, &first_offset);
+    if (status || type != KL_CONTROL_ABORT || first_offset < 0 || !rebuild) return status;
+    int64_t open = kl_producers_first_open(&log->producers);
+    const kl_aborted entry = {batch->producer_id, first_offset, batch->last_offset,
+                              KL_MIN(open, batch->last_offset + 1)};
+    return kl_aborts_add(&segment->aborts, &entry);
+}
+
+static kl_status replay_segment(kl_log *log, kl_segment *segment, int64_t from,
+                                bool rebuild) {
+    kl_walk walk;
+    kl_status status =
+        kl_walk_init(&walk, segment->file, 0, segment->size,
+                     kl_segment_header_chunk(segment, KL_CHUNK_RECOVER_BYTES));
+    if (status) return status;
+    for (;;) {
+        kl_batch batch;
+        bool found;
+        int64_t pos = walk.pos;
+        status = kl_walk_step(&walk, false, &batch, NULL, &found);
+        if (status || !found) break;
+        if (batch.base_offset < from || batch.producer_id < 0) continue;
+        if (!kl_batch_is_control(&batch)) {
+            status = kl_producers_apply(&log->producers, &batch);
+        } else {
+            const uint8_t *data;
+            walk.pos = pos;
+            status = kl_walk_step(&walk, true, &batch, &data, &found);
+            if (!status) status = replay_marker(log, segment, &batch, data, rebuild);
+        }
+        if (status) break;
+    }
+    kl_walk_done(&walk);
+    /* Damage below the recovery point stays where it is and its readers are told. */
+    if (is_damage(status) || status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT) return KL_OK;
+    return status;
+}
+
+kl_status kl_log_load_producers(kl_log *log, kl_dir *dir, int64_t from,
+                                int64_t rebuild_from) {
+    int64_t at;
+    kl_status status = kl_log_load_snapshot(log, dir, KL_MIN(from, rebuild_from), &at);
+    for (size_t i = kl_log_find_segment(log, at); !status && i < log->segment_count; i++) {
+        kl_segment *segment = log->segments[i];
+        bool rebuild = segment->base_offset >= rebuild_from;
+        if (rebuild) kl_aborts_clear(&segment->aborts);
+        /* The one that lies here was perhaps never on disk whole, or tells of batches that
+         * are gone.  Synced: what recovers after a crash of this may not come by here. */
+        if (rebuild && log->writable && segment->base_offset > at)
+            status = kl_log_write_snapshot(log, dir, segment->base_offset, true);
+        if (status) break;
+        if (kl_log_next_base(log, i) <= at && !rebuild) continue;
+        status = replay_segment(log, segment, at, rebuild);
+        if (rebuild) segment->aborts.loaded = true;
+        if (!status && rebuild && log->writable)
+            status = kl_aborts_rewrite(&segment->aborts, dir, true);
+        if (!status && rebuild && log->writable && i + 1 < log->segment_count)
+            status = kl_guard_reseal(segment, dir);
+    }
+    log->producers_known = !status;
+    return status;
+}
+
+kl_status kl_log_rebuild_aborts(kl_log *log, int64_t from) {
+    kl_dir *dir = NULL;
+    kl_status status = kl_dir_open(log->path, 0, &dir);
+    if (status) return status;
+    /* What the producers did since the log was opened is in memory only: set it aside. */
+    kl_producers kept = log->producers;
+    bool known = log->producers_known;
+    kl_producers_init(&log->producers);
+    status = kl_log_load_producers(log, dir, log->log_end, from);
+    kl_producers_free(&log->producers);
+    log->producers = kept;
+    log->producers_known = known;
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    return status;
+}
+
+kl_status kl_log_rebuild_epochs(kl_log *log) {
+    kl_status status = KL_OK;
+    kl_epochs_clear(&log->epochs);
+    for (size_t i = 0; !status && i < log->segment_count; i++) {
+        kl_segment *segment = log->segments[i];
+        kl_walk walk;
+        status =
+            kl_walk_init(&walk, segment->file, 0, segment->size, KL_CHUNK_RECOVER_BYTES);
+        if (status) break;
+        for (bool found = true; found;) {
+            kl_batch batch;
+            status = kl_walk_step(&walk, false, &batch, NULL, &found);
+            if (status) break;
+            if (found && batch.leader_epoch > kl_epochs_latest(&log->epochs))
+                status =
+                    kl_epochs_assign(&log->epochs, batch.leader_epoch, batch.base_offset);
+            if (status) break;
+        }
+        kl_walk_done(&walk);
+        if (is_damage(status) || status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT)
+            status = KL_OK;
+    }
+    return status;
+}

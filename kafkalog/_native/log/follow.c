@@ -1,0 +1,244 @@
+/* follow.c: what a log is now: a reader goes after its writer, who waits is told. */
+#include <fcntl.h>
+
+#include "log.h"
+
+enum { RELOAD_TRIES = 2000 }; /* some seconds: a long change of segments is rare */
+
+/* ---- after a writer ------------------------------------------------------------------ */
+
+/* What a living writer's page says instead of what its bytes say. */
+static kl_status load_by_page(kl_log *log, kl_dir *dir, const kl_page_values *values) {
+    int64_t indexless, corrupt_from;
+    kl_status status = kl_log_load_segments(log, dir, false, &indexless);
+    if (status || log->segment_count == 0) return status;
+    kl_segment *active = kl_log_active(log);
+    if (active->base_offset != values->active_base_offset) return KL_E_STALE;
+    active->size = values->active_bytes;
+    active->aborts.loaded = false; /* its file can come any time */
+    log->log_start = values->log_start_offset;
+    log->log_end = values->log_end_offset;
+    log->high_watermark = values->high_watermark;
+    log->last_stable = values->last_stable_offset;
+    log->flushed = values->flushed_offset;
+    log->generation = values->generation;
+    status = kl_epochs_load(&log->epochs, dir);
+    if (status == KL_E_CORRUPT) status = KL_OK;
+    if (!status) status = kl_log_load_aborts(log, dir, &corrupt_from);
+    if (!status && corrupt_from < active->base_offset)
+        status = kl_log_load_producers(log, dir, log->log_end, corrupt_from);
+    log->producers_known = false;
+    if (!status)
+        status = kl_segment_load_indexes(active, dir, log->log_end, true, false,
+                                         log->config.index_interval_bytes, NULL);
+    if (!status) status = kl_segment_load_times(active);
+    return status;
+}
+
+/* Without a page the folder's change time and the last file's length tell what is new. */
+static kl_status look_at_folder(kl_log *log, bool *changed, bool *grown) {
+    struct stat folder;
+    if (kl_io->fstatat(AT_FDCWD, log->path, &folder, 0) != 0)
+        return kl_fail_errno(errno, "log %s", log->path);
+    int64_t folder_ns =
+        (int64_t)folder.st_mtim.tv_sec * 1000000000 + folder.st_mtim.tv_nsec;
+    int64_t bytes = 0, modified_ms;
+    kl_status status = KL_OK;
+    if (log->segment_count)
+        status = kl_file_stat(kl_log_active(log)->file, &bytes, &modified_ms);
+    *changed = folder_ns != log->seen_folder_ns || log->generation < 0 ||
+               !log->segment_count || bytes < kl_log_active(log)->size;
+    *grown = bytes != log->seen_bytes;
+    log->seen_folder_ns = folder_ns;
+    log->seen_bytes = bytes;
+    return status;
+}
+
+static kl_status reload_by_folder(kl_log *log, kl_dir *dir) {
+    bool changed, grown;
+    kl_recovery recovery = {.truncated_pos = -1};
+    kl_status status = look_at_folder(log, &changed, &grown);
+    if (status || (!changed && !grown)) return status;
+    if (changed) {
+        status = KL_E_STALE;
+        for (int tries = 0; status == KL_E_STALE && tries < 100; tries++)
+            status = kl_log_load(log, dir, &recovery);
+        if (!status) status = look_at_folder(log, &changed, &grown);
+    } else {
+        status = kl_log_extend_tail(log, kl_log_active(log), &log->log_end);
+        if (!status)
+            status = kl_log_load_producers(log, dir, log->log_end,
+                                           kl_log_active(log)->base_offset);
+    }
+    if (status || log->segment_count == 0) return status;
+    log->generation = log->generation < 0 ? 0 : log->generation;
+    kl_log_settle(log);
+    return KL_OK;
+}
+
+/* The segments as a living writer's page has them.  *done false: there is no such writer, or
+ * what its page says is not in the folder. */
+static kl_status reload_by_page(kl_log *log, kl_dir *dir, bool *done) {
+    bool settled = true;
+    *done = false;
+    /* A writer in the middle of a change, or one that rolled between page and listing. */
+    for (int tries = 0; tries < RELOAD_TRIES; tries++) {
+        kl_page_values values, after;
+        if (!kl_statepage_read(log->page, &values)) return KL_OK;
+        settled = !(values.generation & 1);
+        if (settled) {
+            kl_status status = load_by_page(log, dir, &values);
+            if (!kl_statepage_read(log->page, &after)) return KL_OK;
+            settled = after.generation == values.generation;
+            *done = settled && !status && log->segment_count;
+            if (*done) return KL_OK;
+            if (settled && status && status != KL_E_STALE && status != KL_E_NOT_FOUND)
+                return status;
+        }
+        if (tries % 100 == 99 && !kl_statepage_lives(log->page)) return KL_OK;
+        struct timespec nap = {0, 1000000};
+        nanosleep(&nap, NULL);
+    }
+    if (settled) return KL_OK;
+    return kl_fail(KL_E_STALE, "log %s: its writer goes on changing its segments",
+                   log->path);
+}
+
+/* A reader sees what the directory holds now. */
+static kl_status reload(kl_log *log) {
+    kl_dir *dir = NULL;
+    kl_status status = kl_dir_open(log->path, 0, &dir);
+    if (status) return status;
+    memset(log->hints, 0xff, sizeof log->hints);
+    bool done = false;
+    if (log->page) status = reload_by_page(log, dir, &done);
+    if (log->page && !done) log->generation = -1;
+    if (!status && !done) {
+        kl_statepage_close(log->page, false);
+        log->page = NULL;
+        status = reload_by_folder(log, dir);
+    }
+    if (!status && log->segment_count == 0)
+        status = kl_fail(KL_E_NOT_FOUND, "%s holds no log: no file named like %020d.log",
+                         log->path, 0);
+    log->prefix_count = 0;
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    return status;
+}
+
+/* A reader's active segment after its writer appended: what is derived lags behind. */
+static void grow_active(kl_log *log, int64_t active_bytes) {
+    enum { INDEX_LAG_BYTES = 1 << 20 };
+    kl_segment *active = kl_log_active(log);
+    if (active_bytes == active->size) return;
+    active->size = active_bytes;
+    active->max_timestamp = KL_UNKNOWN;
+    if (active_bytes - log->seen_bytes < INDEX_LAG_BYTES) return;
+    kl_index_clear(&active->offsets);
+    kl_index_clear(&active->times);
+    active->offsets.loaded = active->times.loaded = false;
+    log->seen_bytes = active_bytes;
+}
+
+kl_status kl_log_refresh(kl_log *log) {
+    if (log->writable) return KL_OK;
+    kl_status status = kl_log_enter(log);
+    if (status) return status;
+    kl_page_values values;
+    if (log->page && !kl_statepage_read(log->page, &values)) {
+        kl_statepage_close(log->page, false);
+        log->page = NULL;
+        log->generation = -1; /* the next look is at the folder itself */
+    }
+    if (log->page == NULL) {
+        status = kl_statepage_open(log->path, &log->page);
+        if (!status && log->page && !kl_statepage_read(log->page, &values)) {
+            kl_statepage_close(log->page, false);
+            log->page = NULL;
+        }
+        if (status) goto out;
+    }
+    if (log->page == NULL || values.generation != log->generation) {
+        status = reload(log);
+    } else if (values.active_base_offset == kl_log_active(log)->base_offset) {
+        grow_active(log, values.active_bytes);
+        log->log_start = values.log_start_offset;
+        log->log_end = values.log_end_offset;
+        log->high_watermark = values.high_watermark;
+        log->last_stable = values.last_stable_offset;
+        log->flushed = values.flushed_offset;
+    } else {
+        status = reload(log); /* rolled */
+    }
+out:
+    kl_log_leave(log);
+    return status;
+}
+
+/* ---- its state ----------------------------------------------------------------------- */
+
+kl_status kl_log_get(kl_log *log, kl_log_state *out) {
+    memset(out, 0, sizeof *out);
+    kl_status status = kl_log_refresh(log);
+    if (status) return status;
+    status = kl_log_enter(log);
+    if (status) return status;
+    out->log_start_offset = log->log_start;
+    out->log_end_offset = log->log_end;
+    out->high_watermark = log->high_watermark;
+    out->last_stable_offset = log->last_stable;
+    out->flushed_offset = log->flushed;
+    for (size_t i = 0; i < log->segment_count; i++)
+        out->size_bytes += log->segments[i]->size;
+    out->generation = log->generation;
+    out->segment_count = (int32_t)log->segment_count;
+    out->leader_epoch = log->leader_epoch;
+    out->offline = log->offline != KL_OK;
+    out->producer_count = (int32_t)log->producers.count;
+    const kl_segment *active = kl_log_active(log);
+    out->largest_timestamp_ms = KL_MAX(active->max_timestamp, (int64_t)-1);
+    kl_log_leave(log);
+    return KL_OK;
+}
+
+/* A reader's wait: the writer is another process, which tells nobody; look again soon. */
+static kl_status wait_as_reader(kl_log *log, int64_t offset, int32_t bound,
+                                int32_t timeout_ms) {
+    int64_t end_ms = kl_monotonic_ms() + timeout_ms;
+    for (int64_t nap_ms = 1;; nap_ms = KL_MIN(nap_ms * 2, 20)) {
+        kl_status status = kl_log_refresh(log);
+        if (!status) status = kl_log_enter(log);
+        if (status) return status;
+        bool passed = kl_log_bound(log, bound) > offset;
+        if (!passed && kl_monotonic_ms() < end_ms)
+            kl_cond_wait_ms(&log->changed, &log->lock, nap_ms);
+        kl_log_leave(log);
+        if (passed) return KL_OK;
+        if (kl_monotonic_ms() >= end_ms)
+            return kl_fail(KL_E_TIMEOUT, "log %s did not pass offset %lld in %d ms",
+                           log->path, (long long)offset, timeout_ms);
+    }
+}
+
+kl_status kl_log_wait(kl_log *log, int64_t offset, int32_t bound, int32_t timeout_ms) {
+    if (!log->writable) return wait_as_reader(log, offset, bound, timeout_ms);
+    kl_status status = kl_log_enter(log);
+    if (status) return status;
+    int64_t end_ms = kl_monotonic_ms() + timeout_ms;
+    log->waiters++;
+    while (!log->closed && kl_log_bound(log, bound) <= offset) {
+        int64_t left_ms = end_ms - kl_monotonic_ms();
+        if (left_ms <= 0) {
+            status = kl_fail(KL_E_TIMEOUT, "log %s did not pass offset %lld in %d ms",
+                             log->path, (long long)offset, timeout_ms);
+            break;
+        }
+        kl_cond_wait_ms(&log->changed, &log->lock, left_ms);
+    }
+    if (log->closed && !status)
+        status = kl_fail(KL_E_CLOSED, "log %s is closed", log->path);
+    log->waiters--;
+    kl_log_leave(log);
+    return status;
+}

@@ -1,0 +1,185 @@
+/* state.c: what all that work on a log share: entering it, its list of segments, its ends as
+ * others see them, its failures. */
+#include "log.h"
+
+kl_status kl_log_enter(kl_log *log) {
+    if (KL_UNLIKELY(log->process_generation != atomic_load(&kl_process_generation)))
+        return kl_fail(
+            KL_E_FORKED,
+            "log %s was opened by the parent of this process: open it again here",
+            log->path);
+    kl_lock(&log->lock);
+    if (KL_LIKELY(!log->closed)) return KL_OK;
+    kl_unlock(&log->lock);
+    return kl_fail(KL_E_CLOSED, "log %s is closed", log->path);
+}
+
+kl_status kl_log_enter_write(kl_log *log) {
+    if (KL_UNLIKELY(!log->writable))
+        return kl_fail(KL_E_READ_ONLY, "log %s was opened with mode=\"r\"", log->path);
+    kl_status status = kl_log_enter(log);
+    if (KL_LIKELY(!status && !log->offline)) return status;
+    if (status) return status;
+    kl_unlock(&log->lock);
+    return kl_fail(
+        KL_E_STORAGE,
+        "log %s is offline after a failed write to its disk: look at the disk, then "
+        "open the log again",
+        log->path);
+}
+
+void kl_log_tell(const kl_log *log) {
+    if (log->listener == NULL) return;
+    const kl_log_ends ends = {.log_start = log->log_start,
+                              .last_stable = log->last_stable,
+                              .high_watermark = log->high_watermark,
+                              .log_end = log->log_end,
+                              .flushed = log->flushed,
+                              .appended_bytes = log->appended_bytes,
+                              .ended = log->closed || log->offline};
+    log->listener(log->listener_owner, &ends);
+}
+
+kl_status kl_log_listen(kl_log *log, kl_log_listener listener, void *owner) {
+    kl_status status = kl_log_enter(log);
+    if (status == KL_E_CLOSED && listener == NULL) { /* abandoned, not freed */
+        kl_lock(&log->lock);
+        log->listener = NULL;
+        kl_unlock(&log->lock);
+        return KL_OK;
+    }
+    if (status) return status;
+    log->listener = listener;
+    log->listener_owner = owner;
+    kl_log_tell(log);
+    kl_log_leave(log);
+    return KL_OK;
+}
+
+kl_status kl_log_fail_storage(kl_log *log, kl_status status) {
+    if (!log->offline) log->offline = KL_E_STORAGE;
+    kl_log_tell(log);
+    pthread_cond_broadcast(&log->changed);
+    return status;
+}
+
+size_t kl_log_find_segment(const kl_log *log, int64_t offset) {
+    size_t low = 0, high = log->segment_count;
+    if (log->segments[high - 1]->base_offset <= offset) return high - 1;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (log->segments[middle]->base_offset <= offset) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+int64_t kl_log_next_base(const kl_log *log, size_t index) {
+    return index + 1 < log->segment_count ? log->segments[index + 1]->base_offset
+                                          : log->log_end;
+}
+
+kl_status kl_log_add_segment(kl_log *log, kl_segment *segment) {
+    if (log->segment_count == log->segment_capacity) {
+        size_t capacity = log->segment_capacity ? log->segment_capacity * 2 : 8;
+        kl_segment **grown = kl_resize(log->segments, capacity * sizeof *grown);
+        if (grown == NULL) {
+            kl_segment_drop(segment);
+            return kl_fail(KL_E_NO_MEMORY, "no memory for %zu segments of %s", capacity,
+                           log->path);
+        }
+        log->segments = grown;
+        log->segment_capacity = capacity;
+    }
+    log->segments[log->segment_count++] = segment;
+    return KL_OK;
+}
+
+void kl_log_drop_segments(kl_log *log, size_t from, size_t count) {
+    if (count == 0) return; /* there may be no list yet */
+    for (size_t i = from; i < from + count; i++) kl_segment_drop(log->segments[i]);
+    memmove(log->segments + from, log->segments + from + count,
+            (log->segment_count - from - count) * sizeof *log->segments);
+    log->segment_count -= count;
+    log->prefix_count = 0;
+}
+
+/* A single copy's high watermark: the end, or where promised records begin that are not on
+ * disk yet.  A sync covers whole batches, so what is left of them begins at `flushed`. */
+static int64_t single_high_watermark(kl_log *log) {
+    if (KL_LIKELY(log->hold_until < 0)) return log->log_end;
+    if (log->flushed >= log->hold_until) {
+        log->hold_from = INT64_MAX;
+        log->hold_until = -1;
+        return log->log_end;
+    }
+    log->hold_from = KL_MAX(log->hold_from, log->flushed);
+    return KL_MIN(log->hold_from, log->log_end);
+}
+
+void kl_log_publish(kl_log *log) {
+    if (log->writable) {
+        if (log->end_is_high_watermark) log->high_watermark = single_high_watermark(log);
+        log->last_stable = log->high_watermark;
+        if (log->producers.open_txns || log->producers.finished_count) {
+            int64_t unstable =
+                kl_producers_first_unstable(&log->producers, log->high_watermark);
+            unstable = KL_MAX(unstable, log->log_start);
+            log->last_stable = KL_MIN(unstable, log->high_watermark);
+        }
+        if (log->page) {
+            const kl_segment *active = kl_log_active(log);
+            const kl_page_values values = {
+                log->generation,  log->log_start, log->log_end,        log->high_watermark,
+                log->last_stable, log->flushed,   active->base_offset, active->size};
+            kl_statepage_publish(log->page, &values);
+        }
+    }
+    KL_ASSERT(log->log_start <= log->last_stable &&
+              log->last_stable <= log->high_watermark &&
+              log->high_watermark <= log->log_end); /* I1 */
+    kl_log_tell(log);
+    if (KL_UNLIKELY(log->waiters)) pthread_cond_broadcast(&log->changed);
+}
+
+int64_t kl_log_bound(const kl_log *log, int32_t bound) {
+    if (bound == KL_LOG_END) return log->log_end;
+    return bound == KL_COMMITTED ? log->last_stable : log->high_watermark;
+}
+
+void kl_log_change_begin(kl_log *log) {
+    KL_ASSERT((log->generation & 1) == 0);
+    log->generation += 1;
+    if (log->page) {
+        kl_page_values values = {.generation = log->generation,
+                                 .log_start_offset = log->log_start,
+                                 .log_end_offset = log->log_end,
+                                 .high_watermark = log->high_watermark,
+                                 .last_stable_offset = log->last_stable,
+                                 .flushed_offset = log->flushed};
+        kl_statepage_publish(log->page, &values);
+    }
+}
+
+void kl_log_change_end(kl_log *log) {
+    log->generation += 1;
+    log->prefix_count = 0;
+    memset(log->hints, 0xff, sizeof log->hints);
+    kl_log_publish(log);
+}
+
+kl_status kl_log_configure(kl_log *log, const kl_log_config *config) {
+    if (config->segment_bytes < 14 || config->segment_index_bytes < 4 ||
+        config->index_interval_bytes < 0 || config->max_message_bytes < 0)
+        return kl_fail(
+            KL_E_ARGUMENT,
+            "log %s: segment.bytes %lld (at least 14), segment.index.bytes %d (at least "
+            "4), index.interval.bytes %d and max.message.bytes %d (at least 0)",
+            log->path, (long long)config->segment_bytes, config->segment_index_bytes,
+            config->index_interval_bytes, config->max_message_bytes);
+    kl_status status = kl_log_enter(log);
+    if (status) return status;
+    log->config = *config;
+    kl_log_leave(log);
+    return KL_OK;
+}
