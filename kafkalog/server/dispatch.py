@@ -6,13 +6,18 @@ from typing import Any
 from kafkalog.errors import InvalidRequest, UnsupportedVersion
 from kafkalog.server import handlers
 from kafkalog.server.handlers import api_versions
+from kafkalog.server.handlers.failures import answer_failure, handler_failed
 from kafkalog.server.node import Node
 from kafkalog.server.threads.requests import Request
 from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Dispatch"]
 
 _logger = logging.getLogger(__name__)
+
+WARNED_MAX = 1000
+"""Kinds of requests that are not served and warned of; later ones are only told."""
 
 
 class Dispatch:
@@ -21,24 +26,47 @@ class Dispatch:
     def __init__(self, node: Node) -> None:
         """All handlers answer for `node`."""
         self._node = node
+        self._warned: set[tuple[str, int]] = set()  # that were asked for and are not served
 
     def __call__(self, request: Request) -> None:
         """Answer, or see to it that it will be answered."""
         if not handlers.served(request.api, request.version):
-            if request.api is apis.API_VERSIONS:
-                # KIP-511: version 0 is what every client can read.
-                data, header_version = api_versions.refusal()
-                request.answer_bytes(data, header_version)
-            else:
-                _logger.info("%r is not served; its connection is closed", request)
-                request.drop()
-            return
+            self._refuse(request)
+        elif self._decoded(request):
+            try:
+                response: Any = handlers.HANDLERS[request.api.key](self._node, request)
+                if response is not None:
+                    request.answer(response)
+            except Exception as problem:
+                handler_failed(request, problem)
+
+    def _decoded(self, request: Request) -> bool:
         try:
             request.body = request.api.decode_request(request.version, request.body)
         except (InvalidRequest, UnsupportedVersion) as problem:
             _logger.info("%r: %s; its connection is closed", request, problem)
             request.drop()
+            return False
+        return True
+
+    def _refuse(self, request: Request) -> None:
+        """An API or a version of it that is not served."""
+        if request.api is apis.API_VERSIONS:
+            # KIP-511: version 0 is what every client can read.
+            data, header_version = api_versions.refusal()
+            request.answer_bytes(data, header_version)
             return
-        response: Any = handlers.HANDLERS[request.api.key](self._node, request)
-        if response is not None:
-            request.answer(response)
+        kind = repr(request.api), request.version
+        first = kind not in self._warned and len(self._warned) < WARNED_MAX
+        if first:
+            self._warned.add(kind)
+        level = logging.WARNING if first else logging.INFO
+        if request.api is None or request.version not in request.api.versions:
+            # Nobody knows how its answer would have to look.
+            _logger.log(level, "%r is not served; its connection is closed", request)
+            request.drop()
+            return
+        _logger.log(level, "%r is not served", request)
+        if self._decoded(request):
+            message = f"{request.api.name} v{request.version} is not served here"
+            answer_failure(request, ErrorCode.UNSUPPORTED_VERSION, message)

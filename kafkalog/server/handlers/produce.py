@@ -4,11 +4,9 @@ The fast path in C appends batches as they came.  Here each record is looked at,
 are compressed again where the topic has a codec of its own; kafka.md 2.2 has the rules.
 """
 
-import logging
 import sys
 import threading
 from collections import deque
-from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,13 +19,13 @@ from kafkalog.errors import (
     InvalidTimestamp,
     InvalidTopic,
     InvalidTxnState,
-    KafkalogError,
     MessageTooLarge,
     Timeout,
     UnsupportedCompressionType,
 )
 from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.server.handlers.common import Handler, code_of
+from kafkalog.server.handlers.failures import handler_failed
 from kafkalog.server.handlers.fetch import open_logs
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import looks_inside
@@ -47,9 +45,6 @@ INSIDE_BYTES = 16 << 20
 """Bodies that decompress to more than this are looked into one at a time."""
 ZSTD_SINCE = 7
 """KIP-110: older clients do not know zstd."""
-
-
-_logger = logging.getLogger(__name__)
 
 
 class _Appended(NamedTuple):
@@ -109,10 +104,8 @@ class _Append:
     def _rest(self) -> None:
         try:
             self.run(sys.maxsize)
-        except Exception:
-            _logger.exception("%r failed; its connection is closed", self._request)
-            with suppress(KafkalogError):  # the broker may have ended meanwhile
-                self._request.drop()
+        except Exception as problem:
+            handler_failed(self._request, problem)
 
 
 def _append(node: Node, request: Request, topic: str, asked: Any, limit: int) -> _Appended:

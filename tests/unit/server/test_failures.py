@@ -1,0 +1,143 @@
+"""What a client is told when a handler fails or a version is not served: an answer, where the
+API has one, and its connection stays."""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.server.broker import Broker
+from kafkalog.server.handlers import HANDLERS
+from kafkalog.server.handlers.failures import failed_answer
+from kafkalog.wire import apis
+from kafkalog.wire.api import Api
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.notation import Field
+from tests.support.raw import Raw
+
+CODE = ErrorCode.UNKNOWN_SERVER_ERROR
+VALUES: dict[str, Any] = {"str": "n", "bool": True, "uuid": uuid.UUID(int=7), "f64": 1.0,
+                          "bytes": b"b", "records": b"b"}  # fmt: skip
+
+
+def filled(fields: Iterable[Field], version: int) -> dict[str, Any]:
+    """A message with one item in every list."""
+    found: dict[str, Any] = {}
+    for field in fields:
+        if version in field.versions:
+            if field.kind == "struct":
+                value: Any = filled(field.fields, version)
+            else:
+                value = VALUES.get(field.kind, 3)
+            found[field.name] = [value] if field.array else value
+    return found
+
+
+def codes(struct: Any) -> Iterator[int]:
+    """Every error code in an answer."""
+    for name, value in struct:
+        if name == "error_code":
+            yield value
+        for one in value if isinstance(value, list) else ():
+            if hasattr(one, "FIELDS"):
+                yield from codes(one)
+
+
+WITHOUT = {("DescribeLogDirs", 1), ("DescribeLogDirs", 2), ("ElectLeaders", 99)}
+"""Answers that can say nothing of a failure."""
+EVERY = [
+    (api, version)
+    for api in map(apis.BY_KEY.__getitem__, sorted(HANDLERS))
+    for version in api.versions
+    if (api.name, version) not in WITHOUT
+]
+
+
+@pytest.mark.parametrize(("api", "version"), EVERY, ids=lambda x: getattr(x, "name", x))
+def test_every_api_can_say_that_it_failed(api: Api, version: int) -> None:
+    """In each version, and each item by the name that the request gave it."""
+    data = api.encode_request(version, filled(api.request.fields, version))
+    body = api.decode_request(version, data)
+    answer = failed_answer(api, version, body, CODE, "why")
+    assert answer is not None
+    decoded = api.decode_response(version, api.encode_response(version, answer))
+    found = list(codes(decoded))
+    assert found
+    assert set(found) <= {CODE, 0}
+    assert CODE in found
+    for items in (value for _, value in decoded if isinstance(value, list)):
+        for item in items:
+            for key in ("name", "topic", "group_id", "key", "resource_name"):
+                wanted = {"n", ""} if api.name == "Metadata" else {"n"}
+                assert getattr(item, key, None) in {None, "", *wanted}
+
+
+def test_items_keep_their_names_and_numbers() -> None:
+    topics = [{"topic": "a", "partitions": [{"partition": 4}, {"partition": 5}]}, {"topic": "b"}]
+    body = apis.FETCH.decode_request(6, apis.FETCH.encode_request(6, {"topics": topics}))
+    answer = failed_answer(apis.FETCH, 6, body, CODE, "")
+    decoded = apis.FETCH.decode_response(6, apis.FETCH.encode_response(6, answer or {}))
+    found = [(t.topic, [(p.partition_index, p.error_code) for p in t.partitions])
+             for t in decoded.responses]  # fmt: skip
+    assert found == [("a", [(4, CODE), (5, CODE)]), ("b", [])]
+    groups = apis.DESCRIBE_GROUPS.encode_request(5, {"groups": ["x", "y"]})
+    described = failed_answer(
+        apis.DESCRIBE_GROUPS, 5, apis.DESCRIBE_GROUPS.decode_request(5, groups), CODE, ""
+    )
+    assert described is not None
+    assert [g["group_id"] for g in described["groups"]] == ["x", "y"]
+
+
+def test_a_handler_that_fails_is_answered_and_logged_once_with_its_request(
+    broker: Broker, raw: Raw, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its directory is elsewhere for a moment: DescribeLogDirs cannot ask its disk."""
+    path = Path(broker.path)
+    away = path.with_name("away")
+    os.rename(path, away)
+    try:
+        found = raw.call(apis.DESCRIBE_LOG_DIRS, 4, topics=None)
+    finally:
+        os.rename(away, path)
+    assert found.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert raw.call(apis.DESCRIBE_LOG_DIRS, 4, topics=None).error_code == ErrorCode.NONE
+    assert caplog.text.count("Traceback") == 1
+    (line,) = [r for r in caplog.records if r.levelno >= logging.ERROR]
+    assert "DescribeLogDirs v4 of 'raw' at /127.0.0.1" in line.getMessage()
+    assert line.exc_info
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "body"),
+    [
+        (apis.DESCRIBE_ACLS, 1, {"resource_type_filter": 2, "pattern_type_filter": 3,
+                                 "operation": 3, "permission_type": 3}),
+        (apis.ADD_OFFSETS_TO_TXN, 3, {"transactional_id": "t"}),
+        (apis.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}),
+    ],
+    ids=["acls", "transactions", "sasl"],
+)  # fmt: skip
+def test_what_is_known_and_not_served_is_answered_so(
+    raw: Raw, caplog: pytest.LogCaptureFixture, api: Api, version: int, body: dict[str, Any]
+) -> None:
+    """The client learns it at once, and on this connection; the operator reads it."""
+    with caplog.at_level(logging.WARNING, "kafkalog.server"):
+        assert raw.call(api, version, **body).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert f"{api.name} v{version}" in caplog.text
+    assert raw.call(apis.API_VERSIONS, 0).error_code == ErrorCode.NONE
+
+
+def test_a_version_that_nobody_knows_closes_the_connection_with_a_word(
+    broker: Broker, raw: Raw, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Raw(broker.bootstrap_servers) as bad, caplog.at_level(logging.WARNING, "kafkalog"):
+        bad.send_bytes(apis.METADATA, 99, b"")
+        with pytest.raises(ConnectionError):
+            bad.receive_frame()
+    assert "Metadata v99 of 'raw'" in caplog.text
