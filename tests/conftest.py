@@ -18,10 +18,9 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.support import brokers
+from tests.support import brokers, cases
 
 ROOT = Path(__file__).resolve().parent.parent
-SHARED = Path(os.environ.get("KAFKALOG_SHARED", ROOT.parent / "shared"))
 
 # Where the test build exists, the whole run uses it: the same sources, with failpoints and
 # an I/O table that can fail.  KAFKALOG_NATIVE=release asks for the other one.
@@ -57,17 +56,24 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     """What one needs to run the same again."""
     return [
         f"seed: {SEED} (repeat with KAFKALOG_SEED={SEED})",
-        f"shared data: {SHARED if SHARED.is_dir() else 'none, its tests are skipped'}",
+        f"what Kafka wrote: {cases.folder()}",
         f"C core: {os.environ.get('KAFKALOG_NATIVE', 'release')} build",
     ]
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder of shared test data (KAFKALOG_SHARED, or `shared` beside the checkout)."""
-    if not SHARED.is_dir():
-        pytest.skip(f"no shared test data at {SHARED} (set KAFKALOG_SHARED)")
-    return SHARED
+def kafka_cases() -> Path:
+    """The data directories that Kafka wrote, a folder each; not to be written to."""
+    return cases.folder()
+
+
+@pytest.fixture(scope="session")
+def shared(kafka_cases: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`kafka_cases` as it was found before; for those who say `shared / "data" / "kafka"`."""
+    top = tmp_path_factory.mktemp("shared")
+    (top / "data").mkdir()
+    (top / "data" / "kafka").symlink_to(kafka_cases)
+    return top
 
 
 @pytest.fixture(scope="module", params=brokers.SIDES)

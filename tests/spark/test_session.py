@@ -199,7 +199,7 @@ def test_a_schema_of_other_types_is_refused(load: Load, topics: Path):
         load(topics, schema="value string", subscribe="one").count()
 
 
-def test_old_message_formats_are_refused_by_name(load: Load, shared: Path):
+def test_old_message_formats_are_refused_by_name(load: Load, kafka_cases: Path):
     old = kafka_data.old_formats()[0]
     with pytest.raises(PySparkException, match=r"magic [01]"):
         load(old.directory, assign=f'{{"{old.topic}":[{old.number}]}}').count()

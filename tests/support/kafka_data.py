@@ -1,26 +1,19 @@
 """The data directories that Apache Kafka wrote, and what it answered about them.
 
-Everything is found by listing folders, so that another data set of the same kind (other
-seeds, other names) is taken as it is: set KAFKALOG_SHARED to its parent.
+Everything is found by listing folders, so that another set of the same kind (other seeds, other
+names) is taken as it is; see cases.py.
 """
 
 import base64
 import json
-import os
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support import cases
+
 INTERNAL_FOLDERS = {"__cluster_metadata-0"}  # Kafka keeps it outside the ordinary logs
-
-
-def data_root() -> Path | None:
-    """The folder of cases, or None when there is no shared data on this machine."""
-    shared = Path(os.environ.get("KAFKALOG_SHARED", REPOSITORY.parent / "shared"))
-    root = shared / "data" / "kafka"
-    return root if root.is_dir() else None
 
 
 class Partition(NamedTuple):
@@ -65,9 +58,7 @@ class Expected(NamedTuple):
 
 def data_directories() -> Iterator[tuple[str, Path]]:
     """Every (case, data directory): those that hold a checkpoint file of Kafka's."""
-    root = data_root()
-    if root is None:
-        return
+    root = cases.folder()
     for marker in sorted(root.rglob("recovery-point-offset-checkpoint")):
         directory = marker.parent
         yield str(directory.parent.relative_to(root)), directory

@@ -54,13 +54,12 @@ def main(names: list[str]) -> int:
     workers = os.cpu_count() or 1
     minutes = float(os.environ.get("KAFKALOG_FUZZ_MINUTES", "10"))
     seconds = max(1.0, minutes * 60 * workers / len(targets))
-    shared = seeds.shared_folder()
 
     def one(target: engine.Target) -> bool:
         kept, real = (engine.BUILD / kind / target.name for kind in ("corpus", "real"))
         for folder in (kept, real):
             folder.mkdir(parents=True, exist_ok=True)
-        seeds.write(target, shared, real, 500)
+        seeds.write(target, real, 500)
         corpora = [kept, real, engine.CORPUS / target.name]
         corpora = [folder for folder in corpora if folder.is_dir()]
         seed = int.from_bytes(os.urandom(3), "big")

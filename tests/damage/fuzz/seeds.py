@@ -1,7 +1,6 @@
-"""Inputs to begin with, cut out of real files when the shared data is there."""
+"""Inputs to begin with, cut out of files that Kafka wrote."""
 
 import hashlib
-import os
 import random
 import tempfile
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import kafkalog
 from tests.damage.fuzz.engine import TARGETS, Target
-from tests.support import batches
+from tests.support import batches, cases
 
 PER_TARGET = 60
 """Real files repeat themselves; more inputs only take time to read."""
@@ -56,9 +55,9 @@ def _sidecars() -> Iterator[bytes]:
         yield from _parts(path, ".chk")
 
 
-def of(target: Target, shared: Path) -> Iterator[bytes]:
+def of(target: Target) -> Iterator[bytes]:
     """Inputs of the target's own form from real files."""
-    folder = shared / "kafka"
+    folder = cases.folder()
     room = target.max_bytes - target.prefix_bytes
     if target.name in ("batch", "canary"):
         yield from _batches(folder, room)
@@ -83,23 +82,16 @@ def of(target: Target, shared: Path) -> Iterator[bytes]:
         yield from _parts(folder, "leader-epoch-checkpoint")
 
 
-def write(target: Target, shared: Path | None, folder: Path, limit: int = PER_TARGET) -> int:
+def write(target: Target, folder: Path, limit: int = PER_TARGET) -> int:
     """At most `limit` of them as files in `folder`, spread over all there are; how many."""
     found = {}
-    for data in of(target, shared) if shared else ():
+    for data in of(target):
         if len(data) <= target.max_bytes:
             found[hashlib.sha256(data).hexdigest()[:16]] = data
     names = sorted(found)
     for name in names[:limit]:
         (folder / name).write_bytes(found[name])
     return min(len(names), limit)
-
-
-def shared_folder() -> Path | None:
-    """The shared data, where it is."""
-    path = Path(os.environ.get("KAFKALOG_SHARED", Path(__file__).parents[4] / "shared" / "data"))
-    folder = next((p for p in (path, path / "data") if (p / "kafka").is_dir()), None)
-    return folder
 
 
 def committed_bytes() -> int:

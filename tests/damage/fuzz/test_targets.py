@@ -29,12 +29,11 @@ def programs():
 @pytest.fixture(scope="module")
 def results(programs, tmp_path_factory, request):
     """What each target found, all run at once, as many as there are processors."""
-    shared = seeds.shared_folder()
     seed = int(os.environ.get("KAFKALOG_SEED") or 0)
 
     def run(target):
         new, real = (tmp_path_factory.mktemp(f"{target.name}-{kind}") for kind in ("new", "real"))
-        seeds.write(target, shared, real)
+        seeds.write(target, real)
         corpora = [new, real, engine.CORPUS / target.name]
         corpora = [folder for folder in corpora if folder.is_dir()]
         return engine.run(target, programs[target.name], SECONDS, corpora, seed)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import kafka_data, trees
+from tests.support import trees
 
 
 @pytest.fixture(scope="session")
@@ -19,13 +19,3 @@ def writable(tmp_path_factory):
         return copies[directory]
 
     return copy_of
-
-
-def pytest_collection_modifyitems(items):
-    """Without the data there is nothing to parametrise over: say so."""
-    if kafka_data.data_root() is None:
-        here = Path(__file__).parent
-        reason = "no shared data: set KAFKALOG_SHARED to the folder that holds data/kafka"
-        for item in items:
-            if here in item.path.parents:
-                item.add_marker(pytest.mark.skip(reason=reason))

@@ -8,9 +8,9 @@ import pytest
 
 from kafkalog import errors
 from kafkalog._native import check, failure, ffi, lib
-from tests.support import golden, kafka_data
+from tests.support import cases, golden
 
-ROOT = kafka_data.data_root() or Path("nothing")
+ROOT = cases.folder()
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 KNOWN = re.compile(r"oldformats|unclean")
 
@@ -23,11 +23,6 @@ LOGS = sorted(ROOT.rglob("*.log"))
 GOOD = [path for path in LOGS if not KNOWN.search(name(path))]
 OLD = [path for path in LOGS if "oldformats" in name(path) and path.stat().st_size]
 UNCLEAN = [path for path in LOGS if "unclean" in name(path)]
-
-
-@pytest.fixture(autouse=True)
-def _needs_data(shared):
-    """Skipped with its reason where there is no shared data."""
 
 
 def walk(path, check_crc=True, start=0, at_once=16):
@@ -234,7 +229,7 @@ def test_encoded_again_byte_for_byte(path):
             assert (again[53:57], data[53:57]) == (b"\xff" * 4, bytes(4))
 
 
-def test_snapshots_decode(shared):
+def test_snapshots_decode(kafka_cases):
     """All of Kafka's producer snapshots; a changed bit in any byte of one is noticed."""
     snapshots = sorted(ROOT.rglob("*.snapshot"))
     out, count = ffi.new("kl_producer[64]"), ffi.new("size_t *")

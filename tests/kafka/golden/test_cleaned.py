@@ -36,12 +36,6 @@ def partition(request):
     return request.param
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cases(shared):
-    """The data, or a reason to skip."""
-    return shared
-
-
 def opened(partition, tmp_path, clock):
     """A copy that stands alone, without a cleaner checkpoint: all of it is cleaned again."""
     path = trees.copy_tree(partition.path, tmp_path / partition.folder)

@@ -36,8 +36,8 @@ def journal_of(directory: Path) -> MemoryJournal:
 
 
 @pytest.fixture(params=CASES)
-def case(request: pytest.FixtureRequest, shared: Path) -> Path:
-    return shared / "data" / "kafka" / str(request.param)
+def case(request: pytest.FixtureRequest, kafka_cases: Path) -> Path:
+    return kafka_cases / str(request.param)
 
 
 def loaded(case: Path) -> Desk:
@@ -67,9 +67,9 @@ def test_offsets_are_those_that_kafka_answers(case: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["groups-3.9", "groups-4.1"])
-def test_groups_are_those_that_kafka_describes(shared: Path, name: str) -> None:
+def test_groups_are_those_that_kafka_describes(kafka_cases: Path, name: str) -> None:
     """States, members, instance ids and assignments; the generation still counts."""
-    case = shared / "data" / "kafka" / name
+    case = kafka_cases / name
     desk = loaded(case)
     groups = json.loads((case / "expected" / "groups.json").read_text(encoding="utf-8"))
     listed = json.loads((case / "expected" / "listed.json").read_text(encoding="utf-8"))
@@ -99,9 +99,9 @@ def member(found: Any) -> tuple[str, str, str, str, list[str]]:
     return found.member_id, found.client_id, found.client_host, instance, sorted(owned)
 
 
-def test_a_group_of_the_newer_protocol_is_kept(shared: Path) -> None:
+def test_a_group_of_the_newer_protocol_is_kept(kafka_cases: Path) -> None:
     """Its offsets are served and it is listed; nothing of it is touched until it is taken over."""
-    desk = loaded(shared / "data" / "kafka" / "groups-4.1")
+    desk = loaded(kafka_cases / "groups-4.1")
     partition = partition_for("new-protocol", 4)
     group = desk.core.shards[partition].groups["new-protocol"]
     kinds, end = sorted(group.foreign.values()), desk.journal.ends[partition]
@@ -125,15 +125,15 @@ def test_a_group_of_the_newer_protocol_is_kept(shared: Path) -> None:
     assert not desk.core.shards[partition].groups["new-protocol"].foreign
 
 
-def test_reading_writes_nothing(shared: Path) -> None:
+def test_reading_writes_nothing(kafka_cases: Path) -> None:
     """A loader run leaves all files as they are."""
-    directory = shared / "data" / "kafka" / "groups-4.1" / "log"
+    directory = kafka_cases / "groups-4.1" / "log"
     before = {path: path.stat().st_mtime_ns for path in directory.rglob("*")}
     journal_of(directory)
     assert {path: path.stat().st_mtime_ns for path in directory.rglob("*")} == before
 
 
-def test_damaged_records_are_left_out(shared: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_records_are_left_out(kafka_cases: Path, caplog: pytest.LogCaptureFixture) -> None:
     """They are named in the log, and the others load."""
     journal = MemoryJournal()
     journal.put(0, [(b"\0", b"x"), (b"\0\2\0\1g", b"\0\3\xff"), (b"\0\1\0\1g\0\1t\0\0\0\1", b"\0")])

@@ -16,10 +16,10 @@ from kafkalog.metadata.kraft.kraftlog import MetadataLog
 
 
 @pytest.fixture
-def kraft(shared: Path, tmp_path: Path) -> Path:
+def kraft(kafka_cases: Path, tmp_path: Path) -> Path:
     """A copy of Kafka's directory."""
     directory = tmp_path / "log"
-    shutil.copytree(shared / "data" / "kafka" / "kraft" / "log", directory)
+    shutil.copytree(kafka_cases / "kraft" / "log", directory)
     for folder, _, files in os.walk(directory):
         os.chmod(folder, 0o700)
         for name in files:
@@ -28,8 +28,8 @@ def kraft(shared: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def expected(shared: Path) -> dict[str, Any]:
-    text = (shared / "data" / "kafka" / "kraft" / "expected" / "metadata.json").read_text()
+def expected(kafka_cases: Path) -> dict[str, Any]:
+    text = (kafka_cases / "kraft" / "expected" / "metadata.json").read_text()
     found: dict[str, Any] = json.loads(text)
     return found
 

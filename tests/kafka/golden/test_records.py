@@ -77,7 +77,6 @@ def opened(member: dict[str, str]) -> Iterator[tuple[str, Any]]:
             yield field, as_json(fields, message.fields, version)
 
 
-@pytest.mark.skipif(not PARTITIONS, reason="no shared data of Apache Kafka's")
 @pytest.mark.parametrize(("path", "dumped"), PARTITIONS)
 def test_records_of_a_real_directory(path: Path, dumped: dict[int, Dumped]) -> None:
     topic = path.name.rpartition("-")[0]

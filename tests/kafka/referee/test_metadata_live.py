@@ -206,17 +206,15 @@ os.kill(os.getpid(), signal.SIGKILL)
         assert values(manager, "orders") == [b"one", b"two", b"three"]
 
 
-def test_kafkas_directory_comes_home(shared: Path, tmp_path: Path, wait_until: Wait) -> None:
+def test_kafkas_directory_comes_home(kafka_cases: Path, tmp_path: Path, wait_until: Wait) -> None:
     """What Kafka wrote in the time of another directory, changed here, opened by Kafka again."""
     directory = tmp_path / "data"
-    shutil.copytree(shared / "data" / "kafka" / "kraft" / "log", directory)
+    shutil.copytree(kafka_cases / "kraft" / "log", directory)
     for folder, _, names in os.walk(directory):
         os.chmod(folder, 0o700)
         for name in names:
             os.chmod(os.path.join(folder, name), 0o600)
-    expected = json.loads(
-        (shared / "data" / "kafka" / "kraft" / "expected" / "metadata.json").read_text()
-    )
+    expected = json.loads((kafka_cases / "kraft" / "expected" / "metadata.json").read_text())
     with ours(directory) as (manager, metadata):
         make(metadata, "ours", 1)
         append(manager, metadata, "ours", [b"one"])

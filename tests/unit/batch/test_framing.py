@@ -194,10 +194,10 @@ def test_zstd_that_was_flushed_now_and_then():
     assert bytes(codecs.decompress(codecs.ZSTD, body)) == TEXT
 
 
-def test_real_batches(shared):
+def test_real_batches(kafka_cases):
     """What Java and librdkafka compressed: each body has the bytes that its header promises."""
     seen = set()
-    for path in sorted(shared.glob("data/kafka/codecs/log/*/*.log")):
+    for path in sorted(kafka_cases.glob("codecs/log/*/*.log")):
         data, pos = path.read_bytes(), 0
         while pos < len(data):
             size = 12 + struct.unpack_from(">i", data, pos + 8)[0]

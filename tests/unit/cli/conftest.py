@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kafkalog.cli import main
+from tests.support import lines
 
 
 class Ran(NamedTuple):
@@ -40,10 +41,7 @@ def kafkalog(capsys: pytest.CaptureFixture[str]) -> Command:
     return run
 
 
-@pytest.fixture
-def loghub(shared: Path) -> Path:
-    """The folder of real log files."""
-    folder = shared / "data" / "loghub"
-    if not folder.is_dir():
-        pytest.skip(f"no log files at {folder}")
-    return folder
+@pytest.fixture(scope="session")
+def log_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of log files as programs write them."""
+    return lines.write(tmp_path_factory.mktemp("lines"))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafkalog.cli import main
 from kafkalog.inspect.repair import apply, plan
 from kafkalog.inspect.verify import verify
-from tests.support.kafka_data import data_root
+from tests.support import cases
 from tests.support.trees import copy_tree
 
 SOURCES = [
@@ -62,7 +62,6 @@ def spoil(folder: Path, which: int, how: str, where: float, size: int) -> None:
     path.write_bytes(bytes(data))
 
 
-@pytest.mark.skipif(data_root() is None, reason="no shared test data")
 @given(source=st.sampled_from(SOURCES), spoilt=changes)
 def test_any_damage(
     tmp_path_factory: pytest.TempPathFactory,
@@ -70,10 +69,8 @@ def test_any_damage(
     spoilt: list[tuple[int, str, float, int]],
 ) -> None:
     """No exception, an end, and after a repair nothing that could have been mended is left."""
-    root = data_root()
-    assert root is not None
     top = tmp_path_factory.mktemp("damage")
-    folder = copy_tree(root / source, top / Path(source).name)
+    folder = copy_tree(cases.folder() / source, top / Path(source).name)
     try:
         for change in spoilt:
             spoil(folder, *change)

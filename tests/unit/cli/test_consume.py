@@ -134,10 +134,10 @@ def test_patterns(kafkalog: Command, directory: Path) -> None:
 
 
 def test_damage_ends_it_after_what_was_good(
-    kafkalog: Command, shared: Path, tmp_path: Path
+    kafkalog: Command, kafka_cases: Path, tmp_path: Path
 ) -> None:
     """Every record before the damaged batch is shown; then one line says why it ends."""
-    source = shared / "data" / "kafka" / "segments" / "log"
+    source = kafka_cases / "segments" / "log"
     directory = copy_tree(source, tmp_path / "d")  # with its clean marker: nothing is recovered
     log = sorted((directory / "seg4096-0").glob("*.log"))[1]
     data = bytearray(log.read_bytes())
@@ -262,7 +262,7 @@ def test_topics_draws(kafkalog: Command, directory: Path, tmp_path: Path) -> Non
     assert kafkalog("topics", "--dir", directory, "--draw", target).status == 2
 
 
-def test_topics_of_kafkas_directories(kafkalog: Command, shared: Path) -> None:
+def test_topics_of_kafkas_directories(kafkalog: Command, kafka_cases: Path) -> None:
     """The ends are the broker's own answers."""
     for source in CASES:
         ends = source.parent / "expected" / "ends.jsonl"

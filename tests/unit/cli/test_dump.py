@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.kafka_data import data_directories, data_root
+from tests.support import cases
+from tests.support.kafka_data import data_directories
 from tests.support.trees import fingerprint
 from tests.unit.cli.conftest import Command
 
 DUMPS = [
     (dump, dump.parent.parent)
-    for dump in sorted((data_root() or Path("none")).glob("*/expected/dump*.txt"))
+    for dump in sorted(cases.folder().glob("*/expected/dump*.txt"))
     if "oldformats" not in dump.parts
 ]
 FILE = re.compile(r"^Dumping (?:\./)?(\S+)$")
@@ -121,7 +122,7 @@ def test_dump_says_what_kafka_says(kafkalog: Command, dump: Path, case: Path) ->
     assert compared > 10
 
 
-def test_dump_of_a_directory_changes_nothing(kafkalog: Command, shared: Path) -> None:
+def test_dump_of_a_directory_changes_nothing(kafkalog: Command, kafka_cases: Path) -> None:
     """Every data directory there is, read only, to its end or to a reason."""
     for case, directory in data_directories():
         before = fingerprint(directory)
@@ -131,9 +132,11 @@ def test_dump_of_a_directory_changes_nothing(kafkalog: Command, shared: Path) ->
         assert fingerprint(directory) == before, case
 
 
-def test_dump_of_a_damaged_file_says_where_and_goes_on(kafkalog: Command, shared: Path) -> None:
+def test_dump_of_a_damaged_file_says_where_and_goes_on(
+    kafkalog: Command, kafka_cases: Path
+) -> None:
     """A flipped bit in the first batch: its position, the reason, and the next good batch."""
-    folder = shared / "data" / "kafka" / "unclean" / "flip-first" / "log" / "u-java-0"
+    folder = kafka_cases / "unclean" / "flip-first" / "log" / "u-java-0"
     ran = kafkalog("dump", folder / "00000000000000000000.log", "--json")
     rows = ran.rows()
     assert ran.status == 1
@@ -145,9 +148,9 @@ def test_dump_of_a_damaged_file_says_where_and_goes_on(kafkalog: Command, shared
     assert rows[3]["position"] == rows[2]["position"]
 
 
-def test_dump_names_an_old_format(kafkalog: Command, shared: Path) -> None:
+def test_dump_names_an_old_format(kafkalog: Command, kafka_cases: Path) -> None:
     """Formats 0 and 1 are not read, and it says so."""
-    folder = shared / "data" / "kafka" / "oldformats" / "log" / "v1-none-java-0"
+    folder = kafka_cases / "oldformats" / "log" / "v1-none-java-0"
     if not folder.is_dir():
         pytest.skip("this data set has no such partition")
     ran = kafkalog("dump", folder)
@@ -155,17 +158,17 @@ def test_dump_names_an_old_format(kafkalog: Command, shared: Path) -> None:
     assert "magic 1" in ran.out
 
 
-def test_dump_tells_a_preallocated_tail(kafkalog: Command, shared: Path) -> None:
+def test_dump_tells_a_preallocated_tail(kafkalog: Command, kafka_cases: Path) -> None:
     """Zeros after the last batch are no damage."""
-    folder = shared / "data" / "kafka" / "unclean" / "killed" / "log" / "u-prealloc-0"
+    folder = kafka_cases / "unclean" / "killed" / "log" / "u-prealloc-0"
     ran = kafkalog("dump", folder)
     assert ran.status == 0
     assert "zero bytes to the end" in ran.out
 
 
-def test_dump_from_an_offset(kafkalog: Command, shared: Path) -> None:
+def test_dump_from_an_offset(kafkalog: Command, kafka_cases: Path) -> None:
     """One batch, the one that holds the offset, with its records."""
-    folder = shared / "data" / "kafka" / "segments" / "log"
+    folder = kafka_cases / "segments" / "log"
     log = next(iter(sorted(folder.glob("*-0/*.log"))))
     whole = [r for r in kafkalog("dump", log, "--json").rows() if r["kind"] == "batch"]
     wanted = whole[2]

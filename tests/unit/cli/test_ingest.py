@@ -22,14 +22,15 @@ from kafkalog.log.log import Log
 from kafkalog.types import Record
 from tests.unit.cli.conftest import Command
 
+FIRST = "2016-02-28T20:17:05"
 TIMES = {
-    "Apache_2k.log": (r"^\[([^\]]+)\]", "%a %b %d %H:%M:%S %Y", "2005-12-04T04:47:44Z"),
-    "BGL_2k.log": (r"^\S+ (\d+)", "s", "2005-06-03T22:42:50Z"),
-    "HDFS_2k.log": (r"^(\d+ \d+)", "%y%m%d %H%M%S", "2008-11-09T20:36:15Z"),
-    "Spark_2k.log": (r"^(\S+ \S+)", "%y/%m/%d %H:%M:%S", "2017-06-09T20:10:40Z"),
-    "Zookeeper_2k.log": (r"^(\S+ \S+)", None, "2015-07-29T17:41:44.747Z"),
-    "Android_2k.log": (r"^(\S+ \S+)", "%m-%d %H:%M:%S.%f", "2016-03-17T16:13:38.811Z"),
-    "Linux_2k.log": (r"^(\w+ +\d+ \S+)", "%b %d %H:%M:%S", "2016-06-14T15:16:01Z"),
+    "web.log": (r"^\[([^\]]+)\]", "%a %b %d %H:%M:%S %Y", f"{FIRST}Z"),
+    "machine.log": (r"^\S+ (\d+)", "s", f"{FIRST}Z"),
+    "files.log": (r"^(\d+ \d+)", "%y%m%d %H%M%S", f"{FIRST}Z"),
+    "engine.log": (r"^(\S+ \S+)", "%y/%m/%d %H:%M:%S", f"{FIRST}Z"),
+    "quorum.log": (r"^(\S+ \S+)", None, f"{FIRST}.811Z"),
+    "telephone.log": (r"^(\S+ \S+)", "%m-%d %H:%M:%S.%f", f"{FIRST}.811Z"),
+    "system.log": (r"^(\w+ +\d+ \S+)", "%b %d %H:%M:%S", f"{FIRST}Z"),
 }
 
 
@@ -52,11 +53,11 @@ def ms(text: str) -> int:
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_every_real_line_comes_back(
-    kafkalog: Command, loghub: Path, tmp_path: Path, codec: str
+def test_every_line_comes_back(
+    kafkalog: Command, log_files: Path, tmp_path: Path, codec: str
 ) -> None:
-    """Sixteen files over three partitions: each line once, in its file's order."""
-    files = sorted(loghub.glob("*.log"))
+    """Ten files over three partitions: each line once, in its file's order."""
+    files = sorted(log_files.glob("*.log"))
     ran = kafkalog(
         "ingest", *files, "--dir", tmp_path / "d", "--topic", "logs", "--partitions", 3,
         "--compression", codec,
@@ -72,23 +73,25 @@ def test_every_real_line_comes_back(
 
 
 @pytest.mark.parametrize("name", sorted(TIMES))
-def test_times_of_real_logs(kafkalog: Command, loghub: Path, tmp_path: Path, name: str) -> None:
+def test_times_in_many_notations(
+    kafkalog: Command, log_files: Path, tmp_path: Path, name: str
+) -> None:
     """The first line's time is right, and so is the order of a lookup by time."""
     regex, form, first = TIMES[name]
     words = ["--timestamp-regex", regex, "--timestamp-year", "2016"]
     words += ["--timestamp-format", form] if form else []
-    ran = kafkalog("ingest", loghub / name, "--dir", tmp_path / "d", "--topic", "t", *words)
+    ran = kafkalog("ingest", log_files / name, "--dir", tmp_path / "d", "--topic", "t", *words)
     assert ran.status == 0, ran.err
     found = records(tmp_path / "d", "t")
-    assert [r.value for r in found] == lines_of(loghub / name)
+    assert [r.value for r in found] == lines_of(log_files / name)
     assert found[0].timestamp_ms == ms(first)
 
 
 def test_a_key_decides_the_partition_as_in_javas_client(
-    kafkalog: Command, loghub: Path, tmp_path: Path
+    kafkalog: Command, log_files: Path, tmp_path: Path
 ) -> None:
     """All records of one key are in one partition, in order; no match is no key."""
-    file = loghub / "OpenSSH_2k.log"
+    file = log_files / "shell.log"
     ran = kafkalog(
         "ingest", file, "--dir", tmp_path / "d", "--topic", "ssh", "--partitions", 4,
         "--key-regex", r"from (\d+\.\d+\.\d+\.\d+)",
@@ -167,9 +170,9 @@ def test_csv(kafkalog: Command, tmp_path: Path) -> None:
         assert [r.value for r in records(tmp_path / "d", ending)] == [r.value for r in found]
 
 
-def test_compressed_inputs(kafkalog: Command, loghub: Path, tmp_path: Path) -> None:
+def test_compressed_inputs(kafkalog: Command, log_files: Path, tmp_path: Path) -> None:
     """gzip (of several members) and zstd (of several frames), by their names."""
-    data = (loghub / "HPC_2k.log").read_bytes() + b"\n"
+    data = (log_files / "machine.log").read_bytes() + b"\n"
     cut = data.index(b"\n", len(data) // 2) + 1
     (tmp_path / "a.log.gz").write_bytes(gzip.compress(data[:cut]) + gzip.compress(data[cut:]))
     pack = zstandard.ZstdCompressor().compress
@@ -178,7 +181,7 @@ def test_compressed_inputs(kafkalog: Command, loghub: Path, tmp_path: Path) -> N
         ran = kafkalog("ingest", tmp_path / name, "--dir", tmp_path / "d", "--topic", topic)
         assert ran.status == 0, ran.err
         stored = [r.value for r in records(tmp_path / "d", topic)]
-        assert stored == lines_of(loghub / "HPC_2k.log")
+        assert stored == lines_of(log_files / "machine.log")
 
 
 @pytest.mark.parametrize("name", ["a.log.gz", "b.log.zst"])
@@ -267,9 +270,9 @@ def test_a_value_that_no_batch_can_hold_is_named(kafkalog: Command, tmp_path: Pa
     assert f"{path}:1: 30" in ran.err
 
 
-def test_settings_reach_the_log(kafkalog: Command, loghub: Path, tmp_path: Path) -> None:
+def test_settings_reach_the_log(kafkalog: Command, log_files: Path, tmp_path: Path) -> None:
     """segment.bytes rolls; a misspelt name and a wrong value are refused before anything."""
-    words = ["ingest", loghub / "Mac_2k.log", "--dir", tmp_path / "d", "--topic", "t"]
+    words = ["ingest", log_files / "desktop.log", "--dir", tmp_path / "d", "--topic", "t"]
     assert kafkalog(*words, "--set", "segment.bytes=100000").status == 0
     assert len(list((tmp_path / "d" / "t-0").glob("*.log"))) >= 3
     ran = kafkalog(*words, "--set", "segment.byte=1")
@@ -277,9 +280,9 @@ def test_settings_reach_the_log(kafkalog: Command, loghub: Path, tmp_path: Path)
     assert kafkalog(*words, "--set", "segment.bytes").status == 2
 
 
-def test_usage_mistakes(kafkalog: Command, loghub: Path, tmp_path: Path) -> None:
+def test_usage_mistakes(kafkalog: Command, log_files: Path, tmp_path: Path) -> None:
     """Each is one line on stderr and status 2; nothing is appended."""
-    file = loghub / "Mac_2k.log"
+    file = log_files / "desktop.log"
     base = ["--dir", tmp_path / "d", "--topic", "t"]
     assert kafkalog("ingest", file, *base, "--partitions", 2).status == 0
     before = verify(tmp_path / "d").counters["records"]
@@ -298,7 +301,7 @@ def test_usage_mistakes(kafkalog: Command, loghub: Path, tmp_path: Path) -> None
     assert verify(tmp_path / "d").counters["records"] == before
 
 
-def test_a_directory_that_is_owned(kafkalog: Command, loghub: Path, tmp_path: Path) -> None:
+def test_a_directory_that_is_owned(kafkalog: Command, log_files: Path, tmp_path: Path) -> None:
     """Somebody writes to it: one line with the owner's pid."""
     script = (
         "import sys; from kafkalog.directory.manager import Manager\n"
@@ -310,16 +313,16 @@ def test_a_directory_that_is_owned(kafkalog: Command, loghub: Path, tmp_path: Pa
     )  # fmt: skip
     try:
         assert owner.stdout is not None and owner.stdout.readline() == b"open\n"
-        ran = kafkalog("ingest", loghub / "Mac_2k.log", "--dir", tmp_path / "d", "--topic", "t")
+        ran = kafkalog("ingest", log_files / "desktop.log", "--dir", tmp_path / "d", "--topic", "t")
         assert (ran.status, str(owner.pid) in ran.err, ran.err.count("\n")) == (1, True, 1)
     finally:
         owner.communicate(timeout=20)
 
 
-def test_a_progress_bar_on_a_terminal(loghub: Path, tmp_path: Path) -> None:
+def test_a_progress_bar_on_a_terminal(log_files: Path, tmp_path: Path) -> None:
     """A real process on a pseudo terminal: the bar and the rate on stderr, the sum on stdout."""
     big = tmp_path / "big.log"
-    big.write_bytes(((loghub / "Windows_2k.log").read_bytes() + b"\n") * 60)
+    big.write_bytes(((log_files / "windows.log").read_bytes() + b"\n") * 60)
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "kafkalog", "ingest", str(big), "--dir", str(tmp_path / "d"),
@@ -340,7 +343,7 @@ def test_a_progress_bar_on_a_terminal(loghub: Path, tmp_path: Path) -> None:
     assert b"%" in seen and b"/s" in seen and b"[#" in seen
 
 
-def test_no_progress_bar_elsewhere(kafkalog: Command, loghub: Path, tmp_path: Path) -> None:
+def test_no_progress_bar_elsewhere(kafkalog: Command, log_files: Path, tmp_path: Path) -> None:
     """Not a byte on stderr when it is no terminal."""
-    ran = kafkalog("ingest", loghub / "Mac_2k.log", "--dir", tmp_path / "d", "--topic", "t")
+    ran = kafkalog("ingest", log_files / "desktop.log", "--dir", tmp_path / "d", "--topic", "t")
     assert ran.err == ""

@@ -49,7 +49,7 @@ def test_every_damaged_directory_is_mended(
 
 
 def test_what_is_cut_is_kept_and_the_good_records_behind_it_stay(
-    shared: Path, tmp_path: Path
+    kafka_cases: Path, tmp_path: Path
 ) -> None:
     """Damage in the middle of a sealed segment: one batch is cut out, all others are read."""
     [partition] = [p for p in partitions() if p.case == "segments" and p.folder == "seg4096-0"]
@@ -75,9 +75,9 @@ def test_what_is_cut_is_kept_and_the_good_records_behind_it_stay(
     assert [r[0] for r in lost] == list(range(lost[0][0], lost[-1][0] + 1))
 
 
-def test_indexes_made_again_answer_as_kafkas(shared: Path, tmp_path: Path) -> None:
+def test_indexes_made_again_answer_as_kafkas(kafka_cases: Path, tmp_path: Path) -> None:
     """All indexes deleted and rebuilt: the same lookups, and entries no sparser than Kafka's."""
-    source = shared / "data" / "kafka" / "segments" / "log" / "seg4096-1"
+    source = kafka_cases / "segments" / "log" / "seg4096-1"
     folder = copy_tree(source, tmp_path / "seg4096-1")
     for path in [*folder.glob("*.index"), *folder.glob("*.timeindex")]:
         path.unlink()
@@ -91,9 +91,9 @@ def test_indexes_made_again_answer_as_kafkas(shared: Path, tmp_path: Path) -> No
         assert (folder / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-def test_aborted_transactions_and_epochs_are_made_again(shared: Path, tmp_path: Path) -> None:
+def test_aborted_transactions_and_epochs_are_made_again(kafka_cases: Path, tmp_path: Path) -> None:
     """Byte for byte what Kafka had written."""
-    source = shared / "data" / "kafka" / "transactions" / "log" / "tx-a-0"
+    source = kafka_cases / "transactions" / "log" / "tx-a-0"
     folder = copy_tree(source, tmp_path / "tx-a-0")
     lists = sorted(folder.glob("*.txnindex"))
     assert lists
@@ -110,9 +110,9 @@ def test_aborted_transactions_and_epochs_are_made_again(shared: Path, tmp_path: 
         assert (folder / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-def test_a_damaged_snapshot_is_set_aside(shared: Path, tmp_path: Path) -> None:
+def test_a_damaged_snapshot_is_set_aside(kafka_cases: Path, tmp_path: Path) -> None:
     """It is renamed, not removed, and a second one does not replace the first."""
-    source = shared / "data" / "kafka" / "transactions" / "log" / "tx-a-0"
+    source = kafka_cases / "transactions" / "log" / "tx-a-0"
     folder = copy_tree(source, tmp_path / "tx-a-0")
     snapshot = sorted(folder.glob("*.snapshot"))[2]
     for count in (1, 2):
@@ -125,18 +125,20 @@ def test_a_damaged_snapshot_is_set_aside(shared: Path, tmp_path: Path) -> None:
     assert verify(folder).clean
 
 
-def test_a_clean_directory_needs_nothing(kafkalog: Command, shared: Path, tmp_path: Path) -> None:
+def test_a_clean_directory_needs_nothing(
+    kafkalog: Command, kafka_cases: Path, tmp_path: Path
+) -> None:
     """Status 0, and not a byte is changed, with --execute too."""
-    directory = copy_tree(shared / "data" / "kafka" / "segments" / "log", tmp_path / "log")
+    directory = copy_tree(kafka_cases / "segments" / "log", tmp_path / "log")
     before = fingerprint(directory)
     assert kafkalog("repair", directory).out == "nothing to do\n"
     assert kafkalog("repair", directory, "--execute").status == 0
     assert fingerprint(directory) == before
 
 
-def test_old_formats_are_left_alone(kafkalog: Command, shared: Path, tmp_path: Path) -> None:
+def test_old_formats_are_left_alone(kafkalog: Command, kafka_cases: Path, tmp_path: Path) -> None:
     """What cannot be read is never cut."""
-    directory = copy_tree(shared / "data" / "kafka" / "oldformats" / "log", tmp_path / "log")
+    directory = copy_tree(kafka_cases / "oldformats" / "log", tmp_path / "log")
     before = fingerprint(directory, "*.log")
     ran = kafkalog("repair", directory, "--execute")
     assert ran.status == 1

@@ -29,15 +29,15 @@ def damage(report: Report) -> set[str]:
 
 
 @pytest.fixture
-def segments(shared: Path, tmp_path: Path) -> Path:
+def segments(kafka_cases: Path, tmp_path: Path) -> Path:
     """A copy of one partition with ten segments, idempotent batches and whole indexes."""
-    return copy_tree(shared / "data/kafka/segments/log/seg4096-0", tmp_path / "seg4096-0")
+    return copy_tree(kafka_cases / "segments/log/seg4096-0", tmp_path / "seg4096-0")
 
 
 @pytest.fixture
-def transactions(shared: Path, tmp_path: Path) -> Path:
+def transactions(kafka_cases: Path, tmp_path: Path) -> Path:
     """A copy of one partition with aborted and open transactions."""
-    return copy_tree(shared / "data/kafka/transactions/log/tx-a-0", tmp_path / "tx-a-0")
+    return copy_tree(kafka_cases / "transactions/log/tx-a-0", tmp_path / "tx-a-0")
 
 
 def change(path: Path, position: int, data: bytes) -> None:
@@ -59,16 +59,16 @@ def test_what_kafka_wrote_is_clean(case: str, directory: Path) -> None:
     assert fingerprint(directory) == before
 
 
-def test_old_formats_are_unchecked_not_damaged(shared: Path) -> None:
+def test_old_formats_are_unchecked_not_damaged(kafka_cases: Path) -> None:
     """What cannot be read is not called clean, and not called damaged either."""
-    report = verify(shared / "data" / "kafka" / "oldformats" / "log")
+    report = verify(kafka_cases / "oldformats" / "log")
     assert not report.clean
     assert {f.severity for f in report.findings} <= {"unchecked", "note", "warning"}
 
 
-def test_a_killed_brokers_files_are_clean(shared: Path) -> None:
+def test_a_killed_brokers_files_are_clean(kafka_cases: Path) -> None:
     """Preallocated zeros are told as notes, and are no damage."""
-    report = verify(shared / "data" / "kafka" / "unclean" / "killed" / "log", deep=True)
+    report = verify(kafka_cases / "unclean" / "killed" / "log", deep=True)
     assert report.clean
     assert {"tail-zeros", "index-zeros"} <= {f.what for f in report.findings}
 
@@ -86,10 +86,10 @@ def test_a_killed_brokers_files_are_clean(shared: Path) -> None:
     ],
 )
 def test_what_was_damaged_is_found_in_every_partition(
-    shared: Path, folder: str, wanted: set[str]
+    kafka_cases: Path, folder: str, wanted: set[str]
 ) -> None:
     """The variants of the killed broker: at least the change that was made, and no other."""
-    directory = shared / "data" / "kafka" / "unclean" / folder / "log"
+    directory = kafka_cases / "unclean" / folder / "log"
     report = verify(directory)
     assert damage(report) <= wanted
     if folder != "noindex":

@@ -226,7 +226,7 @@ def test_without_ids_the_version_is_one_with_names(
     fetcher.close()
 
 
-def test_aborted_transactions_are_left_out(shared: Any) -> None:
+def test_aborted_transactions_are_left_out(kafka_cases: Any) -> None:
     """What Kafka's own read_committed consumer saw of a real log."""
     from tests.support.kafka_data import expected_records, has_expected_records, readable
 

@@ -472,10 +472,10 @@ def test_a_reader_changes_nothing_and_needs_no_lock(path):
         assert after == before
 
 
-def test_kafkas_directories_open_for_reading(shared):
+def test_kafkas_directories_open_for_reading(kafka_cases):
     """Starts and ends as its own tools say, for each case that is there."""
     for case in ("codecs", "segments", "deleted", "transactions", "bigoffsets"):
-        folder = shared / "data" / "kafka" / case
+        folder = kafka_cases / case
         expected = [json.loads(line) for line in (folder / "expected" / "ends.jsonl").open()]
         with Manager(folder / "log", mode="r") as manager:
             for ends in expected:

@@ -87,9 +87,9 @@ def test_an_empty_file_has_no_entries():
     assert parse_offsets(b"0\n0\n") == {}
 
 
-def test_kafkas_own_checkpoints_are_read(shared):
+def test_kafkas_own_checkpoints_are_read(kafka_cases):
     """Those of a directory in which DeleteRecords and retention were used."""
-    state = DirectoryState(shared / "data" / "kafka" / "deleted" / "log", "r")
+    state = DirectoryState(kafka_cases / "deleted" / "log", "r")
     assert state.clean
     assert state.log_start(TopicPartition("all-gone", 0)) == 304
     assert state.log_start(TopicPartition("ret-time", 0)) == -1

@@ -97,9 +97,9 @@ def test_a_directory_is_listed_whatever_else_lies_in_it(tmp_path):
     assert listing.foreign == (".snapshot", "b", "lost+found", "remote-log-index-cache")
 
 
-def test_the_shared_directories_list_as_kafka_sees_them(shared):
+def test_the_shared_directories_list_as_kafka_sees_them(kafka_cases):
     """Topics with dots and hyphens, a folder being deleted, the metadata log."""
-    listing = layout.list_directory(str(shared / "data" / "kafka" / "kraft" / "log"))
+    listing = layout.list_directory(str(kafka_cases / "kraft" / "log"))
     names = set(listing.partitions.values())
     assert {"plain.topic_-s1-0", "orders-s1-4", "__cluster_metadata-0"} <= names
     assert [(m.topic, m.kind) for m in listing.marked] == [("gone-s1", "delete")]
@@ -133,9 +133,9 @@ def test_a_random_topic_id_is_one_that_kafka_would_draw():
     assert not any(layout.uuid_text(value).startswith("-") for value in drawn)
 
 
-def test_partition_metadata_is_kafkas(shared):
+def test_partition_metadata_is_kafkas(kafka_cases):
     """Read from a folder that Kafka made; written as the same bytes."""
-    path = shared / "data" / "kafka" / "kraft" / "log" / "late-s1-0" / "partition.metadata"
+    path = kafka_cases / "kraft" / "log" / "late-s1-0" / "partition.metadata"
     data = path.read_bytes()
     assert layout.render_partition_metadata(layout.parse_partition_metadata(data)) == data
 
@@ -154,14 +154,15 @@ def test_damaged_partition_metadata_is_refused_by_name(data):
 # ---- meta.properties ----------------------------------------------------------------------------
 
 
-def test_meta_properties_of_both_eras_are_read(shared):
+def test_meta_properties_of_both_eras_are_read(kafka_cases):
     """Version 1 of KRaft, version 0 of ZooKeeper."""
-    kafka = shared / "data" / "kafka"
-    found = layout.parse_meta_properties((kafka / "kraft" / "log" / "meta.properties").read_bytes())
+    found = layout.parse_meta_properties(
+        (kafka_cases / "kraft" / "log" / "meta.properties").read_bytes()
+    )
     assert found == MetaProperties(
         1, 1, "MkU3OEVBNTcwNTJENDM2Qg", layout.parse_uuid("tJlAI98V2b8SL-l0vRRgGA")
     )
-    old = next((kafka / "oldformats").rglob("meta.properties"))
+    old = next((kafka_cases / "oldformats").rglob("meta.properties"))
     found = layout.parse_meta_properties(old.read_bytes())
     assert found.version == 0
     assert found.directory_id is None

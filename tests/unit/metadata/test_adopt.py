@@ -14,12 +14,12 @@ from kafkalog.metadata.kraft.kraftlog import MetadataLog
 
 
 @pytest.fixture
-def copy(shared: Path, tmp_path: Path) -> Any:
+def copy(kafka_cases: Path, tmp_path: Path) -> Any:
     """`copy("codecs", "log")`: a writable copy of a directory that Kafka wrote."""
 
     def make(case: str, name: str = "log") -> Path:
         directory = tmp_path / f"{case}-{name}"
-        shutil.copytree(shared / "data" / "kafka" / case / name, directory)
+        shutil.copytree(kafka_cases / case / name, directory)
         for folder, _, files in os.walk(directory):
             os.chmod(folder, 0o700)
             for one in files:
@@ -39,7 +39,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     ("case", "name"), [("codecs", "log"), ("segments", "log"), ("epochs", "broker2")]
 )
 def test_topics_of_folders_are_taken_in(
-    copy: Any, capsys: pytest.CaptureFixture[str], shared: Path, case: str, name: str
+    copy: Any, capsys: pytest.CaptureFixture[str], kafka_cases: Path, case: str, name: str
 ) -> None:
     directory = copy(case, name)
     with Manager(directory, mode="r") as manager:
@@ -71,7 +71,7 @@ def test_topics_of_folders_are_taken_in(
             assert metadata.lead(log) >= log.epochs[-1].epoch
             assert log.apply_retention() is None
     if case == "epochs":
-        state = shared / "data" / "kafka" / "epochs" / "expected" / "epochs.json"
+        state = kafka_cases / "epochs" / "expected" / "epochs.json"
         assert json.loads(state.read_text())
         assert max(p.leader_epoch for _, p in image.partitions()) >= 5
 
