@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog import errors as _errors
 from kafkalog.errors import *  # noqa: F403
-from kafkalog.types import Found, Record, RecordMetadata, Sent, Span, TopicPartition
+from kafkalog.types import Found, Record, Sent, Span, TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
@@ -23,7 +23,6 @@ __all__ = [
     "Found",
     "Log",
     "Record",
-    "RecordMetadata",
     "Scan",
     "Sent",
     "Span",

@@ -305,7 +305,7 @@ class TransactionCoordinatorFenced(KafkalogError):
 
 
 class UnexpectedAppendOffset(KafkalogError, ValueError):
-    """A follower's batch does not start at or after the log's end."""
+    """The log's end is another one: append's `expected_offset`, or a follower's batch."""
 
     status = "KL_E_UNEXPECTED_APPEND_OFFSET"
 

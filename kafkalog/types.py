@@ -16,7 +16,6 @@ __all__ = [
     "LeaderEpoch",
     "ProducerState",
     "Record",
-    "RecordMetadata",
     "Recovery",
     "Sent",
     "Span",
@@ -58,15 +57,6 @@ class Record(NamedTuple):
     """CREATE_TIME or LOG_APPEND_TIME."""
     leader_epoch: int
     """Of the leader that appended it; -1 when unknown."""
-
-
-class RecordMetadata(NamedTuple):
-    """Where a record that was sent has landed."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
 
 
 class Span(NamedTuple):

@@ -394,6 +394,8 @@ typedef struct {
     int32_t leader_epoch;    /* expected; -1: whatever it is */
     int32_t one_batch;       /* 1: exactly one batch, as a Produce request */
     int32_t records_checked; /* 1: compressed bodies were checked by the caller */
+    int32_t expects;         /* 1: only where the log ends at expected_offset */
+    int64_t expected_offset; /* else KL_E_UNEXPECTED_APPEND_OFFSET */
     int64_t now_ms;          /* -1: the clock */
     /* 1: `batches` is the caller's alone and is stamped in place, without a copy. */
     int32_t in_place;

@@ -5,7 +5,7 @@ one joined copy of it; nothing is done per record in Python.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
@@ -13,6 +13,10 @@ from kafkalog.errors import ArgumentError, MissingPackage
 from kafkalog.types import Header
 
 __all__ = ["Columns", "Rows"]
+
+BATCH_BYTES, ROW_BYTES, HEADER_BYTES = 64, 48, 12
+"""At most what a batch, a record and a header take beside their keys, names and values: a
+record has seven numbers of at most ten bytes, of which only two may be so long."""
 
 Rows = Any
 """A list or tuple of bytes and None, a NumPy array, an Arrow array (any library's)."""
@@ -70,15 +74,17 @@ class Columns:
         self._alive.append((numbers, buffer))
 
     def _take_headers(self, headers: Sequence[Iterable[Header] | None]) -> None:
+        if isinstance(headers, (str, bytes, Mapping)) or not isinstance(headers, Sequence):
+            raise ArgumentError(f"headers: found {_shown(headers)}, wanted a list, one item a row")
         self._same_length("headers", len(headers))
         counts = array("i", bytes(4 * self.count))
         names: list[bytes] = []
         values: list[bytes | None] = []
         for row, of_record in enumerate(headers):
-            for name, value in of_record or ():
-                if not isinstance(name, str):
-                    raise ArgumentError(f"headers[{row}]: found name {name!r}, wanted a str")
-                names.append(name.encode())
+            if of_record is None:
+                continue
+            for name, value in _pairs(row, of_record):
+                names.append(name)
                 values.append(value)
                 counts[row] += 1
         name_column = _column("header names", names)
@@ -89,6 +95,14 @@ class Columns:
         self.native.header_name = name_column.fields
         self.native.header_value = value_column.fields
         self._alive.append((counts, buffer, name_column.alive, value_column.alive))
+
+    @property
+    def bytes_max(self) -> int:
+        """What a batch of all rows takes at most."""
+        native = self.native
+        columns = (native.value, native.key, native.header_name, native.header_value)
+        fixed = BATCH_BYTES + ROW_BYTES * self.count + HEADER_BYTES * native.header_total
+        return int(fixed + sum(column.data_bytes for column in columns))
 
     @property
     def row(self) -> int:
@@ -110,6 +124,31 @@ class Columns:
             )
         )
         return encoded
+
+
+def _pairs(row: int, of_record: Any) -> Iterator[tuple[bytes, bytes | None]]:
+    """The headers of one record, names encoded.  Raises: ArgumentError."""
+    wanted = "wanted pairs of a str and bytes or None, as [('name', b'value')]"
+    if isinstance(of_record, (str, bytes, Mapping)) or not isinstance(of_record, Iterable):
+        hint = "; give its items()" if isinstance(of_record, Mapping) else ""
+        raise ArgumentError(f"headers[{row}]: found {_shown(of_record)}, {wanted}{hint}")
+    for pair in of_record:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise ArgumentError(f"headers[{row}]: found {_shown(pair)}, {wanted}")
+        name, value = pair
+        if not isinstance(name, str):
+            raise ArgumentError(f"headers[{row}]: found name {name!r}, wanted a str")
+        try:
+            yield name.encode(), value
+        except UnicodeEncodeError:
+            raise ArgumentError(
+                f"headers[{row}]: found name {name!r}, which is not Unicode text"
+            ) from None
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) < 60 else text[:60] + '…'}"
 
 
 def _column(name: str, rows: Rows) -> _Bytes:
@@ -251,13 +290,23 @@ def _from_arrow(name: str, rows: Any) -> _Bytes:
     return _Bytes(fields, (rows, held), len(rows))
 
 
+def _no_number(timestamps_ms: Sequence[Any]) -> str:
+    """Which of them is no whole number of 64 bits."""
+    for row, found in enumerate(timestamps_ms):
+        try:
+            array("q", [found])
+        except (TypeError, OverflowError):
+            return f"timestamps_ms[{row}]: found {_shown(found)}, wanted whole milliseconds"
+    return "timestamps_ms: they changed while they were read"
+
+
 def _numbers(timestamps_ms: Any) -> Any:
     """Something whose buffer is int64 milliseconds."""
     if isinstance(timestamps_ms, (list, tuple)):
         try:
             return array("q", timestamps_ms)
-        except (TypeError, OverflowError) as error:
-            raise ArgumentError(f"timestamps_ms: {error}; wanted whole milliseconds") from None
+        except (TypeError, OverflowError):
+            raise ArgumentError(_no_number(timestamps_ms)) from None
     if hasattr(timestamps_ms, "__arrow_c_array__") or hasattr(timestamps_ms, "__arrow_c_stream__"):
         pa = _pyarrow("timestamps_ms")
         column = pa.chunked_array([timestamps_ms]) if isinstance(timestamps_ms, pa.Array) else (

@@ -22,6 +22,7 @@ __all__ = [
     "Refused",
     "codec_level",
     "compressed_batches",
+    "one_batch",
     "prepared",
     "refused_records",
     "sealed",
@@ -102,6 +103,19 @@ def compressed_batches(
                 "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
                 "attributes": codec if smaller else 0})  # fmt: skip
             yield sealed(small if smaller else records, encoded, stamp)
+
+
+def one_batch(columns: Columns, codec: int, config: TopicConfig) -> bytes:
+    """All rows as one batch.  Raises: MessageTooLarge when they do not fit."""
+    limit = min(config.max_message_bytes, config.segment_bytes)
+    batches = compressed_batches(columns, codec, config, min(limit, columns.bytes_max))
+    batch = next(batches)
+    if columns.row < columns.count or next(batches, None) is not None:
+        raise MessageTooLarge(
+            f"{columns.count} rows do not fit one batch: max.message.bytes and segment.bytes "
+            f"allow {limit} bytes before compression"
+        )
+    return batch
 
 
 def prepared(batches: bytes, config: TopicConfig, now_ms: int, limit: int) -> bytes:

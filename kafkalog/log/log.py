@@ -1,21 +1,31 @@
 """One partition's log: the Python face of the data plane."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, overload
 
 from kafkalog._native import check, failure, ffi, lib
-from kafkalog.batch import codecs
 from kafkalog.batch.columns import Columns, Rows
-from kafkalog.batch.incoming import compressed_batches, prepared, span_of, target_codec
+from kafkalog.batch.incoming import prepared, span_of, target_codec
 from kafkalog.clock import Clock
 from kafkalog.config.topic import compresses
-from kafkalog.errors import ArgumentError, KafkalogError, OffsetOutOfRange
-from kafkalog.log.lookup import find_time
+from kafkalog.errors import KafkalogError
+from kafkalog.log.appending import (
+    NO_HEADERS,
+    add_batches,
+    append_columns,
+    append_expected,
+    append_row,
+)
+from kafkalog.log.isolation import bound_of
+from kafkalog.log.lookup import find_time, milliseconds
 from kafkalog.log.opening import LogOpen, open_native
 from kafkalog.log.outgoing import WAIT_SLICE_MS, cut_floor, read_batches, send_batches
 from kafkalog.log.ownership import plan_log
+from kafkalog.log.reading import Follow, Near, record_at, records_in
 from kafkalog.log.retention import Expiry, expired
 from kafkalog.log.segments import Segment, list_segments
 from kafkalog.types import (
@@ -32,35 +42,19 @@ from kafkalog.types import (
 
 if TYPE_CHECKING:
     import socket
+    from datetime import datetime
 
     from kafkalog.inspect.report import Report
     from kafkalog.log.compaction import Compaction
     from kafkalog.log.scan import Scan
 
-__all__ = ["BOUNDS", "Log", "LogOpen"]
+__all__ = ["Log", "LogOpen"]
 
 READ_BYTES = 1 << 20
-
-BOUNDS = {
-    "read_uncommitted": lib.KL_UNCOMMITTED,
-    "high_watermark": lib.KL_UNCOMMITTED,
-    "read_committed": lib.KL_COMMITTED,
-    "log_end": lib.KL_LOG_END,
-}
-"""What may bound a read, by Kafka's isolation levels and by name."""
-
 
 # The one call that is made per record: looked up once.
 _append: Callable[..., int] = lib.kl_log_append
 _NULL = ffi.NULL
-
-
-def _bound(isolation: str) -> int:
-    try:
-        return int(BOUNDS[isolation])
-    except KeyError:
-        names = ", ".join(BOUNDS)
-        raise ArgumentError(f"isolation: found {isolation!r}, wanted one of {names}") from None
 
 
 class Log:
@@ -96,7 +90,7 @@ class Log:
                     plan_log(path, mode, config, topic, partition, clock))  # fmt: skip
 
     @classmethod
-    def _open(cls, path: str, how: LogOpen) -> "Log":
+    def _open(cls, path: str, how: LogOpen) -> Log:
         """Open a log for an owner that has planned it."""
         log = cls.__new__(cls)
         log._begin(path, how)
@@ -113,6 +107,8 @@ class Log:
         self._closed = False
         self._max_decompressed = how.config.kafkalog_max_decompressed_bytes
         self._compresses = compresses(how.config)
+        self._single_compressed = 0
+        self._near: Near | None = None
         try:
             self._c, self.recovery = open_native(path, how)
             """The C handle, and what opening found and did."""
@@ -128,7 +124,7 @@ class Log:
         state = "closed" if self._closed else f"mode={self.mode!r}"
         return f"Log({self.path!r}, {state})"
 
-    def __enter__(self) -> "Log":
+    def __enter__(self) -> Log:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -240,40 +236,40 @@ class Log:
         value: bytes | None,
         *,
         key: bytes | None = None,
-        headers: Iterable[Header] = (),
+        headers: Iterable[Header] = NO_HEADERS,
         timestamp_ms: int | None = None,
+        expected_offset: int | None = None,
     ) -> int:
         """Append one record; its offset.  In the page cache on return.
 
-        `timestamp_ms`: None is now.  A value of None is a tombstone.
+        `timestamp_ms`: None is now.  A value of None is a tombstone.  `expected_offset`: only
+        when this is the offset that the record gets, so that nobody has appended since.
 
-        Raises: MessageTooLarge, InvalidRecord, InvalidTimestamp, NoSpace (passes when space
-        returns), StorageOffline (final), ReadOnly, Closed, ForkedHandle.
+        Raises: ArgumentError, UnexpectedAppendOffset, MessageTooLarge, InvalidRecord,
+        InvalidTimestamp, NoSpace (passes when space returns), StorageOffline (final),
+        ReadOnly, Closed, ForkedHandle.
         """
-        if headers or self._compresses or type(value) is not bytes:
-            return self._append_row(value, key, headers, timestamp_ms)
-        stamp = -1 if timestamp_ms is None else timestamp_ms
-        if key is None:
-            offset = _append(self._c, _NULL, -1, value, len(value), stamp)
-        elif type(key) is bytes:
-            offset = _append(self._c, key, len(key), value, len(value), stamp)
-        else:
-            return self._append_row(value, key, headers, timestamp_ms)
+        if (
+            headers is not NO_HEADERS
+            or expected_offset is not None
+            or self._compresses
+            or type(value) is not bytes
+        ):
+            return append_row(self, value, key, headers, timestamp_ms, expected_offset)
+        try:
+            if timestamp_ms is None:
+                stamp = -1  # now
+            elif (stamp := timestamp_ms) < 0:
+                return append_row(self, value, key, headers, timestamp_ms, expected_offset)
+            if key is None:
+                offset = _append(self._c, _NULL, -1, value, len(value), stamp)
+            else:
+                offset = _append(self._c, key, len(key), value, len(value), stamp)
+        except (TypeError, OverflowError):  # what is wrong, or other than bytes
+            return append_row(self, value, key, headers, timestamp_ms, expected_offset)
         if offset < 0:
             raise failure(-offset)
         return offset
-
-    def _append_row(
-        self,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Iterable[Header],
-        timestamp_ms: int | None,
-    ) -> int:
-        """What is rare, and what is wrong, takes the way of many rows."""
-        stamps = None if timestamp_ms is None else [timestamp_ms]
-        keys = None if key is None else [key]
-        return self.append_many([value], keys, stamps, [tuple(headers)]).base_offset
 
     def append_many(
         self,
@@ -283,44 +279,26 @@ class Log:
         headers: Sequence[Iterable[Header] | None] | None = None,
         compression: str | None = None,
         batch_bytes: int | None = None,
+        expected_offset: int | None = None,
     ) -> Span:
         """Append rows: lists, Arrow or NumPy columns of one length.
 
         Rows are put into batches of about `batch_bytes` (1 MiB, never above
-        max.message.bytes); each is one write.  Not atomic: a crash, or an error in the
-        middle, leaves a prefix.  `compression`: none, gzip, snappy, lz4, zstd; the topic's
-        own compression.type goes before it.
+        max.message.bytes); each is one write, and whole or absent after a crash.  Several are
+        not atomic: a crash, or an error in the middle, leaves a prefix.  `compression`: none,
+        gzip, snappy, lz4, zstd; the topic's own compression.type goes before it.
 
-        Raises: as append; ArgumentError naming the column, the found and the wanted.
+        With `expected_offset` all rows are one batch, which is appended only where the first
+        of them gets this offset.
+
+        Raises: as append; ArgumentError naming the column, the found and the wanted;
+        MessageTooLarge for rows that are to be one batch and do not fit it.
         """
         columns = Columns(values, keys, timestamps_ms, headers)
         codec = target_codec(self.config, compression)
-        first, last = -1, -1
-        for done in self._append_columns(columns, codec, batch_bytes or READ_BYTES):
-            first = done.base_offset if first < 0 else first
-            last = done.last_offset
-        return Span(first, last, columns.count)
-
-    def _append_columns(self, columns: Columns, codec: int, batch_bytes: int) -> Iterator[Any]:
-        done = ffi.new("kl_appended *")
-        columns.native.default_timestamp_ms = self._how.clock.now_ms()
-        if codec == codecs.NONE:
-            while columns.row < columns.count:
-                check(lib.kl_log_append_columns(
-                    self._c, columns.native, columns.cursor, batch_bytes, done))  # fmt: skip
-                yield done
-            return
-        limit = min(batch_bytes, self.config.max_message_bytes, self.config.segment_bytes)
-        for batch in compressed_batches(columns, codec, self.config, limit):
-            self._append_batches(batch, done)
-            yield done
-
-    def _append_batches(self, batches: Any, done: Any, one_batch: bool = False) -> None:
-        options = ffi.new("kl_append_options *", {
-            "origin": lib.KL_ORIGIN_CLIENT, "leader_epoch": -1, "one_batch": one_batch,
-            "records_checked": 1, "now_ms": self._how.clock.now_ms()})  # fmt: skip
-        check(lib.kl_log_append_batches(
-            self._c, ffi.from_buffer(batches), len(batches), options, done))  # fmt: skip
+        if expected_offset is not None:
+            return append_expected(self, columns, codec, expected_offset)
+        return append_columns(self, columns, codec, batch_bytes or READ_BYTES)
 
     def append_batches(self, buffer: bytes) -> Span:
         """Append whole record batches as a producer sent them (base offset 0).
@@ -339,7 +317,7 @@ class Log:
         whole = buffer if type(buffer) is bytes else bytes(view)
         data = prepared(whole, self.config, now_ms, self._max_decompressed)
         done = ffi.new("kl_appended *")
-        self._append_batches(data, done)
+        add_batches(self, data, done)
         return span_of(done)
 
     def append_as_follower(self, buffer: bytes) -> Span:
@@ -395,7 +373,7 @@ class Log:
         columns: Sequence[str] | None = None,
         isolation: str = "read_uncommitted",
         **options: Any,
-    ) -> "Scan":
+    ) -> Scan:
         """Records as columns: see Scan."""
         from kafkalog.log.scan import Scan
 
@@ -416,65 +394,55 @@ class Log:
         """
         return self.scan(start, stop, isolation=isolation).records()
 
+    def __iter__(self) -> Iterator[Record]:
+        """Every record that is there when the iteration begins, as `log[:]`."""
+        return records_in(self, slice(None))
+
     @overload
     def __getitem__(self, index: int) -> Record: ...
     @overload
     def __getitem__(self, index: slice) -> Iterator[Record]: ...
     def __getitem__(self, index: int | slice) -> Record | Iterator[Record]:
-        """`log[offset]`: one record; `log[start:stop]`: an iterator of records.
+        """`log[offset]`: one record, `log[-1]` the last; `log[start:stop]`: an iterator.
 
-        Raises: OffsetOutOfRange, also for an offset that compaction or a marker took.
+        Numbers are offsets, negative ones count records from the end.  A slice gives what of
+        it is there, as a list's does; `read` insists on its start.
+
+        Raises: OffsetOutOfRange for an offset that is not there, also when compaction or a
+        marker took it.
         """
         if isinstance(index, slice):
-            if index.step not in (None, 1):
-                raise ArgumentError(f"step: found {index.step}, wanted none")
-            return self.read(index.start, index.stop)
-        for record in self.read(index, index + 1):
-            return record
-        raise OffsetOutOfRange(f"log {self.path}: no record at offset {index}")
+            return records_in(self, index)
+        return record_at(self, index)
 
-    def follow(
-        self, start: int | None = None, isolation: str = "read_uncommitted"
-    ) -> Iterator[Record]:
+    def follow(self, start: int | None = None, isolation: str = "read_uncommitted") -> Follow:
         """Records from `start` on (the end), and then each that comes; waits for ever.
+
+        For `for`, and for `async for`, which waits in a thread of its own.
 
         Raises: OffsetOutOfRange, CorruptMessage; Closed when another thread closes the log.
         """
-        bound = _bound(isolation)
-        offset = self.end_offset if start is None else start
-        while True:
-            scan = self.scan(offset, isolation=isolation)
-            for record in scan.records():
-                offset = record.offset + 1
-                yield record
-            # What the scan saw to its end holds no more records for us: markers, gaps.
-            offset = max(offset, scan.end_offset)
-            self._wait(offset, bound)
-
-    def _wait(self, offset: int, bound: int) -> None:
-        while True:
-            status = lib.kl_log_wait(self._c, offset, bound, WAIT_SLICE_MS)
-            if status != lib.KL_E_TIMEOUT:
-                check(status)
-                return
+        return Follow(self, start, isolation)
 
     def read_batches(
         self,
         offset: int,
         max_bytes: int = READ_BYTES,
-        bound: str = "high_watermark",
+        isolation: str = "read_uncommitted",
         check_crcs: bool = True,
     ) -> bytes:
         """Whole batches from the one that holds `offset` on, as they lie on disk.
 
-        At least one batch, however large; from one segment.  Empty at the end.
+        At least one batch, however large; from one segment.  Empty at the end.  An
+        `isolation` of "log_end" goes beyond the high watermark, as a follower does.
 
         Raises: OffsetOutOfRange, CorruptMessage.
         """
-        return read_batches(self, offset, max_bytes, _bound(bound), check_crcs)
+        return read_batches(
+            self, offset, max_bytes, bound_of(isolation, log_end=True), check_crcs)  # fmt: skip
 
     def send_to(
-        self, socket: "socket.socket", start: int, max_bytes: int = READ_BYTES,
+        self, socket: socket.socket, start: int, max_bytes: int = READ_BYTES,
         isolation: str = "read_uncommitted",
     ) -> Sent:  # fmt: skip
         """Send whole batches from `start` on by sendfile: the bytes never enter Python.
@@ -483,21 +451,26 @@ class Log:
 
         Raises: OffsetOutOfRange, PeerGone, Timeout (part of a batch may be out then).
         """
-        return send_batches(self, socket, start, max_bytes, _bound(isolation))
+        return send_batches(self, socket, start, max_bytes, bound_of(isolation))
 
     # ---- looking up ---------------------------------------------------------------------------
 
-    def offset_at(self, timestamp_ms: int) -> int | None:
-        """The first offset whose timestamp is at or after; None when there is none."""
-        found = self.find_time(timestamp_ms)
+    def offset_at(self, time: int | datetime) -> int | None:
+        """The first offset whose timestamp is at or after; None when there is none.
+
+        `time`: milliseconds since 1970 UTC, or a datetime that knows its zone.
+
+        Raises: ArgumentError.
+        """
+        found = self.find_time(time)
         return None if found is None else found.offset
 
-    def find_time(self, timestamp_ms: int) -> Found | None:
+    def find_time(self, time: int | datetime) -> Found | None:
         """As offset_at, with the record's own timestamp and its leader epoch.
 
         Source: Kafka's ListOffsets; transaction markers count, too.
         """
-        return find_time(self, timestamp_ms)
+        return find_time(self, milliseconds(time))
 
     def find_largest_time(self) -> Found | None:
         """The first record with the largest timestamp (ListOffsets' max_timestamp)."""
@@ -564,7 +537,7 @@ class Log:
         self._purge(now_ms - self.config.file_delete_delay_ms)
         return found
 
-    def compact(self) -> "Compaction":
+    def compact(self) -> Compaction:
         """Keep only the last record of each key: see kafkalog.log.compaction.compact."""
         from kafkalog.log.compaction import compact
 
@@ -587,7 +560,7 @@ class Log:
 
     # ---- checking ---------------------------------------------------------------------------
 
-    def verify(self, deep: bool = False) -> "Report":
+    def verify(self, deep: bool = False) -> Report:
         """Check every file of the log; a report, never an exception on damage."""
         from kafkalog.inspect.verify import verify
 

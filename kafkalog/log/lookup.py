@@ -1,19 +1,43 @@
 """Offsets by time: the data plane finds the batch, and the record where it need not decompress."""
 
+import operator
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
-from kafkalog.errors import CorruptMessage, StaleLog
+from kafkalog.errors import ArgumentError, CorruptMessage, StaleLog
 from kafkalog.types import Found
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
 
-__all__ = ["find_time"]
+__all__ = ["find_time", "milliseconds"]
 
 HEADER_BYTES = lib.KL_BATCH_HEADER_BYTES
 TRIES = 100
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def milliseconds(time: "int | datetime") -> int:
+    """A time as milliseconds since 1970 UTC.
+
+    Raises: ArgumentError for another type, or a datetime without a zone.
+    """
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise ArgumentError(f"time: found {time!r} without a time zone, wanted one with")
+        return -((EPOCH - time) // timedelta(milliseconds=1))  # up: what is not before it
+    try:
+        number = operator.index(time)
+    except TypeError:
+        raise ArgumentError(
+            f"time: found {time!r} of type {type(time).__name__}, wanted milliseconds as an int, "
+            "or a datetime"
+        ) from None
+    if not -(2**63) <= number < 2**63:
+        raise ArgumentError(f"time: found {number}, wanted a number of 64 bits")
+    return number
 
 
 def find_time(log: "Log", timestamp_ms: int | None) -> Found | None:

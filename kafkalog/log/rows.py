@@ -16,7 +16,15 @@ from typing import Any
 from kafkalog._native import check, ffi, lib
 from kafkalog.types import Header, Record
 
-__all__ = ["RECORD_COLUMNS", "header_lists", "records", "strings"]
+__all__ = [
+    "RECORD_COLUMNS",
+    "header_lists",
+    "offsets",
+    "record",
+    "records",
+    "string_bytes",
+    "strings",
+]
 
 RECORD_COLUMNS: int = (
     lib.KL_COL_KEY
@@ -50,6 +58,55 @@ def records(block: Any, topic: str, partition: int) -> Iterator[Record]:
             _constants(block, lib.KL_COL_LEADER_EPOCH, rows),
         ),
     )
+
+
+def record(block: Any, row: int, topic: str, partition: int) -> Record:
+    """One row of a `kl_block` (RECORD_COLUMNS) as a Record."""
+    return Record(
+        _number(block, lib.KL_COL_OFFSET, "int64_t *", row),
+        _number(block, lib.KL_COL_TIMESTAMP_MS, "int64_t *", row),
+        _string(_column(block, lib.KL_COL_KEY), row),
+        _string(_column(block, lib.KL_COL_VALUE), row),
+        _headers(block, row),
+        topic,
+        partition,
+        _number(block, lib.KL_COL_TIMESTAMP_TYPE, "int32_t *", row),
+        _number(block, lib.KL_COL_LEADER_EPOCH, "int32_t *", row),
+    )
+
+
+def offsets(block: Any) -> Any:
+    """The offsets of a `kl_block`'s rows: a view of its memory, which must outlive it."""
+    data = ffi.cast("char *", _column(block, lib.KL_COL_OFFSET).data)
+    return memoryview(ffi.buffer(data, 8 * lib.kl_block_rows(block))).cast("q")
+
+
+def string_bytes(block: Any) -> int:
+    """Of its keys and values together."""
+    columns = (_column(block, lib.KL_COL_KEY), _column(block, lib.KL_COL_VALUE))
+    return sum(int(column.data_bytes) for column in columns)
+
+
+def _headers(block: Any, row: int) -> tuple[Header, ...]:
+    headers = ffi.new("kl_block_headers *")
+    check(lib.kl_block_get_headers(block, headers))
+    if not headers.header_count:
+        return ()
+    return tuple(
+        (str(_string(headers.name, i) or b"", "utf-8"), _string(headers.value, i))
+        for i in range(headers.list_offsets[row], headers.list_offsets[row + 1])
+    )
+
+
+def _number(block: Any, column: int, kind: str, row: int) -> int:
+    return int(ffi.cast(kind, _column(block, column).data)[row])
+
+
+def _string(column: Any, row: int) -> bytes | None:
+    if column.null_count and not column.validity[row >> 3] >> (row & 7) & 1:
+        return None
+    start, end = column.offsets[row], column.offsets[row + 1]
+    return bytes(ffi.buffer(ffi.cast("char *", column.data) + start, end - start))
 
 
 def strings(column: Any, rows: int) -> Iterable[bytes | None]:

@@ -1,4 +1,4 @@
-"""A scan: a range of a log as columns, as Arrow, NumPy, pandas, or Records.
+"""A scan: a range of a log as columns, as Arrow, NumPy, polars, pandas, or Records.
 
 Columns and types are those of Spark's Kafka source.  What is not asked for is not decoded:
 columns, offsets, batches of other times, aborted transactions.
@@ -16,11 +16,13 @@ from kafkalog import errors
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
 from kafkalog.log import rows
+from kafkalog.log.isolation import bound_of
 from kafkalog.types import Record
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas
+    import polars
     import pyarrow
 
 __all__ = ["COLUMNS", "EXTRA_COLUMNS", "Scan", "ScanBatch", "StringColumn"]
@@ -36,7 +38,7 @@ COLUMNS: Final = (
     "headers",
 )
 """What a scan gives by default, in this order."""
-EXTRA_COLUMNS: Final = ("leader_epoch",)
+EXTRA_COLUMNS: Final = ("leaderEpoch",)
 """What it gives when asked by name, behind the others."""
 
 _BITS: dict[str, int] = dict(
@@ -56,16 +58,12 @@ _BITS: dict[str, int] = dict(
         strict=True,
     )
 )
-_BOUNDS: dict[str, int] = {
-    "read_uncommitted": lib.KL_UNCOMMITTED,
-    "read_committed": lib.KL_COMMITTED,
-}
 _FIXED_TYPES = {
     "partition": "<i4",
     "offset": "<i8",
     "timestamp": "<M8[us]",
     "timestampType": "<i4",
-    "leader_epoch": "<i4",
+    "leaderEpoch": "<i4",
 }
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _BATCH_ROWS_MAX, _BATCH_BYTES_MAX = 1 << 24, 2**31 - 1
@@ -106,11 +104,7 @@ class Scan:
         self._stop = _offset("stop", stop)
         self._start_time_ms = _time("start_time_ms", start_time_ms, _INT64_MIN)
         self._stop_time_ms = _time("stop_time_ms", stop_time_ms, _INT64_MAX)
-        if isolation not in _BOUNDS:
-            raise errors.ArgumentError(
-                f"isolation {isolation!r}: wanted one of {', '.join(map(repr, _BOUNDS))}"
-            )
-        self._bound = _BOUNDS[isolation]
+        self._bound = bound_of(isolation)
         self._batch_rows = _between("batch_rows", batch_rows, 1, _BATCH_ROWS_MAX)
         self._batch_bytes = _between("batch_bytes", batch_bytes, 1, _BATCH_BYTES_MAX)
         self._check_crcs = bool(check_crcs)
@@ -149,12 +143,23 @@ class Scan:
 
         A generator: closing it lets go of the log.  Raises: as iteration does.
         """
+        for some, _ in self.record_blocks():
+            yield from some
+
+    def record_blocks(self) -> Iterator[tuple[Iterator[Record], int]]:
+        """The range as Records by blocks, each with the offset behind its last one."""
         topic, partition = self._log.topic, self._log.partition
         with _Pass(self, rows.RECORD_COLUMNS, _RECORD_ROWS, _RECORD_BYTES) as blocks:
             for block in blocks:
                 some = rows.records(block, topic, partition)
+                after = rows.offsets(block)[-1] + 1
                 ffi.release(block)  # its memory serves the next block
-                yield from some
+                yield some, after
+
+    def blocks(self, columns: int) -> Iterator[Any]:
+        """The range as `kl_block` handles with the KL_COL_ bits `columns`, for this folder."""
+        with _Pass(self, columns, self._batch_rows, self._batch_bytes) as blocks:
+            yield from blocks
 
     def count(self) -> int:
         """How many records are in the range: data records, from the headers of batches that
@@ -182,6 +187,11 @@ class Scan:
             else numpy.empty(0, _FIXED_TYPES.get(name, object))
             for name in self._columns
         }
+
+    def to_polars(self) -> polars.DataFrame:
+        """The range as a polars.DataFrame, without pyarrow."""
+        frame: polars.DataFrame = _package("polars").DataFrame(self)
+        return frame
 
     def to_pandas(self) -> pandas.DataFrame:
         """The range as a pandas.DataFrame, without pyarrow; timestamps are in UTC."""
@@ -247,7 +257,7 @@ class ScanBatch:
     def numpy(self, name: str) -> np.ndarray[Any, Any]:
         """A column as an array of `len(self)` items.
 
-        partition, timestampType, leader_epoch: int32; offset: int64; timestamp:
+        partition, timestampType, leaderEpoch: int32; offset: int64; timestamp:
         datetime64[us], in UTC.  These are read-only views of the batch's memory.
         key, value (bytes or None), topic (str), headers (a tuple of (str, bytes or None),
         empty where a record has none): arrays of objects; `strings` views keys and values
@@ -468,7 +478,7 @@ def _between(name: str, value: int, low: int, high: int) -> int:
 
 
 def _package(name: str) -> Any:
-    """numpy, pyarrow and pandas are imported at first use."""
+    """numpy, pyarrow, polars and pandas are imported at first use."""
     import importlib
 
     try:

@@ -10,7 +10,7 @@ def test_the_python_of_the_page_runs(root, tmp_path):
     """In a process of its own, since it forks; each block goes on where the last one ended."""
     text = (root / "docs" / "embedding.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == text.count("```python") == 8
+    assert len(blocks) == text.count("```python") == 10
     script = tmp_path / "page.py"
     script.write_text("\n".join([*blocks, "print('to the end')"]))
     ran = subprocess.run(

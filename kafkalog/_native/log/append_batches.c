@@ -244,6 +244,10 @@ static kl_status take_batches(kl_log *log, kl_span batches,
     if (options->leader_epoch >= 0 && options->leader_epoch != log->leader_epoch)
         return kl_fail(KL_E_FENCED_LEADER_EPOCH, "log %s: leader epoch %d, expected %d",
                        log->path, options->leader_epoch, log->leader_epoch);
+    if (options->expects && options->expected_offset != log->log_end)
+        return kl_fail(KL_E_UNEXPECTED_APPEND_OFFSET,
+                       "log %s: the next offset is %lld, expected %lld", log->path,
+                       (long long)log->log_end, (long long)options->expected_offset);
     if (!options->in_place) {
         log->scratch.bytes = 0;
         kl_status status = kl_buffer_append(&log->scratch, batches.data, batches.bytes);

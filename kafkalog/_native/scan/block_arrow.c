@@ -139,7 +139,7 @@ static const struct {
     {KL_COL_TIMESTAMP, "tsu:UTC", "timestamp"},
     {KL_COL_TIMESTAMP_TYPE, "i", "timestampType"},
     {KL_COL_HEADERS, "+l", "headers"},
-    {KL_COL_LEADER_EPOCH, "i", "leader_epoch"},
+    {KL_COL_LEADER_EPOCH, "i", "leaderEpoch"},
 };
 enum { TABLE_ROWS = sizeof table / sizeof table[0] };
 KL_STATIC_ASSERT((int)TABLE_ROWS == (int)CHILDREN_MAX, "room for all columns");

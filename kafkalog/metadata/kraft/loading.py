@@ -92,7 +92,7 @@ def load(log: Log, cluster_id: str, node_id: int) -> Loaded:
     loaded.problems = problems
     offset = loaded.snapshot.offset if loaded.snapshot else 0
     while offset < end:
-        data = log.read_batches(offset, bound="log_end")
+        data = log.read_batches(offset, isolation="log_end")
         raws = list(records_in(data))
         if not raws:
             break

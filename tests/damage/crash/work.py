@@ -62,7 +62,7 @@ class Writer:
 
     def truncate(self, offset: int) -> None:
         """Whole batches go: the log ends where the batch that holds `offset` begins."""
-        raw = self.log.read_batches(offset, bound="log_end")
+        raw = self.log.read_batches(offset, isolation="log_end")
         floor = next(batches.headers(raw)).base_offset if raw else self.log.end_offset
         self.report("truncate", offset, floor)
         self.log.truncate(offset)

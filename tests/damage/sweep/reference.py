@@ -23,7 +23,7 @@ from tests.support.batches import Row
 SETTINGS = {"segment.bytes": 26_000, "index.interval.bytes": 700}
 FIRST_MS = 1_700_000_000_000
 CODECS = tuple(batches.CODECS)
-COLUMNS = ("offset", "timestamp", "key", "value", "headers", "timestampType", "leader_epoch")
+COLUMNS = ("offset", "timestamp", "key", "value", "headers", "timestampType", "leaderEpoch")
 THINNED = "orders-1"
 """The partition that looks compacted."""
 SEGMENT_FILE = re.compile(r"([^/]+)/(\d{20})(\.[a-z]+)")

@@ -130,7 +130,7 @@ def test_batches_are_those_of_the_dumps(partition):
             expected += [tuple(map(int, match.groups())) for match in matches]
     with kafkalog.Log(partition.path, mode="r") as log:
         raw, offset = b"", log.start_offset
-        while chunk := log.read_batches(offset, bound="log_end"):
+        while chunk := log.read_batches(offset, isolation="log_end"):
             raw += chunk
             offset = max(h.last_offset for h in batches.headers(chunk)) + 1
         start = log.start_offset

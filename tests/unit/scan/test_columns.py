@@ -18,7 +18,7 @@ from tests.support import batches
 from tests.unit.scan.conftest import Writer, row
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-NAMES = [*COLUMNS, "leader_epoch"]
+NAMES = [*COLUMNS, "leaderEpoch"]
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_any_choice_of_columns(mixed, names):
     assert scan.columns == tuple(name for name in NAMES if name in names)
     table = scan.to_arrow()
     assert tuple(table.schema.names) == scan.columns
-    wanted = [{**as_row(kept), "leader_epoch": 0} for kept in mixed.kept]
+    wanted = [{**as_row(kept), "leaderEpoch": 0} for kept in mixed.kept]
     assert table.to_pylist() == [{name: one[name] for name in scan.columns} for one in wanted]
     assert tuple(scan.to_numpy()) == scan.columns
 
@@ -309,7 +309,7 @@ def test_numpy(mixed):
     kept = mixed.kept
     assert {name: array.dtype.str for name, array in arrays.items()} == {
         "key": "|O", "value": "|O", "topic": "|O", "partition": "<i4", "offset": "<i8",
-        "timestamp": "<M8[us]", "timestampType": "<i4", "headers": "|O", "leader_epoch": "<i4",
+        "timestamp": "<M8[us]", "timestampType": "<i4", "headers": "|O", "leaderEpoch": "<i4",
     }  # fmt: skip
     assert arrays["key"].tolist() == [one.key for one in kept]
     assert arrays["value"].tolist() == [one.value for one in kept]

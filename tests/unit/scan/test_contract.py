@@ -1,6 +1,7 @@
 """The C surface of a scan, called as a careless caller would, and with calls that fail."""
 
 import errno
+import sys
 
 import pytest
 
@@ -176,3 +177,16 @@ def test_any_call_that_fails(mixed, failing, call, number, error):
     assert failures > 2
     failing(b"fsync", 10**6, number)  # nothing that happens
     assert scan.to_arrow().equals(columns)
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_to_polars_needs_no_pyarrow(log, rows, monkeypatch):
+    polars = pytest.importorskip("polars")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    if rows:
+        log.append_many([b"v%d" % i for i in range(rows)], headers=[[("h", b"1")]] * rows)
+    frame = log.scan(columns=["offset", "value", "timestamp", "headers"]).to_polars()
+    assert frame.columns == ["value", "offset", "timestamp", "headers"]
+    assert frame["offset"].to_list() == list(range(rows))
+    assert frame["value"].dtype == polars.Binary
+    assert frame.height == rows

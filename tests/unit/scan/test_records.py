@@ -224,7 +224,7 @@ def test_committed_with_many_aborted_transactions(writer):
 
 
 def test_an_isolation_level_that_is_none(log):
-    with pytest.raises(errors.ArgumentError, match="isolation 'snapshot': wanted one of"):
+    with pytest.raises(errors.ArgumentError, match="isolation: found 'snapshot', wanted one of"):
         log.scan(isolation="snapshot")
 
 
@@ -248,13 +248,13 @@ def test_counting_whole_batches_decompresses_nothing(mixed, no_codecs):
 
 
 def test_columns_of_the_header_decompress_nothing(mixed, no_codecs):
-    columns = ["topic", "partition", "offset", "timestampType", "leader_epoch"]
+    columns = ["topic", "partition", "offset", "timestampType", "leaderEpoch"]
     table = mixed.log.scan(100, 500, columns=columns).to_numpy()
     assert table["offset"].tolist() == list(range(100, 500))
     assert set(table["topic"]) == {"orders"}
     assert set(table["partition"].tolist()) == {3}
     assert set(table["timestampType"].tolist()) == {CREATE_TIME}
-    assert set(table["leader_epoch"].tolist()) == {0}
+    assert set(table["leaderEpoch"].tolist()) == {0}
 
 
 def test_batches_of_earlier_times_are_not_decompressed(writer, monkeypatch):

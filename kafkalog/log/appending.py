@@ -1,0 +1,104 @@
+"""Rows on their way into a log: what `append` and `append_many` do beside the one fast call."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog._native import check, ffi, lib
+from kafkalog.batch import codecs
+from kafkalog.batch.columns import Columns
+from kafkalog.batch.incoming import compressed_batches, one_batch, span_of
+from kafkalog.errors import ArgumentError
+from kafkalog.log.reading import whole_number
+from kafkalog.types import Header, Span
+
+if TYPE_CHECKING:
+    from kafkalog.log.log import Log
+
+__all__ = ["NO_HEADERS", "add_batches", "append_columns", "append_expected", "append_row"]
+
+NO_HEADERS: Final = ()
+SINGLE_COMPRESSED_MAX = 1_000
+"""Appends of one record that a handle compresses before it says what is faster."""
+
+
+def append_row(
+    log: Log,
+    value: bytes | None,
+    key: bytes | None,
+    headers: Iterable[Header],
+    timestamp_ms: int | None,
+    expected_offset: int | None,
+) -> int:
+    """What is rare in one record, and what is wrong, takes the way of many rows."""
+    stamps = None
+    if timestamp_ms is not None:
+        stamps = [whole_number("timestamp_ms", timestamp_ms)]
+        if not 0 <= stamps[0] < 1 << 63:
+            raise ArgumentError(f"timestamp_ms: found {stamps[0]}, wanted 0 to 2**63 - 1")
+    if log._compresses:
+        log._single_compressed += 1
+        if log._single_compressed == SINGLE_COMPRESSED_MAX:
+            warnings.warn(
+                f"log {log.path}: under compression.type={log.config.compression_type} each append "
+                "makes a compressed batch, which is slow and large: append_many compresses rows "
+                "together",
+                stacklevel=3,
+            )
+    keys = None if key is None else [key]
+    rows = None if headers is NO_HEADERS else [headers]
+    return log.append_many(
+        [value], keys, stamps, rows, expected_offset=expected_offset
+    ).base_offset  # fmt: skip
+
+
+def append_columns(log: Log, columns: Columns, codec: int, batch_bytes: int) -> Span:
+    """All rows, in as many batches as it takes."""
+    first, last = -1, -1
+    for done in _append_some(log, columns, codec, batch_bytes):
+        first = done.base_offset if first < 0 else first
+        last = done.last_offset
+    return Span(first, last, columns.count)
+
+
+def _append_some(log: Log, columns: Columns, codec: int, batch_bytes: int) -> Iterator[Any]:
+    done = ffi.new("kl_appended *")
+    columns.native.default_timestamp_ms = log._how.clock.now_ms()
+    if codec == codecs.NONE:
+        while columns.row < columns.count:
+            check(lib.kl_log_append_columns(
+                log._c, columns.native, columns.cursor, batch_bytes, done))  # fmt: skip
+            yield done
+        return
+    limit = min(batch_bytes, log.config.max_message_bytes, log.config.segment_bytes)
+    for batch in compressed_batches(columns, codec, log.config, limit):
+        add_batches(log, batch, done)
+        yield done
+
+
+def append_expected(log: Log, columns: Columns, codec: int, expected_offset: int) -> Span:
+    """All rows as one batch, where the first of them gets `expected_offset`.
+
+    Raises: UnexpectedAppendOffset, MessageTooLarge, ArgumentError.
+    """
+    expected = whole_number("expected_offset", expected_offset)
+    if expected < 0:
+        raise ArgumentError(f"expected_offset: found {expected}, wanted 0 or more")
+    if columns.count == 0:
+        raise ArgumentError("values: found no rows, wanted one or more with expected_offset")
+    columns.native.default_timestamp_ms = log._how.clock.now_ms()
+    done = ffi.new("kl_appended *")
+    add_batches(log, one_batch(columns, codec, log.config), done, expected)
+    return span_of(done)
+
+
+def add_batches(log: Log, batches: Any, done: Any, expected_offset: int = -1) -> None:
+    """Hand whole batches, checked, to the data plane; `done` says where they lie."""
+    options = ffi.new("kl_append_options *", {
+        "origin": lib.KL_ORIGIN_CLIENT, "leader_epoch": -1, "records_checked": 1,
+        "expects": expected_offset >= 0, "expected_offset": expected_offset,
+        "now_ms": log._how.clock.now_ms()})  # fmt: skip
+    check(lib.kl_log_append_batches(
+        log._c, ffi.from_buffer(batches), len(batches), options, done))  # fmt: skip

@@ -1,0 +1,26 @@
+"""The words that say where a read ends."""
+
+from typing import Final
+
+from kafkalog._native import lib
+from kafkalog.errors import ArgumentError
+
+__all__ = ["bound_of"]
+
+BOUNDS: Final[dict[str, int]] = {
+    "read_uncommitted": lib.KL_UNCOMMITTED,
+    "read_committed": lib.KL_COMMITTED,
+    "log_end": lib.KL_LOG_END,
+}
+"""Kafka's isolation levels, and for copying, all that is there."""
+
+
+def bound_of(isolation: object, *, log_end: bool = False) -> int:
+    """The data plane's number for an isolation level; `log_end`: that word is one, too.
+
+    Raises: ArgumentError.
+    """
+    names = [name for name in BOUNDS if log_end or name != "log_end"]
+    if not isinstance(isolation, str) or isolation not in names:
+        raise ArgumentError(f"isolation: found {isolation!r}, wanted one of {', '.join(names)}")
+    return BOUNDS[isolation]

@@ -1,0 +1,231 @@
+"""Records for who reads a log as a sequence: iteration, `log[offset]`, slices, following it."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkalog._native import check, lib
+from kafkalog.errors import ArgumentError, OffsetOutOfRange
+from kafkalog.log import rows
+from kafkalog.log.isolation import bound_of
+from kafkalog.log.outgoing import WAIT_SLICE_MS
+from kafkalog.types import Record
+
+if TYPE_CHECKING:
+    from kafkalog.log.log import Log
+    from kafkalog.log.scan import Scan
+
+__all__ = ["Follow", "Near", "record_at", "records_in", "whole_number"]
+
+NEAR_OFFSETS = 1 << 14
+"""Two lookups so close may be in one batch: then the second one keeps it decoded."""
+KEPT_BYTES_MAX = 8 << 20
+"""Of keys and values in a decoded batch that is kept."""
+
+
+# ---- ranges --------------------------------------------------------------------------------
+
+
+def records_in(log: Log, part: slice) -> Iterator[Record]:
+    """What of `log[start:stop]` is there, as of a list: nothing is out of range.
+
+    Negative numbers count records from the end.  What retention deletes meanwhile is
+    passed over.  Raises: ArgumentError, CorruptMessage.
+    """
+    if part.step not in (None, 1):
+        raise ArgumentError(f"step: found {part.step!r}, wanted none")
+    start, stop = _bound(log, "start", part.start), _bound(log, "stop", part.stop)
+    return _present(log, 0 if start is None else start, stop)
+
+
+def _bound(log: Log, name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    number = whole_number(name, value)
+    return number if number >= 0 else from_end(log, -number)
+
+
+def _present(log: Log, start: int, stop: int | None) -> Iterator[Record]:
+    stop = log.high_watermark if stop is None else min(stop, log.high_watermark)
+    while (start := max(start, log.start_offset)) < stop:
+        try:
+            for records, after in log.scan(start, stop).record_blocks():
+                yield from records
+                start = after
+            return
+        except OffsetOutOfRange:
+            if start >= log.start_offset:  # not because the start has moved
+                raise
+
+
+def from_end(log: Log, count: int) -> int:
+    """The offset of the record that is `count` from the end; the start where there are fewer.
+
+    Offsets may have gaps, and markers take some, so the end is looked at in steps that
+    double.
+    """
+    end, back = log.high_watermark, count
+    while (start := max(end - back, log.start_offset)) < end:
+        found: list[int] = []
+        for batch in log.scan(start, end, columns=["offset"]):
+            found += batch.numpy("offset").tolist()
+            del found[:-count]
+        if len(found) == count:
+            return found[0]
+        if start <= log.start_offset:
+            break
+        back *= 2
+    return log.start_offset
+
+
+# ---- one record ----------------------------------------------------------------------------
+
+
+class Near(NamedTuple):
+    """Where `log[offset]` found a record last, and the batch when it is kept decoded."""
+
+    generation: int
+    """Of the segments: it changes when bytes that were there are others."""
+    offset: int
+    block: Any = None
+    offsets: Any = ()
+    """Of the block's rows, as a sequence."""
+
+
+def record_at(log: Log, index: int) -> Record:
+    """`log[index]`; a negative one counts records from the end.
+
+    Raises: ArgumentError, OffsetOutOfRange.
+    """
+    offset = whole_number("offset", index)
+    if offset < 0:
+        wanted = -offset
+        offset = from_end(log, wanted)
+        if log.scan(offset).count() < wanted:
+            raise OffsetOutOfRange(f"log {log.path}: it has fewer than {wanted} records")
+    state, near = log._state(), log._near
+    if near is None or near.generation != state.generation:
+        near = None
+    elif near.block is None and abs(offset - near.offset) < NEAR_OFFSETS:
+        near = _decoded(log, min(offset, near.offset), state)
+    if near is not None and state.log_start_offset <= offset < state.high_watermark:
+        row = bisect_left(near.offsets, offset)
+        if row < len(near.offsets) and near.offsets[row] == offset:
+            log._near = near
+            return rows.record(near.block, row, log.topic, log.partition)
+    log._near = Near(state.generation, offset)
+    for record in log.read(offset, offset + 1):
+        return record
+    raise OffsetOutOfRange(f"log {log.path}: no record at offset {offset}")
+
+
+def _decoded(log: Log, start: int, state: Any) -> Near | None:
+    """The batch of `start`, from there to its end; None when it is too large to be kept."""
+    start = max(start, state.log_start_offset)
+    if start >= state.high_watermark:
+        return None
+    scan = log.scan(start, batch_rows=1, batch_bytes=1)
+    for block in scan.blocks(rows.RECORD_COLUMNS):
+        if rows.string_bytes(block) > KEPT_BYTES_MAX:
+            return None
+        return Near(state.generation, start, block, rows.offsets(block))
+    return None
+
+
+def whole_number(name: str, value: Any) -> int:
+    """An int, whatever integer type it came as.  Raises: ArgumentError, naming it."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentError(
+            f"{name}: found {value!r} of type {type(value).__name__}, wanted an int"
+        ) from None
+
+
+# ---- following -----------------------------------------------------------------------------
+
+
+class Follow(Iterator[Record], AsyncIterator[Record]):
+    """The records of a log from an offset on, for ever: for `for` and for `async for`.
+
+    One thread, or one task, at a time.  `async for` reads and waits in a thread of its own,
+    which ends within 50 ms of the task's cancellation or of `close`.
+    """
+
+    def __init__(self, log: Log, start: int | None, isolation: str) -> None:
+        """See Log.follow."""
+        self._log = log
+        self._isolation = isolation
+        self._bound = bound_of(isolation)
+        self._offset = log.end_offset if start is None else whole_number("start", start)
+        self._records: Iterator[Record] = iter(())
+        self._scan: Scan | None = None
+        self._blocks: Iterator[tuple[Iterator[Record], int]] = iter(())
+        self._seen_all = False
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __iter__(self) -> Iterator[Record]:
+        """The same records as `next` gives: a generator is faster."""
+        while True:
+            yield from self._records
+            self._advance()
+
+    def __next__(self) -> Record:
+        while True:
+            for record in self._records:
+                return record
+            self._advance()
+
+    def __aiter__(self) -> Follow:
+        return self
+
+    async def __anext__(self) -> Record:
+        while True:
+            for record in self._records:
+                return record
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(1, "kafkalog follow")
+            loop = asyncio.get_running_loop()
+            try:
+                await loop.run_in_executor(self._pool, self._advance)
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Let go of the thread of `async for`; iteration may go on later."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None
+
+    async def aclose(self) -> None:
+        """As close, for `contextlib.aclosing`."""
+        self.close()
+
+    def _advance(self) -> None:
+        """The next block of records, or, when all was seen, a wait of at most a slice."""
+        if self._seen_all:
+            status = lib.kl_log_wait(self._log._c, self._offset, self._bound, WAIT_SLICE_MS)
+            if status == lib.KL_E_TIMEOUT:
+                return
+            check(status)
+            self._seen_all = False
+        if self._scan is None:
+            self._scan = self._log.scan(self._offset, isolation=self._isolation)
+            self._blocks = self._scan.record_blocks()
+        try:
+            block = next(self._blocks, None)
+        except BaseException:
+            self._scan = None
+            raise
+        if block is not None:
+            self._records, self._offset = block
+            return
+        # What the scan saw to its end holds no more records for us: markers, gaps.
+        self._offset = max(self._offset, self._scan.end_offset)
+        self._scan, self._seen_all = None, True
