@@ -33,24 +33,24 @@ static kl_status check_options(const kl_clean_options *options) {
 static kl_status take_segments(kl_cleaner *cleaner) {
     kl_log *log = cleaner->log;
     int64_t limit = KL_MIN(cleaner->options.end_offset, log->last_stable);
-    size_t sealed = log->segment_count - 1;
-    cleaner->segments = kl_alloc(log->segment_count * sizeof *cleaner->segments);
-    cleaner->next_bases = kl_alloc(log->segment_count * sizeof *cleaner->next_bases);
-    cleaner->groups = kl_alloc(log->segment_count * sizeof *cleaner->groups);
+    size_t sealed = log->version->count - 1;
+    cleaner->segments = kl_alloc(log->version->count * sizeof *cleaner->segments);
+    cleaner->next_bases = kl_alloc(log->version->count * sizeof *cleaner->next_bases);
+    cleaner->groups = kl_alloc(log->version->count * sizeof *cleaner->groups);
     if (!cleaner->segments || !cleaner->next_bases || !cleaner->groups)
         return kl_fail(KL_E_NO_MEMORY, "no memory to compact %s", log->path);
     for (size_t i = 0; i < sealed && kl_log_next_base(log, i) <= limit; i++) {
         kl_status status =
-            kl_clean_txns_add_aborted(&cleaner->txns, &log->segments[i]->aborts);
+            kl_clean_txns_add_aborted(&cleaner->txns, &log->version->segments[i]->aborts);
         if (status) return status;
-        cleaner->segments[i] = kl_segment_retain(log->segments[i]);
+        cleaner->segments[i] = kl_segment_retain(log->version->segments[i]);
         cleaner->next_bases[i] = kl_log_next_base(log, i);
         cleaner->segment_count++;
     }
     /* A transaction that was aborted above the range may have begun in it. */
-    for (size_t i = cleaner->segment_count; i < log->segment_count; i++) {
+    for (size_t i = cleaner->segment_count; i < log->version->count; i++) {
         kl_status status =
-            kl_clean_txns_add_aborted(&cleaner->txns, &log->segments[i]->aborts);
+            kl_clean_txns_add_aborted(&cleaner->txns, &log->version->segments[i]->aborts);
         if (status) return status;
     }
     return KL_OK;

@@ -232,22 +232,21 @@ static kl_status exchange(kl_cleaner *cleaner, kl_dir *dir, size_t at) {
     kl_status status = KL_OK;
     for (size_t i = 0; !status && i < count; i++) {
         KL_FP("clean.before_delete");
-        status = kl_segment_delete(log->segments[at + i], dir);
+        status = kl_segment_delete(log->version->segments[at + i], dir);
     }
     KL_FP("clean.after_deletes");
     if (!status) status = kl_dir_sync(dir);
     if (!status) status = rename_to_final(cleaner, dir);
     if (status) return status;
     KL_FP("clean.after_final_names");
-    kl_segment_drop(log->segments[at]);
-    log->segments[at] = cleaner->out;
-    cleaner->out = NULL;
     /* Mapped again when they are asked for: a long log would else keep all in memory. */
-    kl_index_unload(&log->segments[at]->offsets);
-    kl_index_unload(&log->segments[at]->times);
-    kl_log_drop_segments(log, at + 1, count - 1);
+    kl_index_unload(&cleaner->out->offsets);
+    kl_index_unload(&cleaner->out->times);
+    status = kl_version_replace(&log->version, at, cleaner->out);
+    cleaner->out = NULL;
+    if (!status) status = kl_version_remove(&log->version, at + 1, count - 1);
     log->dir_dirty = true;
-    return KL_OK;
+    return status;
 }
 
 static kl_status swap(kl_cleaner *cleaner, kl_dir *dir) {
@@ -260,8 +259,8 @@ static kl_status swap(kl_cleaner *cleaner, kl_dir *dir) {
                          log->path);
         goto out;
     }
-    size_t at =
-        kl_log_find_segment(log, cleaner->segments[group_of(cleaner)->first]->base_offset);
+    size_t at = kl_version_find(log->version,
+                                cleaner->segments[group_of(cleaner)->first]->base_offset);
     kl_log_change_begin(log);
     status = exchange(cleaner, dir, at);
     if (status) {

@@ -302,7 +302,7 @@ static kl_status append_follower_batch(kl_log *log, const uint8_t *data, size_t 
     if (status) return kl_fail_prefix(status, "log %s", log->path);
     if (batch->base_offset < log->log_end) {
         /* The leader sent the batch that straddles our start: begin at it. */
-        bool straddles = kl_log_active(log)->size == 0 && log->segment_count == 1 &&
+        bool straddles = kl_log_active(log)->size == 0 && log->version->count == 1 &&
                          log->log_start == log->log_end &&
                          batch->last_offset >= log->log_start;
         if (!straddles)

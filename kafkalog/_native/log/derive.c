@@ -107,12 +107,12 @@ kl_status kl_log_extend_tail(kl_log *log, kl_segment *segment, int64_t *end_offs
 enum { LOADED_INDEXES_MAX = 16384 };
 
 kl_status kl_log_prepare(kl_log *log, size_t index) {
-    kl_segment *segment = log->segments[index];
+    kl_segment *segment = log->version->segments[index];
     if (KL_LIKELY(segment->offsets.loaded && segment->times.loaded)) return KL_OK;
     if (log->loaded_indexes > LOADED_INDEXES_MAX) {
-        for (size_t i = 0; i + 1 < log->segment_count; i++) {
-            kl_index_unload(&log->segments[i]->offsets);
-            kl_index_unload(&log->segments[i]->times);
+        for (size_t i = 0; i + 1 < log->version->count; i++) {
+            kl_index_unload(&log->version->segments[i]->offsets);
+            kl_index_unload(&log->version->segments[i]->times);
         }
         log->loaded_indexes = 0;
     }
@@ -120,7 +120,7 @@ kl_status kl_log_prepare(kl_log *log, size_t index) {
     kl_status status = kl_dir_open(log->path, 0, &dir);
     if (!status)
         status = kl_segment_load_indexes(segment, dir, kl_log_next_base(log, index),
-                                         index + 1 == log->segment_count, log->writable,
+                                         index + 1 == log->version->count, log->writable,
                                          log->config.index_interval_bytes, NULL);
     log->loaded_indexes++;
     kl_dir_close(dir);
@@ -181,8 +181,9 @@ kl_status kl_log_load_producers(kl_log *log, kl_dir *dir, int64_t from,
                                 int64_t rebuild_from) {
     int64_t at;
     kl_status status = kl_log_load_snapshot(log, dir, KL_MIN(from, rebuild_from), &at);
-    for (size_t i = kl_log_find_segment(log, at); !status && i < log->segment_count; i++) {
-        kl_segment *segment = log->segments[i];
+    for (size_t i = kl_version_find(log->version, at); !status && i < log->version->count;
+         i++) {
+        kl_segment *segment = log->version->segments[i];
         bool rebuild = segment->base_offset >= rebuild_from;
         if (rebuild) kl_aborts_clear(&segment->aborts);
         /* The one that lies here was perhaps never on disk whole, or tells of batches that
@@ -195,7 +196,7 @@ kl_status kl_log_load_producers(kl_log *log, kl_dir *dir, int64_t from,
         if (rebuild) segment->aborts.loaded = true;
         if (!status && rebuild && log->writable)
             status = kl_aborts_rewrite(&segment->aborts, dir, true);
-        if (!status && rebuild && log->writable && i + 1 < log->segment_count)
+        if (!status && rebuild && log->writable && i + 1 < log->version->count)
             status = kl_guard_reseal(segment, dir);
     }
     log->producers_known = !status;
@@ -222,8 +223,8 @@ kl_status kl_log_rebuild_aborts(kl_log *log, int64_t from) {
 kl_status kl_log_rebuild_epochs(kl_log *log) {
     kl_status status = KL_OK;
     kl_epochs_clear(&log->epochs);
-    for (size_t i = 0; !status && i < log->segment_count; i++) {
-        kl_segment *segment = log->segments[i];
+    for (size_t i = 0; !status && i < log->version->count; i++) {
+        kl_segment *segment = log->version->segments[i];
         kl_walk walk;
         status =
             kl_walk_init(&walk, segment->file, 0, segment->size, KL_CHUNK_RECOVER_BYTES);

@@ -34,15 +34,15 @@ typedef struct {
 } sync_round;
 
 static kl_status begin_round(kl_log *log, sync_round *round) {
-    size_t first = kl_log_find_segment(log, log->flushed);
-    while (first > 0 && log->segments[first - 1]->unsynced) first--;
-    round->count = log->segment_count - first;
+    size_t first = kl_version_find(log->version, log->flushed);
+    while (first > 0 && log->version->segments[first - 1]->unsynced) first--;
+    round->count = log->version->count - first;
     round->items = &round->one;
     if (round->count > 1) round->items = kl_alloc(round->count * sizeof *round->items);
     if (round->items == NULL)
         return kl_fail(KL_E_NO_MEMORY, "no memory to sync %s", log->path);
     for (size_t i = 0; i < round->count; i++) {
-        kl_segment *segment = kl_segment_retain(log->segments[first + i]);
+        kl_segment *segment = kl_segment_retain(log->version->segments[first + i]);
         round->items[i] =
             (sync_item){segment, kl_log_next_base(log, first + i), segment->unsynced};
         segment->unsynced = false;

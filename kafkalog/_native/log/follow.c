@@ -11,7 +11,7 @@ enum { RELOAD_TRIES = 2000 }; /* some seconds: a long change of segments is rare
 static kl_status load_by_page(kl_log *log, kl_dir *dir, const kl_page_values *values) {
     int64_t indexless, corrupt_from;
     kl_status status = kl_log_load_segments(log, dir, false, &indexless);
-    if (status || log->segment_count == 0) return status;
+    if (status || log->version->count == 0) return status;
     kl_segment *active = kl_log_active(log);
     if (active->base_offset != values->active_base_offset) return KL_E_STALE;
     active->size = values->active_bytes;
@@ -44,10 +44,10 @@ static kl_status look_at_folder(kl_log *log, bool *changed, bool *grown) {
         (int64_t)folder.st_mtim.tv_sec * 1000000000 + folder.st_mtim.tv_nsec;
     int64_t bytes = 0, modified_ms;
     kl_status status = KL_OK;
-    if (log->segment_count)
+    if (log->version->count)
         status = kl_file_stat(kl_log_active(log)->file, &bytes, &modified_ms);
     *changed = folder_ns != log->seen_folder_ns || log->generation < 0 ||
-               !log->segment_count || bytes < kl_log_active(log)->size;
+               !log->version->count || bytes < kl_log_active(log)->size;
     *grown = bytes != log->seen_bytes;
     log->seen_folder_ns = folder_ns;
     log->seen_bytes = bytes;
@@ -70,7 +70,7 @@ static kl_status reload_by_folder(kl_log *log, kl_dir *dir) {
             status = kl_log_load_producers(log, dir, log->log_end,
                                            kl_log_active(log)->base_offset);
     }
-    if (status || log->segment_count == 0) return status;
+    if (status || log->version->count == 0) return status;
     log->generation = log->generation < 0 ? 0 : log->generation;
     kl_log_settle(log);
     return KL_OK;
@@ -90,7 +90,7 @@ static kl_status reload_by_page(kl_log *log, kl_dir *dir, bool *done) {
             kl_status status = load_by_page(log, dir, &values);
             if (!kl_statepage_read(log->page, &after)) return KL_OK;
             settled = after.generation == values.generation;
-            *done = settled && !status && log->segment_count;
+            *done = settled && !status && log->version->count;
             if (*done) return KL_OK;
             if (settled && status && status != KL_E_STALE && status != KL_E_NOT_FOUND)
                 return status;
@@ -118,10 +118,9 @@ static kl_status reload(kl_log *log) {
         log->page = NULL;
         status = reload_by_folder(log, dir);
     }
-    if (!status && log->segment_count == 0)
+    if (!status && log->version->count == 0)
         status = kl_fail(KL_E_NOT_FOUND, "%s holds no log: no file named like %020d.log",
                          log->path, 0);
-    log->prefix_count = 0;
     kl_dir_close(dir);
     kl_dir_free(dir);
     return status;
@@ -189,10 +188,10 @@ kl_status kl_log_get(kl_log *log, kl_log_state *out) {
     out->high_watermark = log->high_watermark;
     out->last_stable_offset = log->last_stable;
     out->flushed_offset = log->flushed;
-    for (size_t i = 0; i < log->segment_count; i++)
-        out->size_bytes += log->segments[i]->size;
+    for (size_t i = 0; i < log->version->count; i++)
+        out->size_bytes += log->version->segments[i]->size;
     out->generation = log->generation;
-    out->segment_count = (int32_t)log->segment_count;
+    out->segment_count = (int32_t)log->version->count;
     out->leader_epoch = log->leader_epoch;
     out->offline = log->offline != KL_OK;
     out->producer_count = (int32_t)log->producers.count;

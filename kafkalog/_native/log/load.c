@@ -209,8 +209,8 @@ kl_status kl_log_load_segments(kl_log *log, kl_dir *dir, bool with_swap,
     kl_names names = {0};
     swap_left swap = {0};
     *indexless = INT64_MAX;
-    kl_log_drop_segments(log, 0, log->segment_count);
-    kl_status status = kl_dir_list(dir, &names);
+    kl_status status = kl_version_remove(&log->version, 0, log->version->count);
+    if (!status) status = kl_dir_list(dir, &names);
     if (!status && with_swap) status = find_swap(dir, &names, &swap);
     for (size_t i = 0; !status && i < names.count; i++) {
         int64_t base;
@@ -235,10 +235,10 @@ kl_status kl_log_load_segments(kl_log *log, kl_dir *dir, bool with_swap,
         if (swapped || (!listed(&names, base, KL_INDEX_SUFFIX) && segment->size > 0))
             *indexless = KL_MIN(*indexless, base);
         segment->aborts.loaded = !listed(&names, base, KL_TXN_SUFFIX);
-        status = kl_log_add_segment(log, segment);
+        status = kl_version_add(&log->version, segment);
     }
     /* The last one grows again: a crash came between its seal and its successor. */
-    if (!status && log->writable && log->segment_count &&
+    if (!status && log->writable && log->version->count &&
         listed(&names, kl_log_active(log)->base_offset, KL_SIDECAR_SUFFIX))
         status = kl_sidecar_drop(dir, kl_log_active(log)->base_offset);
     kl_names_free(&names);
@@ -247,13 +247,14 @@ kl_status kl_log_load_segments(kl_log *log, kl_dir *dir, bool with_swap,
 
 kl_status kl_log_load_aborts(kl_log *log, kl_dir *dir, int64_t *corrupt_from) {
     *corrupt_from = INT64_MAX;
-    for (size_t i = 0; i < log->segment_count; i++) {
-        kl_segment *segment = log->segments[i];
+    for (size_t i = 0; i < log->version->count; i++) {
+        kl_segment *segment = log->version->segments[i];
         if (segment->aborts.loaded) continue;
         kl_status status = kl_aborts_load(&segment->aborts, dir,
                                           KL_MAX(kl_log_next_base(log, i), log->log_end));
         bool same = true;
-        if (!status && i + 1 < log->segment_count) status = kl_guard_aborts(segment, &same);
+        if (!status && i + 1 < log->version->count)
+            status = kl_guard_aborts(segment, &same);
         if (status == KL_E_CORRUPT || (!status && !same))
             *corrupt_from = KL_MIN(*corrupt_from, segment->base_offset);
         else if (status) return status;
@@ -264,9 +265,9 @@ kl_status kl_log_load_aborts(kl_log *log, kl_dir *dir, int64_t *corrupt_from) {
 
 /* Messages of old Kafkas are recognised when a log is opened, not in the middle of a read. */
 static kl_status refuse_old_formats(kl_log *log) {
-    const size_t places[] = {0, log->segment_count - 1};
+    const size_t places[] = {0, log->version->count - 1};
     for (int i = 0; i < 2; i++) {
-        kl_segment *segment = log->segments[places[i]];
+        kl_segment *segment = log->version->segments[places[i]];
         uint8_t head[KL_BATCH_HEADER_BYTES];
         size_t got;
         kl_status status = kl_file_read(
@@ -319,14 +320,15 @@ static kl_status find_clean_end(kl_log *log, kl_dir *dir, bool *sane,
 /* A crash came into the deletion of segments below the log's start: they go now, unless
  * only they know their producers. */
 static kl_status finish_deletion(kl_log *log, kl_dir *dir, int64_t *indexless) {
-    size_t first = log->segment_count ? kl_log_find_segment(log, log->first_start) : 0;
+    size_t first =
+        log->version->count ? kl_version_find(log->version, log->first_start) : 0;
     if (first == 0) return KL_OK;
     int64_t known_at;
-    int64_t start = log->segments[first]->base_offset;
+    int64_t start = log->version->segments[first]->base_offset;
     kl_status status = kl_log_load_snapshot(log, dir, start, &known_at);
     if (status || known_at != start) return status;
     for (size_t i = 0; i < first && !status; i++)
-        status = kl_segment_delete(log->segments[i], dir);
+        status = kl_segment_delete(log->version->segments[i], dir);
     log->dir_dirty = log->touched = true;
     return status ? status : kl_log_load_segments(log, dir, false, indexless);
 }
@@ -335,8 +337,9 @@ static kl_status load_epochs(kl_log *log, kl_dir *dir) {
     kl_status status = kl_epochs_load(&log->epochs, dir);
     bool lost = status == KL_E_CORRUPT || (!status && log->epochs.count == 0);
     if (lost)
-        status = log->log_end > log->segments[0]->base_offset ? kl_log_rebuild_epochs(log)
-                                                              : KL_OK;
+        status = log->log_end > log->version->segments[0]->base_offset
+                     ? kl_log_rebuild_epochs(log)
+                     : KL_OK;
     return status;
 }
 
@@ -344,7 +347,8 @@ static kl_status load_epochs(kl_log *log, kl_dir *dir) {
  * folder expect.  One that cannot be read says so when it is read. */
 static void restore_indexes(kl_log *log, int64_t base_offset) {
     if (base_offset == INT64_MAX || !log->writable) return;
-    for (size_t i = kl_log_find_segment(log, base_offset); i + 1 < log->segment_count; i++)
+    for (size_t i = kl_version_find(log->version, base_offset); i + 1 < log->version->count;
+         i++)
         (void)kl_log_prepare(log, i);
 }
 
@@ -357,7 +361,7 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
     if (status) return status;
     status = kl_epochs_load(&log->epochs, dir);
     if (status == KL_E_CORRUPT) status = KL_OK; /* made anew below */
-    if (!status && log->segment_count == 0) {
+    if (!status && log->version->count == 0) {
         /* A crash came between the segments' end and that of what tells of their producers:
          * the log that begins here knows none. */
         return log->writable ? kl_log_trim_snapshots(log, dir, -1) : KL_OK;
@@ -367,7 +371,8 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
     if (!status && !sane) {
         int64_t from = log->clean ? kl_log_active(log)->base_offset : log->recovery_point;
         rebuild_from =
-            log->segments[from < 0 ? 0 : kl_log_find_segment(log, from)]->base_offset;
+            log->version->segments[from < 0 ? 0 : kl_version_find(log->version, from)]
+                ->base_offset;
         status = kl_log_recover_tail(log, dir, from, recovery);
     }
     if (!status && log->epochs.count == 0) status = load_epochs(log, dir);
@@ -383,7 +388,7 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
 }
 
 void kl_log_settle(kl_log *log) {
-    log->log_start = KL_MAX(log->first_start, log->segments[0]->base_offset);
+    log->log_start = KL_MAX(log->first_start, log->version->segments[0]->base_offset);
     if (log->log_end < log->log_start)
         log->log_end = log->log_start; /* reading: all is gone */
     log->high_watermark = log->log_end;

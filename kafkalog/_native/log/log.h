@@ -11,8 +11,8 @@
 #include "epochs.h"
 #include "producers.h"
 #include "batch/record.h"
-#include "segment.h"
 #include "statepage.h"
+#include "version.h"
 
 enum { KL_READ_HINTS = 4 }; /* readers that go on where they stopped */
 
@@ -56,11 +56,8 @@ struct kl_log {
     bool cleaner_busy; /* and inside of a call: a close waits for its end */
     kl_status offline; /* KL_OK, or KL_E_STORAGE for good */
     kl_log_config config;
-    kl_segment **segments; /* ascending base_offset; the last one is active */
-    size_t segment_count;
-    size_t segment_capacity;
+    kl_version *version;   /* its segments; NULL once it was closed */
     size_t loaded_indexes; /* of sealed segments, about */
-    size_t prefix_count;   /* segments whose prefix_max is right */
     int64_t log_start;
     int64_t log_end;
     int64_t high_watermark;
@@ -120,14 +117,10 @@ kl_status kl_log_enter(kl_log *log);
 kl_status kl_log_enter_write(kl_log *log);
 static inline void kl_log_leave(kl_log *log) { kl_unlock(&log->lock); }
 static inline kl_segment *kl_log_active(const kl_log *log) {
-    return log->segments[log->segment_count - 1];
+    return kl_version_active(log->version);
 }
-/* Index of the segment that holds `offset`: the last with base_offset <= it, or 0. */
-size_t kl_log_find_segment(const kl_log *log, int64_t offset);
 int64_t kl_log_next_base(const kl_log *log,
                          size_t index); /* of the following, or the end */
-kl_status kl_log_add_segment(kl_log *log, kl_segment *segment); /* takes the reference */
-void kl_log_drop_segments(kl_log *log, size_t from, size_t count);
 /* Recompute high watermark (single copy) and last stable offset, tell waiters and readers. */
 void kl_log_publish(kl_log *log);
 /* Tell `listener` of every move from now on, and at once of the present state; NULL: no

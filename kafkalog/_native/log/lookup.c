@@ -4,22 +4,25 @@
 
 /* ---- by time -------------------------------------------------------------------------- */
 
-/* Locked.  prefix_max of all segments: the first whose own largest timestamp reaches T is
- * the first whose prefix_max does, and prefix_max is ascending. */
-static kl_status load_prefix(kl_log *log) {
-    size_t sealed = log->segment_count - 1;
-    int64_t max = log->prefix_count ? log->segments[log->prefix_count - 1]->prefix_max : -1;
-    for (size_t i = log->prefix_count; i < log->segment_count; i++) {
-        kl_segment *segment = log->segments[i];
+/* Locked.  The largest timestamp of each sealed segment and those before it, in the version:
+ * the first segment whose own reaches T is the first of which this does. */
+static kl_status load_largest(kl_log *log, int64_t *largest) {
+    kl_version *version = log->version;
+    size_t known = atomic_load(&version->known);
+    int64_t max = known ? atomic_load(&version->largest[known - 1]) : -1;
+    for (size_t i = known; i < version->count; i++) {
+        kl_segment *segment = version->segments[i];
         if (segment->max_timestamp == KL_UNKNOWN) {
             kl_status status = kl_log_prepare(log, i);
             if (!status) status = kl_segment_load_times(segment);
             if (status) return status;
         }
         max = KL_MAX(max, segment->max_timestamp);
-        segment->prefix_max = max;
+        if (i + 1 == version->count) break;
+        atomic_store(&version->largest[i], max);
+        atomic_store(&version->known, i + 1);
     }
-    log->prefix_count = sealed;
+    *largest = max;
     return KL_OK;
 }
 
@@ -83,11 +86,12 @@ static kl_status search_segment(kl_log *log, kl_segment *segment, int64_t pos,
     return status ? kl_fail_prefix(status, "log %s, looking for a time", log->path) : KL_OK;
 }
 
-static size_t first_reaching(const kl_log *log, int64_t timestamp_ms) {
-    size_t low = 0, high = log->segment_count;
+/* The active one when no sealed one does. */
+static size_t first_reaching(const kl_version *version, int64_t timestamp_ms) {
+    size_t low = 0, high = version->count - 1;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (log->segments[middle]->prefix_max >= timestamp_ms) high = middle;
+        if (atomic_load(&version->largest[middle]) >= timestamp_ms) high = middle;
         else low = middle + 1;
     }
     return low;
@@ -109,24 +113,26 @@ static kl_status find_time(kl_log *log, int64_t timestamp_ms, kl_found *found) {
     size_t index;
     int64_t pos;
     bool resumed = found->batch_bytes > 0, done = false;
-    kl_status status = load_prefix(log);
+    int64_t largest;
+    kl_status status = load_largest(log, &largest);
     if (status) return status;
     if (resumed) {
-        index = kl_log_find_segment(log, found->segment_base_offset);
+        index = kl_version_find(log->version, found->segment_base_offset);
         pos = found->pos + found->batch_bytes;
     } else {
-        index = first_reaching(log, timestamp_ms);
-        if (index == log->segment_count) {
+        if (largest < timestamp_ms) {
             found->offset = -1;
             return KL_OK;
         }
+        index = first_reaching(log->version, timestamp_ms);
         status = kl_log_prepare(log, index);
         if (!status)
-            status = first_candidate(log, log->segments[index], timestamp_ms, &pos);
+            status =
+                first_candidate(log, log->version->segments[index], timestamp_ms, &pos);
         if (status) return status;
     }
-    for (; index < log->segment_count; index++, pos = 0) {
-        kl_segment *segment = log->segments[index];
+    for (; index < log->version->count; index++, pos = 0) {
+        kl_segment *segment = log->version->segments[index];
         if (segment->max_timestamp < timestamp_ms) continue;
         status = search_segment(log, segment, pos, timestamp_ms, found, &done);
         if (status || done) return status;
@@ -140,8 +146,8 @@ static kl_status find_time(kl_log *log, int64_t timestamp_ms, kl_found *found) {
 static kl_status largest_of_records(kl_log *log, int64_t *largest) {
     kl_status status = KL_OK;
     *largest = -1;
-    for (size_t i = 0; !status && i < log->segment_count; i++) {
-        kl_segment *segment = log->segments[i];
+    for (size_t i = 0; !status && i < log->version->count; i++) {
+        kl_segment *segment = log->version->segments[i];
         if (segment->max_timestamp <= *largest) continue;
         kl_walk walk;
         status =
@@ -167,8 +173,8 @@ static kl_status find_once(kl_log *log, bool largest, int64_t timestamp_ms,
     int64_t generation = log->generation;
     found->inflate = 0;
     if (largest) {
-        status = load_prefix(log);
-        timestamp_ms = status ? -1 : log->segments[log->segment_count - 1]->prefix_max;
+        status = load_largest(log, &timestamp_ms);
+        if (status) timestamp_ms = -1;
     }
     const kl_found resume = *found;
     if (largest && timestamp_ms < 0) *found = (kl_found){.offset = -1};
@@ -211,10 +217,10 @@ kl_status kl_log_find_largest_time(kl_log *log, kl_found *found) {
 /* Most segments have no list of aborted transactions, so that a lost one shows only in what
  * the side-car says: looked at once, when it is asked for. */
 static kl_status find_lost_aborts(kl_log *log, size_t index) {
-    kl_segment *segment = log->segments[index];
+    kl_segment *segment = log->version->segments[index];
     bool same = true;
     if (segment->aborts.count > 0 || segment->aborts_checked ||
-        index + 1 == log->segment_count)
+        index + 1 == log->version->count)
         return KL_OK;
     kl_status status = kl_guard_aborts(segment, &same);
     if (!status && !same) status = kl_log_rebuild_aborts(log, segment->base_offset);
@@ -242,19 +248,19 @@ kl_status kl_log_aborted(kl_log *log, int64_t start, int64_t stop, kl_aborted *o
         kl_dir_free(dir);
     }
     bool done = false;
-    for (size_t i = kl_log_find_segment(log, start);
-         !status && !done && i < log->segment_count; i++) {
+    for (size_t i = kl_version_find(log->version, start);
+         !status && !done && i < log->version->count; i++) {
         status = find_lost_aborts(log, i);
         if (!status)
-            done = kl_aborts_find(&log->segments[i]->aborts, start, stop, out, max_entries,
-                                  count);
+            done = kl_aborts_find(&log->version->segments[i]->aborts, start, stop, out,
+                                  max_entries, count);
     }
     kl_log_leave(log);
     return status;
 }
 
 static kl_status describe(kl_log *log, size_t i, kl_segment_info *out) {
-    kl_segment *segment = log->segments[i];
+    kl_segment *segment = log->version->segments[i];
     kl_status status = kl_log_prepare(log, i);
     if (!status) status = kl_segment_load_times(segment);
     if (status) return status;
@@ -267,7 +273,7 @@ static kl_status describe(kl_log *log, size_t i, kl_segment_info *out) {
         .offset_index_entries = (int64_t)segment->offsets.count,
         .time_index_entries = (int64_t)segment->times.count,
         .created_ms = segment->created_ms,
-        .active = i + 1 == log->segment_count,
+        .active = i + 1 == log->version->count,
     };
     return KL_OK;
 }
@@ -277,8 +283,8 @@ kl_status kl_log_segments(kl_log *log, kl_segment_info *out, size_t max_entries,
     kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
     if (!status) status = kl_log_enter(log);
     if (status) return status;
-    *count = log->segment_count;
-    for (size_t i = 0; !status && i < KL_MIN(log->segment_count, max_entries); i++)
+    *count = log->version->count;
+    for (size_t i = 0; !status && i < KL_MIN(log->version->count, max_entries); i++)
         status = describe(log, i, &out[i]);
     kl_log_leave(log);
     return status;

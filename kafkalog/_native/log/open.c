@@ -8,11 +8,11 @@ static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recov
     kl_status status = kl_dir_open(log->path, 1, &dir);
     if (status) return status;
     status = kl_log_load(log, dir, recovery);
-    if (!status && log->segment_count == 0) {
+    if (!status && log->version->count == 0) {
         kl_segment *first = NULL;
         log->log_end = KL_MAX(KL_MAX(how->first_offset, how->log_start_offset), (int64_t)0);
         status = kl_segment_create(dir, log->log_end, &first);
-        if (!status) status = kl_log_add_segment(log, first);
+        if (!status) status = kl_version_add(&log->version, first);
         log->dir_dirty = log->texts_dirty = log->touched = true;
         log->producers_known = true;
     }
@@ -51,7 +51,7 @@ static kl_status log_new(const char *path, const kl_open *how, kl_marker *marker
     struct stat folder = {0};
     kl_log *log = kl_alloc(sizeof *log);
     char *copy = kl_alloc(strlen(path) + 1);
-    if (log == NULL || copy == NULL) {
+    if (log == NULL || copy == NULL || kl_version_new(&log->version)) {
         kl_release(log);
         kl_release(copy);
         return kl_fail(KL_E_NO_MEMORY, "no memory to open log %s", path);
@@ -117,9 +117,9 @@ static kl_status close_cleanly(kl_log *log, bool sync) {
     KL_FP("log.close.before_snapshot");
     if (!status) status = kl_log_write_snapshot(log, dir, log->log_end, sync);
     if (!status) status = kl_log_trim_snapshots(log, dir, INT64_MAX);
-    for (size_t i = 0; i < log->segment_count && !status && sync; i++)
-        if (log->segments[i]->unsynced)
-            status = kl_segment_sync_derived(log->segments[i], log->path,
+    for (size_t i = 0; i < log->version->count && !status && sync; i++)
+        if (log->version->segments[i]->unsynced)
+            status = kl_segment_sync_derived(log->version->segments[i], log->path,
                                              kl_log_next_base(log, i));
     KL_FP("log.close.before_sync");
     if (!status && sync) status = kl_dir_sync(dir);
@@ -132,9 +132,9 @@ static kl_status close_cleanly(kl_log *log, bool sync) {
 static kl_status sync_records(kl_log *log) {
     kl_status status = KL_OK;
     if (log->flushed < log->log_end)
-        for (size_t i = kl_log_find_segment(log, log->flushed);
-             i < log->segment_count && !status; i++)
-            status = kl_file_sync(log->segments[i]->file);
+        for (size_t i = kl_version_find(log->version, log->flushed);
+             i < log->version->count && !status; i++)
+            status = kl_file_sync(log->version->segments[i]->file);
     if (!status) log->flushed = log->log_end;
     return status;
 }
@@ -191,7 +191,8 @@ void kl_log_abandon(kl_log *log) {
     kl_lock(&log->lock);
     kl_statepage_close(log->page, log->writable);
     log->page = NULL;
-    kl_log_drop_segments(log, 0, log->segment_count);
+    kl_version_drop(log->version);
+    log->version = NULL;
     kl_unlock(&log->lock);
 }
 
@@ -202,7 +203,6 @@ void kl_log_free(kl_log *log) {
         kl_producers_free(&log->producers);
         kl_epochs_free(&log->epochs);
         kl_buffer_free(&log->scratch);
-        kl_release(log->segments);
         kl_release(log->path);
         pthread_cond_destroy(&log->changed);
         pthread_cond_destroy(&log->gathered);

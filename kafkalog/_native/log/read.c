@@ -25,8 +25,8 @@ static bool take_hint(kl_log *log, int64_t offset, size_t *index, int64_t *pos) 
     for (int i = 0; i < KL_READ_HINTS; i++) {
         const kl_read_hint *hint = &log->hints[i];
         if (hint->offset != offset) continue;
-        *index = kl_log_find_segment(log, hint->segment_base);
-        if (log->segments[*index]->base_offset != hint->segment_base) continue;
+        *index = kl_version_find(log->version, hint->segment_base);
+        if (log->version->segments[*index]->base_offset != hint->segment_base) continue;
         *pos = hint->pos;
         return true;
     }
@@ -52,23 +52,25 @@ static kl_status find_place(kl_log *log, int64_t offset, int32_t bound, place *o
     int64_t pos = 0;
     kl_status status = KL_OK;
     if (!take_hint(log, offset, &index, &pos)) {
-        index = kl_log_find_segment(log, offset);
+        index = kl_version_find(log->version, offset);
         status = kl_log_prepare(log, index);
-        if (!status) status = kl_segment_locate(log->segments[index], offset, &pos);
+        if (!status)
+            status = kl_segment_locate(log->version->segments[index], offset, &pos);
     }
-    while (!status && pos >= log->segments[index]->size) {
-        if (index + 1 >= log->segment_count) return KL_OK;
+    while (!status && pos >= log->version->segments[index]->size) {
+        if (index + 1 >= log->version->count) return KL_OK;
         /* No batch up to the next segment, or one whose header does not say so any more. */
-        if (offset < kl_log_next_base(log, index)) status = check_end(log->segments[index]);
+        if (offset < kl_log_next_base(log, index))
+            status = check_end(log->version->segments[index]);
         index++;
         pos = 0;
     }
     if (status) return status;
-    out->segment = kl_segment_retain(log->segments[index]);
+    out->segment = kl_segment_retain(log->version->segments[index]);
     out->pos = pos;
     out->end_pos = out->segment->size;
     out->limit = kl_log_next_base(log, index);
-    out->sealed = index + 1 < log->segment_count;
+    out->sealed = index + 1 < log->version->count;
     return KL_OK;
 }
 
@@ -220,7 +222,8 @@ kl_status kl_log_read_at(kl_log *log, int64_t segment_base_offset, int64_t pos,
     *bytes = 0;
     kl_status status = kl_log_enter(log);
     if (status) return status;
-    kl_segment *segment = log->segments[kl_log_find_segment(log, segment_base_offset)];
+    kl_segment *segment =
+        log->version->segments[kl_version_find(log->version, segment_base_offset)];
     if (segment->base_offset != segment_base_offset || pos < 0 || pos >= segment->size) {
         kl_log_leave(log);
         return kl_fail(KL_E_STALE,
@@ -321,7 +324,7 @@ static kl_status find_slice(kl_log *log, int64_t offset, int32_t bound, size_t m
             (kl_read){.next_offset = offset, .end_offset = from->bound, .pos = from->pos};
         if (status || from->segment == NULL) return status;
         where->segment_base_offset = from->segment->base_offset;
-        size_t index = kl_log_find_segment(log, from->segment->base_offset);
+        size_t index = kl_version_find(log->version, from->segment->base_offset);
         status = kl_log_prepare(log, index);
         if (!status) status = slice_end(log, from, max_bytes, at_least_one, where);
         if (status || !from->sealed || where->bytes != KL_BATCH_HEADER_BYTES ||
@@ -452,15 +455,15 @@ kl_status kl_log_view(kl_log *log, int64_t base_offset, int32_t file, kl_view **
     *out = NULL;
     kl_status status = kl_log_enter(log);
     if (status) return status;
-    size_t index = kl_log_find_segment(log, base_offset);
-    kl_segment *segment = log->segments[index];
+    size_t index = kl_version_find(log->version, base_offset);
+    kl_segment *segment = log->version->segments[index];
     kl_view *view = kl_alloc(sizeof *view);
     if (view == NULL)
         status = kl_fail(KL_E_NO_MEMORY, "no memory for a view of %s", log->path);
     else if (segment->base_offset != base_offset || file < 0 || file > KL_FILE_TIME_INDEX)
         status = kl_fail(KL_E_ARGUMENT, "log %s has no file %d of a segment %lld",
                          log->path, file, (long long)base_offset);
-    else if (file == KL_FILE_LOG && index + 1 == log->segment_count)
+    else if (file == KL_FILE_LOG && index + 1 == log->version->count)
         status =
             kl_fail(KL_E_ARGUMENT,
                     "segment %lld of %s is still written to: only sealed ones are mapped",

@@ -5,18 +5,18 @@
  * down, so that a crash in the middle leaves a log that this can be done to again. */
 static kl_status cut_tail(kl_log *log, kl_dir *dir, size_t index, int64_t valid_bytes,
                           kl_recovery *recovery) {
-    kl_segment *segment = log->segments[index];
-    bool last = index + 1 == log->segment_count;
+    kl_segment *segment = log->version->segments[index];
+    bool last = index + 1 == log->version->count;
     recovery->truncated_segment = segment->base_offset;
     recovery->truncated_pos = valid_bytes;
     recovery->truncated_bytes += segment->size - valid_bytes;
     kl_status status = KL_OK;
-    for (size_t i = log->segment_count; !status && i-- > index + 1;) {
+    for (size_t i = log->version->count; !status && i-- > index + 1;) {
         recovery->segments_dropped++;
-        recovery->truncated_bytes += log->segments[i]->size;
-        if (log->writable) status = kl_segment_delete(log->segments[i], dir);
+        recovery->truncated_bytes += log->version->segments[i]->size;
+        if (log->writable) status = kl_segment_delete(log->version->segments[i], dir);
         KL_FP("recover.after_drop");
-        if (!status) kl_log_drop_segments(log, i, 1);
+        if (!status) status = kl_version_remove(&log->version, i, 1);
     }
     if (status) return status;
     if (!log->writable) {
@@ -39,10 +39,8 @@ static kl_status cut_tail(kl_log *log, kl_dir *dir, size_t index, int64_t valid_
         kl_index_init(&segment->offsets, KL_OFFSET_INDEX, segment->base_offset);
         kl_index_init(&segment->times, KL_TIME_INDEX, segment->base_offset);
     }
-    kl_segment_drop(segment);
-    log->segments[index] = cut;
     log->dir_dirty = true;
-    return KL_OK;
+    return kl_version_replace(&log->version, index, cut);
 }
 
 /* Write the indexes that recovery made; of a sealed one with its closing time entry, and
@@ -69,29 +67,30 @@ static kl_status save_recovered(kl_log *log, kl_dir *dir, kl_segment *segment,
  * works below the recovery point; but that may not be known, and Kafka's does not care. */
 static bool is_hole(const kl_log *log, size_t index, int64_t end_offset,
                     int64_t recovery_point) {
-    if (index + 1 == log->segment_count || recovery_point < 0 || log->config.compacted)
+    if (index + 1 == log->version->count || recovery_point < 0 || log->config.compacted)
         return false;
-    int64_t next_base = log->segments[index + 1]->base_offset;
+    int64_t next_base = log->version->segments[index + 1]->base_offset;
     /* Wider than a segment can be: a follower rolled where its leader had a gap. */
-    if (next_base - log->segments[index]->base_offset > INT32_MAX) return false;
+    if (next_base - log->version->segments[index]->base_offset > INT32_MAX) return false;
     return end_offset < next_base && next_base > recovery_point &&
-           !log->segments[index]->has_gaps;
+           !log->version->segments[index]->has_gaps;
 }
 
 kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
                               kl_recovery *recovery) {
     kl_status status = KL_OK;
-    size_t i = recovery_point < 0 ? 0 : kl_log_find_segment(log, recovery_point);
+    size_t i = recovery_point < 0 ? 0 : kl_version_find(log->version, recovery_point);
     /* A roll at the recovery point: the batches before it are on disk, what the roll derived
      * from them perhaps not. */
-    if (i > 0 && log->writable && log->segments[i]->base_offset == recovery_point) {
-        kl_segment *before = log->segments[i - 1];
+    if (i > 0 && log->writable &&
+        log->version->segments[i]->base_offset == recovery_point) {
+        kl_segment *before = log->version->segments[i - 1];
         status = kl_segment_renew_indexes(before, dir, false, true,
                                           log->config.index_interval_bytes);
         before->unsynced = log->dir_dirty = true;
     }
-    for (; !status && i < log->segment_count; i++) {
-        kl_segment *segment = log->segments[i];
+    for (; !status && i < log->version->count; i++) {
+        kl_segment *segment = log->version->segments[i];
         int64_t valid_bytes, end_offset;
         status = KL_FP_STATUS("recover.before_segment");
         if (!status)
@@ -101,13 +100,14 @@ kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
         recovery->indexes_rebuilt++;
         log->log_end = end_offset;
         bool damaged = valid_bytes < segment->size;
-        bool overlaps =
-            i + 1 < log->segment_count && end_offset > log->segments[i + 1]->base_offset;
+        bool overlaps = i + 1 < log->version->count &&
+                        end_offset > log->version->segments[i + 1]->base_offset;
         bool hole = is_hole(log, i, end_offset, recovery_point);
         if (damaged || overlaps || hole)
             status = cut_tail(log, dir, i, valid_bytes, recovery);
         if (!status)
-            status = save_recovered(log, dir, log->segments[i], i + 1 < log->segment_count);
+            status = save_recovered(log, dir, log->version->segments[i],
+                                    i + 1 < log->version->count);
     }
     return status;
 }

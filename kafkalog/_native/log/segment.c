@@ -15,7 +15,6 @@ static kl_segment *segment_new(int64_t base_offset) {
     segment->max_timestamp = KL_UNKNOWN;
     segment->max_timestamp_offset = base_offset;
     segment->first_timestamp = KL_UNKNOWN;
-    segment->prefix_max = -1;
     kl_index_init(&segment->offsets, KL_OFFSET_INDEX, base_offset);
     kl_index_init(&segment->times, KL_TIME_INDEX, base_offset);
     kl_aborts_init(&segment->aborts, base_offset);

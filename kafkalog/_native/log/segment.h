@@ -32,7 +32,6 @@ typedef struct kl_segment {
     int64_t max_timestamp; /* -1: no timestamps, KL_UNKNOWN: see kl_segment_load_times */
     int64_t max_timestamp_offset; /* last offset of the batch that has it */
     int64_t first_timestamp; /* maxTimestamp of the first batch; KL_UNKNOWN, -1 as above */
-    int64_t prefix_max;      /* largest max_timestamp of this and all before: lookup.c's */
     int64_t created_ms;
     int64_t jitter_ms; /* taken off segment.ms */
     int64_t bytes_since_entry;

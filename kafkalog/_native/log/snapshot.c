@@ -26,13 +26,13 @@ static kl_status load_one(kl_log *log, kl_dir *dir, const char *name) {
 kl_status kl_log_load_snapshot(kl_log *log, kl_dir *dir, int64_t from, int64_t *offset) {
     kl_names names = {0};
     kl_producers_clear(&log->producers);
-    *offset = log->segments[0]->base_offset;
+    *offset = log->version->segments[0]->base_offset;
     kl_status status = kl_dir_list(dir, &names);
     /* Sorted by name is sorted by offset. */
     for (size_t i = names.count; !status && i-- > 0;) {
         int64_t at;
         if (!kl_segment_name_parse(names.names[i], KL_SNAPSHOT_SUFFIX, &at)) continue;
-        if (at > from || at < log->segments[0]->base_offset) continue;
+        if (at > from || at < log->version->segments[0]->base_offset) continue;
         status = load_one(log, dir, names.names[i]);
         if (!status) {
             *offset = at;
@@ -48,7 +48,8 @@ kl_status kl_log_load_snapshot(kl_log *log, kl_dir *dir, int64_t from, int64_t *
 }
 
 static bool matches_segment(const kl_log *log, int64_t offset) {
-    return log->segments[kl_log_find_segment(log, offset)]->base_offset == offset;
+    return log->version->segments[kl_version_find(log->version, offset)]->base_offset ==
+           offset;
 }
 
 kl_status kl_log_trim_snapshots(kl_log *log, kl_dir *dir, int64_t above_offset) {

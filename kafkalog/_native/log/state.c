@@ -63,45 +63,9 @@ kl_status kl_log_fail_storage(kl_log *log, kl_status status) {
     return status;
 }
 
-size_t kl_log_find_segment(const kl_log *log, int64_t offset) {
-    size_t low = 0, high = log->segment_count;
-    if (log->segments[high - 1]->base_offset <= offset) return high - 1;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (log->segments[middle]->base_offset <= offset) low = middle;
-        else high = middle;
-    }
-    return low;
-}
-
 int64_t kl_log_next_base(const kl_log *log, size_t index) {
-    return index + 1 < log->segment_count ? log->segments[index + 1]->base_offset
-                                          : log->log_end;
-}
-
-kl_status kl_log_add_segment(kl_log *log, kl_segment *segment) {
-    if (log->segment_count == log->segment_capacity) {
-        size_t capacity = log->segment_capacity ? log->segment_capacity * 2 : 8;
-        kl_segment **grown = kl_resize(log->segments, capacity * sizeof *grown);
-        if (grown == NULL) {
-            kl_segment_drop(segment);
-            return kl_fail(KL_E_NO_MEMORY, "no memory for %zu segments of %s", capacity,
-                           log->path);
-        }
-        log->segments = grown;
-        log->segment_capacity = capacity;
-    }
-    log->segments[log->segment_count++] = segment;
-    return KL_OK;
-}
-
-void kl_log_drop_segments(kl_log *log, size_t from, size_t count) {
-    if (count == 0) return; /* there may be no list yet */
-    for (size_t i = from; i < from + count; i++) kl_segment_drop(log->segments[i]);
-    memmove(log->segments + from, log->segments + from + count,
-            (log->segment_count - from - count) * sizeof *log->segments);
-    log->segment_count -= count;
-    log->prefix_count = 0;
+    return index + 1 < log->version->count ? log->version->segments[index + 1]->base_offset
+                                           : log->log_end;
 }
 
 /* A single copy's high watermark: the end, or where promised records begin that are not on
@@ -163,7 +127,6 @@ void kl_log_change_begin(kl_log *log) {
 
 void kl_log_change_end(kl_log *log) {
     log->generation += 1;
-    log->prefix_count = 0;
     memset(log->hints, 0xff, sizeof log->hints);
     kl_log_publish(log);
 }

@@ -38,10 +38,10 @@ static kl_status end(kl_log *log, kl_dir *dir, kl_status status) {
 
 static kl_status delete_from(kl_log *log, kl_dir *dir, size_t first) {
     kl_status status = KL_OK;
-    for (size_t i = log->segment_count; !status && i-- > first;) {
+    for (size_t i = log->version->count; !status && i-- > first;) {
         status = KL_FP_STATUS("truncate.before_delete");
-        if (!status) status = kl_segment_delete(log->segments[i], dir);
-        if (!status) kl_log_drop_segments(log, i, 1);
+        if (!status) status = kl_segment_delete(log->version->segments[i], dir);
+        if (!status) status = kl_version_remove(&log->version, i, 1);
     }
     return status;
 }
@@ -59,23 +59,23 @@ kl_status kl_log_restart_at(kl_log *log, int64_t offset) {
     if (!status) status = kl_log_trim_snapshots(log, dir, -1);
     KL_FP("truncate_fully.before_create");
     if (!status) status = kl_segment_create(dir, offset, &fresh);
-    if (!status) status = kl_log_add_segment(log, fresh);
+    if (!status) status = kl_version_add(&log->version, fresh);
     kl_epochs_clear(&log->epochs);
     if (!status) status = kl_epochs_save(&log->epochs, dir, true);
     kl_producers_clear(&log->producers);
-    if (status && log->segment_count == 0) {
+    if (status && log->version->count == 0) {
         /* Nothing left to stand on: an empty segment in memory only, and offline. */
         kl_log_fail_storage(log, status);
         fresh = NULL;
         char name[KL_NAME_BYTES];
         kl_segment_name(name, offset, KL_LOG_SUFFIX);
         if (kl_segment_open(log->path, name, offset, false, &fresh) == KL_OK)
-            (void)kl_log_add_segment(log, fresh);
+            (void)kl_version_add(&log->version, fresh);
     }
     log->log_start = log->log_end = log->high_watermark = log->last_stable = offset;
     log->flushed = offset;
     log->hold_until = KL_MIN(log->hold_until, offset);
-    if (log->segment_count == 0) {
+    if (log->version->count == 0) {
         log->closed = true;
         kl_dir_close(dir);
         kl_dir_free(dir);
@@ -87,14 +87,14 @@ kl_status kl_log_restart_at(kl_log *log, int64_t offset) {
 /* The kept part of the segment that the cut lies in becomes the active one. */
 static kl_status cut_segment(kl_log *log, kl_dir *dir, size_t index, int64_t offset,
                              bool active) {
-    kl_segment *segment = log->segments[index], *cut = NULL;
+    kl_segment *segment = log->version->segments[index], *cut = NULL;
     int64_t pos;
     kl_status status = kl_segment_locate(segment, offset, &pos);
     if (!status) status = kl_segment_cut(segment, dir, pos, active, &cut);
     if (status) return status;
     kl_segment_retain(cut);
-    kl_segment_drop(segment);
-    log->segments[index] = cut;
+    status = kl_version_replace(&log->version, index, cut);
+    if (status) goto out;
     kl_index_free(&cut->offsets);
     kl_index_free(&cut->times);
     kl_index_init(&cut->offsets, KL_OFFSET_INDEX, cut->base_offset);
@@ -112,6 +112,7 @@ static kl_status cut_segment(kl_log *log, kl_dir *dir, size_t index, int64_t off
     if (!status) status = kl_index_rewrite(&cut->offsets, dir, false);
     if (!status) status = kl_index_rewrite(&cut->times, dir, false);
     cut->unsynced = true;
+out:
     kl_segment_drop(cut);
     return status;
 }
@@ -121,14 +122,14 @@ static kl_status cut_segment(kl_log *log, kl_dir *dir, size_t index, int64_t off
 static kl_status try_room(kl_log *log, int64_t offset) {
     static const char name[] = KL_EPOCHS_NAME ".tmp"; /* the next save takes it anyhow */
     enum { BYTES_MIN = 32 << 10, EPOCH_LINE_BYTES_MAX = 40 };
-    size_t index = kl_log_find_segment(log, offset);
+    size_t index = kl_version_find(log->version, offset);
     kl_dir *dir = NULL;
     kl_file *file = NULL;
     kl_status status = kl_log_prepare(log, index);
     if (status) return status;
-    kl_segment *segment = log->segments[index];
+    kl_segment *segment = log->version->segments[index];
     int64_t kept = 0;
-    if (index + 1 < log->segment_count) /* a sealed one is cut by a copy of what is kept */
+    if (index + 1 < log->version->count) /* a sealed one is cut by a copy of what is kept */
         status = kl_segment_locate(segment, offset, &kept);
     if (status) return status;
     size_t bytes = BYTES_MIN + (size_t)kept + log->epochs.count * EPOCH_LINE_BYTES_MAX +
@@ -148,8 +149,8 @@ out:
 }
 
 static kl_status truncate_to(kl_log *log, kl_dir *dir, int64_t offset) {
-    size_t index = kl_log_find_segment(log, offset);
-    bool active = index + 1 == log->segment_count;
+    size_t index = kl_version_find(log->version, offset);
+    bool active = index + 1 == log->version->count;
     kl_status status = kl_log_prepare(log, index);
     if (!status) status = delete_from(log, dir, index + 1);
     if (status) return status;
@@ -161,7 +162,7 @@ static kl_status truncate_to(kl_log *log, kl_dir *dir, int64_t offset) {
     KL_FP("truncate.before_epochs");
     kl_epochs_truncate_end(&log->epochs, log->log_end);
     if (!status) status = kl_epochs_save(&log->epochs, dir, true);
-    if (!status) status = kl_file_sync(log->segments[index]->file);
+    if (!status) status = kl_file_sync(log->version->segments[index]->file);
     KL_FP("truncate.before_producers");
     int64_t rebuild = kl_log_active(log)->base_offset;
     if (!status) status = kl_log_load_producers(log, dir, log->log_end, rebuild);
@@ -175,7 +176,7 @@ kl_status kl_log_truncate(kl_log *log, int64_t offset) {
     if (offset < 0) {
         status = kl_fail(KL_E_OFFSET_OUT_OF_RANGE, "log %s: truncate to offset %lld",
                          log->path, (long long)offset);
-    } else if (offset < log->segments[0]->base_offset) {
+    } else if (offset < log->version->segments[0]->base_offset) {
         status = kl_log_restart_at(log, offset);
     } else if (offset < log->log_end) {
         status = try_room(log, offset);
@@ -236,26 +237,27 @@ kl_status kl_log_set_start(kl_log *log, int64_t offset) {
 /* What replaces the segments that end at or below `before_offset` is durable before they
  * go: the snapshot that keeps their producers, and the segment behind them. */
 static kl_status sync_boundary(kl_log *log, kl_dir *dir, int64_t before_offset) {
-    size_t i = kl_log_find_segment(log, before_offset);
-    if (i == 0 || !log->segments[i - 1]->unsynced) return KL_OK;
-    kl_status status = kl_segment_sync_derived(log->segments[i - 1], log->path,
-                                               log->segments[i]->base_offset);
+    size_t i = kl_version_find(log->version, before_offset);
+    if (i == 0 || !log->version->segments[i - 1]->unsynced) return KL_OK;
+    kl_status status = kl_segment_sync_derived(log->version->segments[i - 1], log->path,
+                                               log->version->segments[i]->base_offset);
     return status ? status : kl_dir_sync(dir);
 }
 
 static kl_status delete_oldest(kl_log *log, kl_dir *dir, int64_t before_offset,
                                int64_t *bases, size_t max_bases, size_t *deleted) {
     kl_status status = KL_OK;
-    while (!status && log->segment_count > 1 &&
-           log->segments[1]->base_offset <= before_offset) {
-        kl_segment *oldest = log->segments[0];
+    while (!status && log->version->count > 1 &&
+           log->version->segments[1]->base_offset <= before_offset) {
+        kl_segment *oldest = log->version->segments[0];
         status = KL_FP_STATUS("delete.before_segment");
         if (!status) status = kl_segment_delete(oldest, dir);
         if (status) break;
         if (*deleted < max_bases) bases[*deleted] = oldest->base_offset;
         *deleted += 1;
-        kl_log_drop_segments(log, 0, 1);
-        log->log_start = KL_MAX(log->log_start, log->segments[0]->base_offset);
+        status = kl_version_remove(&log->version, 0, 1);
+        if (status) break;
+        log->log_start = KL_MAX(log->log_start, log->version->segments[0]->base_offset);
     }
     return status;
 }
@@ -271,7 +273,8 @@ kl_status kl_log_delete_segments(kl_log *log, int64_t before_offset, int64_t *ba
     kl_segment *active = kl_log_active(log);
     if (before_offset >= log->log_end && active->size > 0)
         status = kl_log_roll_locked(log, log->log_end);
-    if (status || log->segment_count < 2 || log->segments[1]->base_offset > before_offset)
+    if (status || log->version->count < 2 ||
+        log->version->segments[1]->base_offset > before_offset)
         goto out;
     status = begin(log, &dir);
     if (status) goto out;

@@ -1,0 +1,110 @@
+/* version.c: see version.h. */
+#include "version.h"
+
+enum { CAPACITY_MIN = 4 };
+
+static kl_status version_new(size_t capacity, kl_version **out) {
+    kl_version *version = kl_alloc(sizeof *version);
+    kl_segment **segments = kl_alloc(capacity * sizeof(kl_segment *));
+    _Atomic int64_t *largest = kl_alloc(capacity * sizeof *largest);
+    *out = version;
+    if (version == NULL || segments == NULL || largest == NULL) {
+        kl_release(version);
+        kl_release(segments);
+        kl_release((void *)largest);
+        *out = NULL;
+        return kl_fail(KL_E_NO_MEMORY, "no memory for a list of %zu segments", capacity);
+    }
+    atomic_init(&version->refs, 1);
+    version->capacity = capacity;
+    version->segments = segments;
+    version->largest = largest;
+    return KL_OK;
+}
+
+kl_status kl_version_new(kl_version **out) { return version_new(CAPACITY_MIN, out); }
+
+kl_version *kl_version_retain(kl_version *version) {
+    atomic_fetch_add_explicit(&version->refs, 1, memory_order_relaxed);
+    return version;
+}
+
+void kl_version_drop(kl_version *version) {
+    if (version == NULL) return;
+    if (atomic_fetch_sub_explicit(&version->refs, 1, memory_order_acq_rel) > 1) return;
+    for (size_t i = 0; i < version->count; i++) kl_segment_drop(version->segments[i]);
+    kl_release(version->segments);
+    kl_release((void *)version->largest);
+    kl_release(version);
+}
+
+size_t kl_version_find(const kl_version *version, int64_t offset) {
+    size_t low = 0, high = version->count;
+    if (version->segments[high - 1]->base_offset <= offset) return high - 1;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (version->segments[middle]->base_offset <= offset) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+/* One that nobody else holds, with room for `count` segments, in the place of *version. */
+static kl_status own(kl_version **version, size_t count) {
+    kl_version *old = *version, *copy;
+    bool alone = atomic_load_explicit(&old->refs, memory_order_acquire) == 1;
+    if (alone && count <= old->capacity) return KL_OK;
+    kl_status status =
+        version_new(count <= old->capacity ? old->capacity : 2 * old->capacity, &copy);
+    if (status) return status;
+    for (size_t i = 0; i < old->count; i++)
+        copy->segments[i] = kl_segment_retain(old->segments[i]);
+    copy->count = old->count;
+    size_t known = atomic_load_explicit(&old->known, memory_order_acquire);
+    for (size_t i = 0; i < known; i++)
+        atomic_store_explicit(&copy->largest[i],
+                              atomic_load_explicit(&old->largest[i], memory_order_relaxed),
+                              memory_order_relaxed);
+    atomic_store_explicit(&copy->known, known, memory_order_relaxed);
+    *version = copy;
+    kl_version_drop(old);
+    return KL_OK;
+}
+
+kl_status kl_version_add(kl_version **version, kl_segment *segment) {
+    kl_status status = own(version, (*version)->count + 1);
+    if (status) kl_segment_drop(segment);
+    else (*version)->segments[(*version)->count++] = segment;
+    return status;
+}
+
+/* What is known of segments from `at` on holds no more. */
+static void forget(kl_version *version, size_t at) {
+    if (atomic_load(&version->known) > at) atomic_store(&version->known, at);
+}
+
+kl_status kl_version_replace(kl_version **version, size_t at, kl_segment *segment) {
+    kl_status status = own(version, (*version)->count);
+    if (status) {
+        kl_segment_drop(segment);
+        return status;
+    }
+    kl_segment_drop((*version)->segments[at]);
+    (*version)->segments[at] = segment;
+    forget(*version, at);
+    return KL_OK;
+}
+
+kl_status kl_version_remove(kl_version **version, size_t from, size_t count) {
+    if (count == 0) return KL_OK;
+    kl_status status = own(version, (*version)->count);
+    if (status) return status;
+    kl_version *now = *version;
+    for (size_t i = from; i < from + count; i++) kl_segment_drop(now->segments[i]);
+    memmove(now->segments + from, now->segments + from + count,
+            (now->count - from - count) * sizeof *now->segments);
+    now->count -= count;
+    forget(now, from);
+    if (now->count) forget(now, now->count - 1); /* the last one is written to */
+    return KL_OK;
+}

@@ -1,0 +1,40 @@
+/* version.h: the segments of a log as they were at one time.
+ *
+ * The log holds a reference to the newest version, and so does whoever works with one: it
+ * does not change while two hold it.  A change made by its only holder, the log, is made in
+ * place, else to a copy that takes its place. */
+#ifndef KL_VERSION_H
+#define KL_VERSION_H
+
+#include "segment.h"
+
+typedef struct {
+    _Atomic int refs;
+    size_t count;
+    size_t capacity;
+    kl_segment *
+        *segments; /* ascending base_offset, a reference to each; the last is active */
+    /* Of the first `known` segments, all sealed: the largest timestamp of each and those
+     * before it.  Written by whoever looks first, the same by all. */
+    _Atomic size_t known;
+    _Atomic int64_t *largest;
+} kl_version;
+
+kl_status kl_version_new(kl_version **out); /* without segments */
+/* Only under the log's lock, so that who holds the one reference there is knows it. */
+kl_version *kl_version_retain(kl_version *version);
+void kl_version_drop(kl_version *version); /* NULL is fine */
+
+static inline kl_segment *kl_version_active(const kl_version *version) {
+    return version->segments[version->count - 1];
+}
+/* Index of the segment that holds `offset`: the last with base_offset <= it, or 0. */
+size_t kl_version_find(const kl_version *version, int64_t offset);
+
+/* Changes, under the log's lock: *version may be another afterwards.  KL_E_NO_MEMORY: it is
+ * as it was.  They take the reference to the segments that come, also when they fail. */
+kl_status kl_version_add(kl_version **version, kl_segment *segment);
+kl_status kl_version_replace(kl_version **version, size_t at, kl_segment *segment);
+kl_status kl_version_remove(kl_version **version, size_t from, size_t count);
+
+#endif
