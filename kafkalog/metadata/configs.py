@@ -15,7 +15,14 @@ from kafkalog.config.protection import refuse_protection
 from kafkalog.config.server import DYNAMIC
 from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import InvalidSetting, UnknownSetting
-from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
+from kafkalog.metadata.image import (
+    BROKER,
+    CLIENT_METRICS,
+    ELIGIBLE_REPLICAS,
+    GROUP,
+    TOPIC,
+    MetadataImage,
+)
 from kafkalog.metadata.settings import conflict
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -47,6 +54,7 @@ _THREADS = ("num.io.threads", "num.recovery.threads.per.data.dir")
 """Counts of threads: one change doubles or halves them at most, as in Kafka, so that a slip of
 the hand starts no thousands."""
 
+MIN_INSYNC = "min.insync.replicas"
 _SENSITIVE = re.compile(r"password|secret|credential|jaas|\.key$|keystore|truststore")
 
 _ALONE = frozenset(s.name for s in TopicConfig.table.values() if not s.synonym)
@@ -125,6 +133,7 @@ def _check_broker(
     image: MetadataImage, name: str, changed: Mapping[str, str | None], static: BrokerConfig
 ) -> None:
     _check_broker_name(image, name)
+    _check_min_insync(image, name, changed)
     known = {n for n in (*static.names(), *_AT_START) if n not in DYNAMIC and n in changed}
     if known:
         raise Refused(
@@ -141,6 +150,19 @@ def _check_broker(
     for key in _THREADS:
         if key in changed and key in static.table:
             _check_threads(image, name, (key, changed[key]), static)
+
+
+def _check_min_insync(image: MetadataImage, name: str, changed: Mapping[str, str | None]) -> None:
+    """KIP-966: Kafka's rules for the one setting that eligible leader replicas lean on."""
+    if MIN_INSYNC not in changed or not image.features.get(ELIGIBLE_REPLICAS):
+        return
+    if name:
+        problem = f"Broker-level {MIN_INSYNC} cannot be altered while ELR is enabled."
+    elif changed[MIN_INSYNC] is None:
+        problem = f"Cluster-level {MIN_INSYNC} cannot be removed while ELR is enabled."
+    else:
+        return
+    raise Refused(ErrorCode.INVALID_CONFIG, problem)
 
 
 def _check_threads(

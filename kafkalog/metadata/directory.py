@@ -11,7 +11,14 @@ from kafkalog.disk import layout
 from kafkalog.disk.layout import METADATA_TOPIC, MetaProperties
 from kafkalog.errors import ArgumentError, NotFound, UnsupportedForMessageFormat
 from kafkalog.metadata.changes import partition_fields
-from kafkalog.metadata.image import METADATA_VERSION, MetadataImage, Partition, empty_image
+from kafkalog.metadata.image import (
+    BROKER,
+    ELIGIBLE_REPLICAS,
+    METADATA_VERSION,
+    MetadataImage,
+    Partition,
+    empty_image,
+)
 from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN, encode
 from kafkalog.metadata.kraft.snapshots import render_snapshot
 from kafkalog.types import TopicPartition
@@ -30,9 +37,10 @@ BOOTSTRAP = "bootstrap.checkpoint"
 METADATA_TOPIC_ID = uuid.UUID(int=1)
 """Kafka's reserved id of the metadata topic."""
 PRODUCER_ID_BLOCK = 1000
-FEATURES = {METADATA_VERSION: LEVEL, "group.version": 1, "transaction.version": 2}
-"""Levels in a new directory: those of Kafka 4.1, but for eligible leader replicas, which a
-single node does not need."""
+FEATURES = {
+    METADATA_VERSION: LEVEL, "group.version": 1, "transaction.version": 2, ELIGIBLE_REPLICAS: 1,
+}  # fmt: skip
+"""Levels in a new directory: those of Kafka 4.1."""
 
 Record = tuple[str, Any]
 _logger = logging.getLogger(__name__)
@@ -72,7 +80,7 @@ def prepare(manager: Manager, adopt: bool) -> MetaProperties:
         manager.state.directory.replace(layout.META_PROPERTIES, data)
     if not here:
         image = empty_image("", wanted.node_id)
-        values = [encode(name, fields, image) for name, fields in first_records()]
+        values = [encode(name, fields, image) for name, fields in first_records(manager)]
         data = render_snapshot(values, 0, (0, manager.clock.now_ms()))
         manager.state.directory.replace(BOOTSTRAP, data)
         manager.make(METADATA_TOPIC, METADATA_TOPIC_ID, [0])
@@ -121,10 +129,16 @@ def check_alone(image: MetadataImage, meta: MetaProperties | None) -> None:
             )
 
 
-def first_records() -> list[Record]:
-    """What a new metadata log begins with: the levels of its features."""
-    return [("FeatureLevelRecord", {"name": name, "feature_level": level})
-            for name, level in FEATURES.items()]  # fmt: skip
+def first_records(manager: Manager) -> list[Record]:
+    """What a new metadata log begins with: the levels of its features, and what they ask for."""
+    least = manager.config.topic.min_insync_replicas
+    everybody = {"resource_type": BROKER, "resource_name": ""}
+    return [
+        *(("FeatureLevelRecord", {"name": name, "feature_level": level})
+          for name, level in FEATURES.items()),
+        # With eligible leader replicas it is the cluster's, and there from the begin.
+        ("ConfigRecord", {**everybody, "name": "min.insync.replicas", "value": str(least)}),
+    ]  # fmt: skip
 
 
 def supported_features(image: MetadataImage) -> tuple[tuple[str, int, int], ...]:

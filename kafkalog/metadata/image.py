@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 __all__ = [
     "BROKER",
     "CLIENT_METRICS",
+    "ELIGIBLE_REPLICAS",
     "GROUP",
     "INTERNAL_TOPICS",
     "METADATA_VERSION",
@@ -28,6 +29,8 @@ __all__ = [
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """Kinds of resources that have settings; Kafka's ConfigResource.Type."""
 METADATA_VERSION = "metadata.version"
+ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
+"""KIP-966; while it is on, min.insync.replicas is a setting of the whole cluster."""
 NO_LEADER = -1
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 

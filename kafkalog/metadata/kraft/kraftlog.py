@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalog._native import check, lib
 from kafkalog.directory.manager import Manager
@@ -60,6 +60,17 @@ Result = dict[str, Any]
 """One item of a response."""
 
 SNAPSHOTS_KEPT = 2
+
+
+class Quorum(NamedTuple):
+    """The one voter of a metadata log, which leads it."""
+
+    epoch: int
+    end_offset: int
+    directory_id: uuid.UUID | None
+    """None where the voters are those of the settings (kraft.version 0)."""
+
+
 _logger = logging.getLogger(__name__)
 
 
@@ -123,7 +134,7 @@ class MetadataLog:
         known = self._known_epoch()
         fresh = METADATA_VERSION not in self.image.features
         self._lead(known + 1)
-        records: list[Record] = directory.first_records() if fresh else []
+        records: list[Record] = directory.first_records(self.manager) if fresh else []
         if fresh or adopt:
             taken = directory.adoption(self.manager, self.image)
             self.adopted = tuple(f["name"] for name, f in taken if name == "TopicRecord")
@@ -340,6 +351,12 @@ class MetadataLog:
     def describe_configs(self, request: Any) -> list[Result]:
         """DescribeConfigs: the response's `results`."""
         return configs.describe_configs(self.image, request, self._site.config)
+
+    def quorum(self) -> Quorum:
+        """What DescribeQuorum tells of this log."""
+        with self._lock:
+            mine = self._directory_id() if self._loaded.kraft_version else None
+            return Quorum(self._epoch, self._log.end_offset, mine)
 
     def allocate_producer_ids(self) -> range:
         """A block of producer ids, which nobody gets a second time.

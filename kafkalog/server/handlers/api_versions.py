@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
 
-from kafkalog.metadata.kraft.records import LEVEL_MIN
+from kafkalog.metadata.image import ELIGIBLE_REPLICAS, METADATA_VERSION
+from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN
 from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
 from kafkalog.server.threads.requests import Request
@@ -16,9 +16,14 @@ __all__ = ["HANDLERS", "refusal"]
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511: names and versions of client software."""
-ANNOUNCED = ("metadata.version",)
-"""Features that clients are told.  The metadata also have levels of transaction.version and
-group.version, as Kafka writes them: told, clients would use protocols that are not there yet."""
+SUPPORTED = {
+    METADATA_VERSION: (LEVEL_MIN, LEVEL), ELIGIBLE_REPLICAS: (0, 1), "kraft.version": (0, 1),
+}  # fmt: skip
+"""Features that are there, and their levels.  The metadata also have levels of
+transaction.version and group.version, as Kafka writes them: told, clients would use protocols
+that are not there yet."""
+ZERO_SINCE = 4
+"""A feature whose lowest level is 0 must not be told to older clients (KAFKA-17492)."""
 
 
 def api_versions(node: Node, request: Request) -> None:
@@ -30,9 +35,9 @@ def api_versions(node: Node, request: Request) -> None:
     ):
         request.answer({"error_code": ErrorCode.INVALID_REQUEST})
         return
-    features = node.image.features
-    levels = tuple((name, features[name]) for name in ANNOUNCED if name in features)
-    data = _encoded(request.version, levels, node.image.offset)
+    image = node.image
+    on = tuple((name, level) for name, level in image.features.items() if name in SUPPORTED)
+    data = _encoded(request.version, on, image.offset)
     request.answer_bytes(data, 0)  # always header version 0: who asks knows no version yet
 
 
@@ -47,31 +52,25 @@ def _keys() -> tuple[Mapping[str, int], ...]:
     )
 
 
-_cache: dict[int, tuple[Any, bytes]] = {}
-
-
-def _encoded(version: int, levels: tuple[tuple[str, int], ...], epoch: int) -> bytes:
-    kept, data = _cache.get(version, (None, b""))
-    if kept != levels:
-        # A feature whose lowest level is 0 must not be told to old clients (KAFKA-17492).
-        shown = [(name, level) for name, level in levels if level > 0]
-        data = apis.API_VERSIONS.encode_response(
-            version,
-            {
-                "api_keys": _keys(),
-                "supported_features": [
-                    {"name": name, "min_version": LEVEL_MIN, "max_version": level}
-                    for name, level in shown
-                ],
-                "finalized_features_epoch": epoch,
-                "finalized_features": [
-                    {"name": name, "max_version_level": level, "min_version_level": level}
-                    for name, level in shown
-                ],
-            },
-        )
-        _cache[version] = (levels, data)
-    return data
+@lru_cache(maxsize=64)
+def _encoded(version: int, on: tuple[tuple[str, int], ...], epoch: int) -> bytes:
+    """Of the features that are `on`, as the metadata have them at offset `epoch`."""
+    return apis.API_VERSIONS.encode_response(
+        version,
+        {
+            "api_keys": _keys(),
+            "supported_features": [
+                {"name": name, "min_version": low, "max_version": high}
+                for name, (low, high) in SUPPORTED.items()
+                if low > 0 or version >= ZERO_SINCE
+            ],
+            "finalized_features_epoch": epoch,
+            "finalized_features": [
+                {"name": name, "max_version_level": level, "min_version_level": level}
+                for name, level in on
+            ],
+        },
+    )
 
 
 def refusal() -> tuple[bytes, int]:

@@ -1,12 +1,14 @@
-"""DescribeCluster: a cluster of one."""
+"""DescribeCluster, DescribeQuorum: a cluster of one."""
 
 from typing import Any
 
+from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.server.handlers.common import CLUSTER_OPERATIONS, NO_OPERATIONS, Handler, node_entry
 from kafkalog.server.node import Node
 from kafkalog.server.threads.requests import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.values import ZERO_UUID
 
 __all__ = ["HANDLERS"]
 
@@ -20,7 +22,12 @@ def describe_cluster(node: Node, request: Request) -> dict[str, Any]:
     if request.version >= 1 and body.endpoint_type != BROKERS:
         known = body.endpoint_type == CONTROLLERS
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        message = f"endpoint type: found {body.endpoint_type}, wanted {BROKERS} (brokers)"
+        message = (
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type "
+            "CONTROLLER"
+            if known
+            else f"Unsupported endpoint type {body.endpoint_type}"
+        )
         return {"error_code": code, "error_message": message, "endpoint_type": BROKERS}
     asked = body.include_cluster_authorized_operations
     broker = node_entry(node, request.peer.listener)
@@ -32,4 +39,51 @@ def describe_cluster(node: Node, request: Request) -> dict[str, Any]:
     }
 
 
-HANDLERS: dict[int, Handler] = {apis.DESCRIBE_CLUSTER.key: describe_cluster}
+def describe_quorum(node: Node, request: Request) -> dict[str, Any]:
+    """The metadata log, whose only voter leads it."""
+    topics = [
+        {"topic_name": topic.topic_name,
+         "partitions": [_quorum(node, topic.topic_name, one.partition_index)
+                        for one in topic.partitions]}
+        for topic in request.body.topics
+    ]  # fmt: skip
+    led = any(not one["error_code"] for topic in topics for one in topic["partitions"])
+    told = node.told(request.peer.listener)
+    # The place where this listener's clients reach the node: it has none for controllers.
+    place = {"name": told.name, "host": told.host, "port": told.port}
+    return {
+        "error_code": ErrorCode.NONE,
+        "error_message": "",
+        "topics": topics,
+        "nodes": [{"node_id": node.node_id, "listeners": [place]}] if led else [],
+    }
+
+
+def _quorum(node: Node, topic: str, partition: int) -> dict[str, Any]:
+    if (topic, partition) != (METADATA_TOPIC, 0):
+        return {"partition_index": partition,
+                "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                "error_message": "This server does not host this topic-partition."}  # fmt: skip
+    quorum, now_ms = node.metadata.quorum(), node.clock.now_ms()
+    voter = {
+        "replica_id": node.node_id,
+        "replica_directory_id": quorum.directory_id or ZERO_UUID,
+        "log_end_offset": quorum.end_offset,
+        "last_fetch_timestamp": now_ms,
+        "last_caught_up_timestamp": now_ms,
+    }
+    return {
+        "partition_index": partition,
+        "error_code": ErrorCode.NONE,
+        "error_message": "",
+        "leader_id": node.node_id,
+        "leader_epoch": quorum.epoch,
+        "high_watermark": quorum.end_offset,
+        "current_voters": [voter],
+    }
+
+
+HANDLERS: dict[int, Handler] = {
+    apis.DESCRIBE_CLUSTER.key: describe_cluster,
+    apis.DESCRIBE_QUORUM.key: describe_quorum,
+}

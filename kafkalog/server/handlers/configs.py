@@ -1,13 +1,22 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: the metadata know."""
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources: the metadata
+know."""
 
 from typing import Any
 
+from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
 from kafkalog.server.threads.requests import Request
 from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["HANDLERS"]
+
+KINDS_SINCE = 1
+"""Before this version the question was for settings of client metrics only."""
+BROKER_LOGGER = 8
+"""A kind of Kafka's that nothing has here: this is no JVM."""
+_KINDS = (BROKER, TOPIC, GROUP, CLIENT_METRICS)
 
 
 def describe_configs(node: Node, request: Request) -> dict[str, Any]:
@@ -25,7 +34,24 @@ def incremental_alter_configs(node: Node, request: Request) -> dict[str, Any]:
     return {"responses": node.metadata.incremental_alter_configs(request.body)}
 
 
+def list_config_resources(node: Node, request: Request) -> dict[str, Any]:
+    """What has settings: of the kinds that were asked for, else of all (KIP-1142)."""
+    kinds = request.body.resource_types if request.version >= KINDS_SINCE else [CLIENT_METRICS]
+    if set(kinds) - set(_KINDS) - {BROKER_LOGGER}:
+        return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
+    image = node.image
+    there = {BROKER: [str(node.node_id)], TOPIC: list(image.topics)}
+    found = [
+        {"resource_name": name, "resource_type": kind}
+        for kind in _KINDS
+        if not kinds or kind in kinds
+        for name in there.get(kind, [n for k, n in image.configs if k == kind])
+    ]
+    return {"config_resources": found}
+
+
 HANDLERS: dict[int, Handler] = {
+    apis.LIST_CONFIG_RESOURCES.key: list_config_resources,
     apis.DESCRIBE_CONFIGS.key: describe_configs,
     apis.ALTER_CONFIGS.key: alter_configs,
     apis.INCREMENTAL_ALTER_CONFIGS.key: incremental_alter_configs,

@@ -34,7 +34,7 @@ _ASKED = {
     "results": ("topics", "resources", "groups_names"),
 }
 """Lists of answers, and the lists of requests that they answer, where the names differ."""
-_SAME = {"partition": "partition_index", "partition_index": "partition"}
+_SAME = {"partition": "partition_index", "partition_index": "partition", "topic_name": "name"}
 _FIRST = ("partition_index", "partition_id", "group_id", "key", "name")
 """What an item is called that is a bare number or text in the request."""
 
@@ -81,6 +81,8 @@ def _has_code(field: Field, version: int) -> bool:
 
 
 def _items(name: str, asked: Any) -> list[Any]:
+    if directories := getattr(asked, "dirs", None):  # AlterReplicaLogDirs answers without them
+        return [topic for directory in directories for topic in directory.topics]
     for source in _ASKED.get(name, (name,)):
         if found := getattr(asked, source, None):
             return list(found)

@@ -16,26 +16,20 @@ __all__ = ["HANDLERS"]
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """What a key of FindCoordinator may name."""
-_NOT_YET = {
-    TRANSACTION: "transactions are not there yet: use an idempotent producer",
-    SHARE: "share groups are not there yet",
-}
 ASKED_MAX = 100_000
 """Groups, or partitions of a commit, in one request: as many as Produce and Fetch may name."""
 _logger = logging.getLogger(__name__)
 SEVERAL_SINCE = 4
 """KIP-699: from this version on several keys in one request."""
 _FINAL = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-"""librdkafka and aiokafka, which ask in versions below 4, ask again forever on any other code;
-clients that ask in later ones show the message of an UNSUPPORTED_VERSION and give up."""
+"""librdkafka and aiokafka ask again forever on any other code; it is the same in all versions, as
+in Kafka, where every version finds the coordinator."""
 
 
 def find_coordinator(node: Node, request: Request) -> dict[str, Any]:
     """This broker coordinates every group."""
     body = request.body
     code, message = _coordinator_error(node, body.key_type)
-    if body.key_type == TRANSACTION and request.version < SEVERAL_SINCE:
-        code = _FINAL
     if code:
         found: dict[str, Any] = {"node_id": -1, "host": "", "port": -1}
     else:
@@ -48,8 +42,10 @@ def find_coordinator(node: Node, request: Request) -> dict[str, Any]:
 
 
 def _coordinator_error(node: Node, key_type: int) -> tuple[ErrorCode, str | None]:
-    if key_type in _NOT_YET:
-        return ErrorCode.UNSUPPORTED_VERSION, _NOT_YET[key_type]
+    if key_type == TRANSACTION:
+        return _FINAL, "transactions are not there yet: use an idempotent producer"
+    if key_type == SHARE:
+        return ErrorCode.INVALID_REQUEST, "share groups are not there yet"
     if key_type != GROUP:
         return ErrorCode.INVALID_REQUEST, f"key type: found {key_type}, wanted 0, a group"
     try:

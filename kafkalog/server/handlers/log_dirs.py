@@ -1,4 +1,5 @@
-"""DescribeLogDirs: what the one data directory holds, and how full its disk is."""
+"""DescribeLogDirs, AlterReplicaLogDirs: what the one data directory holds, and how full its disk
+is."""
 
 import os
 from collections.abc import Iterable
@@ -57,4 +58,30 @@ def _size(node: Node, topic: str, partition: int) -> int:
         return 0  # nothing was written to it yet, or it is going
 
 
-HANDLERS: dict[int, Handler] = {apis.DESCRIBE_LOG_DIRS.key: describe_log_dirs}
+def alter_replica_log_dirs(node: Node, request: Request) -> dict[str, Any]:
+    """Every replica lies in the one directory; another one is not found."""
+    results: dict[str, dict[int, ErrorCode]] = {}
+    for directory in request.body.dirs:
+        here = os.path.isabs(directory.path) and os.path.realpath(directory.path) == (
+            os.path.realpath(node.manager.path)
+        )
+        for topic in directory.topics:
+            for partition in topic.partitions:
+                code = ErrorCode.NONE if here else ErrorCode.LOG_DIR_NOT_FOUND
+                if here and not node.partitions.has(topic.name, partition):
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                results.setdefault(topic.name, {})[partition] = code
+    return {
+        "results": [
+            {"topic_name": name,
+             "partitions": [{"partition_index": index, "error_code": code}
+                            for index, code in found.items()]}
+            for name, found in results.items()
+        ]
+    }  # fmt: skip
+
+
+HANDLERS: dict[int, Handler] = {
+    apis.DESCRIBE_LOG_DIRS.key: describe_log_dirs,
+    apis.ALTER_REPLICA_LOG_DIRS.key: alter_replica_log_dirs,
+}

@@ -55,10 +55,10 @@ def _asked(node: Node, request: Request, operations: int) -> list[dict[str, Any]
     body = request.body
     by_id = request.version >= IDS_SINCE
     names = [topic.name for topic in body.topics if topic.name is not None]
-    failures: dict[str, ErrorCode] = {}
-    if body.allow_auto_topic_creation and node.config.auto_create_topics_enable:
-        failures = create_missing(node, [name for name in names if _made_on_use(name)])
+    # As in Kafka: who asks for a topic and so makes it is told once that there is none.
     image = node.image
+    if body.allow_auto_topic_creation and node.config.auto_create_topics_enable:
+        create_missing(node, [name for name in names if _made_on_use(name)])
     found: list[dict[str, Any]] = []
     # Each once, as in Kafka: else a small request could ask for any number of answers.
     for asked in {(one.name, one.topic_id if by_id else None): one for one in body.topics}.values():
@@ -70,8 +70,7 @@ def _asked(node: Node, request: Request, operations: int) -> list[dict[str, Any]
         elif (topic := image.topics.get(asked.name)) is not None and _shown(asked.name):
             found.append(_entry(node, topic, operations))
         else:
-            code = failures.get(asked.name) or _missing(asked.name)
-            found.append({"error_code": code, "name": asked.name,
+            found.append({"error_code": _missing(asked.name), "name": asked.name,
                           "is_internal": asked.name in INTERNAL_TOPICS,
                           "topic_authorized_operations": operations})  # fmt: skip
     return found

@@ -18,7 +18,11 @@ def elect_leaders(node: Node, request: Request) -> dict[str, Any]:
 
 def alter_reassignments(node: Node, request: Request) -> dict[str, Any]:
     """Replicas can only be where they are."""
-    return {"responses": controller.alter_partition_reassignments(node.image, request.body)}
+    body = request.body
+    return {
+        "allow_replication_factor_change": body.allow_replication_factor_change,
+        "responses": controller.alter_partition_reassignments(node.image, body),
+    }
 
 
 def list_reassignments(node: Node, request: Request) -> dict[str, Any]:

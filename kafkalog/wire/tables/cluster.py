@@ -58,7 +58,7 @@ API_VERSIONS = Api(
 )  # fmt: skip
 
 ALTER_REPLICA_LOG_DIRS = Api(
-    34, "AlterReplicaLogDirs", "1-2", flexible=2,
+    34, "AlterReplicaLogDirs", "1-2", flexible=2, served="1-2",
     request="Dirs[]{Path:str, Topics[]{Name:str, Partitions:[]i32}}",
     response="""
         ThrottleTimeMs:i32,
@@ -101,7 +101,7 @@ ELECT_LEADERS = Api(
 )  # fmt: skip
 
 ALTER_PARTITION_REASSIGNMENTS = Api(
-    45, "AlterPartitionReassignments", "0-1", flexible=0, served="0",
+    45, "AlterPartitionReassignments", "0-1", flexible=0, served="0-1",
     request="""
         TimeoutMs:i32(=60000), AllowReplicationFactorChange:bool(1+ =true),
         Topics[]{
@@ -132,7 +132,7 @@ LIST_PARTITION_REASSIGNMENTS = Api(
 )  # fmt: skip
 
 DESCRIBE_QUORUM = Api(
-    55, "DescribeQuorum", "0-2", flexible=0,
+    55, "DescribeQuorum", "0-2", flexible=0, served="0-2",
     request="Topics[]{TopicName:str, Partitions[]{PartitionIndex:i32}}",
     response="""
         ErrorCode:i16, ErrorMessage:str(2+ null),
@@ -173,7 +173,7 @@ UPDATE_FEATURES = Api(
 )  # fmt: skip
 
 DESCRIBE_CLUSTER = Api(
-    60, "DescribeCluster", "0-2", flexible=0, served="0-1",
+    60, "DescribeCluster", "0-2", flexible=0, served="0-2",
     request="""
         IncludeClusterAuthorizedOperations:bool, EndpointType:i8(1+ =1),
         IncludeFencedBrokers:bool(2+)

@@ -134,7 +134,7 @@ SYNC_GROUP = Api(
 )  # fmt: skip
 
 DESCRIBE_GROUPS = Api(
-    15, "DescribeGroups", "0-6", flexible=5, served="0-5",
+    15, "DescribeGroups", "0-6", flexible=5, served="0-6",
     request="Groups:[]str, IncludeAuthorizedOperations:bool(3+)",
     response="""
         ThrottleTimeMs:i32(1+),

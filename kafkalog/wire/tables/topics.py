@@ -143,7 +143,7 @@ ALTER_CLIENT_QUOTAS = Api(
 )  # fmt: skip
 
 LIST_CONFIG_RESOURCES = Api(
-    74, "ListConfigResources", "0-1", flexible=0,
+    74, "ListConfigResources", "0-1", flexible=0, served="0-1",
     request="ResourceTypes:[]i8(1+)",
     response="""
         ThrottleTimeMs:i32, ErrorCode:i16,

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(240)]
 SETTINGS = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "1",
-    "auto.create.topics.enable": "false",
+    "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": "0",
 }
 TOPICS = {"t": {}, "two": {}, "compacted": {"cleanup.policy": "compact"}}
@@ -59,7 +59,7 @@ def offsets(raw: Raw, version: int, timestamp: int, **more: Any) -> tuple[int, .
 @step
 def times_of_every_version(raw: Raw) -> Any:
     times = (-1, -2, -3, -4, -5, -6, -7, 0, NOW_MS, NOW_MS + 1, NOW_MS + 5)
-    return [[offsets(raw, version, one) for one in times] for version in range(1, 10)]
+    return [[offsets(raw, version, one) for one in times] for version in range(1, 11)]
 
 
 @step
@@ -271,6 +271,132 @@ def versions_and_software(raw: Raw) -> Any:
     raw.send_bytes(apis.API_VERSIONS, 99, b"")
     found = raw.receive(apis.API_VERSIONS, 0)
     return answers, found.error_code, [key.api_key for key in found.api_keys]
+
+
+@step
+def topics_made_by_asking(raw: Raw) -> Any:
+    """Who makes a topic is told once that there is none, whatever its name collides with."""
+
+    def ask(*names: str) -> list[Any]:
+        found = raw.call(apis.METADATA, 12, topics=[{"name": name} for name in names]).topics
+        return sorted((t.name, t.error_code, len(t.partitions)) for t in found)
+
+    first = ask("made.so", "made_so", "bad name", "__consumer_offsets")
+    deadline_s = time.monotonic() + 30
+    while ask("made.so")[0][1]:
+        assert time.monotonic() < deadline_s
+    return first, ask("made.so")
+
+
+@step
+def settings_of_new_topics(raw: Raw) -> Any:
+    pairs = [
+        ("message.timestamp.difference.max.ms", "5"), ("message.format.version", "3.0"),
+        ("message.downconversion.enable", "true"), ("remote.storage.enable", "true"),
+        ("remote.storage.enable", "false"), ("segment.bytes", "1048575"),
+        ("segment.bytes", "1048576"), ("internal.segment.bytes", "1000"),
+        ("retention.bytes", "-2"), ("retention.bytes", "-3"), ("retention.ms", "-2"),
+        ("local.retention.ms", "5"), ("local.retention.bytes", "-3"), ("cleanup.policy", ""),
+    ]  # fmt: skip
+    found = []
+    for number, (name, value) in enumerate(pairs):
+        made = raw.create(f"s{number}", **{name.replace(".", "_"): value})
+        told = [(c.value, c.config_source) for c in made.configs or [] if c.name == name]
+        found.append((name, value, made.error_code, made.error_code or told))
+    return found
+
+
+@step
+def settings_altered(raw: Raw) -> Any:
+    wanted: list[tuple[int, str, str, str | None]] = [
+        (2, "t", "segment.bytes", "1000"), (2, "t", "message.format.version", "3.0"),
+        (2, "t", "retention.bytes", "-2"), (4, "", "log.segment.bytes", "1000"),
+        (4, "", "min.insync.replicas", "1"), (4, "1", "min.insync.replicas", "1"),
+        (4, "", "min.insync.replicas", None),
+    ]  # fmt: skip
+    return [
+        (name, value, raw.alter(kind, resource, **{name.replace(".", "_"): value}).error_code)
+        for kind, resource, name, value in wanted
+    ]
+
+
+@step
+def least_replicas_in_sync(raw: Raw) -> Any:
+    """KIP-966: a setting of the whole cluster, from the begin."""
+    found = []
+    for kind, name in ((4, ""), (4, "1"), (2, "t")):
+        one = raw.describe(kind, name)["min.insync.replicas"]
+        told = [(each.name, each.value, each.source) for each in one.synonyms]
+        found.append((one.value, one.config_source, told))
+    return found
+
+
+@step
+def the_quorum(raw: Raw) -> Any:
+    asked = [
+        {"topic_name": name, "partitions": [{"partition_index": number}]}
+        for name, number in (("__cluster_metadata", 0), ("__cluster_metadata", 1), ("x", 0))
+    ]
+    answers = []
+    for version in (0, 1, 2):
+        for topics in ([asked[0]], asked[1:2], asked[2:], []):
+            found = raw.call(apis.DESCRIBE_QUORUM, version, topics=topics)
+            parts = [(t.topic_name, p.partition_index, p.error_code, p.error_message, p.leader_id,
+                      [v.replica_id for v in p.current_voters], len(p.observers),
+                      [v.last_fetch_timestamp > 0 for v in p.current_voters])
+                     for t in found.topics for p in t.partitions]  # fmt: skip
+            answers.append((found.error_code, parts, [node.node_id for node in found.nodes]))
+    return answers
+
+
+@step
+def resources_with_settings(raw: Raw) -> Any:
+    kinds: list[list[int]] = [[4], [16], [32], [99], [2, 4]]
+    found = [raw.call(apis.LIST_CONFIG_RESOURCES, 1, resource_types=one) for one in kinds]
+    told = [
+        (
+            one.error_code,
+            sorted(
+                (r.resource_type, r.resource_name)
+                for r in one.config_resources
+                if r.resource_name in ("1", "t", "two")
+            ),
+        )
+        for one in found
+    ]
+    return told, raw.call(apis.LIST_CONFIG_RESOURCES, 0).config_resources  # fmt: skip
+
+
+@step
+def replicas_moved_between_directories(raw: Raw) -> Any:
+    (here,) = raw.call(apis.DESCRIBE_LOG_DIRS, 4, topics=[]).results
+    dirs = [
+        {"path": here.log_dir, "topics": [{"name": "t", "partitions": [0, 7]},
+                                          {"name": "nope", "partitions": [0]}]},
+        {"path": "/elsewhere", "topics": [{"name": "two", "partitions": [0]}]},
+        {"path": "relative", "topics": [{"name": "compacted", "partitions": [0]}]},
+    ]  # fmt: skip
+    found = raw.call(apis.ALTER_REPLICA_LOG_DIRS, 2, dirs=dirs).results
+    return sorted((t.topic_name, sorted((p.partition_index, p.error_code) for p in t.partitions))
+                  for t in found)  # fmt: skip
+
+
+@step
+def features_that_are_on(raw: Raw) -> Any:
+    """Of those whose protocols are there: groups' and transactions' are told when they are."""
+    told = []
+    for version in (3, 4):
+        found = raw.call(
+            apis.API_VERSIONS, version, client_software_name="a", client_software_version="1"
+        )
+        here = ("metadata.version", "eligible.leader.replicas.version", "kraft.version")
+        told.append((
+            sorted((f.name, f.max_version_level, f.min_version_level)
+                   for f in found.finalized_features if f.name in here),
+            sorted((f.name, f.min_version, f.max_version)
+                   for f in found.supported_features if f.name in here),
+        ))  # fmt: skip
+    return told
 
 
 # ---- both sides --------------------------------------------------------------------------------

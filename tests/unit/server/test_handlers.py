@@ -32,9 +32,9 @@ def test_every_version_lists_every_served_api(raw: Raw, version: int) -> None:
     ranges = {key.api_key: range(key.min_version, key.max_version + 1) for key in found.api_keys}
     assert ranges == apis.SERVED
     # metadata.version as Kafka 4 tells it: from 3.3 on; to its tools lower ones have no name.
-    assert [(f.name, f.min_version) for f in found.supported_features] == (
-        [("metadata.version", 7)] if version >= 3 else []
-    )
+    told = [("metadata.version", 7)] if version >= 3 else []
+    told += [("eligible.leader.replicas.version", 0), ("kraft.version", 0)] if version >= 4 else []
+    assert [(f.name, f.min_version) for f in found.supported_features] == told
 
 
 def test_an_unknown_version_is_answered_in_version_0_with_the_range(raw: Raw) -> None:
@@ -57,7 +57,25 @@ def test_software_names_have_their_form(raw: Raw) -> None:
 
 def test_protocols_that_are_not_there_yet_are_not_announced(raw: Raw) -> None:
     found = raw.call(apis.API_VERSIONS, 4, client_software_name="test", client_software_version="1")
-    assert [feature.name for feature in found.finalized_features] == ["metadata.version"]
+    told = {one.name: one.max_version_level for one in found.finalized_features}
+    assert told == {"metadata.version": 27, "eligible.leader.replicas.version": 1}
+
+
+def test_a_feature_that_changes_is_told_to_the_next_who_asks(broker: Broker, raw: Raw) -> None:
+    def told() -> tuple[int, dict[str, int]]:
+        found = raw.call(
+            apis.API_VERSIONS, 4, client_software_name="test", client_software_version="1"
+        )
+        on = {one.name: one.max_version_level for one in found.finalized_features}
+        return found.finalized_features_epoch, on
+
+    first, on = told()
+    assert on["eligible.leader.replicas.version"] == 1
+    gone = {"name": "eligible.leader.replicas.version", "feature_level": 0}
+    broker._metadata.write([("FeatureLevelRecord", gone)])
+    second, on = told()
+    assert second > first
+    assert "eligible.leader.replicas.version" not in on
 
 
 # ---- what is no request --------------------------------------------------------------------
@@ -125,6 +143,8 @@ def test_a_topic_is_made_when_both_sides_allow_it(make_broker: MakeBroker) -> No
         (topic,) = raw.call(apis.METADATA, allow_auto_topic_creation=False, **ask).topics
         assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         (topic,) = raw.call(apis.METADATA, allow_auto_topic_creation=True, **ask).topics
+        assert (topic.error_code, topic.partitions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
+        (topic,) = raw.call(apis.METADATA, allow_auto_topic_creation=False, **ask).topics
         assert (topic.error_code, len(topic.partitions)) == (ErrorCode.NONE, 2)
     broker.close()
     broker = make_broker(auto_create_topics_enable=False)
@@ -368,7 +388,8 @@ def test_transactions_are_refused_honestly(raw: Raw) -> None:
     assert one.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert "not there yet" in one.error_message
     (one,) = raw.call(apis.FIND_COORDINATOR, 4, coordinator_keys=["x"], key_type=1).coordinators
-    assert one.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert one.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert "not there yet" in one.error_message
     assert "not there yet" in one.error_message
 
 
