@@ -150,18 +150,20 @@ enum { KL_CONTROL_ABORT = 0, KL_CONTROL_COMMIT = 1 };
 kl_status kl_batch_parse(const uint8_t *data, size_t bytes, kl_batch *out);
 /* kl_batch_parse of a whole batch, and its CRC.  KL_E_CORRUPT_MESSAGE names both values. */
 kl_status kl_batch_check(const uint8_t *data, size_t bytes, kl_batch *out);
-/* Walk the uncompressed records of a batch: structure, deltas (consecutive from 0 when
- * `strict`), counts.  *max_timestamp gets the largest record timestamp (CreateTime).
- * `need_keys`: a null key is KL_E_INVALID_RECORD (compacted topics). */
-kl_status kl_records_check(const kl_batch *batch, const uint8_t *records, size_t bytes,
-                           int strict, int need_keys, int64_t *max_timestamp);
 /* What a topic asks of records beyond their structure. */
 typedef struct {
     int64_t now_ms;
     int64_t before_max_ms; /* how far before now a timestamp may be; INT64_MAX: no limit */
     int64_t after_max_ms;  /* likewise, after now.  A timestamp of -1 is always allowed. */
-    int32_t need_keys;
+    int32_t need_keys;     /* compacted topics */
 } kl_record_rules;
+/* Walk the uncompressed records of a batch: structure, deltas (consecutive from 0 when
+ * `strict`), counts; `rules` NULL: no more.  *max_timestamp gets the largest record timestamp
+ * (CreateTime), -1 when none is above.
+ * KL_E_INVALID_RECORD, also for a key that the rules miss; KL_E_INVALID_TIMESTAMP. */
+kl_status kl_records_check(const kl_batch *batch, const uint8_t *records, size_t bytes,
+                           int strict, const kl_record_rules *rules,
+                           int64_t *max_timestamp);
 /* A record that breaks a rule. */
 typedef struct {
     int64_t timestamp_ms;
@@ -177,6 +179,9 @@ typedef struct {
  * out->max of them.  The walk ends where the bytes are no record. */
 void kl_records_refused(const kl_batch *batch, const uint8_t *records, size_t bytes,
                         const kl_record_rules *rules, kl_refused_records *out);
+/* Why a record is refused, in words for its producer: at most text_bytes - 1 of them. */
+void kl_refused_why(const kl_refused_record *record, const kl_record_rules *rules,
+                    char *text, size_t text_bytes);
 /* One record, decoded; positions are into `records`. */
 typedef struct {
     int64_t offset;
@@ -365,7 +370,7 @@ kl_status kl_log_get(kl_log *log, kl_log_state *out);
 kl_status kl_log_refresh(kl_log *log);
 
 /* Append one record as one batch.  The offset, or minus a kl_status.
- * key_bytes, value_bytes -1: null.  timestamp_ms -1: now. */
+ * key_bytes, value_bytes -1: null.  timestamp_ms: at least 0, -1 for none; INT64_MIN: now. */
 int64_t kl_log_append(kl_log *log, const char *key, int64_t key_bytes, const char *value,
                       int64_t value_bytes, int64_t timestamp_ms);
 
@@ -393,7 +398,6 @@ typedef struct {
     int32_t origin;
     int32_t leader_epoch;    /* expected; -1: whatever it is */
     int32_t one_batch;       /* 1: exactly one batch, as a Produce request */
-    int32_t records_checked; /* 1: compressed bodies were checked by the caller */
     int32_t expects;         /* 1: only where the log ends at expected_offset */
     int64_t expected_offset; /* else KL_E_UNEXPECTED_APPEND_OFFSET */
     int64_t now_ms;          /* -1: the clock */
@@ -407,9 +411,11 @@ typedef struct {
     int32_t no_wait;
 } kl_append_options;
 
-/* Append whole batches as producers sent them: checked, offsets, epoch and (LogAppendTime)
- * times assigned in a copy.  All or nothing.  Uncompressed bodies are checked record by
- * record; compressed ones are the caller's (kl_records_check). */
+/* Append whole batches as producers sent them, in one write to one segment: all of them are
+ * checked, sequences too, before a byte is written, and a failure leaves nothing of them; a
+ * crash may leave the first ones.  Offsets, epoch and, under LogAppendTime, times are set in a
+ * copy.  Uncompressed bodies are checked record by record; compressed ones are the caller's
+ * (kl_records_check).  Control batches come alone. */
 kl_status kl_log_append_batches(kl_log *log, const uint8_t *batches, size_t bytes,
                                 const kl_append_options *options, kl_appended *out);
 /* Append batches whose offsets and epochs are given, unchanged. */

@@ -15,7 +15,7 @@ from kafkalog.batch import codecs
 from kafkalog.batch.columns import Columns
 from kafkalog.config.declare import FOREVER
 from kafkalog.config.topic import TopicConfig, timestamp_window
-from kafkalog.errors import InvalidTimestamp, MessageTooLarge
+from kafkalog.errors import MessageTooLarge
 from kafkalog.types import Span
 
 __all__ = [
@@ -46,9 +46,7 @@ class Refused(NamedTuple):
 
     place: int
     """In its batch, from 0."""
-    timestamp_ms: int
-    no_key: bool
-    """True: it has no key; False: its timestamp is too far from now."""
+    why: str
 
 
 def target_codec(config: TopicConfig, asked: str | None) -> int:
@@ -166,9 +164,7 @@ def _looked_into(
     records = codecs.decompress(codec, whole[HEADER_BYTES:], limit)
     body = ffi.from_buffer(records)
     largest = ffi.new("int64_t *")
-    need_keys = "compact" in config.cleanup_policy
-    check(lib.kl_records_check(batch, body, len(records), 1, need_keys, largest))
-    _check_window(batch, records, config, now_ms)
+    check(lib.kl_records_check(batch, body, len(records), 1, rules_of(config, now_ms), largest))
     if codec == wanted and largest[0] == batch.max_timestamp:
         return whole
     if codec != wanted:
@@ -185,16 +181,14 @@ def _looked_into(
     return sealed(packed, encoded, stamp)
 
 
-def _check_window(batch: Any, records: Any, config: TopicConfig, now_ms: int) -> None:
-    """message.timestamp.before.max.ms and after.max.ms, for each record."""
+def rules_of(config: TopicConfig, now_ms: int) -> Any:
+    """What a topic asks of each record: a kl_record_rules."""
     before, after = timestamp_window(config)
-    if before == after == FOREVER or config.message_timestamp_type == "LogAppendTime":
-        return
-    for record in refused_records(batch, records, config, now_ms, 1):
-        raise InvalidTimestamp(
-            f"record {record.place}: timestamp {record.timestamp_ms} is not within {before} ms "
-            f"before and {after} ms after now, {now_ms}"
-        )
+    timed = config.message_timestamp_type == "CreateTime"
+    return ffi.new("kl_record_rules *", {
+        "now_ms": now_ms, "before_max_ms": before if timed else FOREVER,
+        "after_max_ms": after if timed else FOREVER,
+        "need_keys": "compact" in config.cleanup_policy})  # fmt: skip
 
 
 def refused_records(
@@ -203,16 +197,16 @@ def refused_records(
     """The first `limit` records of a decompressed body that break a rule of
     their topic: a key that is missing, a timestamp that is too far from now.
     """
-    before, after = timestamp_window(config)
-    timed = config.message_timestamp_type == "CreateTime"
-    rules = ffi.new("kl_record_rules *", {
-        "now_ms": now_ms, "before_max_ms": before if timed else FOREVER,
-        "after_max_ms": after if timed else FOREVER,
-        "need_keys": "compact" in config.cleanup_policy})  # fmt: skip
+    rules = rules_of(config, now_ms)
     room = ffi.new("kl_refused_record[]", limit)
     out = ffi.new("kl_refused_records *", {"records": room, "max": limit})
     lib.kl_records_refused(batch, ffi.from_buffer(records), len(records), rules, out)
-    return [Refused(one.index, one.timestamp_ms, bool(one.no_key)) for one in room[0 : out.count]]
+    text = ffi.new("char[]", 200)
+    found = []
+    for one in room[0 : out.count]:
+        lib.kl_refused_why(ffi.addressof(one), rules, text, len(text))
+        found.append(Refused(one.index, ffi.string(text).decode()))
+    return found
 
 
 def span_of(done: Any) -> Span:

@@ -238,7 +238,7 @@ class BatchCheck:
             strict = int(batch.record_count == batch.last_offset_delta + 1)
             check(
                 lib.kl_records_check(
-                    batch, ffi.from_buffer("uint8_t[]", body), len(body), strict, 0, largest
+                    batch, ffi.from_buffer("uint8_t[]", body), len(body), strict, ffi.NULL, largest
                 )
             )
             self.report.counters["records_walked"] += int(batch.record_count)

@@ -36,8 +36,8 @@ def append_row(
     stamps = None
     if timestamp_ms is not None:
         stamps = [whole_number("timestamp_ms", timestamp_ms)]
-        if not 0 <= stamps[0] < 1 << 63:
-            raise ArgumentError(f"timestamp_ms: found {stamps[0]}, wanted 0 to 2**63 - 1")
+        if not -1 <= stamps[0] < 1 << 63:
+            raise ArgumentError(f"timestamp_ms: found {stamps[0]}, wanted 0 to 2**63 - 1, or -1")
     if log._compresses:
         log._single_compressed += 1
         if log._single_compressed == SINGLE_COMPRESSED_MAX:
@@ -97,7 +97,7 @@ def append_expected(log: Log, columns: Columns, codec: int, expected_offset: int
 def add_batches(log: Log, batches: Any, done: Any, expected_offset: int = -1) -> None:
     """Hand whole batches, checked, to the data plane; `done` says where they lie."""
     options = ffi.new("kl_append_options *", {
-        "origin": lib.KL_ORIGIN_CLIENT, "leader_epoch": -1, "records_checked": 1,
+        "origin": lib.KL_ORIGIN_CLIENT, "leader_epoch": -1,
         "expects": expected_offset >= 0, "expected_offset": expected_offset,
         "now_ms": log._how.clock.now_ms()})  # fmt: skip
     check(lib.kl_log_append_batches(

@@ -54,6 +54,7 @@ READ_BYTES = 1 << 20
 
 # The one call that is made per record: looked up once.
 _append: Callable[..., int] = lib.kl_log_append
+_NOW = -(1 << 63)  # the timestamp that C takes from its clock
 _NULL = ffi.NULL
 
 
@@ -242,8 +243,9 @@ class Log:
     ) -> int:
         """Append one record; its offset.  In the page cache on return.
 
-        `timestamp_ms`: None is now.  A value of None is a tombstone.  `expected_offset`: only
-        when this is the offset that the record gets, so that nobody has appended since.
+        `timestamp_ms`: None is now, -1 no timestamp, else at least 0.  A value of None is a
+        tombstone.  `expected_offset`: only when this is the offset that the record gets, so
+        that nobody has appended since.
 
         Raises: ArgumentError, UnexpectedAppendOffset, MessageTooLarge, InvalidRecord,
         InvalidTimestamp, NoSpace (passes when space returns), StorageOffline (final),
@@ -258,7 +260,7 @@ class Log:
             return append_row(self, value, key, headers, timestamp_ms, expected_offset)
         try:
             if timestamp_ms is None:
-                stamp = -1  # now
+                stamp = _NOW
             elif (stamp := timestamp_ms) < 0:
                 return append_row(self, value, key, headers, timestamp_ms, expected_offset)
             if key is None:
@@ -301,16 +303,17 @@ class Log:
         return append_columns(self, columns, codec, batch_bytes or READ_BYTES)
 
     def append_batches(self, buffer: bytes) -> Span:
-        """Append whole record batches as a producer sent them (base offset 0).
+        """Append whole record batches as a producer sent them (base offset 0): all or none.
 
-        Headers, checksums and every record are checked before anything is appended;
-        offsets, epoch and, under LogAppendTime, times are set.  Each batch is one write.
-        A batch that an idempotent producer repeats is not appended again; the span is then
-        where it lies.
+        Headers, checksums, every record and the producers' sequences are checked before
+        anything is appended; offsets, epoch and, under LogAppendTime, times are set.  They go
+        into one segment with one write; only a crash in the middle of it may leave the first
+        of them.  A batch that an idempotent producer repeats is not appended again; the span
+        is then where it lies.
 
-        Raises: CorruptMessage, InvalidRecord, MessageTooLarge, InvalidTimestamp,
-        OutOfOrderSequenceNumber, InvalidProducerEpoch, InvalidTxnState; batches before one
-        whose sequence is refused stay.
+        Raises: CorruptMessage, InvalidRecord, MessageTooLarge, RecordListTooLarge (more than
+        segment.bytes), InvalidTimestamp, OutOfOrderSequenceNumber, InvalidProducerEpoch,
+        InvalidTxnState.
         """
         view = memoryview(buffer).cast("B")
         now_ms = self._how.clock.now_ms()

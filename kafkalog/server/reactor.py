@@ -336,7 +336,6 @@ class Reactor:
         leader_epoch: int = -1,
         coordinator: bool = False,
         one_batch: bool = False,
-        records_checked: bool = False,
     ) -> Appended:
         """Append whole batches as the leader; consumers that wait are answered.
 
@@ -351,7 +350,6 @@ class Reactor:
             "origin": lib.KL_ORIGIN_COORDINATOR if coordinator else lib.KL_ORIGIN_CLIENT,
             "leader_epoch": leader_epoch,
             "one_batch": int(one_batch),
-            "records_checked": int(records_checked),
             "now_ms": now_ms,
         }
         out = ffi.new("kl_appended *")

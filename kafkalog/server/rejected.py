@@ -5,7 +5,7 @@ from typing import Any
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
 from kafkalog.batch.incoming import refused_records
-from kafkalog.config.topic import TopicConfig, timestamp_window
+from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import KafkalogError
 
 __all__ = ["record_errors"]
@@ -28,16 +28,6 @@ def record_errors(records: bytes, config: TopicConfig, now_ms: int) -> list[dict
     except KafkalogError:
         return []
     return [
-        {"batch_index": one.place, "batch_index_error_message": _why(one, config, now_ms)}
+        {"batch_index": one.place, "batch_index_error_message": one.why}
         for one in refused_records(batch, body, config, now_ms, LISTED_MAX)
     ]
-
-
-def _why(record: Any, config: TopicConfig, now_ms: int) -> str:
-    if record.no_key:
-        return "Compacted topic cannot accept message without key"
-    before, after = timestamp_window(config)
-    return (
-        f"Timestamp {record.timestamp_ms} of message {record.place} is out of range: wanted at "
-        f"most {before} ms before and {after} ms after {now_ms}"
-    )

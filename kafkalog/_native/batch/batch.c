@@ -159,13 +159,17 @@ static uint8_t *put_bytes(uint8_t *p, const uint8_t *data, int64_t bytes) {
     return p;
 }
 
-/* Put one record with no deltas and no headers at `out`; its size. */
+/* Of a record with no deltas and no headers, without its length field. */
+static size_t body_bytes_of(int64_t key_bytes, int64_t value_bytes) {
+    return 4 + kl_varint_bytes(key_bytes) + kl_varint_bytes(value_bytes) +
+           (size_t)KL_MAX(key_bytes, 0) + (size_t)KL_MAX(value_bytes, 0);
+}
+
+/* Put such a record at `out`; its size. */
 static size_t put_record(uint8_t *out, const uint8_t *key, int64_t key_bytes,
                          const uint8_t *value, int64_t value_bytes) {
-    size_t body_bytes = 4 + kl_varint_bytes(key_bytes) + kl_varint_bytes(value_bytes) +
-                        (size_t)KL_MAX(key_bytes, 0) + (size_t)KL_MAX(value_bytes, 0);
     uint8_t *p = out;
-    p += kl_put_varint(p, (int64_t)body_bytes);
+    p += kl_put_varint(p, (int64_t)body_bytes_of(key_bytes, value_bytes));
     *p++ = 0; /* attributes */
     *p++ = 0; /* timestamp delta */
     *p++ = 0; /* offset delta */
@@ -175,10 +179,18 @@ static size_t put_record(uint8_t *out, const uint8_t *key, int64_t key_bytes,
     return (size_t)(p - out);
 }
 
-size_t kl_batch_build_one(uint8_t *out, const uint8_t *key, int64_t key_bytes,
-                          const uint8_t *value, int64_t value_bytes, int64_t timestamp_ms) {
-    KL_ASSERT(key_bytes >= -1 && key_bytes <= INT32_MAX / 2 - 64);
-    KL_ASSERT(value_bytes >= -1 && value_bytes <= INT32_MAX / 2 - 64);
+kl_status kl_batch_bad_time(int64_t timestamp_ms) {
+    return kl_fail(KL_E_ARGUMENT, "timestamp_ms is %lld, wanted at least 0, or -1 for none",
+                   (long long)timestamp_ms);
+}
+
+size_t kl_batch_one_bytes(int64_t key_bytes, int64_t value_bytes) {
+    size_t body_bytes = body_bytes_of(key_bytes, value_bytes);
+    return POS_RECORDS + kl_varint_bytes((int64_t)body_bytes) + body_bytes;
+}
+
+void kl_batch_build_one(uint8_t *out, const uint8_t *key, int64_t key_bytes,
+                        const uint8_t *value, int64_t value_bytes, int64_t timestamp_ms) {
     size_t bytes =
         POS_RECORDS + put_record(out + POS_RECORDS, key, key_bytes, value, value_bytes);
     kl_batch header = {
@@ -191,7 +203,6 @@ size_t kl_batch_build_one(uint8_t *out, const uint8_t *key, int64_t key_bytes,
         .record_count = 1,
     };
     kl_batch_put_header(out, bytes, &header);
-    return bytes;
 }
 
 /* Key: i16 version, i16 type.  Value of a marker: i16 version, i32 coordinator epoch. */

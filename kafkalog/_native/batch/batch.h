@@ -78,12 +78,14 @@ enum { KL_MARKER_BYTES_MAX = 96 };
 /* A whole marker batch at `out` (KL_MARKER_BYTES_MAX); its size. kafka's 78-byte image. */
 size_t kl_batch_build_marker(uint8_t *out, int64_t producer_id, int16_t producer_epoch,
                              int32_t coordinator_epoch, int32_t type, int64_t timestamp_ms);
-/* A whole batch of one record at `out`, which has room for kl_batch_one_bytes_max; its size. */
-static inline size_t kl_batch_one_bytes_max(int64_t key_bytes, int64_t value_bytes) {
-    return (size_t)POS_RECORDS + 40 + (size_t)KL_MAX(key_bytes, 0) +
-           (size_t)KL_MAX(value_bytes, 0);
-}
-size_t kl_batch_build_one(uint8_t *out, const uint8_t *key, int64_t key_bytes,
-                          const uint8_t *value, int64_t value_bytes, int64_t timestamp_ms);
+/* A key or a value has at most so many bytes. */
+enum { KL_PART_BYTES_MAX = INT32_MAX };
+/* Say that a record cannot have this timestamp; KL_E_ARGUMENT. */
+kl_status kl_batch_bad_time(int64_t timestamp_ms);
+/* What a batch of one record takes; -1: null, and at most KL_PART_BYTES_MAX each. */
+size_t kl_batch_one_bytes(int64_t key_bytes, int64_t value_bytes);
+/* A whole batch of one record at `out`, which has room for all of it, at most 2 GiB. */
+void kl_batch_build_one(uint8_t *out, const uint8_t *key, int64_t key_bytes,
+                        const uint8_t *value, int64_t value_bytes, int64_t timestamp_ms);
 
 #endif

@@ -258,6 +258,9 @@ static inline kl_status put_record(writer *w, const block *keys, const block *va
     kl_encoded *encoded = w->encoded;
     int64_t timestamp = columns->timestamp_ms ? columns->timestamp_ms[w->cursor->row]
                                               : columns->default_timestamp_ms;
+    if (KL_UNLIKELY(timestamp < -1))
+        return kl_fail_prefix(kl_batch_bad_time(timestamp), "row %lld",
+                              (long long)w->cursor->row);
     int64_t base = encoded->record_count ? encoded->base_timestamp : timestamp;
     int64_t timestamp_delta = (int64_t)((uint64_t)timestamp - (uint64_t)base);
     int32_t header_count = 0;

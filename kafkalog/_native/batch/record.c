@@ -1,4 +1,4 @@
-/* record.c: records inside a batch: decode, check, find. */
+/* record.c: records inside a batch: decode, find. */
 #include "record.h"
 
 /* Bytes that the fixed fields up to the key's length can take at most: length 5,
@@ -115,7 +115,7 @@ const uint8_t *kl_record_next(const uint8_t *p, const uint8_t *end, bool check_h
     return record_end;
 }
 
-static kl_status bad_record(kl_status status, const kl_batch *batch, int64_t pos) {
+kl_status kl_record_bad(kl_status status, const kl_batch *batch, int64_t pos) {
     return kl_fail(
         status,
         "batch at offset %lld: the bytes at %lld of its records are not a record "
@@ -123,91 +123,12 @@ static kl_status bad_record(kl_status status, const kl_batch *batch, int64_t pos
         (long long)batch->base_offset, (long long)pos);
 }
 
-static kl_status check_delta(const kl_batch *batch, int32_t i, int32_t delta,
-                             int32_t delta_before, int strict) {
-    if (strict ? delta == i : delta > delta_before && delta <= batch->last_offset_delta)
-        return KL_OK;
-    if (strict)
-        return kl_fail(KL_E_INVALID_RECORD,
-                       "batch at offset %lld: record %d has offsetDelta %d, wanted %d",
-                       (long long)batch->base_offset, i, delta, i);
-    return kl_fail(KL_E_INVALID_RECORD,
-                   "batch at offset %lld: record %d has offsetDelta %d, wanted %d to %d",
-                   (long long)batch->base_offset, i, delta, delta_before + 1,
-                   batch->last_offset_delta);
-}
-
-kl_status kl_records_check(const kl_batch *batch, const uint8_t *records, size_t bytes,
-                           int strict, int need_keys, int64_t *max_timestamp) {
-    const uint8_t *p = records;
-    const uint8_t *end = records + bytes;
-    int64_t max = -1;
-    int32_t delta_before = -1;
-    if (strict && batch->record_count - 1 != batch->last_offset_delta)
-        return kl_fail(
-            KL_E_INVALID_RECORD,
-            "batch at offset %lld: recordsCount %d and lastOffsetDelta %d, wanted "
-            "one record per offset",
-            (long long)batch->base_offset, batch->record_count, batch->last_offset_delta);
-    for (int32_t i = 0; i < batch->record_count; i++) {
-        kl_record_view view;
-        const uint8_t *next = kl_record_next(p, end, true, &view);
-        if (KL_UNLIKELY(next == NULL))
-            return bad_record(KL_E_INVALID_RECORD, batch, p - records);
-        kl_status status = check_delta(batch, i, view.offset_delta, delta_before, strict);
-        if (KL_UNLIKELY(status)) return status;
-        if (KL_UNLIKELY(need_keys && view.key == NULL))
-            return kl_fail(
-                KL_E_INVALID_RECORD,
-                "batch at offset %lld: record %d has no key, wanted one since the "
-                "topic is compacted",
-                (long long)batch->base_offset, i);
-        delta_before = view.offset_delta;
-        int64_t timestamp =
-            (int64_t)((uint64_t)batch->base_timestamp + (uint64_t)view.timestamp_delta);
-        max = KL_MAX(max, timestamp);
-        p = next;
-    }
-    if (p != end)
-        return kl_fail(
-            KL_E_INVALID_RECORD, "batch at offset %lld: %lld bytes follow its %d records",
-            (long long)batch->base_offset, (long long)(end - p), batch->record_count);
-    if (max_timestamp) *max_timestamp = max;
-    return KL_OK;
-}
-
-bool kl_time_is_within(int64_t timestamp_ms, const kl_record_rules *rules) {
-    /* Unsigned: a client's timestamp may be as far away as there are numbers. */
-    uint64_t now = (uint64_t)rules->now_ms, timestamp = (uint64_t)timestamp_ms;
-    if (timestamp_ms == -1) return true;
-    return timestamp_ms <= rules->now_ms
-               ? now - timestamp <= (uint64_t)rules->before_max_ms ||
-                     rules->before_max_ms == INT64_MAX
-               : timestamp - now <= (uint64_t)rules->after_max_ms ||
-                     rules->after_max_ms == INT64_MAX;
-}
-
-void kl_records_refused(const kl_batch *batch, const uint8_t *records, size_t bytes,
-                        const kl_record_rules *rules, kl_refused_records *out) {
-    const uint8_t *p = records, *end = records + bytes;
-    out->count = 0;
-    for (int32_t i = 0; i < batch->record_count && out->count < out->max; i++) {
-        kl_record_view view;
-        p = kl_record_next(p, end, false, &view);
-        if (p == NULL) return;
-        int64_t timestamp_ms = kl_record_timestamp(batch, view.timestamp_delta);
-        bool no_key = rules->need_keys && view.key == NULL;
-        if (no_key || !kl_time_is_within(timestamp_ms, rules))
-            out->records[out->count++] = (kl_refused_record){timestamp_ms, i, no_key};
-    }
-}
-
 /* The record at `pos` (below `bytes`) with positions instead of pointers. */
 static kl_status decode_at(const kl_batch *batch, const uint8_t *records, size_t bytes,
                            int64_t pos, kl_record *out) {
     kl_record_view view;
     const uint8_t *next = kl_record_next(records + pos, records + bytes, true, &view);
-    if (KL_UNLIKELY(next == NULL)) return bad_record(KL_E_CORRUPT_MESSAGE, batch, pos);
+    if (KL_UNLIKELY(next == NULL)) return kl_record_bad(KL_E_CORRUPT_MESSAGE, batch, pos);
     if (KL_UNLIKELY(view.offset_delta < 0 || view.offset_delta > batch->last_offset_delta))
         return kl_fail(KL_E_CORRUPT_MESSAGE,
                        "batch at offset %lld: a record has offsetDelta %d, wanted 0 to %d",
@@ -262,7 +183,7 @@ kl_status kl_batch_control(const kl_batch *batch, const uint8_t *data, int32_t *
     kl_record_view view;
     const uint8_t *p =
         kl_record_next(data + POS_RECORDS, data + batch->batch_bytes, false, &view);
-    if (p == NULL) return bad_record(KL_E_CORRUPT_MESSAGE, batch, 0);
+    if (p == NULL) return kl_record_bad(KL_E_CORRUPT_MESSAGE, batch, 0);
     if (view.key_bytes < KEY_BYTES_MIN || (int16_t)kl_get16(view.key) < 0)
         return kl_fail(
             KL_E_CORRUPT_MESSAGE,

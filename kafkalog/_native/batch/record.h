@@ -31,8 +31,8 @@ typedef struct {
 /* The header at `p`; the place behind it or NULL. */
 const uint8_t *kl_header_next(const uint8_t *p, const uint8_t *end, kl_header_view *out);
 
-/* Whether the rules allow a timestamp. */
-bool kl_time_is_within(int64_t timestamp_ms, const kl_record_rules *rules);
+/* Say that the bytes at `pos` of a batch's records are none; `status`. */
+kl_status kl_record_bad(kl_status status, const kl_batch *batch, int64_t pos);
 
 /* The timestamp that readers see: maxTimestamp of a LogAppendTime batch, else base + delta. */
 static inline int64_t kl_record_timestamp(const kl_batch *batch, int64_t delta) {

@@ -412,7 +412,7 @@ static kl_status judge_control(kl_cleaner *cleaner, kl_clean_item *item,
         item->fate = fate_of_empty(item);
     } else if (!has_horizon) {
         kl_span records = body_of(batch, data);
-        status = kl_records_check(batch, records.data, records.bytes, 0, 0, NULL);
+        status = kl_records_check(batch, records.data, records.bytes, 0, NULL, NULL);
         cleaner->flags.bytes = 0;
         if (!status)
             status = kl_buffer_reserve(&cleaner->flags, (size_t)batch->record_count);

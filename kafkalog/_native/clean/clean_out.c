@@ -88,7 +88,7 @@ static kl_status make_room(kl_cleaner *cleaner, size_t bytes) {
 /* The batch that was just put at the end of the buffer. */
 static kl_status note(kl_cleaner *cleaner, const kl_batch *batch) {
     kl_segment *out = cleaner->out;
-    kl_status status = kl_sums_reserve(&out->sums);
+    kl_status status = kl_sums_reserve(&out->sums, 1);
     if (status) return status;
     kl_sums_add(&out->sums, cleaner->out_buffer.data + cleaner->out_buffer.bytes, out->size,
                 batch->batch_bytes);

@@ -9,6 +9,20 @@ enum {
     RESERVE_BYTES_MAX = 16 << 20  /* to this */
 };
 
+kl_batch_rules kl_log_rules(const kl_log *log, int64_t now_ms, int32_t origin) {
+    const kl_log_config *config = &log->config;
+    bool stamped = config->log_append_time;
+    return (kl_batch_rules){
+        .records = {now_ms, stamped ? INT64_MAX : config->timestamp_before_max_ms,
+                    stamped ? INT64_MAX : config->timestamp_after_max_ms,
+                    config->compacted},
+        .batch_bytes_max = config->max_message_bytes,
+        .segment_bytes = config->segment_bytes,
+        .log_append_time = stamped,
+        .from_client = origin == KL_ORIGIN_CLIENT,
+    };
+}
+
 kl_status kl_log_make_dirty(kl_log *log) {
     log->touched = true;
     if (KL_LIKELY(log->marker == NULL)) return KL_OK;
@@ -77,32 +91,40 @@ out:
     return status;
 }
 
-static bool index_full(const kl_log *log, const kl_segment *active) {
+/* Batches that go into the log with one write. */
+typedef struct {
+    int64_t bytes;
+    int64_t first_offset;
+    int64_t last_offset;
+    int64_t max_timestamp;
+    size_t batches;
+    size_t producers; /* batches with a producer id, at most */
+} run_facts;
+
+static bool index_full(const kl_log *log, const kl_segment *active, size_t batches) {
     size_t bytes = (size_t)log->config.segment_index_bytes;
-    return active->offsets.count >= bytes / OFFSET_ENTRY_BYTES ||
-           active->times.count + 1 >= bytes / TIME_ENTRY_BYTES;
+    return active->offsets.count + batches > bytes / OFFSET_ENTRY_BYTES ||
+           active->times.count + batches >= bytes / TIME_ENTRY_BYTES;
 }
 
-static bool roll_is_due(const kl_log *log, const kl_segment *active, int64_t bytes,
-                        int64_t max_timestamp, int64_t last_offset, int64_t now_ms) {
-    if (last_offset - active->base_offset > INT32_MAX) return true;
+static bool roll_is_due(const kl_log *log, const kl_segment *active, const run_facts *run,
+                        int64_t now_ms) {
+    if (run->last_offset - active->base_offset > INT32_MAX) return true;
     if (active->size == 0) return false;
-    if (active->size > log->config.segment_bytes - bytes) return true;
-    if (index_full(log, active)) return true;
+    if (active->size > log->config.segment_bytes - run->bytes) return true;
+    if (index_full(log, active, run->batches)) return true;
     int64_t waited_ms = now_ms - active->created_ms;
-    if (active->first_timestamp >= 0 && max_timestamp >= 0)
-        waited_ms = max_timestamp - active->first_timestamp;
+    if (active->first_timestamp >= 0 && run->max_timestamp >= 0)
+        waited_ms = run->max_timestamp - active->first_timestamp;
     return waited_ms > log->config.segment_ms - active->jitter_ms;
 }
 
-kl_status kl_log_maybe_roll(kl_log *log, int64_t bytes, int64_t max_timestamp,
-                            int64_t first_offset, int64_t last_offset, int64_t now_ms) {
-    if (KL_LIKELY(!roll_is_due(log, kl_log_active(log), bytes, max_timestamp, last_offset,
-                               now_ms)))
-        return KL_OK;
+/* Roll when the settings want it before the run is appended. */
+static kl_status maybe_roll(kl_log *log, const run_facts *run, int64_t now_ms) {
+    if (KL_LIKELY(!roll_is_due(log, kl_log_active(log), run, now_ms))) return KL_OK;
     /* Where the last one ends, so that no recovery takes a follower's gap for a hole. */
     int64_t base = log->log_end;
-    if (last_offset - base > INT32_MAX) base = KL_MAX(first_offset, base);
+    if (run->last_offset - base > INT32_MAX) base = KL_MAX(run->first_offset, base);
     return kl_log_roll_locked(log, base);
 }
 
@@ -155,13 +177,14 @@ kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes) {
 }
 
 /* Room for what must not fail once the bytes are written. */
-static kl_status reserve_notes(kl_log *log, const kl_batch *batch) {
+static kl_status reserve_notes(kl_log *log, const run_facts *run) {
     kl_segment *active = kl_log_active(log);
-    kl_status status = kl_buffer_reserve(&active->offsets.entries, OFFSET_ENTRY_BYTES);
-    if (!status) status = kl_buffer_reserve(&active->times.entries, TIME_ENTRY_BYTES);
-    if (!status) status = kl_sums_reserve(&active->sums);
-    if (!status && batch->producer_id >= 0)
-        status = kl_producers_reserve(&log->producers, 1);
+    size_t n = run->batches;
+    kl_status status = kl_buffer_reserve(&active->offsets.entries, n * OFFSET_ENTRY_BYTES);
+    if (!status) status = kl_buffer_reserve(&active->times.entries, n * TIME_ENTRY_BYTES);
+    if (!status) status = kl_sums_reserve(&active->sums, n);
+    if (!status && run->producers)
+        status = kl_producers_reserve(&log->producers, run->producers);
     return status;
 }
 
@@ -231,70 +254,111 @@ static kl_status note_epoch(kl_log *log, const kl_batch *batch) {
     return status;
 }
 
-kl_status kl_log_append_one_locked(kl_log *log, const kl_batch *batch, const uint8_t *data,
-                                   int64_t now_ms) {
-    int32_t control_type = -1, coordinator_epoch;
-    bool noted = false;
-    kl_status status = KL_OK;
-    if (batch->producer_id >= 0 && kl_batch_is_control(batch))
-        status = kl_batch_control(batch, data, &control_type, &coordinator_epoch);
-    if (status) return kl_fail_prefix(status, "log %s", log->path);
-    status = kl_log_maybe_roll(log, batch->batch_bytes, batch->max_timestamp,
-                               batch->base_offset, batch->last_offset, now_ms);
-    if (!status) status = note_epoch(log, batch);
-    if (!status) status = reserve_notes(log, batch);
-    if (!status && control_type == KL_CONTROL_ABORT)
-        status = note_abort(log, batch, &noted);
-    if (!status) status = kl_log_write(log, data, (size_t)batch->batch_bytes);
-    if (status && noted) take_back_abort(log, batch);
-    if (status) return status;
+/* The batch lies at the end of the active segment: what is known of the log moves on.  What
+ * fails now is not undone but final. */
+static kl_status take_in(kl_log *log, const kl_batch *batch, const uint8_t *data) {
     kl_segment *active = kl_log_active(log);
-    /* The bytes are in the log from here on: what fails now is not undone but final. */
-    status = kl_segment_note(active, batch, active->size, log->config.index_interval_bytes);
+    kl_status status =
+        kl_segment_note(active, batch, active->size, log->config.index_interval_bytes);
     kl_sums_add(&active->sums, data, active->size, batch->batch_bytes);
     active->size += batch->batch_bytes;
     if (!status && batch->producer_id >= 0) status = note_producer(log, batch, data);
     log->log_end = batch->last_offset + 1;
     log->unflushed_records += batch->record_count;
     log->appended_bytes += batch->batch_bytes;
+    return status;
+}
+
+kl_status kl_log_append_one_locked(kl_log *log, const kl_batch *batch, const uint8_t *data,
+                                   int64_t now_ms) {
+    int32_t control_type = -1, coordinator_epoch;
+    bool noted = false;
+    kl_status status = KL_OK;
+    const run_facts run = {batch->batch_bytes,
+                           batch->base_offset,
+                           batch->last_offset,
+                           batch->max_timestamp,
+                           1,
+                           batch->producer_id >= 0};
+    if (batch->producer_id >= 0 && kl_batch_is_control(batch))
+        status = kl_batch_control(batch, data, &control_type, &coordinator_epoch);
+    if (status) return kl_fail_prefix(status, "log %s", log->path);
+    status = maybe_roll(log, &run, now_ms);
+    if (!status) status = note_epoch(log, batch);
+    if (!status) status = reserve_notes(log, &run);
+    if (!status && control_type == KL_CONTROL_ABORT)
+        status = note_abort(log, batch, &noted);
+    if (!status) status = kl_log_write(log, data, (size_t)batch->batch_bytes);
+    if (status && noted) take_back_abort(log, batch);
+    if (status) return status;
+    status = take_in(log, batch, data);
+    kl_log_publish(log);
+    return status ? kl_log_fail_storage(log, status) : KL_OK;
+}
+
+/* What lies at `run`, and its first batch. */
+static kl_status look_at_run(kl_span run, run_facts *out, kl_batch *first) {
+    *out = (run_facts){.bytes = (int64_t)run.bytes, .max_timestamp = -1};
+    for (size_t pos = 0; pos < run.bytes;) {
+        kl_batch batch;
+        kl_status status = kl_batch_parse(run.data + pos, run.bytes - pos, &batch);
+        if (status) return status;
+        if (kl_batch_is_control(&batch))
+            return kl_fail(KL_E_ARGUMENT, "a control batch among %zu bytes of batches",
+                           run.bytes);
+        if (pos == 0) *first = batch;
+        out->last_offset = batch.last_offset;
+        out->max_timestamp = KL_MAX(out->max_timestamp, batch.max_timestamp);
+        out->batches++;
+        out->producers += batch.producer_id >= 0;
+        pos += (size_t)batch.batch_bytes;
+    }
+    out->first_offset = first->base_offset;
+    return KL_OK;
+}
+
+kl_status kl_log_append_run_locked(kl_log *log, kl_span run, int64_t now_ms) {
+    run_facts facts;
+    kl_batch batch = {0};
+    kl_status status = look_at_run(run, &facts, &batch);
+    if (!status) status = maybe_roll(log, &facts, now_ms);
+    if (!status) status = note_epoch(log, &batch);
+    if (!status) status = reserve_notes(log, &facts);
+    if (!status) status = kl_log_write(log, run.data, run.bytes);
+    if (status) return status;
+    for (size_t pos = 0; !status && pos < run.bytes; pos += (size_t)batch.batch_bytes) {
+        status = kl_batch_header(run.data + pos, &batch);
+        if (!status) status = take_in(log, &batch, run.data + pos);
+    }
     kl_log_publish(log);
     return status ? kl_log_fail_storage(log, status) : KL_OK;
 }
 
 /* ---- one record ----------------------------------------------------------------------- */
 
-static kl_status refuse_size(const kl_log *log, size_t bytes) {
-    return kl_fail(KL_E_MESSAGE_TOO_LARGE,
-                   "log %s: a batch of %zu bytes, max.message.bytes allows %d", log->path,
-                   bytes, log->config.max_message_bytes);
-}
-
 static kl_status append_one(kl_log *log, const char *key, int64_t key_bytes,
                             const char *value, int64_t value_bytes, int64_t timestamp_ms,
                             int64_t *offset) {
-    size_t room = kl_batch_one_bytes_max(key_bytes, value_bytes);
-    if (KL_UNLIKELY(room - 40 > (size_t)log->config.max_message_bytes))
-        return refuse_size(log, room - 40);
-    log->scratch.bytes = 0;
-    kl_status status = kl_buffer_reserve(&log->scratch, room);
-    if (status) return status;
+    bool stamped = log->config.log_append_time;
     int64_t now_ms = timestamp_ms;
-    if (timestamp_ms < 0 || log->config.log_append_time) now_ms = kl_now_ms();
-    if (timestamp_ms < 0) timestamp_ms = now_ms;
-    status = kl_append_check_time(log, timestamp_ms, now_ms);
-    if (status) return status;
+    if (timestamp_ms == KL_NOW || stamped) now_ms = kl_now_ms();
+    if (timestamp_ms == KL_NOW) timestamp_ms = now_ms;
+    const kl_batch_rules rules = kl_log_rules(log, now_ms, KL_ORIGIN_CLIENT);
+    size_t bytes = kl_batch_one_bytes(key_bytes, value_bytes);
+    kl_status status = kl_check_size(&rules, (int64_t)bytes);
+    if (!status) status = kl_check_time(&rules, timestamp_ms);
+    log->scratch.bytes = 0;
+    if (!status) status = kl_buffer_reserve(&log->scratch, bytes);
+    if (KL_UNLIKELY(status)) return kl_fail_prefix(status, "log %s", log->path);
     uint8_t *data = log->scratch.data;
-    size_t bytes = kl_batch_build_one(data, (const uint8_t *)key, key_bytes,
-                                      (const uint8_t *)value, value_bytes, timestamp_ms);
-    if (log->config.log_append_time) kl_batch_set_time(data, bytes, now_ms, true);
-    if (KL_UNLIKELY(bytes > (size_t)log->config.max_message_bytes))
-        return refuse_size(log, bytes);
+    kl_batch_build_one(data, (const uint8_t *)key, key_bytes, (const uint8_t *)value,
+                       value_bytes, timestamp_ms);
+    if (stamped) kl_batch_set_time(data, bytes, now_ms, true);
     kl_batch_assign(data, log->log_end, log->leader_epoch);
     const kl_batch batch = {.base_offset = log->log_end,
                             .last_offset = log->log_end,
                             .base_timestamp = timestamp_ms,
-                            .max_timestamp =
-                                log->config.log_append_time ? now_ms : timestamp_ms,
+                            .max_timestamp = stamped ? now_ms : timestamp_ms,
                             .producer_id = -1,
                             .batch_bytes = (int64_t)bytes,
                             .leader_epoch = log->leader_epoch,
@@ -303,15 +367,30 @@ static kl_status append_one(kl_log *log, const char *key, int64_t key_bytes,
     return kl_log_append_one_locked(log, &batch, data, now_ms);
 }
 
+/* What is wrong with the arguments of kl_log_append. */
+static kl_status check_one(const kl_log *log, int64_t key_bytes, int64_t value_bytes,
+                           int64_t timestamp_ms) {
+    if (KL_UNLIKELY(key_bytes < -1 || key_bytes > KL_PART_BYTES_MAX || value_bytes < -1 ||
+                    value_bytes > KL_PART_BYTES_MAX))
+        return kl_fail(KL_E_MESSAGE_TOO_LARGE,
+                       "log %s: a key of %lld and a value of %lld bytes, wanted at most %d",
+                       log->path, (long long)key_bytes, (long long)value_bytes,
+                       KL_PART_BYTES_MAX);
+    if (KL_UNLIKELY(timestamp_ms < -1 && timestamp_ms != KL_NOW))
+        return kl_batch_bad_time(timestamp_ms);
+    if (KL_UNLIKELY(log->config.compacted && key_bytes < 0))
+        return kl_fail(KL_E_INVALID_RECORD,
+                       "log %s is compacted: its records need a key, found none",
+                       log->path);
+    return KL_OK;
+}
+
 int64_t kl_log_append(kl_log *log, const char *key, int64_t key_bytes, const char *value,
                       int64_t value_bytes, int64_t timestamp_ms) {
     kl_status status = kl_log_enter_write(log);
     if (KL_UNLIKELY(status)) return -(int64_t)status;
     int64_t offset = -1;
-    if (KL_UNLIKELY(log->config.compacted && key_bytes < 0))
-        status =
-            kl_fail(KL_E_INVALID_RECORD,
-                    "log %s is compacted: its records need a key, found none", log->path);
+    status = check_one(log, key_bytes, value_bytes, timestamp_ms);
     if (!status)
         status = append_one(log, key, key_bytes, value, value_bytes, timestamp_ms, &offset);
     bool flush = log->unflushed_records >= log->config.flush_messages;
@@ -321,24 +400,6 @@ int64_t kl_log_append(kl_log *log, const char *key, int64_t key_bytes, const cha
 }
 
 /* ---- columns ---------------------------------------------------------------------------- */
-
-kl_status kl_append_check_time(const kl_log *log, int64_t timestamp_ms, int64_t now_ms) {
-    const kl_log_config *config = &log->config;
-    if (KL_LIKELY(config->timestamp_before_max_ms == INT64_MAX &&
-                  config->timestamp_after_max_ms == INT64_MAX) ||
-        config->log_append_time || timestamp_ms == -1)
-        return KL_OK;
-    const kl_record_rules rules = {now_ms, config->timestamp_before_max_ms,
-                                   config->timestamp_after_max_ms, 0};
-    if (KL_UNLIKELY(!kl_time_is_within(timestamp_ms, &rules)))
-        return kl_fail(
-            KL_E_INVALID_TIMESTAMP,
-            "log %s: timestamp %lld is not within %lld ms before and %lld ms after now, "
-            "%lld",
-            log->path, (long long)timestamp_ms, (long long)config->timestamp_before_max_ms,
-            (long long)config->timestamp_after_max_ms, (long long)now_ms);
-    return KL_OK;
-}
 
 static kl_status append_column_batch(kl_log *log, const kl_columns *columns,
                                      kl_cursor *cursor, size_t batch_bytes,
@@ -368,9 +429,11 @@ static kl_status append_column_batch(kl_log *log, const kl_columns *columns,
     kl_batch batch;
     status = kl_batch_parse(data, bytes, &batch);
     if (status) return status;
-    status = kl_append_check_records(log, &batch, data + POS_RECORDS, encoded.records_bytes,
-                                     now_ms, false);
-    if (status) return status;
+    const kl_batch_rules rules = kl_log_rules(log, now_ms, KL_ORIGIN_CLIENT);
+    if (kl_check_is_needed(&rules))
+        status = kl_records_check(&batch, data + POS_RECORDS, encoded.records_bytes, 1,
+                                  &rules.records, NULL);
+    if (status) return kl_fail_prefix(status, "log %s", log->path);
     status = kl_log_append_one_locked(log, &batch, data, now_ms);
     if (status) return status;
     if (out->base_offset < 0) out->base_offset = batch.base_offset;

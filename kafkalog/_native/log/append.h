@@ -1,17 +1,16 @@
-/* append.h: checks that the ways of appending share. */
+/* append.h: what the ways of appending share. */
 #ifndef KL_APPEND_H
 #define KL_APPEND_H
 
+#include "batch/check.h"
 #include "log.h"
 
-/* KL_E_INVALID_TIMESTAMP outside of message.timestamp.before/after.max.ms. */
-kl_status kl_append_check_time(const kl_log *log, int64_t timestamp_ms, int64_t now_ms);
-/* What this log's settings ask of each record of an uncompressed batch: keys (compacted),
- * the timestamp window.  `deep`: also structure and the batch's own numbers, with
- * *max_timestamp then corrected in `batch`. */
-kl_status kl_append_check_records(const kl_log *log, kl_batch *batch,
-                                  const uint8_t *records, size_t bytes, int64_t now_ms,
-                                  bool deep);
+/* Locked.  What this log's settings ask of batches, at `now_ms`. */
+kl_batch_rules kl_log_rules(const kl_log *log, int64_t now_ms, int32_t origin);
+
+/* Locked.  Append finished batches that belong together, one after another at `run`: one write,
+ * of which nothing is left when it fails. */
+kl_status kl_log_append_run_locked(kl_log *log, kl_span run, int64_t now_ms);
 
 /* A record that the log refuses, and why, in words for its producer. */
 typedef struct {

@@ -44,7 +44,7 @@ static kl_status note_recovered(kl_log *log, kl_segment *segment, const kl_batch
                                 const uint8_t *data, int64_t pos) {
     kl_status status =
         kl_segment_note(segment, batch, pos, log->config.index_interval_bytes);
-    if (!status && log->writable) status = kl_sums_reserve(&segment->sums);
+    if (!status && log->writable) status = kl_sums_reserve(&segment->sums, 1);
     if (!status && log->writable)
         kl_sums_add(&segment->sums, data, pos, batch->batch_bytes);
     if (!status && batch->leader_epoch > kl_epochs_latest(&log->epochs))

@@ -139,9 +139,6 @@ void kl_log_change_end(kl_log *log);
 /* Remove the clean marker before the first change. */
 kl_status kl_log_make_dirty(kl_log *log);
 kl_status kl_log_roll_locked(kl_log *log, int64_t base_offset);
-/* Roll when the settings want it before `bytes` with these are appended. */
-kl_status kl_log_maybe_roll(kl_log *log, int64_t bytes, int64_t max_timestamp,
-                            int64_t first_offset, int64_t last_offset, int64_t now_ms);
 /* Write whole batches at the end of the active segment; undone when it fails. */
 kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes);
 /* Append one finished batch: roll, write, note, move the end.  `batch` describes `data`

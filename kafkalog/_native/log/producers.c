@@ -175,6 +175,23 @@ kl_status kl_producers_check(kl_producers *producers, const kl_batch *batch,
     return KL_OK;
 }
 
+kl_status kl_producers_try(kl_producers *producers, kl_producers *after,
+                           const kl_batch *batch, bool check_sequence,
+                           const kl_producer_batch **duplicate) {
+    if (after == NULL)
+        return kl_producers_check(producers, batch, check_sequence, duplicate);
+    const kl_producer_entry *known = kl_producers_find(producers, batch->producer_id);
+    if (known && kl_producers_find(after, batch->producer_id) == NULL) {
+        kl_producer_entry *entry;
+        kl_status status = obtain(after, batch->producer_id, batch->producer_epoch, &entry);
+        if (status) return status;
+        *entry = *known;
+    }
+    kl_status status = kl_producers_check(after, batch, check_sequence, duplicate);
+    if (status || *duplicate) return status;
+    return kl_producers_apply(after, batch);
+}
+
 kl_status kl_producers_check_marker(kl_producers *producers, int64_t producer_id,
                                     int16_t producer_epoch, int32_t coordinator_epoch) {
     const kl_producer_entry *entry = kl_producers_find(producers, producer_id);

@@ -61,6 +61,12 @@ kl_producer_entry *kl_producers_find(kl_producers *producers, int64_t producer_i
  * `check_sequence` false: the coordinator's own appends. */
 kl_status kl_producers_check(kl_producers *producers, const kl_batch *batch,
                              bool check_sequence, const kl_producer_batch **duplicate);
+/* The same for one of several batches that come together: `after` (NULL: it comes alone) is
+ * what their producers have done behind the batches before it, and moves on; *duplicate then
+ * points into it. */
+kl_status kl_producers_try(kl_producers *producers, kl_producers *after,
+                           const kl_batch *batch, bool check_sequence,
+                           const kl_producer_batch **duplicate);
 /* Room for `more` producers and markers, after which as many applies cannot fail. */
 kl_status kl_producers_reserve(kl_producers *producers, size_t more);
 /* Note an appended (or replayed) data batch with a producer id; batch->base_offset is final.

@@ -91,7 +91,7 @@ static kl_status sum_headers(kl_segment *segment) {
     for (bool found = true; !status && found;) {
         kl_batch batch;
         status = kl_walk_step(&walk, false, &batch, NULL, &found);
-        if (!status && found) status = kl_sums_reserve(&segment->sums);
+        if (!status && found) status = kl_sums_reserve(&segment->sums, 1);
         if (!status && found)
             kl_sums_add(&segment->sums, walk.chunk.data + (batch.pos - walk.chunk_pos),
                         batch.pos, batch.batch_bytes);

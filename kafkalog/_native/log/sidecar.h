@@ -35,11 +35,11 @@ typedef struct {
     int64_t pos;
 } kl_sums;
 
-/* Room for the next batch. */
-static inline kl_status kl_sums_reserve(kl_sums *sums) {
-    if (KL_LIKELY(sums->regions.capacity - sums->regions.bytes >= sizeof(kl_region)))
-        return KL_OK;
-    return kl_buffer_reserve(&sums->regions, sizeof(kl_region));
+/* Room for the next batches. */
+static inline kl_status kl_sums_reserve(kl_sums *sums, size_t batches) {
+    size_t bytes = batches * sizeof(kl_region);
+    if (KL_LIKELY(sums->regions.capacity - sums->regions.bytes >= bytes)) return KL_OK;
+    return kl_buffer_reserve(&sums->regions, bytes);
 }
 /* The batch at `pos` of the `.log` begins with `header`; there was a kl_sums_reserve.
  * Passed over when a batch before it was not added: then the sums are made at the seal. */

@@ -219,7 +219,6 @@ static void append_item(const kl_request *request, kl_produce *produce,
     const kl_append_options options = {.origin = KL_ORIGIN_CLIENT,
                                        .leader_epoch = -1,
                                        .one_batch = 1,
-                                       .records_checked = request->no_up,
                                        .now_ms = kl_now_ms(),
                                        .in_place = 1};
     kl_status status =

@@ -121,7 +121,6 @@ def _append(node: Node, request: Request, topic: str, asked: Any, limit: int) ->
         ready = _prepared(records, config, now_ms, limit)
         found = node.reactor.append(
             topic, asked.index, ready, acks=request.body.acks, now_ms=now_ms, one_batch=True,
-            records_checked=True,
         )  # fmt: skip
         last_offset = found.last_offset
         answer["base_offset"] = found.base_offset

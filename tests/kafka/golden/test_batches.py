@@ -156,7 +156,7 @@ def test_uncompressed_records_check(path):
         records = data[golden.HEADER_BYTES :]
         strict = batch.record_count == batch.last_offset_delta + 1
         assert strict or compacted or "__" in name(path)
-        check(lib.kl_records_check(batch, records, len(records), strict, 0, largest))
+        check(lib.kl_records_check(batch, records, len(records), strict, ffi.NULL, largest))
         decoded = golden.decode(batch, records)
         assert len(decoded) == batch.record_count
         if not batch.attributes & lib.KL_ATTR_LOG_APPEND_TIME and decoded:

@@ -75,7 +75,7 @@ def test_records_cut_or_changed(data):
 
 
 def records_pass(header, records):
-    status = lib.kl_records_check(header, records, len(records), 1, 0, ffi.NULL)
+    status = lib.kl_records_check(header, records, len(records), 1, ffi.NULL, ffi.NULL)
     assert status in (lib.KL_OK, lib.KL_E_INVALID_RECORD)
     found = ffi.new("kl_record *")
     for time in (-(2**63), 2**63 - 1):
@@ -188,12 +188,12 @@ def test_gaps_and_empty_batches():
     header = ffi.new("kl_batch *", {"record_count": 2, "last_offset_delta": 9})
     rows = [batches.record(batches.Row(b"a"), 3, 0), batches.record(batches.Row(b"b"), 9, 5)]
     records = b"".join(rows)
-    assert lib.kl_records_check(header, records, len(records), 0, 0, ffi.NULL) == lib.KL_OK
-    refused = lib.kl_records_check(header, records, len(records), 1, 0, ffi.NULL)
+    assert lib.kl_records_check(header, records, len(records), 0, ffi.NULL, ffi.NULL) == lib.KL_OK
+    refused = lib.kl_records_check(header, records, len(records), 1, ffi.NULL, ffi.NULL)
     assert refused == lib.KL_E_INVALID_RECORD
     assert [r.offset for r in golden.decode(header, records)] == [3, 9]
     backwards = b"".join(reversed(rows))
-    refused = lib.kl_records_check(header, backwards, len(backwards), 0, 0, ffi.NULL)
+    refused = lib.kl_records_check(header, backwards, len(backwards), 0, ffi.NULL, ffi.NULL)
     assert refused == lib.KL_E_INVALID_RECORD
 
     after_crc = struct.pack(">hiqqqhii", 0, 9, -1, 5, 4000, 2, 7, 0)
@@ -203,7 +203,7 @@ def test_gaps_and_empty_batches():
     assert header.last_sequence == 16
     assert golden.decode(header, b"") == []
     largest = ffi.new("int64_t *")
-    check(lib.kl_records_check(header, b"", 0, 0, 0, largest))
+    check(lib.kl_records_check(header, b"", 0, 0, ffi.NULL, largest))
     assert largest[0] == -1
 
 
@@ -236,9 +236,10 @@ def test_find():
 def test_need_keys():
     data = batches.batch([batches.Row(b"v", b""), batches.Row(b"v", None)])
     header, records = golden.parse(data), data[61:]
-    check(lib.kl_records_check(header, records, len(records), 1, 0, ffi.NULL))
-    with pytest.raises(errors.InvalidRecord, match="record 1 has no key"):
-        check(lib.kl_records_check(header, records, len(records), 1, 1, ffi.NULL))
+    check(lib.kl_records_check(header, records, len(records), 1, ffi.NULL, ffi.NULL))
+    rules = ffi.new("kl_record_rules *", (0, 2**63 - 1, 2**63 - 1, 1))
+    with pytest.raises(errors.InvalidRecord, match=r"record 1: .* without a key"):
+        check(lib.kl_records_check(header, records, len(records), 1, rules, ffi.NULL))
 
 
 def walk(path, start=0):

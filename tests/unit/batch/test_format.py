@@ -88,7 +88,8 @@ def test_varints():
         written, value = line.split()
         data, number = bytes.fromhex(written), int(value)
         assert batches.varint(number) == data
-        times = ffi.new("int64_t[]", [0, number])
+        first = 0 if number >= 0 else -1 - number  # no timestamp is below -1
+        times = ffi.new("int64_t[]", [first, first + number])
         columns = ffi.new("kl_columns *", {"count": 2, "timestamp_ms": times})
         cursor, encoded = ffi.new("kl_cursor *"), ffi.new("kl_encoded *")
         out = ffi.new("uint8_t[]", 100)

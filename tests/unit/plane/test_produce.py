@@ -265,7 +265,7 @@ def test_compressed_batches_go_up_where_they_are_looked_into(served, peer):
     request = served.reactor.take(20_000)
     sent = apis.PRODUCE.decode_request(9, request.body).topic_data[0].partition_data[0].records
     assert sent == batch(ROWS, codec="gzip")
-    appended = served.reactor.append("t", 0, sent, records_checked=True)
+    appended = served.reactor.append("t", 0, sent)
     assert served.reactor.wait("t", 0, appended.last_offset + 1, 0)
     body = apis.PRODUCE.encode_response(9, {"responses": []})
     request.answer(body, 1)

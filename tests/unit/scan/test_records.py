@@ -153,7 +153,8 @@ def test_times_that_microseconds_cannot_hold(tmp_path):
     times = [-1, 0, 2**53, 2**62, -(2**40)]
     anything = {f"message.timestamp.{side}.max.ms": 2**63 - 1 for side in ("before", "after")}
     with kafkalog.Log(tmp_path / "orders-3", config=anything) as log:
-        log.append_many([b""] * len(times), timestamps_ms=times)
+        for time in times:
+            log.append_batches(batches.batch([batches.Row(b"", None, time)]))
         assert [record.timestamp_ms for record in log.scan().records()] == times
         micro = log.scan(columns=["timestamp"]).to_numpy()["timestamp"].astype("int64")
         assert micro.tolist() == [min(1000 * time, 2**63 - 1) for time in times]

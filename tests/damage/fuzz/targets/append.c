@@ -17,7 +17,7 @@ static void check_batches(kl_log *log, const kl_appended *out, bool follower) {
             if (!follower) WANT(batch.record_count == batch.last_offset_delta + 1);
             if (!follower && kl_batch_codec(&batch) == 0)
                 WANT(kl_records_check(&batch, buffer + pos + POS_RECORDS,
-                                      (size_t)batch.batch_bytes - POS_RECORDS, 1, 0,
+                                      (size_t)batch.batch_bytes - POS_RECORDS, 1, NULL,
                                       NULL) == KL_OK);
             pos += (size_t)batch.batch_bytes;
         }

@@ -73,7 +73,7 @@ static void encode(const kl_columns *columns, size_t out_bytes, int32_t max_reco
         WANT(kl_batch_check(out, size, &batch) == KL_OK);
         WANT((size_t)batch.batch_bytes == size &&
              batch.record_count == encoded.record_count);
-        WANT(kl_records_check(&batch, out + POS_RECORDS, encoded.records_bytes, 1, 0,
+        WANT(kl_records_check(&batch, out + POS_RECORDS, encoded.records_bytes, 1, NULL,
                               NULL) == KL_OK);
         fuzz_records(&batch, out + POS_RECORDS, encoded.records_bytes);
     }

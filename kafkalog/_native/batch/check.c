@@ -1,0 +1,192 @@
+/* check.c: the rules of a batch and of its records. */
+#include "check.h"
+
+#include <stdio.h>
+
+/* ---- records ------------------------------------------------------------------------ */
+
+static bool time_is_within(int64_t timestamp_ms, const kl_record_rules *rules) {
+    /* Unsigned: a client's timestamp may be as far away as there are numbers. */
+    uint64_t now = (uint64_t)rules->now_ms, timestamp = (uint64_t)timestamp_ms;
+    if (timestamp_ms == -1) return true;
+    return timestamp_ms <= rules->now_ms
+               ? now - timestamp <= (uint64_t)rules->before_max_ms ||
+                     rules->before_max_ms == INT64_MAX
+               : timestamp - now <= (uint64_t)rules->after_max_ms ||
+                     rules->after_max_ms == INT64_MAX;
+}
+
+/* What is wrong with a record that parses; false: nothing. */
+static inline bool is_refused(const kl_record_rules *rules, const kl_record_view *record,
+                              int64_t timestamp_ms, int32_t index, kl_refused_record *out) {
+    bool no_key = rules->need_keys && record->key == NULL;
+    if (KL_LIKELY(!no_key && time_is_within(timestamp_ms, rules))) return false;
+    *out = (kl_refused_record){timestamp_ms, index, no_key};
+    return true;
+}
+
+void kl_refused_why(const kl_refused_record *record, const kl_record_rules *rules,
+                    char *text, size_t text_bytes) {
+    if (record->no_key)
+        snprintf(text, text_bytes, "a compacted topic takes no record without a key");
+    else
+        snprintf(
+            text, text_bytes,
+            "timestamp %lld is out of range: wanted at most %lld ms before and %lld ms "
+            "after now, %lld",
+            (long long)record->timestamp_ms, (long long)rules->before_max_ms,
+            (long long)rules->after_max_ms, (long long)rules->now_ms);
+}
+
+static kl_status refuse(const kl_batch *batch, const kl_record_rules *rules,
+                        const kl_refused_record *record) {
+    char why[200];
+    kl_refused_why(record, rules, why, sizeof why);
+    return kl_fail(record->no_key ? KL_E_INVALID_RECORD : KL_E_INVALID_TIMESTAMP,
+                   "batch at offset %lld, record %d: %s", (long long)batch->base_offset,
+                   record->index, why);
+}
+
+static kl_status check_delta(const kl_batch *batch, int32_t i, int32_t delta,
+                             int32_t delta_before, int strict) {
+    if (strict ? delta == i : delta > delta_before && delta <= batch->last_offset_delta)
+        return KL_OK;
+    if (strict)
+        return kl_fail(KL_E_INVALID_RECORD,
+                       "batch at offset %lld: record %d has offsetDelta %d, wanted %d",
+                       (long long)batch->base_offset, i, delta, i);
+    return kl_fail(KL_E_INVALID_RECORD,
+                   "batch at offset %lld: record %d has offsetDelta %d, wanted %d to %d",
+                   (long long)batch->base_offset, i, delta, delta_before + 1,
+                   batch->last_offset_delta);
+}
+
+kl_status kl_records_check(const kl_batch *batch, const uint8_t *records, size_t bytes,
+                           int strict, const kl_record_rules *rules,
+                           int64_t *max_timestamp) {
+    const uint8_t *p = records;
+    const uint8_t *end = records + bytes;
+    int64_t max = -1;
+    int32_t delta_before = -1;
+    if (strict && batch->record_count - 1 != batch->last_offset_delta)
+        return kl_fail(
+            KL_E_INVALID_RECORD,
+            "batch at offset %lld: recordsCount %d and lastOffsetDelta %d, wanted "
+            "one record per offset",
+            (long long)batch->base_offset, batch->record_count, batch->last_offset_delta);
+    for (int32_t i = 0; i < batch->record_count; i++) {
+        kl_record_view view;
+        kl_refused_record refused;
+        const uint8_t *next = kl_record_next(p, end, true, &view);
+        if (KL_UNLIKELY(next == NULL))
+            return kl_record_bad(KL_E_INVALID_RECORD, batch, p - records);
+        kl_status status = check_delta(batch, i, view.offset_delta, delta_before, strict);
+        if (KL_UNLIKELY(status)) return status;
+        delta_before = view.offset_delta;
+        int64_t timestamp =
+            (int64_t)((uint64_t)batch->base_timestamp + (uint64_t)view.timestamp_delta);
+        if (rules && is_refused(rules, &view, timestamp, i, &refused))
+            return refuse(batch, rules, &refused);
+        max = KL_MAX(max, timestamp);
+        p = next;
+    }
+    if (p != end)
+        return kl_fail(
+            KL_E_INVALID_RECORD, "batch at offset %lld: %lld bytes follow its %d records",
+            (long long)batch->base_offset, (long long)(end - p), batch->record_count);
+    if (max_timestamp) *max_timestamp = max;
+    return KL_OK;
+}
+
+void kl_records_refused(const kl_batch *batch, const uint8_t *records, size_t bytes,
+                        const kl_record_rules *rules, kl_refused_records *out) {
+    const uint8_t *p = records, *end = records + bytes;
+    out->count = 0;
+    for (int32_t i = 0; i < batch->record_count && out->count < out->max; i++) {
+        kl_record_view view;
+        p = kl_record_next(p, end, false, &view);
+        if (p == NULL) return;
+        int64_t timestamp_ms = kl_record_timestamp(batch, view.timestamp_delta);
+        out->count += is_refused(rules, &view, timestamp_ms, i, &out->records[out->count]);
+    }
+}
+
+/* ---- batches ------------------------------------------------------------------------ */
+
+kl_status kl_check_time(const kl_batch_rules *rules, int64_t timestamp_ms) {
+    if (KL_LIKELY(time_is_within(timestamp_ms, &rules->records))) return KL_OK;
+    const kl_refused_record record = {timestamp_ms, 0, 0};
+    char why[200];
+    kl_refused_why(&record, &rules->records, why, sizeof why);
+    return kl_fail(KL_E_INVALID_TIMESTAMP, "%s", why);
+}
+
+kl_status kl_check_size(const kl_batch_rules *rules, int64_t bytes) {
+    if (KL_UNLIKELY(bytes > rules->batch_bytes_max))
+        return kl_fail(KL_E_MESSAGE_TOO_LARGE,
+                       "a batch of %lld bytes, max.message.bytes allows %lld",
+                       (long long)bytes, (long long)rules->batch_bytes_max);
+    if (KL_UNLIKELY(bytes > rules->segment_bytes))
+        return kl_fail(KL_E_RECORD_LIST_TOO_LARGE,
+                       "%lld bytes of batches do not fit segment.bytes %lld",
+                       (long long)bytes, (long long)rules->segment_bytes);
+    return KL_OK;
+}
+
+bool kl_check_is_needed(const kl_batch_rules *rules) {
+    return rules->records.need_keys || rules->records.before_max_ms != INT64_MAX ||
+           rules->records.after_max_ms != INT64_MAX;
+}
+
+/* What the header alone tells; NULL: nothing is wrong. */
+static const char *wrong_header(const kl_batch_rules *rules, const kl_batch *batch) {
+    if (batch->base_offset != 0 && rules->from_client) return "its base offset should be 0";
+    if (batch->record_count <= 0 || batch->record_count - 1 != batch->last_offset_delta)
+        return "its record count and last offset delta do not agree";
+    if (kl_batch_is_control(batch) && rules->from_client)
+        return "clients may not write control batches";
+    if (batch->producer_id >= 0 &&
+        (batch->producer_epoch < 0 || (batch->base_sequence < 0 && rules->from_client)))
+        return "a producer id needs an epoch and a sequence";
+    if (kl_batch_is_transactional(batch) && batch->producer_id < 0)
+        return "a transactional batch needs a producer id";
+    return NULL;
+}
+
+static kl_status check_header(const kl_batch_rules *rules, const kl_batch *batch) {
+    const char *wrong = wrong_header(rules, batch);
+    if (wrong)
+        return kl_fail(KL_E_INVALID_RECORD,
+                       "the batch (base offset %lld, %d records, last offset "
+                       "delta %d, producer %lld/%d, sequence %d): %s",
+                       (long long)batch->base_offset, batch->record_count,
+                       batch->last_offset_delta, (long long)batch->producer_id,
+                       batch->producer_epoch, batch->base_sequence, wrong);
+    if (kl_batch_codec(batch) > 4)
+        return kl_fail(KL_E_UNSUPPORTED_COMPRESSION_TYPE,
+                       "codec %d; known are 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd",
+                       kl_batch_codec(batch));
+    if (batch->attributes & KL_ATTR_LOG_APPEND_TIME)
+        return kl_fail(KL_E_INVALID_TIMESTAMP,
+                       "a client sent a batch marked LogAppendTime; only the log sets it");
+    return kl_check_size(rules, batch->batch_bytes);
+}
+
+kl_status kl_check_batch(const kl_batch_rules *rules, uint8_t *data, size_t bytes,
+                         kl_batch *out) {
+    kl_status status = kl_batch_check(data, bytes, out);
+    if (KL_UNLIKELY(status)) return status;
+    status = check_header(rules, out);
+    if (KL_UNLIKELY(status)) return status;
+    int64_t max_timestamp = out->max_timestamp;
+    if (kl_batch_codec(out) == 0)
+        status = kl_records_check(out, data + POS_RECORDS,
+                                  (size_t)out->batch_bytes - POS_RECORDS, 1,
+                                  &rules->records, &max_timestamp);
+    if (KL_UNLIKELY(status)) return status;
+    if (rules->log_append_time) max_timestamp = rules->records.now_ms;
+    if (max_timestamp == out->max_timestamp && !rules->log_append_time) return KL_OK;
+    kl_batch_set_time(data, (size_t)out->batch_bytes, max_timestamp,
+                      rules->log_append_time);
+    return kl_batch_header(data, out);
+}

@@ -1,0 +1,48 @@
+/* follower.c: a leader's batches, their offsets and epochs as they are. */
+#include "append.h"
+
+static kl_status append_follower_batch(kl_log *log, const uint8_t *data, size_t bytes,
+                                       int64_t now_ms, kl_batch *batch) {
+    kl_status status = kl_batch_check(data, bytes, batch);
+    if (status) return kl_fail_prefix(status, "log %s", log->path);
+    if (batch->base_offset < log->log_end) {
+        /* The leader sent the batch that straddles our start: begin at it. */
+        bool straddles = kl_log_active(log)->size == 0 && log->version->count == 1 &&
+                         log->log_start == log->log_end &&
+                         batch->last_offset >= log->log_start;
+        if (!straddles)
+            return kl_fail(KL_E_UNEXPECTED_APPEND_OFFSET,
+                           "log %s: batch begins at offset %lld, the log ends at %lld",
+                           log->path, (long long)batch->base_offset,
+                           (long long)log->log_end);
+        status = kl_log_restart_at(log, batch->base_offset);
+        if (status) return status;
+    }
+    if (batch->leader_epoch >= 0 && batch->leader_epoch > log->leader_epoch)
+        log->leader_epoch = batch->leader_epoch;
+    return kl_log_append_one_locked(log, batch, data, now_ms);
+}
+
+kl_status kl_log_append_follower(kl_log *log, const uint8_t *batches, size_t bytes,
+                                 kl_appended *out) {
+    *out = (kl_appended){-1, -1, -1, -1, 0, 0, 0};
+    kl_status status = kl_log_enter_write(log);
+    if (status) return status;
+    int64_t now_ms = kl_now_ms();
+    for (size_t pos = 0; !status && pos < bytes;) {
+        kl_batch batch;
+        status = append_follower_batch(log, batches + pos, bytes - pos, now_ms, &batch);
+        if (status == KL_E_BUFFER_TOO_SMALL) {
+            status = KL_OK; /* a fetch may end inside of a batch */
+            break;
+        }
+        if (status) break;
+        pos += (size_t)batch.batch_bytes;
+        if (out->base_offset < 0) out->base_offset = batch.base_offset;
+        out->last_offset = batch.last_offset;
+        out->batch_count++;
+    }
+    out->log_start_offset = log->log_start;
+    kl_log_leave(log);
+    return status;
+}
