@@ -134,3 +134,5 @@ class Recovery(NamedTuple):
     """Segments whose batches were read."""
     segments_dropped: int
     indexes_rebuilt: int
+    kept: str = ""
+    """The first of the `.damaged` files in which lies what was cut; empty: nothing, or zeros."""

@@ -1,6 +1,8 @@
 """`kafkalog repair`: a plan to mend what verify finds, and its execution when asked."""
 
 import argparse
+import sys
+from pathlib import Path
 
 from kafkalog.cli.common import UsageError, json_line
 
@@ -8,6 +10,9 @@ EXAMPLES = """\
 example:
   kafkalog repair data              # shows what would be done
   kafkalog repair data --execute    # does it; what it cuts is kept in .damaged files
+
+Where records of an internal topic would be cut (metadata, groups, commits) each is named, and
+--execute asks first, or wants --yes.
 """
 
 ROUNDS = 4  # what one round does shows the next one more: a tail cut, a snapshot too high
@@ -22,11 +27,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deep", action="store_true", help="look into the records first, as verify"
     )
+    parser.add_argument(
+        "--yes", action="store_true", help="cut records of internal topics without asking"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object per action")
 
 
 def run(options: argparse.Namespace) -> int:
     """Show or execute the plan; 0 when nothing is left to be mended."""
+    from kafkalog.inspect.lost import lost_with
     from kafkalog.inspect.repair import apply, plan
     from kafkalog.inspect.verify import verify
 
@@ -35,16 +44,28 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as problem:
         raise UsageError(str(problem)) from None
     actions = plan(report)
+    lost: list[str] = []
     for action in actions:
+        goes = lost_with(Path(action.file), action.ranges)
+        lost += goes
         if options.json:
-            print(json_line({"kind": action.kind, "file": action.file, "why": action.why}))
+            row = {"kind": action.kind, "file": action.file, "why": action.why}
+            print(json_line({**row, "lost": goes} if goes else row))
         else:
             print(f"{action.kind}: {action.file}\n    {action.why}")
+            for line in goes:
+                print(f"    goes: {line}")
     work = [action for action in actions if action.kind != "leave"]
     if not options.execute:
         if not options.json:
             print(_summary(len(work), report.clean))
         return 0 if report.clean else 1
+    if lost and not options.yes and not _agreed(len(lost)):
+        raise UsageError(
+            f"{options.path}: {len(lost)} records of internal topics would go, listed above, and "
+            "with them what they say of topics, settings, groups and commits: nothing was "
+            "written; add --yes"
+        )
     for _ in range(ROUNDS):
         if not work:
             break
@@ -56,6 +77,13 @@ def run(options: argparse.Namespace) -> int:
     if not options.json:
         print("verify: clean" if report.clean else "verify: NOT CLEAN, see kafkalog verify")
     return 0 if report.clean else 1
+
+
+def _agreed(count: int) -> bool:
+    """Ask whoever sits at the terminal; nobody there is no."""
+    if not sys.stdin.isatty():
+        return False
+    return input(f"{count} records of internal topics go. Go on? [y/N] ").strip().lower() == "y"
 
 
 def _summary(count: int, clean: bool) -> str:

@@ -304,6 +304,10 @@ class DirectoryState:
                 f"{self.path}: was opened by process {self._pid}; open it in this process"
             )
 
+    def is_marked(self) -> bool:
+        """Whether the clean marker lies there now."""
+        return self.directory.read(CLEAN_MARKER, 1 << 16) is not None
+
     def mark_clean(self) -> None:
         """Write the clean marker, durably.  The last thing of a close, when every log is whole.
 

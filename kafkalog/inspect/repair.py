@@ -34,7 +34,7 @@ from kafkalog.inspect.verify_state import Replay, load_aborts
 
 __all__ = ["Action", "apply", "owner_of", "plan"]
 
-CUTS = {"batch-checksum", "batch-bytes", "tail-bytes", "tail-zeros-sealed"}
+CUTS = {"batch-checksum", "batch-bytes", "batch-place", "tail-bytes", "tail-zeros-sealed"}
 INDEXES = {
     "index-missing",
     "index-size",
@@ -155,11 +155,12 @@ def _after_cut(file: str, by_file: dict[tuple[str, str], list[Finding]]) -> list
 def _action(kind: str, file: str, findings: list[Finding]) -> Action:
     first = findings[0]
     if kind == "cut":
-        ranges = tuple((f.position, f.position + f.length) for f in findings)
-        size = sum(f.length for f in findings)
+        ranges = tuple(sorted({(f.position, f.position + f.length) for f in findings}))
+        size = sum(end - start for start, end in ranges)
+        what = "not in order" if first.what == "batch-place" else "no whole batch"
         why = (
-            f"{size} bytes in {len(findings)} place{'s' if len(findings) > 1 else ''} are no "
-            f"whole batch; they go to {os.path.basename(file)}.damaged, and the records from "
+            f"{size} bytes in {len(ranges)} place{'s' if len(ranges) > 1 else ''} are "
+            f"{what}; they go to {os.path.basename(file)}.damaged, and the records from "
             f"offset {first.offset} that were in them are lost"
         )
         return Action(kind, file, why, ranges)

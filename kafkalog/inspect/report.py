@@ -18,6 +18,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "batch-checksum": (DAMAGE, "the batch's bytes are not what was written"),
     "batch-bytes": (DAMAGE, "bytes that are no batch lie between good ones"),
     "batch-order": (DAMAGE, "offsets do not increase from batch to batch (I2)"),
+    "batch-place": (DAMAGE, "a batch of the last segment does not belong where it lies"),
     "batch-range": (DAMAGE, "the offsets lie outside of the segment"),
     "batch-header": (DAMAGE, "the header contradicts itself"),
     "batch-epoch": (DAMAGE, "the leader epoch is older than an earlier batch's"),

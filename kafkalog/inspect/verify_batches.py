@@ -7,7 +7,7 @@ next good batch, so that the rest of the segment is still checked.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.errors import KafkalogError
@@ -21,6 +21,7 @@ from kafkalog.inspect.rawfiles import (
     is_zero,
 )
 from kafkalog.inspect.report import Report
+from kafkalog.inspect.sidecar import SIDECAR
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,11 +59,14 @@ class BatchCheck:
         """What lies before the next batch is damaged: a gap there is no news."""
         self.complete = True
         """Nothing was damaged or unreadable so far."""
+        self.last_batch: _Placed | None = None
+        """Of this segment, before the block."""
 
     def segment(self, files: SegmentFiles, consumers: list[Consumer]) -> None:
         """Walk one segment and give each block of good batches to the consumers."""
         path = files.path(".log")
         self.begins = True
+        self.last_batch = None
         self.report.counters["segments"] += 1
         self.report.counters["bytes"] += path.stat().st_size
         position: int | None = 0
@@ -145,7 +149,12 @@ class BatchCheck:
         counters["control_records"] += int(table["record_count"][control].sum(dtype=np.int64))
         previous = np.concatenate(([self.last_offset], table["last_offset"][:-1]))
         first = self.last_offset < 0
-        self._tell(files, table, "batch-order", table["base_offset"] <= previous, previous)
+        disordered = table["base_offset"] <= previous
+        self._tell(files, table, "batch-order", disordered, previous)
+        # A side-car knows better.
+        if disordered.any() and not (files.sealed and files.path(SIDECAR).exists()):
+            self._offset_bits(files, table, disordered, previous)
+        self.last_batch = _Placed(table[-1], int(previous[-1]))
         outside = (table["base_offset"] < files.base_offset) | (table["last_offset"] >= files.limit)
         self._tell(files, table, "batch-range", outside, None)
         self._headers(files, table, control)
@@ -168,6 +177,39 @@ class BatchCheck:
         if self.deep:
             for i in range(len(table)):
                 self._records(files, walk, table[i])
+
+    def _offset_bits(
+        self, files: SegmentFiles, table: Table, disordered: Table, previous: Table
+    ) -> None:
+        """Of two batches out of order one may have a base offset with one wrong bit.
+
+        If none has, one does not belong there, and nobody opens a log that ends so.
+        """
+        size = files.path(".log").stat().st_size
+        rows = [_Placed(row, int(last)) for row, last in zip(table, previous, strict=True)]
+        for i in disordered.nonzero()[0][:EXAMPLES]:
+            this, before = rows[i], rows[i - 1] if i else self.last_batch
+            after = rows[i + 1].base if i + 1 < len(rows) else None
+            fits = before.fits(files, this.base) if before else []
+            if after is not None or this.end == size:
+                fits += this.fits(files, after)
+            exact = [fit for fit in fits if fit.exact]
+            if len(exact) == 1 or (not exact and len(fits) == 1):
+                fit = (exact or fits)[0]
+                at, shift = fit.batch.pos + 7 - fit.bit // 8, fit.bit % 8
+                found = fit.batch.base >> (fit.bit - shift) & 0xFF
+                self.report.add(
+                    "header-bit", files.path(".log"), f"{found:#04x}",
+                    f"{found ^ 1 << shift:#04x}", position=at, length=1,
+                    offset=fit.batch.base ^ 1 << fit.bit,
+                )  # fmt: skip
+            elif before is not None and not files.sealed:
+                odd = before if before.previous < this.base else this
+                self.report.add(
+                    "batch-place", files.path(".log"), f"offsets from {odd.base}",
+                    f"offset {odd.previous + 1}", position=odd.pos, length=odd.end - odd.pos,
+                    offset=odd.base,
+                )  # fmt: skip
 
     def _headers(self, files: SegmentFiles, table: Table, control: Table) -> None:
         codec = table["attributes"] & lib.KL_CODEC_MASK
@@ -263,6 +305,36 @@ class BatchCheck:
         if given or not batch.record_count or largest == batch.max_timestamp:
             return ""
         return f"largest timestamp {largest}, the header says {batch.max_timestamp}"
+
+
+class _Placed:
+    """A batch between its neighbours."""
+
+    def __init__(self, row: Any, previous: int) -> None:
+        self.pos, self.end = int(row["pos"]), int(row["pos"]) + int(row["batch_bytes"])
+        self.base, self.delta = int(row["base_offset"]), int(row["last_offset_delta"])
+        self.previous = previous
+        """The last offset before it."""
+
+    def fits(self, files: SegmentFiles, after: int | None) -> list[_Fit]:
+        """Which bits of its base offset, each alone, put it between its neighbours."""
+        low = max(self.previous + 1, files.base_offset)
+        high = files.limit if after is None else after
+        changed = [(bit, self.base ^ 1 << bit) for bit in range(63)]
+        return [
+            _Fit(self, bit, base == low)
+            for bit, base in changed
+            if low <= base and base + self.delta < high
+        ]
+
+
+class _Fit(NamedTuple):
+    """A bit that may be wrong."""
+
+    batch: _Placed
+    bit: int
+    exact: bool
+    """Without it no offset is missing before the batch."""
 
 
 def _describe(what: str, row: Any) -> str:

@@ -16,6 +16,7 @@ from kafkalog.config.server import ServerConfig
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import InvalidSetting, KafkalogError
+from kafkalog.inspect.lost import lost_metadata
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.server import listeners as places
 from kafkalog.server.dispatch import Dispatch
@@ -133,6 +134,8 @@ class Broker:
             )
         self._metadata = MetadataLog.open(self._manager)
         self._undo.append(self._metadata.close)
+        for line in lost_metadata(self._manager):
+            _logger.warning("%s: cut from the metadata: %s", self.path, line)
         check_open_to_all(self._metadata.image)
 
     def _serve(self, planned: Sequence[places.Listener]) -> None:

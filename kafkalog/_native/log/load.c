@@ -310,6 +310,8 @@ static kl_status find_clean_end(kl_log *log, kl_dir *dir, bool *sane,
     }
     kl_walk_done(&walk);
     *sane = !status && grows;
+    /* A header's counts may be wrong and still parse: the end that was noted tells. */
+    if (!log->loaded && log->log_end != log->recovery_point) *sane = false;
     /* An old format in the middle, too, is for the recovery to judge. */
     if (status == KL_E_CORRUPT_MESSAGE || status == KL_E_BUFFER_TOO_SMALL ||
         status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT)
@@ -373,7 +375,8 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
         rebuild_from =
             log->version->segments[from < 0 ? 0 : kl_version_find(log->version, from)]
                 ->base_offset;
-        status = kl_log_recover_tail(log, dir, from, recovery);
+        int64_t known = log->clean ? INT64_MAX : log->recovery_point;
+        status = kl_log_recover_tail(log, dir, from, log->loaded ? -1 : known, recovery);
     }
     if (!status && log->epochs.count == 0) status = load_epochs(log, dir);
     if (!status) status = kl_log_load_aborts(log, dir, &corrupt_from);
@@ -384,6 +387,7 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
     if (!status) status = kl_log_load_producers(log, dir, log->log_end, rebuild_from);
     if (!status) status = kl_segment_load_times(kl_log_active(log));
     if (!status) restore_indexes(log, indexless);
+    if (!status) log->loaded = true;
     return status;
 }
 

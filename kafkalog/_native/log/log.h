@@ -42,6 +42,7 @@ struct kl_log {
     bool end_is_high_watermark;
     int process_generation; /* of the process that opened it: others are refused */
     bool clean;             /* what kl_log_open was told, for a reader's reloads, too */
+    bool loaded;            /* read once: a reader's reload may find an append under way */
     int64_t recovery_point;
     int64_t first_start;
     int64_t first_high_watermark;
@@ -170,9 +171,10 @@ kl_status kl_log_rebuild_epochs(kl_log *log);
 
 /* ---- recover.c --------------------------------------------------------------------- */
 /* All segments from the one that holds `recovery_point` on; cuts the log (KL_WRITE: on
- * disk, too) at the first batch that is not good. */
+ * disk, too, and what is cut is kept) at the first batch that is not good.  One below
+ * `known`, where all was on disk, is KL_E_CORRUPT and nothing is cut. */
 kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
-                              kl_recovery *recovery);
+                              int64_t known, kl_recovery *recovery);
 
 /* ---- snapshot.c -------------------------------------------------------------------- */
 kl_status kl_log_write_snapshot(kl_log *log, kl_dir *dir, int64_t offset, bool sync);

@@ -1,8 +1,10 @@
 /* recover.c: the tail of a log that nobody closed: what of it counts, read back and cut. */
+#include "kept.h"
 #include "log.h"
 
 /* Cut segment `index` at `valid_bytes` and let go of all behind it, from the last one
- * down, so that a crash in the middle leaves a log that this can be done to again. */
+ * down, so that a crash in the middle leaves a log that this can be done to again.  What is
+ * cut is kept beside the log. */
 static kl_status cut_tail(kl_log *log, kl_dir *dir, size_t index, int64_t valid_bytes,
                           kl_recovery *recovery) {
     kl_segment *segment = log->version->segments[index];
@@ -11,10 +13,15 @@ static kl_status cut_tail(kl_log *log, kl_dir *dir, size_t index, int64_t valid_
     recovery->truncated_pos = valid_bytes;
     recovery->truncated_bytes += segment->size - valid_bytes;
     kl_status status = KL_OK;
+    if (log->writable && valid_bytes < segment->size)
+        status = kl_keep_tail(segment, dir, valid_bytes, recovery->kept);
     for (size_t i = log->version->count; !status && i-- > index + 1;) {
         recovery->segments_dropped++;
         recovery->truncated_bytes += log->version->segments[i]->size;
-        if (log->writable) status = kl_segment_delete(log->version->segments[i], dir);
+        if (log->writable)
+            status = kl_keep_segment(log->version->segments[i], dir, recovery->kept);
+        if (!status && log->writable)
+            status = kl_segment_delete(log->version->segments[i], dir);
         KL_FP("recover.after_drop");
         if (!status) status = kl_version_remove(&log->version, i, 1);
     }
@@ -76,8 +83,21 @@ static bool is_hole(const kl_log *log, size_t index, int64_t end_offset,
            !log->version->segments[index]->has_gaps;
 }
 
+/* No crash takes what was on disk: bytes that are bad below `known` were good, and whole
+ * batches may lie behind them. */
+static kl_status refuse_cut(const kl_log *log, const kl_segment *segment, int64_t pos,
+                            int64_t offset) {
+    return kl_fail(
+        KL_E_CORRUPT,
+        "log %s: %s is damaged at byte %lld, where offset %lld was expected, and "
+        "%s: nothing was cut; kafkalog verify tells what is wrong, kafkalog "
+        "repair mends what can be mended and keeps the rest",
+        log->path, kl_file_name(segment->file), (long long)pos, (long long)offset,
+        log->clean ? "the log was closed cleanly" : "that had been flushed to disk");
+}
+
 kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
-                              kl_recovery *recovery) {
+                              int64_t known, kl_recovery *recovery) {
     kl_status status = KL_OK;
     size_t i = recovery_point < 0 ? 0 : kl_version_find(log->version, recovery_point);
     /* A roll at the recovery point: the batches before it are on disk, what the roll derived
@@ -103,7 +123,10 @@ kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
         bool overlaps = i + 1 < log->version->count &&
                         end_offset > log->version->segments[i + 1]->base_offset;
         bool hole = is_hole(log, i, end_offset, recovery_point);
-        if (damaged || overlaps || hole)
+        int64_t bad_offset = damaged ? end_offset : kl_log_next_base(log, i);
+        if ((damaged || overlaps) && bad_offset < known)
+            status = refuse_cut(log, segment, valid_bytes, bad_offset);
+        else if (damaged || overlaps || hole)
             status = cut_tail(log, dir, i, valid_bytes, recovery);
         if (!status)
             status = save_recovered(log, dir, log->version->segments[i],

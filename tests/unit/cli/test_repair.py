@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pytest
 
-from kafkalog.errors import Locked
+from kafkalog.directory.manager import Manager
+from kafkalog.errors import CorruptLog, Locked
 from kafkalog.inspect.repair import apply, plan
 from kafkalog.inspect.report import Report
 from kafkalog.inspect.verify import verify
 from kafkalog.log.log import Log
+from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from tests.support import batches
 from tests.support.kafka_data import expected_records, partitions, unclean_directories
 from tests.support.trees import copy_tree, fingerprint
 from tests.unit.cli.conftest import Command
@@ -185,3 +189,53 @@ def test_a_plan_is_pure(tmp_path: Path) -> None:
     assert [a.kind for a in actions] == ["cut", "rebuild-indexes", "reseal", "leave"]
     assert actions[0].ranges == ((100, 150), (900, 910))
     assert "60 bytes in 2 places" in actions[0].why
+
+
+def metadata_of(data: Path) -> Path:
+    """The metadata log of a directory with two topics, closed."""
+    with Manager(data) as manager, MetadataLog.open(manager) as metadata:
+        for topic in ("events", "orders"):
+            metadata.write([("TopicRecord", {"name": topic, "topic_id": uuid.uuid4()})])
+    return next((data / "__cluster_metadata-0").glob("*.log"))
+
+
+def test_records_of_the_metadata_that_go_are_named_and_asked_for(
+    kafkalog: Command, tmp_path: Path
+) -> None:
+    """A damaged batch of the metadata is not cut without a yes, and the topics in it are told."""
+    file = metadata_of(tmp_path / "data")
+    data = bytearray(file.read_bytes())
+    at = data.index(b"events")
+    for place in (at + 7, at + 8):  # behind the name: it is not one header bit
+        data[place] ^= 0x10
+    file.write_bytes(data)
+    shown = kafkalog("repair", tmp_path / "data")
+    assert shown.status == 1
+    assert "goes: offset" in shown.out and "TopicRecord name=events" in shown.out
+    refused = kafkalog("repair", tmp_path / "data", "--execute")
+    assert refused.status == 2 and "--yes" in refused.err
+    assert file.read_bytes() == data
+    kafkalog("repair", tmp_path / "data", "--execute", "--yes")
+    assert b"events" not in file.read_bytes()
+    assert b"events" in file.with_name(file.name + ".damaged").read_bytes()
+    assert b"orders" in file.read_bytes()
+
+
+def test_a_wrong_header_bit_of_the_metadata_costs_nothing(
+    kafkalog: Command, tmp_path: Path
+) -> None:
+    """Nothing goes, so nothing is asked."""
+    file = metadata_of(tmp_path / "data")
+    data = file.read_bytes()
+    start = data.index(b"events")
+    header = max(h.pos for h in batches.headers(data) if h.pos < start)
+    changed = bytearray(data)
+    changed[header + 10] ^= 4
+    file.write_bytes(changed)
+    with (
+        Manager(tmp_path / "data", mode="r") as manager,
+        pytest.raises(CorruptLog, match="repair"),
+    ):
+        MetadataLog.open(manager)
+    assert kafkalog("repair", tmp_path / "data", "--execute").status == 0
+    assert file.read_bytes() == data

@@ -1,0 +1,83 @@
+/* kept.c: see kept.h. */
+#include "kept.h"
+
+#include <stdio.h>
+
+#include "base/fault.h"
+
+enum { STEP_BYTES = 1 << 20 };
+
+#define KEPT_SUFFIX KL_LOG_SUFFIX ".damaged"
+
+/* `.log.damaged`, or `.log.damaged.1`, ...: what an earlier repair or recovery kept stays. */
+static kl_status free_name(const kl_segment *segment, kl_dir *dir,
+                           char name[KL_NAME_BYTES]) {
+    bool there = true;
+    kl_segment_name(name, segment->base_offset, KEPT_SUFFIX);
+    kl_status status = kl_dir_exists(dir, name, &there);
+    for (int number = 1; !status && there; number++) {
+        char suffix[32];
+        snprintf(suffix, sizeof suffix, KEPT_SUFFIX ".%d", number);
+        kl_segment_name(name, segment->base_offset, suffix);
+        status = kl_dir_exists(dir, name, &there);
+    }
+    return status;
+}
+
+static void note_name(char first[KL_NAME_BYTES], const char *name) {
+    if (first[0] == 0) memcpy(first, name, KL_NAME_BYTES);
+}
+
+static bool is_zero(const uint8_t *data, size_t bytes) {
+    return bytes == 0 || (data[0] == 0 && memcmp(data, data + 1, bytes - 1) == 0);
+}
+
+/* Copy [pos, size) to the beginning of `to`; *zero: none of it was written by anybody. */
+static kl_status copy_tail(kl_segment *segment, kl_file *to, int64_t pos, bool *zero) {
+    uint8_t *step = kl_alloc(STEP_BYTES);
+    if (step == NULL)
+        return kl_fail(KL_E_NO_MEMORY, "no memory to copy %s", kl_file_name(segment->file));
+    kl_status status = KL_OK;
+    *zero = true;
+    for (int64_t at = pos; at < segment->size && !status;) {
+        size_t want = (size_t)KL_MIN(segment->size - at, (int64_t)STEP_BYTES), got;
+        status = kl_file_read(segment->file, step, want, at, &got);
+        if (status || got == 0) break;
+        *zero = *zero && is_zero(step, got);
+        if (!*zero) status = kl_file_write(to, step, got, at - pos); /* else a hole */
+        at += (int64_t)got;
+    }
+    kl_release(step);
+    return status;
+}
+
+kl_status kl_keep_tail(kl_segment *segment, kl_dir *dir, int64_t pos,
+                       char first[KL_NAME_BYTES]) {
+    char name[KL_NAME_BYTES], unfinished[KL_NAME_BYTES];
+    kl_file *copy = NULL;
+    bool zero = false;
+    kl_segment_name(unfinished, segment->base_offset, KL_LOG_SUFFIX KL_CLEANED_SUFFIX);
+    kl_status status = free_name(segment, dir, name);
+    if (!status) status = kl_file_create(dir->path, unfinished, &copy);
+    if (!status) status = copy_tail(segment, copy, pos, &zero);
+    if (!status && !zero) status = kl_file_sync(copy);
+    kl_file_drop(copy);
+    if (!status && zero) return kl_dir_unlink(dir, unfinished);
+    KL_FP("recover.keep.before_rename");
+    if (!status) status = kl_dir_rename(dir, unfinished, name);
+    if (!status) status = kl_dir_sync(dir);
+    if (status) /* what lies there now the next open removes */
+        return kl_fail_prefix(status, "what recovery cuts off cannot be kept");
+    note_name(first, name);
+    return KL_OK;
+}
+
+kl_status kl_keep_segment(kl_segment *segment, kl_dir *dir, char first[KL_NAME_BYTES]) {
+    char name[KL_NAME_BYTES], log_name[KL_NAME_BYTES];
+    if (segment->size == 0) return KL_OK;
+    kl_segment_name(log_name, segment->base_offset, KL_LOG_SUFFIX);
+    kl_status status = free_name(segment, dir, name);
+    if (!status) status = kl_dir_rename(dir, log_name, name);
+    if (!status) note_name(first, name);
+    return status;
+}

@@ -1,0 +1,15 @@
+/* kept.h: what a recovery takes out of a log stays beside it, in `.damaged` files. */
+#ifndef KL_KEPT_H
+#define KL_KEPT_H
+
+#include "segment.h"
+
+/* Copy the bytes of `segment` from `pos` to its end into a new file, on disk on return; no
+ * file for bytes that are all zero, which nobody wrote.  `first` gets its name when it is
+ * empty.  The segment stays as it is. */
+kl_status kl_keep_tail(kl_segment *segment, kl_dir *dir, int64_t pos,
+                       char first[KL_NAME_BYTES]);
+/* Rename the whole `.log`; what was derived from it stays. */
+kl_status kl_keep_segment(kl_segment *segment, kl_dir *dir, char first[KL_NAME_BYTES]);
+
+#endif

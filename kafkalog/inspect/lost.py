@@ -1,0 +1,105 @@
+"""What goes from an internal topic with bytes that are cut: topics, settings, groups, commits."""
+
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from kafkalog.directory.manager import Manager
+from kafkalog.disk.layout import METADATA_TOPIC
+
+__all__ = ["lost_metadata", "lost_with"]
+
+INTERNAL = ("__cluster_metadata-", "__consumer_offsets-", "__transaction_state-")
+HEADER_BYTES = 61
+_LENGTH, _MAGIC, _CRC = 8, 16, 17
+
+
+def lost_with(file: Path, ranges: Iterable[tuple[int, int]]) -> list[str]:
+    """A line for each record that lies in those ranges of an internal topic's `.log`.
+
+    Damaged bytes are read as far as that goes.  Nothing for the topics of users.
+    """
+    folder = file.absolute().parent.name
+    if not folder.startswith(INTERNAL):
+        return []
+    lines: list[str] = []
+    with open(file, "rb") as source:
+        for start, end in ranges:
+            source.seek(start)
+            data = source.read(end - start)
+            while data:
+                whole, data = _first(data)
+                lines += _told(folder, whole)
+    return lines
+
+
+def lost_metadata(manager: Manager) -> list[str]:
+    """What the recovery of an open directory's metadata log cut from it, a line a record."""
+    log = manager.get(METADATA_TOPIC, 0)
+    if not log.recovery.kept:
+        return []
+    kept = Path(log.path) / log.recovery.kept
+    return lost_with(kept, [(0, kept.stat().st_size)])
+
+
+def _first(data: bytes) -> tuple[bytes, bytes]:
+    """The first batch and what lies behind it; all, where its length says nothing."""
+    length = int.from_bytes(data[_LENGTH : _LENGTH + 4], "big", signed=True) + 12
+    if not HEADER_BYTES <= length <= len(data):
+        length = len(data)
+    return data[:length], data[length:]
+
+
+def _told(folder: str, data: bytes) -> Iterator[str]:
+    try:
+        yield from _records(folder, data)
+    except Exception:  # whatever bytes may be there
+        yield f"{len(data)} bytes of which nothing can be read"
+
+
+def _records(folder: str, data: bytes) -> list[str]:
+    from kafkalog._native import check, ffi, lib
+    from kafkalog.batch import codecs
+    from kafkalog.inspect.rawfiles import decode_records
+
+    # As if nothing were wrong with it: its own length and checksum.
+    fixed = bytearray(data)
+    fixed[_MAGIC] = 2
+    struct.pack_into(">i", fixed, _LENGTH, len(fixed) - 12)
+    struct.pack_into(">I", fixed, _CRC, lib.kl_crc32c(bytes(fixed[21:]), len(fixed) - 21))
+    batch = ffi.new("kl_batch *")
+    check(lib.kl_batch_check(bytes(fixed), len(fixed), batch))
+    body = bytes(fixed[HEADER_BYTES:])
+    codec = batch.attributes & lib.KL_CODEC_MASK
+    if codec:
+        body = bytes(codecs.decompress(codec, memoryview(body), 64 << 20))
+    if batch.attributes & lib.KL_ATTR_CONTROL:
+        return []
+    lines = []
+    for record in decode_records(batch, body):
+        key = body[record.key_pos : record.key_pos + max(record.key_bytes, 0)]
+        value = body[record.value_pos : record.value_pos + max(record.value_bytes, 0)]
+        lines.append(f"offset {record.offset}: {_one(folder, key, value)}")
+    return lines
+
+
+def _one(folder: str, key: bytes, value: bytes) -> str:
+    from kafkalog.errors import KafkalogError
+    from kafkalog.wire.records import METADATA, OFFSETS, TRANSACTIONS
+
+    try:
+        if folder.startswith("__cluster_metadata-"):
+            name, _, fields = METADATA.decode(value)
+            return f"{name} {_words(fields)}"
+        kinds = OFFSETS if folder.startswith("__consumer_offsets-") else TRANSACTIONS
+        name, _, fields = kinds.decode_key(key)
+        return f"{name} {_words(fields)}" + ("" if value else ", its removal")
+    except KafkalogError as problem:
+        return f"a record that cannot be read: {problem}"
+
+
+def _words(fields: Iterable[tuple[str, Any]]) -> str:
+    # Salts and keys are nobody's business.
+    plain = ((name, f"{len(f)} bytes" if isinstance(f, bytes) else f) for name, f in fields)
+    return " ".join(f"{name}={found}" for name, found in plain)
