@@ -5,6 +5,7 @@ reflection and refuses to load when a status has no class here.  A class also in
 builtin exception that a Python developer would have caught.
 """
 
+import re
 from typing import ClassVar
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "UnsupportedCompressionType",
     "UnsupportedForMessageFormat",
     "UnsupportedVersion",
+    "for_clients",
 ]
 
 
@@ -59,6 +61,19 @@ class KafkalogError(Exception):
     """Whether the same call may succeed later, with nothing changed by the caller."""
     status: ClassVar[str | None] = None
     """The kl_status that it stands for; None when only Python raises it."""
+
+
+_FOLDERS = re.compile(r"(?<![\w/])/(?:[^/\s:,]+/)+")
+
+
+def for_clients(problem: BaseException) -> str:
+    """The sentence of a failure that a client over the network may read: where the data lies is
+    none of its business.  Of what a disk did it learns the kind only.
+    """
+    if isinstance(problem, OSError) or not isinstance(problem, KafkalogError):
+        found = (type(problem).__doc__ or "").partition("\n")[0]
+        return found if isinstance(problem, KafkalogError) else "An error of the broker."
+    return _FOLDERS.sub("", str(problem))
 
 
 # ---- the caller's ----------------------------------------------------------------------

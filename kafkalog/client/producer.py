@@ -6,11 +6,12 @@ fails for a time is sent again, in order; an idempotent producer neither loses n
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkalog import errors
@@ -34,6 +35,13 @@ RECORD_BYTES = 40
 VERSION_MAX = 11
 """Version 12 is for transactions of version 2."""
 SEQUENCES = 1 << 31
+_MOVING = (
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""What passes in every cluster when a leader moves or a topic is new: nothing to tell."""
+_logger = logging.getLogger(__name__)
 PARTITIONERS = ("murmur2", "crc32", "random")
 """Where a key goes: as Java's clients decide it, as librdkafka's, or anywhere."""
 
@@ -134,6 +142,7 @@ class Producer:
         self._connections: dict[int, Connection] = {}
         self._flying: dict[int, deque[_Request]] = {}
         self._failed: list[_Batch] = []
+        self._reasons: dict[TopicPartition, str] = {}  # why the last one was not taken
         self._failure: errors.KafkalogError | None = None
         self._sequences: dict[TopicPartition, int] = {}
         self._first_sent_s: dict[int, float] = {}
@@ -445,8 +454,18 @@ class Producer:
         behind = any(b.tp == batch.tp and b.number < batch.number for b in self._failed)
         if is_retriable(code) or (code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and behind):
             self._failed.append(batch)
+            if code not in _MOVING:
+                self._tell(batch, row)
         elif self._failure is None:
             self._failure = _refusal(batch, row)
+
+    def _tell(self, batch: _Batch, row: Any) -> None:
+        """Say why records are not taken, once for each reason: patience may be long."""
+        why = str(_refusal(batch, row))
+        if self._reasons.get(batch.tp) != why:
+            self._reasons[batch.tp] = why
+            patience_s = self.options.delivery_timeout_ms / 1000
+            _logger.warning("%s; trying again for up to %g s", why, patience_s)
 
     def _delivered(self, batch: _Batch, base_offset: int) -> None:
         sent_s = self._first_sent_s.pop(batch.number)
@@ -477,7 +496,7 @@ class Producer:
             if not self._failed or self._failure is not None:
                 return
             if backoff.over():
-                raise _expired(self._failed, self.options.delivery_timeout_ms)
+                raise _expired(self._failed, self.options.delivery_timeout_ms, self._reasons)
             backoff.wait()
             self.cluster.forget()
             try:
@@ -512,10 +531,12 @@ def _refusal(batch: _Batch, row: Any) -> errors.KafkalogError:
     raise AssertionError("no error")
 
 
-def _expired(batches: Iterable[_Batch], patience_ms: int) -> errors.KafkalogError:
+def _expired(
+    batches: Iterable[_Batch], patience_ms: int, reasons: Mapping[TopicPartition, str]
+) -> errors.KafkalogError:
     some = list(batches)
     tp = some[0].tp
     return failure_class(ErrorCode.REQUEST_TIMED_OUT)(
         f"{tp.topic}-{tp.partition}: {sum(b.count for b in some)} records not taken in "
-        f"{patience_ms} ms"
+        f"{patience_ms} ms" + (f": {reasons[tp]}" if tp in reasons else "")
     )

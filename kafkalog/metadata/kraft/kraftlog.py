@@ -16,7 +16,14 @@ from kafkalog._native import check, lib
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.directory import Directory
 from kafkalog.disk.layout import METADATA_TOPIC, uuid_text
-from kafkalog.errors import ArgumentError, Closed, KafkalogError, ReadOnly, UnknownTopicOrPartition
+from kafkalog.errors import (
+    ArgumentError,
+    Closed,
+    KafkalogError,
+    ReadOnly,
+    UnknownTopicOrPartition,
+    for_clients,
+)
 from kafkalog.log.log import Log
 from kafkalog.metadata import configs, directory, settings
 from kafkalog.metadata import plan as controller
@@ -379,7 +386,7 @@ class MetadataLog:
                 code = ErrorCode.UNKNOWN_SERVER_ERROR if error.code is None else error.code
                 for result in plan.results:
                     if not result["error_code"]:
-                        result.update(error_code=int(code), error_message=str(error))
+                        result.update(error_code=int(code), error_message=for_clients(error))
             return plan.results
 
     # ---- what follows a change -----------------------------------------------------------------

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.errors import Closed, KafkalogError, NotFound
+from kafkalog.errors import Closed, KafkalogError, NotFound, for_clients
 from kafkalog.server.node import Node
 from kafkalog.server.threads.requests import Request
 from kafkalog.wire.error_codes import ErrorCode
@@ -50,7 +50,7 @@ def code_of(problem: BaseException) -> ErrorCode:
 
 def failed(problem: BaseException) -> dict[str, Any]:
     """The two fields that tell a failure in most responses."""
-    return {"error_code": code_of(problem), "error_message": str(problem)}
+    return {"error_code": code_of(problem), "error_message": for_clients(problem)}
 
 
 def epoch_error(partition: "Partition | None", current_leader_epoch: int) -> ErrorCode:

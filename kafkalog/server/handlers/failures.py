@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, for_clients
 from kafkalog.server.threads.requests import Request
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
@@ -115,7 +115,7 @@ def handler_failed(request: Request, problem: Exception) -> None:
     """Log what a handler raised, once and with its request, and answer it."""
     if isinstance(problem, KafkalogError) and problem.code is not None:
         _logger.warning("%r: %s: %s", request, type(problem).__name__, problem)
-        answer_failure(request, ErrorCode(problem.code), str(problem))
+        answer_failure(request, ErrorCode(problem.code), for_clients(problem))
     else:
         _logger.error("%r failed", request, exc_info=problem)
         answer_failure(request, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -5,6 +5,7 @@ from typing import Any
 
 from kafkalog.coordinator.step import Request as GroupRequest
 from kafkalog.coordinator.thread import SERVED
+from kafkalog.errors import for_clients
 from kafkalog.server.handlers.common import Handler, code_of, node_entry
 from kafkalog.server.node import Node
 from kafkalog.server.threads.requests import Request
@@ -52,7 +53,7 @@ def _coordinator_error(node: Node, key_type: int) -> tuple[ErrorCode, str | None
         offsets_topic(node)
     except Exception as problem:
         code_of(problem)  # logged when Kafka has no word for it
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE, str(problem)
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, for_clients(problem)
     return ErrorCode.NONE, None
 
 

@@ -22,6 +22,7 @@ from kafkalog.errors import (
     MessageTooLarge,
     Timeout,
     UnsupportedCompressionType,
+    for_clients,
 )
 from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.server.handlers.common import Handler, code_of
@@ -130,7 +131,7 @@ def _append(node: Node, request: Request, topic: str, asked: Any, limit: int) ->
         raise
     except Exception as problem:
         answer["error_code"] = code_of(problem)
-        answer["error_message"] = str(problem)
+        answer["error_message"] = for_clients(problem)
         answer["base_offset"] = -1
         if isinstance(problem, (InvalidRecord, InvalidTimestamp)):
             answer["record_errors"] = record_errors(records, config, now_ms)
@@ -185,7 +186,7 @@ class _Waiting:
     def _one(self, one: _Appended, problem: Exception | None) -> None:
         if problem is not None:
             code = ErrorCode.REQUEST_TIMED_OUT if isinstance(problem, Timeout) else code_of(problem)
-            one.answer.update(error_code=code, error_message=str(problem), base_offset=-1)
+            one.answer.update(error_code=code, error_message=for_clients(problem), base_offset=-1)
         self._settle()
 
     def _settle(self) -> None:

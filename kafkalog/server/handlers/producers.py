@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from kafkalog.errors import for_clients
 from kafkalog.server.handlers.common import Handler, code_of
 from kafkalog.server.node import Node
 from kafkalog.server.threads.requests import Request
@@ -42,7 +43,7 @@ def _producers(node: Node, topic: str, partition: int) -> dict[str, Any]:
         return {
             "partition_index": partition,
             "error_code": code_of(problem),
-            "error_message": str(problem),
+            "error_message": for_clients(problem),
         }
     active = [
         {

@@ -256,6 +256,20 @@ def test_patience_ends(broker: Peer, scripted: Cluster) -> None:
     producer.close()
 
 
+def test_what_keeps_records_back_is_told_at_once(
+    broker: Peer, scripted: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk, say: not only when patience ends, and then again; once, not at each try."""
+    broker.on(apis.PRODUCE, produced([ErrorCode.KAFKA_STORAGE_ERROR] * 10_000))
+    producer = Producer(scripted, ProduceOptions(delivery_timeout_ms=50))
+    producer.send("t", b"x", partition=1)
+    with pytest.raises(failure_class(7), match="50 ms: t-1: KAFKA_STORAGE_ERROR"):
+        producer.flush()
+    (line,) = [one for one in caplog.messages if "KAFKA_STORAGE_ERROR" in one]
+    assert line == "t-1: KAFKA_STORAGE_ERROR; trying again for up to 0.05 s"
+    producer.close()
+
+
 @pytest.mark.parametrize(
     ("code", "name"),
     [

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kafkalog import errors
 from kafkalog.server.broker import Broker
 from kafkalog.server.handlers import HANDLERS
 from kafkalog.server.handlers.failures import failed_answer
@@ -141,3 +142,28 @@ def test_a_version_that_nobody_knows_closes_the_connection_with_a_word(
         with pytest.raises(ConnectionError):
             bad.receive_frame()
     assert "Metadata v99 of 'raw'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("problem", "wanted"),
+    [
+        (errors.NoSpace("/srv/data of mine/t-0/0.log: No space left on device"), "disk is full"),
+        (errors.IoFailed("/srv/data/t-0/0.log: write failed"), "A system call failed"),
+        (errors.CorruptLog("log /srv/data/t-0: offset 7: crc"), "log t-0: offset 7: crc"),
+        (errors.InvalidSetting("a: found '/x', wanted 1/s"), "a: found '/x', wanted 1/s"),
+        (errors.TopicExists("/srv/d/t-0 is there already"), "t-0 is there already"),
+        (FileNotFoundError(2, "No such file", "/srv/data/x"), "An error of the broker."),
+        (KeyError("/srv/data"), "An error of the broker."),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_no_client_learns_where_the_data_lies(problem: Exception, wanted: str) -> None:
+    told = errors.for_clients(problem)
+    assert wanted in told
+    assert "/srv" not in told
+
+
+def test_every_failure_of_a_disk_has_a_sentence_for_clients() -> None:
+    for kind in (getattr(errors, name) for name in errors.__all__ if name[0].isupper()):
+        if issubclass(kind, OSError):
+            assert errors.for_clients(kind("/srv/x")).endswith(".") or ":" in kind.__doc__
