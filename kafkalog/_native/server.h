@@ -102,6 +102,7 @@ typedef struct {
     int64_t connections; /* now */
     int64_t accepted;    /* since the start, as all that follow */
     int64_t refused_per_ip;
+    int64_t accept_pauses; /* for want of descriptors or memory, 100 ms each */
     int64_t closed_idle;
     int64_t closed_half_frame;
     int64_t closed_garbage; /* lengths and headers that are none */
@@ -164,11 +165,11 @@ typedef struct {
 } kl_server_batches;
 kl_status kl_server_append(kl_server *server, const char *topic, int32_t partition,
                            const kl_server_batches *what, kl_appended *out);
-/* Wait until the high watermark reaches `offset` and, where acks=all means on disk, all
- * below it is there.  KL_E_TIMEOUT: call again.  KL_E_STORAGE: it never will.  KL_E_CLOSED:
+/* Wait until the high watermark reaches `offset` and, where acks=all means on disk or
+ * `on_disk` (the append said sync_due), all below it is there.  KL_E_TIMEOUT: call again.  KL_E_STORAGE: it never will.  KL_E_CLOSED:
  * removed meanwhile.  KL_E_NOT_FOUND. */
 kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition,
-                         int64_t offset, int32_t timeout_ms);
+                         int64_t offset, int32_t on_disk, int32_t timeout_ms);
 /* Kafka's error code that a client is told of a status. */
 int16_t kl_code_of(kl_status status);
 /* Where clients of a listener reach this node, for answers that name a leader.  rack NULL:

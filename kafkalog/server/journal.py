@@ -64,7 +64,7 @@ class Journal:
             return
         self._acknowledger.wait(
             OFFSETS_TOPIC, partition, found.last_offset + 1, WAIT_MS,
-            lambda problem: done(_outcome(problem)),
+            lambda problem: done(_outcome(problem)), on_disk=found.sync_due,
         )  # fmt: skip
 
     def read(self, partition: int) -> Iterator[JournalBatch]:

@@ -94,6 +94,8 @@ class Appended(NamedTuple):
     log_start_offset: int
     duplicate: bool
     """The batch was known already and nothing was written."""
+    sync_due: bool
+    """flush.messages: no answer before it is on disk, whatever acks says."""
 
 
 class Stats(NamedTuple):
@@ -102,6 +104,7 @@ class Stats(NamedTuple):
     connections: int
     accepted: int
     refused_per_ip: int
+    accept_pauses: int
     closed_idle: int
     closed_half_frame: int
     closed_garbage: int
@@ -356,15 +359,18 @@ class Reactor:
         check(lib.kl_server_append(self._c, topic.encode(), partition, what, out))
         return Appended(
             out.base_offset, out.last_offset, out.log_append_time_ms, out.log_start_offset,
-            bool(out.duplicate),
+            bool(out.duplicate), bool(out.sync_due),
         )  # fmt: skip
 
-    def wait(self, topic: str, partition: int, offset: int, timeout_ms: int) -> bool:
-        """Wait until all below `offset` is committed; False when it is not, in that time.
+    def wait(
+        self, topic: str, partition: int, offset: int, timeout_ms: int, on_disk: bool = False
+    ) -> bool:
+        """Wait until all below `offset` is committed, and with `on_disk` in any case on disk;
+        False when it is not, in that time.
 
         Raises: StorageOffline (it never will), Closed (removed meanwhile), NotFound.
         """
-        status = lib.kl_server_wait(self._c, topic.encode(), partition, offset, timeout_ms)
+        status = lib.kl_server_wait(self._c, topic.encode(), partition, offset, on_disk, timeout_ms)
         if status == lib.KL_E_TIMEOUT:
             return False
         check(status)

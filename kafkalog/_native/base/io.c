@@ -14,6 +14,10 @@ static int open_at(int dir_fd, const char *name, int flags, mode_t mode) {
     return openat(dir_fd, name, flags, mode);
 }
 
+static int take_connection(int fd, struct sockaddr *from, socklen_t *bytes, int flags) {
+    return accept4(fd, from, bytes, flags);
+}
+
 /* cachestat(2), of Linux 6.5; its number is the same on all machines, and the C library has
  * no name for it yet. */
 enum { SYS_CACHESTAT = 451 };
@@ -66,6 +70,7 @@ static const kl_io_table system_calls = {
     .futimens = futimens,
     .mmap = mmap,
     .munmap = munmap,
+    .accept4 = take_connection,
     .sendfile = sendfile,
     .copy_file_range = copy_file_range,
     .cached = cached,

@@ -1,9 +1,10 @@
-/* io.h: every system call of the disk path, in one table, so that tests can fail, tear
- * and record it.  Release builds have one constant table and no way to change it. */
+/* io.h: every system call of the disk path, and accept4, in one table, so that tests can
+ * fail, tear and record it.  Release builds have one constant table and no way to change it. */
 #ifndef KL_IO_H
 #define KL_IO_H
 
 #include <errno.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -30,6 +31,7 @@ typedef struct {
     int (*futimens)(int fd, const struct timespec times[2]);
     void *(*mmap)(void *where, size_t bytes, int protection, int flags, int fd, off_t pos);
     int (*munmap)(void *where, size_t bytes);
+    int (*accept4)(int fd, struct sockaddr *from, socklen_t *bytes, int flags);
     ssize_t (*sendfile)(int out_fd, int in_fd, off_t *pos, size_t bytes);
     ssize_t (*copy_file_range)(int in_fd, off_t *in_pos, int out_fd, off_t *out_pos,
                                size_t bytes, unsigned flags);

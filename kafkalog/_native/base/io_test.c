@@ -30,6 +30,7 @@ typedef enum {
     CALL_COPY_FILE_RANGE,
     CALL_CACHED, /* "fails": no */
     CALL_ALLOC,  /* from here on not counted as "any call" */
+    CALL_ACCEPT4,
     CALL_COUNT
 } call_kind;
 
@@ -37,7 +38,7 @@ static const char *const call_names[CALL_COUNT] = {
     "openat",          "close",     "pread",     "pwrite",   "fdatasync", "fsync",
     "syncfs",          "ftruncate", "fallocate", "fstat",    "fstatat",   "statx",
     "renameat",        "unlinkat",  "mkdirat",   "futimens", "mmap",      "sendfile",
-    "copy_file_range", "cached",    "alloc",
+    "copy_file_range", "cached",    "alloc",     "accept4",
 };
 
 /* What happens to the N-th call of a kind. */
@@ -96,7 +97,7 @@ void kl_io_reset(void) {
 
 int kl_io_hold(const char *call, int hold) {
     int kind = find_call(call);
-    if (kind < 0 || kind >= CALL_ALLOC) return -1;
+    if (kind < 0 || kind == CALL_ALLOC || kind == ANY_CALL) return -1;
     kl_lock(&lock);
     held[kind] = hold;
     pthread_cond_broadcast(&let_go);
@@ -106,7 +107,7 @@ int kl_io_hold(const char *call, int hold) {
 
 int64_t kl_io_waiting(const char *call) {
     int kind = find_call(call);
-    if (kind < 0 || kind >= CALL_ALLOC) return -1;
+    if (kind < 0 || kind == CALL_ALLOC || kind == ANY_CALL) return -1;
     kl_lock(&lock);
     int64_t count = waiting[kind];
     kl_unlock(&lock);
@@ -149,11 +150,11 @@ static bool fails(call_kind kind, size_t *bytes) {
     if (kind < CALL_ALLOC) {
         counts[ANY_CALL]++;
         if (fires(&plans[ANY_CALL])) hit = plans[ANY_CALL];
-        waiting[kind]++;
-        if (held[kind] == KL_HOLD_ALL)
-            while (held[kind]) KL_ASSERT(pthread_cond_wait(&let_go, &lock) == 0);
-        waiting[kind]--;
     }
+    waiting[kind]++;
+    if (held[kind] == KL_HOLD_ALL)
+        while (held[kind]) KL_ASSERT(pthread_cond_wait(&let_go, &lock) == 0);
+    waiting[kind]--;
     kl_unlock(&lock);
     if (hit.short_bytes > 0 && bytes) {
         *bytes = KL_MIN(*bytes, (size_t)hit.short_bytes);
@@ -425,6 +426,10 @@ static ssize_t hook_sendfile(int out_fd, int in_fd, off_t *pos, size_t bytes) {
                                         : kl_io_system.sendfile(out_fd, in_fd, pos, bytes);
 }
 
+static int hook_accept4(int fd, struct sockaddr *from, socklen_t *bytes, int flags) {
+    return fails(CALL_ACCEPT4, NULL) ? -1 : kl_io_system.accept4(fd, from, bytes, flags);
+}
+
 static ssize_t hook_copy_file_range(int in_fd, off_t *in_pos, int out_fd, off_t *out_pos,
                                     size_t bytes, unsigned flags) {
     off_t from = in_pos ? *in_pos : 0, pos = out_pos ? *out_pos : 0;
@@ -472,6 +477,7 @@ static const kl_io_table hooked_calls = {
     .futimens = hook_futimens,
     .mmap = hook_mmap,
     .munmap = hook_munmap,
+    .accept4 = hook_accept4,
     .sendfile = hook_sendfile,
     .copy_file_range = hook_copy_file_range,
     .cached = hook_cached,

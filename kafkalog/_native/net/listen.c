@@ -15,6 +15,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/io.h"
+
 enum {
     ACCEPTS_PER_TURN = 64,
     LISTENERS_MAX = 64,
@@ -324,13 +326,16 @@ static bool accept_some(kl_server *server, const kl_listening *listening) {
         socklen_t bytes = sizeof from;
         if (!control && is_full(&server->acceptor)) return true;
         kl_lock(&server->acceptor.lock);
-        int fd = accept4(listening->fd, &from.any, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd =
+            kl_io->accept4(listening->fd, &from.any, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
         int error = fd < 0 ? errno : 0;
         if (fd >= 0) take_in(server, listening, fd, &from);
         kl_unlock(&server->acceptor.lock);
-        if (error == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+        if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
+            kl_count_add(&server->acceptor.pauses, 1);
             return false;
-        else if (errno == EAGAIN) return true;
+        }
+        if (error == EAGAIN) return true;
         /* Else the connection failed before it was taken: the next. */
     }
     return true;

@@ -228,10 +228,10 @@ static void close_idle(kl_thread *thread) {
     for (kl_link *link; (link = kl_ring_first(&thread->idle)) != NULL;) {
         kl_conn *conn = KL_HOLDER(link, kl_conn, idle);
         if (after(conn->active_ms, idle_ms_max) > thread->now_ms) return;
-        /* One that waits for its answer is not silent; one that does not take it is. */
+        /* One that waits for its answer is not silent; one that does not take it is.  With
+         * its answer it comes back into the ring. */
         if (conn->first && conn->first->state != KL_ANSWERED) {
-            conn->active_ms = thread->now_ms;
-            kl_link_last(&thread->idle, link);
+            kl_link_remove(link);
             continue;
         }
         kl_count_add(&thread->closed_idle, 1);

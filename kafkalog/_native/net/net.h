@@ -310,6 +310,7 @@ typedef struct {
     _Atomic uint64_t next_id;
     kl_count accepted;
     kl_count refused_per_ip;
+    kl_count pauses;
 } kl_acceptor;
 
 kl_status kl_acceptor_init(kl_server *server);

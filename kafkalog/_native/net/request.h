@@ -64,6 +64,10 @@ const kl_server_config *kl_server_get_config(const kl_server *server);
 /* How many values kl_request.thread can have: 0 to this less one. */
 int32_t kl_server_threads(const kl_server *server);
 
+/* The frame is not looked at any more: its memory can serve others.  `data` becomes NULL; the
+ * request cannot go up afterwards. */
+void kl_request_release_frame(kl_request *request);
+
 /* ---- the response: memory and slices of files, in the order in which they are put --------
  *
  * The size field and the header (correlation id, and the empty tagged fields of flexible

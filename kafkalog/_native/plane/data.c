@@ -104,11 +104,11 @@ kl_status kl_server_append(kl_server *server, const char *topic, int32_t partiti
 }
 
 kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition,
-                         int64_t offset, int32_t timeout_ms) {
+                         int64_t offset, int32_t on_disk, int32_t timeout_ms) {
     kl_replica *replica;
     kl_status status = enter(server, topic, partition, &replica);
     if (status) return status;
-    status = kl_replica_sleep(replica, offset, timeout_ms);
+    status = kl_replica_sleep(replica, offset, on_disk != 0, timeout_ms);
     leave(replica);
     return status;
 }

@@ -22,6 +22,7 @@ typedef struct {
     kl_fetch *fetches;
     int32_t produce_count;
     int32_t fetch_count;
+    size_t parked_bytes; /* of large frames that wait: fetch.c */
 } kl_lane;
 
 typedef struct kl_endpoint kl_endpoint;

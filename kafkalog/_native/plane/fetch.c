@@ -3,9 +3,12 @@
 #include "fetch.h"
 
 enum {
-    FREE_MAX = 64,               /* kept per network thread */
-    KEEP_ITEMS = 1024,           /* of a kept one */
-    PARKED_BYTES_MAX = 256 << 10 /* a larger request is kept for no time: it is answered */
+    FREE_MAX = 64,     /* kept per network thread */
+    KEEP_ITEMS = 1024, /* of a kept one */
+    /* Frames of fetches without a session, which are kept while they wait: a network
+     * thread's in sum, but those up to the smaller number, which count for nothing. */
+    PARKED_BYTES_SMALL = 256 << 10,
+    PARKED_BYTES_MAX = 64 << 20
 };
 
 /* ---- memory: one kl_fetch per request under way, kept by its network thread --------------- */
@@ -38,7 +41,7 @@ static void free_one(kl_fetch *fetch) {
 
 static void stop_waiting(kl_fetch *fetch) {
     for (size_t i = 0; i < fetch->set->count; i++) {
-        kl_fetch_item *item = &fetch->set->items[i];
+        kl_fetch_item *item = fetch->set->items[i];
         if (item->waiting) kl_wait_remove(&item->waiter);
         item->waiting = false;
     }
@@ -46,9 +49,33 @@ static void stop_waiting(kl_fetch *fetch) {
 
 static void drop_replicas(kl_fetch_set *set) {
     for (size_t i = 0; i < set->count; i++) {
-        kl_replica_drop(set->items[i].replica);
-        set->items[i].replica = NULL;
+        kl_replica_drop(set->items[i]->replica);
+        set->items[i]->replica = NULL;
     }
+}
+
+/* ---- the frames of those that wait -------------------------------------------------------- */
+
+/* What a session remembers needs no frame any more.  Of others large ones are kept as long as
+ * they are not too many together; false: this one cannot wait. */
+static bool keep_frame(kl_request *request, kl_fetch *fetch) {
+    kl_lane *lane = kl_lane_of(request);
+    if (fetch->frame_bytes > 0 || request->bytes <= PARKED_BYTES_SMALL) return true;
+    if (fetch->set != &fetch->asked) {
+        kl_fetch_set_clear(&fetch->asked); /* whose names lie in the frame */
+        kl_request_release_frame(request);
+        return true;
+    }
+    if (request->bytes > PARKED_BYTES_MAX - KL_MIN(lane->parked_bytes, PARKED_BYTES_MAX))
+        return false;
+    fetch->frame_bytes = request->bytes;
+    lane->parked_bytes += request->bytes;
+    return true;
+}
+
+static void let_frame_go(kl_request *request, kl_fetch *fetch) {
+    kl_lane_of(request)->parked_bytes -= fetch->frame_bytes;
+    fetch->frame_bytes = 0;
 }
 
 /* Take it out of every list and keep its memory for the next.  `keep_session` false: its
@@ -56,6 +83,7 @@ static void drop_replicas(kl_fetch_set *set) {
 static void put_back(kl_request *request, kl_fetch *fetch, bool keep_session) {
     kl_data *data = kl_server_data(request->server);
     stop_waiting(fetch);
+    let_frame_go(request, fetch);
     kl_fetch_drop_slices(fetch);
     drop_replicas(fetch->set);
     if (fetch->session)
@@ -93,7 +121,7 @@ static bool look_up(kl_request *request, kl_fetch_set *set) {
     bool all = true;
     kl_topics_lock(topics);
     for (size_t i = 0; i < set->count; i++) {
-        kl_fetch_item *item = &set->items[i];
+        kl_fetch_item *item = set->items[i];
         if (item->topic != last) {
             last = item->topic;
             const kl_topic_key key = {last->name, last->by_id ? last->id : NULL};
@@ -126,7 +154,7 @@ static void enter_incremental(kl_request *request, kl_fetch *fetch) {
     kl_fetch_set *set = &fetch->session->set;
     bool whole = kl_fetch_set_merge(set, &fetch->asked);
     kl_fetch_forget(fetch);
-    whole = kl_fetch_set_sweep(set) && whole;
+    kl_fetch_set_sweep(set);
     if (!whole) {
         fetch->code = CODE_FETCH_SESSION_ID_NOT_FOUND; /* no memory: begin a new one */
     } else if (set->count == 0) {
@@ -162,7 +190,7 @@ static void on_cancel(kl_request *request) { put_back(request, request->parked, 
 static bool park(kl_request *request, kl_fetch *fetch, int64_t missing) {
     kl_wait_init(&fetch->wait, wake, request, missing);
     for (size_t i = 0; i < fetch->set->count; i++) {
-        kl_fetch_item *item = &fetch->set->items[i];
+        kl_fetch_item *item = fetch->set->items[i];
         item->waiter.replica = item->replica;
         item->waiter.kind = fetch->committed ? KL_FOR_COMMITTED : KL_FOR_SHOWN;
         item->waiting = true;
@@ -196,7 +224,7 @@ static kl_verdict read_or_park(kl_request *request, kl_fetch *fetch) {
         int64_t bytes;
         bool at_once = kl_fetch_read(request, fetch, &bytes);
         if (at_once || bytes >= min_bytes || request->expired || fetch->max_wait_ms <= 0 ||
-            request->bytes > PARKED_BYTES_MAX)
+            !keep_frame(request, fetch))
             return finish(request, fetch);
         kl_fetch_drop_slices(fetch);
         if (park(request, fetch, min_bytes - bytes)) return KL_PARKED;

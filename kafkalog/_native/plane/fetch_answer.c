@@ -108,7 +108,7 @@ static bool is_due(const kl_fetch *fetch, kl_fetch_item *item) {
 }
 
 static kl_fetch_item *item_at(const kl_fetch *fetch, size_t i) {
-    return &fetch->set->items[fetch->set->order[i]];
+    return fetch->set->items[i];
 }
 
 /* How many from the i-th on are of its topic; *next is the one behind them. */

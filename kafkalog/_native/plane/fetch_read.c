@@ -8,7 +8,7 @@ static kl_wait_kind kind_of(const kl_fetch *fetch) {
 
 void kl_fetch_drop_slices(kl_fetch *fetch) {
     for (size_t i = 0; i < fetch->set->count; i++)
-        kl_slice_drop(&fetch->set->items[i].slice);
+        kl_slice_drop(&fetch->set->items[i]->slice);
 }
 
 static void forget_findings(kl_fetch_item *item) {
@@ -165,7 +165,7 @@ bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes) {
     fetch->aborted_count = 0;
     fetch->epoch_error = false;
     for (size_t i = 0; i < fetch->set->count; i++) {
-        kl_fetch_item *item = &fetch->set->items[fetch->set->order[i]];
+        kl_fetch_item *item = fetch->set->items[i];
         read_item(request, fetch, item, &budget);
         at_once |= item->code != CODE_NONE || item->diverging_end >= 0;
     }

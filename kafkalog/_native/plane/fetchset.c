@@ -1,12 +1,13 @@
 /* fetchset.c: lists of partitions, and a session's index over its own. */
 #include "fetchset.h"
 
-static size_t hash(uint64_t seed, const kl_fetch_topic *topic, int32_t partition) {
-    uint64_t h = seed ^ (uint32_t)partition * 0x9e3779b97f4a7c15ULL;
+#include "base/hash.h"
+
+/* Clients choose the names: see base/table.h. */
+static uint64_t hash(const kl_fetch_topic *topic, int32_t partition) {
     const uint8_t *p = topic->by_id ? topic->id : topic->name.data;
     size_t bytes = topic->by_id ? sizeof topic->id : topic->name.bytes;
-    for (size_t i = 0; i < bytes; i++) h = (h ^ p[i]) * 1099511628211ULL;
-    return (size_t)(h ^ h >> 29);
+    return kl_hash_pair((uint32_t)partition, p, bytes);
 }
 
 static bool same_topic(const kl_fetch_topic *a, const kl_fetch_topic *b) {
@@ -22,12 +23,13 @@ static bool same_topic(const kl_fetch_topic *a, const kl_fetch_topic *b) {
 static bool reserve_items(kl_fetch_set *set) {
     if (set->count < set->capacity) return true;
     size_t capacity = set->capacity ? set->capacity * 2 : 8;
-    kl_fetch_item *items = kl_resize(set->items, capacity * sizeof *items);
+    kl_fetch_item **items = kl_resize(set->items, capacity * sizeof(kl_fetch_item *));
     if (items == NULL) return false;
+    memset(items + set->capacity, 0, (capacity - set->capacity) * sizeof(kl_fetch_item *));
     set->items = items;
-    uint32_t *order = kl_resize(set->order, 2 * capacity * sizeof *order);
-    if (order == NULL) return false;
-    set->order = order;
+    kl_fetch_item **late = kl_resize(set->late, capacity * sizeof(kl_fetch_item *));
+    if (late == NULL) return false;
+    set->late = late;
     set->capacity = capacity;
     return true;
 }
@@ -35,8 +37,10 @@ static bool reserve_items(kl_fetch_set *set) {
 kl_fetch_item *kl_fetch_set_add(kl_fetch_set *set, kl_fetch_topic *topic,
                                 int32_t partition) {
     if (!reserve_items(set)) return NULL;
-    set->order[set->count] = (uint32_t)set->count;
-    kl_fetch_item *item = &set->items[set->count++];
+    kl_fetch_item *item = set->items[set->count];
+    if (item == NULL) item = set->items[set->count] = kl_alloc(sizeof *item);
+    if (item == NULL) return NULL;
+    set->count++;
     *item = (kl_fetch_item){.topic = topic,
                             .partition = partition,
                             .told_high_watermark = -1,
@@ -79,42 +83,35 @@ static void unuse(kl_fetch_topic *topic) {
 }
 
 void kl_fetch_set_free(kl_fetch_set *set) {
-    if (set->slots) /* a session's: topics are its items' */
-        for (size_t i = 0; i < set->count; i++) unuse(set->items[i].topic);
+    for (size_t i = 0; set->keeps_topics && i < set->count; i++)
+        unuse(set->items[i]->topic);
     for (size_t i = 0; i < set->topic_capacity; i++) kl_release(set->topics[i]);
+    for (size_t i = 0; i < set->capacity; i++) kl_release(set->items[i]);
     kl_release(set->topics);
     kl_release(set->items);
-    kl_release(set->order);
-    kl_release(set->slots);
+    kl_release(set->late);
+    kl_table_free(&set->index);
     *set = (kl_fetch_set){0};
 }
 
 /* ---- a session's ------------------------------------------------------------------------- */
 
-/* The slot of a partition, or the free one where it belongs. */
-static uint32_t *find_slot(const kl_fetch_set *set, const kl_fetch_topic *topic,
-                           int32_t partition) {
-    size_t at = hash(set->seed, topic, partition) & (set->slot_count - 1);
-    for (;; at = (at + 1) & (set->slot_count - 1)) {
-        if (set->slots[at] == 0) return &set->slots[at];
-        const kl_fetch_item *item = &set->items[set->slots[at] - 1];
-        if (item->partition == partition && same_topic(item->topic, topic))
-            return &set->slots[at];
-    }
+/* What an item is found by. */
+typedef struct {
+    const kl_fetch_topic *topic;
+    int32_t partition;
+} key;
+
+static bool same_item(const void *entry, const void *wanted) {
+    const kl_fetch_item *item = entry;
+    const key *of = wanted;
+    return item->partition == of->partition && same_topic(item->topic, of->topic);
 }
 
-/* The index anew, with room for `more` besides. */
-static bool index_again(kl_fetch_set *set, size_t more) {
-    size_t wanted = 16;
-    while (wanted < 2 * (set->count + more)) wanted *= 2;
-    uint32_t *slots = kl_alloc(wanted * sizeof *slots);
-    if (slots == NULL) return false;
-    kl_release(set->slots);
-    set->slots = slots;
-    set->slot_count = wanted;
-    for (size_t i = 0; i < set->count; i++)
-        *find_slot(set, set->items[i].topic, set->items[i].partition) = (uint32_t)i + 1;
-    return true;
+static kl_fetch_item *find(const kl_fetch_set *set, const kl_fetch_topic *topic,
+                           int32_t partition) {
+    const key wanted = {topic, partition};
+    return kl_table_find(&set->index, hash(topic, partition), &wanted, same_item);
 }
 
 /* A copy that outlives the request's frame. */
@@ -133,23 +130,22 @@ static kl_fetch_topic *own_topic(const kl_fetch_topic *topic) {
 /* The session's own topic for one of a request: that of the item before, when it is the
  * same. */
 static kl_fetch_topic *topic_in(const kl_fetch_set *set, const kl_fetch_topic *topic) {
-    const kl_fetch_item *last = set->count ? &set->items[set->count - 1] : NULL;
+    const kl_fetch_item *last = set->count ? set->items[set->count - 1] : NULL;
     return last && same_topic(last->topic, topic) ? last->topic : own_topic(topic);
 }
 
 bool kl_fetch_set_merge(kl_fetch_set *set, const kl_fetch_set *asked) {
-    bool room = set->slots && set->slot_count >= 2 * (set->count + asked->count);
-    if (!room && !index_again(set, asked->count)) return false;
+    set->keeps_topics = true;
+    if (kl_table_reserve(&set->index, asked->count)) return false;
     for (size_t i = 0; i < asked->count; i++) {
-        const kl_fetch_item *from = &asked->items[i];
-        uint32_t *slot = find_slot(set, from->topic, from->partition);
-        kl_fetch_item *item = *slot ? &set->items[*slot - 1] : NULL;
+        const kl_fetch_item *from = asked->items[i];
+        kl_fetch_item *item = find(set, from->topic, from->partition);
         if (item == NULL) {
             kl_fetch_topic *topic = topic_in(set, from->topic);
             item = topic ? kl_fetch_set_add(set, topic, from->partition) : NULL;
             if (item == NULL && topic && topic->uses == 0) kl_release(topic);
             if (item == NULL) return false;
-            *slot = (uint32_t)set->count;
+            (void)kl_table_add(&set->index, hash(topic, from->partition), item);
         }
         item->offset = from->offset;
         item->leader_epoch = from->leader_epoch;
@@ -159,39 +155,35 @@ bool kl_fetch_set_merge(kl_fetch_set *set, const kl_fetch_set *asked) {
     return true;
 }
 
-void kl_fetch_set_forget(kl_fetch_set *set, const kl_topic_key *key, int32_t partition) {
+void kl_fetch_set_forget(kl_fetch_set *set, const kl_topic_key *wanted, int32_t partition) {
     kl_fetch_topic topic;
-    fill_topic(&topic, key);
-    uint32_t *slot = find_slot(set, &topic, partition);
-    if (*slot) set->items[*slot - 1].forgotten = true;
+    fill_topic(&topic, wanted);
+    kl_fetch_item *item = find(set, &topic, partition);
+    if (item) item->forgotten = true;
 }
 
-bool kl_fetch_set_sweep(kl_fetch_set *set) {
-    size_t kept = 0, ordered = 0;
-    /* Where each stays, noted in a field that a run makes anew. */
-    for (size_t i = 0; i < set->count; i++)
-        set->items[i].aborted_at = set->items[i].forgotten ? SIZE_MAX : kept++;
-    if (kept == set->count) return true;
+void kl_fetch_set_sweep(kl_fetch_set *set) {
+    size_t kept = 0;
     for (size_t i = 0; i < set->count; i++) {
-        size_t place = set->items[set->order[i]].aborted_at;
-        if (place != SIZE_MAX) set->order[ordered++] = (uint32_t)place;
-    }
-    for (size_t i = 0; i < set->count; i++) {
-        size_t place = set->items[i].aborted_at;
-        if (place == SIZE_MAX) unuse(set->items[i].topic);
-        else if (place != i) set->items[place] = set->items[i];
+        kl_fetch_item *item = set->items[i];
+        set->items[i] = NULL;
+        if (item->forgotten) {
+            kl_table_remove(&set->index, hash(item->topic, item->partition), item);
+            unuse(item->topic);
+            kl_release(item);
+        } else {
+            set->items[kept++] = item;
+        }
     }
     set->count = kept;
-    return index_again(set, 0);
 }
 
 void kl_fetch_set_rotate(kl_fetch_set *set) {
-    uint32_t *late = set->order + set->capacity; /* as long as the order itself */
     size_t early_count = 0, late_count = 0;
     for (size_t i = 0; i < set->count; i++) {
-        uint32_t index = set->order[i];
-        if (set->items[index].slice_bytes > 0) late[late_count++] = index;
-        else set->order[early_count++] = index;
+        kl_fetch_item *item = set->items[i];
+        if (item->slice_bytes > 0) set->late[late_count++] = item;
+        else set->items[early_count++] = item;
     }
-    memcpy(set->order + early_count, late, late_count * sizeof *late);
+    memcpy(set->items + early_count, set->late, late_count * sizeof(kl_fetch_item *));
 }

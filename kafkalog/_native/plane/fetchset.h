@@ -3,6 +3,7 @@
 #ifndef KL_FETCHSET_H
 #define KL_FETCHSET_H
 
+#include "base/table.h"
 #include "topics.h"
 
 /* A topic of a set.  Its name lies in the request's frame or, `owned`, behind it. */
@@ -51,13 +52,12 @@ typedef struct {
     kl_fetch_topic **topics; /* of a request's set alone: to be used again */
     size_t topic_count;
     size_t topic_capacity;
-    kl_fetch_item *items;
-    uint32_t *order; /* of the answer: indexes of items; and as many to work with */
+    kl_fetch_item **items; /* in the order of the answer; an item stays where it is */
+    kl_fetch_item **late;  /* as many places to work with */
     size_t count;
     size_t capacity;
-    uint32_t *slots; /* a session's: item + 1 by topic and partition, 0: free */
-    size_t slot_count;
-    uint64_t seed; /* of the index: clients choose the names */
+    kl_table index; /* a session's: by topic and partition */
+    bool keeps_topics;
 } kl_fetch_set;
 
 /* An item for `partition` of a topic; the other fields are the caller's to fill, and valid
@@ -76,8 +76,8 @@ void kl_fetch_set_free(kl_fetch_set *set);
 bool kl_fetch_set_merge(kl_fetch_set *set, const kl_fetch_set *asked);
 /* Mark a partition as forgotten, where it is there. */
 void kl_fetch_set_forget(kl_fetch_set *set, const kl_topic_key *key, int32_t partition);
-/* Drop those that are marked.  False: no memory, as above. */
-bool kl_fetch_set_sweep(kl_fetch_set *set);
+/* Drop those that are marked. */
+void kl_fetch_set_sweep(kl_fetch_set *set);
 /* Those that were answered with records go to the end, so that each has its turn. */
 void kl_fetch_set_rotate(kl_fetch_set *set);
 

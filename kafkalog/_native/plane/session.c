@@ -3,17 +3,18 @@
 
 #include <sys/random.h>
 
+#include "base/hash.h"
 #include "codes.h"
 
 enum {
-    SLOTS = 1024,
     EVICT_MS = 120000,      /* unused, or in place of a larger newcomer: from this age on */
-    PARTITIONS_MAX = 200000 /* of all sessions: about 60 MB */
+    PARTITIONS_MAX = 200000 /* of all sessions: about 80 MB */
 };
 
 struct kl_sessions {
     pthread_mutex_t lock; /* guards what follows */
-    kl_session *slots[SLOTS];
+    kl_table by_id;
+    kl_link by_use; /* the longest unused first */
     int64_t count_max;
     kl_session_stats stats;
 };
@@ -22,6 +23,7 @@ kl_status kl_sessions_new(int32_t sessions_max, kl_sessions **out) {
     kl_sessions *sessions = *out = kl_alloc(sizeof *sessions);
     if (sessions == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for fetch sessions");
     pthread_mutex_init(&sessions->lock, NULL);
+    kl_ring_init(&sessions->by_use);
     sessions->count_max = sessions_max;
     return KL_OK;
 }
@@ -33,30 +35,28 @@ static void free_session(kl_session *session) {
 
 void kl_sessions_free(kl_sessions *sessions) {
     if (sessions == NULL) return;
-    for (size_t i = 0; i < SLOTS; i++)
-        for (kl_session *session = sessions->slots[i], *next; session; session = next) {
-            next = session->next;
-            free_session(session);
-        }
+    size_t at = 0;
+    for (kl_session *one; (one = kl_table_next(&sessions->by_id, &at)) != NULL;)
+        free_session(one);
+    kl_table_free(&sessions->by_id);
     pthread_mutex_destroy(&sessions->lock);
     kl_release(sessions);
 }
 
-static kl_session **slot_of(kl_sessions *sessions, int32_t id) {
-    return &sessions->slots[(uint32_t)id % SLOTS];
+static bool same_id(const void *entry, const void *key) {
+    return ((const kl_session *)entry)->id == *(const int32_t *)key;
 }
 
+static uint64_t hash_of(int32_t id) { return kl_hash_number((uint32_t)id); }
+
 static kl_session *find(kl_sessions *sessions, int32_t id) {
-    kl_session *session = *slot_of(sessions, id);
-    while (session && session->id != id) session = session->next;
-    return session;
+    return kl_table_find(&sessions->by_id, hash_of(id), &id, same_id);
 }
 
 /* Locked.  Nobody finds it any more; its user, or else we, free it. */
 static void close_session(kl_sessions *sessions, kl_session *session) {
-    kl_session **at = slot_of(sessions, session->id);
-    while (*at != session) at = &(*at)->next;
-    *at = session->next;
+    kl_table_remove(&sessions->by_id, hash_of(session->id), session);
+    kl_link_remove(&session->use);
     sessions->stats.sessions--;
     sessions->stats.session_partitions -= (int64_t)session->counted;
     session->closed = true;
@@ -85,26 +85,33 @@ void kl_session_advance(kl_session *session) {
     session->epoch = session->epoch == INT32_MAX ? 1 : session->epoch + 1;
 }
 
-/* Locked.  Room for one more with as many partitions: free, or made by an eviction. */
+/* Locked.  One that may go for a newcomer of as many partitions: unused for long, or old and
+ * smaller.  NULL: none. */
+static kl_session *victim_for(kl_sessions *sessions, size_t partitions, int64_t now_ms) {
+    kl_session *smallest = NULL;
+    for (kl_link *link = sessions->by_use.next; link != &sessions->by_use;
+         link = link->next) {
+        kl_session *one = KL_HOLDER(link, kl_session, use);
+        if (one->busy) continue;
+        if (now_ms - one->used_ms > EVICT_MS) return one; /* none is unused for longer */
+        if (now_ms - one->created_ms > EVICT_MS &&
+            (smallest == NULL || one->counted < smallest->counted))
+            smallest = one;
+    }
+    return smallest && smallest->counted < partitions ? smallest : NULL;
+}
+
+/* Locked.  Room for one more with as many partitions: free, or made by evictions. */
 static bool make_room(kl_sessions *sessions, size_t partitions, int64_t now_ms) {
-    if (sessions->stats.session_partitions + (int64_t)partitions > PARTITIONS_MAX)
-        return false;
-    if (sessions->stats.sessions < sessions->count_max) return true;
-    kl_session *oldest = NULL, *smallest = NULL;
-    for (size_t i = 0; i < SLOTS; i++)
-        for (kl_session *one = sessions->slots[i]; one; one = one->next) {
-            if (one->busy) continue;
-            if (oldest == NULL || one->used_ms < oldest->used_ms) oldest = one;
-            if (now_ms - one->created_ms > EVICT_MS &&
-                (smallest == NULL || one->counted < smallest->counted))
-                smallest = one;
-        }
-    kl_session *victim = NULL;
-    if (oldest && now_ms - oldest->used_ms > EVICT_MS) victim = oldest;
-    else if (smallest && smallest->counted < partitions) victim = smallest;
-    if (victim == NULL) return false;
-    close_session(sessions, victim);
-    sessions->stats.sessions_evicted++;
+    if (partitions > PARTITIONS_MAX || sessions->count_max == 0) return false;
+    const kl_session_stats *now = &sessions->stats;
+    while (now->session_partitions + (int64_t)partitions > PARTITIONS_MAX ||
+           now->sessions >= sessions->count_max) {
+        kl_session *victim = victim_for(sessions, partitions, now_ms);
+        if (victim == NULL) return false;
+        close_session(sessions, victim);
+        sessions->stats.sessions_evicted++;
+    }
     return true;
 }
 
@@ -126,8 +133,8 @@ kl_session *kl_sessions_make(kl_sessions *sessions, const kl_fetch_set *asked, b
     session = kl_alloc(sizeof *session);
     if (session == NULL) goto out;
     session->id = free_id(sessions);
-    session->set.seed = (uint64_t)(uint32_t)session->id * 0x9e3779b97f4a7c15ULL;
-    if (session->id == 0 || !kl_fetch_set_merge(&session->set, asked)) {
+    if (session->id == 0 || !kl_fetch_set_merge(&session->set, asked) ||
+        kl_table_add(&sessions->by_id, hash_of(session->id), session)) {
         free_session(session);
         session = NULL;
         goto out;
@@ -137,9 +144,7 @@ kl_session *kl_sessions_make(kl_sessions *sessions, const kl_fetch_set *asked, b
     session->busy = true;
     session->created_ms = session->used_ms = now_ms;
     session->counted = session->set.count;
-    kl_session **slot = slot_of(sessions, session->id);
-    session->next = *slot;
-    *slot = session;
+    kl_link_last(&sessions->by_use, &session->use);
     sessions->stats.sessions++;
     sessions->stats.session_partitions += (int64_t)session->counted;
 out:
@@ -160,6 +165,7 @@ void kl_sessions_give(kl_sessions *sessions, kl_session *session, bool keep,
         sessions->stats.session_partitions +=
             (int64_t)session->set.count - (int64_t)session->counted;
         session->counted = session->set.count;
+        kl_link_last(&sessions->by_use, &session->use);
         /* Partitions that were added to sessions count against the limit, too. */
         if (sessions->stats.session_partitions > PARTITIONS_MAX)
             close_session(sessions, session);

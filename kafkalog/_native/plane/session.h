@@ -4,12 +4,13 @@
 #define KL_SESSION_H
 
 #include "fetchset.h"
+#include "net/list.h"
 
 typedef struct kl_sessions kl_sessions;
 
 typedef struct kl_session kl_session;
 struct kl_session {
-    kl_session *next; /* of its slot; guarded by the cache's lock, as are */
+    kl_link use; /* in the cache's order of use; guarded by its lock, as are */
     int64_t created_ms;
     int64_t used_ms;
     size_t counted; /* partitions, as the cache counts them */

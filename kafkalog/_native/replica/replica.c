@@ -222,9 +222,11 @@ void kl_wait_remove(kl_waiter *waiter) {
     kl_unlock(&waiter->replica->lock);
 }
 
-kl_status kl_replica_sleep(kl_replica *replica, int64_t offset, int32_t timeout_ms) {
+kl_status kl_replica_sleep(kl_replica *replica, int64_t offset, bool on_disk,
+                           int32_t timeout_ms) {
     kl_status status = KL_OK;
-    kl_wait_kind kind = atomic_load(&replica->durable) ? KL_FOR_DISK : KL_FOR_OFFSET;
+    bool for_disk = on_disk || atomic_load(&replica->durable);
+    kl_wait_kind kind = for_disk ? KL_FOR_DISK : KL_FOR_OFFSET;
     int64_t end_ms = kl_monotonic_ms() + timeout_ms;
     kl_lock(&replica->lock);
     atomic_fetch_add(&replica->waiting, 1);

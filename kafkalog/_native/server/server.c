@@ -276,6 +276,7 @@ void kl_server_get_stats(kl_server *server, kl_server_stats *out) {
     out->connections = atomic_load(&server->acceptor.connections);
     out->accepted = kl_count_get(&server->acceptor.accepted);
     out->refused_per_ip = kl_count_get(&server->acceptor.refused_per_ip);
+    out->accept_pauses = kl_count_get(&server->acceptor.pauses);
     for (int32_t i = 0; i < server->thread_count; i++) add_thread(&server->threads[i], out);
     kl_lock(&server->up.lock);
     out->queued = (int64_t)server->up.control_count + server->up.data_count;

@@ -55,6 +55,8 @@ class _Appended(NamedTuple):
     partition: int
     last_offset: int
     answer: dict[str, Any]
+    on_disk: bool = False
+    """flush.messages: it is answered when it is there, whatever acks says."""
 
 
 def produce(node: Node, request: Request) -> None:
@@ -97,7 +99,7 @@ class _Append:
                 node.bulk.submit(self._rest)
                 return
             self._left.popleft()
-        if request.body.acks == ALL:
+        if request.body.acks == ALL or any(one.on_disk for one in self._done):
             _Waiting(node, request, self._done).begin()
         else:
             _finish(request, self._done)
@@ -111,7 +113,7 @@ class _Append:
 
 def _append(node: Node, request: Request, topic: str, asked: Any, limit: int) -> _Appended:
     answer: dict[str, Any] = {"index": asked.index}
-    last_offset = -1
+    last_offset, on_disk = -1, False
     config = TopicConfig()
     records = asked.records or b""
     now_ms = node.clock.now_ms()
@@ -123,7 +125,7 @@ def _append(node: Node, request: Request, topic: str, asked: Any, limit: int) ->
         found = node.reactor.append(
             topic, asked.index, ready, acks=request.body.acks, now_ms=now_ms, one_batch=True,
         )  # fmt: skip
-        last_offset = found.last_offset
+        last_offset, on_disk = found.last_offset, found.sync_due
         answer["base_offset"] = found.base_offset
         answer["log_append_time_ms"] = found.log_append_time_ms
         answer["log_start_offset"] = found.log_start_offset
@@ -135,7 +137,7 @@ def _append(node: Node, request: Request, topic: str, asked: Any, limit: int) ->
         answer["base_offset"] = -1
         if isinstance(problem, (InvalidRecord, InvalidTimestamp)):
             answer["record_errors"] = record_errors(records, config, now_ms)
-    return _Appended(topic, asked.index, last_offset, answer)
+    return _Appended(topic, asked.index, last_offset, answer, on_disk)
 
 
 def _prepared(records: bytes, config: TopicConfig, now_ms: int, limit: int) -> bytes:
@@ -162,7 +164,8 @@ def _check(request: Request, topic: str, records: bytes) -> None:
 
 
 class _Waiting:
-    """acks=all: the answer goes out when the last of the partitions has it on disk."""
+    """acks=all or flush.messages: the answer goes out when the last of the partitions has what
+    it promises."""
 
     def __init__(self, node: Node, request: Request, done: list[_Appended]) -> None:
         self._node = node
@@ -173,13 +176,14 @@ class _Waiting:
 
     def begin(self) -> None:
         """Wait for every partition that took its records."""
-        waits = [one for one in self._done if one.last_offset >= 0]
+        every = self._request.body.acks == ALL
+        waits = [one for one in self._done if one.last_offset >= 0 and (every or one.on_disk)]
         self._left = len(waits) + 1  # one for this loop, so that it ends before the answer
         timeout_ms = max(self._request.body.timeout_ms, 0)
         for one in waits:
             self._node.acknowledger.wait(
                 one.topic, one.partition, one.last_offset + 1, timeout_ms,
-                partial(self._one, one),
+                partial(self._one, one), on_disk=one.on_disk,
             )  # fmt: skip
         self._settle()
 

@@ -27,6 +27,8 @@ class _Waiting(NamedTuple):
     partition: int
     offset: int
     """The high watermark from which on the append counts."""
+    on_disk: bool
+    """Also where acks=all does not mean it."""
     deadline_s: float
     done: Done
 
@@ -47,8 +49,18 @@ class Acknowledger:
         self._stopping = False
         self._thread = threading.Thread(target=self._loop, name=f"{name} acks", daemon=True)
 
-    def wait(self, topic: str, partition: int, offset: int, timeout_ms: int, done: Done) -> None:
-        """Call `done(None)` once the high watermark is at least `offset`.
+    def wait(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        timeout_ms: int,
+        done: Done,
+        *,
+        on_disk: bool = False,
+    ) -> None:
+        """Call `done(None)` once the high watermark is at least `offset`, and all below it is on
+        disk where acks=all means that, or `on_disk`.
 
         `done(Timeout)` after `timeout_ms`, `done(Closed)` at the end of the broker, from this
         object's thread; `done` must not block.
@@ -56,7 +68,7 @@ class Acknowledger:
         deadline_s = self._clock.monotonic_s() + timeout_ms / 1000
         with self._wake:
             if not self._stopping:
-                self._waiting.append(_Waiting(topic, partition, offset, deadline_s, done))
+                self._waiting.append(_Waiting(topic, partition, offset, on_disk, deadline_s, done))
                 if self._thread.ident is None:
                     self._thread.start()
                 self._wake.notify()
@@ -84,7 +96,7 @@ class Acknowledger:
     def _outcome(self, one: _Waiting) -> Exception | None:
         while True:
             try:
-                if self._reactor.wait(one.topic, one.partition, one.offset, SLICE_MS):
+                if self._reactor.wait(one.topic, one.partition, one.offset, SLICE_MS, one.on_disk):
                     return None
             except KafkalogError as problem:
                 return problem

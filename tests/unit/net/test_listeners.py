@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
 import traceback
+from contextlib import ExitStack
 
 import pytest
 
@@ -226,6 +228,19 @@ def test_without_descriptors_it_waits_for_some(tmp_path):
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def test_an_empty_table_of_files_delays_those_that_wait_once(io):
+    """ENFILE once: then all that wait are taken in one go, not one in each pause."""
+    with Server(num_network_threads=1) as server, ExitStack() as stack:
+        io.kl_io_fail(b"accept4", 1, errno.ENFILE, 0, 0)
+        io.kl_io_hold(b"accept4", 1)
+        clients = [stack.enter_context(server.client()) for _ in range(12)]
+        wait_for(lambda: io.kl_io_waiting(b"accept4") == 1, "the first is being accepted")
+        io.kl_io_hold(b"accept4", 0)
+        for number, client in enumerate(clients):
+            assert client.ask(number, b"x") == b"x"
+        assert server.reactor.stats().accept_pauses == 1
 
 
 def is_served(server: Server) -> bool:

@@ -145,6 +145,21 @@ def test_who_does_not_take_the_answer_is_silent(server):
         wait_for(lambda: server.reactor.stats().closed_idle == 1, "it is closed")
 
 
+def test_a_limit_of_no_time_at_all_spares_who_waits_for_an_answer(io):
+    """And its network thread goes on: Kafka allows connections.max.idle.ms=0."""
+    with Server(workers=0, num_network_threads=1, connections_max_idle_ms=0) as server:
+        io.kl_io_hold(b"accept4", 1)  # so that the request is there when the connection is
+        with server.client() as client:
+            client.send(request(1))
+            io.kl_io_hold(b"accept4", 0)
+            taken = server.take()
+            with server.client() as other:
+                assert other.is_closed()
+            taken.answer(b"late", 0)
+            assert client.response() == (1, b"late")
+            assert client.is_closed()
+
+
 # ---- parked requests -------------------------------------------------------------------------
 
 

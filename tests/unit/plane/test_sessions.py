@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import random
+import time
+
+import numpy as np
 import pytest
 
 from kafkalog._native import ffi, lib
+from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.plane.peer import named, one, topic_id
 
@@ -237,3 +242,96 @@ def test_large_sessions(served, peer):
     assert len(told(left)) == 1 + len(range(3, count, 2))
     assert stats(served).session_partitions == count - len(gone)
     assert named("t", 13)["topic_id"] == left.responses[0].topic_id
+
+
+PARTITIONS_MAX = 200_000
+"""Of all sessions: session.c."""
+
+
+def begin_large(served, peer, count):
+    """Begin a session of partitions that are not there, as Python would hand it back; its id."""
+    peer.send_fetch(
+        {("t", p): 0 for p in range(count)}, version=13, session_id=0, session_epoch=FULL
+    )
+    served.reactor.take(20_000).again()
+    frame = peer.receive_frame()  # not decoded: it is large
+    peer._expected.pop()
+    return int.from_bytes(frame[11:15], "big")
+
+
+def test_at_the_bound_of_partitions_old_sessions_make_room(served, peer):
+    """Of clients that went away without a word: they do not keep the others out for ever."""
+    served.put()
+    half = PARTITIONS_MAX // 2
+    first, second = begin_large(served, peer, half), begin_large(served, peer, half)
+    assert 0 not in (first, second) and begin(peer, {("t", 0): 0}).session_id == 0
+    assert stats(served).session_partitions == PARTITIONS_MAX
+    served.advance(121_000)
+    newest = begin(peer, {("t", 0): 0}).session_id
+    assert newest > 0
+    assert stats(served).sessions_evicted == 1
+    assert stats(served).session_partitions == half + 1
+    assert again(peer, first, 1, version=13).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert again(peer, newest, 1).error_code == 0
+
+
+@pytest.mark.parametrize("epoch", [FULL, FINAL])
+def test_a_large_fetch_waits_as_a_small_one_does(served, peer, wait_until, epoch):
+    """More than 256 KiB of request, with a session and without."""
+    served.put()
+    asked = {
+        "partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "last_fetched_epoch": -1,
+        "log_start_offset": -1, "partition_max_bytes": 1 << 20,
+    }  # fmt: skip
+    fields = {
+        "replica_id": -1, "max_wait_ms": 60_000, "min_bytes": 1, "max_bytes": 1 << 20,
+        "isolation_level": 0, "session_id": 0, "session_epoch": epoch,
+        "topics": [{"topic": "t", "partitions": [asked] * 9000}],
+        "forgotten_topics_data": [], "rack_id": "",
+    }  # fmt: skip
+    body = apis.FETCH.encode_request(12, fields)
+    assert len(body) > 256 << 10
+    peer.send_body(apis.FETCH, 12, body)
+    wait_until(lambda: served.parked() == 1, "the fetch waits")
+    served.connect().produce_one(one())
+    assert (0, len(one())) in told(peer.receive())
+
+
+def crafted(seed: int, topic: str, count: int) -> list[int]:
+    """Partitions that met in one place of a table whose seed was made of the session's id."""
+    mask, found, have = (1 << 17) - 1, [], 0
+    for start in range(0, 1 << 31, 1 << 22):
+        numbers = np.arange(start, start + (1 << 22), dtype=np.uint64)
+        hashes = np.uint64(seed) ^ (numbers * np.uint64(0x9E3779B97F4A7C15))
+        for byte in topic.encode():
+            hashes = (hashes ^ np.uint64(byte)) * np.uint64(1099511628211)
+        places = (hashes ^ (hashes >> np.uint64(29))) & np.uint64(mask)
+        found.append(numbers[places < 64])
+        have += len(found[-1])
+        if have >= count:
+            break
+    return [int(number) for number in np.concatenate(found)[:count]]
+
+
+def cost_of(served, peer, session: int, partitions: list[int]) -> float:
+    """Seconds of this process's processors for taking them into the session."""
+    fields = {("t", p): 0 for p in partitions}
+    peer.send_fetch(fields, version=11, session_id=session, session_epoch=1)
+    taken = served.reactor.take(20_000)
+    before = time.process_time()
+    taken.again()
+    peer.receive_frame()
+    peer._expected.pop()
+    return time.process_time() - before
+
+
+def test_no_choice_of_partitions_makes_a_session_slow(served, peer):
+    """A client knows its session's id, and names whatever partitions it likes."""
+    served.put()
+    count = 40_000
+    mine = begin(peer, {("t", 0): 0}).session_id
+    seed = mine * 0x9E3779B97F4A7C15 % 2**64
+    slow = cost_of(served, peer, mine, crafted(seed, "t", count))
+    other = begin(peer, {("t", 0): 0}).session_id
+    usual = cost_of(served, peer, other, random.Random(1).sample(range(1, 2**31), count))
+    assert slow < 10 * usual, (slow, usual)

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.support.batches import Row, batch
@@ -58,13 +59,35 @@ def test_a_fetch_ends_with_its_time(served, peer, parked, version):
     assert peer.receive().responses[0].partitions[0].records == b""
 
 
-def test_a_large_fetch_is_not_kept(served, peer):
-    """Above 256 KiB it is answered at once: nobody keeps memory for no traffic."""
+def test_large_fetches_are_kept_up_to_a_bound(serve, wait_until):
+    """Above 256 KiB a network thread keeps 64 MiB: the next is answered at once."""
+    served = serve(**{"num.network.threads": 1})
     served.put()
-    padding = {f"{i:03d}" + "x" * 16_000: [0] for i in range(20)}
-    peer.send_fetch({("t", 0): 0}, version=11, max_wait_ms=60_000, forgotten=padding)
-    assert peer.receive().error_code == 0
-    assert served.parked() == 0
+    padding = {f"{i:04d}" + "x" * 16_000: [0] for i in range(1500)}
+    fields = {
+        "replica_id": -1, "max_wait_ms": 60_000, "min_bytes": 1, "max_bytes": 1 << 20,
+        "isolation_level": 0, "session_id": 0, "session_epoch": -1, "rack_id": "",
+        "topics": [{"topic": "t", "partitions": [{"partition": 0, "fetch_offset": 0,
+            "current_leader_epoch": -1, "log_start_offset": -1, "partition_max_bytes": 1000}]}],
+        "forgotten_topics_data": [{"topic": t, "partitions": ps} for t, ps in padding.items()],
+    }  # fmt: skip
+    body = apis.FETCH.encode_request(11, fields)
+    assert 3 * len(body) > 64 << 20 > 2 * len(body)
+    peers = [served.connect() for _ in range(3)]
+    for peer in peers[:2]:
+        peer.send_body(apis.FETCH, 11, body)
+    wait_until(lambda: served.parked() == 2, "two wait")
+    peers[2].send_body(apis.FETCH, 11, body)
+    assert peers[2].receive().error_code == 0
+    assert served.parked() == 2
+    served.connect().produce_one(one())
+    for peer in peers[:2]:
+        assert len(peer.receive().responses[0].partitions[0].records) == len(one())
+    # What they had is free again.
+    fields["topics"][0]["partitions"][0]["fetch_offset"] = 1
+    for peer in peers[:2]:
+        peer.send_body(apis.FETCH, 11, apis.FETCH.encode_request(11, fields))
+    wait_until(lambda: served.parked() == 2, "two wait again")
 
 
 def test_a_fetch_waits_for_min_bytes(served, peer, parked):

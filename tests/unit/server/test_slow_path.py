@@ -14,6 +14,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.support.batches import Row, batch
 from tests.support.raw import Raw
+from tests.unit.net.network import wait_for
 from tests.unit.server.conftest import MakeBroker
 
 
@@ -153,3 +154,33 @@ def test_a_batch_in_the_topics_own_codec_is_stored_as_it_came(make_broker: MakeB
         data = packed(Row(b"v" * 100, b"k", 5))
         assert raw.produce_batch("t", data).error_code == ErrorCode.NONE
         assert raw.fetch("t").records[21:] == data[21:]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_flush_messages_is_waited_for_whatever_acks_says(
+    broker: Broker, raw: Raw, native_test: Any, acks: int
+) -> None:
+    """The topic's own codec: the batch goes through Python, its promise does not get lost."""
+    _, lib = native_test
+    raw.create("t", compression_type="gzip", flush_messages="1")
+    raw.create("other", compression_type="gzip")
+    lib.kl_io_reset()
+    lib.kl_io_hold(b"fdatasync", 1)
+    try:
+        part = [{"index": 0, "records": batch([Row(b"v")])}]
+        topics = [{"name": "t", "partition_data": part}]
+        raw.send(apis.PRODUCE, 9, {"acks": acks, "timeout_ms": 30_000, "topic_data": topics})
+        wait_for(lambda: lib.kl_io_waiting(b"fdatasync"), "the disk works")
+        with Raw(broker.bootstrap_servers) as other:  # who is quick enough to see it answered
+            for _ in range(20):
+                found = other.produce_batch("other", batch([Row(b"v")]), acks=1)
+                assert found.error_code == ErrorCode.NONE
+        raw.socket.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            raw.socket.recv(1)
+        raw.socket.settimeout(30)
+    finally:
+        lib.kl_io_hold(b"fdatasync", 0)
+        lib.kl_io_reset()
+    found = raw.receive(apis.PRODUCE, 9)
+    assert found.responses[0].partition_responses[0].error_code == ErrorCode.NONE

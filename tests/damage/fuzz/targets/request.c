@@ -76,6 +76,7 @@ kl_status kl_response_slice(kl_request *request, kl_slice *slice) {
     *slice = (kl_slice){.fd = -1}; /* taken */
     return KL_OK;
 }
+void kl_request_release_frame(kl_request *request) { (void)request; }
 void kl_request_wake(kl_request *request) { of(request)->woken = true; }
 
 /* ---- what an answer must be ------------------------------------------------------------------ */
