@@ -797,5 +797,4 @@ int64_t kl_io_waiting(const char *call);
 int kl_io_record(int fd);
 /* cffi: test end */
 #endif
-
 #endif

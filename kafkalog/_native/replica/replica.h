@@ -107,7 +107,8 @@ bool kl_wait_arm(kl_wait *wait);
 void kl_wait_remove(kl_waiter *waiter);
 
 /* Sleep until the high watermark reaches `offset` and, of a durable role or with `on_disk`,
- * all below it is on disk.  Between enter and leave.  KL_E_TIMEOUT, KL_E_STORAGE, KL_E_CLOSED (removed). */
+ * all below it is on disk.  Between enter and leave.  KL_E_TIMEOUT, KL_E_STORAGE, KL_E_CLOSED
+ * (removed). */
 kl_status kl_replica_sleep(kl_replica *replica, int64_t offset, bool on_disk,
                            int32_t timeout_ms);
 
