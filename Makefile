@@ -19,11 +19,19 @@ CPPCHECK := --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --
             --suppress=missingIncludeSystem --suppress=shiftTooManyBitsSigned \
             --suppress=shiftNegativeLHS --suppress=ctuuninitvar -D_GNU_SOURCE -UKL_TEST
 
-.PHONY: help demo test bench lint format docs sanitize fuzz torture test-versions build clean distclean print-python
+# As many processes as processors; a file's tests stay in one, as they share what is dear to start.
+PROCESSES := -n auto --dist loadfile --no-loadscope-reorder
+# What `make check` runs.
+CHECKED := tests/house tests/examples $(addprefix tests/unit/,base batch config disk inspect log \
+           metadata net plane scan test_clock.py)
+
+.PHONY: help demo check test explore bench lint format docs sanitize fuzz torture test-versions build clean distclean print-python
 
 help:
 	@echo "make demo           the tour: a year of flights through the log, under a minute"
-	@echo "make test           every test"
+	@echo "make check          for every save: lint of Python, the house's rules, the quickest tests"
+	@echo "make test           every test, the same each time"
+	@echo "make explore        look for what nobody thought of, with a drawn seed, six minutes"
 	@echo "make bench          the benchmarks, with their figures"
 	@echo "make lint           ruff, mypy, clang-format, compiler warnings, cppcheck"
 	@echo "make format         let ruff and clang-format write"
@@ -38,9 +46,21 @@ demo: build
 	@.ci/need java
 	@$(PY) examples/flights/demo.py
 
+check: build
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --quiet --check .
+	@$(PY) -m mypy --strict kafkalog spark_connector/pyspark_kafkalog
+	@$(VENV)/bin/clang-format --dry-run -Werror $(C_FILES) $(H_FILES)
+	@$(PY) -m pytest -q $(PROCESSES) -m "not slow and not java and not spark and not explore" \
+	    $(CHECKED)
+
 test: build
 	@.ci/need java javac maven clang kcat xfs
-	@$(PY) -m pytest tests
+	@$(PY) -m pytest $(PROCESSES) tests
+
+explore: build
+	@.ci/need java javac maven clang xfs
+	@.ci/explore
 
 # What it found lies in build/bench.json: `python -m benchmarks.report build/bench.json` makes
 # docs/performance.md and its pictures of it.  `make bench PARTS="log broker_produce"` runs those
@@ -83,14 +103,13 @@ fuzz: build
 	@.ci/need cc clang
 	@$(PY) -m tests.damage.fuzz.long
 
-# The long forms; KAFKALOG_TORTURE_MINUTES says how long crashes are enumerated, and again how
-# long power is cut.
+# The long forms, hours: KAFKALOG_EXPLORE_SECONDS says how long each search goes on.
 torture: fuzz
-	@.ci/need java maven xfs
-	@KAFKALOG_RACE_SECONDS=$${KAFKALOG_RACE_SECONDS:-60} $(PY) -m pytest tests/damage/threads
-	@KAFKALOG_CLIENTS_LONG=1 $(PY) -m pytest tests/kafka/clients/test_kill.py
-	@KAFKALOG_TORTURE_MINUTES=$${KAFKALOG_TORTURE_MINUTES:-20} \
-	    $(PY) -m pytest -rP tests/damage/enumerate tests/damage/powercut
+	@.ci/need java javac maven xfs
+	@KAFKALOG_EXPLORE_SECONDS=$${KAFKALOG_EXPLORE_SECONDS:-120} KAFKALOG_LONG=1 \
+	    .ci/explore
+	@KAFKALOG_LONG=1 $(PY) -m pytest tests/kafka/clients/test_kill.py tests/hostile \
+	    tests/damage/enumerate tests/damage/sweep
 
 test-versions: build
 	@.ci/versions $(PY)

@@ -19,6 +19,7 @@ import hypothesis
 import pytest
 
 from tests.support import brokers, cases
+from tests.support.effort import SEED, examples
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -27,16 +28,16 @@ ROOT = Path(__file__).resolve().parent.parent
 if any((ROOT / "kafkalog" / "_native").glob("_kl_test*.so")):
     os.environ.setdefault("KAFKALOG_NATIVE", "test")
 
-SEED = int(os.environ.get("KAFKALOG_SEED") or secrets.randbelow(2**32))
-
-_common: dict[str, Any] = {
-    "deadline": None,
-    "print_blob": True,
-    "suppress_health_check": [hypothesis.HealthCheck.too_slow],
-}
-hypothesis.settings.register_profile("dev", max_examples=50, **_common)
-hypothesis.settings.register_profile("ci", max_examples=200, **_common)
-hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
+# Without a database, as an example that a run kept would make the next one another.
+hypothesis.settings.register_profile(
+    "kafkalog",
+    max_examples=examples(50),
+    database=None,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("kafkalog")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -50,6 +51,16 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = SEED
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What Hypothesis drives can always look for more; files that take long come first, so that
+    several processes end at about the same time."""
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.explore)
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 import socket
 import struct
@@ -15,8 +14,6 @@ from tests.support import batches
 from tests.support.batches import Row
 from tests.unit.net.network import Client, wait_for
 
-LONG = os.environ.get("KAFKALOG_HOSTILE_LONG") == "1"
-"""Attacks of the full size, and p99 of others with and without them."""
 CLOSED = "closed"
 RECORD_HEAD = struct.Struct(">hiqqqhii")
 

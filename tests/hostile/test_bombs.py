@@ -15,10 +15,11 @@ import lz4.frame
 import pytest
 import zstandard
 
-from tests.hostile.attack import LONG, one_record, packed
+from tests.hostile.attack import one_record, packed
 from tests.hostile.victim import MIB, Victim
 from tests.support import batches
 from tests.support.batches import Row
+from tests.support.effort import LONG
 from tests.unit.plane.peer import Peer
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4

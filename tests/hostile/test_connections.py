@@ -16,9 +16,9 @@ import pytest
 
 from kafkalog.wire import apis
 from kafkalog.wire.runtime import uvarint_bytes
-from tests.conftest import SEED
-from tests.hostile.attack import LONG, blocked, flood
+from tests.hostile.attack import blocked, flood
 from tests.hostile.victim import MIB, Victim
+from tests.support.effort import LONG, SEED
 from tests.unit.net.network import framed, header, wait_for
 
 LITTLE = 8 * MIB
@@ -235,7 +235,7 @@ def test_slowloris(tmp_path_factory: pytest.TempPathFactory, many_files: None) -
         assert not left
 
 
-@pytest.mark.skipif(not LONG, reason="KAFKALOG_HOSTILE_LONG=1 compares times")
+@pytest.mark.skipif(not LONG, reason="KAFKALOG_LONG=1 compares times")
 def test_others_are_as_quick_as_before(victim: Victim) -> None:
     """p99 of Produce and Fetch of others with and without abuse, in turn; printed, and held to
     what two processors allow: not ten times as much."""

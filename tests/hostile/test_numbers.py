@@ -13,13 +13,13 @@ import pytest
 from kafkalog.wire import apis
 from tests.hostile.attack import (
     CLOSED,
-    LONG,
     answer_of,
     commit_fields,
     join_fields,
     metadata_of,
 )
 from tests.hostile.victim import MIB, WITNESS_TOPIC, Victim
+from tests.support.effort import LONG
 from tests.unit.plane.peer import one
 
 UNKNOWN_TOPIC, POLICY_VIOLATION, INVALID_PARTITIONS, INVALID_ASSIGNMENT = 3, 44, 37, 39

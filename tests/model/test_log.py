@@ -1,6 +1,5 @@
 """Any sequence of public calls leaves the log and its model in the same state."""
 
-import os
 import shutil
 import tempfile
 import types
@@ -24,6 +23,7 @@ from kafkalog.log.compaction import Limits, compact, look
 from tests.model.model import Model
 from tests.model.reader import Elsewhere, see
 from tests.support import batches, trees
+from tests.support.effort import examples
 
 T0 = 1_700_000_000_000
 RETENTION_MS = 40
@@ -325,10 +325,8 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLog = LogMachine.TestCase
-TestLog.settings = settings(
-    max_examples=int(os.environ.get("KAFKALOG_MODEL_EXAMPLES", "40")), stateful_step_count=35
-)
-TestLog.pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+TestLog.settings = settings(max_examples=examples(40), stateful_step_count=35)
+TestLog.pytestmark = [pytest.mark.slow, pytest.mark.explore, pytest.mark.timeout(900)]
 
 
 class CompactsNothing(LogMachine):

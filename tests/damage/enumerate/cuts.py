@@ -2,7 +2,6 @@
 
 import itertools
 import random
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,22 +134,24 @@ class Enumeration:
             for forms in forms_of:
                 self._try(moment, disk, forms)
 
-    def draw(self, rng: random.Random, seconds: float) -> None:
-        """Drawn cuts, and now and then a second cut while the first is recovered from.
+    def draw(self, rng: random.Random, rounds: Iterator[int]) -> None:
+        """A drawn cut a round, and now and then a second while the first is recovered from.
 
         Raises: Fault.
         """
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        drew = True
+        while drew:
+            drew = False
             for moment, disk in self._moments():
                 if len(disk.pending) < 2:
                     continue
+                if next(rounds, None) is None:
+                    return
+                drew = True
                 forms = drawn(disk.pending, rng)
                 self._try(moment, disk, forms)
                 if rng.random() < AGAIN_SHARE:
                     self._again(moment, disk.image(forms))
-                if time.monotonic() > deadline:
-                    break
 
     def _again(self, moment: int, image: Files) -> None:
         """Cuts during the open that follows a cut."""

@@ -1,11 +1,10 @@
 """Every crash of every protocol that changes a disk: what was promised is there.
 
 Each protocol is recorded once, through the I/O table of the test build.  Then its crashes are
-made up: at each moment, any part of what was not durable yet.  KAFKALOG_TORTURE_MINUTES makes
-it go on, with drawn cuts, for that long in all.
+made up: at each moment, any part of what was not durable yet.  Exploring
+goes on with drawn cuts; the long form tears what is small at every byte.
 """
 
-import os
 import random
 import threading
 from collections.abc import Callable
@@ -20,11 +19,11 @@ from tests.damage.enumerate.disk import Disk, digest
 from tests.damage.enumerate.judge import Judge
 from tests.damage.enumerate.promise import promises
 from tests.damage.enumerate.trace import Step, recording, slow_disk
+from tests.support.effort import LONG, rounds
 
-MINUTES = float(os.environ.get("KAFKALOG_TORTURE_MINUTES", "0"))
-DRAW_SECONDS = MINUTES * 60 / len(protocols.NAMES) if MINUTES else 0.7
-ALL_SUBSETS = 8 if MINUTES else cuts.ALL_SUBSETS
-USED_SHARE = 1 if MINUTES else 8
+DRAWN = 100
+ALL_SUBSETS = 8 if LONG else cuts.ALL_SUBSETS
+USED_SHARE = 1 if LONG else 8
 
 Trace = tuple[list[Step], Path]
 
@@ -62,17 +61,18 @@ def enumeration(
         judge=Judge(place, protocols.config_of(name), protocols.LOG_FOLDER, share),
         first=first,
         all_subsets=ALL_SUBSETS,
-        fine=bool(MINUTES),
+        fine=LONG,
     )
 
 
 @pytest.mark.slow
+@pytest.mark.explore
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", protocols.NAMES)
 def test_every_crash_keeps_what_was_promised(name, recorded, memory, rng, record_property):
     trace = enumeration(name, *recorded(name), memory / f"cut-{name}")
     trace.systematic()
-    trace.draw(rng, DRAW_SECONDS)
+    trace.draw(rng, rounds(DRAWN))
     states = trace.judge.states
     print(f"{name}: {len(trace.steps)} steps, {trace.cuts} cuts, {states} different states")
     record_property("states", states)

@@ -164,16 +164,21 @@ def build(targets: Iterable[Target]) -> dict[str, Path]:
 
 
 def run(
-    target: Target, program: Path, seconds: float, corpora: Iterable[Path], seed: int = 0
+    target: Target,
+    program: Path,
+    corpora: Iterable[Path],
+    seed: int = 1,
+    executions: int = 0,
+    seconds: float = 0,
 ) -> Result:
-    """Every input of the corpora once, then new ones for `seconds`.
+    """Every input of the corpora once, then new ones: `executions` in all, or for `seconds`.
 
     New inputs that reach something new go into the first corpus.
     """
     with tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory_folder()) as folder:
         artifacts = Path(folder) / "found"
         artifacts.mkdir()
-        limit = [f"-max_total_time={seconds:.0f}"] if seconds >= 1 else ["-runs=0"]
+        limit = [f"-max_total_time={seconds:.0f}"] if seconds >= 1 else [f"-runs={executions}"]
         command = [
             str(program), *limit, f"-max_len={target.max_bytes}", f"-seed={seed}", "-timeout=20",
             f"-malloc_limit_mb={target.malloc_mb}", "-rss_limit_mb=2048", "-print_final_stats=1",
@@ -193,10 +198,10 @@ def run(
         crash = _keep(target, sorted(artifacts.iterdir()))
     if done.returncode and crash is None:
         raise RuntimeError(f"{target.name} ended with {done.returncode}\n{output[-4000:]}")
-    executions = re.findall(r"number_of_executed_units: (\d+)", output)
+    executed = re.findall(r"number_of_executed_units: (\d+)", output)
     coverage = re.findall(r" cov: (\d+)", output)
     return Result(
-        int(executions[-1]) if executions else 0,
+        int(executed[-1]) if executed else 0,
         int(coverage[-1]) if coverage else 0,
         crash,
         _report(output) if crash else "",

@@ -63,7 +63,7 @@ def main(names: list[str]) -> int:
         corpora = [kept, real, engine.CORPUS / target.name]
         corpora = [folder for folder in corpora if folder.is_dir()]
         seed = int.from_bytes(os.urandom(3), "big")
-        result = engine.run(target, programs[target.name], seconds, corpora, seed)
+        result = engine.run(target, programs[target.name], corpora, seed, seconds=seconds)
         note(target, result, seconds)
         print(f"{target.name:10} {result.executions:>12,} executions, coverage {result.coverage}")
         if result.crash:

@@ -5,10 +5,8 @@ The first two take and refuse the same.  kafka-python is asked where they take a
 it may differ is in `may_differ`.
 """
 
-import os
 import random
 import struct
-import time
 
 import crc32c
 import pytest
@@ -16,14 +14,12 @@ import pytest
 from kafkalog import errors
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
-from tests.conftest import SEED
 from tests.damage.fuzz import reference, seeds
 from tests.damage.fuzz.engine import TARGETS
 from tests.damage.fuzz.mutate import mutated
 from tests.support import batches
 from tests.support.batches import Row
-
-SECONDS = float(os.environ.get("KAFKALOG_FUZZ_SECONDS", "1")) * 3
+from tests.support.effort import SEED, rounds
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -134,8 +130,7 @@ def test_three_decoders_agree():
     draw = random.Random(SEED)
     inputs = all_seeds()
     taken = refused = compared = 0
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
+    for _ in rounds(2000):
         data = mended(mutated(draw.choice(inputs), draw), draw)
         try:
             expected, odd = by_reference(data)

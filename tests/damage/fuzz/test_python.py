@@ -6,10 +6,8 @@ else, and never more memory than the limit allows.
 
 import contextlib
 import gzip
-import os
 import random
 import re
-import time
 import tracemalloc
 import uuid
 
@@ -22,15 +20,14 @@ from kafkalog import errors
 from kafkalog.batch import codecs
 from kafkalog.disk import checkpoint, layout
 from kafkalog.types import TopicPartition
-from tests.conftest import SEED
 from tests.damage.fuzz.mutate import mutated
+from tests.support.effort import SEED, patience_s, rounds
 
-SECONDS = float(os.environ.get("KAFKALOG_FUZZ_SECONDS", "1"))
 TEXT = b"an old log of a very old ship, " * 90 + bytes(range(256))
 LIMIT = 1 << 16
 REFUSALS = (errors.CorruptMessage, errors.MessageTooLarge)
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.explore, pytest.mark.timeout(patience_s(900))]
 
 
 def bodies():
@@ -50,18 +47,12 @@ def bodies():
     }
 
 
-def until(seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        yield from range(50)
-
-
 @pytest.mark.parametrize("codec", [codecs.GZIP, codecs.SNAPPY, codecs.LZ4, codecs.ZSTD])
 def test_framings(codec):
     draw = random.Random(SEED + codec)
     seeds = bodies()[codec]
     taken = refused = 0
-    for _ in until(SECONDS):
+    for _ in rounds(2000):
         body = mutated(draw.choice(seeds), draw)
         limit = draw.choice([LIMIT, LIMIT, 100, len(TEXT)])
         try:
@@ -124,7 +115,7 @@ def test_texts(kind):
     parse, render, seeds = TEXTS[kind]
     draw = random.Random(SEED)
     taken = refused = 0
-    for _ in until(SECONDS / 2):
+    for _ in rounds(1000):
         data = mutated(draw.choice(seeds), draw)
         try:
             found = parse(data)
@@ -143,7 +134,7 @@ def test_names_of_folders():
     draw = random.Random(SEED)
     seeds = [b"orders-0", b"a.b-c-12", b"orders-0." + b"0" * 32 + b"-delete", b"x-2147483647"]
     taken = 0
-    for _ in until(SECONDS / 4):
+    for _ in rounds(500):
         name = mutated(draw.choice(seeds), draw).decode("utf-8", "surrogateescape")
         folder = layout.parse_folder(name)
         layout.parse_marked(name)

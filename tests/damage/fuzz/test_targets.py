@@ -1,7 +1,7 @@
 """Each C entry that takes bytes from outside, under libFuzzer and the sanitizers of clang.
 
-The short form reads the corpora and looks for new inputs for a moment; `make fuzz` looks for
-longer (tests/damage/fuzz/long.py).
+The short form reads the corpora and tries a few thousand inputs, the same each time; `make fuzz`
+looks for new ones (tests/damage/fuzz/long.py).
 """
 
 import os
@@ -11,11 +11,13 @@ import pytest
 
 from tests.damage.fuzz import engine, seeds
 from tests.support import batches
+from tests.support.effort import SECONDS, SEED, patience_s
 
-SECONDS = float(os.environ.get("KAFKALOG_FUZZ_SECONDS", "1"))
-CANARY_SECONDS = 20
+EXECUTIONS = 3_000
+CANARY_EXECUTIONS = 1_000_000
+"""It is found long before, and ends with that."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.explore, pytest.mark.timeout(patience_s(600))]
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +31,14 @@ def programs():
 @pytest.fixture(scope="module")
 def results(programs, tmp_path_factory, request):
     """What each target found, all run at once, as many as there are processors."""
-    seed = int(os.environ.get("KAFKALOG_SEED") or 0)
+    seconds = SECONDS * (os.cpu_count() or 1) / 4
 
     def run(target):
         new, real = (tmp_path_factory.mktemp(f"{target.name}-{kind}") for kind in ("new", "real"))
         seeds.write(target, real)
         corpora = [new, real, engine.CORPUS / target.name]
         corpora = [folder for folder in corpora if folder.is_dir()]
-        return engine.run(target, programs[target.name], SECONDS, corpora, seed)
+        return engine.run(target, programs[target.name], corpora, SEED, EXECUTIONS, seconds)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return dict(zip(engine.TARGETS, pool.map(run, engine.TARGETS.values()), strict=True))
@@ -56,7 +58,7 @@ def test_the_canary_is_found(programs, tmp_path):
     plain = batches.batch([batches.Row(b"value", b"key", 5), batches.Row(b"another", None, 6)])
     (tmp_path / "plain").write_bytes(plain)
     program = programs[engine.CANARY.name]
-    result = engine.run(engine.CANARY, program, CANARY_SECONDS, [tmp_path])
+    result = engine.run(engine.CANARY, program, [tmp_path], executions=CANARY_EXECUTIONS)
     assert result.crash is not None, "the planted bug was not found"
     assert "heap-buffer-overflow" in result.report
     assert "sum_headers" in result.report
@@ -66,7 +68,7 @@ def test_the_mended_input_alone_reaches_the_canary(programs, tmp_path):
     """The planted bug is no bug of plain input: the mutator and the coverage find it."""
     plain = batches.batch([batches.Row(b"value", b"key", 5, [("name", b"value")])])
     (tmp_path / "plain").write_bytes(plain)
-    result = engine.run(engine.CANARY, programs[engine.CANARY.name], 0, [tmp_path])
+    result = engine.run(engine.CANARY, programs[engine.CANARY.name], [tmp_path])
     assert result.crash is None
 
 

@@ -4,36 +4,27 @@ A value that was taken can be encoded, and what was encoded is read as the same 
 """
 
 import contextlib
-import os
 import random
-import time
 import tracemalloc
 
 import pytest
 
 from kafkalog.errors import InvalidRequest, UnsupportedVersion
 from kafkalog.wire import apis, records
-from tests.conftest import SEED
 from tests.damage.fuzz.mutate import mutated
+from tests.support.effort import SEED, patience_s, rounds
 from tests.unit.wire.strategies import random_fields
 from tests.unit.wire.test_round_trip import VERSIONS
 
-SECONDS = float(os.environ.get("KAFKALOG_FUZZ_SECONDS", "1"))
 REFUSALS = (InvalidRequest, UnsupportedVersion)
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-def until(seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        yield from range(50)
+pytestmark = [pytest.mark.slow, pytest.mark.explore, pytest.mark.timeout(patience_s(900))]
 
 
 def test_messages():
     draw = random.Random(SEED)
     taken = refused = 0
-    for _ in until(SECONDS):
+    for _ in rounds(2000):
         message, version = draw.choice(VERSIONS)
         data = mutated(message.encode(version, random_fields(draw, message.fields, version)), draw)
         try:
@@ -56,7 +47,7 @@ def test_memory_of_messages():
         message.decode(version, message.encode(version, {}))  # the codec is made
     tracemalloc.start()
     try:
-        for _ in until(SECONDS):
+        for _ in rounds(2000):
             message, version = draw.choice(VERSIONS)
             fields = random_fields(draw, message.fields, version)
             data = mutated(message.encode(version, fields), draw)
@@ -73,7 +64,7 @@ def test_memory_of_messages():
 def test_headers():
     draw = random.Random(SEED)
     taken = refused = 0
-    for _ in until(SECONDS / 2):
+    for _ in rounds(1000):
         api = draw.choice(list(apis.BY_KEY.values()))
         version = draw.choice(list(api.versions))
         whole = apis.encode_request_header(api, version, draw.getrandbits(31), "client-1")
@@ -119,7 +110,7 @@ def internal_records(draw):
 def test_internal_records():
     draw = random.Random(SEED)
     taken = refused = 0
-    for _ in until(SECONDS):
+    for _ in rounds(2000):
         decode, data = internal_records(draw)
         decode(data)
         try:

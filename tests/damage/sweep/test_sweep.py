@@ -1,6 +1,6 @@
 """Every way to damage a directory: nothing wrong is read, what is covered is told, and mended.
 
-A seeded sample here; KAFKALOG_SWEEP=all flips each bit of each file once (an hour or two).
+A seeded sample here; KAFKALOG_LONG=1 flips each bit of each file once (an hour or two).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from kafkalog.inspect.repair import apply, plan
 from kafkalog.inspect.report import DAMAGE, Report
 from kafkalog.inspect.verify import verify
 from kafkalog.inspect.verify_batches import BatchCheck
-from tests.conftest import ROOT, SEED
+from tests.conftest import ROOT
 from tests.damage.sweep import damages, reference
 from tests.damage.sweep.judge import INDEXES, is_covered, place_of
 from tests.damage.sweep.reference import THINNED, Reference, table_of
 from tests.support import batches
+from tests.support.effort import LONG, SEED
 
 WORKERS = 2
 FLIPS, OTHERS = 1500, 500  # of each worker
 REPAIRS, OPENINGS, HEADERS = 250, 150, 60
-ALL = os.environ.get("KAFKALOG_SWEEP") == "all"
 # The limit is on address space, which these would reserve far ahead of use.
 QUIET = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "PYTHONPATH": str(ROOT)}
 
@@ -78,7 +78,7 @@ def test_the_reference_is_clean_and_has_something_of_everything(made: Reference)
 def run(folder: Path, part: int) -> subprocess.Popen[str]:
     folder.mkdir()
     which = ["--part", str(part), "--parts", str(WORKERS)]
-    how = ["--all"] if ALL else ["--flips", str(FLIPS), "--others", str(OTHERS)]
+    how = ["--all"] if LONG else ["--flips", str(FLIPS), "--others", str(OTHERS)]
     return subprocess.Popen(
         [
             sys.executable,

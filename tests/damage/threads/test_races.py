@@ -12,12 +12,13 @@ import pytest
 
 import kafkalog
 from kafkalog import errors
+from tests.support import effort
 
 ROOT = Path(__file__).resolve().parents[3]
 NATIVE = ROOT / "kafkalog" / "_native"
-SECONDS = int(os.environ.get("KAFKALOG_RACE_SECONDS", "3"))
+SECONDS = max(3, round(effort.SECONDS))
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.explore, pytest.mark.timeout(600 + 3 * SECONDS)]
 
 
 def build(folder: Path, sanitizers: str) -> Path:
@@ -77,9 +78,8 @@ def test_the_canary_is_found(program, tmp_path):
     assert "data race" in done.stderr and "stress.c" in done.stderr
 
 
+@pytest.mark.skipif(not effort.EXPLORING, reason="part of `make explore`")
 def test_memory_is_right_under_threads(tmp_path):
-    if SECONDS <= 3:
-        pytest.skip("part of the long form (KAFKALOG_RACE_SECONDS above 3)")
     done = run(build(tmp_path, "address,undefined"), tmp_path / "logs", SECONDS)
     assert done.returncode == 0, done.stderr[-6000:]
 

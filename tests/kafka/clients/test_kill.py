@@ -5,7 +5,6 @@ Apache Kafka then opens the directory and hands out the same records.
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,9 +17,9 @@ from tests.kafka.clients import servers
 from tests.kafka.clients.agent import Agent, Member, Record
 from tests.kafka.clients.conftest import Admin
 from tests.kafka.clients.servers import Server
+from tests.support.effort import LONG
 
-LONG = bool(os.environ.get("KAFKALOG_CLIENTS_LONG"))
-"""Also with durability `os`, and more often; else once with what promises most."""
+# The long form is with durability `os`, too, and kills more often.
 KILLS = 6 if LONG else 2
 MORE = 1_000
 """Acknowledged values between two kills, at least."""

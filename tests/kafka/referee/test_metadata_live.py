@@ -190,7 +190,7 @@ def test_kafka_starts_on_a_directory_that_we_left_by_a_kill(
 import os, signal
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.directory.manager import Manager
-from tests.unit.metadata.test_live import append, make
+from tests.kafka.referee.test_metadata_live import append, make
 manager = Manager({str(directory)!r})
 metadata = MetadataLog.open(manager)
 metadata.register([("PLAINTEXT", "127.0.0.1", 9092, 0)])

@@ -1,11 +1,10 @@
 """The simulation finds nothing wrong with the coordinator, and finds what is planted in it.
 
-KAFKALOG_SIMULATION_RUNS: how many runs, 40 without; each has a seed that is told.
+Each run has a seed that is told where it finds something.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -16,19 +15,20 @@ from kafkalog.coordinator.groups import groups, offsets, rebalance
 from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.coordinator.step import Step, Write
 from kafkalog.wire.error_codes import ErrorCode
-from tests.conftest import SEED
+from tests.support.effort import SEED, rounds
 from tests.unit.coordinator.simulation import Violated, simulate
 
-RUNS = int(os.environ.get("KAFKALOG_SIMULATION_RUNS", "40"))
 CANARY_RUNS = 100
-PART = 20
+PARTS, RUNS = 2, 20
 
 
+@pytest.mark.explore
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("first", range(0, RUNS, PART))
-def test_groups_keep_their_promises_whatever_happens(first: int) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_groups_keep_their_promises_whatever_happens(part: int) -> None:
     """S1 to S6 hold under lost and slow messages, deaths, restarts and a failing journal."""
-    for seed in range(SEED + first, SEED + min(first + PART, RUNS)):
+    for number in rounds(RUNS):
+        seed = SEED + number * PARTS + part
         world = simulate(seed)
         assert world.told, f"seed {seed}: nothing happened"
 

@@ -12,12 +12,11 @@ import pytest
 
 import kafkalog
 from tests.damage.crash.ledger import key_of, value_of
-from tests.support import batches, kafka_data
+from tests.support import batches, cases
+from tests.support.effort import patience_s, rounds
 from tests.unit.log.reader import PER_OFFSET
 
-SECONDS = float(os.environ.get("KAFKALOG_READERS_SECONDS", "4"))
-CHANGES = 100
-"""At least, however long they take on a busy disk."""
+CHANGES = 400
 CONFIG = {"segment.bytes": 20_000, "index.interval.bytes": 500, "file.delete.delay.ms": 0}
 
 
@@ -51,6 +50,8 @@ def change(log, rng, generation):
 
 
 @pytest.mark.slow
+@pytest.mark.explore
+@pytest.mark.timeout(patience_s(120))
 def test_readers_get_a_right_answer_or_a_clear_error(rng, tmp_path):
     """Never wrong bytes, never a signal: each reader lives to the end and has seen much."""
     path = tmp_path / "log-0"
@@ -60,17 +61,14 @@ def test_readers_get_a_right_answer_or_a_clear_error(rng, tmp_path):
         readers = [
             subprocess.Popen(
                 [*command, str(rng.getrandbits(32))],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=kafka_data.REPOSITORY, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=cases.ROOT, text=True,
             )
             for _ in range(2)
         ]  # fmt: skip
-        deadline = time.monotonic() + SECONDS
-        generation = 0
-        while generation < CHANGES or time.monotonic() < deadline:
+        for generation in rounds(CHANGES):
             if any(reader.poll() for reader in readers):
                 break
-            generation += 1
-            change(log, rng, generation)
+            change(log, rng, generation + 1)
         counts = []
         for reader in readers:
             said, _ = reader.communicate(timeout=60)
@@ -94,7 +92,7 @@ def test_a_follower_in_another_process_sees_each_record_once(tmp_path):
         log.append(b"first")
         with subprocess.Popen(
             [sys.executable, "-c", program, str(path)],
-            stdout=subprocess.PIPE, cwd=kafka_data.REPOSITORY, text=True,
+            stdout=subprocess.PIPE, cwd=cases.ROOT, text=True,
         ) as follower:  # fmt: skip
             assert follower.stdout is not None
             assert follower.stdout.readline() == "0 first\n"
@@ -142,7 +140,7 @@ def test_a_log_that_is_written_anew_while_a_reader_looks_for_its_place(tmp_path)
             log.append(b"old" + bytes(20))
         with subprocess.Popen(
             [sys.executable, "-c", HELD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            cwd=kafka_data.REPOSITORY, text=True, env={**os.environ, "KAFKALOG_NATIVE": "test"},
+            cwd=cases.ROOT, text=True, env={**os.environ, "KAFKALOG_NATIVE": "test"},
         ) as reader:  # fmt: skip
             assert reader.stdin is not None and reader.stdout is not None
             assert reader.stdout.readline() == "held\n"

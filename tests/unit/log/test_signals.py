@@ -11,7 +11,7 @@ import time
 import pytest
 
 import kafkalog
-from tests.support import kafka_data
+from tests.support import cases
 
 TRIES = 5
 
@@ -127,7 +127,7 @@ def test_ctrl_c_ends_a_wait_within_100_ms(wait, tmp_path):
     for i in range(TRIES):
         with subprocess.Popen(
             [sys.executable, "-c", program, str(tmp_path / f"log{i}-0")],
-            stdout=subprocess.PIPE, text=True, env=environment, cwd=kafka_data.REPOSITORY,
+            stdout=subprocess.PIPE, text=True, env=environment, cwd=cases.ROOT,
         ) as child:  # fmt: skip
             assert child.stdout is not None
             assert child.stdout.readline() == "waiting\n"

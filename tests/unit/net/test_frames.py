@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from tests.conftest import SEED
+from tests.support.effort import SEED
 from tests.unit.net import network
 from tests.unit.net.network import Client, Server, framed, header, request
 

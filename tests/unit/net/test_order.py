@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kafkalog._native import lib
-from tests.conftest import SEED
+from tests.support.effort import SEED
 from tests.unit.net import network
 from tests.unit.net.kafka_requests import STORED, fetch, fetched, produce, produced
 from tests.unit.net.network import Server, request, wait_for

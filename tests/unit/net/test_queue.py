@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from kafkalog.errors import NotFound
-from tests.conftest import SEED
+from tests.support.effort import SEED
 from tests.unit.net.kafka_requests import produce
 from tests.unit.net.network import Client, Server, request, wait_for
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.conftest import SEED
+from tests.support.effort import SEED
 from tests.unit.net.kafka_requests import fetch, fetched
 from tests.unit.net.network import Server, framed, header, request, wait_for
 

@@ -16,7 +16,7 @@ import pytest
 from kafkalog.directory.manager import Manager
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from tests.conftest import SEED
+from tests.support.effort import SEED
 from tests.support.raw import Raw
 from tests.unit.server.conftest import MakeBroker
 
