@@ -583,7 +583,7 @@ typedef struct {
 
 kl_status kl_log_producers(kl_log *log, kl_producer *out, size_t max_entries,
                            size_t *count);
-/* Forget producers without an open transaction whose last batch is older. */
+/* Forget producers without an open transaction that were heard of last before, by our clock. */
 kl_status kl_log_expire_producers(kl_log *log, int64_t before_ms, size_t *expired);
 /* Decode a `.snapshot` file's bytes. KL_E_CORRUPT. */
 kl_status kl_snapshot_decode(const uint8_t *data, size_t bytes, kl_producer *out,

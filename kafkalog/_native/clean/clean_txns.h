@@ -4,24 +4,21 @@
 #ifndef KL_CLEAN_TXNS_H
 #define KL_CLEAN_TXNS_H
 
-#include "log/aborts.h"
+#include "base/table.h"
 #include "batch/batch.h"
+#include "log/aborts.h"
 
 typedef struct {
     int64_t producer_id;
     int64_t last_offset;       /* of its last batch; -1: only markers so far */
     const kl_aborted *aborted; /* the aborted transaction that the pass is in, or NULL */
     int16_t producer_epoch;
-    bool used;
-    bool remembered; /* the log remembers it: last_offset and producer_epoch hold
-                    */
+    bool remembered; /* the log remembers it: last_offset and producer_epoch hold */
     bool data_seen;  /* a batch of its present transaction was passed */
 } kl_clean_producer;
 
 typedef struct {
-    kl_clean_producer *slots; /* by hash of the producer id */
-    size_t slot_count;        /* a power of two */
-    size_t count;
+    kl_table producers;  /* kl_clean_producer, by id */
     kl_aborted *aborted; /* of the whole range, by first offset */
     size_t aborted_count;
     size_t aborted_capacity;
@@ -30,7 +27,7 @@ typedef struct {
 
 void kl_clean_txns_free(kl_clean_txns *txns);
 /* What the log says at the start of a round. */
-kl_status kl_clean_txns_add_producer(kl_clean_txns *txns, const kl_producer *producer);
+kl_status kl_clean_txns_add_producer(kl_clean_txns *txns, const kl_producer *known);
 kl_status kl_clean_txns_add_aborted(kl_clean_txns *txns, const kl_aborts *aborts);
 /* Begin a pass. */
 void kl_clean_txns_rewind(kl_clean_txns *txns);

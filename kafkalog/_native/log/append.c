@@ -188,8 +188,10 @@ static kl_status reserve_notes(kl_log *log, const run_facts *run) {
     return status;
 }
 
-static kl_status note_producer(kl_log *log, const kl_batch *batch, const uint8_t *data) {
-    if (!kl_batch_is_control(batch)) return kl_producers_apply(&log->producers, batch);
+static kl_status note_producer(kl_log *log, const kl_batch *batch, const uint8_t *data,
+                               int64_t now_ms) {
+    if (!kl_batch_is_control(batch))
+        return kl_producers_apply(&log->producers, batch, now_ms);
     int32_t type, coordinator_epoch;
     kl_status status = kl_batch_control(batch, data, &type, &coordinator_epoch);
     if (status) return status;
@@ -197,7 +199,7 @@ static kl_status note_producer(kl_log *log, const kl_batch *batch, const uint8_t
     int64_t first_offset;
     return kl_producers_apply_marker(
         &log->producers, batch->producer_id, batch->producer_epoch, coordinator_epoch,
-        batch->last_offset, batch->max_timestamp, &first_offset);
+        batch->last_offset, batch->max_timestamp, now_ms, &first_offset);
 }
 
 /* Before an abort marker is written: its entry, which is on file when the end passes it, and
@@ -256,13 +258,15 @@ static kl_status note_epoch(kl_log *log, const kl_batch *batch) {
 
 /* The batch lies at the end of the active segment: what is known of the log moves on.  What
  * fails now is not undone but final. */
-static kl_status take_in(kl_log *log, const kl_batch *batch, const uint8_t *data) {
+static kl_status take_in(kl_log *log, const kl_batch *batch, const uint8_t *data,
+                         int64_t now_ms) {
     kl_segment *active = kl_log_active(log);
     kl_status status =
         kl_segment_note(active, batch, active->size, log->config.index_interval_bytes);
     kl_sums_add(&active->sums, data, active->size, batch->batch_bytes);
     active->size += batch->batch_bytes;
-    if (!status && batch->producer_id >= 0) status = note_producer(log, batch, data);
+    if (!status && batch->producer_id >= 0)
+        status = note_producer(log, batch, data, now_ms);
     log->log_end = batch->last_offset + 1;
     log->unflushed_records += batch->record_count;
     log->appended_bytes += batch->batch_bytes;
@@ -291,7 +295,7 @@ kl_status kl_log_append_one_locked(kl_log *log, const kl_batch *batch, const uin
     if (!status) status = kl_log_write(log, data, (size_t)batch->batch_bytes);
     if (status && noted) take_back_abort(log, batch);
     if (status) return status;
-    status = take_in(log, batch, data);
+    status = take_in(log, batch, data, now_ms);
     kl_log_publish(log);
     return status ? kl_log_fail_storage(log, status) : KL_OK;
 }
@@ -328,7 +332,7 @@ kl_status kl_log_append_run_locked(kl_log *log, kl_span run, int64_t now_ms) {
     if (status) return status;
     for (size_t pos = 0; !status && pos < run.bytes; pos += (size_t)batch.batch_bytes) {
         status = kl_batch_header(run.data + pos, &batch);
-        if (!status) status = take_in(log, &batch, run.data + pos);
+        if (!status) status = take_in(log, &batch, run.data + pos, now_ms);
     }
     kl_log_publish(log);
     return status ? kl_log_fail_storage(log, status) : KL_OK;

@@ -131,7 +131,7 @@ kl_status kl_log_prepare(kl_log *log, size_t index) {
 /* ---- producers and epochs ---------------------------------------------------------------- */
 
 static kl_status replay_marker(kl_log *log, kl_segment *segment, const kl_batch *batch,
-                               const uint8_t *data, bool rebuild) {
+                               const uint8_t *data, int64_t now_ms, bool rebuild) {
     int32_t type, coordinator_epoch;
     kl_status status = kl_batch_control(batch, data, &type, &coordinator_epoch);
     if (status == KL_E_CORRUPT_MESSAGE) return KL_OK; /* its reads answer for it */
@@ -139,7 +139,8 @@ static kl_status replay_marker(kl_log *log, kl_segment *segment, const kl_batch 
     int64_t first_offset;
     status = kl_producers_apply_marker(
         &log->producers, batch->producer_id, batch->producer_epoch, coordinator_epoch,
-        batch->last_offset, batch->max_timestamp, &first_offset);
+        batch->last_offset, batch->max_timestamp,
+        kl_producers_heard(batch->max_timestamp, now_ms), &first_offset);
     if (status || type != KL_CONTROL_ABORT || first_offset < 0 || !rebuild) return status;
     int64_t open = kl_producers_first_open(&log->producers);
     const kl_aborted entry = {batch->producer_id, first_offset, batch->last_offset,
@@ -150,6 +151,7 @@ static kl_status replay_marker(kl_log *log, kl_segment *segment, const kl_batch 
 static kl_status replay_segment(kl_log *log, kl_segment *segment, int64_t from,
                                 bool rebuild) {
     kl_walk walk;
+    int64_t now_ms = kl_now_ms();
     kl_status status =
         kl_walk_init(&walk, segment->file, 0, segment->size,
                      kl_segment_header_chunk(segment, KL_CHUNK_RECOVER_BYTES));
@@ -162,12 +164,14 @@ static kl_status replay_segment(kl_log *log, kl_segment *segment, int64_t from,
         if (status || !found) break;
         if (batch.base_offset < from || batch.producer_id < 0) continue;
         if (!kl_batch_is_control(&batch)) {
-            status = kl_producers_apply(&log->producers, &batch);
+            status = kl_producers_apply(&log->producers, &batch,
+                                        kl_producers_heard(batch.max_timestamp, now_ms));
         } else {
             const uint8_t *data;
             walk.pos = pos;
             status = kl_walk_step(&walk, true, &batch, &data, &found);
-            if (!status) status = replay_marker(log, segment, &batch, data, rebuild);
+            if (!status)
+                status = replay_marker(log, segment, &batch, data, now_ms, rebuild);
         }
         if (status) break;
     }

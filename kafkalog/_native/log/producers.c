@@ -1,72 +1,102 @@
 /* producers.c: sequences, epochs and open transactions of a log's producers. */
 #include "producers.h"
 
-enum { SLOTS_MIN = 16 };
+#include "base/hash.h"
 
 void kl_producers_init(kl_producers *producers) {
     *producers = (kl_producers){.first_open = INT64_MAX, .snapshot_offset = -1};
 }
 
+static void give_spare(kl_producers *producers, kl_producer_entry *entry) {
+    entry->newer = producers->spare;
+    producers->spare = entry;
+    producers->spare_count++;
+}
+
 void kl_producers_clear(kl_producers *producers) {
+    for (kl_producer_entry *entry = producers->oldest, *next; entry; entry = next) {
+        next = entry->newer;
+        give_spare(producers, entry);
+    }
+    producers->oldest = producers->newest = NULL;
     producers->count = 0;
     producers->open_txns = 0;
     producers->first_open = INT64_MAX;
     producers->finished_count = 0;
-    if (producers->slots)
-        memset(producers->slots, 0, producers->slot_count * sizeof *producers->slots);
+    kl_table_clear(&producers->table);
 }
 
 void kl_producers_free(kl_producers *producers) {
-    kl_release(producers->entries);
-    kl_release(producers->slots);
+    kl_producers_clear(producers);
+    for (kl_producer_entry *entry = producers->spare, *next; entry; entry = next) {
+        next = entry->newer;
+        kl_release(entry);
+    }
+    kl_table_free(&producers->table);
     kl_release(producers->finished);
     kl_producers_init(producers);
 }
 
 /* ---- table -------------------------------------------------------------------------- */
 
-/* The slot that holds `producer_id`, or the free one where it belongs.  Producer ids come
- * from clients: mixed, so that chosen ones do not meet in one place by their low bits. */
-static size_t slot_of(const kl_producers *producers, int64_t producer_id) {
-    uint64_t hash = (uint64_t)producer_id * 0x9e3779b97f4a7c15u;
-    size_t slot = (size_t)(hash ^ hash >> 32) & (producers->slot_count - 1);
-    while (producers->slots[slot] != 0 &&
-           producers->entries[producers->slots[slot] - 1].producer_id != producer_id)
-        slot = (slot + 1) & (producers->slot_count - 1);
-    return slot;
+static bool same_id(const void *entry, const void *key) {
+    return ((const kl_producer_entry *)entry)->producer_id == *(const int64_t *)key;
 }
 
-static void fill_slots(kl_producers *producers) {
-    memset(producers->slots, 0, producers->slot_count * sizeof *producers->slots);
-    for (size_t i = 0; i < producers->count; i++)
-        producers->slots[slot_of(producers, producers->entries[i].producer_id)] =
-            (uint32_t)i + 1;
+kl_producer_entry *kl_producers_find(const kl_producers *producers, int64_t producer_id) {
+    uint64_t hash = kl_hash_number((uint64_t)producer_id);
+    return kl_table_find(&producers->table, hash, &producer_id, same_id);
 }
 
-kl_producer_entry *kl_producers_find(kl_producers *producers, int64_t producer_id) {
-    if (producers->count == 0) return NULL;
-    uint32_t entry = producers->slots[slot_of(producers, producer_id)];
-    return entry ? &producers->entries[entry - 1] : NULL;
+/* ---- from the one that was silent longest to the latest ------------------------------- */
+
+static void unlink_entry(kl_producers *producers, kl_producer_entry *entry) {
+    if (entry->older) entry->older->newer = entry->newer;
+    else producers->oldest = entry->newer;
+    if (entry->newer) entry->newer->older = entry->older;
+    else producers->newest = entry->older;
 }
 
-static kl_status reserve_entries(kl_producers *producers, size_t wanted) {
-    if (wanted <= producers->capacity) return KL_OK;
-    if (wanted > UINT32_MAX / 4) return kl_fail(KL_E_NO_MEMORY, "%zu producers", wanted);
-    size_t slot_count = KL_MAX((size_t)SLOTS_MIN, producers->slot_count);
-    while (slot_count < wanted * 2) slot_count *= 2;
-    size_t capacity = slot_count / 2;
-    kl_producer_entry *entries = kl_resize(producers->entries, capacity * sizeof *entries);
-    if (entries == NULL) goto no_memory;
-    producers->entries = entries;
-    uint32_t *slots = kl_resize(producers->slots, slot_count * sizeof *slots);
-    if (slots == NULL) goto no_memory; /* the old table still serves the old capacity */
-    producers->slots = slots;
-    producers->slot_count = slot_count;
-    producers->capacity = capacity;
-    fill_slots(producers);
-    return KL_OK;
-no_memory:
-    return kl_fail(KL_E_NO_MEMORY, "no memory for %zu producers", capacity);
+static void link_newest(kl_producers *producers, kl_producer_entry *entry) {
+    entry->older = producers->newest;
+    entry->newer = NULL;
+    if (entry->older) entry->older->newer = entry;
+    else producers->oldest = entry;
+    producers->newest = entry;
+}
+
+static void hear(kl_producers *producers, kl_producer_entry *entry, int64_t heard_ms) {
+    entry->heard_ms = heard_ms;
+    if (producers->newest == entry) return;
+    unlink_entry(producers, entry);
+    link_newest(producers, entry);
+}
+
+static void forget(kl_producers *producers, kl_producer_entry *entry) {
+    kl_table_remove(&producers->table, kl_hash_number((uint64_t)entry->producer_id), entry);
+    unlink_entry(producers, entry);
+    give_spare(producers, entry);
+    producers->count--;
+}
+
+/* Keep the bound, when there is one to forget. */
+static void forget_oldest(kl_producers *producers) {
+    for (kl_producer_entry *entry = producers->oldest; entry; entry = entry->newer) {
+        if (entry->txn_start_offset >= 0) continue;
+        forget(producers, entry);
+        return;
+    }
+}
+
+static kl_status reserve_entries(kl_producers *producers, size_t more) {
+    while (producers->spare_count < more) {
+        kl_producer_entry *entry = kl_alloc(sizeof *entry);
+        if (entry == NULL)
+            return kl_fail(KL_E_NO_MEMORY, "no memory for %zu producers",
+                           producers->count + more);
+        give_spare(producers, entry);
+    }
+    return kl_table_reserve(&producers->table, more);
 }
 
 static kl_status reserve_finished(kl_producers *producers, size_t wanted) {
@@ -81,7 +111,7 @@ static kl_status reserve_finished(kl_producers *producers, size_t wanted) {
 }
 
 kl_status kl_producers_reserve(kl_producers *producers, size_t more) {
-    kl_status status = reserve_entries(producers, producers->count + more);
+    kl_status status = reserve_entries(producers, more);
     if (status) return status;
     return reserve_finished(producers, producers->finished_count + more);
 }
@@ -91,27 +121,31 @@ static kl_status obtain(kl_producers *producers, int64_t producer_id,
                         int16_t producer_epoch, kl_producer_entry **out) {
     *out = kl_producers_find(producers, producer_id);
     if (*out) return KL_OK;
-    kl_status status = reserve_entries(producers, producers->count + 1);
+    if (producers->count >= KL_PRODUCERS_MAX) forget_oldest(producers);
+    kl_status status = reserve_entries(producers, 1);
     if (status) return status;
-    size_t slot = slot_of(producers, producer_id);
-    *out = &producers->entries[producers->count++];
-    **out = (kl_producer_entry){
+    kl_producer_entry *entry = producers->spare;
+    producers->spare = entry->newer;
+    producers->spare_count--;
+    *entry = (kl_producer_entry){
         .producer_id = producer_id,
         .txn_start_offset = -1,
         .last_timestamp_ms = -1,
         .coordinator_epoch = -1,
         .producer_epoch = producer_epoch,
     };
-    producers->slots[slot] = (uint32_t)producers->count;
-    return KL_OK;
+    link_newest(producers, entry);
+    producers->count++;
+    *out = entry;
+    return kl_table_add(&producers->table, kl_hash_number((uint64_t)producer_id), entry);
 }
 
 static void find_first_open(kl_producers *producers) {
     producers->first_open = INT64_MAX;
-    for (size_t i = 0; producers->open_txns > 0 && i < producers->count; i++) {
-        int64_t start = producers->entries[i].txn_start_offset;
-        if (start >= 0) producers->first_open = KL_MIN(producers->first_open, start);
-    }
+    if (producers->open_txns == 0) return;
+    for (const kl_producer_entry *entry = producers->oldest; entry; entry = entry->newer)
+        if (entry->txn_start_offset >= 0)
+            producers->first_open = KL_MIN(producers->first_open, entry->txn_start_offset);
 }
 
 /* ---- check -------------------------------------------------------------------------- */
@@ -185,11 +219,14 @@ kl_status kl_producers_try(kl_producers *producers, kl_producers *after,
         kl_producer_entry *entry;
         kl_status status = obtain(after, batch->producer_id, batch->producer_epoch, &entry);
         if (status) return status;
+        kl_producer_entry *older = entry->older;
         *entry = *known;
+        entry->older = older; /* it is the newest */
+        entry->newer = NULL;
     }
     kl_status status = kl_producers_check(after, batch, check_sequence, duplicate);
     if (status || *duplicate) return status;
-    return kl_producers_apply(after, batch);
+    return kl_producers_apply(after, batch, 0);
 }
 
 kl_status kl_producers_check_marker(kl_producers *producers, int64_t producer_id,
@@ -221,10 +258,12 @@ static void push_batch(kl_producer_entry *entry, const kl_producer_batch *batch)
     entry->batches[entry->batch_count++] = *batch;
 }
 
-kl_status kl_producers_apply(kl_producers *producers, const kl_batch *batch) {
+kl_status kl_producers_apply(kl_producers *producers, const kl_batch *batch,
+                             int64_t heard_ms) {
     kl_producer_entry *entry;
     kl_status status = obtain(producers, batch->producer_id, batch->producer_epoch, &entry);
     if (status) return status;
+    hear(producers, entry, heard_ms);
     take_epoch(entry, batch->producer_epoch);
     kl_producer_batch seen = {
         .first_sequence = batch->base_sequence,
@@ -245,7 +284,7 @@ kl_status kl_producers_apply(kl_producers *producers, const kl_batch *batch) {
 
 kl_status kl_producers_apply_marker(kl_producers *producers, int64_t producer_id,
                                     int16_t producer_epoch, int32_t coordinator_epoch,
-                                    int64_t offset, int64_t timestamp_ms,
+                                    int64_t offset, int64_t timestamp_ms, int64_t heard_ms,
                                     int64_t *first_offset) {
     *first_offset = -1;
     kl_status status = kl_producers_reserve(producers, 1);
@@ -253,6 +292,7 @@ kl_status kl_producers_apply_marker(kl_producers *producers, int64_t producer_id
     kl_producer_entry *entry;
     status = obtain(producers, producer_id, producer_epoch, &entry);
     if (status) return status;
+    hear(producers, entry, heard_ms);
     take_epoch(entry, producer_epoch);
     entry->coordinator_epoch = coordinator_epoch;
     entry->last_timestamp_ms = timestamp_ms;
@@ -278,11 +318,9 @@ int64_t kl_producers_first_open_besides(const kl_producers *producers,
     int64_t first = producers->first_open;
     if (left_out->txn_start_offset != first) return first;
     first = INT64_MAX;
-    for (size_t i = 0; i < producers->count; i++) {
-        const kl_producer_entry *entry = &producers->entries[i];
+    for (const kl_producer_entry *entry = producers->oldest; entry; entry = entry->newer)
         if (entry != left_out && entry->txn_start_offset >= 0)
             first = KL_MIN(first, entry->txn_start_offset);
-    }
     return first;
 }
 
@@ -303,16 +341,13 @@ int64_t kl_producers_first_unstable(kl_producers *producers, int64_t high_waterm
 }
 
 size_t kl_producers_expire(kl_producers *producers, int64_t before_ms) {
-    size_t kept = 0;
-    for (size_t i = 0; i < producers->count; i++) {
-        const kl_producer_entry *entry = &producers->entries[i];
-        if (entry->txn_start_offset >= 0 || entry->last_timestamp_ms >= before_ms)
-            producers->entries[kept++] = *entry;
+    size_t before = producers->count;
+    for (kl_producer_entry *entry = producers->oldest, *next; entry; entry = next) {
+        next = entry->newer;
+        if (entry->txn_start_offset < 0 && entry->heard_ms < before_ms)
+            forget(producers, entry);
     }
-    size_t expired = producers->count - kept;
-    producers->count = kept;
-    if (expired > 0) fill_slots(producers);
-    return expired;
+    return before - producers->count;
 }
 
 /* ---- lists and snapshots ------------------------------------------------------------ */
@@ -370,7 +405,9 @@ static int compare_ids(const void *a, const void *b) {
 size_t kl_producers_list(const kl_producers *producers, kl_producer *out,
                          size_t max_entries) {
     if (producers->count > max_entries || producers->count == 0) return producers->count;
-    for (size_t i = 0; i < producers->count; i++) out[i] = describe(&producers->entries[i]);
+    size_t i = 0;
+    for (const kl_producer_entry *entry = producers->oldest; entry; entry = entry->newer)
+        out[i++] = describe(entry);
     qsort(out, producers->count, sizeof *out, compare_ids);
     return producers->count;
 }
@@ -464,7 +501,8 @@ static int32_t sequence_less(int32_t sequence, int32_t decrement) {
     return INT32_MAX - decrement + (sequence + 1); /* sequence is at least -1 */
 }
 
-static kl_status load_entry(kl_producers *producers, const kl_producer *from) {
+static kl_status load_entry(kl_producers *producers, const kl_producer *from,
+                            int64_t now_ms) {
     if (from->producer_id < 0 || from->offset_delta < 0 || from->last_sequence < -1)
         return kl_fail(
             KL_E_CORRUPT, "snapshot: producer %lld, sequence %d, offset delta %d",
@@ -477,6 +515,7 @@ static kl_status load_entry(kl_producers *producers, const kl_producer *from) {
     if (status) return status;
     entry->coordinator_epoch = from->coordinator_epoch;
     entry->last_timestamp_ms = from->last_timestamp_ms;
+    entry->heard_ms = kl_producers_heard(from->last_timestamp_ms, now_ms);
     if (from->last_offset >= 0) {
         kl_producer_batch last = {
             .first_sequence = sequence_less(from->last_sequence, from->offset_delta),
@@ -495,16 +534,37 @@ static kl_status load_entry(kl_producers *producers, const kl_producer *from) {
     return KL_OK;
 }
 
-kl_status kl_producers_load(kl_producers *producers, const uint8_t *data, size_t bytes) {
+static int compare_heard(const void *a, const void *b) {
+    int64_t left = (*(kl_producer_entry *const *)a)->heard_ms;
+    int64_t right = (*(kl_producer_entry *const *)b)->heard_ms;
+    return (left > right) - (left < right);
+}
+
+/* Bring the list into the order of when they were heard of. */
+static kl_status sort_heard(kl_producers *producers) {
+    size_t count = producers->count, i = 0;
+    kl_producer_entry **all = kl_alloc(KL_MAX(count, (size_t)1) * sizeof *all);
+    if (all == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for %zu producers", count);
+    for (kl_producer_entry *entry = producers->oldest; entry; entry = entry->newer)
+        all[i++] = entry;
+    qsort(all, count, sizeof *all, compare_heard);
+    producers->oldest = producers->newest = NULL;
+    for (i = 0; i < count; i++) link_newest(producers, all[i]);
+    kl_release(all);
+    return KL_OK;
+}
+
+kl_status kl_producers_load(kl_producers *producers, const uint8_t *data, size_t bytes,
+                            int64_t now_ms) {
     size_t count = 0;
     kl_producers_clear(producers);
     kl_status status = check_snapshot(data, bytes, &count);
-    if (!status) status = kl_producers_reserve(producers, count);
     for (size_t i = 0; i < count && !status; i++) {
         const uint8_t *p = data + SNAPSHOT_POS_ENTRIES + i * SNAPSHOT_ENTRY_BYTES;
         kl_producer from = get_entry(p);
-        status = load_entry(producers, &from);
+        status = load_entry(producers, &from, now_ms);
     }
+    if (!status) status = sort_heard(producers);
     if (status) kl_producers_clear(producers);
     return status;
 }

@@ -5,9 +5,15 @@
 #define KL_PRODUCERS_H
 
 #include "base/buffer.h"
+#include "base/table.h"
 #include "batch/batch.h"
 
-enum { KL_PRODUCER_BATCHES = 5 }; /* remembered per producer, as Kafka does */
+enum {
+    KL_PRODUCER_BATCHES = 5, /* remembered per producer, as Kafka does */
+    /* Producers that a log remembers: with one more, who was silent longest is forgotten, but
+     * none in a transaction.  About 25 MB. */
+    KL_PRODUCERS_MAX = 100000
+};
 
 typedef struct {
     int32_t first_sequence;
@@ -17,15 +23,19 @@ typedef struct {
     int64_t timestamp_ms;
 } kl_producer_batch;
 
-typedef struct {
+typedef struct kl_producer_entry kl_producer_entry;
+struct kl_producer_entry {
+    kl_producer_entry *older; /* by when they were heard of last */
+    kl_producer_entry *newer; /* of a spare one: the next */
+    int64_t heard_ms;         /* by our clock; read back: not after then */
     int64_t producer_id;
-    int64_t txn_start_offset; /* -1: none */
-    int64_t last_timestamp_ms;
+    int64_t txn_start_offset;                       /* -1: none */
+    int64_t last_timestamp_ms;                      /* as the producer has it */
     kl_producer_batch batches[KL_PRODUCER_BATCHES]; /* oldest first */
     int32_t batch_count;
     int32_t coordinator_epoch; /* -1: none */
     int16_t producer_epoch;
-} kl_producer_entry;
+};
 
 /* A transaction whose marker is known but may lie above the high watermark. */
 typedef struct {
@@ -35,11 +45,12 @@ typedef struct {
 } kl_finished_txn;
 
 typedef struct {
-    kl_producer_entry *entries; /* dense, in no order */
+    kl_table table; /* by producer id, which clients choose */
+    kl_producer_entry *oldest;
+    kl_producer_entry *newest;
+    kl_producer_entry *spare; /* memory of entries to come */
+    size_t spare_count;
     size_t count;
-    size_t capacity;
-    uint32_t *slots;   /* entry + 1 by hash of the producer id, 0: free */
-    size_t slot_count; /* a power of two, at least twice the capacity */
     size_t open_txns;
     int64_t first_open;        /* of the earliest open transaction, INT64_MAX: none */
     kl_finished_txn *finished; /* ascending last_offset */
@@ -51,8 +62,8 @@ typedef struct {
 void kl_producers_init(kl_producers *producers);
 void kl_producers_clear(kl_producers *producers);
 void kl_producers_free(kl_producers *producers);
-/* Valid until the next reserve, apply, expire or load; NULL when unknown. */
-kl_producer_entry *kl_producers_find(kl_producers *producers, int64_t producer_id);
+/* Valid until the next apply, expire or load; NULL when unknown. */
+kl_producer_entry *kl_producers_find(const kl_producers *producers, int64_t producer_id);
 
 /* Check a data batch that a client sent, before it gets an offset.
  * *duplicate: the remembered batch that it repeats, else NULL.
@@ -69,9 +80,14 @@ kl_status kl_producers_try(kl_producers *producers, kl_producers *after,
                            const kl_producer_batch **duplicate);
 /* Room for `more` producers and markers, after which as many applies cannot fail. */
 kl_status kl_producers_reserve(kl_producers *producers, size_t more);
-/* Note an appended (or replayed) data batch with a producer id; batch->base_offset is final.
+/* Note an appended data batch with a producer id; batch->base_offset is final.  `heard_ms`: by
+ * our clock; of a replayed one the earlier of the clock and its own time (kl_producers_heard).
  * Checks nothing: a real log has gaps by retention, epochs that rise, empty batches. */
-kl_status kl_producers_apply(kl_producers *producers, const kl_batch *batch);
+kl_status kl_producers_apply(kl_producers *producers, const kl_batch *batch,
+                             int64_t heard_ms);
+static inline int64_t kl_producers_heard(int64_t timestamp_ms, int64_t now_ms) {
+    return KL_MIN(timestamp_ms, now_ms);
+}
 /* Check a marker before it is appended: KL_E_TRANSACTION_COORDINATOR_FENCED,
  * KL_E_INVALID_PRODUCER_EPOCH. */
 kl_status kl_producers_check_marker(kl_producers *producers, int64_t producer_id,
@@ -80,7 +96,7 @@ kl_status kl_producers_check_marker(kl_producers *producers, int64_t producer_id
  * no open one (nothing to abort). */
 kl_status kl_producers_apply_marker(kl_producers *producers, int64_t producer_id,
                                     int16_t producer_epoch, int32_t coordinator_epoch,
-                                    int64_t offset, int64_t timestamp_ms,
+                                    int64_t offset, int64_t timestamp_ms, int64_t heard_ms,
                                     int64_t *first_offset);
 /* The first offset of the earliest transaction that is open, or finished with a marker at
  * or above `high_watermark`; INT64_MAX: none.  Forgets finished ones below it. */
@@ -91,7 +107,8 @@ int64_t kl_producers_first_open(const kl_producers *producers);
 /* The same when the transaction of `left_out` ends. */
 int64_t kl_producers_first_open_besides(const kl_producers *producers,
                                         const kl_producer_entry *left_out);
-/* Forget producers without an open transaction that wrote last before `before_ms`; how many. */
+/* Forget producers without an open transaction that were heard of last before `before_ms`; how
+ * many. */
 size_t kl_producers_expire(kl_producers *producers, int64_t before_ms);
 /* Copy out, ascending producer id; how many there are.  None are copied when there are more
  * than max_entries. */
@@ -101,6 +118,7 @@ size_t kl_producers_list(const kl_producers *producers, kl_producer *out,
 /* The bytes of a .snapshot (ascending producer id). */
 kl_status kl_snapshot_encode(const kl_producers *producers, kl_buffer *out);
 /* Replace the state by a snapshot's; cleared on failure.  KL_E_CORRUPT. */
-kl_status kl_producers_load(kl_producers *producers, const uint8_t *data, size_t bytes);
+kl_status kl_producers_load(kl_producers *producers, const uint8_t *data, size_t bytes,
+                            int64_t now_ms);
 
 #endif

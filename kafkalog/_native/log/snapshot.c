@@ -18,7 +18,7 @@ static kl_status load_one(kl_log *log, kl_dir *dir, const char *name) {
     uint8_t *data = NULL;
     size_t bytes = 0;
     kl_status status = kl_dir_slurp(dir, name, SNAPSHOT_BYTES_MAX, &data, &bytes);
-    if (!status) status = kl_producers_load(&log->producers, data, bytes);
+    if (!status) status = kl_producers_load(&log->producers, data, bytes, kl_now_ms());
     kl_release(data);
     return status;
 }

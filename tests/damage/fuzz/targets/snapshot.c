@@ -37,7 +37,7 @@ static void round_trip(const kl_producers *producers) {
     memset(after, 0, sizeof after);
     kl_producers_init(&again);
     WANT(kl_snapshot_encode(producers, &out) == KL_OK);
-    WANT(kl_producers_load(&again, out.data, out.bytes) == KL_OK);
+    WANT(kl_producers_load(&again, out.data, out.bytes, 100) == KL_OK);
     size_t count = kl_producers_list(producers, before, LISTED_MAX);
     WANT(kl_producers_list(&again, after, LISTED_MAX) == count);
     for (size_t i = 0; i < KL_MIN(count, (size_t)LISTED_MAX); i++) {
@@ -69,10 +69,10 @@ static void use(kl_producers *producers, kl_span *input) {
         batch.last_sequence = batch.base_sequence;
         if (what & 128)
             WANT(kl_producers_apply_marker(producers, batch.producer_id,
-                                           batch.producer_epoch, i, offset, i,
+                                           batch.producer_epoch, i, offset, i, i,
                                            &first) == KL_OK);
         else if (kl_producers_check(producers, &batch, true, &known) == KL_OK && !known)
-            WANT(kl_producers_apply(producers, &batch) == KL_OK);
+            WANT(kl_producers_apply(producers, &batch, offset) == KL_OK);
         WANT(kl_producers_first_unstable(producers, offset) <=
              kl_producers_first_open(producers));
     }
@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     kl_producers producers;
     kl_producers_init(&producers);
     kl_status decoded = kl_snapshot_decode(data, bytes, listed, LISTED_MAX, &count);
-    kl_status loaded = kl_producers_load(&producers, data, bytes);
+    kl_status loaded = kl_producers_load(&producers, data, bytes, 100);
     WANT(decoded == KL_OK || decoded == KL_E_CORRUPT);
     WANT(decoded == KL_OK || count == 0);
     WANT(loaded == KL_OK || (loaded == KL_E_CORRUPT && producers.count == 0));
