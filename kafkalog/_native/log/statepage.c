@@ -67,10 +67,26 @@ static int64_t process_start(int64_t pid) {
     return p == NULL ? -1 : strtoll(p + 1, NULL, 10);
 }
 
-static bool owner_lives(const page_layout *layout) {
+/* Who this process is, as its pages say it: asked once a thread, and once more after a fork. */
+typedef struct {
+    int generation; /* kl_process_generation, + 1 */
+    int64_t pid, start;
     char boot_id[BOOT_ID_BYTES];
-    read_boot_id(boot_id);
-    if (memcmp(boot_id, layout->boot_id, BOOT_ID_BYTES) != 0) return false;
+} process_identity;
+
+static const process_identity *own_identity(void) {
+    static _Thread_local process_identity known;
+    int generation = atomic_load(&kl_process_generation) + 1;
+    if (known.generation != generation) {
+        known = (process_identity){.generation = generation, .pid = getpid()};
+        known.start = process_start(known.pid);
+        read_boot_id(known.boot_id);
+    }
+    return &known;
+}
+
+static bool owner_lives(const page_layout *layout) {
+    if (memcmp(own_identity()->boot_id, layout->boot_id, BOOT_ID_BYTES) != 0) return false;
     return process_start(layout->owner_pid) == layout->owner_start;
 }
 
@@ -139,9 +155,10 @@ static void take_over(kl_statepage *page, const struct stat *folder) {
     atomic_store(&layout->open, 0);
     layout->device = (uint64_t)folder->st_dev;
     layout->inode = (uint64_t)folder->st_ino;
-    layout->owner_pid = getpid();
-    layout->owner_start = process_start(getpid());
-    read_boot_id(layout->boot_id);
+    const process_identity *here = own_identity();
+    layout->owner_pid = here->pid;
+    layout->owner_start = here->start;
+    memcpy(layout->boot_id, here->boot_id, BOOT_ID_BYTES);
     /* A writer that died inside publish left it odd. */
     if (atomic_load(&layout->sequence) & 1) atomic_fetch_add(&layout->sequence, 1);
     layout->magic = PAGE_MAGIC;
