@@ -1,1 +1,1 @@
-"""The rules of docs/style.md that a machine can hold."""
+"""The rules of docs/style.md that a machine can hold: a test a rule, which names all offenders."""

@@ -9,8 +9,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.house import tree
 
 # Low to high.  Parts on one line do not know each other.
@@ -35,6 +33,7 @@ PYTHON = [
 ]
 RANK = {part: rank for rank, parts in enumerate(PYTHON) for part in parts}
 C = ["base", "batch", "log", "scan", "clean", "replica", "net", "plane", "server"]
+RANK_C = {part: rank for rank, part in enumerate(C)}
 
 PACKAGE = tree.ROOT / "kafkalog"
 # What still looks up: each of these is to go.
@@ -90,38 +89,47 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, base
 
 
-@pytest.mark.parametrize("path", MODULES, ids=tree.named)
-def test_a_part_imports_only_lower_parts(path: Path) -> None:
-    part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    assert part in RANK, f"kafkalog/{part} has no layer: give it one in {__name__}"
-    for line, module in imports(path):
-        if module.split(".")[0] == "kafkalog":
-            other = part_of(module)
-            if (tree.named(path), other) in UPWARD:
-                continue
-            assert other == part or RANK[other] < RANK[part], (
-                f"{tree.named(path)}:{line}: {part} imports {other}, which is not below it"
-            )
+def test_every_part_has_a_layer() -> None:
+    parts = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in MODULES}
+    assert parts - RANK.keys() == set(), f"give them one in {__name__}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=tree.named)
-def test_heavy_packages_are_imported_when_first_used(path: Path) -> None:
+def test_a_part_imports_only_lower_parts() -> None:
+    upward = []
+    for path in MODULES:
+        part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        for line, module in imports(path):
+            other = part_of(module) if module.split(".")[0] == "kafkalog" else part
+            known = other == part or (tree.named(path), other) in UPWARD
+            if not known and RANK[other] >= RANK[part]:
+                upward.append(f"{tree.named(path)}:{line}: {part} imports {other}")
+    assert upward == []
+
+
+def imported_with(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and name of what is imported when the module is, and not later by a function."""
     parsed = tree.parse(path)
-    skipped = typing_only(parsed)
-    inside = {
-        inner
-        for node in ast.walk(parsed)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for inner in ast.walk(node)
-    }
+    later = typing_only(parsed)
     for node in ast.walk(parsed):
-        if not isinstance(node, ast.Import | ast.ImportFrom) or node in skipped | inside:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            later.update(ast.walk(node))
+    for node in ast.walk(parsed):
+        if node in later:
             continue
-        names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module]
-        for name in names:
-            assert (name or "").split(".")[0] not in HEAVY, (
-                f"{tree.named(path)}:{node.lineno}: {name} is imported with the module"
-            )
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.lineno, node.module or ""
+
+
+def test_heavy_packages_are_imported_when_first_used() -> None:
+    heavy = [
+        f"{tree.named(path)}:{line}: {name}"
+        for path in MODULES
+        for line, name in imported_with(path)
+        if name.split(".")[0] in HEAVY
+    ]
+    assert heavy == []
 
 
 def test_importing_kafkalog_loads_nothing_heavy() -> None:
@@ -136,22 +144,25 @@ def test_importing_kafkalog_loads_nothing_heavy() -> None:
 C_FILES = [path for path in tree.with_suffix(".c", ".h") if NATIVE in path.parents]
 
 
-@pytest.mark.parametrize("path", C_FILES, ids=tree.named)
-def test_c_includes_only_lower_layers(path: Path) -> None:
-    if path.parent == NATIVE:
-        return
-    rank = C.index(path.parent.name)
+def includes(path: Path) -> Iterator[tuple[int, Path | None]]:
+    """Line and file of each of our own headers that a file includes; None: there is none."""
     for line, text in enumerate(path.read_text().splitlines(), 1):
-        if not (match := re.match(r'\s*#\s*include\s+"([^"]+)"', text)):
+        if match := re.match(r'\s*#\s*include\s+"([^"]+)"', text):
+            found = [p for p in (path.parent / match[1], NATIVE / match[1]) if p.exists()]
+            yield line, found[0].resolve() if found else None
+
+
+def test_c_includes_only_lower_layers() -> None:
+    wrong = []
+    for path in C_FILES:
+        if path.parent == NATIVE:
             continue
-        where = f"{tree.named(path)}:{line}"
-        found = [p for p in (path.parent / match[1], NATIVE / match[1]) if p.exists()]
-        assert found, f"{where}: no such file: {match[1]}"
-        folder = found[0].resolve().parent
-        if folder != NATIVE:
-            assert C.index(folder.name) <= rank, (
-                f"{where}: {path.parent.name} includes {folder.name}, which is above it"
-            )
+        for line, header in includes(path):
+            if header is None:
+                wrong.append(f"{tree.named(path)}:{line}: no such file")
+            elif header.parent != NATIVE and RANK_C[header.parent.name] > RANK_C[path.parent.name]:
+                wrong.append(f"{tree.named(path)}:{line}: {tree.named(header)} is above it")
+    assert wrong == []
 
 
 def test_the_parser_of_imports_sees_every_form(tmp_path: Path) -> None:

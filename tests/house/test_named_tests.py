@@ -6,8 +6,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.house import tree
 
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
@@ -26,9 +24,9 @@ def functions(path: Path) -> set[str]:
     return {node.name for node in tree.parse(path).body if isinstance(node, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize("path", tree.with_suffix(".md"), ids=tree.named)
-def test_named_tests_exist(path: Path) -> None:
-    assert not missing(path.read_text(encoding="utf-8"))
+def test_named_tests_exist() -> None:
+    texts = {tree.named(path): path.read_text("utf-8") for path in tree.with_suffix(".md")}
+    assert {name: gone for name, text in texts.items() if (gone := missing(text))} == {}
 
 
 def test_guarantees_are_proved() -> None:
