@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CODECS",
+    "SECONDS_LIMIT",
     "CommandError",
     "UsageError",
     "add_dir",

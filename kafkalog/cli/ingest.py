@@ -4,8 +4,10 @@ import argparse
 import functools
 import os
 import sys
-from typing import TYPE_CHECKING
+from itertools import compress
+from typing import TYPE_CHECKING, Any
 
+from kafkalog.cli.blocks import read_blocks
 from kafkalog.cli.common import (
     CODECS,
     CommandError,
@@ -16,9 +18,9 @@ from kafkalog.cli.common import (
     show_bytes,
     warn,
 )
-from kafkalog.cli.inputs import Block, Input, Shape, read_blocks
+from kafkalog.cli.inputs import Block, Input, Shape
 from kafkalog.cli.progress import Progress
-from kafkalog.cli.shapes import add_fields, add_times, shape_of
+from kafkalog.cli.shapes import add_fields, add_times, check_files, left_out, shape_of
 
 if TYPE_CHECKING:
     from kafkalog.directory.manager import Manager
@@ -82,11 +84,7 @@ def run(options: argparse.Namespace) -> int:
 
     shape = shape_of(options)
     settings = settings_of(options.set)
-    for path in options.file:
-        if path != "-" and os.path.isdir(path):
-            raise UsageError(f"{path}: is a directory, wanted a file")
-        if path != "-":
-            os.stat(path)
+    check_files(options.file, shape, options.format)
     with Manager(
         options.dir, topic_config=lambda name: settings if name == options.topic else None
     ) as manager:
@@ -146,44 +144,62 @@ class Writer:
 
     def add(self, block: Block, now_ms: int) -> None:
         """Take the records of a block; append what has become a megabyte."""
-        times = [now_ms] * len(block.values)
-        if block.times is not None:
-            times = [now_ms if time_ms is None else time_ms for time_ms in block.times]
-        if block.keys is None:
-            self._put(self.turn, block.values, times)
-            return
-        for value, key, time_ms in zip(block.values, block.keys, times, strict=True):
-            at = self.turn if key is None else self.place(key)
-            self.values[at].append(value)
-            self.keys[at].append(key)
-            self.times[at].append(time_ms)
-            self.waiting[at] += len(value) + len(key or b"")
-            if self.waiting[at] >= APPEND_BYTES:
-                self._append_waiting(at)
+        times: Any = block.times
+        if times is not None and None in times:
+            times = [now_ms if time_ms is None else time_ms for time_ms in times]
+        if len(self.logs) > 1 and block.keys is not None:
+            self._deal(block, times or [now_ms] * len(block.values))
+        elif isinstance(block.values, list):
+            times = times or [now_ms] * len(block.values)
+            self._put(self.turn, block.values, block.keys, times)
+        else:
+            self._append_waiting(self.turn)
+            self._append(self.turn, block.values, block.keys, times)
+
+    def _deal(self, block: Block, times: list[int]) -> None:
+        """To each partition what is its own."""
+        values = block.values if isinstance(block.values, list) else block.values.to_pylist()
+        keys, place = block.keys or [], self.place
+        spots = [-1 if key is None else place(key) for key in keys]
+        for at in range(-1, len(self.logs)):
+            if (mine := spots.count(at)) == 0:
+                continue
+            if mine == len(spots):
+                rows: Any = (values, keys, times)
+            else:
+                chosen = [spot == at for spot in spots]
+                rows = [list(compress(column, chosen)) for column in (values, keys, times)]
+            self._put(self.turn if at < 0 else at, *rows)
         if sum(self.waiting) > WAITING_BYTES_MAX:
             self.flush_waiting()
 
-    def _put(self, at: int, values: list[bytes], times: list[int]) -> None:
+    def _put(
+        self, at: int, values: list[bytes], keys: "list[bytes | None] | None", times: list[int]
+    ) -> None:
         self.values[at] += values
-        self.keys[at] += [None] * len(values)
+        self.keys[at] += [None] * len(values) if keys is None else keys
         self.times[at] += times
         self.waiting[at] += sum(map(len, values))
+        if keys is not None:
+            self.waiting[at] += sum(map(len, filter(None, keys)))
         if self.waiting[at] >= APPEND_BYTES:
             self._append_waiting(at)
 
     def _append_waiting(self, at: int) -> None:
         values, keys, times = self.values[at], self.keys[at], self.times[at]
         self.values[at], self.keys[at], self.times[at], self.waiting[at] = [], [], [], 0
-        if not values:
-            return
+        if values:
+            self._append(at, values, None if keys.count(None) == len(keys) else keys, times)
+
+    def _append(self, at: int, values: Any, keys: Any, times: list[int] | None) -> None:
         self.logs[at].append_many(
-            values,
-            keys=None if keys.count(None) == len(keys) else keys,
-            timestamps_ms=times,
-            compression=self.compression,
+            values, keys=keys, timestamps_ms=times, compression=self.compression
         )
         self.records += len(values)
-        self.bytes += sum(map(len, values))
+        if isinstance(values, list):
+            self.bytes += sum(map(len, values))
+        else:
+            self.bytes += values.nbytes - 4 * len(values)  # without Arrow's offsets
         if at == self.turn:
             self.turn = (self.turn + 1) % len(self.logs)
 
@@ -207,6 +223,7 @@ class _Run:
         self.shape = shape
         self.writer = writer
         self.errors = 0
+        self.blank = 0
         sizes = [0 if p == "-" else os.path.getsize(p) for p in options.file]
         self.progress = Progress(0 if "-" in options.file else sum(sizes))
         self.read_before = 0
@@ -228,6 +245,7 @@ class _Run:
         source = Input(path)
         try:
             for block in read_blocks(source, self.shape, functools.partial(self.bad, source.name)):
+                self.blank += block.blank
                 self.writer.add(block, clock.now_ms())
                 if path == "-":
                     self.writer.flush_waiting()  # whoever pipes wants to see it now
@@ -256,7 +274,7 @@ class _Run:
         stored = sum(log.size_bytes for log in writer.logs) - writer.stored_before
         files, parts = len(self.options.file), len(writer.logs)
         ratio = f", {writer.bytes / stored:.1f} to 1" if stored > 0 else ""
-        skipped = f", {self.errors:,} lines skipped" if self.errors else ""
+        skipped = left_out(self.errors, self.blank)
         print(
             f"{writer.records:,} records ({show_bytes(writer.bytes)}) from {files} "
             f"file{'s' if files > 1 else ''} into {self.options.topic} ({parts} "

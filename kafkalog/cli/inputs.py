@@ -1,9 +1,7 @@
-"""What `kafkalog ingest` reads: text, JSON lines and CSV, plain, gzip or zstd, as records."""
+"""What `kafkalog ingest` and `produce` read: files, plain, gzip or zstd, as lines and records."""
 
-import csv
 import functools
 import io
-import json
 import os
 import re
 import sys
@@ -14,11 +12,15 @@ from typing import Any, NamedTuple
 from kafkalog.cli.common import CommandError, parse_time, time_ms
 
 __all__ = [
+    "Bad",
     "Block",
     "Clock",
     "Input",
+    "Row",
     "Shape",
-    "read_blocks",
+    "block_of",
+    "checked_row",
+    "format_by_name",
     "read_lines",
     "timestamp_parser",
 ]
@@ -26,8 +28,8 @@ __all__ = [
 CHUNK_BYTES = 1 << 20
 LINE_BYTES_MAX = 64 << 20
 TIME_MAX_MS = (1 << 63) - 1
-ROWS = 1000  # of CSV in a block
 YEAR_DIRECTIVES = re.compile(r"%[YyGcxDs]")
+PACKED = (".gz", ".zst")
 FORMATS = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
 
 Clock = Callable[[str], int]
@@ -37,9 +39,12 @@ Clock = Callable[[str], int]
 class Block(NamedTuple):
     """Records that were read together; `keys` and `times` are None when none has one."""
 
-    values: list[bytes]
+    values: Any
+    """A list of bytes, or an Arrow array of them."""
     keys: list[bytes | None] | None
     times: list[int | None] | None
+    blank: int = 0
+    """Lines without anything, which are no records."""
 
 
 class Shape(NamedTuple):
@@ -61,6 +66,8 @@ class Shape(NamedTuple):
     """Of a key and its value together: what surely fits into a batch."""
     key_separator: bytes | None = None
     """Of text: what stands before it is the key, what stands behind it the value."""
+    plain_ms: bool = False
+    """A large whole number is a time in milliseconds: `clock` need not be asked."""
 
 
 Row = tuple[bytes, bytes | None, int | None]
@@ -75,9 +82,15 @@ class Input:
 
     def __init__(self, path: str) -> None:
         """Open the file.  Raises: OSError."""
+        self.path = path
         self.name = "stdin" if path == "-" else path
-        self.raw: Any = sys.stdin.buffer if path == "-" else open(path, "rb")  # noqa: SIM115
-        self.stem, ending = os.path.splitext(self.name)
+        self.live = path == "-"
+        """Nobody knows how much comes, or when."""
+        self._open()
+
+    def _open(self) -> None:
+        self.raw: Any = sys.stdin.buffer if self.live else open(self.path, "rb")  # noqa: SIM115
+        ending = os.path.splitext(self.name)[1]
         if ending == ".gz":
             import gzip
 
@@ -88,7 +101,7 @@ class Input:
             reader = zstandard.ZstdDecompressor().stream_reader(self.raw, read_across_frames=True)
             self.stream = io.BufferedReader(reader, CHUNK_BYTES)
         else:
-            self.stem, self.stream = self.name, self.raw
+            self.stream = self.raw
 
     def format(self, wanted: str) -> str:
         """The format, by name when `wanted` is auto; the standard input by its first byte."""
@@ -96,7 +109,7 @@ class Input:
             return wanted
         if self.raw is sys.stdin.buffer and isinstance(self.stream, io.BufferedReader):
             return "json" if self.stream.peek(1)[:1] == b"{" else "text"
-        return FORMATS.get(os.path.splitext(self.stem)[1].lower(), "text")
+        return format_by_name(self.name)
 
     def position(self) -> int:
         """Bytes of the file, as it is stored, that have been read; 0 for a pipe."""
@@ -105,6 +118,15 @@ class Input:
         except OSError:
             return 0
 
+    def bytes(self) -> int:
+        """Of the file as it is stored; 0 for the standard input."""
+        return 0 if self.live else os.fstat(self.raw.fileno()).st_size
+
+    def rewind(self) -> None:
+        """Begin again; not for the standard input.  Raises: OSError."""
+        self.close()
+        self._open()
+
     def close(self) -> None:
         """Close the file; the standard input stays open."""
         if self.raw is not sys.stdin.buffer:
@@ -112,27 +134,12 @@ class Input:
             self.raw.close()
 
 
-def read_blocks(source: Input, shape: Shape, bad: Bad) -> Iterator[Block]:
-    """The records of an input, by blocks of about a megabyte.
-
-    `bad(line, why)` is told of each line that is no record, and raises when it has heard
-    enough.  Raises: CommandError for a file that cannot be inflated or decoded.
-    """
-    kind = source.format(shape.format)
-    try:
-        if kind == "csv":
-            yield from _csv_blocks(source, shape, bad)
-        elif kind == "json":
-            yield from _json_blocks(source, shape, bad)
-        else:
-            yield from _text_blocks(source, shape, bad)
-    except (EOFError, OSError) as problem:
-        raise CommandError(f"{source.name}: {problem}") from None
-    except Exception as problem:
-        # zlib.error and ZstdError share no base class with anything.
-        if type(problem).__module__ in ("zlib", "zstd", "zstandard", "zstandard.backend_c"):
-            raise CommandError(f"{source.name}: {problem}") from None
-        raise
+def format_by_name(path: str) -> str:
+    """text, json or csv, by how the name ends in front of .gz or .zst."""
+    stem, ending = os.path.splitext(path)
+    if ending not in PACKED:
+        stem = path
+    return FORMATS.get(os.path.splitext(stem)[1].lower(), "text")
 
 
 # ---- lines ---------------------------------------------------------------------------------
@@ -167,61 +174,7 @@ def read_lines(source: Input) -> Iterator[tuple[int, list[bytes]]]:
         yield number, waiting
 
 
-def _text_blocks(source: Input, shape: Shape, bad: Bad) -> Iterator[Block]:
-    regex = shape.key_regex
-    previous: int | None = None
-    for number, lines in read_lines(source):
-        # A key is a part of its line: twice the longest line is more than any record.
-        simple = shape.timestamp_regex is None and shape.key_separator is None
-        if simple and 2 * max(map(len, lines)) <= shape.limit_bytes:
-            values = [line for line in lines if line]
-            keys = None if regex is None else [_key_in(value, regex) for value in values]
-            yield Block(values, keys, None)
-            continue
-        rows: list[Row] = []
-        for i, line in enumerate(lines):
-            if not line:
-                continue
-            try:
-                if shape.timestamp_regex is not None:
-                    previous = _time_in(line, shape.timestamp_regex, shape, previous)
-                key = None if regex is None else _key_in(line, regex)
-                if shape.key_separator is not None:
-                    key, line = _split(line, shape.key_separator)
-                rows.append(_row(line, key, previous, shape))
-            except ValueError as problem:
-                yield _block(rows)
-                rows = []
-                bad(number + i, str(problem))
-        yield _block(rows)
-
-
-def _key_in(line: bytes, regex: re.Pattern[bytes]) -> bytes | None:
-    match = regex.search(line)
-    return match[1 if regex.groups else 0] if match else None
-
-
-def _split(line: bytes, separator: bytes) -> tuple[bytes, bytes]:
-    key, found, value = line.partition(separator)
-    if not found:
-        raise ValueError(f"no {separator.decode('utf-8', 'backslashreplace')!r} behind a key")
-    return key, value
-
-
-def _time_in(
-    line: bytes, regex: re.Pattern[bytes], shape: Shape, previous: int | None
-) -> int | None:
-    match = regex.search(line)
-    if match is None:
-        if shape.without_timestamp == "now":
-            return None
-        if shape.without_timestamp == "previous":
-            return previous
-        raise ValueError("--timestamp-regex finds nothing")
-    return shape.clock(match[1 if regex.groups else 0].decode("utf-8", "replace"))
-
-
-def _row(value: bytes, key: bytes | None, time_ms: int | None, shape: Shape) -> Row:
+def checked_row(value: bytes, key: bytes | None, time_ms: int | None, shape: Shape) -> Row:
     """A record, when a batch can hold it.  Raises: ValueError."""
     size = len(value) + len(key or b"")
     if size > shape.limit_bytes:
@@ -229,114 +182,11 @@ def _row(value: bytes, key: bytes | None, time_ms: int | None, shape: Shape) -> 
     return value, key, time_ms
 
 
-def _block(rows: list[Row]) -> Block:
+def block_of(rows: list[Row], blank: int = 0) -> Block:
+    """Rows as columns."""
     return Block(
-        [row[0] for row in rows],
-        [row[1] for row in rows],
-        [row[2] for row in rows],
+        [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], blank
     )
-
-
-# ---- fields --------------------------------------------------------------------------------
-
-
-def _json_blocks(source: Input, shape: Shape, bad: Bad) -> Iterator[Block]:
-    for number, lines in read_lines(source):
-        rows: list[Row] = []
-        for i, line in enumerate(lines):
-            if not line.strip():
-                continue
-            try:
-                rows.append(_json_row(line, shape))
-            except ValueError as problem:
-                yield _block(rows)
-                rows = []
-                bad(number + i, str(problem))
-        yield _block(rows)
-
-
-def _json_row(line: bytes, shape: Shape) -> Row:
-    try:
-        value = json.loads(line)
-    except json.JSONDecodeError as problem:
-        raise ValueError(f"no JSON: {problem.msg} at character {problem.pos + 1}") from None
-    except RecursionError:
-        raise ValueError("JSON that is nested too deeply") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"found JSON {type(value).__name__}, wanted an object")
-    body = line if shape.value is None else _as_bytes(_field(value, shape.value)) or b""
-    return _row(body, _key_of(value, shape), _time_of(value, shape), shape)
-
-
-def _csv_blocks(source: Input, shape: Shape, bad: Bad) -> Iterator[Block]:
-    text = io.TextIOWrapper(source.stream, "utf-8-sig", errors="strict", newline="")
-    reader = csv.reader(text)
-    rows: list[Row] = []
-    try:
-        heads = next(reader, [])
-        for wanted in (shape.key, shape.timestamp, shape.value):
-            if wanted is not None and wanted not in heads:
-                raise CommandError(f"{source.name}:1: no column {wanted!r} among {heads}")
-        for cells in reader:
-            try:
-                if cells:
-                    rows.append(_csv_row(heads, cells, shape))
-            except ValueError as problem:
-                yield _block(rows)
-                rows = []
-                bad(reader.line_num, str(problem))
-            if len(rows) == ROWS:
-                yield _block(rows)
-                rows = []
-        yield _block(rows)
-    except (csv.Error, UnicodeDecodeError) as problem:
-        raise CommandError(f"{source.name}:{reader.line_num + 1}: {problem}") from None
-    finally:
-        text.detach()
-
-
-def _csv_row(heads: list[str], cells: list[str], shape: Shape) -> Row:
-    if len(cells) != len(heads):
-        raise ValueError(f"found {len(cells)} cells, wanted {len(heads)}")
-    value = dict(zip(heads, cells, strict=True))
-    if shape.value is None:
-        body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    else:
-        body = value[shape.value].encode()
-    return _row(body, _key_of(value, shape), _time_of(value, shape), shape)
-
-
-def _field(value: dict[str, Any], name: str) -> Any:
-    """A field by its name, or by a path of names with dots.  Raises: ValueError."""
-    if name in value:
-        return value[name]
-    found: Any = value
-    for part in name.split("."):
-        if not isinstance(found, dict) or part not in found:
-            raise ValueError(f"no field {name!r}")
-        found = found[part]
-    return found
-
-
-def _as_bytes(value: Any) -> bytes | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return value.encode()
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _key_of(value: dict[str, Any], shape: Shape) -> bytes | None:
-    return None if shape.key is None else _as_bytes(_field(value, shape.key))
-
-
-def _time_of(value: dict[str, Any], shape: Shape) -> int | None:
-    if shape.timestamp is None:
-        return None
-    found = _field(value, shape.timestamp)
-    if isinstance(found, bool) or not isinstance(found, (str, int, float)):
-        raise ValueError(f"field {shape.timestamp!r} is {found!r}, wanted a time")
-    return shape.clock(str(found))
 
 
 # ---- time ----------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkalog.cli.blocks import read_blocks
 from kafkalog.cli.common import CODECS, CommandError, UsageError, count_argument, show_bytes, warn
-from kafkalog.cli.inputs import Input, Shape, read_blocks, read_lines
+from kafkalog.cli.inputs import Input, Shape, read_lines
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.remote import (
     PRODUCER_PROPERTIES,
@@ -18,7 +19,7 @@ from kafkalog.cli.remote import (
     apply_properties,
     open_cluster,
 )
-from kafkalog.cli.shapes import add_fields, add_times, shape_of
+from kafkalog.cli.shapes import add_fields, add_times, check_files, left_out, shape_of
 
 if TYPE_CHECKING:
     from kafkalog.client.cluster import Cluster
@@ -155,11 +156,7 @@ def run(options: argparse.Namespace) -> int:
     shape = _shape(options)
     headers = _headers(options.header)
     files = options.file or ["-"]
-    for path in files:
-        if path != "-" and os.path.isdir(path):
-            raise UsageError(f"{path}: is a directory, wanted a file")
-        if path != "-":
-            os.stat(path)
+    check_files(files, shape, options.format)
     with open_cluster(options) as cluster:
         run = _Run(options, files, cluster)
         try:
@@ -208,27 +205,35 @@ def _headers(pairs: list[str]) -> tuple[tuple[str, bytes | None], ...]:
 # ---- what is sent --------------------------------------------------------------------------
 
 
-def outgoing(source: Input, form: str, shape: Shape, bad: Bad) -> Iterator[list[Outgoing]]:
-    """The records of an input, block by block.  Raises: CommandError."""
+def outgoing(
+    source: Input, form: str, shape: Shape, bad: Bad, blank: Callable[[int], None]
+) -> Iterator[list[Outgoing]]:
+    """The records of an input, block by block; `blank` is told of lines without anything.
+
+    Raises: CommandError.
+    """
     if form == "whole":
         data = source.stream.read(WHOLE_BYTES_MAX + 1)
         if len(data) > WHOLE_BYTES_MAX:
             raise CommandError(f"{source.name}: above 1 GiB, which no record can be")
         yield [Outgoing(data, os.fsencode(source.name), None)]
     elif form == "records":
-        yield from _records(source, bad)
+        yield from _records(source, bad, blank)
     else:
         for block in read_blocks(source, shape, bad):
-            nothing: list[None] = [None] * len(block.values)
-            rows = zip(block.values, block.keys or nothing, block.times or nothing, strict=True)
+            blank(block.blank)
+            values = block.values if isinstance(block.values, list) else block.values.to_pylist()
+            nothing: list[None] = [None] * len(values)
+            rows = zip(values, block.keys or nothing, block.times or nothing, strict=True)
             yield [Outgoing(*row) for row in rows]
 
 
-def _records(source: Input, bad: Bad) -> Iterator[list[Outgoing]]:
+def _records(source: Input, bad: Bad, blank: Callable[[int], None]) -> Iterator[list[Outgoing]]:
     for number, lines in read_lines(source):
         rows: list[Outgoing] = []
         for i, line in enumerate(lines):
             if not line.strip():
+                blank(1)
                 continue
             try:
                 rows.append(record_of(line))
@@ -291,6 +296,7 @@ class _Run:
         self.bytes = 0
         self.partitions: set[int] = set()
         self.errors = 0
+        self.blank = 0
         sizes = [0 if p == "-" else os.path.getsize(p) for p in files]
         self.progress = Progress(0 if "-" in files else sum(sizes))
         self.read_before = 0
@@ -333,7 +339,7 @@ class _Run:
         options = self.options
         bad = functools.partial(self.bad, source.name, producer)
         try:
-            for rows in outgoing(source, options.format, shape, bad):
+            for rows in outgoing(source, options.format, shape, bad, self.skip_blank):
                 for row in rows:
                     producer.send(
                         options.topic,
@@ -357,6 +363,10 @@ class _Run:
         self.bytes += done.record_bytes
         self.partitions.add(done.tp.partition)
 
+    def skip_blank(self, lines: int) -> None:
+        """Count lines that hold nothing."""
+        self.blank += lines
+
     def bad(self, name: str, producer: "Producer", line: int, why: str) -> None:
         """Count a line that is no record; too many of them end the run."""
         self.errors += 1
@@ -373,7 +383,7 @@ class _Run:
         """What was done, on stderr when the input is typed or piped, else on stdout."""
         seconds = self.progress.seconds()
         parts = len(self.partitions)
-        skipped = f", {self.errors:,} lines skipped" if self.errors else ""
+        skipped = left_out(self.errors, self.blank)
         sure = "sent" if self.options.acks == "0" else "acknowledged"
         print(
             f"{self.records:,} records ({show_bytes(self.bytes)}) {sure}, to {self.options.topic} "

@@ -1,14 +1,17 @@
 """The options that say how lines become records, for the commands that read files."""
 
 import argparse
+import os
 import re
+from collections.abc import Iterable
 from datetime import timezone, tzinfo
 from typing import Any
 
+from kafkalog.cli.blocks import check_shape
 from kafkalog.cli.common import UsageError
-from kafkalog.cli.inputs import Shape, timestamp_parser
+from kafkalog.cli.inputs import Shape, format_by_name, timestamp_parser
 
-__all__ = ["add_fields", "add_times", "shape_of"]
+__all__ = ["add_fields", "add_times", "check_files", "left_out", "shape_of"]
 
 
 def add_fields(parser: Any) -> None:
@@ -63,7 +66,31 @@ def shape_of(options: argparse.Namespace) -> Shape:
         _regex("--timestamp-regex", options.timestamp_regex),
         timestamp_parser(options.timestamp_format, _zone(options.timezone), options.timestamp_year),
         options.without_timestamp,
+        plain_ms=options.timestamp_format in (None, "ms"),
     )
+
+
+def check_files(files: Iterable[str], shape: Shape, form: str) -> None:
+    """Before anything is sent: each file is there, and of a format that has what is asked for.
+
+    Raises: UsageError, OSError.
+    """
+    for path in files:
+        if path != "-":
+            if os.path.isdir(path):
+                raise UsageError(f"{path}: is a directory, wanted a file")
+            os.stat(path)
+        kind = format_by_name(path) if form == "auto" else form
+        if path != "-" or form != "auto":
+            check_shape("stdin" if path == "-" else path, kind, shape)
+
+
+def left_out(errors: int, blank: int) -> str:
+    """What of the lines became no record, for a summary."""
+    parts = [f"{errors:,} lines skipped"] if errors else []
+    if blank:
+        parts.append(f"{blank:,} blank line{'s' if blank > 1 else ''} left out")
+    return "".join(f", {part}" for part in parts)
 
 
 def _regex(name: str, text: str | None) -> re.Pattern[bytes] | None:

@@ -156,8 +156,8 @@ def test_csv(kafkalog: Command, tmp_path: Path) -> None:
     assert kafkalog("ingest", path, "--topic", "one", *words, "--value", "note").status == 0
     found = records(tmp_path / "d", "all")
     assert [json.loads(r.value or b"") for r in found] == [
-        {"id": "1", "at": "2026-01-01", "note": "a, b"},
-        {"id": "2", "at": "2026-01-02 03:04:05", "note": "two\nlines"},
+        {"id": 1, "at": "2026-01-01", "note": "a, b"},
+        {"id": 2, "at": "2026-01-02 03:04:05", "note": "two\nlines"},
     ]
     assert [r.key for r in found] == [b"1", b"2"]
     assert found[1].timestamp_ms == ms("2026-01-02T03:04:05Z")
@@ -278,6 +278,36 @@ def test_settings_reach_the_log(kafkalog: Command, log_files: Path, tmp_path: Pa
     ran = kafkalog(*words, "--set", "segment.byte=1")
     assert (ran.status, "segment.bytes" in ran.err) == (2, True)
     assert kafkalog(*words, "--set", "segment.bytes").status == 2
+
+
+def test_blank_lines_are_counted(kafkalog: Command, tmp_path: Path) -> None:
+    """They are no records, and nobody has to wonder where they went."""
+    texts = {
+        "a.txt": "a\n\nb\n\n\n",
+        "a.jsonl": '{"a":1}\n\n  \n\n{"a":2}\n',
+        "a.csv": "a\n1\n\n2\n\n\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+        ran = kafkalog("ingest", tmp_path / name, "--dir", tmp_path / "d", "--topic", name)
+        assert (ran.status, ran.err) == (0, "")
+        assert ran.out.startswith("2 records")
+        assert ran.out.endswith(", 3 blank lines left out\n")
+        assert len(records(tmp_path / "d", name)) == 2
+    (tmp_path / "one.txt").write_text("\na\n")
+    ran = kafkalog("ingest", tmp_path / "one.txt", "--dir", tmp_path / "d", "--topic", "t")
+    assert ran.out.endswith(", 1 blank line left out\n")
+
+
+def test_a_key_of_text_is_refused_before_anything_is_made(
+    kafkalog: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("k\n1\n")
+    (tmp_path / "b.log").write_text("x\n")
+    files = [tmp_path / "a.csv", tmp_path / "b.log"]
+    ran = kafkalog("ingest", *files, "--dir", tmp_path / "d", "--topic", "t", "--key", "k")
+    assert (ran.status, "b.log is text" in ran.err, ran.err.count("\n")) == (2, True, 1)
+    assert not (tmp_path / "d").exists()
 
 
 def test_usage_mistakes(kafkalog: Command, log_files: Path, tmp_path: Path) -> None:
