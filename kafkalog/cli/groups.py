@@ -18,7 +18,7 @@ from kafkalog.cli.resets import add_targets, plan_reset, target_of
 
 if TYPE_CHECKING:
     from kafkalog.client.cluster import Cluster
-    from kafkalog.client.groups import GroupInfo
+    from kafkalog.client.groups import GroupInfo, MemberInfo
     from kafkalog.types import TopicPartition
 
 EXAMPLES = """\
@@ -155,8 +155,8 @@ def _lags(
     heads = ["topic", "part", "committed", "end", "lag", "member", "host", "client"]
     cells = [
         [
-            row["topic"],
-            str(row["partition"]),
+            row["topic"] or "-",
+            "-" if row["partition"] is None else str(row["partition"]),
             "-" if row["committed"] is None else str(row["committed"]),
             "-" if row["end"] is None else str(row["end"]),
             "-" if row["lag"] is None else str(row["lag"]),
@@ -168,12 +168,16 @@ def _lags(
     ]
     members = len(info.members)
     lag = sum(row["lag"] or 0 for row in rows)
-    print(f"group {info.group}: {state}, {members} member{'' if members == 1 else 's'}, lag {lag}")
+    kind = f", protocol {info.protocol_type}" if info.protocol_type not in ("", "consumer") else ""
+    count = f"{members} member{'' if members == 1 else 's'}"
+    print(f"group {info.group}: {state}{kind}, {count}, lag {lag}")
     print(table(heads, cells, left=frozenset({0, 5, 6, 7})))
 
 
 def _lag_rows(cluster: "Cluster", info: "GroupInfo") -> list[dict[str, Any]]:
-    """A row for each partition with a committed offset or a member."""
+    """A row for each partition with a committed offset or a member, and for each member that has
+    no partition: what those of Connect or of a schema registry own only their protocol knows.
+    """
     from kafkalog.client.groups import committed_offsets
 
     committed = committed_offsets(cluster, info.group)
@@ -191,13 +195,20 @@ def _lag_rows(cluster: "Cluster", info: "GroupInfo") -> list[dict[str, Any]]:
                 "committed": at,
                 "end": end,
                 "lag": None if at is None or end is None else max(end - at, 0),
-                "member": owner and owner.member_id,
-                "instance": owner and owner.instance_id,
-                "host": owner and owner.host,
-                "client": owner and owner.client_id,
+                **_owned(owner),
             }
         )
-    return rows
+    nothing = dict.fromkeys(("topic", "partition", "committed", "end", "lag"))
+    return rows + [{**nothing, **_owned(m)} for m in info.members if not m.assignment]
+
+
+def _owned(owner: "MemberInfo | None") -> dict[str, Any]:
+    return {
+        "member": owner and owner.member_id,
+        "instance": owner and owner.instance_id,
+        "host": owner and owner.host,
+        "client": owner and owner.client_id,
+    }
 
 
 def _ends(cluster: "Cluster", partitions: "list[TopicPartition]") -> "dict[TopicPartition, int]":

@@ -101,7 +101,8 @@ def describe_group(cluster: Cluster, group: str) -> GroupInfo:
         if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             return GroupInfo(group, "Dead", "", "", (), node)
         check_code(found.error_code, f"group {group!r}")
-        members = tuple(sorted(map(_member, found.members)))
+        plain = found.protocol_type == "consumer"
+        members = tuple(sorted(_member(one, plain) for one in found.members))
         return GroupInfo(
             group, found.group_state, found.protocol_type, found.protocol_data, members, node
         )
@@ -109,13 +110,14 @@ def describe_group(cluster: Cluster, group: str) -> GroupInfo:
     return cluster.retrying(step)
 
 
-def _member(found: Any) -> MemberInfo:
+def _member(found: Any, plain: bool) -> MemberInfo:
+    """`plain`: of a consumer group, whose assignments are partitions."""
     assignment: list[TopicPartition] = []
-    if found.member_assignment:
+    if plain and found.member_assignment:
         try:
             _, assigned = CONSUMER_PROTOCOL.decode_assignment(found.member_assignment)
         except errors.KafkalogError:
-            assigned = None  # of another kind of group
+            assigned = None  # of a client that speaks something else
         for row in assigned.assigned_partitions if assigned is not None else ():
             assignment += (TopicPartition(row.topic, p) for p in row.partitions)
     return MemberInfo(

@@ -275,8 +275,14 @@ class Core:
         due = []
         while (key := self.timers.due(step.now_ms)) is not None:
             due.append(key)
+        failure: Exception | None = None
         for key in due:
-            self._expire(key, step)
+            try:
+                self._expire(key, step)
+            except Exception as problem:  # the others' time has come all the same
+                failure = failure or problem
+        if failure is not None:
+            raise failure
 
     def _expire(self, key: Key, step: Step) -> None:
         kind, partition, group_id, member_id = key
@@ -287,8 +293,8 @@ class Core:
         if shard is None:
             return
         if kind == "retention":
+            self._look_for_expired(partition, step)  # first: it looks again if this one fails
             offsets.expire(shard, step)
-            self._look_for_expired(partition, step)
             return
         group = shard.groups.get(group_id)
         if group is None:

@@ -330,21 +330,24 @@ class Manager:
     def delete_partitions(self, tps: Iterable[TopicPartition]) -> None:
         """As delete_partition, many at once, and none may be there any more.
 
-        Raises: ReadOnly, IoFailed; those before one that fails are gone then.
+        Raises: ReadOnly, IoFailed of the first that failed; the others are gone then.
         """
         self._check_writable()
         gone: list[TopicPartition] = []
-        try:
-            for tp in tps:
-                if self._take_out(tp):
-                    gone.append(tp)
-        finally:
-            with self._idle:
-                self._opened.difference_update(gone)
-                self._whole.difference_update(gone)
-            self.state.forget(gone)
-            if gone:
-                self.folders.sync()
+        failures: list[Exception] = []
+        for tp in tps:
+            try:
+                gone += [tp] * self._take_out(tp)
+            except Exception as problem:
+                failures.append(problem)
+        with self._idle:
+            self._opened.difference_update(gone)
+            self._whole.difference_update(gone)
+        self.state.forget(gone)
+        if gone:
+            self.folders.sync()
+        for failure in failures:
+            raise failure
 
     def _take_out(self, tp: TopicPartition) -> bool:
         log = self._reserve(tp)

@@ -236,7 +236,9 @@ class Upkeep:
         now_ms, wall_ms = self._now_ms(), self._manager.clock.now_ms()
         with self._lock:
             over = [name for name, at_ms in self._leaving.items() if at_ms <= now_ms]
-        for name in over:
+        count = ffi.new("size_t *")
+
+        def remove(name: str) -> None:
             if self._stopping:
                 return  # there may be thousands; the next start goes on
             path = os.path.join(self._manager.path, name)
@@ -244,10 +246,13 @@ class Upkeep:
                 shutil.rmtree(path)
             with self._lock:
                 del self._leaving[name]
-        count = ffi.new("size_t *")
 
         def purge(log: "Log") -> None:
             before_ms = wall_ms - log.config.file_delete_delay_ms
             check(lib.kl_log_purge(log._c, before_ms, count))
 
-        self._each(self._manager.open_logs(), purge)
+        # Files of open logs, too, when a folder cannot be removed: that is tried again.
+        try:
+            self._each(over, remove)
+        finally:
+            self._each(self._manager.open_logs(), purge)

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,8 +15,8 @@ __all__ = ["Acknowledger"]
 
 _logger = logging.getLogger(__name__)
 
-SLICE_MS = 100
-"""One look of the thread at the end of the broker."""
+SLICE_MS = 5
+"""How long the thread waits for one partition before it looks at all the others again."""
 
 Done = Callable[[Exception | None], None]
 
@@ -36,8 +35,8 @@ class _Waiting(NamedTuple):
 class Acknowledger:
     """One thread that tells appends of Python when the high watermark has passed them.
 
-    The disk works for all that wait at the same time, so that one after the other takes no
-    longer than the slowest.
+    None waits behind another: all are looked at in turn, and each is told when its own disk
+    has it.
     """
 
     def __init__(self, reactor: "Reactor", clock: Clock, name: str) -> None:
@@ -45,7 +44,8 @@ class Acknowledger:
         self._reactor = reactor
         self._clock = clock
         self._wake = threading.Condition()  # guards what follows
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: list[_Waiting] = []
+        self._turns = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._loop, name=f"{name} acks", daemon=True)
 
@@ -84,26 +84,47 @@ class Acknowledger:
             self._thread.join()
 
     def _loop(self) -> None:
-        while True:
-            with self._wake:
-                while not self._waiting and not self._stopping:
-                    self._wake.wait()
-                if not self._waiting:
-                    return
-                one = self._waiting.popleft()
-            self._tell(one, self._outcome(one))
+        while self._turn():
+            pass
 
-    def _outcome(self, one: _Waiting) -> Exception | None:
-        while True:
-            try:
-                if self._reactor.wait(one.topic, one.partition, one.offset, SLICE_MS, one.on_disk):
-                    return None
-            except KafkalogError as problem:
-                return problem
+    def _turn(self) -> bool:
+        """Tell those whose time has come; wait for one of the others a little.  False: the end."""
+        with self._wake:
+            while not self._waiting and not self._stopping:
+                self._wake.wait()
+            if not self._waiting:
+                return False
+            waiting, self._waiting = self._waiting, []
+        left = [one for one in waiting if not self._settled(one, 0)]
+        first: dict[tuple[str, int, bool], _Waiting] = {}
+        for one in left:
+            first.setdefault((one.topic, one.partition, one.on_disk), one)
+        if first:
+            # Another partition each time: a disk that stands still holds up nobody else's.
+            self._turns += 1
+            one = list(first.values())[self._turns % len(first)]
+            if self._settled(one, SLICE_MS):
+                left.remove(one)
+        with self._wake:
+            self._waiting = left + self._waiting
+        return True
+
+    def _settled(self, one: _Waiting, wait_ms: int) -> bool:
+        """Whether the outcome is known, after at most `wait_ms`; then it has been told."""
+        outcome: Exception | None = None
+        try:
+            passed = self._reactor.wait(one.topic, one.partition, one.offset, wait_ms, one.on_disk)
+        except KafkalogError as problem:
+            passed, outcome = True, problem
+        if not passed:
             if self._stopping:
-                return Closed("the broker is being closed")
-            if self._clock.monotonic_s() >= one.deadline_s:
-                return Timeout(f"{one.topic}-{one.partition}: not on disk in time")
+                outcome = Closed("the broker is being closed")
+            elif self._clock.monotonic_s() >= one.deadline_s:
+                outcome = Timeout(f"{one.topic}-{one.partition}: not on disk in time")
+            else:
+                return False
+        self._tell(one, outcome)
+        return True
 
     def _tell(self, one: _Waiting, outcome: Exception | None) -> None:
         try:

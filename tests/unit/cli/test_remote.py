@@ -389,6 +389,37 @@ def test_a_group_with_members_is_described_and_left_alone(
         consumer.close()
 
 
+def test_a_group_of_another_protocol_has_its_members_shown(
+    at: Command, servers: str, topic: str
+) -> None:
+    """Connect's workers, a schema registry: alive, with nothing committed and no partitions."""
+    from kafkalog.wire import apis
+    from tests.support.raw import Raw
+
+    with Raw(servers.split(",")[0], "worker-1") as raw:
+        body = {"group_id": topic, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000,
+                "protocol_type": "connect", "protocols": [{"name": "default", "metadata": b"x"}],
+                "member_id": ""}  # fmt: skip
+        given = raw.call(apis.JOIN_GROUP, 5, **body)
+        joined = raw.call(apis.JOIN_GROUP, 5, **{**body, "member_id": given.member_id})
+        assert joined.error_code == 0
+        mine = [{"member_id": joined.member_id, "assignment": b"\0\1what connect says"}]
+        synced = raw.call(
+            apis.SYNC_GROUP, 3, group_id=topic, generation_id=joined.generation_id,
+            member_id=joined.member_id, assignments=mine,
+        )  # fmt: skip
+        assert synced.error_code == 0
+        told = at("groups", "describe", topic).out
+        assert f"group {topic}: Stable, protocol connect, 1 member, lag 0" in told
+        assert "worker-1" in told
+        (row,) = at("groups", "describe", topic, "--json").rows()
+        assert (row["topic"], row["client"]) == (None, "worker-1")
+        (member,) = at("groups", "describe", topic, "--members", "--json").rows()
+        assert (member["client"], member["partitions"]) == ("worker-1", [])
+        left = raw.call(apis.LEAVE_GROUP, 2, group_id=topic, member_id=joined.member_id)
+        assert left.error_code == 0
+
+
 # ---- configs, offsets, perf ----------------------------------------------------------------
 
 

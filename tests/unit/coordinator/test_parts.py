@@ -15,13 +15,13 @@ from kafkalog import errors
 from kafkalog.clock import ManualClock, SystemClock
 from kafkalog.coordinator.journal import JournalBatch, journal_batches
 from kafkalog.coordinator.partitions import java_hash, partition_for
-from kafkalog.coordinator.step import JournalRecord, Request
+from kafkalog.coordinator.step import JournalRecord, Request, Step
 from kafkalog.coordinator.thread import SERVED, Coordinator
 from kafkalog.coordinator.timers import Timers
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.desk import HOST, MemoryJournal, Reply, config
+from tests.unit.coordinator.desk import HOST, Desk, MemoryJournal, Reply, config
 from tests.unit.coordinator.test_states import codes
 
 Wait = Callable[..., None]
@@ -324,3 +324,18 @@ def test_the_batches_of_a_log(log_dir: Path) -> None:
         [],
     ]
     assert [(b.producer_id, b.marker) for b in found] == [(-1, None), (-1, None), (7, 1), (8, 0)]
+
+
+def test_a_timer_that_fails_does_not_drop_the_others_of_its_tick() -> None:
+    """A fault of ours in one group; the sessions that end at the same time end all the same."""
+    desk = Desk()
+    for name in ("one", "broken", "other"):
+        desk.stable(1, name)
+    groups = {name: shard.groups[name]
+              for shard in desk.core.shards.values() for name in shard.groups}  # fmt: skip
+    groups["broken"].members = None  # type: ignore[assignment]
+    desk.now_ms += 1 << 30
+    with pytest.raises((TypeError, AttributeError)):
+        desk.core.tick(Step(desk.now_ms, desk.wall_ms))
+    assert not groups["one"].members
+    assert not groups["other"].members

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,7 @@ from kafkalog.disk.checkpoint import (
     RECOVERY_POINT,
     parse_offsets,
 )
+from kafkalog.errors import KafkalogError
 from kafkalog.log.settings import log_config
 from kafkalog.types import TopicPartition
 
@@ -239,6 +242,38 @@ def test_a_damaged_log_does_not_keep_retention_from_the_others(directory, clock,
 
 
 # ---- producers --------------------------------------------------------------------------------
+
+
+def test_a_folder_that_cannot_be_removed_does_not_keep_the_others(directory, clock, wait_until):
+    manager = directory(topic={"file.delete.delay.ms": 1_000})
+    for topic in ("a", "b", "c"):
+        manager.create_topic(topic)
+        manager.get(topic).append(b"v")
+    path = Path(manager.path)
+    for topic in ("a", "b", "c"):
+        manager.delete_partition(topic)
+    leaving = {name[:1]: path / name for name in os.listdir(path) if name.endswith("-delete")}
+    shutil.rmtree(leaving["a"])
+    leaving["a"].write_bytes(b"no folder")  # what removes folders refuses it, for root as well
+    clock.advance(60_000)
+    wait_until(
+        lambda: [name for name in leaving if leaving[name].exists()] == ["a"], "the others go"
+    )
+    wait_until(lambda: any("removal" in one for one in manager.problems), "it is named")
+    leaving["a"].unlink()
+    clock.advance(60_000)  # it is tried again, and then forgotten
+    wait_until(lambda: not manager.problems, "all is well")
+    assert not manager.upkeep._leaving
+
+
+def test_a_partition_that_cannot_be_taken_out_does_not_keep_the_others(directory):
+    manager = directory()
+    for topic in ("a", "b", "c"):
+        manager.create_topic(topic)
+    shutil.rmtree(Path(manager.path) / "b-0")
+    with pytest.raises(KafkalogError):
+        manager.delete_partitions([TopicPartition(topic, 0) for topic in ("a", "b", "c")])
+    assert not {"a-0", "c-0"} & set(os.listdir(manager.path))
 
 
 def test_silent_producers_are_forgotten(directory, clock, wait_until):

@@ -1,0 +1,59 @@
+"""acks=all where Python appends: each partition is answered when its own disk has the records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support import batches
+from tests.support.raw import Raw
+from tests.unit.server.conftest import MakeBroker
+
+Wait = Callable[..., None]
+
+
+def test_a_disk_call_that_hangs_holds_up_no_other_partition(
+    make_broker: MakeBroker, native_test: tuple[Any, Any], wait_until: Wait
+) -> None:
+    _, lib = native_test
+    broker = make_broker()
+    with Raw(broker.bootstrap_servers) as raw, Raw(broker.bootstrap_servers) as other:
+        for topic in ("slow", "quick"):
+            raw.create(topic, compression_type="gzip")
+            assert raw.produce(topic, b"v").error_code == 0
+        lib.kl_io_reset()
+        lib.kl_io_hold(b"fdatasync", 1)
+        try:
+            data = batches.batch([batches.Row(b"v", b"k", 0)])
+            entry = {"name": "slow", "partition_data": [{"index": 0, "records": data}]}
+            body = {"acks": -1, "timeout_ms": 20_000, "topic_data": [entry]}
+            raw.send(apis.PRODUCE, 9, body)
+            wait_until(lambda: lib.kl_io_waiting(b"fdatasync") == 1, "the slow one syncs")
+            lib.kl_io_hold(b"fdatasync", lib.KL_HOLD_WAITING)
+            found = other.produce("quick", b"v", timeout_ms=10_000)
+            assert found.error_code == ErrorCode.NONE
+            assert lib.kl_io_waiting(b"fdatasync") == 1, "the slow one still waits"
+        finally:
+            lib.kl_io_reset()
+        slow = raw.receive(apis.PRODUCE, 9).responses[0].partition_responses[0]
+        assert slow.error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4"])
+def test_acknowledgements_of_one_partition_come_in_order(
+    make_broker: MakeBroker, codec: str
+) -> None:
+    with Raw(make_broker().bootstrap_servers) as raw:
+        raw.create("t", compression_type=codec)
+        data = batches.batch([batches.Row(b"v", b"k", 0)])
+        entry = {"name": "t", "partition_data": [{"index": 0, "records": data}]}
+        body = {"acks": -1, "timeout_ms": 20_000, "topic_data": [entry]}
+        for _ in range(20):
+            raw.send(apis.PRODUCE, 9, body)
+        found = [raw.receive(apis.PRODUCE, 9) for _ in range(20)]
+        offsets = [one.responses[0].partition_responses[0].base_offset for one in found]
+        assert offsets == list(range(20))
