@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog import errors as _errors
 from kafkalog.errors import *  # noqa: F403
+from kafkalog.log.above import Above as _Above
+from kafkalog.log.above import give as _give
 from kafkalog.types import Found, Record, Sent, Span, TopicPartition
 
 if TYPE_CHECKING:
@@ -35,6 +37,22 @@ _LAZY = {
     "Log": "kafkalog.log.log",
     "Scan": "kafkalog.log.scan",
 }
+
+
+def _later(module: str, name: str) -> Any:
+    """A function of a part that is imported when it is first called."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        from importlib import import_module
+
+        return getattr(import_module(module), name)(*args, **options)
+
+    return call
+
+
+_give(
+    _Above(_later("kafkalog.metadata.offline", "lend"), _later("kafkalog.inspect.verify", "verify"))
+)
 
 
 def __getattr__(name: str) -> Any:

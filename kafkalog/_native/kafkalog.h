@@ -343,12 +343,12 @@ kl_status kl_log_open(const char *path, const kl_log_config *config, const kl_op
                       kl_marker *marker, kl_log **out, kl_recovery *recovery);
 /* Clean close: sync, indexes, producer snapshot.  Idempotent.  Waits end with KL_E_CLOSED. */
 kl_status kl_log_close(kl_log *log);
-/* The same without a sync, for many logs at once: the caller vouches for none of them before
- * kl_dir_sync_all. */
+/* The same without a sync: nobody may vouch for the log before kl_dir_sync_all. */
 kl_status kl_log_close_unsynced(kl_log *log);
 /* Close files and write nothing: what a forked child or a failed log does. */
 void kl_log_abandon(kl_log *log);
 void kl_log_free(kl_log *log);
+kl_status kl_log_husk(const char *path, kl_log **out); /* closed from the start */
 kl_status kl_log_configure(kl_log *log, const kl_log_config *config);
 
 typedef struct {

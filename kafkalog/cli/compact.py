@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     """Compact each partition and tell what became of it.  Records without a key go."""
     from kafkalog.clock import SystemClock
     from kafkalog.disk.layout import holds_segments
-    from kafkalog.log.compaction import Limits, Throttle, compact
+    from kafkalog.log.compaction import Limits, Throttle
     from kafkalog.log.log import Log
 
     settings = {"cleanup.policy": "compact", **settings_of(options.set)}
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
         with Log(path, config=settings, topic=tp.topic, partition=tp.partition) as log:
             if options.roll:
                 log.roll()
-            done = compact(log, limits)
+            done = log.compact(limits)
         seconds = time.monotonic() - begun
         if options.json:
             told = {"topic": tp.topic, "partition": tp.partition, **done._asdict()}

@@ -25,7 +25,7 @@ class Folders:
 
     def __init__(self, directory: Directory) -> None:
         """List the directory."""
-        self._directory = directory
+        self.directory = directory
         self._lock = threading.RLock()  # guards what follows, and the making of folders
         self._names: dict[TopicPartition, str] = {}
         self._claimed: dict[TopicPartition, uuid.UUID] = {}  # whose ids were looked at
@@ -35,11 +35,11 @@ class Folders:
 
     def list(self) -> None:
         """Look again at what is there."""
-        listing = layout.list_directory(self._directory.path)
+        listing = layout.list_directory(self.directory.path)
         with self._lock:
             self._names, self.marked = listing.partitions, listing.marked
         for name in listing.foreign:
-            _logger.debug("%s: %s is no partition's and left alone", self._directory.path, name)
+            _logger.debug("%s: %s is no partition's and left alone", self.directory.path, name)
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         """The partitions that are known, sorted."""
@@ -64,11 +64,11 @@ class Folders:
         name = self.name(tp)
         if name is None:
             wanted = layout.partition_folder(*tp)
-            raise UnknownTopicOrPartition(f"{self._directory.path}: found no partition {wanted}")
+            raise UnknownTopicOrPartition(f"{self.directory.path}: found no partition {wanted}")
         return self._path(name)
 
     def _path(self, name: str) -> str:
-        return os.path.join(self._directory.path, name)
+        return os.path.join(self.directory.path, name)
 
     def topic_id(self, topic: str) -> uuid.UUID | None:
         """The id in the topic's partition.metadata files; None when there is none.
@@ -99,7 +99,7 @@ class Folders:
         with self._lock:
             old, new = os.path.basename(self.path(tp)), layout.partition_folder(*tp)
             if old != new:
-                self._directory.rename(old, new)
+                self.directory.rename(old, new)
                 self._names[tp] = new
 
     def hide(self, tp: TopicPartition) -> None:
@@ -121,8 +121,8 @@ class Folders:
                 for tp in tps:
                     name = self._new_name(tp)
                     made[tp] = name
-                    self._directory.make_with(name, layout.PARTITION_METADATA, data)
-                self._directory.sync()
+                    self.directory.make_with(name, layout.PARTITION_METADATA, data)
+                self.directory.sync()
             except BaseException:
                 self._remove(made.values())  # half of them would block the names
                 raise
@@ -134,7 +134,7 @@ class Folders:
         if layout.parse_folder(name) is None or len(name) > layout.FILE_NAME_BYTES_MAX:
             raise InvalidTopic(f"topic: found {tp.topic!r}, whose folder's name is too long")
         if self.name(tp) or os.path.lexists(self._path(name)):
-            raise TopicExists(f"{self._directory.path}: partition {name} is there already")
+            raise TopicExists(f"{self.directory.path}: partition {name} is there already")
         return name
 
     def _remove(self, names: Iterable[str]) -> None:
@@ -168,7 +168,7 @@ class Folders:
         with self._lock:
             old = os.path.basename(self.path(tp))
             new = layout.deleted_name(tp.topic, tp.partition, uuid.uuid4())
-            self._directory.rename(old, new, sync=False)
+            self.directory.rename(old, new, sync=False)
             del self._names[tp]
             self._claimed.pop(tp, None)
         return new
@@ -178,4 +178,4 @@ class Folders:
 
         Raises: IoFailed.
         """
-        self._directory.sync()
+        self.directory.sync()

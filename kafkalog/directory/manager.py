@@ -5,18 +5,22 @@ import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, NoReturn
 
 from kafkalog._native import lib
 from kafkalog.clock import Clock, SystemClock
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import TopicConfig
-from kafkalog.directory.ending import close_logs, discard
+from kafkalog.directory.closing import close_logs
 from kafkalog.directory.folders import Folders
+from kafkalog.directory.identity import check_agrees, identify
+from kafkalog.directory.jobs.cleaner import Cleaner
+from kafkalog.directory.jobs.upkeep import Upkeep
 from kafkalog.directory.parallel import in_parallel
 from kafkalog.directory.scheduler import Scheduler
+from kafkalog.directory.sharing import Shared
 from kafkalog.directory.topics import METADATA_CONFIG, TopicConfigs, TopicSource
-from kafkalog.directory.upkeep import Upkeep
 from kafkalog.disk import layout
 from kafkalog.disk.checkpoint import DirectoryState
 from kafkalog.errors import (
@@ -24,23 +28,18 @@ from kafkalog.errors import (
     Closed,
     ForkedHandle,
     InvalidTopic,
-    Locked,
     ReadOnly,
     TopicExists,
     UnknownTopicOrPartition,
 )
-from kafkalog.log.compaction import Cleaner
-from kafkalog.log.log import Log, LogOpen
-from kafkalog.log.ownership import absolute, absorbed, open_plan
-from kafkalog.log.settings import configure
+from kafkalog.log.above import Lent
+from kafkalog.log.handle import Handle
+from kafkalog.log.log import Log, handle_of, log_over
+from kafkalog.log.opening import LogOpen, open_plan
+from kafkalog.log.owner import absolute, absorbed
 from kafkalog.types import TopicPartition
 
 __all__ = ["Manager"]
-
-
-def _identity(path: str | os.PathLike[str]) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino
 
 
 class Manager:
@@ -52,9 +51,8 @@ class Manager:
     from many threads; after a fork the child's copy raises ForkedHandle.
     """
 
-    _shared: ClassVar[dict[tuple[int, int], "Manager"]] = {}
-    """The writing managers of this process, by device and inode of their directories."""
-    _shared_lock: ClassVar[threading.Lock] = threading.Lock()
+    _shared: ClassVar[Shared["Manager"]] = Shared()
+    """The writing managers of this process."""
 
     def __init__(
         self,
@@ -89,23 +87,21 @@ class Manager:
         self._pid = os.getpid()
         # Re-entrant, guards what follows, is told when `_busy` shrinks.
         self._idle = threading.Condition()
-        self._logs: dict[TopicPartition, Log] = {}  # that are open
+        self._handles: dict[TopicPartition, Handle] = {}  # the logs that are open
+        self._logs: dict[TopicPartition, Log] = {}  # of these, what `get` has handed out
         self._busy: set[TopicPartition] = set()  # being opened, made or removed
-        self._lent: set[TopicPartition] = set()  # opened by a Log that was asked for by path
         self._opened: set[TopicPartition] = set()  # at least once, and hence recovered
         self._whole: set[TopicPartition] = set()  # of these, closed without a failure
         self._tainted = False  # a log was closed with a failure
         self._closed = False
-        self._uses = 1  # guarded by _shared_lock
         self._scheduler: Scheduler | None = None
         self._cleaner = Cleaner(self)
         self.state = DirectoryState(self.path, mode, create=True)
         """The lock, the clean marker and the checkpoints."""
         try:
-            self._key = _identity(self.path)
             self.folders = Folders(self.state.directory)
             """Which partitions are here, and under which names."""
-            self.meta = self._identify(adopt, node_id)
+            self.meta = identify(self.folders, mode, adopt, node_id)
             """What meta.properties says; None when a reader found none."""
             self.upkeep = Upkeep(self, self.folders.marked)
             """The work behind the logs."""
@@ -122,26 +118,7 @@ class Manager:
         self._scheduler = Scheduler(name, self.clock, self.upkeep.jobs())
         self._scheduler.start()
         self._cleaner.start()
-        with Manager._shared_lock:
-            Manager._shared[self._key] = self
-
-    def _identify(self, adopt: bool, node_id: int) -> layout.MetaProperties | None:
-        data = self.state.directory.read(layout.META_PROPERTIES, 1 << 16)
-        if data is not None:
-            return layout.parse_meta_properties(data)
-        if self.mode == "r":
-            return None
-        found = self.folders.partitions()
-        if found and not adopt:
-            name = self.folders.name(found[0])
-            raise ArgumentError(
-                f"{self.path}: holds partition folders ({name}, ...) but no "
-                f"{layout.META_PROPERTIES}; open it with mode='r', or take it over with "
-                "adopt=True"
-            )
-        meta = layout.new_meta_properties(node_id)
-        self.state.directory.replace(layout.META_PROPERTIES, layout.render_meta_properties(meta))
-        return meta
+        Manager._shared.put(self.path, self)
 
     # ---- one per process and directory ----------------------------------------------------
 
@@ -151,33 +128,12 @@ class Manager:
 
         Raises: as Manager.
         """
-        with cls._shared_lock:
-            manager = cls._find(path)
-            if manager is not None:
-                manager._uses += 1
-                return manager
-        # Outside of the lock, which it takes.  Of two at once one finds the directory locked.
-        return cls(path, clock=clock)
-
-    @classmethod
-    def _find(cls, path: str | os.PathLike[str]) -> "Manager | None":
-        try:
-            manager = cls._shared.get(_identity(path))
-        except FileNotFoundError:
-            return None
-        return manager if manager and not manager._closed else None
-
-    @classmethod
-    def _after_fork(cls) -> None:
-        cls._shared_lock = threading.Lock()
-        cls._shared = {}
+        # Of two at once that find none, one finds the directory locked.
+        return cls._shared.take(path) or cls(path, clock=clock)
 
     def release(self) -> None:
         """Give back what `shared` gave; the last one closes a manager that shared opened."""
-        with Manager._shared_lock:
-            self._uses -= 1
-            last = self._uses == 0
-        if last:
+        if Manager._shared.give_back(self):
             self.close()
 
     # ---- partitions --------------------------------------------------------------------------
@@ -228,6 +184,11 @@ class Manager:
             known = TopicConfig.of(self._source.config(topic), known)
         return TopicConfig.of(given(topic) if callable(given) else given, known)
 
+    @property
+    def has_source(self) -> bool:
+        """Whether somebody told it who knows the topics."""
+        return self._source is not None
+
     def use(self, source: TopicSource) -> None:
         """From now on `source` knows the topics: their settings, and which partitions there are.
 
@@ -246,13 +207,13 @@ class Manager:
         """
         if config is not None:
             self.config = config
-        for log in self.open_logs():
+        for log in self.handles():
             if (
-                topic in (None, log.topic)
-                and (wanted := self.topic_config(log.topic)) != log.config
+                topic in (None, log.tp.topic)
+                and (wanted := self.topic_config(log.tp.topic)) != log.config
             ):
                 with suppress(Closed):  # by its owner, meanwhile
-                    configure(log, wanted)
+                    log.configure(wanted)
                 if self._scheduler is not None:
                     self.upkeep.configured(log, self._scheduler)
 
@@ -358,7 +319,7 @@ class Manager:
             config = log.config if log else self.topic_config(tp.topic)
             self.upkeep.remove_later(new, config.file_delete_delay_ms)
             if log is not None:
-                discard(self, log)
+                log.discard()
         finally:
             if log is None:
                 self._unreserve(tp)
@@ -374,17 +335,33 @@ class Manager:
         Raises: UnknownTopicOrPartition, Closed, ForkedHandle, and what opening a Log raises.
         """
         tp = TopicPartition(topic, partition)
-        log = self._reserve(tp)
-        if log is not None:
+        while True:
+            handle = self._reserve(tp)
+            mine = handle is None
+            if handle is None:
+                handle = self._open(tp)
+            with self._idle:
+                log = self._logs.get(tp)
+                if log is None or log.closed:
+                    if not mine and not handle.take():
+                        continue  # its last user has just closed it
+                    self._logs[tp] = log_over(handle)
+                    return self._logs[tp]
+            if mine:  # another thread was here since it was opened
+                handle.give_back()
             return log
+
+    def handle(self, tp: TopicPartition) -> Handle:
+        """What the log of a partition stands over, for jobs; see get."""
+        return handle_of(self.get(*tp))
+
+    def _open(self, tp: TopicPartition) -> Handle:
+        """Open a log that was reserved; the caller uses it."""
         try:
             self._make_known(tp)
-            path = self.folder(topic, partition)
-            log = Log._open(path, self._plan(tp, self.topic_config(topic)))
-            self.opened(log)
+            return Handle(self.folder(*tp), self._plan(tp, self.topic_config(tp.topic)), self)
         finally:
             self._unreserve(tp)
-        return log
 
     def _make_known(self, tp: TopicPartition) -> None:
         """Make the folder that the metadata asks for; nothing where there is no metadata.
@@ -404,16 +381,16 @@ class Manager:
             f"{self.path}: the metadata names no partition {tp[0]}-{tp[1]}"
         )
 
-    def _reserve(self, tp: TopicPartition) -> Log | None:
+    def _reserve(self, tp: TopicPartition) -> Handle | None:
         """The open log; else None, and nobody else opens, makes or removes it now."""
         self._check()
         with self._idle:
             while True:
                 self._check()
-                log = self._logs.get(tp)
-                if log is not None:
-                    return log
-                if tp not in self._busy:
+                handle = self._handles.get(tp)
+                if handle is not None and not handle.ending:
+                    return handle
+                if handle is None and tp not in self._busy:
                     self._busy.add(tp)
                     return None
                 self._idle.wait()
@@ -431,78 +408,98 @@ class Manager:
             clean = False
         elif tp in self._whole:
             clean = True
-        return open_plan(self, tp, config, self.clock, clean)
+        return open_plan(self.state, tp, config, self.clock, clean)
 
-    def lend(self, folder: layout.Folder, config: Mapping[str, object] | None) -> LogOpen:
-        """How to open a Log that was asked for by its path; then call opened, or closed.
+    def lend(self, folder: layout.Folder, config: Mapping[str, object] | None) -> Lent:
+        """A partition's log for who asked for it by its path; see shared.
 
-        The folder is made when it is missing.  What `config` says goes over the topic's
-        settings.  The log's end is one release.
+        The folder is made when it is missing.  One that is open in this process is shared.
+        `config` goes over the topic's settings where nobody else has a say in them: what is
+        open, or in the directory's metadata, must say the same.
 
-        Raises: Locked when the log is open in this process; InvalidTopic, IoFailed;
-        UnknownTopicOrPartition where there is metadata that does not name it.
+        Raises: InvalidTopic, IoFailed; ArgumentError for another setting; UnknownTopicOrPartition
+        where there is metadata that does not name the partition.
         """
         self._check_writable()
         tp = TopicPartition(folder.topic, folder.partition)
-        with self._idle:
-            if tp in self._logs or tp in self._busy:
-                raise Locked(f"{self.path}/{folder.name}: is open already in this process")
+        while True:
+            handle = self._reserve(tp)
+            if handle is None:
+                handle = self._open_lent(tp, folder, config)
+                break
+            if handle.take():
+                break
+        lent = Lent(handle, partial(self._take_back, handle), shared=True)
+        try:
+            check_agrees(self.folder(*tp), config, handle.config)
+        except BaseException:
+            handle.give_back()
+            raise
+        return lent
+
+    def _open_lent(
+        self, tp: TopicPartition, folder: layout.Folder, config: Mapping[str, object] | None
+    ) -> Handle:
+        try:
             known = self.folders.name(tp)
             if known != folder.name and (known or layout.parse_folder(folder.name) != folder):
                 raise InvalidTopic(
                     f"{self.path}: found {folder.name!r}, wanted a folder named as "
                     f"{layout.partition_folder(*tp)}: this is a data directory"
                 )
-            self._busy.add(tp)
-        try:
             self._make_known(tp)
             if self.folders.name(tp) is None:
                 self._make([tp], self._topic_id_or_new(tp.topic))
-            plan = self._plan(tp, TopicConfig.of(config, self.topic_config(tp.topic)))
-        except BaseException:
+            settings = self.topic_config(tp.topic)
+            if self._source is None:
+                settings = TopicConfig.of(config, settings)
+            return Handle(self.folder(*tp), self._plan(tp, settings), self)
+        finally:
             self._unreserve(tp)
-            raise
-        with self._idle:
-            self._lent.add(tp)
-        return plan
 
-    def opened(self, log: Log) -> None:
+    def _take_back(self, handle: Handle) -> None:
+        try:
+            handle.give_back()
+        finally:
+            self.release()
+
+    def opened(self, log: Handle) -> None:
         """Take charge of an open log until it closes."""
-        tp = TopicPartition(log.topic, log.partition)
         with self._idle:
-            self._logs[tp] = log
-            self._opened.add(tp)
-        self._unreserve(tp)
+            self._handles[log.tp] = log
+            self._opened.add(log.tp)
+        self._unreserve(log.tp)
         if self._scheduler is not None:
             self.upkeep.opened(log, self._scheduler)
 
-    def closing(self, log: Log) -> None:
-        """A log was flushed and is about to close: remember its offsets."""
+    def closing(self, log: Handle, all_synced: bool) -> None:
+        """A log is about to close: remember its offsets."""
         if self.mode == "w" and not self._forked():
-            self.upkeep.closing(log)
+            self.upkeep.closing(log, all_synced)
+
+    def gone(self, log: Handle) -> None:
+        """A log ends whose folder was taken out."""
+        self.upkeep.gone(log)
 
     def closed(self, tp: TopicPartition, whole: bool) -> None:
         """A log was closed, or could not be opened."""
         if self._forked():
             return
         with self._idle:
-            was_open = self._logs.pop(tp, None) is not None
+            was_open = self._handles.pop(tp, None) is not None
+            self._logs.pop(tp, None)
             if was_open and whole:
                 self._whole.add(tp)
             elif was_open:
                 self._whole.discard(tp)
                 self._opened.discard(tp)
                 self._tainted = True
-            lent = tp in self._lent
-            self._lent.discard(tp)
         self._unreserve(tp)
-        if lent:
-            self.release()
 
-    def open_logs(self) -> tuple[Log, ...]:
+    def handles(self) -> tuple[Handle, ...]:
         """The logs that are open now, in the order of topics and partitions."""
         with self._idle:
-            return tuple(self._logs[tp] for tp in sorted(self._logs))
+            return tuple(self._handles[tp] for tp in sorted(self._handles))
 
     def recover_all(self, threads: int | None = None) -> tuple[Log, ...]:
         """Open every log, so that all are recovered; the logs (but KRaft's own).
@@ -544,6 +541,7 @@ class Manager:
             if self._closed:
                 return
             self._closed = True
+            Manager._shared.forget(self)
             while self._busy:
                 self._idle.wait()
         self._cleaner.stop()
@@ -553,12 +551,12 @@ class Manager:
         try:
             self._close_logs()
         finally:
-            with Manager._shared_lock:
-                Manager._shared.pop(self._key, None)
             self.state.close()
 
     def _close_logs(self) -> None:
-        failures = close_logs(self, self.open_logs())
+        flush = self.upkeep.flush if self.mode == "w" else None
+        threads = self.config.num_recovery_threads_per_data_dir
+        failures = close_logs(self.handles(), self.state.directory, threads, flush)
         if self.mode == "w":
             # What the logs left as they closed; of what failed nothing is vouched for.
             self.state.save(None if failures else {}, {}, {}, {})
@@ -587,6 +585,11 @@ class Manager:
         if self.mode != "w":
             raise ReadOnly(f"{self.path}: was opened for reading")
 
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise ArgumentError(
+            f"{self.path}: found an open data directory to be copied or pickled, wanted its path"
+        )
+
     def __enter__(self) -> "Manager":
         return self
 
@@ -595,6 +598,3 @@ class Manager:
 
     def __repr__(self) -> str:
         return f"Manager({self.path!r}, mode={self.mode!r})"
-
-
-os.register_at_fork(after_in_child=Manager._after_fork)

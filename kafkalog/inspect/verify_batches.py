@@ -20,8 +20,8 @@ from kafkalog.inspect.rawfiles import (
     find_header_bit,
     is_zero,
 )
-from kafkalog.inspect.report import Report
 from kafkalog.inspect.sidecar import SIDECAR
+from kafkalog.report import Report
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.inspect.rawfiles import BatchWalk, SegmentFiles
-from kafkalog.inspect.report import Report
+from kafkalog.report import Report
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,7 +16,6 @@ from kafkalog.disk.layout import (
 )
 from kafkalog.errors import KafkalogError
 from kafkalog.inspect.rawfiles import BatchWalk, SegmentFiles
-from kafkalog.inspect.report import Report
 from kafkalog.inspect.sidecar import (
     INDEX_SUFFIXES,
     SIDECAR,
@@ -28,6 +27,7 @@ from kafkalog.inspect.sidecar import (
     find_bit,
     read_sidecar,
 )
+from kafkalog.report import Report
 
 if TYPE_CHECKING:
     import numpy as np

@@ -24,7 +24,7 @@ from kafkalog.inspect.rawfiles import (
     read_snapshot,
     segment_offset,
 )
-from kafkalog.inspect.report import Report
+from kafkalog.report import Report
 
 if TYPE_CHECKING:
     import numpy as np

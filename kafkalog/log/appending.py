@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
 from kafkalog.batch.columns import Columns
-from kafkalog.batch.incoming import compressed_batches, one_batch, span_of
+from kafkalog.batch.incoming import compressed_batches, one_batch, prepared, span_of, target_codec
 from kafkalog.errors import ArgumentError
+from kafkalog.log.handle import Handle
 from kafkalog.log.reading import whole_number
 from kafkalog.types import Header, Span
 
-if TYPE_CHECKING:
-    from kafkalog.log.log import Log
-
-__all__ = ["NO_HEADERS", "add_batches", "append_columns", "append_expected", "append_row"]
+__all__ = [
+    "BATCH_BYTES",
+    "NO_HEADERS",
+    "append_batches",
+    "append_columns",
+    "append_expected",
+    "append_row",
+]
 
 NO_HEADERS: Final = ()
+BATCH_BYTES: Final = 1 << 20
+"""Of rows that are put into batches where nothing else is said."""
 SINGLE_COMPRESSED_MAX = 1_000
 """Appends of one record that a handle compresses before it says what is faster."""
 
 
 def append_row(
-    log: Log,
+    log: Handle,
     value: bytes | None,
     key: bytes | None,
     headers: Iterable[Header],
@@ -38,9 +45,9 @@ def append_row(
         stamps = [whole_number("timestamp_ms", timestamp_ms)]
         if not -1 <= stamps[0] < 1 << 63:
             raise ArgumentError(f"timestamp_ms: found {stamps[0]}, wanted 0 to 2**63 - 1, or -1")
-    if log._compresses:
-        log._single_compressed += 1
-        if log._single_compressed == SINGLE_COMPRESSED_MAX:
+    if log.compresses:
+        log.single_compressed += 1
+        if log.single_compressed == SINGLE_COMPRESSED_MAX:
             warnings.warn(
                 f"log {log.path}: under compression.type={log.config.compression_type} each append "
                 "makes a compressed batch, which is slow and large: append_many compresses rows "
@@ -49,12 +56,13 @@ def append_row(
             )
     keys = None if key is None else [key]
     rows = None if headers is NO_HEADERS else [headers]
-    return log.append_many(
-        [value], keys, stamps, rows, expected_offset=expected_offset
-    ).base_offset  # fmt: skip
+    columns, codec = Columns([value], keys, stamps, rows), target_codec(log.config, None)
+    if expected_offset is not None:
+        return append_expected(log, columns, codec, expected_offset).base_offset
+    return append_columns(log, columns, codec, BATCH_BYTES).base_offset
 
 
-def append_columns(log: Log, columns: Columns, codec: int, batch_bytes: int) -> Span:
+def append_columns(log: Handle, columns: Columns, codec: int, batch_bytes: int) -> Span:
     """All rows, in as many batches as it takes."""
     first, last = -1, -1
     for done in _append_some(log, columns, codec, batch_bytes):
@@ -63,22 +71,22 @@ def append_columns(log: Log, columns: Columns, codec: int, batch_bytes: int) -> 
     return Span(first, last, columns.count)
 
 
-def _append_some(log: Log, columns: Columns, codec: int, batch_bytes: int) -> Iterator[Any]:
+def _append_some(log: Handle, columns: Columns, codec: int, batch_bytes: int) -> Iterator[Any]:
     done = ffi.new("kl_appended *")
-    columns.native.default_timestamp_ms = log._how.clock.now_ms()
+    columns.native.default_timestamp_ms = log.clock.now_ms()
     if codec == codecs.NONE:
         while columns.row < columns.count:
             check(lib.kl_log_append_columns(
-                log._c, columns.native, columns.cursor, batch_bytes, done))  # fmt: skip
+                log.c, columns.native, columns.cursor, batch_bytes, done))  # fmt: skip
             yield done
         return
     limit = min(batch_bytes, log.config.max_message_bytes, log.config.segment_bytes)
     for batch in compressed_batches(columns, codec, log.config, limit):
-        add_batches(log, batch, done)
+        _add(log, batch, done)
         yield done
 
 
-def append_expected(log: Log, columns: Columns, codec: int, expected_offset: int) -> Span:
+def append_expected(log: Handle, columns: Columns, codec: int, expected_offset: int) -> Span:
     """All rows as one batch, where the first of them gets `expected_offset`.
 
     Raises: UnexpectedAppendOffset, MessageTooLarge, ArgumentError.
@@ -88,17 +96,25 @@ def append_expected(log: Log, columns: Columns, codec: int, expected_offset: int
         raise ArgumentError(f"expected_offset: found {expected}, wanted 0 or more")
     if columns.count == 0:
         raise ArgumentError("values: found no rows, wanted one or more with expected_offset")
-    columns.native.default_timestamp_ms = log._how.clock.now_ms()
+    columns.native.default_timestamp_ms = log.clock.now_ms()
     done = ffi.new("kl_appended *")
-    add_batches(log, one_batch(columns, codec, log.config), done, expected)
+    _add(log, one_batch(columns, codec, log.config), done, expected)
     return span_of(done)
 
 
-def add_batches(log: Log, batches: Any, done: Any, expected_offset: int = -1) -> None:
+def append_batches(log: Handle, batches: bytes) -> Span:
+    """See Log.append_batches."""
+    data = prepared(batches, log.config, log.clock.now_ms(), log.max_decompressed_bytes)
+    done = ffi.new("kl_appended *")
+    _add(log, data, done)
+    return span_of(done)
+
+
+def _add(log: Handle, batches: Any, done: Any, expected_offset: int = -1) -> None:
     """Hand whole batches, checked, to the data plane; `done` says where they lie."""
     options = ffi.new("kl_append_options *", {
         "origin": lib.KL_ORIGIN_CLIENT, "leader_epoch": -1,
         "expects": expected_offset >= 0, "expected_offset": expected_offset,
-        "now_ms": log._how.clock.now_ms()})  # fmt: skip
+        "now_ms": log.clock.now_ms()})  # fmt: skip
     check(lib.kl_log_append_batches(
-        log._c, ffi.from_buffer(batches), len(batches), options, done))  # fmt: skip
+        log.c, ffi.from_buffer(batches), len(batches), options, done))  # fmt: skip

@@ -5,40 +5,31 @@ is kept and what goes: docs/format.md, "Compaction".  Source: Kafka's LogCleaner
 LogCleanerManager; kafka.md 2.10.
 """
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
 from kafkalog.batch.incoming import codec_level
 from kafkalog.clock import Clock
-from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.declare import FOREVER
 from kafkalog.config.topic import TopicConfig
-from kafkalog.directory.scheduler import Job, Scheduler
-from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.errors import (
     ArgumentError,
     Closed,
     KafkalogError,
-    Locked,
     StaleLog,
-    UnknownTopicOrPartition,
 )
+from kafkalog.log.handle import Handle
+from kafkalog.log.removal import purge
 from kafkalog.log.retention import SegmentFacts
+from kafkalog.log.segments import list_segments
 from kafkalog.types import TopicPartition
-
-if TYPE_CHECKING:
-    from kafkalog.directory.manager import Manager
-    from kafkalog.log.log import Log
 
 __all__ = [
     "Cleanable",
-    "Cleaner",
     "Compaction",
     "Limits",
     "Throttle",
@@ -53,8 +44,6 @@ ATTEMPTS = 3
 PAUSE_BYTES = 32 << 20
 BODIES = 32
 """Compressed batches that are worked on side by side."""
-
-_logger = logging.getLogger(__name__)
 
 
 # ---- decisions -------------------------------------------------------------------------------
@@ -209,7 +198,7 @@ class Compaction(NamedTuple):
     records_after: int
 
 
-def compact(log: "Log", limits: Limits | None = None, rounds: int | None = None) -> Compaction:
+def compact(log: Handle, limits: Limits | None = None, rounds: int | None = None) -> Compaction:
     """Compact all of a log that may be: sealed segments whose transactions have ended and
     whose records are older than min.compaction.lag.ms.
 
@@ -239,7 +228,7 @@ def compact(log: "Log", limits: Limits | None = None, rounds: int | None = None)
             if stale == ATTEMPTS:
                 raise
     if log.config.file_delete_delay_ms == 0:
-        log._purge(FOREVER)
+        purge(log, FOREVER)
     return _total(done)
 
 
@@ -257,36 +246,36 @@ def _total(rounds: Sequence[Compaction]) -> Compaction:
     )
 
 
-def look(log: "Log") -> Cleanable:
+def look(log: Handle) -> Cleanable:
     """What of an open log may be compacted now."""
-    state, how = log._state(), log._how
+    state = log.state()
     return cleanable(
-        log.segments, log.config, state.log_start_offset, state.log_end_offset,
-        state.last_stable_offset, how.owner.state.cleaner(log._tp), how.clock.now_ms(),
+        list_segments(log), log.config, state.log_start_offset, state.log_end_offset,
+        state.last_stable_offset, log.owner.state.cleaner(log.tp), log.clock.now_ms(),
     )  # fmt: skip
 
 
-def _round(log: "Log", found: Cleanable, limits: Limits) -> Compaction:
+def _round(log: Handle, found: Cleanable, limits: Limits) -> Compaction:
     """One round, and the checkpoint that says how far it came."""
     if log.flushed_offset < found.end:
         # What replaces a record must be on disk before that record goes.
         log.flush()
     # Above the recovery point a gap is taken for records that a crash took.
-    state = log._how.owner.state
+    state = log.owner.state
     with state.lock:
-        if state.recovery_point(log._tp) < found.end <= log.flushed_offset:
-            state.save(recovery_points={log._tp: found.end})
+        if state.recovery_point(log.tp) < found.end <= log.flushed_offset:
+            state.save(recovery_points={log.tp: found.end})
     first = min(found.first_dirty, found.end)
     options = ffi.new("kl_clean_options *", {
         "first_dirty_offset": first, "end_offset": found.end,
-        "now_ms": log._how.clock.now_ms(),
+        "now_ms": log.clock.now_ms(),
         "delete_retention_ms": log.config.delete_retention_ms,
         "map_bytes": limits.map_bytes, "map_load": min(limits.map_load, 0.95),
         "pause_bytes": limits.throttle.step_bytes if limits.throttle else PAUSE_BYTES,
         "hash_key": list(os.urandom(16)),
     })  # fmt: skip
     out = ffi.new("kl_cleaner **")
-    check(lib.kl_clean_open(log._c, options, out))
+    check(lib.kl_clean_open(log.c, options, out))
     with ffi.gc(out[0], lib.kl_clean_free) as cleaner:
         _run(cleaner, log, limits.throttle)
         done = ffi.new("kl_cleaned *")
@@ -298,22 +287,22 @@ def _round(log: "Log", found: Cleanable, limits: Limits) -> Compaction:
     )  # fmt: skip
 
 
-def _remember(log: "Log", done: Any, found: Cleanable) -> None:
+def _remember(log: Handle, done: Any, found: Cleanable) -> None:
     """Write the checkpoint, unless a truncation came between."""
-    state = log._how.owner.state
+    state = log.owner.state
     with state.lock:
-        if log._state().generation != done.generation:
+        if log.state().generation != done.generation:
             raise StaleLog(f"log {log.path} was truncated or deleted from after it was compacted")
-        state.save(cleaners={log._tp: max(done.end_offset, found.first_dirty)})
+        state.save(cleaners={log.tp: max(done.end_offset, found.first_dirty)})
 
 
-def _run(cleaner: Any, log: "Log", throttle: Throttle | None) -> None:
+def _run(cleaner: Any, log: Handle, throttle: Throttle | None) -> None:
     """Steps until the end; bodies are compressed and decompressed here."""
     bodies = ffi.new("kl_compressed[]", BODIES)
     count, state = ffi.new("int32_t *"), ffi.new("int32_t *")
     done = ffi.new("kl_cleaned *")
     told = 0
-    work: dict[int, Callable[[list[tuple[int, Any]], Log], list[Any]]] = {
+    work: dict[int, Callable[[list[tuple[int, Any]], Handle], list[Any]]] = {
         lib.KL_CLEAN_INFLATE: _inflated,
         lib.KL_CLEAN_DEFLATE: _deflated,
     }
@@ -335,14 +324,14 @@ def _run(cleaner: Any, log: "Log", throttle: Throttle | None) -> None:
             return
 
 
-def _inflated(items: list[tuple[int, Any]], log: "Log") -> list[Any]:
+def _inflated(items: list[tuple[int, Any]], log: Handle) -> list[Any]:
     try:
-        return codecs.decompress_many(items, log._max_decompressed)
+        return codecs.decompress_many(items, log.max_decompressed_bytes)
     except KafkalogError as problem:
         raise type(problem)(f"log {log.path}, compaction: {problem}") from problem
 
 
-def _deflated(items: list[tuple[int, Any]], log: "Log") -> list[Any]:
+def _deflated(items: list[tuple[int, Any]], log: Handle) -> list[Any]:
     """Each with its own codec."""
     packed: list[Any] = [None] * len(items)
     for codec in {codec for codec, _ in items}:
@@ -352,103 +341,3 @@ def _deflated(items: list[tuple[int, Any]], log: "Log") -> list[Any]:
         for place, data in zip(places, done, strict=True):
             packed[place] = data
     return packed
-
-
-# ---- in the background -----------------------------------------------------------------------
-
-
-class Cleaner:
-    """Compacts the logs of a data directory, the filthiest first, in a thread of its own.
-
-    A log whose compaction failed is left alone until the directory is opened again.
-    """
-
-    def __init__(self, manager: "Manager") -> None:
-        """The thread starts with `start`, if log.cleaner.enable says so."""
-        self._manager = manager
-        config = manager.config
-        self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, manager.clock)
-        self._limits = self._limits_of(config)
-        self._failures: dict[TopicPartition, Exception] = {}
-        self._stopping = False
-        self._backoff_ms = backoff_ms = config.log_cleaner_backoff_ms
-        delay_ms = min(config.log_initial_task_delay_ms, backoff_ms)
-        name = f"kafkalog cleaner {os.path.basename(manager.path)}"
-        job = Job("compaction", self.run, max(backoff_ms, 1), delay_ms)
-        self._scheduler = Scheduler(name, manager.clock, [job])
-
-    @property
-    def failures(self) -> dict[str, Exception]:
-        """What went wrong, by partition; these are left alone."""
-        return {f"compaction of {tp[0]}-{tp[1]}": e for tp, e in list(self._failures.items())}
-
-    def start(self) -> None:
-        """Start the thread."""
-        if self._manager.config.log_cleaner_enable:
-            self._scheduler.start()
-
-    def stop(self) -> None:
-        """End the thread; a round that is under way is given up.  Harmless when repeated."""
-        self._stopping = True
-        self._throttle.stop()
-        self._scheduler.stop()
-
-    def _limits_of(self, config: BrokerConfig) -> Limits:
-        return Limits(
-            config.log_cleaner_dedupe_buffer_size,
-            config.log_cleaner_io_buffer_load_factor,
-            self._throttle,
-        )
-
-    def _obey(self, config: BrokerConfig) -> None:
-        """Settings may have changed since the last run."""
-        self._throttle.set_rate(config.log_cleaner_io_max_bytes_per_second)
-        self._limits = self._limits_of(config)
-        if config.log_cleaner_backoff_ms != self._backoff_ms:
-            self._backoff_ms = config.log_cleaner_backoff_ms
-            self._scheduler.set_period("compaction", max(self._backoff_ms, 1))
-
-    def run(self) -> None:
-        """Compact until no log wants it."""
-        self._obey(self._manager.config)
-        passed: set[TopicPartition] = set()
-        while not self._stopping:
-            found: dict[TopicPartition, Cleanable] = {}
-            for tp in self._compacted():
-                if tp not in passed:
-                    self._try(tp, passed, partial(self._look, tp=tp, found=found))
-            best = filthiest(found)
-            if best is None:
-                return
-            self._try(best, passed, partial(compact, limits=self._limits, rounds=1))
-
-    def _compacted(self) -> list[TopicPartition]:
-        """The partitions whose settings want compaction."""
-        manager = self._manager
-        configs = {TopicPartition(log.topic, log.partition): log.config
-                   for log in manager.open_logs()}  # fmt: skip
-        return [
-            tp
-            for topic in manager.topics()
-            if topic != METADATA_TOPIC
-            for tp in manager.partitions(topic)
-            if "compact" in (configs.get(tp) or manager.topic_config(topic)).cleanup_policy
-            and tp not in self._failures
-        ]
-
-    def _look(self, log: "Log", tp: TopicPartition, found: dict[TopicPartition, Cleanable]) -> None:
-        one = look(log)
-        if due(one, log.config, self._manager.clock.now_ms()):
-            found[tp] = one
-
-    def _try(
-        self, tp: TopicPartition, passed: set[TopicPartition], work: Callable[["Log"], object]
-    ) -> None:
-        """What fails keeps its log, and only that one, from being compacted."""
-        try:
-            work(self._manager.get(*tp))
-        except (Closed, Locked, StaleLog, UnknownTopicOrPartition):
-            passed.add(tp)  # others are at work on it, or it goes: until the next look
-        except Exception as error:
-            _logger.exception("compaction of %s-%d failed; it is left alone", *tp)
-            self._failures[tp] = error

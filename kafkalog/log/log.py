@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import os
+import threading
+import weakref
+from _thread import start_new_thread
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from kafkalog._native import check, failure, ffi, lib
 from kafkalog.batch.columns import Columns, Rows
-from kafkalog.batch.incoming import prepared, span_of, target_codec
+from kafkalog.batch.incoming import span_of, target_codec
 from kafkalog.clock import Clock
-from kafkalog.config.topic import compresses
-from kafkalog.errors import KafkalogError
+from kafkalog.config.topic import TopicConfig
+from kafkalog.errors import ArgumentError, KafkalogError
+from kafkalog.log.above import Lent, above
 from kafkalog.log.appending import (
+    BATCH_BYTES,
     NO_HEADERS,
-    add_batches,
+    append_batches,
     append_columns,
     append_expected,
     append_row,
 )
+from kafkalog.log.handle import Handle
 from kafkalog.log.isolation import bound_of
 from kafkalog.log.lookup import find_time, milliseconds
-from kafkalog.log.opening import LogOpen, open_native
-from kafkalog.log.outgoing import WAIT_SLICE_MS, cut_floor, read_batches, send_batches
-from kafkalog.log.ownership import plan_log
+from kafkalog.log.outgoing import read_batches, send_batches
+from kafkalog.log.owner import open_log
 from kafkalog.log.reading import Follow, Near, record_at, records_in
-from kafkalog.log.retention import Expiry, expired
+from kafkalog.log.removal import apply_retention, delete_before, truncate, truncate_fully
+from kafkalog.log.retention import Expiry
 from kafkalog.log.segments import Segment, list_segments
 from kafkalog.types import (
     AbortedTransaction,
@@ -37,18 +43,17 @@ from kafkalog.types import (
     Record,
     Sent,
     Span,
-    TopicPartition,
 )
 
 if TYPE_CHECKING:
     import socket
     from datetime import datetime
 
-    from kafkalog.inspect.report import Report
-    from kafkalog.log.compaction import Compaction
+    from kafkalog.log.compaction import Compaction, Limits
     from kafkalog.log.scan import Scan
+    from kafkalog.report import Report
 
-__all__ = ["Log", "LogOpen"]
+__all__ = ["Log", "handle_of", "log_over"]
 
 READ_BYTES = 1 << 20
 
@@ -87,42 +92,46 @@ class Log:
         Raises: Locked with the owner's pid, NotFound (mode "r"), UnknownSetting,
         InvalidSetting, UnsupportedForMessageFormat (message formats 0 and 1), IoFailed.
         """
-        self._begin(os.path.abspath(os.fspath(path)),
-                    plan_log(path, mode, config, topic, partition, clock))  # fmt: skip
+        self._begin(open_log(path, mode, config, (topic, partition), clock))
 
-    @classmethod
-    def _open(cls, path: str, how: LogOpen) -> Log:
-        """Open a log for an owner that has planned it."""
-        log = cls.__new__(cls)
-        log._begin(path, how)
-        return log
-
-    def _begin(self, path: str, how: LogOpen) -> None:
-        self.path = path
-        self.topic = how.topic
-        self.partition = how.partition
-        self.config = how.config
-        self.mode = how.mode
-        self._how = how
-        self._tp = TopicPartition(how.topic, how.partition)
+    def _begin(self, lent: Lent) -> None:
+        handle = lent.handle
+        self.path = handle.path
+        self.topic, self.partition = handle.tp
+        self.mode = handle.mode
+        self.recovery = handle.recovery
+        """What opening found and did."""
+        self._handle = handle
+        self._c = handle.c
+        self._give_back = lent.give_back
+        self._ending = threading.RLock()  # a signal's handler may come from inside of a close
         self._closed = False
-        self._max_decompressed = how.config.kafkalog_max_decompressed_bytes
-        self._compresses = compresses(how.config)
-        self._single_compressed = 0
         self._near: Near | None = None
-        try:
-            self._c, self.recovery = open_native(path, how)
-            """The C handle, and what opening found and did."""
-            how.owner.opened(self)
-        except BaseException:
-            self._closed = True
-            if hasattr(self, "_c"):
-                lib.kl_log_abandon(self._c)
-            how.owner.closed(self._tp, False)
-            raise
+        self._forgotten: weakref.finalize[..., Log] | None = None
+        if lent.shared:
+            # Who drops it without close leaves it to be given back.  In a thread of its own:
+            # the collector runs anywhere, also where the locks that this takes are held.
+            self._forgotten = weakref.finalize(
+                self, start_new_thread, _give_back_quietly, (self.path, lent.give_back)
+            )
+            self._forgotten.atexit = False
+
+    @property
+    def config(self) -> TopicConfig:
+        """The settings in effect."""
+        return self._handle.config
+
+    @property
+    def _max_decompressed(self) -> int:
+        return self._handle.max_decompressed_bytes
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, by this program or by its data directory."""
+        return self._closed or self._handle.ended
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"mode={self.mode!r}"
+        state = "closed" if self.closed else f"mode={self.mode!r}"
         return f"Log({self.path!r}, {state})"
 
     def __enter__(self) -> Log:
@@ -131,34 +140,43 @@ class Log:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise ArgumentError(
+            f"log {self.path}: found an open Log to be copied or pickled, wanted its path: "
+            "open that where the log is needed"
+        )
+
     def close(self) -> None:
         """Flush, write indexes, producer snapshot and checkpoints, give the lock back.
 
-        Idempotent.  Waits of other threads end with Closed.
+        Idempotent; returns when it is closed, also when another thread closes it.  Waits of
+        other threads end with Closed.  In a data directory the log goes on for whoever else
+        has it open in this process.
 
         Raises: StorageOffline, IoFailed, NoSpace; the log is closed then, too, and is
         recovered when it is opened again.
         """
-        if self._closed:
+        if self._handle.forked():
+            self._closed = True
+            self._handle.abandon()
             return
-        self._closed = True
-        whole = False
-        try:
-            if self.mode == "w":
-                self.flush()
-                self._how.owner.closing(self)
-            check(lib.kl_log_close(self._c))
-            whole = True
-        finally:
-            lib.kl_log_abandon(self._c)
-            self._how.owner.closed(self._tp, whole)
+        with self._ending:
+            if self._closed:
+                return
+            self._closed = True
+            if self._forgotten is not None:
+                self._forgotten.detach()
+            try:
+                self._give_back()
+            finally:
+                if not self._handle.ended:
+                    self._handle = self._handle.husk()
+                    self._c = self._handle.c
 
     # ---- what it holds ---------------------------------------------------------------------
 
     def _state(self) -> Any:
-        state = ffi.new("kl_log_state *")
-        check(lib.kl_log_get(self._c, state))
-        return state
+        return self._handle.state()
 
     @property
     def start_offset(self) -> int:
@@ -198,12 +216,12 @@ class Log:
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The segments in the order of offsets; the last one is active."""
-        return list_segments(self)
+        return list_segments(self._handle)
 
     @property
     def producers(self) -> tuple[ProducerState, ...]:
         """Idempotent producers that the log remembers, by producer id."""
-        found = self._list("kl_producer", lib.kl_log_producers)
+        found = self._handle.many("kl_producer", lib.kl_log_producers)
         return tuple(
             ProducerState(
                 p.producer_id, p.producer_epoch, p.last_sequence, p.last_offset, p.offset_delta,
@@ -215,16 +233,8 @@ class Log:
     @property
     def epochs(self) -> tuple[LeaderEpoch, ...]:
         """Leader epochs and where each began, ascending."""
-        found = self._list("kl_epoch", lib.kl_log_epochs)
+        found = self._handle.many("kl_epoch", lib.kl_log_epochs)
         return tuple(LeaderEpoch(entry.epoch, entry.start_offset) for entry in found)
-
-    def _list(self, kind: str, function: Any, *args: int) -> Any:
-        count, room = ffi.new("size_t *", 16), 0
-        while room < count[0]:
-            room = count[0]
-            out = ffi.new(f"{kind}[]", room)
-            check(function(self._c, *args, out, room, count))
-        return out[0 : count[0]]
 
     def refresh(self) -> None:
         """Look again at what another process wrote; reads do so by themselves."""
@@ -254,21 +264,21 @@ class Log:
         if (
             headers is not NO_HEADERS
             or expected_offset is not None
-            or self._compresses
+            or self._handle.compresses
             or type(value) is not bytes
         ):
-            return append_row(self, value, key, headers, timestamp_ms, expected_offset)
+            return append_row(self._handle, value, key, headers, timestamp_ms, expected_offset)
         try:
             if timestamp_ms is None:
                 stamp = _NOW
             elif (stamp := timestamp_ms) < 0:
-                return append_row(self, value, key, headers, timestamp_ms, expected_offset)
+                return append_row(self._handle, value, key, headers, timestamp_ms, expected_offset)
             if key is None:
                 offset = _append(self._c, _NULL, -1, value, len(value), stamp)
             else:
                 offset = _append(self._c, key, len(key), value, len(value), stamp)
         except (TypeError, OverflowError):  # what is wrong, or other than bytes
-            return append_row(self, value, key, headers, timestamp_ms, expected_offset)
+            return append_row(self._handle, value, key, headers, timestamp_ms, expected_offset)
         if offset < 0:
             raise failure(-offset)
         return offset
@@ -299,8 +309,8 @@ class Log:
         columns = Columns(values, keys, timestamps_ms, headers)
         codec = target_codec(self.config, compression)
         if expected_offset is not None:
-            return append_expected(self, columns, codec, expected_offset)
-        return append_columns(self, columns, codec, batch_bytes or READ_BYTES)
+            return append_expected(self._handle, columns, codec, expected_offset)
+        return append_columns(self._handle, columns, codec, batch_bytes or BATCH_BYTES)
 
     def append_batches(self, buffer: bytes) -> Span:
         """Append whole record batches as a producer sent them (base offset 0): all or none.
@@ -316,12 +326,7 @@ class Log:
         InvalidTxnState.
         """
         view = memoryview(buffer).cast("B")
-        now_ms = self._how.clock.now_ms()
-        whole = buffer if type(buffer) is bytes else bytes(view)
-        data = prepared(whole, self.config, now_ms, self._max_decompressed)
-        done = ffi.new("kl_appended *")
-        add_batches(self, data, done)
-        return span_of(done)
+        return append_batches(self._handle, buffer if type(buffer) is bytes else bytes(view))
 
     def append_as_follower(self, buffer: bytes) -> Span:
         """Append batches of a leader's log, their offsets and epochs as they are.
@@ -346,7 +351,7 @@ class Log:
         """
         kind = lib.KL_CONTROL_COMMIT if commit else lib.KL_CONTROL_ABORT
         done = ffi.new("kl_appended *")
-        now_ms = self._how.clock.now_ms() if timestamp_ms is None else timestamp_ms
+        now_ms = self._handle.clock.now_ms() if timestamp_ms is None else timestamp_ms
         check(lib.kl_log_append_marker(
             self._c, producer_id, producer_epoch, coordinator_epoch, kind, now_ms, done
         ))  # fmt: skip
@@ -359,10 +364,7 @@ class Log:
 
         Raises: StorageOffline.
         """
-        target = ffi.new("int64_t *", -1)
-        while (status := lib.kl_log_flush(self._c, target, WAIT_SLICE_MS)) == lib.KL_E_TIMEOUT:
-            pass
-        check(status)
+        self._handle.flush()
 
     # ---- reading ------------------------------------------------------------------------------
 
@@ -441,8 +443,8 @@ class Log:
 
         Raises: OffsetOutOfRange, CorruptMessage.
         """
-        return read_batches(
-            self, offset, max_bytes, bound_of(isolation, log_end=True), check_crcs)  # fmt: skip
+        bound = bound_of(isolation, log_end=True)
+        return read_batches(self._handle, offset, max_bytes, bound, check_crcs)
 
     def send_to(
         self, socket: socket.socket, start: int, max_bytes: int = READ_BYTES,
@@ -454,7 +456,7 @@ class Log:
 
         Raises: OffsetOutOfRange, PeerGone, Timeout (part of a batch may be out then).
         """
-        return send_batches(self, socket, start, max_bytes, bound_of(isolation))
+        return send_batches(self._handle, socket, start, max_bytes, bound_of(isolation))
 
     # ---- looking up ---------------------------------------------------------------------------
 
@@ -473,15 +475,15 @@ class Log:
 
         Source: Kafka's ListOffsets; transaction markers count, too.
         """
-        return find_time(self, milliseconds(time))
+        return find_time(self._handle, milliseconds(time))
 
     def find_largest_time(self) -> Found | None:
         """The first record with the largest timestamp (ListOffsets' max_timestamp)."""
-        return find_time(self, None)
+        return find_time(self._handle, None)
 
     def aborted(self, start: int, stop: int) -> tuple[AbortedTransaction, ...]:
         """Aborted transactions that touch the offsets [start, stop)."""
-        found = self._list("kl_aborted", lib.kl_log_aborted, start, stop)
+        found = self._handle.many("kl_aborted", lib.kl_log_aborted, start, stop)
         return tuple(
             AbortedTransaction(e.producer_id, e.first_offset, e.last_offset, e.last_stable_offset)
             for e in found
@@ -505,69 +507,58 @@ class Log:
         Whole batches go: inside of one, the end becomes lower, perhaps the start with it.  The
         start first: after a crash in between, deleted records of that batch are seen again.
         """
-        state, floor = self._how.owner.state, cut_floor(self, offset)
-        lowered = self.start_offset > floor
-        with state.truncating(self._tp, floor, floor if lowered else None):
-            check(lib.kl_log_truncate(self._c, offset))
-            if lowered:
-                state.save(log_starts={self._tp: self.start_offset})
+        truncate(self._handle, offset)
 
     def truncate_fully(self, offset: int) -> None:
         """Drop everything; the log goes on, empty, at `offset`."""
-        with self._how.owner.state.truncating(self._tp, 0, max(offset, 0)):
-            check(lib.kl_log_truncate_fully(self._c, offset))
+        truncate_fully(self._handle, offset)
 
     def delete_before(self, offset: int) -> None:
         """Make `offset` the log's start, durably; segments wholly below it are deleted.
 
         Raises: OffsetOutOfRange above the high watermark.
         """
-        check(lib.kl_log_set_start(self._c, offset))
-        self._delete_segments(self.start_offset)
+        delete_before(self._handle, offset)
 
     def apply_retention(self, now_ms: int | None = None) -> Expiry | None:
         """Delete the segments that retention.ms and retention.bytes no longer keep.
 
         What was deleted and why; None when nothing was.  See docs/settings.md.
         """
-        now_ms = self._how.clock.now_ms() if now_ms is None else now_ms
-        state = self._state()
-        found = expired(
-            self.segments, self.config, state.high_watermark, state.log_start_offset, now_ms
-        )
-        if found is not None:
-            self._delete_segments(found.before_offset)
-        self._purge(now_ms - self.config.file_delete_delay_ms)
-        return found
+        return apply_retention(self._handle, now_ms)
 
-    def compact(self) -> Compaction:
+    def compact(self, limits: Limits | None = None) -> Compaction:
         """Keep only the last record of each key: see kafkalog.log.compaction.compact."""
         from kafkalog.log.compaction import compact
 
-        return compact(self)
-
-    def _delete_segments(self, before_offset: int) -> None:
-        # First what lies below is on disk, so that its producers are not forgotten, then the
-        # new start, so that the next open finishes a deletion and shows no hole.
-        if before_offset > self.flushed_offset:
-            self.flush()
-        start = max(self.start_offset, before_offset)
-        self._how.owner.state.save(log_starts={self._tp: start})
-        deleted, bases = ffi.new("size_t *"), ffi.new("int64_t[]", 1)
-        check(lib.kl_log_delete_segments(self._c, before_offset, bases, 1, deleted))
-        if self.config.file_delete_delay_ms == 0:
-            self._purge(2**63 - 1)
-
-    def _purge(self, before_ms: int) -> None:
-        check(lib.kl_log_purge(self._c, before_ms, ffi.new("size_t *")))
+        return compact(self._handle, limits)
 
     # ---- checking ---------------------------------------------------------------------------
 
     def verify(self, deep: bool = False) -> Report:
         """Check every file of the log; a report, never an exception on damage."""
-        from kafkalog.inspect.verify import verify
-
-        if self.mode == "w" and not self._closed:
+        if self.mode == "w" and not self.closed:
             with suppress(KafkalogError):  # what cannot be flushed is checked as it lies there
                 self.flush()
-        return verify(self.path, deep=deep)
+        return above().verify(self.path, deep=deep)
+
+
+def log_over(handle: Handle) -> Log:
+    """A Log over a handle that the caller uses, which the Log's close gives back."""
+    log = Log.__new__(Log)
+    log._begin(Lent(handle, handle.give_back))
+    return log
+
+
+def handle_of(log: Log) -> Handle:
+    """What a Log stands over: for the parts of kafkalog that work on it."""
+    return log._handle
+
+
+def _give_back_quietly(path: str, give_back: Callable[[], None]) -> None:
+    try:
+        give_back()
+    except KafkalogError as error:
+        import logging  # 10 ms at import, for what hardly ever happens
+
+        logging.getLogger(__name__).error("log %s, dropped without close: %s", path, error)

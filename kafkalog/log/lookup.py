@@ -2,15 +2,13 @@
 
 import operator
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
 from kafkalog.errors import ArgumentError, CorruptMessage, StaleLog
+from kafkalog.log.handle import Handle
 from kafkalog.types import Found
-
-if TYPE_CHECKING:
-    from kafkalog.log.log import Log
 
 __all__ = ["find_time", "milliseconds"]
 
@@ -40,7 +38,7 @@ def milliseconds(time: "int | datetime") -> int:
     return number
 
 
-def find_time(log: "Log", timestamp_ms: int | None) -> Found | None:
+def find_time(log: Handle, timestamp_ms: int | None) -> Found | None:
     """The first record at or after `timestamp_ms`; None: the first with the largest time.
 
     Source: Kafka's ListOffsets.
@@ -51,19 +49,19 @@ def find_time(log: "Log", timestamp_ms: int | None) -> Found | None:
         return _answer(found)
     # Several calls make the answer: it counts when no segment changed between them.
     for _ in range(TRIES):
-        generation = log._state().generation
+        generation = log.state().generation
         try:
             answer = _search(log, timestamp_ms)
         except (CorruptMessage, StaleLog):
-            if log._state().generation == generation:
+            if log.state().generation == generation:
                 raise
         else:
-            if log._state().generation == generation:
+            if log.state().generation == generation:
                 return answer
     raise StaleLog(f"log {log.path}: its segments changed during {TRIES} searches for a time")
 
 
-def _search(log: "Log", timestamp_ms: int | None) -> Found | None:
+def _search(log: Handle, timestamp_ms: int | None) -> Found | None:
     found = _begin(log, timestamp_ms)
     while found.inflate:
         hit = _look_into(log, found, timestamp_ms)
@@ -73,17 +71,17 @@ def _search(log: "Log", timestamp_ms: int | None) -> Found | None:
     return _answer(found)
 
 
-def _begin(log: "Log", timestamp_ms: int | None) -> Any:
+def _begin(log: Handle, timestamp_ms: int | None) -> Any:
     found = ffi.new("kl_found *")
     _step(log, timestamp_ms, found)
     return found
 
 
-def _step(log: "Log", timestamp_ms: int | None, found: Any) -> None:
+def _step(log: Handle, timestamp_ms: int | None, found: Any) -> None:
     if timestamp_ms is None:
-        check(lib.kl_log_find_largest_time(log._c, found))
+        check(lib.kl_log_find_largest_time(log.c, found))
     else:
-        check(lib.kl_log_find_time(log._c, timestamp_ms, found))
+        check(lib.kl_log_find_time(log.c, timestamp_ms, found))
 
 
 def _answer(found: Any) -> Found | None:
@@ -92,19 +90,19 @@ def _answer(found: Any) -> Found | None:
     return Found(found.offset, found.timestamp_ms, found.leader_epoch)
 
 
-def _look_into(log: "Log", found: Any, timestamp_ms: int | None) -> Found | None:
+def _look_into(log: Handle, found: Any, timestamp_ms: int | None) -> Found | None:
     """Look for the record in a compressed batch."""
     size = found.batch_bytes
-    if size > log.size_bytes:
+    if size > log.state().size_bytes:
         raise StaleLog(f"log {log.path}: a batch of {size} bytes is not there any more")
     buffer, used = bytearray(size), ffi.new("size_t *")
     data = ffi.from_buffer("uint8_t[]", buffer)
     base = found.segment_base_offset
-    check(lib.kl_log_read_at(log._c, base, found.pos, data, size, used))
+    check(lib.kl_log_read_at(log.c, base, found.pos, data, size, used))
     batch, record = ffi.new("kl_batch *"), ffi.new("kl_record *")
     check(lib.kl_batch_parse(data, size, batch))
     codec = batch.attributes & lib.KL_CODEC_MASK
-    body = codecs.decompress(codec, memoryview(buffer)[HEADER_BYTES:], log._max_decompressed)
+    body = codecs.decompress(codec, memoryview(buffer)[HEADER_BYTES:], log.max_decompressed_bytes)
     wanted = batch.max_timestamp if timestamp_ms is None else timestamp_ms
     records, start = ffi.from_buffer(body), found.start_offset
     check(lib.kl_records_find(batch, records, len(body), wanted, start, record))

@@ -1,19 +1,18 @@
-"""How a log is opened: what its owner remembers of it, handed to the data plane."""
+"""How a log is opened: what its owner remembers of it and its settings, as the data plane wants
+them."""
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
-from kafkalog.clock import Clock
-from kafkalog.config.topic import TopicConfig
+from kafkalog.clock import Clock, SystemClock
+from kafkalog.config.topic import TopicConfig, timestamp_window
+from kafkalog.disk.checkpoint import DirectoryState
 from kafkalog.errors import CorruptLog
-from kafkalog.log.settings import log_config
-from kafkalog.types import Recovery
+from kafkalog.types import Recovery, TopicPartition
 
-if TYPE_CHECKING:
-    from kafkalog.log.ownership import Owner
-
-__all__ = ["LogOpen", "open_native"]
+__all__ = ["LogOpen", "log_config", "open_native", "open_plan"]
 
 
 class LogOpen(NamedTuple):
@@ -28,11 +27,68 @@ class LogOpen(NamedTuple):
     high_watermark: int
     marker: Any
     """A kl_marker, or None."""
+    is_marked: Callable[[], bool]
+    """Whether the clean marker lies there now."""
     config: TopicConfig
-    topic: str
-    partition: int
+    tp: TopicPartition
     clock: Clock
-    owner: "Owner"
+
+
+def open_plan(
+    state: DirectoryState,
+    tp: TopicPartition,
+    config: TopicConfig,
+    clock: Clock | None = None,
+    clean: bool | None = None,
+) -> LogOpen:
+    """How to open a log, from what its owner's state remembers of it.
+
+    `clean`: whether its batches need no reading; None: what the state says.
+    """
+    recovery_point = state.recovery_point(tp)
+    if clean is None:
+        # A folder that was put here later is not what the marker vouches for.
+        clean = state.clean and recovery_point >= 0
+    return LogOpen(
+        mode=state.mode,
+        clean=clean,
+        recovery_point=recovery_point,
+        log_start_offset=state.log_start(tp),
+        # A single copy: all that is in the log is committed.
+        high_watermark=-1,
+        marker=state.marker,
+        is_marked=state.is_marked,
+        config=config,
+        tp=tp,
+        clock=clock or SystemClock(),
+    )
+
+
+def log_config(config: TopicConfig) -> Any:
+    """A kl_log_config filled from `config`; kl_log_open and kl_log_configure copy it."""
+    compacted = "compact" in config.cleanup_policy
+    segment_ms = config.segment_ms
+    if compacted:
+        # Only closed segments are compacted: the lag also bounds how long one stays open.
+        segment_ms = min(segment_ms, config.max_compaction_lag_ms)
+    before_ms, after_ms = timestamp_window(config)
+    return ffi.new(
+        "kl_log_config *",
+        {
+            "segment_bytes": config.segment_bytes,
+            "segment_ms": segment_ms,
+            "segment_jitter_ms": config.segment_jitter_ms,
+            "timestamp_before_max_ms": before_ms,
+            "timestamp_after_max_ms": after_ms,
+            "flush_messages": config.flush_messages,
+            "segment_index_bytes": config.segment_index_bytes,
+            "index_interval_bytes": config.index_interval_bytes,
+            "max_message_bytes": config.max_message_bytes,
+            "log_append_time": config.message_timestamp_type == "LogAppendTime",
+            "preallocate": config.preallocate,
+            "compacted": compacted,
+        },
+    )
 
 
 def open_native(path: str, how: LogOpen) -> tuple[Any, Recovery]:
@@ -45,7 +101,7 @@ def open_native(path: str, how: LogOpen) -> tuple[Any, Recovery]:
         return _open(path, how)
     except CorruptLog:
         # Its writer may have begun after the marker was looked at: then an append is under way.
-        if how.mode == "w" or not how.clean or how.owner.state.is_marked():
+        if how.mode == "w" or not how.clean or how.is_marked():
             raise
         return _open(path, how._replace(clean=False))
 

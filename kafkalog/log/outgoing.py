@@ -5,26 +5,22 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.errors import PeerGone, Timeout
+from kafkalog.log.handle import WAIT_SLICE_MS, Handle
 from kafkalog.types import Sent
 
 if TYPE_CHECKING:
     import socket
 
-    from kafkalog.log.log import Log
-
-__all__ = ["WAIT_SLICE_MS", "cut_floor", "read_batches", "send_batches"]
-
-WAIT_SLICE_MS = 50
-"""How long C may wait before Python looks for signals again."""
+__all__ = ["read_batches", "send_batches"]
 
 
-def read_batches(log: "Log", offset: int, max_bytes: int, bound: int, check_crcs: bool) -> bytes:
+def read_batches(log: Handle, offset: int, max_bytes: int, bound: int, check_crcs: bool) -> bytes:
     """See Log.read_batches."""
     buffer = bytearray(max(max_bytes, lib.KL_BATCH_HEADER_BYTES))
     out = ffi.new("kl_read *")
     while True:
         data = ffi.from_buffer(buffer)
-        status = lib.kl_log_read(log._c, offset, -1, bound, check_crcs, data, len(buffer), out)
+        status = lib.kl_log_read(log.c, offset, -1, bound, check_crcs, data, len(buffer), out)
         if status != lib.KL_E_BUFFER_TOO_SMALL:
             break
         buffer = bytearray(out.wanted)
@@ -32,24 +28,12 @@ def read_batches(log: "Log", offset: int, max_bytes: int, bound: int, check_crcs
     return bytes(memoryview(buffer)[: out.bytes])
 
 
-def cut_floor(log: "Log", offset: int) -> int:
-    """Where a truncation to `offset` cuts: the base of the batch that holds it.
-
-    Below the log's start, where no batch can be read, the base of its segment.
-    """
-    if log.start_offset <= offset < log.end_offset:
-        raw = read_batches(log, offset, 0, lib.KL_LOG_END, False)
-        return min(offset, int.from_bytes(raw[:8], "big"))
-    bases = [s.base_offset for s in log.segments if s.base_offset <= offset < log.start_offset]
-    return bases[-1] if bases else offset
-
-
 def send_batches(
-    log: "Log", socket: "socket.socket", start: int, max_bytes: int, bound: int
+    log: Handle, socket: "socket.socket", start: int, max_bytes: int, bound: int
 ) -> Sent:
     """See Log.send_to."""
     out, where = ffi.new("kl_slice *"), ffi.new("kl_read *")
-    check(lib.kl_log_slice(log._c, start, bound, max_bytes, 1, out, where))
+    check(lib.kl_log_slice(log.c, start, bound, max_bytes, 1, out, where))
     part = ffi.gc(out, lib.kl_slice_drop)
     if where.bytes == 0:
         return Sent(0, where.next_offset)

@@ -7,17 +7,16 @@ import operator
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkalog._native import check, lib
 from kafkalog.errors import ArgumentError, OffsetOutOfRange
 from kafkalog.log import rows
+from kafkalog.log.handle import WAIT_SLICE_MS
 from kafkalog.log.isolation import bound_of
-from kafkalog.log.outgoing import WAIT_SLICE_MS
 from kafkalog.types import Record
 
 if TYPE_CHECKING:
-    from kafkalog.log.log import Log
     from kafkalog.log.scan import Scan
 
 __all__ = ["Follow", "Near", "record_at", "records_in", "whole_number"]
@@ -28,10 +27,30 @@ KEPT_BYTES_MAX = 8 << 20
 """Of keys and values in a decoded batch that is kept."""
 
 
+class Source(Protocol):
+    """What is asked of the Log that is read."""
+
+    path: str
+    topic: str
+    partition: int
+    _c: Any
+    _near: Near | None
+
+    def _state(self) -> Any: ...
+    @property
+    def start_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    def scan(self, start: int | None = None, stop: int | None = None, **options: Any) -> Scan: ...
+    def read(self, start: int | None = None, stop: int | None = None) -> Iterator[Record]: ...
+
+
 # ---- ranges --------------------------------------------------------------------------------
 
 
-def records_in(log: Log, part: slice) -> Iterator[Record]:
+def records_in(log: Source, part: slice) -> Iterator[Record]:
     """What of `log[start:stop]` is there, as of a list: nothing is out of range.
 
     Negative numbers count records from the end.  What retention deletes meanwhile is
@@ -43,14 +62,14 @@ def records_in(log: Log, part: slice) -> Iterator[Record]:
     return _present(log, 0 if start is None else start, stop)
 
 
-def _bound(log: Log, name: str, value: Any) -> int | None:
+def _bound(log: Source, name: str, value: Any) -> int | None:
     if value is None:
         return None
     number = whole_number(name, value)
     return number if number >= 0 else from_end(log, -number)
 
 
-def _present(log: Log, start: int, stop: int | None) -> Iterator[Record]:
+def _present(log: Source, start: int, stop: int | None) -> Iterator[Record]:
     stop = log.high_watermark if stop is None else min(stop, log.high_watermark)
     while (start := max(start, log.start_offset)) < stop:
         try:
@@ -63,7 +82,7 @@ def _present(log: Log, start: int, stop: int | None) -> Iterator[Record]:
                 raise
 
 
-def from_end(log: Log, count: int) -> int:
+def from_end(log: Source, count: int) -> int:
     """The offset of the record that is `count` from the end; the start where there are fewer.
 
     Offsets may have gaps, and markers take some, so the end is looked at in steps that
@@ -97,7 +116,7 @@ class Near(NamedTuple):
     """Of the block's rows, as a sequence."""
 
 
-def record_at(log: Log, index: int) -> Record:
+def record_at(log: Source, index: int) -> Record:
     """`log[index]`; a negative one counts records from the end.
 
     Raises: ArgumentError, OffsetOutOfRange.
@@ -124,7 +143,7 @@ def record_at(log: Log, index: int) -> Record:
     raise OffsetOutOfRange(f"log {log.path}: no record at offset {offset}")
 
 
-def _decoded(log: Log, start: int, state: Any) -> Near | None:
+def _decoded(log: Source, start: int, state: Any) -> Near | None:
     """The batch of `start`, from there to its end; None when it is too large to be kept."""
     start = max(start, state.log_start_offset)
     if start >= state.high_watermark:
@@ -157,7 +176,7 @@ class Follow(Iterator[Record], AsyncIterator[Record]):
     which ends within 50 ms of the task's cancellation or of `close`.
     """
 
-    def __init__(self, log: Log, start: int | None, isolation: str) -> None:
+    def __init__(self, log: Source, start: int | None, isolation: str) -> None:
         """See Log.follow."""
         self._log = log
         self._isolation = isolation

@@ -3,12 +3,11 @@
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
+from kafkalog.log.handle import Handle
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-    from kafkalog.log.log import Log
 
 __all__ = ["Segment", "list_segments"]
 
@@ -16,7 +15,7 @@ __all__ = ["Segment", "list_segments"]
 class Segment(NamedTuple):
     """One segment at the moment it was asked for."""
 
-    log: "Log"
+    log: Handle
     base_offset: int
     next_offset: int
     """The next segment's base, or the log's end."""
@@ -61,7 +60,7 @@ class Segment(NamedTuple):
         import numpy as np
 
         out = ffi.new("kl_view **")
-        check(lib.kl_log_view(self.log._c, self.base_offset, file, out))
+        check(lib.kl_log_view(self.log.c, self.base_offset, file, out))
         view = ffi.gc(out[0], lib.kl_view_free)
         size = lib.kl_view_bytes(view)
         if size == 0:
@@ -73,19 +72,13 @@ class Segment(NamedTuple):
         return array
 
 
-def list_segments(log: "Log") -> tuple[Segment, ...]:
+def list_segments(log: Handle) -> tuple[Segment, ...]:
     """All segments of `log`, in the order of offsets; the last one is active."""
-    count = ffi.new("size_t *", 16)
-    room = 0
-    while room < count[0]:
-        room = count[0]
-        infos = ffi.new("kl_segment_info[]", room)
-        check(lib.kl_log_segments(log._c, infos, room, count))
     return tuple(
         Segment(
             log, info.base_offset, info.next_offset, info.size_bytes, info.first_timestamp_ms,
             info.largest_timestamp_ms, info.offset_index_entries, info.time_index_entries,
             info.created_ms, bool(info.active),
         )
-        for info in infos[0 : count[0]]
+        for info in log.many("kl_segment_info", lib.kl_log_segments)
     )  # fmt: skip

@@ -1,13 +1,21 @@
-"""Topics of a directory that no broker serves at the moment."""
+"""A directory that no broker serves at the moment: its topics hold for whoever writes."""
 
+import uuid
+from collections.abc import Mapping
+
+from kafkalog.clock import Clock
 from kafkalog.directory.manager import Manager
-from kafkalog.disk.layout import METADATA_TOPIC
+from kafkalog.disk.layout import METADATA_TOPIC, Folder
 from kafkalog.errors import ArgumentError, InvalidTopic, KafkalogError, TopicExists
+from kafkalog.log.above import Lent
+from kafkalog.metadata.image import MetadataImage
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from kafkalog.metadata.kraft.loading import load
+from kafkalog.metadata.settings import topic_overrides
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 
-__all__ = ["create_topic"]
+__all__ = ["create_topic", "heed", "lend"]
 
 _ERRORS: dict[int, type[KafkalogError]] = {17: InvalidTopic, 36: TopicExists}
 
@@ -33,3 +41,47 @@ def create_topic(manager: Manager, topic: str, partitions: int = 1) -> None:
     if result["error_code"]:
         kind = _ERRORS.get(result["error_code"], ArgumentError)
         raise kind(f"{manager.path}: {result['error_message']}")
+
+
+class _Topics:
+    """What the metadata of a directory said of its topics when it was opened."""
+
+    def __init__(self, image: MetadataImage, manager: Manager) -> None:
+        self._image = image
+        self._manager = manager
+
+    def config(self, topic: str) -> Mapping[str, object] | None:
+        """The settings of a topic that go over the broker's."""
+        return topic_overrides(self._image, topic, self._manager.config.topic)
+
+    def topic_id(self, topic: str, partition: int) -> uuid.UUID | None:
+        """The id of the topic when it has that partition."""
+        found = self._image.topics.get(topic)
+        return found.id if found is not None and partition in found.partitions else None
+
+
+def heed(manager: Manager) -> None:
+    """Let a manager obey the metadata of its directory, where there are any and nobody has.
+
+    Raises: CorruptLog, IoFailed.
+    """
+    if manager.has_source or not manager.has(TopicPartition(METADATA_TOPIC, 0)):
+        return
+    meta = manager.meta
+    assert meta is not None, "a writing manager has read or written it"
+    log = manager.get(METADATA_TOPIC, 0)
+    image = load(log, meta.cluster_id or "", meta.node_id).replay.image
+    manager.use(_Topics(image, manager))
+
+
+def lend(
+    path: str, folder: Folder, config: Mapping[str, object] | None, clock: Clock | None
+) -> Lent:
+    """A partition's log in a data directory, through its manager and metadata: see Manager.lend."""
+    manager = Manager.shared(path, clock)
+    try:
+        heed(manager)
+        return manager.lend(folder, config)
+    except BaseException:
+        manager.release()
+        raise

@@ -158,7 +158,7 @@ class Broker:
             Journal(manager, partitions, reactor, acknowledger), config, self._clock,
             topic_partitions=partitions.count,
         )  # fmt: skip
-        self._node = Node(
+        self._node: Node = Node(
             config=config, given=self._given, manager=manager, metadata=metadata,
             partitions=partitions, reactor=reactor, coordinator=coordinator,
             acknowledger=acknowledger, advertised=advertised,

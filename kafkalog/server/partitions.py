@@ -15,6 +15,7 @@ from kafkalog.errors import (
     StorageOffline,
     UnknownTopicOrPartition,
 )
+from kafkalog.log.log import handle_of
 from kafkalog.metadata.configs import is_sensitive
 from kafkalog.metadata.image import INTERNAL_TOPICS, TOPIC
 from kafkalog.types import TopicPartition
@@ -137,7 +138,7 @@ class Partitions:
         """Whether a log could not be opened, or went offline since."""
         with self._lock:
             failed = any(self.offline(*tp) for tp in self._offline)
-            return failed or any(log._state().offline for log in self._served.values())
+            return failed or any(handle_of(log).state().offline for log in self._served.values())
 
     def _fail(self, tp: TopicPartition, problem: Exception) -> None:
         reason = f"{tp.topic}-{tp.partition} cannot be opened: {problem}"
@@ -160,7 +161,7 @@ class Partitions:
 
     def _serve(self, tp: TopicPartition, log: "Log", leader_epoch: int) -> None:
         durable = self.config(tp.topic).kafkalog_durability == "fsync"
-        self._reactor.put_partition(log, leader_epoch=leader_epoch, durable=durable)
+        self._reactor.put_partition(handle_of(log), leader_epoch=leader_epoch, durable=durable)
         self._served[tp] = log
 
     # ---- following the metadata ----------------------------------------------------------------

@@ -12,7 +12,7 @@ from kafkalog._native import check, ffi, lib
 from kafkalog.config.server import ServerConfig
 
 if TYPE_CHECKING:
-    from kafkalog.log.log import Log
+    from kafkalog.log.handle import Handle
 
 __all__ = ["Appended", "Reactor", "Request", "Stats"]
 
@@ -121,7 +121,7 @@ class Stats(NamedTuple):
     buffer_bytes: int
 
 
-def _end(c: Any, logs: "dict[tuple[str, int], Log]") -> None:
+def _end(c: Any, logs: "dict[tuple[str, int], Handle]") -> None:
     lib.kl_server_stop(c, 0)
     logs.clear()
 
@@ -168,7 +168,7 @@ class Reactor:
         self._c = ffi.gc(out[0], lib.kl_server_free)
         self._stopped = False
         # The logs that C uses: they must not be collected before it has stopped.
-        self._logs: dict[tuple[str, int], Log] = {}
+        self._logs: dict[tuple[str, int], Handle] = {}
         self._end = weakref.finalize(self, _end, self._c, self._logs)
 
     # ---- its life ------------------------------------------------------------------------------
@@ -283,16 +283,16 @@ class Reactor:
         raw = topic_id.bytes if topic_id else _NO_ID
         check(lib.kl_server_put_topic(self._c, name.encode(), raw, flags))
 
-    def put_partition(self, log: "Log", *, leader_epoch: int, durable: bool) -> None:
+    def put_partition(self, log: "Handle", *, leader_epoch: int, durable: bool) -> None:
         """Serve a partition from its open log, or change how; `durable`: acks=all means on
         disk.
 
         Raises: NotFound (no such topic), ArgumentError (it has another log).
         """
         role = ffi.new("kl_role *", {"leader_epoch": leader_epoch, "durable": int(durable)})
-        name = log.topic.encode()
-        check(lib.kl_server_put_partition(self._c, name, log.partition, log._c, role))
-        self._logs[log.topic, log.partition] = log
+        topic, number = log.tp
+        check(lib.kl_server_put_partition(self._c, topic.encode(), number, log.c, role))
+        self._logs[topic, number] = log
 
     def put_offline(self, topic: str, partition: int, offline: bool) -> None:
         """Answer for a partition without a log that its disk failed, or no longer.

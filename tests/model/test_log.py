@@ -19,7 +19,8 @@ from hypothesis.stateful import (
 
 import kafkalog
 from kafkalog.clock import ManualClock
-from kafkalog.log.compaction import Limits, compact, look
+from kafkalog.log.compaction import Limits, look
+from kafkalog.log.log import handle_of
 from tests.model.model import Model
 from tests.model.reader import Elsewhere, see
 from tests.support import batches, trees
@@ -230,7 +231,7 @@ class LogMachine(RuleBasedStateMachine):
         self.model.start = expected
 
     def _compact(self, limits):
-        return compact(self.log, limits).end_offset
+        return self.log.compact(limits).end_offset
 
     @precondition(lambda self: self.compacted)
     @rule(seal=st.booleans(), map_bytes=st.sampled_from([4 * 24, 1 << 20]))
@@ -333,7 +334,7 @@ class CompactsNothing(LogMachine):
     """A canary: what compaction should take stays."""
 
     def _compact(self, limits):
-        return look(self.log).end
+        return look(handle_of(self.log)).end
 
 
 class NeverRefreshes(LogMachine):

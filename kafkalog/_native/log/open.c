@@ -105,6 +105,13 @@ kl_status kl_log_open(const char *path, const kl_log_config *config, const kl_op
     return KL_OK;
 }
 
+kl_status kl_log_husk(const char *path, kl_log **out) {
+    const kl_open how = {.mode = KL_WRITE};
+    kl_status status = log_new(path, &how, NULL, out);
+    if (!status) (*out)->closed = true;
+    return status;
+}
+
 /* ---- closing ------------------------------------------------------------------------ */
 
 static kl_status close_cleanly(kl_log *log, bool sync) {

@@ -12,7 +12,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from kafkalog._native import check, lib
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.directory import Directory
 from kafkalog.disk.layout import METADATA_TOPIC, uuid_text
@@ -24,7 +23,7 @@ from kafkalog.errors import (
     UnknownTopicOrPartition,
     for_clients,
 )
-from kafkalog.log.log import Log
+from kafkalog.log.log import Log, handle_of
 from kafkalog.metadata import configs, directory, settings
 from kafkalog.metadata import plan as controller
 from kafkalog.metadata.changes import broker_fields, snapshot_entries
@@ -475,7 +474,7 @@ class MetadataLog:
                 raises = mine - known.leader_epoch
                 self.write([("PartitionChangeRecord", change)] * raises)
                 known = self._led(log.topic, log.partition)
-        check(lib.kl_log_set_leader_epoch(log._c, known.leader_epoch))
+        handle_of(log).lead(known.leader_epoch)
         return known.leader_epoch
 
     def _led(self, topic: str, partition: int) -> Partition:

@@ -22,7 +22,7 @@ from kafkalog.server.handlers import (
     records,
     topics,
 )
-from kafkalog.server.handlers.common import Handler
+from kafkalog.server.handlers.common import Handler, by_key
 from kafkalog.wire import apis
 
 __all__ = ["HANDLERS", "served"]
@@ -44,9 +44,9 @@ _FAMILIES: tuple[dict[int, Handler], ...] = (
     topics.HANDLERS,
 )
 
-HANDLERS: dict[int, Handler] = {
-    key: handler for family in _FAMILIES for key, handler in family.items()
-}
+for _family in _FAMILIES:
+    by_key.update(_family)
+HANDLERS = by_key
 """By API key."""
 
 

@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 
 from kafkalog.metadata.image import ELIGIBLE_REPLICAS, METADATA_VERSION
 from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN
-from kafkalog.server.handlers.common import Handler
+from kafkalog.server.handlers.common import Handler, by_key
 from kafkalog.server.node import Node
 from kafkalog.server.threads.requests import Request
 from kafkalog.wire import apis
@@ -43,12 +43,10 @@ def api_versions(node: Node, request: Request) -> None:
 
 @cache
 def _keys() -> tuple[Mapping[str, int], ...]:
-    from kafkalog.server.handlers import HANDLERS
-
     return tuple(
         {"api_key": key, "min_version": versions.start, "max_version": versions.stop - 1}
         for key, versions in sorted(apis.SERVED.items())
-        if key in HANDLERS
+        if key in by_key
     )
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "NO_OPERATIONS",
     "TOPIC_OPERATIONS",
     "Handler",
+    "by_key",
     "code_of",
     "epoch_error",
     "failed",
@@ -26,6 +27,9 @@ __all__ = [
 Handler = Callable[[Node, Request], Mapping[str, Any] | None]
 """Takes a request with its decoded body; the response's fields, or None when it has answered
 or will."""
+
+by_key: dict[int, Handler] = {}
+"""All handlers by API key: the package of handlers fills it."""
 
 _logger = logging.getLogger(__name__)
 

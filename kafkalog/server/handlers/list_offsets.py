@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.log.log import handle_of
 from kafkalog.server.handlers.common import Handler, code_of, epoch_error
 from kafkalog.server.node import Node
 from kafkalog.server.threads.requests import Request
@@ -60,7 +61,7 @@ def _look(log: "Log", body: Any, timestamp: int) -> tuple[int, int, int]:
         return -1, -1, -1
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.start_offset, _epoch_at(log, log.start_offset)
-    state = log._state()
+    state = handle_of(log).state()
     if body.replica_id != CONSUMER:
         end = int(state.log_end_offset)
     elif body.isolation_level == READ_COMMITTED:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
+from kafkalog.log.log import handle_of
 from tests.damage.crash.ledger import key_of, number_of, value_of
 from tests.support import batches, trees
 
@@ -260,7 +261,7 @@ def test_a_log_whose_segments_are_gone_begins_without_producers(snapshot, memory
             log.append_batches(
                 batches.batch([row], producer_id=5, producer_epoch=1, base_sequence=sequence)
             )
-        log._how.owner.state.save(log_starts={log._tp: 20})
+        handle_of(log).owner.state.save(log_starts={handle_of(log).tp: 20})
         left = trees.copy_tree(path, memory_path / "left-0")
     for segment in left.glob("*.log"):
         segment.rename(f"{segment}.deleted")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import kafkalog
 from kafkalog import _native
-from kafkalog.types import TopicPartition
+from kafkalog.log.log import handle_of
 from tests.damage.enumerate.disk import Files, Folder, digest
 from tests.damage.enumerate.promise import Found, Promise
 from tests.damage.enumerate.trace import Step, recording
@@ -23,9 +23,7 @@ class Verdict(NamedTuple):
 
 def die(log: kafkalog.Log) -> None:
     """End a handle as a killed process does: nothing is written any more."""
-    _native.lib.kl_log_abandon(log._c)
-    log._closed = True
-    log._how.owner.closed(TopicPartition(log.topic, log.partition), False)
+    handle_of(log).abandon()
 
 
 def look(log: kafkalog.Log) -> Found:
@@ -109,7 +107,7 @@ class Judge:
         except Exception as error:
             return Verdict(None, f"opens, then fails: {error!r}")
         finally:
-            if not log._closed:
+            if not log.closed:
                 die(log)
 
     def _use(self, log: kafkalog.Log, found: Found) -> str | None:

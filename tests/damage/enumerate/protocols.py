@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
+from kafkalog.log.log import handle_of
 from kafkalog.types import TopicPartition
 from tests.damage.crash.ledger import key_of, value_of
 from tests.damage.crash.work import Report, Writer
@@ -48,7 +49,7 @@ class Scribe(Writer):
     def checkpoint(self) -> None:
         """What a data directory does every minute."""
         tp = TopicPartition(self.log.topic, self.log.partition)
-        self.log._how.owner.state.save(recovery_points={tp: self.log.flushed_offset})
+        handle_of(self.log).owner.state.save(recovery_points={tp: self.log.flushed_offset})
 
     def retain(self) -> None:
         """Delete what retention.bytes no longer keeps."""

@@ -20,9 +20,9 @@ import pytest
 import kafkalog
 from kafkalog.inspect.rawfiles import BatchWalk, list_segments
 from kafkalog.inspect.repair import apply, plan
-from kafkalog.inspect.report import DAMAGE, Report
 from kafkalog.inspect.verify import verify
 from kafkalog.inspect.verify_batches import BatchCheck
+from kafkalog.report import DAMAGE, Report
 from tests.conftest import ROOT
 from tests.damage.sweep import damages, reference
 from tests.damage.sweep.judge import INDEXES, is_covered, place_of

@@ -10,7 +10,8 @@ import pytest
 import kafkalog
 from kafkalog.clock import ManualClock
 from kafkalog.log import compaction
-from kafkalog.log.compaction import Limits, Throttle, compact
+from kafkalog.log.compaction import Limits, Throttle
+from kafkalog.log.log import handle_of
 from tests.support import batches
 from tests.unit.clean.history import CONFIG, read
 
@@ -120,7 +121,7 @@ def log(rng, tmp_path):
 
 
 def interrupted(log, act, after=2):
-    return compact(log, Limits(throttle=Interrupted(act, after)))
+    return log.compact(Limits(throttle=Interrupted(act, after)))
 
 
 def test_only_one_at_a_time(log):
@@ -183,12 +184,12 @@ def test_a_failure_leaves_no_files(log):
 def test_truncation_lowers_the_checkpoint(log):
     """Else records that take the place of truncated ones would count as compacted."""
     end = log.compact().end_offset
-    state = log._how.owner.state
-    assert state.cleaner(log._tp) == end
+    state = handle_of(log).owner.state
+    assert state.cleaner(handle_of(log).tp) == end
     log.truncate(end - 700)
-    assert state.cleaner(log._tp) == log.end_offset <= end - 700
+    assert state.cleaner(handle_of(log).tp) == log.end_offset <= end - 700
     log.truncate_fully(3)
-    assert state.cleaner(log._tp) <= 3
+    assert state.cleaner(handle_of(log).tp) <= 3
     path = Path(log.path) / "cleaner-offset-checkpoint"
     assert path.read_text().startswith("0\n1\ntopic 0 ")
 

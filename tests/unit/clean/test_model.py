@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from kafkalog.log.compaction import Limits, compact
+from kafkalog.log.compaction import Limits
 from tests.unit.clean.history import RETENTION_MS, History, read, shown
 
 SEEDS = range(8)
@@ -77,7 +77,7 @@ def test_a_map_that_is_too_small_takes_rounds(map_bytes, rng, tmp_path):
     history.log.roll()
 
     def act():
-        done = compact(history.log, Limits(map_bytes=map_bytes))
+        done = history.log.compact(Limits(map_bytes=map_bytes))
         assert (done.rounds > 1) == (map_bytes < 1 << 20)
         assert done.end_offset == history.log.segments[-1].base_offset
         assert done.records_after == len(read(history.log))

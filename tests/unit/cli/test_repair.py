@@ -10,10 +10,10 @@ import pytest
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import CorruptLog, Locked
 from kafkalog.inspect.repair import apply, plan
-from kafkalog.inspect.report import Report
 from kafkalog.inspect.verify import verify
 from kafkalog.log.log import Log
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from kafkalog.report import Report
 from tests.support import batches
 from tests.support.kafka_data import expected_records, partitions, unclean_directories
 from tests.support.trees import copy_tree, fingerprint

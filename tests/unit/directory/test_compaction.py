@@ -73,7 +73,7 @@ def test_a_log_that_is_not_open_is_compacted_too(directory, clock, wait_until):
     fill(manager.create_partition("one"), clock)
     manager.close()
     manager = directory()
-    assert manager.open_logs() == ()
+    assert manager.handles() == ()
     clock.advance(BACKOFF_MS)
     wait_until(lambda: checkpoint(manager) == ["one 0 200"], "its checkpoint")
 

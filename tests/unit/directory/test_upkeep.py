@@ -10,8 +10,8 @@ import pytest
 from kafkalog.clock import ManualClock, SystemClock
 from kafkalog.config.declare import FOREVER
 from kafkalog.config.topic import TopicConfig, flush_period_ms
+from kafkalog.directory.jobs.upkeep import flush_due, retains
 from kafkalog.directory.manager import Manager
-from kafkalog.directory.upkeep import flush_due, retains
 from kafkalog.disk.checkpoint import (
     HIGH_WATERMARK,
     LOG_START,
@@ -19,7 +19,9 @@ from kafkalog.disk.checkpoint import (
     parse_offsets,
 )
 from kafkalog.errors import KafkalogError
-from kafkalog.log.settings import log_config
+from kafkalog.log.log import handle_of
+from kafkalog.log.opening import log_config
+from kafkalog.log.segments import list_segments
 from kafkalog.types import TopicPartition
 
 A0 = TopicPartition("a", 0)
@@ -174,8 +176,8 @@ def test_many_logs_are_flushed_together(directory, clock):
     for log in logs:
         fill(log, clock, 2)
     logs[3].close()
-    assert manager.upkeep.flush(logs) == []
-    assert [log.flushed_offset for log in manager.open_logs()] == [2] * 7
+    assert manager.upkeep.flush([handle_of(log) for log in logs]) == []
+    assert [log.flushed_offset for log in manager.handles()] == [2] * 7
 
 
 # ---- retention --------------------------------------------------------------------------------
@@ -193,11 +195,11 @@ def test_old_segments_go_by_themselves(directory, clock, wait_until):
     clock.advance(HOUR_MS // 2)
     assert manager.get("a").start_offset == 0
     clock.advance(HOUR_MS)
-    wait_until(lambda: len(manager.open_logs()) == 2, "the opening of the other log")
-    for log in manager.open_logs():
+    wait_until(lambda: len(manager.handles()) == 2, "the opening of the other log")
+    for log in manager.handles():
         wait_until(lambda log=log: log.start_offset == 30, "the deletion")
         assert log.end_offset == 30
-        assert len(log.segments) == 1
+        assert len(list_segments(log)) == 1
     folder = os.path.join(manager.path, "a-0")
     clock.advance(60_000)
     clock.advance(60_000)

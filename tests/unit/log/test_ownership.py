@@ -9,7 +9,7 @@ import pytest
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.checkpoint import CLEAN_MARKER, LOG_START, RECOVERY_POINT, DirectoryState
 from kafkalog.errors import InvalidTopic, Locked, NotFound
-from kafkalog.log.log import Log
+from kafkalog.log.log import Log, handle_of
 from kafkalog.types import TopicPartition
 
 
@@ -124,10 +124,12 @@ def test_logs_of_one_directory_share_its_manager(tmp_path):
     """The last one that closes gives the directory back."""
     Manager(tmp_path).close()
     one, two = Log(tmp_path / "a-0"), Log(tmp_path / "a-1")
-    assert one._how.owner is two._how.owner
-    with pytest.raises(Locked, match="already"):
-        Log(tmp_path / "a-0")
-    fill(one)
+    assert handle_of(one).owner is handle_of(two).owner
+    with Log(tmp_path / "a-0") as beside:
+        fill(beside)
+    with pytest.raises(ValueError, match="closed"):
+        beside.append(b"x")
+    assert one.end_offset == 10
     one.close()
     two.append(b"x")
     with pytest.raises(Locked):
@@ -140,14 +142,17 @@ def test_logs_of_one_directory_share_its_manager(tmp_path):
 
 
 def test_a_log_beside_an_open_manager_belongs_to_it(tmp_path):
-    """get returns that very log; the manager's close closes it, and not the other way."""
+    """get stands over the same log; the manager's close closes it, and not the other way."""
     with Manager(tmp_path) as manager:
         manager.create_topic("a", 2)
         log = Log(tmp_path / "a-0")
-        assert manager.get("a", 0) is log
+        mine = manager.get("a", 0)
+        assert handle_of(mine) is handle_of(log)
         fill(log)
         log.close()
-        assert values(manager.get("a", 0)) == [b"%d" % number for number in range(10)]
+        assert not mine.closed
+        assert manager.get("a", 0) is mine
+        assert values(mine) == [b"%d" % number for number in range(10)]
         other = Log(tmp_path / "a-1")
     with pytest.raises(ValueError, match="closed"):
         other.append(b"x")
@@ -204,6 +209,6 @@ def test_a_failed_opening_leaves_nothing_taken(tmp_path):
     with pytest.raises(ValueError, match="nearest"):
         Log(tmp_path / "a-0", config={"segment.byte": 1})
     with Manager(tmp_path) as manager:
-        assert manager.open_logs() == ()
+        assert manager.handles() == ()
     state = DirectoryState(tmp_path)
     state.close()

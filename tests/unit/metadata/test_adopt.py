@@ -79,7 +79,7 @@ def test_topics_of_folders_are_taken_in(
 def test_producer_ids_in_the_logs_are_not_given_out_again(copy: Any) -> None:
     directory = copy("transactions")
     with Manager(directory) as manager, MetadataLog.open(manager, adopt=True) as metadata:
-        used = {p.producer_id for log in manager.open_logs() for p in log.producers}
+        used = {p.producer_id for log in manager.recover_all() for p in log.producers}
         assert len(used) > 2
         assert metadata.allocate_producer_ids().start > max(used)
         assert metadata.image.config(2, "__consumer_offsets")["cleanup.policy"] == "compact"

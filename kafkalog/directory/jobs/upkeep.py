@@ -9,19 +9,17 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from kafkalog._native import check, ffi, lib
 from kafkalog.config.topic import TopicConfig, flush_period_ms
+from kafkalog.directory.jobs.place import Place
 from kafkalog.directory.scheduler import Job, Scheduler
 from kafkalog.disk.layout import METADATA_TOPIC, MarkedFolder, holds_segments
 from kafkalog.errors import Closed, UnknownTopicOrPartition
-from kafkalog.log.ownership import offsets_of
+from kafkalog.log.handle import Handle
+from kafkalog.log.owner import offsets_of
+from kafkalog.log.removal import apply_retention, purge
 from kafkalog.types import TopicPartition
-
-if TYPE_CHECKING:
-    from kafkalog.directory.manager import Manager
-    from kafkalog.log.log import Log
 
 __all__ = ["Upkeep", "flush_due", "retains"]
 
@@ -45,26 +43,26 @@ def flush_due(flushed_ms: int, period_ms: int, now_ms: int) -> bool:
 
 
 class Upkeep:
-    """The jobs of one Manager; they run in its scheduler's thread, the rest in any."""
+    """The jobs of one directory; they run in its scheduler's thread, the rest in any."""
 
-    def __init__(self, manager: "Manager", marked: Iterable[MarkedFolder]) -> None:
+    def __init__(self, place: Place, marked: Iterable[MarkedFolder]) -> None:
         """`marked`: folders found at the start; those being deleted go on from there."""
-        self._manager = manager
+        self._place = place
         self._lock = threading.Lock()  # guards what follows
         self._clean_ms: dict[TopicPartition, int] = {}  # when nothing was left to flush
         self._leaving: dict[str, int] = {}  # folders to remove, and when (monotonic)
         self._stopping = False
-        self._flush_period_ms = manager.config.log_flush_scheduler_interval_ms
+        self._flush_period_ms = place.config.log_flush_scheduler_interval_ms
         for folder in marked:
             if folder.kind == "delete":
-                self.remove_later(folder.name, manager.config.topic.file_delete_delay_ms)
+                self.remove_later(folder.name, place.config.topic.file_delete_delay_ms)
 
     def _now_ms(self) -> int:
-        return round(self._manager.clock.monotonic_s() * 1000)
+        return round(self._place.clock.monotonic_s() * 1000)
 
     def jobs(self) -> list[Job]:
         """Every job with its period."""
-        config = self._manager.config
+        config = self._place.config
         delay_ms = config.log_initial_task_delay_ms
         removal_ms = config.topic.file_delete_delay_ms
         removal_ms = min(max(removal_ms, REMOVAL_PERIOD_MS_MIN), REMOVAL_PERIOD_MS_MAX)
@@ -86,13 +84,13 @@ class Upkeep:
 
     # ---- what the manager tells ----------------------------------------------------------------
 
-    def opened(self, log: "Log", scheduler: Scheduler) -> None:
+    def opened(self, log: Handle, scheduler: Scheduler) -> None:
         """Look after a log from now on."""
         with self._lock:
-            self._clean_ms[TopicPartition(log.topic, log.partition)] = self._now_ms()
+            self._clean_ms[log.tp] = self._now_ms()
         self.configured(log, scheduler)
 
-    def configured(self, log: "Log", scheduler: Scheduler) -> None:
+    def configured(self, log: Handle, scheduler: Scheduler) -> None:
         """Look for logs to flush as often as a log's settings now ask for it."""
         period_ms = flush_period_ms(log.config)
         with self._lock:
@@ -102,7 +100,7 @@ class Upkeep:
         if sooner:
             scheduler.set_period("flush", max(period_ms, FLUSH_PERIOD_MS_MIN))
 
-    def closing(self, log: "Log", all_synced: bool = False) -> None:
+    def closing(self, log: Handle, all_synced: bool = False) -> None:
         """Remember the offsets of a log that is about to close.
 
         `all_synced`: nothing is written down before all of it is on disk.
@@ -110,13 +108,13 @@ class Upkeep:
         offsets = offsets_of(log)
         if all_synced:
             offsets = offsets._replace(recovery_point=log.end_offset)
-        self._manager.state.note(*offsets)
+        self._place.state.note(*offsets)
         self.gone(log)
 
-    def gone(self, log: "Log") -> None:
+    def gone(self, log: Handle) -> None:
         """Look after a log no more."""
         with self._lock:
-            self._clean_ms.pop(TopicPartition(log.topic, log.partition), None)
+            self._clean_ms.pop(log.tp, None)
 
     def stop(self) -> None:
         """Let a job that takes long end soon: the scheduler is about to be stopped."""
@@ -138,35 +136,35 @@ class Upkeep:
             except (Closed, UnknownTopicOrPartition):
                 continue  # closed or deleted since the list was made
             except Exception as error:
-                _logger.error("%s: %s: %s", self._manager.path, one, error)
+                _logger.error("%s: %s: %s", self._place.path, one, error)
                 first = first or error
         if first is not None:
             raise first
 
     def retention(self) -> None:
         """Delete what no setting keeps, in every log whose settings delete, open or not."""
-        manager = self._manager
+        place = self._place
         # Open ones always: they may hold segments below their log start.
-        wanted = {TopicPartition(log.topic, log.partition) for log in manager.open_logs()}
-        for topic, tps in groupby(manager.partitions(), lambda tp: tp.topic):
-            if topic != METADATA_TOPIC and retains(manager.topic_config(topic)):
+        wanted = {log.tp for log in place.handles()}
+        for topic, tps in groupby(place.partitions(), lambda tp: tp.topic):
+            if topic != METADATA_TOPIC and retains(place.topic_config(topic)):
                 wanted.update(tp for tp in tps if tp not in wanted and self._has_records(tp))
-        now_ms = manager.clock.now_ms()
-        self._each(sorted(wanted), lambda tp: manager.get(*tp).apply_retention(now_ms))
+        now_ms = place.clock.now_ms()
+        self._each(sorted(wanted), lambda tp: apply_retention(place.handle(tp), now_ms))
 
     def _has_records(self, tp: TopicPartition) -> bool:
         """Whether somebody ever opened it: else there is nothing to delete, nor to make."""
         try:
-            return holds_segments(self._manager.folder(*tp))
+            return holds_segments(self._place.folder(*tp))
         except UnknownTopicOrPartition:
             return False  # deleted since the list was made
 
     def flush_old(self) -> None:
         """Flush every log whose records have been only in memory for too long."""
         now_ms = self._now_ms()
-        late: list[Log] = []
-        for log in self._manager.open_logs():
-            tp = TopicPartition(log.topic, log.partition)
+        late: list[Handle] = []
+        for log in self._place.handles():
+            tp = log.tp
             with self._lock:
                 since_ms = self._clean_ms.get(tp, now_ms)
                 if log.flushed_offset >= log.end_offset:
@@ -177,14 +175,13 @@ class Upkeep:
         for error in self.flush(late):
             raise error
 
-    def flush(self, logs: Iterable["Log"]) -> list[Exception]:
+    def flush(self, logs: Iterable[Handle]) -> list[Exception]:
         """Flush many logs at once, through the sync threads; what failed."""
         logs = list(logs)
         failures: list[Exception] = []
-        target = ffi.new("int64_t *")
         for log in logs:
             # A failure shows again in the wait below, with the log's own words.
-            lib.kl_log_flush_start(log._c, target)
+            log.flush_start()
         for log in logs:
             try:
                 log.flush()
@@ -196,63 +193,57 @@ class Upkeep:
 
     def recovery_points(self) -> None:
         """Write recovery-point-offset-checkpoint."""
-        state = self._manager.state
+        state = self._place.state
         with state.lock:
             state.save(recovery_points=self._offsets(lambda log: log.flushed_offset))
 
     def log_starts(self) -> None:
         """Write log-start-offset-checkpoint."""
-        state = self._manager.state
+        state = self._place.state
         with state.lock:
             state.save(log_starts=self._offsets(lambda log: offsets_of(log).log_start))
 
     def high_watermarks(self) -> None:
         """Write replication-offset-checkpoint."""
-        state = self._manager.state
+        state = self._place.state
         with state.lock:
             state.save(high_watermarks=self._offsets(lambda log: log.high_watermark))
 
-    def _offsets(self, of: Callable[["Log"], int | None]) -> dict[TopicPartition, int | None]:
+    def _offsets(self, of: Callable[[Handle], int | None]) -> dict[TopicPartition, int | None]:
         found: dict[TopicPartition, int | None] = {}
 
-        def note(log: "Log") -> None:
-            found[TopicPartition(log.topic, log.partition)] = of(log)
+        def note(log: Handle) -> None:
+            found[log.tp] = of(log)
 
-        self._each(self._manager.open_logs(), note)
+        self._each(self._place.handles(), note)
         return found
 
     def producers(self) -> None:
         """Forget producers that were silent for producer.id.expiration.ms."""
-        manager = self._manager
-        before_ms = manager.clock.now_ms() - manager.config.producer_id_expiration_ms
-        count = ffi.new("size_t *")
-        self._each(
-            manager.open_logs(),
-            lambda log: check(lib.kl_log_expire_producers(log._c, before_ms, count)),
-        )
+        place = self._place
+        before_ms = place.clock.now_ms() - place.config.producer_id_expiration_ms
+        self._each(place.handles(), lambda log: log.expire_producers(before_ms))
 
     def removal(self) -> None:
         """Remove .deleted files and -delete folders whose file.delete.delay.ms is over."""
-        now_ms, wall_ms = self._now_ms(), self._manager.clock.now_ms()
+        now_ms, wall_ms = self._now_ms(), self._place.clock.now_ms()
         with self._lock:
             over = [name for name, at_ms in self._leaving.items() if at_ms <= now_ms]
-        count = ffi.new("size_t *")
 
         def remove(name: str) -> None:
             if self._stopping:
                 return  # there may be thousands; the next start goes on
-            path = os.path.join(self._manager.path, name)
+            path = os.path.join(self._place.path, name)
             if os.path.lexists(path):
                 shutil.rmtree(path)
             with self._lock:
                 del self._leaving[name]
 
-        def purge(log: "Log") -> None:
-            before_ms = wall_ms - log.config.file_delete_delay_ms
-            check(lib.kl_log_purge(log._c, before_ms, count))
-
         # Files of open logs, too, when a folder cannot be removed: that is tried again.
         try:
             self._each(over, remove)
         finally:
-            self._each(self._manager.open_logs(), purge)
+            self._each(
+                self._place.handles(),
+                lambda log: purge(log, wall_ms - log.config.file_delete_delay_ms),
+            )

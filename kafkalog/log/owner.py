@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple
 
-from kafkalog.clock import Clock, SystemClock
+from kafkalog.clock import Clock
 from kafkalog.config.topic import TopicConfig
 from kafkalog.disk.checkpoint import (
     CLEAN_MARKER,
@@ -16,39 +16,21 @@ from kafkalog.disk.checkpoint import (
 )
 from kafkalog.disk.layout import META_PROPERTIES, Folder, bare_folder, check_topic
 from kafkalog.errors import ArgumentError, NotFound
+from kafkalog.log.above import Lent, above
+from kafkalog.log.handle import Handle
+from kafkalog.log.opening import open_plan
+from kafkalog.log.segments import list_segments
 from kafkalog.types import TopicPartition
-
-if TYPE_CHECKING:
-    from kafkalog.log.log import Log, LogOpen
 
 __all__ = [
     "LoneOwner",
     "Offsets",
-    "Owner",
     "Reader",
     "absolute",
     "absorbed",
     "offsets_of",
-    "open_plan",
-    "plan_log",
+    "open_log",
 ]
-
-
-class Owner(Protocol):
-    """What a log tells, and asks, whoever took the lock for it."""
-
-    @property
-    def state(self) -> DirectoryState:
-        """Where the log's checkpoints and the clean marker are."""
-
-    def opened(self, log: "Log") -> None:
-        """The log is open."""
-
-    def closing(self, log: "Log") -> None:
-        """The log was flushed and is about to close: remember its offsets."""
-
-    def closed(self, tp: TopicPartition, whole: bool) -> None:
-        """The log is closed, or could not be opened; `whole`: nothing of it is left to recover."""
 
 
 class Offsets(NamedTuple):
@@ -61,14 +43,13 @@ class Offsets(NamedTuple):
     high_watermark: int
 
 
-def offsets_of(log: "Log") -> Offsets:
+def offsets_of(log: Handle) -> Offsets:
     """Take down the offsets of an open log."""
-    tp = TopicPartition(log.topic, log.partition)
-    state = log._state()
+    state = log.state()
     start, raised = int(state.log_start_offset), None
-    if start > 0 and (segments := log.segments) and start > segments[0].base_offset:
+    if start > 0 and (segments := list_segments(log)) and start > segments[0].base_offset:
         raised = start
-    return Offsets(tp, int(state.flushed_offset), raised, int(state.high_watermark))
+    return Offsets(log.tp, int(state.flushed_offset), raised, int(state.high_watermark))
 
 
 class LoneOwner:
@@ -79,15 +60,17 @@ class LoneOwner:
         self.state = state
         self._offsets: Offsets | None = None
 
-    def opened(self, log: "Log") -> None:
+    def opened(self, log: Handle) -> None:
         """Write down of a new log that nothing of it is missing: recovery may believe that."""
-        tp = TopicPartition(log.topic, log.partition)
-        if self.state.recovery_point(tp) < 0 and log.size_bytes == 0:
-            self.state.save(recovery_points={tp: log.end_offset})
+        if self.state.recovery_point(log.tp) < 0 and log.state().size_bytes == 0:
+            self.state.save(recovery_points={log.tp: log.end_offset})
 
-    def closing(self, log: "Log") -> None:
+    def closing(self, log: Handle, all_synced: bool) -> None:
         """Remember the offsets."""
         self._offsets = offsets_of(log)
+
+    def gone(self, log: Handle) -> None:
+        """Nothing to do."""
 
     def closed(self, tp: TopicPartition, whole: bool) -> None:
         """Write checkpoints and marker when the log is whole; give the folder back.
@@ -110,10 +93,13 @@ class Reader:
         """Hand out what `state` says."""
         self.state = state
 
-    def opened(self, log: "Log") -> None:
+    def opened(self, log: Handle) -> None:
         """Nothing to do."""
 
-    def closing(self, log: "Log") -> None:
+    def closing(self, log: Handle, all_synced: bool) -> None:
+        """Nothing to do."""
+
+    def gone(self, log: Handle) -> None:
         """Nothing to do."""
 
     def closed(self, tp: TopicPartition, whole: bool) -> None:
@@ -121,48 +107,41 @@ class Reader:
         self.state.close()
 
 
-def plan_log(
+def open_log(
     path: str | os.PathLike[str],
     mode: str,
     config: Mapping[str, object] | None,
-    topic: str | None = None,
-    partition: int | None = None,
+    name: tuple[str | None, int | None] = (None, None),
     clock: Clock | None = None,
-) -> "LogOpen":
-    """Find or make the owner of the log at `path`, and say how the log is to be opened.
+) -> Lent:
+    """Open the log at `path`, and what gives it back.
 
-    When the parent is a data directory (it has meta.properties) its manager is shared,
-    else the folder is its own.  Mode "w" makes a missing folder.  Afterwards call the
-    owner's opened, or closed when opening failed.
+    When the parent is a data directory (it has meta.properties) its manager opens it, else
+    the folder is its own.  Mode "w" makes a missing folder.  `name`: topic and partition,
+    where the folder's name does not say them.
 
-    Raises: Locked, NotFound (mode "r"), InvalidTopic, InvalidSetting,
-    ArgumentError, IoFailed.
+    Raises: Locked, NotFound (mode "r"), InvalidTopic, InvalidSetting, ArgumentError, IoFailed.
     """
     if mode not in ("r", "w"):
         raise ArgumentError(f"mode: found {mode!r}, wanted 'r' or 'w'")
     path = absolute(path)
-    parent, name = os.path.split(path)
-    folder = _folder(name, topic, partition)
-    tp = TopicPartition(folder.topic, folder.partition)
+    parent, base = os.path.split(path)
+    folder = _folder(base, *name)
     in_directory = os.path.exists(os.path.join(parent, META_PROPERTIES))
     if mode == "w" and in_directory:
-        from kafkalog.directory.manager import Manager  # which needs Log, which needs this
-
-        manager = Manager.shared(parent, clock)
-        try:
-            return manager.lend(folder, config)
-        except BaseException:
-            manager.release()
-            raise
-    settings = TopicConfig.of(config)
+        return above().lend(parent, folder, config, clock)
+    tp, settings = TopicPartition(folder.topic, folder.partition), TopicConfig.of(config)
+    owner: LoneOwner | Reader
     if mode == "w":
-        state = DirectoryState(path, "w", create=True, own=True)
-        return open_plan(LoneOwner(state), tp, settings, clock)
-    if not os.path.isdir(path):
+        owner = LoneOwner(DirectoryState(path, "w", create=True, own=True))
+    elif os.path.isdir(path):
+        # A folder in a directory may still hold what it kept when it stood alone.
+        root = parent if in_directory else path
+        owner = Reader(DirectoryState(root, "r", own=not in_directory))
+    else:
         raise NotFound(f"{path}: found no such folder to read")
-    # A folder in a directory may still hold what it kept when it stood alone.
-    state = DirectoryState(parent if in_directory else path, "r", own=not in_directory)
-    return open_plan(Reader(state), tp, settings, clock)
+    handle = Handle(path, open_plan(owner.state, tp, settings, clock), owner)
+    return Lent(handle, handle.give_back)
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
@@ -177,46 +156,16 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
 
 def _folder(name: str, topic: str | None, partition: int | None) -> Folder:
-    if partition is not None and not 0 <= partition < 1 << 31:
-        raise ArgumentError(f"partition: found {partition}, wanted 0 to 2147483647")
+    if partition is not None and (
+        isinstance(partition, bool)
+        or not isinstance(partition, int)
+        or not 0 <= partition < 1 << 31
+    ):
+        raise ArgumentError(f"partition: found {partition!r}, wanted 0 to 2147483647")
     if topic is None:
         folder = bare_folder(name)
         return folder if partition is None else folder._replace(partition=partition)
     return Folder(name, check_topic(topic), partition or 0)
-
-
-def open_plan(
-    owner: Owner,
-    tp: TopicPartition,
-    config: TopicConfig,
-    clock: Clock | None = None,
-    clean: bool | None = None,
-) -> "LogOpen":
-    """How to open a log, from what its owner's state remembers of it.
-
-    `clean`: whether its batches need no reading; None: what the state says.
-    """
-    from kafkalog.log.log import LogOpen  # which needs plan_log
-
-    state = owner.state
-    recovery_point = state.recovery_point(tp)
-    if clean is None:
-        # A folder that was put here later is not what the marker vouches for.
-        clean = state.clean and recovery_point >= 0
-    return LogOpen(
-        mode=state.mode,
-        clean=clean,
-        recovery_point=recovery_point,
-        log_start_offset=state.log_start(tp),
-        # A single copy: all that is in the log is committed.
-        high_watermark=-1,
-        marker=state.marker,
-        config=config,
-        topic=tp.topic,
-        partition=tp.partition,
-        clock=clock or SystemClock(),
-        owner=owner,
-    )
 
 
 def absorbed(state: DirectoryState, path: str, tp: TopicPartition) -> bool:

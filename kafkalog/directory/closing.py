@@ -1,0 +1,49 @@
+"""Many logs closed at once, with one wait for the disk."""
+
+import os
+import re
+from collections.abc import Callable, Sequence
+
+from kafkalog.directory.parallel import in_parallel
+from kafkalog.disk.directory import Directory
+from kafkalog.log.handle import Handle
+
+__all__ = ["close_logs"]
+
+TOGETHER_MIN = 16
+"""From so many logs on, what the file system has to write anyway is waited for once."""
+_TELLING_KERNEL = (5, 8)
+"""Linux: since then syncfs(2) tells of writes that failed."""
+
+Flush = Callable[[Sequence[Handle]], list[Exception]]
+
+
+def close_logs(
+    logs: Sequence[Handle], directory: Directory, threads: int, flush: Flush | None
+) -> list[Exception]:
+    """Close the logs of a directory that is about to close; what failed.
+
+    `flush`: of many at once, and what of it failed; None where nothing was written.  Nothing
+    may vouch for any of them when there is a failure.
+    """
+    if flush and len(logs) >= TOGETHER_MIN and _kernel() >= _TELLING_KERNEL:
+        return _close_together(logs, directory)
+    failures = flush(logs) if flush else []
+    closed = in_parallel(threads, logs, lambda log: log.close())
+    return failures + [error for error in closed if error is not None]
+
+
+def _kernel() -> tuple[int, int]:
+    found = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _close_together(logs: Sequence[Handle], directory: Directory) -> list[Exception]:
+    """Each file of each log has its own fsync; ten thousand logs have seventy thousand."""
+    closed = in_parallel(1, logs, lambda log: log.close(sync=False))
+    failures = [error for error in closed if error is not None]
+    try:
+        directory.sync_all()
+    except Exception as error:
+        failures.append(error)
+    return failures

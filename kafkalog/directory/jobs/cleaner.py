@@ -1,0 +1,116 @@
+"""Compaction in the background: the filthiest log of a directory first."""
+
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.directory.jobs.place import Place
+from kafkalog.directory.scheduler import Job, Scheduler
+from kafkalog.disk.layout import METADATA_TOPIC
+from kafkalog.errors import Closed, Locked, StaleLog, UnknownTopicOrPartition
+from kafkalog.log.compaction import Cleanable, Limits, Throttle, compact, due, filthiest, look
+from kafkalog.log.handle import Handle
+from kafkalog.types import TopicPartition
+
+__all__ = ["Cleaner"]
+
+_logger = logging.getLogger(__name__)
+
+
+class Cleaner:
+    """Compacts the logs of a data directory, the filthiest first, in a thread of its own.
+
+    A log whose compaction failed is left alone until the directory is opened again.
+    """
+
+    def __init__(self, place: Place) -> None:
+        """The thread starts with `start`, if log.cleaner.enable says so."""
+        self._place = place
+        config = place.config
+        self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, place.clock)
+        self._limits = self._limits_of(config)
+        self._failures: dict[TopicPartition, Exception] = {}
+        self._stopping = False
+        self._backoff_ms = backoff_ms = config.log_cleaner_backoff_ms
+        delay_ms = min(config.log_initial_task_delay_ms, backoff_ms)
+        name = f"kafkalog cleaner {os.path.basename(place.path)}"
+        job = Job("compaction", self.run, max(backoff_ms, 1), delay_ms)
+        self._scheduler = Scheduler(name, place.clock, [job])
+
+    @property
+    def failures(self) -> dict[str, Exception]:
+        """What went wrong, by partition; these are left alone."""
+        return {f"compaction of {tp[0]}-{tp[1]}": e for tp, e in list(self._failures.items())}
+
+    def start(self) -> None:
+        """Start the thread."""
+        if self._place.config.log_cleaner_enable:
+            self._scheduler.start()
+
+    def stop(self) -> None:
+        """End the thread; a round that is under way is given up.  Harmless when repeated."""
+        self._stopping = True
+        self._throttle.stop()
+        self._scheduler.stop()
+
+    def _limits_of(self, config: BrokerConfig) -> Limits:
+        return Limits(
+            config.log_cleaner_dedupe_buffer_size,
+            config.log_cleaner_io_buffer_load_factor,
+            self._throttle,
+        )
+
+    def _obey(self, config: BrokerConfig) -> None:
+        """Settings may have changed since the last run."""
+        self._throttle.set_rate(config.log_cleaner_io_max_bytes_per_second)
+        self._limits = self._limits_of(config)
+        if config.log_cleaner_backoff_ms != self._backoff_ms:
+            self._backoff_ms = config.log_cleaner_backoff_ms
+            self._scheduler.set_period("compaction", max(self._backoff_ms, 1))
+
+    def run(self) -> None:
+        """Compact until no log wants it."""
+        self._obey(self._place.config)
+        passed: set[TopicPartition] = set()
+        while not self._stopping:
+            found: dict[TopicPartition, Cleanable] = {}
+            for tp in self._compacted():
+                if tp not in passed:
+                    self._try(tp, passed, partial(self._look, tp=tp, found=found))
+            best = filthiest(found)
+            if best is None:
+                return
+            self._try(best, passed, partial(compact, limits=self._limits, rounds=1))
+
+    def _compacted(self) -> list[TopicPartition]:
+        """The partitions whose settings want compaction."""
+        place = self._place
+        configs = {log.tp: log.config for log in place.handles()}
+        return [
+            tp
+            for tp in place.partitions()
+            if tp.topic != METADATA_TOPIC
+            and "compact" in (configs.get(tp) or place.topic_config(tp.topic)).cleanup_policy
+            and tp not in self._failures
+        ]
+
+    def _look(
+        self, log: Handle, tp: TopicPartition, found: dict[TopicPartition, Cleanable]
+    ) -> None:
+        one = look(log)
+        if due(one, log.config, self._place.clock.now_ms()):
+            found[tp] = one
+
+    def _try(
+        self, tp: TopicPartition, passed: set[TopicPartition], work: Callable[[Handle], object]
+    ) -> None:
+        """What fails keeps its log, and only that one, from being compacted."""
+        try:
+            work(self._place.handle(tp))
+        except (Closed, Locked, StaleLog, UnknownTopicOrPartition):
+            passed.add(tp)  # others are at work on it, or it goes: until the next look
+        except Exception as error:
+            _logger.exception("compaction of %s-%d failed; it is left alone", *tp)
+            self._failures[tp] = error

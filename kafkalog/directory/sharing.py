@@ -1,0 +1,60 @@
+"""One owner of a directory in a process, shared by all who want it."""
+
+import os
+import threading
+from typing import Generic, TypeVar
+
+__all__ = ["Shared"]
+
+T = TypeVar("T")
+
+
+def _identity(path: str | os.PathLike[str]) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+class Shared(Generic[T]):
+    """Owners by device and inode of their directories, and how many use each."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards what follows
+        self._owners: dict[tuple[int, int], tuple[T, int]] = {}
+        os.register_at_fork(after_in_child=self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        self._lock = threading.Lock()
+        self._owners = {}
+
+    def put(self, path: str, owner: T) -> None:
+        """From now on `owner` is found; it is its own first user."""
+        if (key := _identity(path)) is not None:
+            with self._lock:
+                self._owners[key] = (owner, 1)
+
+    def take(self, path: str | os.PathLike[str]) -> T | None:
+        """The owner of a directory, with one user more; None when there is none here."""
+        key = _identity(path)
+        with self._lock:
+            if key is None or key not in self._owners:
+                return None
+            owner, users = self._owners[key]
+            self._owners[key] = (owner, users + 1)
+            return owner
+
+    def give_back(self, owner: T) -> bool:
+        """One user less; whether that was the last one."""
+        with self._lock:
+            for key, (one, users) in self._owners.items():
+                if one is owner:
+                    self._owners[key] = (one, users - 1)
+                    return users == 1
+        return False
+
+    def forget(self, owner: T) -> None:
+        """It is not found any more."""
+        with self._lock:
+            self._owners = {key: one for key, one in self._owners.items() if one[0] is not owner}

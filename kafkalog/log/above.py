@@ -1,0 +1,47 @@
+"""What a log asks of the layers above it, which hand it in: kafkalog/__init__ does.
+
+A log knows neither its data directory nor who checks files, since both know logs.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kafkalog.clock import Clock
+    from kafkalog.disk.layout import Folder
+    from kafkalog.log.handle import Handle
+    from kafkalog.report import Report
+
+__all__ = ["Above", "Lent", "above", "give"]
+
+
+class Lent(NamedTuple):
+    """An open log, and what gives it back; to be called once."""
+
+    handle: "Handle"
+    give_back: Callable[[], None]
+    shared: bool = False
+    """Others may use it: when nobody gives it back, it stays open."""
+
+
+class Above(NamedTuple):
+    """The functions."""
+
+    lend: "Callable[[str, Folder, Mapping[str, object] | None, Clock | None], Lent]"
+    """(data directory, folder in it, settings, clock): the open log of a partition, through
+    the directory's manager and its metadata."""
+    verify: "Callable[..., Report]"
+    """(path, deep=...): see Log.verify."""
+
+
+_given: list[Above] = []
+
+
+def give(functions: Above) -> None:
+    """Let logs use these from now on."""
+    _given[:] = [functions]
+
+
+def above() -> Above:
+    """What was given; importing any part of kafkalog gives it."""
+    return _given[0]

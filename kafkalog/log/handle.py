@@ -1,0 +1,266 @@
+"""An open log of this process: the data plane's handle, and how many use it.
+
+A Log is the face that a caller holds; several of them, and the jobs of a data directory, may
+stand over one handle.  It ends when the last of them has given it back, or when its owner ends it.
+"""
+
+import os
+import threading
+from typing import Any, Protocol
+
+from kafkalog._native import check, ffi, lib
+from kafkalog.clock import Clock
+from kafkalog.config.topic import TopicConfig, compresses
+from kafkalog.disk.checkpoint import DirectoryState
+from kafkalog.log.opening import LogOpen, log_config, open_native
+from kafkalog.types import TopicPartition
+
+__all__ = ["WAIT_SLICE_MS", "Handle", "Owner"]
+
+WAIT_SLICE_MS = 50
+"""How long C may wait before Python looks for signals again."""
+
+
+class Owner(Protocol):
+    """What an open log tells, and asks, whoever took the lock for it."""
+
+    @property
+    def state(self) -> DirectoryState:
+        """Where the log's checkpoints and the clean marker are."""
+
+    def opened(self, log: "Handle") -> None:
+        """The log is open."""
+
+    def closing(self, log: "Handle", all_synced: bool) -> None:
+        """The log is about to close: remember its offsets.
+
+        `all_synced`: nothing of them is written down before all of the log is on disk; else
+        it was flushed.
+        """
+
+    def gone(self, log: "Handle") -> None:
+        """The log's folder was taken out: there is nothing to remember."""
+
+    def closed(self, tp: TopicPartition, whole: bool) -> None:
+        """The log is closed, or could not be opened; `whole`: nothing of it is left to recover."""
+
+
+class Handle:
+    """A kl_log that is open, or was.  Safe to use from many threads."""
+
+    def __init__(self, path: str, how: LogOpen, owner: Owner) -> None:
+        """Open it; the caller is its first user.
+
+        Raises: UnsupportedForMessageFormat, NotFound, CorruptLog, IoFailed; the owner has
+        been told by then that it is closed.
+        """
+        self.path = path
+        self.tp = how.tp
+        self.mode = how.mode
+        self.clock: Clock = how.clock
+        self.owner = owner
+        self._pid = os.getpid()
+        self._change = threading.Condition(threading.Lock())  # guards the three that follow
+        self._users = 1
+        self._ender: int | None = None  # the thread that ends it, or did
+        self._ended = False
+        self.single_compressed = 0
+        """Appends of one record each that were compressed."""
+        self._obey(how.config)
+        self.c: Any = None
+        """The kl_log."""
+        try:
+            self.c, self.recovery = open_native(path, how)
+            owner.opened(self)
+        except BaseException:
+            if self.c is not None:
+                lib.kl_log_abandon(self.c)
+            owner.closed(self.tp, False)
+            raise
+
+    def _obey(self, config: TopicConfig) -> None:
+        self.config = config
+        self.compresses = compresses(config)
+        """Whether the topic has a codec of its own."""
+        self.max_decompressed_bytes = config.kafkalog_max_decompressed_bytes
+
+    def configure(self, config: TopicConfig) -> None:
+        """Obey `config` from the next append on.
+
+        Raises: Closed.
+        """
+        check(lib.kl_log_configure(self.c, log_config(config)))
+        self._obey(config)
+
+    def husk(self) -> "Handle":
+        """The same log as one that is closed: what is left to who gave it back."""
+        out = ffi.new("kl_log **")
+        check(lib.kl_log_husk(os.fsencode(self.path), out))
+        left = Handle.__new__(Handle)
+        left.__dict__.update(self.__dict__)
+        left.c = ffi.gc(out[0], lib.kl_log_free)
+        return left
+
+    # ---- its users -------------------------------------------------------------------------
+
+    def take(self) -> bool:
+        """Use it, too; False when it has ended, or does so now.  See give_back."""
+        with self._change:
+            if self.ending:
+                return False
+            self._users += 1
+            return True
+
+    def give_back(self) -> None:
+        """Use it no more; the last one closes it.
+
+        Raises: as close.
+        """
+        if self.forked():
+            return
+        with self._change:
+            self._users -= 1
+            last = self._users == 0
+        if last:
+            self.close()
+
+    def forked(self) -> bool:
+        """Whether another process, the parent of this one, opened it."""
+        # Then its locks may be held by threads that this process does not have.
+        return self._pid != os.getpid()
+
+    # ---- its end ---------------------------------------------------------------------------
+
+    def close(self, sync: bool = True) -> None:
+        """Flush, write indexes and the producers' snapshot, let the owner remember the offsets.
+
+        Whoever uses it is answered with Closed.  Idempotent; returns when the log is closed,
+        also when another thread closes it.  `sync` False: for many logs at once, whose owner
+        sees to it that all is on disk before anything vouches for them.
+
+        Raises: StorageOffline, IoFailed, NoSpace; the log is closed then, too, and is
+        recovered when it is opened again.
+        """
+        if not self._begin_end():
+            return
+        whole = False
+        try:
+            if self.mode == "w":
+                if sync:
+                    self.flush()
+                self.owner.closing(self, not sync)
+            check(lib.kl_log_close(self.c) if sync else lib.kl_log_close_unsynced(self.c))
+            whole = True
+        finally:
+            self._end(whole)
+
+    def discard(self) -> None:
+        """End it after its folder was taken out: nothing of it is written or waited for."""
+        if self._begin_end():
+            try:
+                self.owner.gone(self)
+            finally:
+                self._end(True)
+
+    def abandon(self) -> None:
+        """End it as a crash does: nothing is written, and its owner vouches for nothing."""
+        if self._begin_end():
+            self._end(False)
+
+    def _begin_end(self) -> bool:
+        if self.forked():
+            lib.kl_log_abandon(self.c)
+            return False
+        me = threading.get_ident()
+        with self._change:
+            if self._ender is None:
+                self._ender = me
+                return True
+            # The same thread comes here from inside of its own close, by a signal's handler.
+            while not self._ended and self._ender != me:
+                self._change.wait()
+            return False
+
+    def _end(self, whole: bool) -> None:
+        try:
+            lib.kl_log_abandon(self.c)
+            self.owner.closed(self.tp, whole)
+        finally:
+            with self._change:
+                self._ended = True
+                self._change.notify_all()
+
+    @property
+    def ending(self) -> bool:
+        """Whether it is closed, or about to be."""
+        return self._users == 0 or self._ender is not None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is closed."""
+        return self._ended
+
+    # ---- its state -------------------------------------------------------------------------
+
+    def state(self) -> Any:
+        """A kl_log_state, as it is now."""
+        found = ffi.new("kl_log_state *")
+        check(lib.kl_log_get(self.c, found))
+        return found
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that can be read."""
+        return int(self.state().log_start_offset)
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return int(self.state().log_end_offset)
+
+    @property
+    def flushed_offset(self) -> int:
+        """All records below it are on disk."""
+        return int(self.state().flushed_offset)
+
+    @property
+    def high_watermark(self) -> int:
+        """Readers see the records below it."""
+        return int(self.state().high_watermark)
+
+    def many(self, kind: str, function: Any, *args: int) -> Any:
+        """The structs of `kind` that a function of the data plane fills an array with."""
+        count, room = ffi.new("size_t *", 16), 0
+        while room < count[0]:
+            room = count[0]
+            out = ffi.new(f"{kind}[]", room)
+            check(function(self.c, *args, out, room, count))
+        return out[0 : count[0]]
+
+    def flush_start(self) -> None:
+        """Ask for a flush that nobody waits for; `flush` says what became of it."""
+        lib.kl_log_flush_start(self.c, ffi.new("int64_t *"))
+
+    def flush(self) -> None:
+        """Return when all that was appended before the call is on disk.
+
+        Raises: StorageOffline, Closed.
+        """
+        target = ffi.new("int64_t *", -1)
+        while (status := lib.kl_log_flush(self.c, target, WAIT_SLICE_MS)) == lib.KL_E_TIMEOUT:
+            pass
+        check(status)
+
+    def lead(self, epoch: int) -> None:
+        """Let what is appended from now on carry this leader epoch.
+
+        Raises: Closed.
+        """
+        check(lib.kl_log_set_leader_epoch(self.c, epoch))
+
+    def expire_producers(self, before_ms: int) -> None:
+        """Forget idempotent producers whose last batch is older.
+
+        Raises: Closed.
+        """
+        check(lib.kl_log_expire_producers(self.c, before_ms, ffi.new("size_t *")))

@@ -1,0 +1,79 @@
+"""What is taken away: at the end, at the start, and by what the settings no longer keep."""
+
+from kafkalog._native import check, ffi, lib
+from kafkalog.config.declare import FOREVER
+from kafkalog.log.handle import Handle
+from kafkalog.log.outgoing import read_batches
+from kafkalog.log.retention import Expiry, expired
+from kafkalog.log.segments import list_segments
+
+__all__ = ["apply_retention", "delete_before", "purge", "truncate", "truncate_fully"]
+
+
+def truncate(log: Handle, offset: int) -> None:
+    """See Log.truncate."""
+    state, floor = log.owner.state, _cut_floor(log, offset)
+    lowered = log.start_offset > floor
+    with state.truncating(log.tp, floor, floor if lowered else None):
+        check(lib.kl_log_truncate(log.c, offset))
+        if lowered:
+            state.save(log_starts={log.tp: log.start_offset})
+
+
+def truncate_fully(log: Handle, offset: int) -> None:
+    """See Log.truncate_fully."""
+    with log.owner.state.truncating(log.tp, 0, max(offset, 0)):
+        check(lib.kl_log_truncate_fully(log.c, offset))
+
+
+def _cut_floor(log: Handle, offset: int) -> int:
+    """Where a truncation to `offset` cuts: the base of the batch that holds it.
+
+    Below the log's start, where no batch can be read, the base of its segment.
+    """
+    if log.start_offset <= offset < log.end_offset:
+        raw = read_batches(log, offset, 0, lib.KL_LOG_END, False)
+        return min(offset, int.from_bytes(raw[:8], "big"))
+    start = log.start_offset
+    bases = [s.base_offset for s in list_segments(log) if s.base_offset <= offset < start]
+    return bases[-1] if bases else offset
+
+
+def delete_before(log: Handle, offset: int) -> None:
+    """See Log.delete_before."""
+    check(lib.kl_log_set_start(log.c, offset))
+    _delete_segments(log, log.start_offset)
+
+
+def apply_retention(log: Handle, now_ms: int | None = None) -> Expiry | None:
+    """See Log.apply_retention."""
+    now_ms = log.clock.now_ms() if now_ms is None else now_ms
+    state = log.state()
+    found = expired(
+        list_segments(log), log.config, state.high_watermark, state.log_start_offset, now_ms
+    )
+    if found is not None:
+        _delete_segments(log, found.before_offset)
+    purge(log, now_ms - log.config.file_delete_delay_ms)
+    return found
+
+
+def _delete_segments(log: Handle, before_offset: int) -> None:
+    # First what lies below is on disk, so that its producers are not forgotten, then the
+    # new start, so that the next open finishes a deletion and shows no hole.
+    if before_offset > log.flushed_offset:
+        log.flush()
+    start = max(log.start_offset, before_offset)
+    log.owner.state.save(log_starts={log.tp: start})
+    deleted, bases = ffi.new("size_t *"), ffi.new("int64_t[]", 1)
+    check(lib.kl_log_delete_segments(log.c, before_offset, bases, 1, deleted))
+    if log.config.file_delete_delay_ms == 0:
+        purge(log, FOREVER)
+
+
+def purge(log: Handle, before_ms: int) -> None:
+    """Remove .deleted files that are older.
+
+    Raises: IoFailed, Closed.
+    """
+    check(lib.kl_log_purge(log.c, before_ms, ffi.new("size_t *")))
