@@ -150,6 +150,8 @@ enum { KL_CONTROL_ABORT = 0, KL_CONTROL_COMMIT = 1 };
 kl_status kl_batch_parse(const uint8_t *data, size_t bytes, kl_batch *out);
 /* kl_batch_parse of a whole batch, and its CRC.  KL_E_CORRUPT_MESSAGE names both values. */
 kl_status kl_batch_check(const uint8_t *data, size_t bytes, kl_batch *out);
+/* 1: a compressed batch whose maxTimestamp is below its first record's time, as -1 is. */
+int kl_batch_time_is_lost(const kl_batch *batch);
 /* What a topic asks of records beyond their structure. */
 typedef struct {
     int64_t now_ms;
@@ -404,12 +406,10 @@ typedef struct {
     int64_t now_ms;          /* -1: the clock */
     /* 1: `batches` is the caller's alone and is stamped in place, without a copy. */
     int32_t in_place;
-    /* 1: neither these records nor what follows them is shown (the high watermark stays)
-     * before they are on disk; a sync is asked for, not waited for.  Only where the high
-     * watermark follows the end. */
+    /* 1: the high watermark stays below these records until they are on disk; a sync is asked
+     * for, not waited for.  Only where the high watermark follows the end. */
     int32_t durable;
-    /* 1: what flush.messages asks for is not waited for: the append is as `durable`. */
-    int32_t no_wait;
+    int32_t no_wait; /* 1: the same when flush.messages asks for a sync */
 } kl_append_options;
 
 /* Append whole batches as producers sent them, in one write to one segment: all of them are

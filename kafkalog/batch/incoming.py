@@ -28,6 +28,7 @@ __all__ = [
     "sealed",
     "span_of",
     "target_codec",
+    "time_is_lost",
 ]
 
 HEADER_BYTES = lib.KL_BATCH_HEADER_BYTES
@@ -114,6 +115,15 @@ def one_batch(columns: Columns, codec: int, config: TopicConfig) -> bytes:
             f"allow {limit} bytes before compression"
         )
     return batch
+
+
+def time_is_lost(batches: bytes) -> bool:
+    """Whether the header of a compressed batch, the first, cannot say the largest timestamp of
+    its records; only they tell.  (sarama leaves -1 there; Kafka writes the header anew.)
+    """
+    batch = ffi.new("kl_batch *")
+    status = lib.kl_batch_parse(ffi.from_buffer("uint8_t[]", batches), len(batches), batch)
+    return status == lib.KL_OK and bool(lib.kl_batch_time_is_lost(batch))
 
 
 def prepared(batches: bytes, config: TopicConfig, now_ms: int, limit: int) -> bytes:

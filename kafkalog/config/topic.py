@@ -248,6 +248,12 @@ class TopicConfig(Settings):
         low=1,
         synonym="kafkalog.durability.interval.ms",
     )
+    kafkalog_check_compressed = Flag(
+        False,
+        "Look at every record of every compressed batch, as Kafka does; else only where another "
+        "setting or a header that cannot be right asks for it.",
+        synonym="kafkalog.check.compressed",
+    )
     kafkalog_max_decompressed_bytes = Whole(
         268_435_456,
         "Largest size to which one compressed batch may grow; a larger one is refused.",

@@ -40,7 +40,12 @@ def looks_inside(config: TopicConfig) -> bool:
     timed = (
         config.message_timestamp_type == "CreateTime" and min(timestamp_window(config)) < FOREVER
     )
-    return timed or "compact" in config.cleanup_policy or config.compression_type != "producer"
+    return (
+        timed
+        or config.kafkalog_check_compressed
+        or "compact" in config.cleanup_policy
+        or config.compression_type != "producer"
+    )
 
 
 class _Offline(NamedTuple):

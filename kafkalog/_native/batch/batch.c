@@ -117,6 +117,11 @@ kl_status kl_batch_check(const uint8_t *data, size_t bytes, kl_batch *out) {
     return KL_OK;
 }
 
+int kl_batch_time_is_lost(const kl_batch *batch) {
+    return kl_batch_codec(batch) != 0 && batch->record_count > 0 &&
+           batch->max_timestamp < batch->base_timestamp;
+}
+
 static void put_crc(uint8_t *batch, size_t bytes) {
     kl_put32(batch + POS_CRC, kl_crc32c(batch + POS_ATTRIBUTES, bytes - POS_ATTRIBUTES));
 }

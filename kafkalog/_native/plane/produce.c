@@ -123,6 +123,13 @@ static int16_t attributes_of(const kl_produce_item *item) {
     return (int16_t)kl_get16(item->records + POS_ATTRIBUTES);
 }
 
+/* Whether only a look at its compressed records tells their largest timestamp. */
+static bool time_is_lost(const kl_produce_item *item) {
+    kl_batch batch;
+    return kl_batch_parse(item->records, item->records_bytes, &batch) == KL_OK &&
+           kl_batch_time_is_lost(&batch);
+}
+
 static bool is_admin(const kl_request *request) {
     static const char admin[] = "__admin_client"; /* kafka's own tools */
     return request->client_id.bytes == sizeof admin - 1 &&
@@ -144,7 +151,7 @@ static bool look_up(kl_request *request, kl_produce *produce) {
         item->flags = topic ? kl_topic_flags(topic) : 0;
         bool packed = (attributes_of(item) & KL_CODEC_MASK) != 0;
         bool inside = item->flags & (packed ? KL_TOPIC_LOOK_INSIDE : KL_TOPIC_COMPRESS);
-        known &= item->replica != NULL && !inside;
+        known &= item->replica != NULL && !inside && !(packed && time_is_lost(item));
     }
     kl_topics_unlock(topics);
     return known || request->no_up;

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kafkalog._native import lib
 from kafkalog.batch.codecs import ZSTD
-from kafkalog.batch.incoming import prepared
+from kafkalog.batch.incoming import prepared, time_is_lost
 from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import (
     InvalidRecord,
@@ -62,16 +62,19 @@ class _Appended(NamedTuple):
 def produce(node: Node, request: Request) -> None:
     """Open the logs; append here what C cannot, else hand the request back."""
     body = request.body
-    names = [topic.name for topic in body.topic_data]
     open_logs(node, ((t.name, p.index) for t in body.topic_data for p in t.partition_data))
-    if body.acks not in (NONE, LEADER, ALL) or not any(_inside(node, name) for name in names):
+    if body.acks not in (NONE, LEADER, ALL) or not any(_inside(node, t) for t in body.topic_data):
         request.again()
         return
     _Append(node, request).run()
 
 
-def _inside(node: Node, topic: str) -> bool:
-    return topic in node.image.topics and looks_inside(node.partitions.config(topic))
+def _inside(node: Node, topic: Any) -> bool:
+    if topic.name not in node.image.topics:
+        return False
+    if looks_inside(node.partitions.config(topic.name)):
+        return True
+    return any(time_is_lost(partition.records or b"") for partition in topic.partition_data)
 
 
 class _TooMuch(Exception):

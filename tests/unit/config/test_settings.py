@@ -54,6 +54,7 @@ DEFAULTS = {
     "local.retention.bytes": -2,
     "kafkalog.durability": "fsync",
     "kafkalog.durability.interval.ms": 1000,
+    "kafkalog.check.compressed": False,
     "kafkalog.max.decompressed.bytes": 268435456,
 }
 

@@ -7,9 +7,9 @@ import pytest
 
 import kafkalog
 from kafkalog._native import lib
-from tests.conftest import SEED
 from tests.support import batches
 from tests.support.batches import Row
+from tests.support.effort import SEED
 
 T = 1_700_000_000_000
 

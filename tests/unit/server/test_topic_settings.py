@@ -183,6 +183,20 @@ def test_times_too_far_from_now_are_refused(
     assert raw.produce("t", b"v", timestamp_ms=now_ms + taken, codec=codec).error_code == 0
 
 
+@covers("kafkalog.check.compressed")
+def test_compressed_records_are_looked_at_when_asked(raw: Raw) -> None:
+    """See test_lost_times.py for what is looked at always."""
+    raw.create("t")
+    rows = [batches.Row(b"a", timestamp_ms=NOW_MS), batches.Row(b"b", timestamp_ms=NOW_MS)]
+    after_crc = bytearray(batches.batch(rows, codec="lz4")[21:])
+    after_crc[2:6] = after_crc[36:40] = b"\0\0\0\2"  # last offset delta, and records
+    after_crc[39] = 3
+    wrong = batches.seal(bytes(after_crc))
+    assert raw.produce_batch("t", wrong).error_code == 0
+    set_(raw, kafkalog_check_compressed="true")
+    assert raw.produce_batch("t", wrong).error_code == ErrorCode.INVALID_RECORD
+
+
 @covers("kafkalog.max.decompressed.bytes")
 def test_a_batch_that_grows_too_large_is_refused(raw: Raw) -> None:
     raw.create("t", compression_type="zstd")
