@@ -113,8 +113,10 @@ def test_connections_that_come_and_go_leave_nothing(served):
             else:
                 client.send(request(1, bytes(50_000)))
             client.close() if number % 2 else client.reset()
-            if number == 200:
+            # What waits for a busy machine is no leak, and the allocator keeps its largest sum.
+            if number % 50 == 49:
                 server.connected(0)
+            if number == 199:
                 before = resident_bytes()
         wait_for(lambda: server.reactor.stats().connections == 0, "all are gone")
         assert server.reactor.stats().parked == 0
