@@ -105,15 +105,22 @@ class Flag(Setting[bool]):
 
     kind = "bool"
 
+    def __init__(self, default: bool, text: str, *, only: bool | None = None, **rest: Any) -> None:
+        """`only`: the one value that is taken, where the other means what is not there."""
+        super().__init__(default, text, **rest)
+        self.only = only
+
     def parse(self, found: object) -> bool:
         if isinstance(found, str):
             found = {"true": True, "false": False}.get(found.strip().lower())
         if not isinstance(found, bool):
             raise TypeError
+        if self.only is not None and found != self.only:
+            raise ValueError
         return found
 
     def wanted(self) -> str:
-        return "true or false"
+        return "true or false" if self.only is None else self.show(self.only)
 
     def show(self, value: Any) -> str:
         return str(value).lower()

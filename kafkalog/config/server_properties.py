@@ -49,7 +49,11 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     ("password.", _NOBODY),
 )
 """What happens to names that are Kafka's and not ours, by how they begin."""
+_REMOVED = "ignored: Kafka 4 has no such setting either"
 _IGNORED = {
+    "log.message.downconversion.enable": _REMOVED,
+    "log.message.format.version": _REMOVED,
+    "log.message.timestamp.difference.max.ms": _REMOVED,
     "process.roles": "taken as broker and controller in one",
     "inter.broker.protocol.version": _ONE_NODE,
     "control.plane.listener.name": _ONE_NODE,

@@ -122,28 +122,11 @@ class TopicConfig(Settings):
         low=0,
         synonym="message.max.bytes",
     )
-    message_downconversion_enable = Flag(
-        True,
-        "Kept for Kafka, which removed it in 4.0: kafkalog never converts batches down.",
-        synonym="log.message.downconversion.enable",
-    )
-    message_format_version = Word(
-        "3.0-IV1",
-        "Kept for Kafka, which ignores it since 3.0: batches are written as version 2.",
-        synonym="log.message.format.version",
-    )
     message_timestamp_type = Word(
         "CreateTime",
         "Whether records keep their producer's time or get the time of the append.",
         choices=("CreateTime", "LogAppendTime"),
         synonym="log.message.timestamp.type",
-    )
-    message_timestamp_difference_max_ms = Long(
-        FOREVER,
-        "The limit of the next two where they are not given; removed in Kafka 4.0.",
-        unit="ms",
-        low=0,
-        synonym="log.message.timestamp.difference.max.ms",
     )
     message_timestamp_before_max_ms = Long(
         FOREVER,
@@ -178,9 +161,8 @@ class TopicConfig(Settings):
     )
     retention_bytes = Long(
         -1,
-        "Size of a log above which its oldest segments go; -1: no limit.",
+        "Size of a log above which its oldest segments go; below 0: no limit.",
         unit="bytes",
-        low=-1,
         synonym="log.retention.bytes",
     )
     retention_ms = Long(
@@ -194,7 +176,8 @@ class TopicConfig(Settings):
     )
     segment_bytes = Whole(
         1_073_741_824,
-        "Size at which a segment is closed and a new one begun (Kafka 4: at least 1 MiB).",
+        "Size at which a segment is closed and a new one begun; of a broker's topic at least "
+        "1 MiB, as in Kafka 4, whose internal.segment.bytes is for tests.",
         unit="bytes",
         low=14,
         synonym="log.segment.bytes",
@@ -227,7 +210,7 @@ class TopicConfig(Settings):
         "Whether a replica that is not in sync may lead, at the price of lost records.",
         synonym="unclean.leader.election.enable",
     )
-    remote_storage_enable = Flag(False, _TIERED)
+    remote_storage_enable = Flag(False, _TIERED, only=False)
     remote_log_copy_disable = Flag(False, _TIERED)
     remote_log_delete_on_disable = Flag(False, _TIERED)
     local_retention_ms = Long(-2, _TIERED, unit="ms", low=-2, synonym="log.local.retention.ms")
@@ -279,15 +262,7 @@ class TopicConfig(Settings):
 
 def timestamp_window(config: TopicConfig) -> tuple[int, int]:
     """How far before and after now a producer's time may lie, in ms; FOREVER: no limit."""
-    # The older setting speaks for both of its successors where they were left alone.
-    before_ms, after_ms = (
-        limit if limit != FOREVER else config.message_timestamp_difference_max_ms
-        for limit in (
-            config.message_timestamp_before_max_ms,
-            config.message_timestamp_after_max_ms,
-        )
-    )
-    return before_ms, after_ms
+    return config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
 
 
 def flush_period_ms(config: TopicConfig) -> int:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.declare import Setting, Words
 from kafkalog.config.protection import refuse_protection
+from kafkalog.config.served import INTERNAL_SEGMENT_BYTES, check_segment_bytes, check_served
 from kafkalog.config.server import DYNAMIC
 from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import InvalidSetting, UnknownSetting
@@ -54,7 +55,13 @@ _THREADS = ("num.io.threads", "num.recovery.threads.per.data.dir")
 """Counts of threads: one change doubles or halves them at most, as in Kafka, so that a slip of
 the hand starts no thousands."""
 
+_NULL = frozenset({
+    "broker.rack", "inter.broker.listener.name", "log.flush.interval.ms", "log.roll.jitter.ms",
+    "log.roll.ms",
+})  # fmt: skip
+"""Settings of a broker that Kafka shows as null when nobody gave them."""
 MIN_INSYNC = "min.insync.replicas"
+SEGMENT_BYTES = "segment.bytes"
 _SENSITIVE = re.compile(r"password|secret|credential|jaas|\.key$|keystore|truststore")
 
 _ALONE = frozenset(s.name for s in TopicConfig.table.values() if not s.synonym)
@@ -101,7 +108,11 @@ def checked_topic_configs(
         if name in TopicConfig.table or old.get(name) != value
     }
     try:
-        TopicConfig.of(wanted)
+        if small := wanted.pop(INTERNAL_SEGMENT_BYTES, None):
+            TopicConfig.table[SEGMENT_BYTES].checked(small, INTERNAL_SEGMENT_BYTES)
+        made = TopicConfig.of(wanted)
+        if old.get(SEGMENT_BYTES) != wanted.get(SEGMENT_BYTES):
+            check_segment_bytes(SEGMENT_BYTES, made.segment_bytes)
     except UnknownSetting as error:
         raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {error}") from None
     except InvalidSetting as error:
@@ -144,7 +155,7 @@ def _check_broker(
         try:
             refuse_protection(key, value)
             if value is not None and key in DYNAMIC:
-                type(static)({key: value})
+                check_served(type(static)({key: value}))
         except InvalidSetting as error:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
     for key in _THREADS:
@@ -425,6 +436,13 @@ def _broker_chain(image: MetadataImage, setting: Setting[Any], static: BrokerCon
     return chain
 
 
+def _default(image: MetadataImage, name: str, text: str) -> str | None:
+    """A broker's default as Kafka shows it: null where others speak for the setting."""
+    if name == "advertised.listeners" and (broker := image.brokers.get(image.node_id)):
+        return ",".join(f"{one}://{host}:{port}" for one, host, port, _ in broker.endpoints)
+    return None if name in _NULL else text
+
+
 def _broker_entries(
     image: MetadataImage, resource: str, static: BrokerConfig
 ) -> Iterator[dict[str, Any]]:
@@ -448,6 +466,8 @@ def _broker_entries(
             if static.explicit(name):
                 chain.append((name, _text(setting, static[name]), STATIC_SOURCE))
             chain.append((name, _text(setting, setting.default), DEFAULT_SOURCE))
+        last, text, source = chain.pop()
+        chain.append((last, _default(image, name, text or ""), source))
         yield _entry(name, chain, setting, read_only=name not in DYNAMIC)
     for name, value in {**default, **own}.items():
         if name not in known:

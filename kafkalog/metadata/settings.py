@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.served import INTERNAL_SEGMENT_BYTES
 from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import InvalidSetting
 from kafkalog.metadata.image import BROKER, TOPIC, Configs, MetadataImage
@@ -14,6 +15,8 @@ __all__ = ["broker_names", "changed_topics", "conflict", "topic_overrides"]
 
 _logger = logging.getLogger(__name__)
 
+_OTHER_NAMES = {INTERNAL_SEGMENT_BYTES: "segment.bytes"}
+"""Settings of a topic that go by another name as well."""
 Problem = tuple[str, str, str]
 """Whose setting is not obeyed, which, and why."""
 Warn = Callable[[str, str, str], None]
@@ -68,7 +71,9 @@ def _layers(image: MetadataImage, own: Mapping[str, str], whose: str, warn: Warn
             names = [name for name in (setting.synonym, *setting.also) if name in dynamic]
             given += [(setting.name, name) for name in names[:1]]
         found.append(_layer(f"broker {resource or 'default'}", given, dynamic, warn))
-    found.append(_layer(whose, [(name, name) for name in own], own, warn))
+    # The names that stand for others last: they count.
+    names = sorted(own, key=lambda name: name in _OTHER_NAMES)
+    found.append(_layer(whose, [(name, name) for name in names], own, warn))
     return found
 
 
@@ -80,7 +85,7 @@ def _layer(
     for setting, name in given:
         value, problem = _value(name, texts[name])
         if problem is None:
-            layer.values[setting] = (name, value)
+            layer.values[_OTHER_NAMES.get(setting, setting)] = (name, value)
         else:
             warn(whose, name, problem)
     return layer
@@ -114,6 +119,8 @@ def _without_conflicts(
 def _value(name: str, text: str) -> tuple[Any, str | None]:
     """The value that a topic's setting, or a broker's synonym of one, stands for."""
     try:
+        if name in _OTHER_NAMES:
+            return TopicConfig.table[_OTHER_NAMES[name]].checked(text, name), None
         if name in TopicConfig.table and name not in broker_names():
             return TopicConfig.table[name].checked(text), None
         if name in TopicConfig.table and TopicConfig.table[name].synonym == name:

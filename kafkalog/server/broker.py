@@ -12,6 +12,7 @@ from typing import Any
 
 from kafkalog.clock import Clock, SystemClock
 from kafkalog.config.protection import refuse_protection
+from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.directory.manager import Manager
@@ -95,6 +96,7 @@ class Broker:
         if listeners is not None or "listeners" not in given:
             given["listeners"] = listeners if listeners is not None else ANY_PORT
         self._config = ServerConfig.of(given)
+        check_served(self._config)
         self._given = given
         planned = places.planned(self._config)
         self._clock: Clock = clock or SystemClock()

@@ -36,7 +36,11 @@ def metadata(correlation: int, tags: bytes = b"\0", version: int = 9) -> bytes:
 @pytest.fixture(scope="module")
 def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     """With less memory for large requests than Kafka's settings give."""
-    made = Victim(tmp_path_factory.mktemp("victim"), queued_max_request_bytes=64 * MIB)
+    made = Victim(
+        tmp_path_factory.mktemp("victim"),
+        queued_max_request_bytes=64 * MIB,
+        socket_request_max_bytes=64 * MIB,
+    )
     yield made
     made.close()
 

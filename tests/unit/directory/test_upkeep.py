@@ -87,10 +87,10 @@ def test_the_data_plane_gets_every_setting_that_it_obeys():
     """Under its own names; a compacted topic rolls by its longest lag."""
     given = {
         "segment.bytes": 1_001, "segment.ms": 1_002, "segment.jitter.ms": 1_003,
-        "message.timestamp.before.max.ms": 1_004, "flush.messages": 1_006,
+        "message.timestamp.before.max.ms": 1_004,
+        "message.timestamp.after.max.ms": 1_005, "flush.messages": 1_006,
         "segment.index.bytes": 1_007, "index.interval.bytes": 1_008, "max.message.bytes": 1_009,
         "message.timestamp.type": "LogAppendTime", "preallocate": True,
-        "message.timestamp.difference.max.ms": 1_005,
     }  # fmt: skip
     native = log_config(TopicConfig.of(given))
     assert [native.segment_bytes, native.segment_ms, native.segment_jitter_ms] == [1001, 1002, 1003]

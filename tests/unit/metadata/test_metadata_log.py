@@ -167,7 +167,7 @@ def test_settings_change_under_an_open_log(metadata: MetadataLog) -> None:
     for _ in range(3):
         log.append(b"x" * 100)
     assert len(log.segments) == 1
-    configure(metadata, 2, "a", segment_bytes="200")
+    configure(metadata, 2, "a", internal_segment_bytes="200")
     assert log.config.segment_bytes == 200
     for number in range(3):
         log.append(b"%d" % number * 100)

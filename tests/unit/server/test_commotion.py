@@ -55,7 +55,7 @@ def change(raw: Raw, chance: random.Random) -> int:
     settings = [
         {"compression_type": chance.choice(("producer", "gzip", "zstd"))},
         {"cleanup_policy": chance.choice(("compact", "delete"))},
-        {"segment_bytes": str(chance.randrange(500, 5000))},
+        {"internal_segment_bytes": str(chance.randrange(500, 5000))},
         {"kafkalog_durability": chance.choice(("fsync", "os"))},
         {"retention_ms": None},
     ]

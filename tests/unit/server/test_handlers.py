@@ -574,10 +574,10 @@ def test_a_topic_with_settings_may_go_and_come_again(make_broker: MakeBroker) ->
     with Raw(broker.bootstrap_servers) as raw:
         for size in ("2000", "3000"):
             raw.create("t", max_message_bytes=size)
-            raw.alter(TOPIC, "t", segment_bytes=size)
+            raw.alter(TOPIC, "t", internal_segment_bytes=size)
             if size == "2000":
                 raw.call(apis.DELETE_TOPICS, 5, topic_names=["t"], timeout_ms=1000)
     broker.close()
     with Raw(make_broker().bootstrap_servers) as raw:
-        found = described(raw, TOPIC, "t", "max.message.bytes", "segment.bytes")
+        found = described(raw, TOPIC, "t", "max.message.bytes", "internal.segment.bytes")
         assert {config.value for config in found.values()} == {"3000"}

@@ -160,15 +160,11 @@ def test_records_get_the_time_of_the_append(raw: Raw, codec: str) -> None:
     assert raw.offsets("t", second.log_append_time_ms).offset == 1
 
 
-@covers(
-    "message.timestamp.before.max.ms",
-    "message.timestamp.after.max.ms",
-    "message.timestamp.difference.max.ms",
-)
+@covers("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 @pytest.mark.parametrize(
     ("setting", "refused", "taken"),
-    [("before", -DAY_MS, DAY_MS), ("after", DAY_MS, -DAY_MS), ("difference", DAY_MS, 0)],
+    [("before", -DAY_MS, DAY_MS), ("after", DAY_MS, -DAY_MS)],
 )
 def test_times_too_far_from_now_are_refused(
     raw: Raw, codec: str, setting: str, refused: int, taken: int
@@ -320,7 +316,7 @@ def test_old_records_go(timed: tuple[Broker, Raw], clock: ManualClock) -> None:
 @covers("retention.bytes")
 def test_large_topics_are_cut(timed: tuple[Broker, Raw], clock: ManualClock) -> None:
     _, raw = timed
-    raw.create("t", segment_bytes="2000")
+    raw.create("t", internal_segment_bytes="2000")
     for _ in range(5):
         raw.produce("t", b"x" * 1500, timestamp_ms=NOW_MS)
     set_(raw, retention_bytes="3000")
@@ -330,7 +326,7 @@ def test_large_topics_are_cut(timed: tuple[Broker, Raw], clock: ManualClock) -> 
 @covers("file.delete.delay.ms")
 def test_deleted_files_stay_for_a_while(timed: tuple[Broker, Raw], clock: ManualClock) -> None:
     broker, raw = timed
-    raw.create("t", segment_bytes="2000", file_delete_delay_ms="0")
+    raw.create("t", internal_segment_bytes="2000", file_delete_delay_ms="0")
 
     def cut(offset: int) -> None:
         part = {"partition_index": 0, "offset": offset}
@@ -355,7 +351,7 @@ def test_segments_end_at_their_size(broker: Broker, raw: Raw) -> None:
     for _ in range(3):
         raw.produce("t", b"x" * 1500)
     assert len(files(broker, ".log")) == 1
-    set_(raw, segment_bytes="2000")
+    set_(raw, internal_segment_bytes="2000")
     for _ in range(3):
         raw.produce("t", b"x" * 1500)
     assert len(files(broker, ".log")) == 4
@@ -465,10 +461,8 @@ def test_every_so_many_records_are_on_disk(broker: Broker, raw: Raw) -> None:
 KEPT = {
     "follower.replication.throttled.replicas": "0:1",
     "leader.replication.throttled.replicas": "*",
-    "message.downconversion.enable": "false",
-    "message.format.version": "2.8-IV1",
     "unclean.leader.election.enable": "true",
-    "remote.storage.enable": "true",
+    "remote.storage.enable": "false",
     "remote.log.copy.disable": "true",
     "remote.log.delete.on.disable": "true",
     "local.retention.ms": "1000",

@@ -1,0 +1,68 @@
+"""What a broker's settings must be beside what each allows alone: Apache Kafka starts with them.
+
+A bare Log or data directory takes more: small segments, a small memory for the cleaner.
+Source: Kafka 4.1.1 itself, asked by tests/kafka/referee/test_settings.py.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.errors import InvalidSetting
+
+__all__ = ["INTERNAL_SEGMENT_BYTES", "SEGMENT_BYTES_MIN", "check_segment_bytes", "check_served"]
+
+SEGMENT_BYTES_MIN = 1 << 20
+INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
+"""Kafka's name for a topic's segment.bytes without that bound, for tests."""
+DEDUPE_BYTES_MIN = (1 << 20) + 1
+IDLE_MS_MIN = 101
+"""Above connection.failed.authentication.delay.ms."""
+SHORT_MAX = 32_767
+
+
+def check_segment_bytes(name: str, value: int) -> None:
+    """Refuse what Kafka 4 refuses.
+
+    Raises: InvalidSetting, in Kafka's words.
+    """
+    if value < SEGMENT_BYTES_MIN:
+        raise InvalidSetting(
+            f"Invalid value {value} for configuration {name}: Value must be at least "
+            f"{SEGMENT_BYTES_MIN}"
+        )
+
+
+def check_served(config: BrokerConfig) -> None:
+    """Refuse settings with which Apache Kafka would not start.
+
+    Raises: InvalidSetting.
+    """
+    for name, found, wanted in _problems(config):
+        raise InvalidSetting(f"{name}: found {found}, wanted {wanted}")
+    check_segment_bytes("log.segment.bytes", config.topic.segment_bytes)
+
+
+def _problems(config: BrokerConfig) -> Iterator[tuple[str, int, str]]:
+    given: Mapping[str, Any] = config
+
+    def below(name: str, low: int) -> bool:
+        return name in given and 0 <= given[name] < low
+
+    if config.topic.explicit("retention.ms") and config.topic.retention_ms == 0:
+        yield "log.retention.ms", 0, "-1 (no limit) or at least 1"
+    for name, low in (
+        ("log.cleaner.dedupe.buffer.size", DEDUPE_BYTES_MIN),
+        ("offsets.topic.segment.bytes", SEGMENT_BYTES_MIN),
+        ("connections.max.idle.ms", IDLE_MS_MIN),
+        ("max.connections", 1),
+        ("max.connections.per.ip", 1),
+    ):
+        if below(name, low):
+            yield name, given[name], f"at least {low}"
+    replicas = "offsets.topic.replication.factor"
+    if given.get(replicas, 0) > SHORT_MAX:
+        yield replicas, given[replicas], f"at most {SHORT_MAX}"
+    queued, request = "queued.max.request.bytes", "socket.request.max.bytes"
+    if queued in given and config.explicit(queued) and below(queued, given[request]):
+        yield queued, given[queued], f"-1 or at least {request}, {given[request]}"

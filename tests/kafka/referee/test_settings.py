@@ -1,0 +1,88 @@
+"""Every value of every setting that a broker of ours takes is one that Apache Kafka starts with.
+
+One JVM is asked for all of them: Kafka's own classes check what a start checks.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.config.declare import Flag, Rate, Ratio, Setting, Whole, Word, Words
+from kafkalog.config.served import check_served
+from kafkalog.config.server import ServerConfig
+from kafkalog.config.topic import TopicConfig
+from kafkalog.errors import InvalidSetting
+from kafkalog.metadata.configs import Refused, checked_topic_configs
+from kafkalog.metadata.image import empty_image
+from tests.support import apache
+
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(240)]
+
+PLACES = {
+    "advertised.listeners", "inter.broker.listener.name", "listener.security.protocol.map",
+    "listeners",
+}  # fmt: skip
+"""Lean on each other and on a controller's listener, which one node of ours does not have."""
+NUMBERS = {-3, -2, -1, 0, 1, 2, 14, 100, 101, 1023, 1024, (1 << 20) - 1, 1 << 20, (1 << 20) + 1,
+           1 << 15, (1 << 31) - 1, 1 << 31, (1 << 63) - 1}  # fmt: skip
+ASKED_MIN = 900
+"""Values that both sides are asked for: fewer would be a sweep that sweeps nothing."""
+
+
+def values(setting: Setting[Any]) -> Iterator[str]:
+    """Values to try: bounds and what lies beside them, every choice."""
+    if isinstance(setting, Flag):
+        yield from ("true", "false")
+    elif isinstance(setting, Whole):
+        ends = {setting.low, setting.high, setting.default} - {None}
+        beside = {end + step for end in ends if end is not None for step in (-1, 0, 1)}
+        yield from map(str, sorted(NUMBERS | beside))
+    elif isinstance(setting, (Ratio, Rate)):
+        yield from ("0", "0.5", "1", "1.5", "0.0001", "1e300", "-1")
+    elif isinstance(setting, Words):
+        yield from ("", "*", "0:1", "0:1,1:1", *setting.choices, ",".join(setting.choices))
+    elif isinstance(setting, Word):
+        yield from (setting.choices or ("x",))
+
+
+def taken() -> Iterator[tuple[str, str, str]]:
+    """(scope, name, value) of all that a broker of ours takes."""
+    image, static = empty_image("cluster", 1), ServerConfig()
+    for setting in TopicConfig.table.values():
+        for value in () if setting.name.startswith("kafkalog.") else values(setting):
+            try:
+                checked_topic_configs(image, "t", {setting.name: value}, static)
+            except Refused:
+                continue
+            yield "topic", setting.name, value
+    broker = {name: one for one in TopicConfig.table.values() for name in (one.synonym, *one.also)}
+    for name, one in {**broker, **ServerConfig.table}.items():
+        if not name or name.startswith("kafkalog.") or name in PLACES:
+            continue
+        for value in values(one):
+            try:
+                check_served(ServerConfig.of({name: value}))
+            except InvalidSetting:
+                continue
+            yield "broker", name, value
+
+
+def test_kafka_starts_with_whatever_we_take() -> None:
+    try:
+        apache.jars()
+    except apache.Unavailable as reason:
+        pytest.skip(str(reason))
+    asked = list(taken())
+    assert len(asked) > ASKED_MIN
+    command = apache.java(str(Path(__file__).with_name("Settings.java")))
+    lines = "".join("\t".join(one) + "\n" for one in asked)
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=200)
+    answers = done.stdout.splitlines()
+    assert len(answers) == len(asked), done.stderr[-2000:]
+    refused = [(*one, why) for one, why in zip(asked, answers, strict=True) if why != "ok"]
+    assert refused == []
