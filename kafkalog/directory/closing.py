@@ -5,10 +5,12 @@ import re
 from collections.abc import Callable, Sequence
 
 from kafkalog.directory.parallel import in_parallel
+from kafkalog.disk.checkpoint import DirectoryState, tell_unclean
 from kafkalog.disk.directory import Directory
+from kafkalog.errors import NoSpace
 from kafkalog.log.handle import Handle
 
-__all__ = ["close_logs"]
+__all__ = ["close_logs", "vouch"]
 
 TOGETHER_MIN = 16
 """From so many logs on, what the file system has to write anyway is waited for once."""
@@ -31,6 +33,19 @@ def close_logs(
     failures = flush(logs) if flush else []
     closed = in_parallel(threads, logs, lambda log: log.close())
     return failures + [error for error in closed if error is not None]
+
+
+def vouch(state: DirectoryState, closed: bool, whole: bool) -> None:
+    """Write down what the logs left as they closed, and, when all is `whole`, the clean marker.
+
+    Of what was not `closed` nothing is vouched for.  A full disk only costs the next open time.
+    """
+    try:
+        state.save({} if closed else None, {}, {}, {})
+        if closed and whole:
+            state.mark_clean()
+    except NoSpace as error:
+        tell_unclean(state.path, error)
 
 
 def _kernel() -> tuple[int, int]:

@@ -12,7 +12,7 @@ from kafkalog._native import lib
 from kafkalog.clock import Clock, SystemClock
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import TopicConfig
-from kafkalog.directory.closing import close_logs
+from kafkalog.directory.closing import close_logs, vouch
 from kafkalog.directory.folders import Folders
 from kafkalog.directory.identity import check_agrees, identify
 from kafkalog.directory.jobs.cleaner import Cleaner
@@ -558,13 +558,10 @@ class Manager:
         threads = self.config.num_recovery_threads_per_data_dir
         failures = close_logs(self.handles(), self.state.directory, threads, flush)
         if self.mode == "w":
-            # What the logs left as they closed; of what failed nothing is vouched for.
-            self.state.save(None if failures else {}, {}, {}, {})
             with self._idle:
                 # After a crash, what was never opened is still to be recovered.
                 recovered = self.state.clean or self._opened.issuperset(self._ours())
-            if recovered and not self._tainted and not failures:
-                self.state.mark_clean()
+            vouch(self.state, not failures, recovered and not self._tainted)
         if failures:
             raise failures[0]
 

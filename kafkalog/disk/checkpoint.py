@@ -14,7 +14,7 @@ from typing import Any
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.disk.directory import Directory
-from kafkalog.errors import CorruptLog, ForkedHandle, ReadOnly
+from kafkalog.errors import CorruptLog, ForkedHandle, NoSpace, ReadOnly
 from kafkalog.types import TopicPartition
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "DirectoryState",
     "parse_offsets",
     "render_offsets",
+    "tell_unclean",
 ]
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
@@ -322,6 +323,15 @@ class DirectoryState:
     def close(self) -> None:
         """Release the lock and the directory; writes nothing; harmless when repeated."""
         self.directory.close()
+
+
+def tell_unclean(path: str, error: NoSpace) -> None:
+    """Warn that a close was not clean for want of space: nothing is lost by it but time."""
+    import logging
+
+    logging.getLogger(__name__).warning(
+        "%s: closed without its clean marker, the next open recovers: %s", path, error
+    )
 
 
 def _open_marker(path: str) -> Any:

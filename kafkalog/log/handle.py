@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from kafkalog._native import check, ffi, lib
 from kafkalog.clock import Clock
 from kafkalog.config.topic import TopicConfig, compresses
-from kafkalog.disk.checkpoint import DirectoryState
+from kafkalog.disk.checkpoint import DirectoryState, tell_unclean
+from kafkalog.errors import NoSpace
 from kafkalog.log.opening import LogOpen, log_config, open_native
 from kafkalog.types import TopicPartition
 
@@ -138,8 +139,11 @@ class Handle:
         also when another thread closes it.  `sync` False: for many logs at once, whose owner
         sees to it that all is on disk before anything vouches for them.
 
-        Raises: StorageOffline, IoFailed, NoSpace; the log is closed then, too, and is
-        recovered when it is opened again.
+        On a full disk what a clean close writes may be missing: a warning says so, and the
+        next open recovers.
+
+        Raises: StorageOffline, IoFailed; the log is closed then, too, and is recovered when
+        it is opened again.
         """
         if not self._begin_end():
             return
@@ -151,6 +155,8 @@ class Handle:
                 self.owner.closing(self, not sync)
             check(lib.kl_log_close(self.c) if sync else lib.kl_log_close_unsynced(self.c))
             whole = True
+        except NoSpace as error:
+            tell_unclean(self.path, error)
         finally:
             self._end(whole)
 

@@ -153,8 +153,11 @@ class Log:
         other threads end with Closed.  In a data directory the log goes on for whoever else
         has it open in this process.
 
-        Raises: StorageOffline, IoFailed, NoSpace; the log is closed then, too, and is
-        recovered when it is opened again.
+        On a full disk what a clean close writes may be missing: a warning says so, and the
+        next open recovers.
+
+        Raises: StorageOffline, IoFailed; the log is closed then, too, and is recovered when
+        it is opened again.
         """
         if self._handle.forked():
             self._closed = True

@@ -13,9 +13,10 @@ from kafkalog.disk.checkpoint import (
     LOG_START,
     RECOVERY_POINT,
     DirectoryState,
+    tell_unclean,
 )
 from kafkalog.disk.layout import META_PROPERTIES, Folder, bare_folder, check_topic
-from kafkalog.errors import ArgumentError, NotFound
+from kafkalog.errors import ArgumentError, NoSpace, NotFound
 from kafkalog.log.above import Lent, above
 from kafkalog.log.handle import Handle
 from kafkalog.log.opening import open_plan
@@ -75,13 +76,15 @@ class LoneOwner:
     def closed(self, tp: TopicPartition, whole: bool) -> None:
         """Write checkpoints and marker when the log is whole; give the folder back.
 
-        Raises: IoFailed, NoSpace; the folder is given back then, too.
+        Raises: IoFailed; the folder is given back then, too.
         """
         try:
             if whole and self._offsets is not None:
                 self.state.note(*self._offsets)
                 self.state.save({}, {}, {})
                 self.state.mark_clean()
+        except NoSpace as error:
+            tell_unclean(self.state.path, error)
         finally:
             self.state.close()
 

@@ -2,6 +2,7 @@
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.config.declare import FOREVER
+from kafkalog.errors import NoSpace
 from kafkalog.log.handle import Handle
 from kafkalog.log.outgoing import read_batches
 from kafkalog.log.retention import Expiry, expired
@@ -63,12 +64,17 @@ def _delete_segments(log: Handle, before_offset: int) -> None:
     # new start, so that the next open finishes a deletion and shows no hole.
     if before_offset > log.flushed_offset:
         log.flush()
-    start = max(log.start_offset, before_offset)
-    log.owner.state.save(log_starts={log.tp: start})
+    start, full = {log.tp: max(log.start_offset, before_offset)}, False
+    try:
+        log.owner.state.save(log_starts=start)
+    except NoSpace:
+        full = True  # what is deleted gives some: the start is written after it
     deleted, bases = ffi.new("size_t *"), ffi.new("int64_t[]", 1)
     check(lib.kl_log_delete_segments(log.c, before_offset, bases, 1, deleted))
-    if log.config.file_delete_delay_ms == 0:
+    if full or log.config.file_delete_delay_ms == 0:
         purge(log, FOREVER)
+    if full:
+        log.owner.state.save(log_starts=start)
 
 
 def purge(log: Handle, before_ms: int) -> None:

@@ -34,6 +34,10 @@ kl_status kl_fail_errno(int error_number, const char *format, ...) KL_PRINTF(2, 
 /* Put "text: " before the message of the failure that this thread just recorded. */
 kl_status kl_fail_prefix(kl_status status, const char *format, ...) KL_PRINTF(2, 3);
 
+/* Whether the failure that this thread just recorded passes: out of memory, space or
+ * descriptors.  A write-back that failed does not. */
+bool kl_passes(kl_status status);
+
 /* Bytes from somewhere, with their number. */
 typedef struct {
     const uint8_t *data;
@@ -67,7 +71,7 @@ bool kl_cond_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t 
 uint32_t kl_crc32c_more(uint32_t crc, const uint8_t *data, size_t bytes);
 
 /* The clocks, through the I/O table. */
-#define KL_NOW INT64_MIN /* a timestamp that is still to be taken from the clock */
+#define KL_NOW INT64_MIN       /* a timestamp that is still to be taken from the clock */
 int64_t kl_now_ms(void);       /* wall clock */
 int64_t kl_monotonic_ms(void); /* timers */
 int64_t kl_monotonic_ns(void);

@@ -141,7 +141,7 @@ kl_status kl_dir_sync(kl_dir *dir) {
     if (status) return status;
     status = sync_fd(dir->fd, dir->path);
     kl_unlock(&dir->lock);
-    return status;
+    return status ? KL_E_IO : KL_OK; /* whatever the reason: it does not pass */
 }
 
 kl_status kl_dir_sync_all(kl_dir *dir) {
@@ -150,7 +150,10 @@ kl_status kl_dir_sync_all(kl_dir *dir) {
     int result;
     do result = kl_io->syncfs(dir->fd);
     while (result && errno == EINTR);
-    if (result) status = kl_fail_errno(errno, "%s: cannot sync its file system", dir->path);
+    if (result) {
+        (void)kl_fail_errno(errno, "%s: cannot sync its file system", dir->path);
+        status = KL_E_IO;
+    }
     kl_unlock(&dir->lock);
     return status;
 }

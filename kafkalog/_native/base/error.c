@@ -50,6 +50,11 @@ kl_status kl_fail_errno(int error_number, const char *format, ...) {
     return status_of_errno(error_number);
 }
 
+bool kl_passes(kl_status status) {
+    if (status == KL_E_NO_SPACE || status == KL_E_NO_MEMORY) return true;
+    return status == KL_E_IO && (message_errno == EMFILE || message_errno == ENFILE);
+}
+
 kl_status kl_fail_prefix(kl_status status, const char *format, ...) {
     char old[MESSAGE_BYTES];
     memcpy(old, message, sizeof old);

@@ -21,6 +21,9 @@ struct kl_file {
     _Atomic int64_t state;
     _Atomic int fd;       /* changes only while the file is closed */
     _Atomic bool touched; /* pinned since the clock's hand last passed */
+    /* Written to since its last sync.  Who closed it could miss that a write-back failed. */
+    _Atomic bool unsynced;
+    _Atomic int sync_errno; /* of a sync that the cache ran: the next one fails with it */
     _Atomic int references;
     int generation; /* of the process that made it */
     bool writable;
@@ -72,14 +75,16 @@ static void ring_remove(kl_file *file) {
 }
 
 /* Close idle files until `limit` are open: the untouched first.  Pinned ones stay open, so
- * that the limit may be passed for as long as so many are pinned. */
-static void evict_down_to(int64_t limit) {
+ * that the limit may be passed for as long as so many are pinned; so do
+ * unsynced ones, but for a forked child, whose parent has them. */
+static void evict_down_to(int64_t limit, bool all) {
     int64_t looks = 2 * atomic_load(&cache.open_count);
     while (cache.hand && atomic_load(&cache.open_count) > limit && looks-- > 0) {
         kl_file *file = cache.hand;
         int fd = atomic_load(&file->fd);
         int64_t idle = FILE_OPEN;
         if (atomic_exchange(&file->touched, false) ||
+            (!all && atomic_load(&file->unsynced)) ||
             !atomic_compare_exchange_strong(&file->state, &idle, 0)) {
             cache.hand = file->next;
             continue;
@@ -96,17 +101,49 @@ static int64_t open_limit(void) {
     return limit;
 }
 
+/* The cache's lock is held.  An idle file that only its unsynced bytes keep open, pinned. */
+static kl_file *pin_unsynced(void) {
+    kl_file *file = cache.hand;
+    for (int64_t looks = atomic_load(&cache.open_count); file && looks-- > 0;) {
+        int64_t idle = FILE_OPEN;
+        if (atomic_load(&file->unsynced) &&
+            atomic_compare_exchange_strong(&file->state, &idle, FILE_OPEN + 1))
+            return kl_file_retain(file);
+        file = file->next;
+    }
+    return NULL;
+}
+
+/* Sync it, so that it may be closed; a failure is kept for its log. */
+static void sync_kept(kl_file *file) {
+    int result, fd = atomic_load(&file->fd);
+    atomic_store(&file->unsynced, false);
+    do result = kl_io->fdatasync(fd);
+    while (result && errno == EINTR);
+    if (result) atomic_store(&file->sync_errno, errno);
+    kl_file_unpin(file);
+    kl_file_drop(file);
+}
+
+/* More files were written than may be open, and none was synced: one by one, they are. */
 static void cache_reserve(void) {
+    kl_file *kept = NULL;
     kl_lock(&cache.lock);
-    evict_down_to(open_limit() - 1);
+    evict_down_to(open_limit() - 1, false);
+    if (atomic_load(&cache.open_count) >= open_limit()) kept = pin_unsynced();
     atomic_fetch_add(&cache.open_count, 1);
+    kl_unlock(&cache.lock);
+    if (kept == NULL) return;
+    sync_kept(kept);
+    kl_lock(&cache.lock);
+    evict_down_to(open_limit(), false);
     kl_unlock(&cache.lock);
 }
 
 void kl_set_max_open_files(int64_t max_open) {
     kl_lock(&cache.lock);
     atomic_store(&cache.limit, KL_MAX(max_open, 1));
-    evict_down_to(open_limit());
+    evict_down_to(open_limit(), false);
     kl_unlock(&cache.lock);
 }
 
@@ -119,7 +156,7 @@ static void after_fork_in_child(void) {
     int64_t looks = atomic_load(&cache.open_count);
     for (kl_file *file = cache.hand; file && looks-- > 0; file = file->next)
         atomic_store(&file->touched, false);
-    evict_down_to(0);
+    evict_down_to(0, true);
     kl_unlock(&cache.lock);
 }
 __attribute__((constructor)) static void register_fork_handlers(void) {
@@ -336,6 +373,7 @@ kl_status kl_file_write(kl_file *file, const void *data, size_t bytes, int64_t p
             break;
         }
     }
+    atomic_store_explicit(&file->unsynced, true, memory_order_release);
     kl_file_unpin(file);
     return status;
 }
@@ -344,9 +382,12 @@ kl_status kl_file_sync(kl_file *file) {
     int fd, result;
     kl_status status = kl_file_pin(file, &fd);
     if (status) return status;
-    do result = kl_io->fdatasync(fd);
+    int failed = atomic_exchange(&file->sync_errno, 0);
+    atomic_store(&file->unsynced, false);
+    do result = failed ? (errno = failed, -1) : kl_io->fdatasync(fd);
     while (result && errno == EINTR);
-    if (result) status = file_failed(file, "fdatasync");
+    if (result) (void)file_failed(file, "fdatasync");
+    if (result) status = KL_E_IO; /* whatever the reason: it does not pass */
     kl_file_unpin(file);
     return status;
 }
@@ -358,6 +399,7 @@ kl_status kl_file_truncate(kl_file *file, int64_t bytes) {
     do result = kl_io->ftruncate(fd, bytes);
     while (result && errno == EINTR);
     if (result) status = file_failed(file, "truncate");
+    atomic_store(&file->unsynced, true);
     kl_file_unpin(file);
     return status;
 }

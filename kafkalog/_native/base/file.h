@@ -6,7 +6,9 @@
 
 /* A file of a log, known by path, open or not.  All kl_files of the process share one
  * limit of open descriptors (kl_set_max_open_files): the least recently used idle one is
- * closed when another is wanted.  Reference counted; safe from many threads. */
+ * closed when another is wanted, one that was written to not before it is synced: whoever
+ * opened it anew could not be told of a write-back that failed.  Reference counted; safe from
+ * many threads. */
 typedef struct kl_file kl_file;
 
 /* Make a handle for `dir_path`/`name`; opens nothing.  `writable`: opened O_RDWR.
@@ -32,7 +34,7 @@ void kl_file_renamed(kl_file *file, const char *name);
  * A read's *got < bytes only at the end of the file. */
 kl_status kl_file_read(kl_file *file, void *buffer, size_t bytes, int64_t pos, size_t *got);
 kl_status kl_file_write(kl_file *file, const void *data, size_t bytes, int64_t pos);
-kl_status kl_file_sync(kl_file *file); /* fdatasync */
+kl_status kl_file_sync(kl_file *file); /* fdatasync; that it failed never passes */
 kl_status kl_file_truncate(kl_file *file, int64_t bytes);
 /* Reserve blocks of [pos, pos + bytes) without changing the size (FALLOC_FL_KEEP_SIZE).
  * A file system that cannot: KL_OK.  A full one: KL_E_NO_SPACE. */

@@ -156,24 +156,51 @@ static kl_status make_room(kl_log *log, int64_t bytes) {
     return status ? kl_fail_prefix(status, "log %s, append", log->path) : KL_OK;
 }
 
+/* Some of a batch that nobody was promised may lie behind the end. */
+static kl_status take_back_bytes(kl_log *log, kl_segment *active) {
+    kl_status status = kl_file_truncate(active->file, active->size);
+    active->torn = status != KL_OK;
+    if (!status) active->reserved = active->size;
+    else if (!kl_passes(status)) kl_log_fail_storage(log, status);
+    return status ? kl_fail_prefix(status, "log %s, append", log->path) : KL_OK;
+}
+
+/* An aborted transaction whose marker was not written may stand in the file. */
+static kl_status take_back_entry(kl_log *log, kl_segment *active) {
+    kl_dir *dir = NULL;
+    kl_status status = kl_dir_open(log->path, 0, &dir);
+    if (!status) status = kl_aborts_cut(&active->aborts, dir);
+    active->stale_aborts = status != KL_OK;
+    if (status && !kl_passes(status)) kl_log_fail_storage(log, status);
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    return status;
+}
+
 kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes) {
     kl_segment *active = kl_log_active(log);
     kl_status status = kl_log_make_dirty(log);
     if (KL_UNLIKELY(status)) return status;
     status = make_room(log, (int64_t)bytes);
     if (KL_UNLIKELY(status)) return status;
+    if (KL_UNLIKELY(active->torn)) status = take_back_bytes(log, active);
+    if (KL_UNLIKELY(!status && active->stale_aborts)) status = take_back_entry(log, active);
+    if (KL_UNLIKELY(status)) return status;
     KL_FP("append.before_write");
     status = kl_file_write(active->file, data, bytes, active->size);
-    if (KL_UNLIKELY(status)) {
-        status = kl_fail_prefix(status, "log %s, append", log->path);
-        /* Some of it may lie there: a batch nobody was promised. */
-        if (kl_file_truncate(active->file, active->size))
-            kl_log_fail_storage(log, KL_E_STORAGE);
-        active->reserved = active->size;
+    if (KL_LIKELY(!status)) {
+        KL_FP("append.after_write");
+        return KL_OK;
+    }
+    status = kl_fail_prefix(status, "log %s, append", log->path);
+    if (status == KL_E_IO && kl_error_errno() == EIO) {
+        kl_log_fail_storage(log, status); /* the disk lost bytes: it may lose more */
+        (void)kl_file_truncate(active->file, active->size);
         return status;
     }
-    KL_FP("append.after_write");
-    return KL_OK;
+    active->torn = true;
+    (void)take_back_bytes(log, active);
+    return status;
 }
 
 /* Room for what must not fail once the bytes are written. */
@@ -229,14 +256,9 @@ static kl_status note_abort(kl_log *log, const kl_batch *batch, bool *noted) {
 
 /* Its marker was not written. */
 static void take_back_abort(kl_log *log, const kl_batch *batch) {
-    kl_aborts *aborts = &kl_log_active(log)->aborts;
-    kl_dir *dir = NULL;
-    kl_aborts_truncate(aborts, batch->last_offset);
-    kl_status status = kl_dir_open(log->path, 0, &dir);
-    if (!status) status = kl_aborts_cut(aborts, dir);
-    if (status) kl_log_fail_storage(log, status);
-    kl_dir_close(dir);
-    kl_dir_free(dir);
+    kl_segment *active = kl_log_active(log);
+    kl_aborts_truncate(&active->aborts, batch->last_offset);
+    (void)take_back_entry(log, active);
 }
 
 /* A new leader epoch is on disk before the first batch that carries it. */

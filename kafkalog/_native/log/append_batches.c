@@ -203,8 +203,8 @@ static kl_status append_all(kl_log *log, arrival *in, kl_appended *out, bool *wa
     out->log_start_offset = log->log_start;
     if (status) return status;
     status = ask_for_sync(log, &in->how, out, wait);
-    /* What is held would never be shown. */
-    return status ? kl_log_fail_storage(log, status) : KL_OK;
+    /* What is held the next sync shows. */
+    return !status || kl_passes(status) ? status : kl_log_fail_storage(log, status);
 }
 
 kl_status kl_log_append_batches(kl_log *log, const uint8_t *batches, size_t bytes,

@@ -194,14 +194,18 @@ kl_status kl_log_load_producers(kl_log *log, kl_dir *dir, int64_t from,
          * are gone.  Synced: what recovers after a crash of this may not come by here. */
         if (rebuild && log->writable && segment->base_offset > at)
             status = kl_log_write_snapshot(log, dir, segment->base_offset, true);
+        if (status == KL_E_NO_SPACE) status = KL_OK; /* a longer replay next time */
         if (status) break;
         if (kl_log_next_base(log, i) <= at && !rebuild) continue;
         status = replay_segment(log, segment, at, rebuild);
         if (rebuild) segment->aborts.loaded = true;
         if (!status && rebuild && log->writable)
             status = kl_aborts_rewrite(&segment->aborts, dir, true);
-        if (!status && rebuild && log->writable && i + 1 < log->version->count)
+        if (!status && rebuild && log->writable && i + 1 < log->version->count) {
             status = kl_guard_reseal(segment, dir);
+            if (status == KL_E_NO_SPACE)
+                status = kl_sidecar_drop(dir, segment->base_offset);
+        }
     }
     log->producers_known = !status;
     return status;

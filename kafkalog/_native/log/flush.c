@@ -8,7 +8,8 @@ enum {
     OWN_ROUND_BYTES = 4 << 20,
     OWN_ROUND_NS = 50 * 1000 * 1000,
     /* Beyond it the disk is busy with bytes, and better begins than waits for more. */
-    GATHER_BYTES = 256 << 10
+    GATHER_BYTES = 256 << 10,
+    RETRY_MS = 50 /* after a round that failed for want of something */
 };
 
 kl_status kl_log_request_sync(kl_log *log) {
@@ -131,16 +132,18 @@ static void gather(kl_log *log) {
         kl_cond_wait_ns(&log->gathered, &log->lock, left_ns);
 }
 
-/* Locked, but not while the files are synced; one round at a time. */
-static void run_round(kl_log *log) {
+/* Locked, but not while the files are synced; one round at a time.  A failure that passes is
+ * returned, and nothing is lost by it; another one takes the log offline. */
+static kl_status run_round(kl_log *log) {
     sync_round round = {0};
+    bool passes = false;
     log->syncing = true;
     gather(log);
     int32_t served = log->flushers;
     int64_t began_ns = kl_monotonic_ns();
     kl_status status = begin_round(log, &round);
     if (status) {
-        kl_log_fail_storage(log, status);
+        passes = true;
         goto out;
     }
     kl_unlock(&log->lock);
@@ -150,8 +153,12 @@ static void run_round(kl_log *log) {
      * failed, as none was tried. */
     bool gone = round.generation != log->generation &&
                 (status == KL_E_STALE || status == KL_E_NOT_FOUND);
-    end_round(&round, gone);
-    if (status && !gone) {
+    passes = kl_passes(status);
+    end_round(&round, gone || passes);
+    if (passes) {
+        log->dir_dirty |= round.dir_dirty;
+        log->texts_dirty |= round.texts_dirty;
+    } else if (status && !gone) {
         /* What was written may be lost already and a second sync would say it is there:
          * the first failure is final. */
         kl_log_fail_storage(log, status);
@@ -168,7 +175,18 @@ out:
     log->round_ns = kl_monotonic_ns() - began_ns;
     log->flushers_wanted = log->flushers;
     log->flushers -= served;
+    if (passes) log->failed_rounds += 1;
     pthread_cond_broadcast(&log->changed);
+    return passes ? status : KL_OK;
+}
+
+/* Locked, but not while it waits.  What failed passes: somebody may still wait for records
+ * that are held back. */
+static void wait_for_means(kl_log *log) {
+    int64_t end_ms = kl_monotonic_ms() + RETRY_MS, left_ms;
+    while (!log->closed && (left_ms = end_ms - kl_monotonic_ms()) > 0)
+        kl_cond_wait_ms(&log->changed, &log->lock, left_ms);
+    log->sync_wanted = true;
 }
 
 void kl_log_sync_run(void *owner) {
@@ -176,7 +194,7 @@ void kl_log_sync_run(void *owner) {
     kl_lock(&log->lock);
     while (log->sync_wanted && !log->closed && !log->offline) {
         if (log->syncing) kl_cond_wait_ms(&log->changed, &log->lock, -1);
-        else run_round(log);
+        else if (run_round(log)) wait_for_means(log);
     }
     pthread_cond_broadcast(&log->changed);
     kl_unlock(&log->lock);
@@ -198,8 +216,9 @@ static bool on_disk(const kl_log *log, int64_t target) {
            !(log->sync_wanted && log->dir_dirty);
 }
 
-/* Locked.  KL_E_TIMEOUT, KL_E_CLOSED, KL_E_STORAGE. */
+/* Locked.  KL_E_TIMEOUT, KL_E_CLOSED, KL_E_STORAGE, and what passes. */
 static kl_status wait_for(kl_log *log, int64_t target, int64_t end_ms) {
+    int64_t failed_rounds = log->failed_rounds;
     while (!on_disk(log, target)) {
         if (log->offline)
             return kl_fail(
@@ -213,8 +232,15 @@ static kl_status wait_for(kl_log *log, int64_t target, int64_t end_ms) {
         if (left_ms <= 0)
             return kl_fail(KL_E_TIMEOUT, "log %s: offset %lld is not on disk yet, %lld is",
                            log->path, (long long)target, (long long)log->flushed);
+        if (log->failed_rounds != failed_rounds)
+            return kl_fail(
+                KL_E_NO_MEMORY,
+                "log %s: a sync was not tried, for want of memory, descriptors or "
+                "space: offset %lld is not on disk yet, %lld is",
+                log->path, (long long)target, (long long)log->flushed);
         if (runs_own_round(log)) {
-            run_round(log);
+            kl_status failed = run_round(log);
+            if (failed) return failed;
             continue;
         }
         kl_status status = log->syncing ? KL_OK : kl_log_request_sync(log);

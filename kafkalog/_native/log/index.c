@@ -264,6 +264,17 @@ kl_status kl_index_rewrite(kl_index *index, kl_dir *dir, bool sync) {
     return KL_OK;
 }
 
+kl_status kl_index_rewrite_if_room(kl_index *index, kl_dir *dir) {
+    char name[KL_NAME_BYTES];
+    kl_status status = kl_index_rewrite(index, dir, false);
+    if (status != KL_E_NO_SPACE) return status;
+    file_name(index, name);
+    status = kl_dir_unlink(dir, name); /* an older one must not be believed */
+    index->on_file = false;
+    index->saved = 0;
+    return status == KL_E_NOT_FOUND ? KL_OK : status;
+}
+
 kl_status kl_index_save(kl_index *index, kl_dir *dir, bool sync) {
     KL_ASSERT(index->map == NULL);
     /* What lies there is unknown or too long: replaced, since readers may map it. */

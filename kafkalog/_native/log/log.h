@@ -86,6 +86,7 @@ struct kl_log {
     int32_t flushers_wanted; /* and how many are to, before a round begins */
     pthread_cond_t gathered; /* so many do */
     int64_t flushed;         /* the recovery point */
+    int64_t failed_rounds;   /* for want of memory, descriptors or space */
     bool dir_dirty;          /* names changed since the directory was synced */
     bool texts_dirty; /* so did the epochs, or nobody synced partition.metadata yet */
     int64_t unflushed_records;

@@ -29,6 +29,7 @@ static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recov
     kl_epochs_truncate_start(&log->epochs, log->log_start);
     if (!status && log->epochs.changed && (rebuilt || !log->clean))
         status = kl_epochs_save(&log->epochs, dir, true);
+    if (status == KL_E_NO_SPACE) status = KL_OK; /* with the next epoch, then */
     log->leader_epoch = how->leader_epoch;
     if (log->leader_epoch < 0) {
         log->leader_epoch = KL_MAX(latest, 0);

@@ -61,10 +61,11 @@ static kl_status save_recovered(kl_log *log, kl_dir *dir, kl_segment *segment,
     }
     if (!log->writable) return KL_OK;
     segment->unsynced = log->dir_dirty = true;
-    kl_status status = kl_index_rewrite(&segment->offsets, dir, false);
-    if (!status) status = kl_index_rewrite(&segment->times, dir, false);
+    kl_status status = kl_index_rewrite_if_room(&segment->offsets, dir);
+    if (!status) status = kl_index_rewrite_if_room(&segment->times, dir);
     if (status || !sealed) return status;
     status = kl_sidecar_write(segment, dir);
+    if (status == KL_E_NO_SPACE) status = kl_sidecar_drop(dir, segment->base_offset);
     kl_sums_free(&segment->sums);
     return status;
 }

@@ -155,9 +155,11 @@ kl_status kl_segment_renew_indexes(kl_segment *segment, kl_dir *dir, bool active
         if (status) return status;
     }
     if (!writable) return KL_OK;
-    status = kl_index_rewrite(&segment->offsets, dir, false);
-    if (!status) status = kl_index_rewrite(&segment->times, dir, false);
-    return status || active ? status : kl_guard_reseal(segment, dir);
+    status = kl_index_rewrite_if_room(&segment->offsets, dir);
+    if (!status) status = kl_index_rewrite_if_room(&segment->times, dir);
+    if (status || active) return status;
+    status = kl_guard_reseal(segment, dir);
+    return status == KL_E_NO_SPACE ? kl_sidecar_drop(dir, segment->base_offset) : status;
 }
 
 kl_status kl_segment_load_indexes(kl_segment *segment, kl_dir *dir, int64_t next_offset,
@@ -317,12 +319,15 @@ kl_status kl_segment_seal(kl_segment *segment, kl_dir *dir) {
     status = kl_index_save(&segment->times, dir, false);
     if (status) return status;
     status = kl_aborts_save(&segment->aborts, dir, false);
+    if (!status && segment->stale_aborts) status = kl_aborts_cut(&segment->aborts, dir);
     if (status) return status;
+    segment->stale_aborts = false;
     segment->unsynced = true;
     KL_FP("segment.seal.before_trim");
-    if (segment->reserved > segment->size) {
+    if (segment->reserved > segment->size || segment->torn) {
         status = kl_file_truncate(segment->file, segment->size);
         if (status) return status;
+        segment->torn = false;
         segment->reserved = segment->size;
     }
     return KL_OK;

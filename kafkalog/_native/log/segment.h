@@ -35,8 +35,10 @@ typedef struct kl_segment {
     int64_t created_ms;
     int64_t jitter_ms; /* taken off segment.ms */
     int64_t bytes_since_entry;
-    bool has_gaps; /* recovery found offsets missing inside: it was compacted */
-    bool unsynced; /* its derived files were written: kl_segment_sync_derived */
+    bool has_gaps;     /* recovery found offsets missing inside: it was compacted */
+    bool torn;         /* bytes of an append that failed lie behind `size` */
+    bool stale_aborts; /* the `.txnindex` has an entry more than `aborts` */
+    bool unsynced;     /* its derived files were written: kl_segment_sync_derived */
 } kl_segment;
 
 #define KL_LOG_SUFFIX ".log"

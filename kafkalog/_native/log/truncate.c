@@ -25,11 +25,13 @@ static kl_status begin(kl_log *log, kl_dir **dir) {
     return status;
 }
 
-/* Names on disk and in memory may disagree after a failure: then the log is offline. */
-static kl_status end(kl_log *log, kl_dir *dir, kl_status status) {
+/* Names on disk and in memory may disagree after a failure: then the log is offline.  Not
+ * when they agree after each step (`stepwise`) and what failed passes. */
+static kl_status end(kl_log *log, kl_dir *dir, kl_status status, bool stepwise) {
     if (!status) status = kl_dir_sync(dir);
     if (!status) log->dir_dirty = false;
-    if (status) kl_log_fail_storage(log, status);
+    else if (stepwise && kl_passes(status)) log->dir_dirty = true;
+    else kl_log_fail_storage(log, status);
     kl_log_change_end(log);
     kl_dir_close(dir);
     kl_dir_free(dir);
@@ -81,7 +83,7 @@ kl_status kl_log_restart_at(kl_log *log, int64_t offset) {
         kl_dir_free(dir);
         return status;
     }
-    return end(log, dir, status);
+    return end(log, dir, status, false);
 }
 
 /* The kept part of the segment that the cut lies in becomes the active one. */
@@ -184,7 +186,7 @@ kl_status kl_log_truncate(kl_log *log, int64_t offset) {
         if (!status) {
             status = truncate_to(log, dir, offset);
             lower_bounds(log);
-            status = end(log, dir, status);
+            status = end(log, dir, status, false);
         }
     }
     kl_log_leave(log);
@@ -249,56 +251,21 @@ static kl_status delete_oldest(kl_log *log, kl_dir *dir, int64_t before_offset,
     kl_status status = KL_OK;
     while (!status && log->version->count > 1 &&
            log->version->segments[1]->base_offset <= before_offset) {
-        kl_segment *oldest = log->version->segments[0];
+        int64_t base = log->version->segments[0]->base_offset;
         status = KL_FP_STATUS("delete.before_segment");
-        if (!status) status = kl_segment_delete(oldest, dir);
+        if (!status) status = kl_segment_delete(log->version->segments[0], dir);
+        if (!status) status = kl_version_remove(&log->version, 0, 1);
         if (status) break;
-        if (*deleted < max_bases) bases[*deleted] = oldest->base_offset;
+        if (*deleted < max_bases) bases[*deleted] = base;
         *deleted += 1;
-        status = kl_version_remove(&log->version, 0, 1);
-        if (status) break;
         log->log_start = KL_MAX(log->log_start, log->version->segments[0]->base_offset);
     }
     return status;
 }
 
-kl_status kl_log_delete_segments(kl_log *log, int64_t before_offset, int64_t *bases,
-                                 size_t max_bases, size_t *deleted) {
-    *deleted = 0;
-    kl_status status = kl_log_enter_write(log);
-    if (status) return status;
-    kl_dir *dir = NULL;
-    before_offset =
-        KL_MIN(before_offset, log->high_watermark); /* never what is not committed */
-    kl_segment *active = kl_log_active(log);
-    if (before_offset >= log->log_end && active->size > 0)
-        status = kl_log_roll_locked(log, log->log_end);
-    if (status || log->version->count < 2 ||
-        log->version->segments[1]->base_offset > before_offset)
-        goto out;
-    status = begin(log, &dir);
-    if (status) goto out;
-    status = sync_boundary(log, dir, before_offset);
-    if (!status) status = delete_oldest(log, dir, before_offset, bases, max_bases, deleted);
-    kl_epochs_truncate_start(&log->epochs, log->log_start);
-    if (!status) status = kl_epochs_save(&log->epochs, dir, true);
-    KL_FP("delete.before_snapshots");
-    if (!status) status = kl_log_trim_snapshots(log, dir, INT64_MAX);
-    log->last_stable = KL_MAX(log->last_stable, log->log_start);
-    status = end(log, dir, status);
-out:
-    kl_log_leave(log);
-    return status;
-}
-
-kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files) {
-    *files = 0;
-    kl_status status = kl_log_enter_write(log);
-    if (status) return status;
-    kl_dir *dir = NULL;
+static kl_status unlink_deleted(kl_dir *dir, int64_t before_ms, size_t *files) {
     kl_names names = {0};
-    status = kl_dir_open(log->path, 0, &dir);
-    if (!status) status = kl_dir_list(dir, &names);
+    kl_status status = kl_dir_list(dir, &names);
     for (size_t i = 0; !status && i < names.count; i++) {
         const char *dot = strrchr(names.names[i], '.');
         if (dot == NULL || strcmp(dot, KL_DELETED_SUFFIX) != 0) continue;
@@ -313,6 +280,72 @@ kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files) {
         if (!status) *files += 1;
     }
     kl_names_free(&names);
+    return status;
+}
+
+/* What can be done for the whole log when it goes and there is no room for the indexes and
+ * the snapshot of a roll: an empty segment behind it, which takes no blocks. */
+static kl_status put_empty_segment(kl_log *log, kl_dir *dir) {
+    kl_segment *fresh = NULL;
+    kl_status status = kl_segment_create(dir, log->log_end, &fresh);
+    if (!status) status = kl_version_add(&log->version, fresh);
+    return status;
+}
+
+/* The new start in the epochs' file, and who produced, by the snapshot at the new base. */
+static kl_status note_deletion(kl_log *log, kl_dir *dir, bool snapshot) {
+    kl_epochs_truncate_start(&log->epochs, log->log_start);
+    kl_status status = kl_epochs_save(&log->epochs, dir, true);
+    if (!status && snapshot) status = kl_log_write_snapshot(log, dir, log->log_end, true);
+    return status;
+}
+
+kl_status kl_log_delete_segments(kl_log *log, int64_t before_offset, int64_t *bases,
+                                 size_t max_bases, size_t *deleted) {
+    *deleted = 0;
+    kl_status status = kl_log_enter_write(log);
+    if (status) return status;
+    kl_dir *dir = NULL;
+    bool bare = false;
+    size_t files = 0;
+    before_offset =
+        KL_MIN(before_offset, log->high_watermark); /* never what is not committed */
+    if (before_offset >= log->log_end && kl_log_active(log)->size > 0) {
+        status = kl_log_roll_locked(log, log->log_end);
+        bare = status == KL_E_NO_SPACE;
+    }
+    if (bare) status = KL_OK;
+    if (status || (!bare && (log->version->count < 2 ||
+                             log->version->segments[1]->base_offset > before_offset)))
+        goto out;
+    status = begin(log, &dir);
+    if (status) goto out;
+    if (bare) status = put_empty_segment(log, dir);
+    else status = sync_boundary(log, dir, before_offset);
+    if (!status) status = delete_oldest(log, dir, before_offset, bases, max_bases, deleted);
+    kl_status noted = status ? status : note_deletion(log, dir, bare);
+    if (noted == KL_E_NO_SPACE) { /* what was deleted gives some, at once */
+        noted = unlink_deleted(dir, INT64_MAX, &files);
+        if (!noted) noted = note_deletion(log, dir, bare);
+    }
+    /* Without them the next open finds the epochs below the start, and drops them. */
+    if (!status && noted != KL_E_NO_SPACE) status = noted;
+    KL_FP("delete.before_snapshots");
+    if (!status) status = kl_log_trim_snapshots(log, dir, INT64_MAX);
+    log->last_stable = KL_MAX(log->last_stable, log->log_start);
+    status = end(log, dir, status, true);
+out:
+    kl_log_leave(log);
+    return status;
+}
+
+kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files) {
+    *files = 0;
+    kl_status status = kl_log_enter_write(log);
+    if (status) return status;
+    kl_dir *dir = NULL;
+    status = kl_dir_open(log->path, 0, &dir);
+    if (!status) status = unlink_deleted(dir, before_ms, files);
     kl_dir_close(dir);
     kl_dir_free(dir);
     kl_log_leave(log);

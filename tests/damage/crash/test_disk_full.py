@@ -7,6 +7,7 @@ flush: what was appended has its blocks.
 
 import contextlib
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
+from kafkalog.directory.manager import Manager
 from tests.support import batches
 
 MIB = 1 << 20
@@ -340,3 +342,109 @@ def test_the_check_sees_a_lost_record(tmp_path):
         assert missing(log, acknowledged) == [19]
         log.append(b"other bytes", timestamp_ms=1)
         assert missing(log, acknowledged) == [19]
+
+
+FULL = {**CONFIG, "retention.ms": 1000, "file.delete.delay.ms": 60_000}
+
+
+def filled(disk: Path, path: Path, config: dict[str, object] = FULL) -> kafkalog.Log:
+    """A log on a disk with not a byte left, its active segment full of records."""
+    log = kafkalog.Log(path, config=config)
+    append(log, [], 400)
+    Ballast(disk).fill()
+    with contextlib.suppress(kafkalog.NoSpace):
+        append(log, [], 100_000)
+    Ballast(disk).fill()
+    return log
+
+
+def free_bytes(disk: Path) -> int:
+    found = os.statvfs(disk)
+    return found.f_bavail * found.f_frsize
+
+
+def test_deletion_frees_a_full_disk(disk):
+    """With 0 bytes free: what retention removes is given back at once, whatever the delay is."""
+    log = filled(disk, disk / "log-0")
+    end, before = log.end_offset, free_bytes(disk)
+    expiry = log.apply_retention(now_ms=1 << 50)
+    assert expiry is not None and expiry.before_offset == end
+    assert free_bytes(disk) > before + 200_000
+    assert log.start_offset == log.end_offset == end
+    assert log.append(b"goes on") == end
+    log.close()
+    with kafkalog.Log(disk / "log-0", config=FULL) as log:
+        assert (log.start_offset, log.end_offset) == (end, end + 1)
+        assert log.verify().clean
+
+
+def test_a_full_disk_can_be_closed_opened_and_freed(disk, caplog):
+    """The close works and says what it could not write; a writer opens, and deletes."""
+    log = filled(disk, disk / "log-0")
+    held = [record.offset for record in log.read()]
+    log.close()
+    assert free_bytes(disk) < 8192
+    with kafkalog.Log(disk / "log-0", config=FULL) as log:
+        assert [record.offset for record in log.read()] == held
+        log.delete_before(log.end_offset)
+        assert free_bytes(disk) > 200_000
+        assert log.append(b"goes on") == held[-1] + 1
+    with kafkalog.Log(disk / "log-0", config=FULL) as log:
+        assert [record.value for record in log.read()] == [b"goes on"]
+        assert log.verify().clean
+
+
+def test_a_killed_writer_on_a_full_disk(disk):
+    """Nobody closed it: the recovery needs no room for its indexes."""
+    log = filled(disk, disk / "log-0")
+    held = [record.offset for record in log.read()]
+    log._handle.abandon()
+    for index in (disk / "log-0").glob("*.index"):
+        index.unlink()
+    Ballast(disk).fill()
+    with kafkalog.Log(disk / "log-0", config=FULL) as log:
+        assert [record.offset for record in log.read()] == held
+        log.apply_retention(now_ms=1 << 50)
+        assert log.append(b"goes on") == held[-1] + 1
+    reopened_log = kafkalog.Log(disk / "log-0", config=FULL)
+    with reopened_log as log:
+        assert [record.value for record in log.read()] == [b"goes on"]
+
+
+def test_retention_of_a_full_data_directory(disk):
+    """The job of a directory frees the disk, and the directory closes and opens."""
+    manager = Manager(disk / "data", {"log.retention.check.interval.ms": 1 << 40}, FULL)
+    manager.create_topic("events", 2)
+    logs = [manager.get("events", partition) for partition in (0, 1)]
+    for log in logs:
+        append(log, [], 300)
+    Ballast(disk).fill()
+    for log in logs:
+        with contextlib.suppress(kafkalog.NoSpace):
+            append(log, [], 100_000)
+    Ballast(disk).fill()
+    ends = [log.end_offset for log in logs]
+    manager.close()
+    assert free_bytes(disk) < 16384
+    with Manager(disk / "data", {"log.retention.check.interval.ms": 1 << 40}, FULL) as manager:
+        manager.upkeep.retention()
+        assert free_bytes(disk) > 300_000
+        for partition in (0, 1):
+            log = manager.get("events", partition)
+            assert log.append(b"goes on") == ends[partition] == log.start_offset
+
+
+def test_the_example_of_the_document(disk, monkeypatch):
+    """docs/embedding.md, "Full disks", on a disk that is full."""
+    document = Path(__file__).parents[3] / "docs" / "embedding.md"
+    [code] = re.findall(r"```python\n([^`]*NoSpace[^`]*)```", document.read_text())
+    path = disk / "notes-0"
+    with kafkalog.Log(path, config={"file.delete.delay.ms": 0}) as log:
+        for value in (b"one", b"two", bytes(200_000)):
+            log.append(value)
+    code = code.replace("    try:\n", "    fill()\n    try:\n")
+    code = code.replace("kafkalog.NoSpace:\n", "kafkalog.NoSpace:\n        refused.append(1)\n")
+    refused: list[int] = []
+    monkeypatch.chdir(disk)
+    exec(code, {"kafkalog": kafkalog, "fill": Ballast(disk).fill, "refused": refused})
+    assert refused == [1], "the disk was not full"
