@@ -48,7 +48,6 @@ __all__ = [
     "UnsupportedCompressionType",
     "UnsupportedForMessageFormat",
     "UnsupportedVersion",
-    "for_clients",
 ]
 
 

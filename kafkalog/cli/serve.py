@@ -64,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> "Properties":
+    from kafkalog.config.server import ServerConfig
     from kafkalog.config.server_properties import Properties, read_properties, sorted_out
 
     found = Properties({}, None, ())
@@ -74,6 +75,8 @@ def _settings(options: argparse.Namespace) -> "Properties":
         found.config["listeners"] = f"PLAINTEXT://{options.listen}"
         found.config.setdefault("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT")
     found.config.setdefault("listeners", "PLAINTEXT://127.0.0.1:9092")
+    delay = ServerConfig.group_initial_rebalance_delay_ms
+    found.config.setdefault(delay.name, delay.default)
     return found
 
 

@@ -38,6 +38,7 @@ __all__ = ["Broker"]
 
 _logger = logging.getLogger(__name__)
 
+REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
 ANY_PORT = "PLAINTEXT://127.0.0.1:0"
 STOP_MS = 10_000
 """How long requests in flight may take to be answered at the end."""
@@ -83,7 +84,8 @@ class Broker:
 
         `listeners`: NAME://host:port, several with commas or in a list; None: what `config`
         says, else a free port of 127.0.0.1.  `config`: settings by Kafka's names
-        (docs/settings.md), of the broker, and under the broker's names of all topics.
+        (docs/settings.md), of the broker, and under the broker's names of all topics.  What
+        differs from `kafkalog serve`: group.initial.rebalance.delay.ms is 0 where it is not given.
 
         Raises: Locked with the owner's pid, UnknownSetting, InvalidSetting (also of what
         would keep somebody out, in `config` or the metadata), CorruptLog, ArgumentError (a
@@ -93,6 +95,8 @@ class Broker:
         given = dict(config or {})
         for name, value in given.items():
             refuse_protection(name, value)
+        if given.get(REBALANCE_DELAY) is None:
+            given[REBALANCE_DELAY] = 0  # who embeds a broker knows when all members are there
         if listeners is not None or "listeners" not in given:
             given["listeners"] = listeners if listeners is not None else ANY_PORT
         self._config = ServerConfig.of(given)

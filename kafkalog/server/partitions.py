@@ -134,16 +134,19 @@ class Partitions:
         return log
 
     def offline(self, topic: str, partition: int) -> bool:
-        """Whether the partition's log could not be opened a moment ago."""
+        """Whether the partition's log could not be opened a moment ago, or failed since."""
+        tp = TopicPartition(topic, partition)
         with self._lock:
-            failed = self._offline.get(TopicPartition(topic, partition))
+            if (log := self._served.get(tp)) is not None:
+                return _has_failed(log)
+            failed = self._offline.get(tp)
             return failed is not None and self._manager.clock.monotonic_s() < failed.until_s
 
     def any_offline(self) -> bool:
         """Whether a log could not be opened, or went offline since."""
         with self._lock:
             failed = any(self.offline(*tp) for tp in self._offline)
-            return failed or any(handle_of(log).state().offline for log in self._served.values())
+            return failed or any(map(_has_failed, self._served.values()))
 
     def _fail(self, tp: TopicPartition, problem: Exception) -> None:
         reason = f"{tp.topic}-{tp.partition} cannot be opened: {problem}"
@@ -216,6 +219,14 @@ class Partitions:
             del self._served[tp]
         for tp in [tp for tp in self._offline if tp.topic == topic.name]:
             del self._offline[tp]
+
+
+def _has_failed(log: "Log") -> bool:
+    """Whether an open log went offline; one that is being closed did not."""
+    try:
+        return bool(handle_of(log).state().offline)
+    except KafkalogError:
+        return False
 
 
 # ---- what an operator reads --------------------------------------------------------------------

@@ -213,7 +213,7 @@ def log_dirs(raw: Raw) -> Any:
         answers.append((found.error_code, one.error_code, [
             (t.name, [(p.partition_index, p.offset_lag, p.is_future_key)
                       for p in sorted(t.partitions, key=lambda p: p.partition_index)])
-            for t in one.topics
+            for t in sorted(one.topics, key=lambda t: t.name)
         ]))  # fmt: skip
     return answers
 

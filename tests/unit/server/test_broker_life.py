@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from kafkalog.cli import serve
 from kafkalog.clock import ManualClock
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import InvalidSetting, IoFailed, Locked, UnknownSetting
@@ -363,3 +365,22 @@ def test_serve_says_who_owns_the_directory(broker: Broker) -> None:
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("kafkalog: ") and str(os.getpid()) in line
+
+
+def test_an_embedded_brokers_groups_begin_at_once(tmp_path: Path) -> None:
+    """Its program knows when all members are there; `serve` waits as Kafka does."""
+    name = "group.initial.rebalance.delay.ms"
+    with Broker(tmp_path / "a") as broker:
+        assert broker.config[name] == 0
+    with Broker(tmp_path / "b", config={name: 1500}) as broker:
+        assert broker.config[name] == 1500
+    options = serve_options(["--dir", "x"])
+    assert serve._settings(options).config[name] == 3000
+    options = serve_options(["--dir", "x", "--set", f"{name}=7"])
+    assert serve._settings(options).config[name] == "7"
+
+
+def serve_options(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    serve.arguments(parser)
+    return parser.parse_args(words)

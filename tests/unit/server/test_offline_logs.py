@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafkalog import errors
 from kafkalog.clock import ManualClock
 from kafkalog.disk.layout import (
     PARTITION_METADATA,
@@ -114,6 +116,31 @@ def test_a_log_that_cannot_be_opened_is_offline(
         assert [fetch(raw, 0), produce(raw, 0)] == [0, 0]
         (place,) = raw.call(apis.DESCRIBE_LOG_DIRS, 3, topics=None).results
         assert place.error_code == 0
+
+
+def test_a_log_that_fails_after_it_was_opened_is_told(
+    make_broker: MakeBroker, native_test: tuple[Any, Any]
+) -> None:
+    """Metadata and DescribeLogDirs say so; the other partition goes on."""
+    _, lib = native_test
+    with make_broker() as broker, Raw(broker.bootstrap_servers) as raw:
+        raw.create("t", 2)
+        assert [produce(raw, n) for n in (0, 1)] == [0, 0]
+        lib.kl_io_reset()
+        lib.kl_io_fail(b"fdatasync", 1, errno.EIO, 1, 0)
+        try:
+            assert raw.produce("t", b"v", acks=-1).error_code == OFFLINE
+        finally:
+            lib.kl_io_reset()
+        bad, good = described(raw)
+        assert (bad.error_code, bad.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+        assert bad.offline_replicas == [1]
+        assert (good.error_code, good.leader_id, good.offline_replicas) == (0, 1, [])
+        (place,) = raw.call(apis.DESCRIBE_LOG_DIRS, 3, topics=None).results
+        assert place.error_code == OFFLINE
+        assert produce(raw, 1) == 0
+        with pytest.raises(errors.KafkalogError):
+            broker.close()
 
 
 def test_limits_of_connections_change_at_run_time(broker: Broker, raw: Raw) -> None:
