@@ -136,7 +136,8 @@ def _stop(position: int, why: object) -> Row:
 
 
 def _log_rows(path: Path, options: argparse.Namespace) -> Iterator[Row]:
-    from kafkalog.inspect.rawfiles import BatchWalk, find_batch, is_zero
+    from kafkalog.batch.walk import BatchWalk
+    from kafkalog.inspect.rawfiles import find_batch, is_zero
 
     position: int | None = 0
     left = options.max_batches if options.max_batches is not None else sys.maxsize
@@ -216,33 +217,24 @@ def _batch_rows(batch: Any, walk: Any, records: bool) -> Iterator[Row]:
 
 
 def _record_rows(batch: Any, data: bytes, row: Row) -> Iterator[Row]:
-    from kafkalog.batch.codecs import decompress
-    from kafkalog.inspect.rawfiles import HEADER_BYTES, decode_records
+    from kafkalog.batch.decode import body_of, decoded_records
 
-    body = data[HEADER_BYTES:]
-    if batch.attributes & 7:
-        body = bytes(decompress(int(batch.attributes) & 7, body))
-    for record in decode_records(batch, body):
-        key = _slice(body, record.key_pos, record.key_bytes)
-        value = _slice(body, record.value_pos, record.value_bytes)
-        offset = int(record.offset)
+    body = body_of(batch, data)
+    for record in decoded_records(batch, body):
+        key, value, offset = record.key, record.value, record.offset
         decoded = {
             "kind": "record",
             "offset": offset,
-            "timestamp": int(record.timestamp_ms),
-            "key_bytes": int(record.key_bytes),
-            "value_bytes": int(record.value_bytes),
+            "timestamp": record.timestamp_ms,
+            "key_bytes": -1 if key is None else len(key),
+            "value_bytes": -1 if value is None else len(value),
             "sequence": _sequence(row["base_sequence"], offset - row["base_offset"]),
-            "headers": _headers(body, int(record.headers_pos), int(record.header_count)),
+            "headers": _headers(body, record.headers_pos, record.header_count),
         }
         if row["control"]:
             yield {**decoded, **_marker(key, value)}
         else:
             yield {**decoded, **json_bytes("key", key), **json_bytes("value", value)}
-
-
-def _slice(body: bytes, position: int, length: int) -> bytes | None:
-    return None if length < 0 else body[position : position + length]
 
 
 def _sequence(base: int, delta: int) -> int:
@@ -252,7 +244,7 @@ def _sequence(base: int, delta: int) -> int:
 
 def _headers(body: bytes, position: int, count: int) -> list[list[str | None]]:
     """[name, value] of each header; the walk over the record has checked the lengths."""
-    from kafkalog.batch.records import record_headers
+    from kafkalog.batch.decode import record_headers
 
     return [
         [name, None if value is None else value.decode("utf-8", "backslashreplace")]
@@ -261,9 +253,11 @@ def _headers(body: bytes, position: int, count: int) -> list[list[str | None]]:
 
 
 def _marker(key: bytes | None, value: bytes | None) -> Row:
-    if key is None or len(key) < 4:
+    from kafkalog.batch.control import control_kind
+
+    kind = control_kind(key)
+    if kind is None:
         return {"marker": "UNKNOWN"}
-    kind = int.from_bytes(key[2:4], "big", signed=True)
     found: Row = {"marker": MARKERS.get(kind, f"UNKNOWN {kind}")}
     if kind in (0, 1) and value is not None and len(value) >= 6:
         found["coordinator_epoch"] = int.from_bytes(value[2:6], "big", signed=True)

@@ -192,8 +192,9 @@ def describe(log: "Log | None", tp: "TopicPartition") -> dict[str, Any]:
 
 def _codecs(log: "Log") -> list[str]:
     """The codecs seen in the first batches of each segment; all would mean to read all."""
+    from kafkalog.batch.walk import BatchWalk
     from kafkalog.errors import KafkalogError
-    from kafkalog.inspect.rawfiles import BatchWalk, segment_name
+    from kafkalog.inspect.rawfiles import segment_name
 
     seen: set[int] = set()
     for segment in log.segments:

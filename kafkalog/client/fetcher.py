@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkalog import errors
-from kafkalog.batch.records import batch_records, next_offset, whole_batches
+from kafkalog.batch.decode import batch_records
+from kafkalog.batch.walk import next_offset, whole_batches
 from kafkalog.client.cluster import Backoff, Cluster, passing
 from kafkalog.client.connection import Connection, answering
 from kafkalog.client.failures import check_code, is_retriable

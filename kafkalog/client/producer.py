@@ -18,7 +18,7 @@ from kafkalog import errors
 from kafkalog._native import ffi, lib
 from kafkalog.batch import codecs
 from kafkalog.batch.columns import Columns
-from kafkalog.batch.incoming import sealed
+from kafkalog.batch.encode import sealed
 from kafkalog.batch.partitioner import partition_for_key
 from kafkalog.client.cluster import Cluster, passing
 from kafkalog.client.connection import Connection, answering

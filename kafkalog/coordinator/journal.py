@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from kafkalog._native import check, ffi, lib
-from kafkalog.batch import codecs
+from kafkalog._native import lib
+from kafkalog.batch.control import read_marker
+from kafkalog.batch.decode import body_of, decoded_records
+from kafkalog.batch.walk import whole_batches
 from kafkalog.coordinator.step import JournalRecord
-from kafkalog.inspect import rawfiles
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["Journal", "JournalBatch", "StoredRecord", "journal_batches"]
 
 READ_BYTES = 1 << 20
-BATCH_HEADER_BYTES = lib.KL_BATCH_HEADER_BYTES
 
 
 class StoredRecord(NamedTuple):
@@ -74,41 +74,19 @@ def journal_batches(log: Log) -> Iterator[JournalBatch]:
         data = log.read_batches(offset, READ_BYTES, "log_end")
         if not data:
             return
-        for batch, raw in _batches(data):
+        for batch, raw in whole_batches(data, check_crc=False):
             offset = batch.last_offset + 1
             yield _journal_batch(batch, raw)
 
 
-def _batches(data: bytes) -> Iterator[tuple[Any, bytes]]:
-    """Each whole batch of `data`: its header, valid until the next one, and its bytes."""
-    batch = ffi.new("kl_batch *")
-    start = ffi.from_buffer("uint8_t[]", data)
-    pos = 0
-    while pos < len(data):
-        check(lib.kl_batch_parse(start + pos, len(data) - pos, batch))
-        end = pos + batch.batch_bytes
-        yield batch, data[pos:end]
-        pos = end
-
-
-def _journal_batch(batch: Any, raw: bytes) -> JournalBatch:
+def _journal_batch(batch: Any, raw: bytes | memoryview) -> JournalBatch:
     transactional = bool(batch.attributes & lib.KL_ATTR_TRANSACTIONAL)
     if batch.attributes & lib.KL_ATTR_CONTROL:
-        marker = rawfiles.read_marker(batch, raw)
+        marker = read_marker(batch, bytes(raw))
         kind = -1 if marker is None else marker.kind
         return JournalBatch(batch.producer_id, transactional, kind, [])
-    body = codecs.decompress(batch.attributes & lib.KL_CODEC_MASK, raw[BATCH_HEADER_BYTES:])
-    body = bytes(body)
     records = [
-        StoredRecord(
-            record.offset,
-            _slice(body, record.key_pos, record.key_bytes),
-            _slice(body, record.value_pos, record.value_bytes),
-        )
-        for record in rawfiles.decode_records(batch, body)
+        StoredRecord(record.offset, record.key, record.value)
+        for record in decoded_records(batch, body_of(batch, raw))
     ]
     return JournalBatch(batch.producer_id, transactional, None, records)
-
-
-def _slice(body: bytes, pos: int, count: int) -> bytes | None:
-    return None if count < 0 else body[pos : pos + count]

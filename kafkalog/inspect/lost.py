@@ -60,8 +60,7 @@ def _told(folder: str, data: bytes) -> Iterator[str]:
 
 def _records(folder: str, data: bytes) -> list[str]:
     from kafkalog._native import check, ffi, lib
-    from kafkalog.batch import codecs
-    from kafkalog.inspect.rawfiles import decode_records
+    from kafkalog.batch.decode import body_of, decoded_records
 
     # As if nothing were wrong with it: its own length and checksum.
     fixed = bytearray(data)
@@ -70,17 +69,13 @@ def _records(folder: str, data: bytes) -> list[str]:
     struct.pack_into(">I", fixed, _CRC, lib.kl_crc32c(bytes(fixed[21:]), len(fixed) - 21))
     batch = ffi.new("kl_batch *")
     check(lib.kl_batch_check(bytes(fixed), len(fixed), batch))
-    body = bytes(fixed[HEADER_BYTES:])
-    codec = batch.attributes & lib.KL_CODEC_MASK
-    if codec:
-        body = bytes(codecs.decompress(codec, memoryview(body), 64 << 20))
+    body = body_of(batch, bytes(fixed), 64 << 20)
     if batch.attributes & lib.KL_ATTR_CONTROL:
         return []
     lines = []
-    for record in decode_records(batch, body):
-        key = body[record.key_pos : record.key_pos + max(record.key_bytes, 0)]
-        value = body[record.value_pos : record.value_pos + max(record.value_bytes, 0)]
-        lines.append(f"offset {record.offset}: {_one(folder, key, value)}")
+    for record in decoded_records(batch, body):
+        told = _one(folder, record.key or b"", record.value or b"")
+        lines.append(f"offset {record.offset}: {told}")
     return lines
 
 

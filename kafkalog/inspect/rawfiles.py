@@ -15,29 +15,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
+from kafkalog.batch.encode import HEADER_BYTES
+from kafkalog.batch.walk import BatchWalk
 
 if TYPE_CHECKING:
-    import numpy as np
+    pass
 
 __all__ = [
     "LEFTOVERS",
     "AbortEntry",
-    "BatchWalk",
     "HeaderBit",
-    "Marker",
     "SegmentFiles",
     "SnapshotEntry",
-    "Stop",
-    "batch_dtype",
-    "decode_records",
-    "error_message",
     "find_batch",
     "find_header_bit",
     "is_zero",
     "list_segments",
     "read_aborts",
     "read_epochs",
-    "read_marker",
     "read_snapshot",
     "segment_name",
     "segment_offset",
@@ -45,8 +40,6 @@ __all__ = [
     "unpack_time_index",
 ]
 
-HEADER_BYTES = 61
-WALK_BATCHES = 4096
 SEARCH_BYTES = 1 << 22
 LEFTOVERS = (".deleted", ".cleaned", ".swap")
 ABORT_ENTRY = struct.Struct(">hqqqq")
@@ -82,16 +75,6 @@ def list_segments(folder: Path) -> list[SegmentFiles]:
     ]
 
 
-class Stop(NamedTuple):
-    """Why a walk ended before the end of its file."""
-
-    status: int
-    """A kl_status."""
-    position: int
-    """Of the batch that failed, bytes from the start of the file."""
-    message: str
-
-
 class AbortEntry(NamedTuple):
     """One entry of a `.txnindex`."""
 
@@ -114,22 +97,6 @@ class SnapshotEntry(NamedTuple):
     txn_start_offset: int
 
 
-class Marker(NamedTuple):
-    """The record of a control batch."""
-
-    offset: int
-    timestamp_ms: int
-    kind: int
-    """0 abort, 1 commit; others are KRaft's own."""
-    coordinator_epoch: int
-    """-1 when it is no transaction marker."""
-
-
-def error_message() -> str:
-    """The last failure of this thread, as the C core says it."""
-    return str(ffi.string(lib.kl_error_message()).decode(errors="replace"))
-
-
 def segment_name(base_offset: int, suffix: str) -> str:
     """`00000000000000000042.index` for 42 and `.index`."""
     return f"{base_offset:020d}{suffix}"
@@ -139,125 +106,6 @@ def segment_offset(name: str, suffix: str) -> int | None:
     """The offset in such a name with exactly this suffix; None when it is another."""
     match = NAME.match(name)
     return int(match[1]) if match and match[2] == suffix else None
-
-
-def batch_dtype() -> np.dtype[Any]:
-    """kl_batch as a NumPy type, field by field from the declaration."""
-    import numpy as np
-
-    ctype = ffi.typeof("kl_batch")
-    names, formats, offsets = [], [], []
-    for name, field in ctype.fields:
-        kind = "u" if field.type.cname.startswith("u") else "i"
-        names.append(name)
-        formats.append(f"{kind}{ffi.sizeof(field.type)}")
-        offsets.append(field.offset)
-    layout = {"names": names, "formats": formats, "offsets": offsets}
-    size = {"itemsize": ffi.sizeof(ctype)}
-    return np.dtype({**layout, **size})  # type: ignore[call-overload, no-any-return]
-
-
-class BatchWalk:
-    """The batches of a file from `position` on, block by block; one thread at a time.
-
-    After the last block `stop` tells why the walk ended before the file did, or is None.
-
-    Raises: what kl_walk_open reports (OSError's kin as KafkalogError) for a file that
-    cannot be opened.
-    """
-
-    def __init__(
-        self, path: str | os.PathLike[str], position: int = 0, room: int = WALK_BATCHES
-    ) -> None:
-        out = ffi.new("kl_walk **")
-        check(lib.kl_walk_open(os.fsencode(path), position, out))
-        self._name = os.path.basename(os.fspath(path))
-        self._c = ffi.gc(out[0], lib.kl_walk_free)
-        self._room = ffi.new("kl_batch[]", room)
-        self._room_batches = room
-        self._count = ffi.new("int32_t *")
-        self.stop: Stop | None = None
-
-    @property
-    def file_bytes(self) -> int:
-        """Size of the file when it was opened."""
-        return int(lib.kl_walk_file_bytes(self._c))
-
-    @property
-    def position(self) -> int:
-        """Of the batch that comes next, or that failed."""
-        return int(lib.kl_walk_pos(self._c))
-
-    def blocks(self, check_crc: bool = True) -> Iterator[tuple[Any, int]]:
-        """(array of kl_batch, how many of it): valid until the next block."""
-        while True:
-            status = lib.kl_walk_next(
-                self._c, self._room, self._room_batches, self._count, int(check_crc)
-            )
-            message = error_message() if status else ""
-            if self._count[0]:
-                yield self._room, self._count[0]
-            if status:
-                # Whoever tells the stop names the place: once is enough.
-                message = message.removeprefix(f"{self._name}, position {self.position}: ")
-                self.stop = Stop(int(status), self.position, message)
-                return
-            if not self._count[0]:
-                return
-
-    def tables(self, check_crc: bool = True) -> Iterator[np.ndarray[Any, Any]]:
-        """The blocks as NumPy records of `batch_dtype()`, copied."""
-        import numpy as np
-
-        dtype = batch_dtype()
-        for room, count in self.blocks(check_crc):
-            data = ffi.buffer(room, count * dtype.itemsize)
-            yield np.frombuffer(data, dtype=dtype).copy()
-
-    def batches(self, check_crc: bool = True) -> Iterator[Any]:
-        """A pointer to one kl_batch after another; each is valid until the next."""
-        for room, count in self.blocks(check_crc):
-            for i in range(count):
-                yield room + i
-
-    def read(self, position: int, batch_bytes: int) -> bytes:
-        """The whole batch at `position`, which a block named.  Raises: KafkalogError."""
-        buffer = bytearray(batch_bytes)
-        used = ffi.new("size_t *")
-        view = ffi.from_buffer("uint8_t[]", buffer, require_writable=True)
-        check(lib.kl_walk_read(self._c, position, view, batch_bytes, used))
-        return bytes(buffer)
-
-
-def decode_records(batch: Any, body: bytes) -> Iterator[Any]:
-    """The kl_record structures of an inflated batch body, each valid until the next.
-
-    Raises: KafkalogError for records that do not fill their lengths.
-    """
-    room = ffi.new("kl_record[]", 256)
-    position = ffi.new("int64_t *", 0)
-    count = ffi.new("int32_t *")
-    data = ffi.from_buffer("uint8_t[]", body)
-    while True:
-        check(lib.kl_records_decode(batch, data, len(body), position, room, 256, count))
-        if not count[0]:
-            return
-        for i in range(count[0]):
-            yield room[i]
-
-
-def read_marker(batch: Any, data: bytes) -> Marker | None:
-    """The control record of a whole batch `data`; None for one that was emptied."""
-    body = data[HEADER_BYTES:]
-    for record in decode_records(batch, body):
-        if record.key_bytes < 4:
-            return None
-        _, kind = struct.unpack_from(">hh", body, record.key_pos)
-        epoch = -1
-        if kind in (lib.KL_CONTROL_ABORT, lib.KL_CONTROL_COMMIT) and record.value_bytes >= 6:
-            (epoch,) = struct.unpack_from(">i", body, record.value_pos + 2)
-        return Marker(int(record.offset), int(record.timestamp_ms), int(kind), epoch)
-    return None
 
 
 def unpack_index(data: bytes, base_offset: int) -> list[tuple[int, int]]:

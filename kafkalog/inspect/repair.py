@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kafkalog.batch.walk import BatchWalk
 from kafkalog.disk.checkpoint import CLEAN_MARKER
 from kafkalog.disk.directory import Directory
 from kafkalog.disk.layout import META_PROPERTIES
@@ -22,7 +23,6 @@ from kafkalog.inspect.rawfiles import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     AbortEntry,
-    BatchWalk,
     SegmentFiles,
     list_segments,
     segment_offset,

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._native import ffi, lib
-from kafkalog.inspect.rawfiles import BatchWalk, SegmentFiles
+from kafkalog.batch.walk import BatchWalk
+from kafkalog.inspect.rawfiles import SegmentFiles
 
 if TYPE_CHECKING:
     import numpy as np

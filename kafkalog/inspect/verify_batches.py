@@ -10,16 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
+from kafkalog.batch.encode import HEADER_BYTES
+from kafkalog.batch.walk import BatchWalk, Stop
 from kafkalog.errors import KafkalogError
-from kafkalog.inspect.rawfiles import (
-    HEADER_BYTES,
-    BatchWalk,
-    SegmentFiles,
-    Stop,
-    find_batch,
-    find_header_bit,
-    is_zero,
-)
+from kafkalog.inspect.rawfiles import SegmentFiles, find_batch, find_header_bit, is_zero
 from kafkalog.inspect.sidecar import SIDECAR
 from kafkalog.report import Report
 
@@ -227,7 +221,8 @@ class BatchCheck:
         """
         given = lib.KL_ATTR_LOG_APPEND_TIME | lib.KL_ATTR_DELETE_HORIZON
         plain = ((table["attributes"] & given) == 0) & ~control & (table["record_count"] > 0)
-        return plain & (table["base_timestamp"] > table["max_timestamp"])
+        odd: Table = plain & (table["base_timestamp"] > table["max_timestamp"])
+        return odd
 
     def _gap(self, files: SegmentFiles, table: Table, gap: Table, previous: Table) -> None:
         """Only the first gap of a partition is told: a compacted log has thousands."""

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.inspect.rawfiles import BatchWalk, SegmentFiles
+from kafkalog.batch.walk import BatchWalk
+from kafkalog.inspect.rawfiles import SegmentFiles
 from kafkalog.report import Report
 
 if TYPE_CHECKING:

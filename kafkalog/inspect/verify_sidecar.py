@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.batch.walk import BatchWalk
 from kafkalog.disk.layout import (
     PARTITION_METADATA,
     parse_folder,
@@ -15,7 +16,7 @@ from kafkalog.disk.layout import (
     uuid_text,
 )
 from kafkalog.errors import KafkalogError
-from kafkalog.inspect.rawfiles import BatchWalk, SegmentFiles
+from kafkalog.inspect.rawfiles import SegmentFiles
 from kafkalog.inspect.sidecar import (
     INDEX_SUFFIXES,
     SIDECAR,

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalog._native import lib
+from kafkalog.batch.control import read_marker
+from kafkalog.batch.walk import BatchWalk
 from kafkalog.errors import KafkalogError
 from kafkalog.inspect.rawfiles import (
     AbortEntry,
-    BatchWalk,
     SegmentFiles,
     SnapshotEntry,
     read_aborts,
-    read_marker,
     read_snapshot,
     segment_offset,
 )

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
+from kafkalog.batch.check import prepared
 from kafkalog.batch.columns import Columns
-from kafkalog.batch.incoming import compressed_batches, one_batch, prepared, span_of, target_codec
+from kafkalog.batch.encode import compressed_batches, one_batch, target_codec
 from kafkalog.errors import ArgumentError
 from kafkalog.log.handle import Handle
 from kafkalog.log.reading import whole_number
@@ -22,6 +23,7 @@ __all__ = [
     "append_columns",
     "append_expected",
     "append_row",
+    "span_of",
 ]
 
 NO_HEADERS: Final = ()
@@ -118,3 +120,9 @@ def _add(log: Handle, batches: Any, done: Any, expected_offset: int = -1) -> Non
         "now_ms": log.clock.now_ms()})  # fmt: skip
     check(lib.kl_log_append_batches(
         log.c, ffi.from_buffer(batches), len(batches), options, done))  # fmt: skip
+
+
+def span_of(done: Any) -> Span:
+    """The offsets of a kl_appended."""
+    count = done.last_offset - done.base_offset + 1 if done.base_offset >= 0 else 0
+    return Span(done.base_offset, done.last_offset, count)

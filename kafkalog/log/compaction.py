@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
-from kafkalog.batch.incoming import codec_level
+from kafkalog.batch.encode import codec_level
 from kafkalog.clock import Clock
 from kafkalog.config.declare import FOREVER
 from kafkalog.config.topic import TopicConfig

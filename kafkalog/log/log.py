@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from kafkalog._native import check, failure, ffi, lib
 from kafkalog.batch.columns import Columns, Rows
-from kafkalog.batch.incoming import span_of, target_codec
+from kafkalog.batch.encode import target_codec
 from kafkalog.clock import Clock
 from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import ArgumentError, KafkalogError
@@ -24,6 +24,7 @@ from kafkalog.log.appending import (
     append_columns,
     append_expected,
     append_row,
+    span_of,
 )
 from kafkalog.log.handle import Handle
 from kafkalog.log.isolation import bound_of

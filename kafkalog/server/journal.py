@@ -5,7 +5,7 @@ from typing import Any
 
 from kafkalog.batch import codecs
 from kafkalog.batch.columns import Columns
-from kafkalog.batch.incoming import HEADER_BYTES, compressed_batches
+from kafkalog.batch.encode import HEADER_BYTES, compressed_batches
 from kafkalog.clock import Clock
 from kafkalog.config.topic import TopicConfig
 from kafkalog.coordinator.journal import JournalBatch, journal_batches

@@ -4,7 +4,7 @@ from typing import Any
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
-from kafkalog.batch.incoming import refused_records
+from kafkalog.batch.check import refused_records
 from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import KafkalogError
 

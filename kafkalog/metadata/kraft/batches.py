@@ -9,10 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
-from kafkalog.batch import codecs
 from kafkalog.batch.columns import Columns
-from kafkalog.errors import CorruptLog
-from kafkalog.inspect.rawfiles import decode_records
+from kafkalog.batch.control import control_key, control_kind
+from kafkalog.batch.decode import body_of, decoded_records
+from kafkalog.batch.encode import HEADER_BYTES, placed
+from kafkalog.batch.walk import whole_batches
+from kafkalog.errors import CorruptLog, CorruptMessage
 
 __all__ = [
     "BATCH_BYTES",
@@ -34,11 +36,9 @@ __all__ = [
 ]
 
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, VOTERS = 2, 3, 4, 5, 6
-HEADER_BYTES = int(lib.KL_BATCH_HEADER_BYTES)
 BATCH_BYTES = 1 << 20
 RECORD_BYTES_MAX = 8 << 20
 """Kafka's largest metadata batch; ours end at BATCH_BYTES unless one record is longer."""
-_KEY = struct.Struct(">hh")
 
 
 class Raw(NamedTuple):
@@ -55,25 +55,18 @@ class Raw(NamedTuple):
 # ---- in -------------------------------------------------------------------------------------
 
 
-def raw_records(batch: Any, whole: bytes) -> Iterator[Raw]:
+def raw_records(batch: Any, whole: bytes | memoryview) -> Iterator[Raw]:
     """The records of one checked batch (a kl_batch and its bytes).
 
     Raises: CorruptLog, CorruptMessage.
     """
-    body = whole[HEADER_BYTES:]
-    codec = batch.attributes & lib.KL_CODEC_MASK
-    if codec:
-        body = bytes(codecs.decompress(codec, memoryview(body), RECORD_BYTES_MAX * 8))
     is_control = bool(batch.attributes & lib.KL_ATTR_CONTROL)
-    for record in decode_records(batch, body):
+    for record in decoded_records(batch, body_of(batch, whole, RECORD_BYTES_MAX * 8)):
         control = None
-        if is_control:
-            key = body[record.key_pos : record.key_pos + max(record.key_bytes, 0)]
-            if len(key) != _KEY.size:
-                raise CorruptLog(f"offset {record.offset}: found a control record without a kind")
-            control = _KEY.unpack(key)[1]
-        value = body[record.value_pos : record.value_pos + max(record.value_bytes, 0)]
-        yield Raw(record.offset, batch.leader_epoch, record.timestamp_ms, control, value)
+        if is_control and (control := control_kind(record.key)) is None:
+            raise CorruptLog(f"offset {record.offset}: found a control record without a kind")
+        epoch = int(batch.leader_epoch)
+        yield Raw(record.offset, epoch, record.timestamp_ms, control, record.value or b"")
 
 
 def records_in(data: bytes) -> Iterator[Raw]:
@@ -81,12 +74,12 @@ def records_in(data: bytes) -> Iterator[Raw]:
 
     Raises: CorruptMessage, CorruptLog.
     """
-    batch, pos = ffi.new("kl_batch *"), 0
-    buffer = ffi.from_buffer("uint8_t[]", data)
-    while pos < len(data):
-        check(lib.kl_batch_check(buffer + pos, len(data) - pos, batch))
-        yield from raw_records(batch, data[pos : pos + batch.batch_bytes])
-        pos += batch.batch_bytes
+    done = 0
+    for batch, whole in whole_batches(data):
+        yield from raw_records(batch, whole)
+        done += len(whole)
+    if done < len(data):
+        raise CorruptMessage(f"position {done}: found {len(data) - done} bytes, wanted a batch")
 
 
 # ---- out ------------------------------------------------------------------------------------
@@ -101,10 +94,7 @@ def _sealed(columns: Columns, room: int, attributes: int, offset: int, epoch: in
         "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
         "attributes": attributes})  # fmt: skip
     check(lib.kl_batch_seal(ffi.from_buffer("uint8_t[]", body), end, encoded, stamp))
-    # Both lie outside of the checksum.
-    struct.pack_into(">q", body, 0, offset)
-    struct.pack_into(">i", body, 12, epoch)
-    return bytes(memoryview(body)[:end])
+    return placed(bytes(memoryview(body)[:end]), offset, epoch)
 
 
 def data_batches(
@@ -132,7 +122,7 @@ def control_batch(
     """One control batch of (kind, value) records."""
     columns = Columns(
         [value for _, value in records],
-        [_KEY.pack(0, kind) for kind, _ in records],
+        [control_key(kind) for kind, _ in records],
         default_timestamp_ms=timestamp_ms,
     )
     room = sum(len(value) + 80 for _, value in records) + HEADER_BYTES

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from kafkalog.batch.walk import BatchWalk
 from kafkalog.errors import CorruptLog, KafkalogError
-from kafkalog.inspect.rawfiles import BatchWalk
 from kafkalog.metadata.kraft.batches import (
     KRAFT_VERSION,
     SNAPSHOT_FOOTER,

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kafkalog._native import lib
+from kafkalog.batch.check import prepared, time_is_lost
 from kafkalog.batch.codecs import ZSTD
-from kafkalog.batch.incoming import prepared, time_is_lost
 from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import (
     InvalidRecord,

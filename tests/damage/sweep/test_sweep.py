@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.inspect.rawfiles import BatchWalk, list_segments
+from kafkalog.batch.walk import BatchWalk
+from kafkalog.inspect.rawfiles import list_segments
 from kafkalog.inspect.repair import apply, plan
 from kafkalog.inspect.verify import verify
 from kafkalog.inspect.verify_batches import BatchCheck

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from kafkalog import errors
-from kafkalog.batch.records import next_offset
+from kafkalog.batch.walk import next_offset
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.fetcher import Fetched, Fetcher, FetchOptions
 from kafkalog.log.log import Log

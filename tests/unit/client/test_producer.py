@@ -11,8 +11,9 @@ import pytest
 
 from kafkalog import errors
 from kafkalog._native import lib
+from kafkalog.batch.decode import batch_records
 from kafkalog.batch.partitioner import partition_for_key
-from kafkalog.batch.records import batch_records, whole_batches
+from kafkalog.batch.walk import whole_batches
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.failures import failure_class
 from kafkalog.client.producer import Delivery, ProduceOptions, Producer

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kafkalog import errors
-from kafkalog.batch.records import batch_records, next_offset, whole_batches
+from kafkalog.batch.decode import batch_records
+from kafkalog.batch.walk import next_offset, whole_batches
 from kafkalog.log.log import Log
 from kafkalog.types import Record
 

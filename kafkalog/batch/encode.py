@@ -1,0 +1,108 @@
+"""Rows into batches, compressed with the codec that their topic or their writer wants."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from kafkalog._native import check, ffi, lib
+from kafkalog.batch import codecs
+from kafkalog.batch.columns import Columns
+from kafkalog.config.topic import TopicConfig
+from kafkalog.errors import MessageTooLarge
+
+__all__ = [
+    "HEADER_BYTES",
+    "codec_level",
+    "compressed_batches",
+    "one_batch",
+    "placed",
+    "sealed",
+    "target_codec",
+]
+
+HEADER_BYTES: int = lib.KL_BATCH_HEADER_BYTES
+WINDOW = 8
+"""Batches that are encoded before they are compressed side by side."""
+
+_LEVELS = {
+    1: "compression_gzip_level",
+    3: "compression_lz4_level",
+    4: "compression_zstd_level",
+}
+
+
+def target_codec(config: TopicConfig, asked: str | None) -> int:
+    """The codec to write with: the topic's own, else what was asked for, else none.
+
+    Raises: UnsupportedCompressionType.
+    """
+    own = config.compression_type
+    return codecs.codec_id(asked or "none") if own == "producer" else codecs.codec_id(own)
+
+
+def codec_level(config: TopicConfig, codec: int) -> int | None:
+    """The level that a topic's settings give a codec; None: the codec's own default."""
+    return getattr(config, _LEVELS[codec]) if codec in _LEVELS else None
+
+
+def sealed(records: bytes, encoded: Any, stamp: Any) -> bytes:
+    """A whole batch: the header, CRC and all, in front of `records`, compressed or not.
+
+    `encoded` (kl_encoded *) counts them, `stamp` (kl_stamp *) is the producer's.
+    """
+    out = bytearray(HEADER_BYTES + len(records))
+    out[HEADER_BYTES:] = records
+    encoded.records_bytes = len(records)
+    check(lib.kl_batch_seal(ffi.from_buffer("uint8_t[]", out), len(out), encoded, stamp))
+    return bytes(out)
+
+
+def placed(batch: bytes, offset: int, epoch: int) -> bytes:
+    """A batch as it lies in a log: its base offset and leader epoch, which no checksum covers."""
+    out = bytearray(batch)
+    struct.pack_into(">q", out, 0, offset)
+    struct.pack_into(">i", out, 12, epoch)
+    return bytes(out)
+
+
+def compressed_batches(
+    columns: Columns, codec: int, config: TopicConfig, batch_bytes: int
+) -> Iterator[bytes]:
+    """The rows as batches compressed with `codec`, in order, a few of them at a time.
+
+    `batch_bytes` bounds a batch before compression.  One that would not become smaller stays
+    uncompressed, as librdkafka does it.
+
+    Raises: MessageTooLarge.
+    """
+    level = codec_level(config, codec)
+    while columns.row < columns.count:
+        window: list[tuple[bytes, Any]] = []
+        while len(window) < WINDOW and columns.row < columns.count:
+            room = max(batch_bytes, HEADER_BYTES + 1)
+            body = bytearray(room)
+            encoded = columns.encode(body, room)
+            end = HEADER_BYTES + encoded.records_bytes
+            window.append((bytes(memoryview(body)[HEADER_BYTES:end]), encoded))
+        packed = codecs.compress_many(codec, [records for records, _ in window], level)
+        for (records, encoded), small in zip(window, packed, strict=True):
+            smaller = len(small) < len(records)
+            stamp = ffi.new("kl_stamp *", {
+                "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
+                "attributes": codec if smaller else 0})  # fmt: skip
+            yield sealed(small if smaller else records, encoded, stamp)
+
+
+def one_batch(columns: Columns, codec: int, config: TopicConfig) -> bytes:
+    """All rows as one batch.  Raises: MessageTooLarge when they do not fit."""
+    limit = min(config.max_message_bytes, config.segment_bytes)
+    batches = compressed_batches(columns, codec, config, min(limit, columns.bytes_max))
+    batch = next(batches)
+    if columns.row < columns.count or next(batches, None) is not None:
+        raise MessageTooLarge(
+            f"{columns.count} rows do not fit one batch: max.message.bytes and segment.bytes "
+            f"allow {limit} bytes before compression"
+        )
+    return batch
