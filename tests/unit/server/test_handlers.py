@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from typing import Any
 
@@ -223,10 +222,9 @@ def test_a_deleted_topic_ends_who_waits_for_it(broker: Broker, raw: Raw) -> None
     part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
     with Raw(broker.bootstrap_servers) as waiting:
         waiting.send(apis.FETCH, 11, {
-            "max_wait_ms": 60_000, "min_bytes": 1, "max_bytes": 1 << 20,
+            "max_wait_ms": 10_000_000, "min_bytes": 1, "max_bytes": 1 << 20,
             "topics": [{"topic": "t", "partitions": [part]}],
         })  # fmt: skip
-        began = time.monotonic()
         gone = raw.call(
             apis.DELETE_TOPICS,
             topics=[{"name": "t", "topic_id": uuid.UUID(int=0)}],
@@ -234,7 +232,6 @@ def test_a_deleted_topic_ends_who_waits_for_it(broker: Broker, raw: Raw) -> None
         )
         assert gone.responses[0].error_code == 0
         found = waiting.receive(apis.FETCH, 11)
-        assert time.monotonic() - began < 30
     assert found.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert raw.produce("t", b"v").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
