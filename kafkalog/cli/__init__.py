@@ -32,8 +32,9 @@ COMMANDS: dict[str, str] = {
     "repair": "show how damage would be mended, and mend it when told to",
     "compact": "keep only the last record of each key, in the segments that are sealed",
     "adopt": "take over a directory whose topics no metadata names",
-    "failpoints": "list the failpoints of the test build",
 }
+HIDDEN = {"failpoints": "list the failpoints of the test build"}
+"""For who builds kafkalog: neither the overview nor the document shows them."""
 
 EXIT_CODES = {
     0: "done; for verify: no damage",
@@ -75,18 +76,62 @@ def _module(command: str) -> ModuleType:
     return importlib.import_module(f"kafkalog.cli.{command}")
 
 
-def parser_of(command: str) -> argparse.ArgumentParser:
-    """The parser of one command: description, options, an example, the exit codes."""
+def parser_of(command: str, action: str | None = None) -> argparse.ArgumentParser:
+    """The parser of one command: description, options, an example, the exit codes.
+
+    `action`: its help shows only the options that this action has.
+    """
     module = _module(command)
+    text = (COMMANDS | HIDDEN)[command] if action is None else module.ACTIONS[action]
     parser = _Parser(
-        prog=f"kafkalog {command}",
-        description=f"{COMMANDS[command][0].upper()}{COMMANDS[command][1:]}.",
-        epilog=f"{module.EXAMPLES}\n{exit_codes()}",
+        prog=f"kafkalog {command}{f' {action}' if action else ''}",
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog=f"{_examples(module.EXAMPLES, action)}\n{exit_codes()}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     module.arguments(parser)
+    if action is not None:
+        for option in parser._actions:
+            others = action not in module.OPTIONS.get(option.dest, (action,))
+            if others or option.dest in ("action", "words"):
+                option.help = argparse.SUPPRESS
     return parser
+
+
+def _examples(text: str, action: str | None) -> str:
+    """The examples, of an action those that name it."""
+    if action is None:
+        return text
+    head, *each = text.split("\n  kafkalog")
+    named = [one for one in each if f" {action} " in one or f" --{action} " in one]
+    return "\n  kafkalog".join([head, *named]) if named else ""
+
+
+def _action_in(command: str, words: Sequence[str]) -> str | None:
+    """The action among the words, as a word or as an option, where the command has actions."""
+    module = _module(command)
+    if not hasattr(module, "OPTIONS"):
+        return None
+    names = (word.removeprefix("--") for word in words)
+    return next((name for name in names if name in module.ACTIONS), None)
+
+
+def _check_options(command: str, options: argparse.Namespace) -> None:
+    """Whether each option that was given is one of the action.  Raises: UsageError."""
+    module = _module(command)
+    if not hasattr(module, "OPTIONS"):
+        return
+    from kafkalog.cli.remote import action_of
+
+    action, _ = action_of(options, module.ACTIONS, module.DEFAULT)
+    plain = parser_of(command)
+    for dest, actions in module.OPTIONS.items():
+        if action not in actions and getattr(options, dest) != plain.get_default(dest):
+            raise UsageError(
+                f"{command} {action}: --{dest.replace('_', '-')} is an option of "
+                f"{' and '.join(actions)}; see kafkalog {command} {action} --help"
+            )
 
 
 def _overview() -> argparse.ArgumentParser:
@@ -116,9 +161,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not words or words[0].startswith("-"):
             return _without_command(words)
         command, rest = words[0], words[1:]
-        if command not in COMMANDS:
+        if command not in COMMANDS | HIDDEN:
             raise UsageError(_unknown(command))
+        if "--help" in rest or "-h" in rest:
+            parser_of(command, _action_in(command, rest)).print_help()
+            return 0
         options = parser_of(command).parse_intermixed_args(rest)
+        _check_options(command, options)
         status = int(_module(command).run(options))
         sys.stdout.flush()
         return status

@@ -31,6 +31,16 @@ ACTIONS = {
 }
 TYPES = {"topics": 2, "brokers": 4}
 
+OPTIONS = {
+    "all": ("describe",),
+    "json": ("describe",),
+    "add_config": ("alter",),
+    "delete_config": ("alter",),
+    "dry_run": ("alter",),
+}
+"""The options that only some actions have."""
+DEFAULT = "describe"
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
@@ -71,7 +81,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show or change settings."""
-    action, words = action_of(options, ACTIONS, default="describe")
+    action, words = action_of(options, ACTIONS, DEFAULT)
     kind, name = _resource(options, words)
     with open_cluster(options) as cluster:
         if kind == TYPES["topics"]:

@@ -1,36 +1,24 @@
-"""`kafkalog consume`: the records of a topic to the standard output.
-
-From a data directory here; from a broker in remote_consume.
-"""
+"""`kafkalog consume`: the records of a directory's or a cluster's topics as lines."""
 
 import argparse
-import contextlib
 import heapq
 import itertools
-import json
 import re
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from kafkalog.cli.common import (
-    UsageError,
-    count_argument,
-    find_partitions,
-    json_bytes,
-    json_line,
-    open_log,
-    parse_time,
-    show_time,
+from kafkalog.cli.common import UsageError, count_argument, parse_time
+from kafkalog.cli.output import Output, format_of, kafka_format
+from kafkalog.cli.places import ClusterPlace, Offsets, Place, open_place
+from kafkalog.cli.remote import (
+    CONSUMER_PROPERTIES,
+    add_place,
+    apply_properties,
+    names_of,
+    refuse,
 )
-from kafkalog.cli.remote import CONSUMER_PROPERTIES, add_place, apply_properties, refuse
-
-if TYPE_CHECKING:
-    from kafkalog.log.log import Log
-    from kafkalog.types import Record
-
-    Format = Callable[[Record], bytes]
+from kafkalog.types import Record, TopicPartition
 
 EXAMPLES = """\
 example:
@@ -40,7 +28,8 @@ example:
 """
 
 LINES = 1000
-FOLLOW_WAIT_S = 0.05
+LOOK_S = 30.0
+"""How often a follower looks for new partitions."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="the topic's name; of a broker also several",
+        help="the topic's name; may be given again",
     )
     parser.add_argument("--partition", type=int, metavar="P", help="only this one (default: all)")
     start = parser.add_mutually_exclusive_group()
@@ -86,6 +75,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="partition",
         help="of several partitions: one after another, or merged by time",
     )
+    parser.add_argument("--include", metavar="REGEX", help="all topics whose whole name it matches")
+    parser.add_argument(
+        "--timeout-ms",
+        type=count_argument,
+        metavar="MS",
+        help="wait for more, and end when nothing came for so long",
+    )
     parser.add_argument("--follow", action="store_true", help="wait for more; Ctrl-C ends it")
     _broker_arguments(parser.add_argument_group("with --bootstrap-server"))
 
@@ -111,7 +107,6 @@ def _format_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _broker_arguments(group: Any) -> None:
-    group.add_argument("--include", metavar="REGEX", help="all topics whose whole name it matches")
     group.add_argument(
         "--group",
         metavar="NAME",
@@ -137,233 +132,147 @@ def _broker_arguments(group: Any) -> None:
         metavar="NAME=VALUE",
         help=f"the same by Kafka's names: {', '.join(CONSUMER_PROPERTIES)}",
     )
-    group.add_argument(
-        "--timeout-ms",
-        type=count_argument,
-        metavar="MS",
-        help="wait for more, and end when nothing came for so long",
-    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print records until the end, the limit, or for ever."""
+    """Print records until the end, the limit, the silence, or for ever."""
     apply_properties(options, "--consumer-property", options.consumer_property, CONSUMER_PROPERTIES)
     form = kafka_format(options.property) if options.property else format_of(options.format)
-    if options.bootstrap_server is not None:
-        from kafkalog.cli import remote_consume
+    options.follow = options.follow or options.timeout_ms is not None
+    if options.dir is not None:
+        refuse(options, "needs --bootstrap-server", group=None)
+    output = Output(form, options.max_messages)
+    with open_place(options) as place:
+        topics = _topics(place, options)
+        if options.group is None:
+            refuse(options, "is for --group", instance_id=None)
+            _read(place, options, topics, output)
+        elif isinstance(place, ClusterPlace):
+            from kafkalog.cli.membership import read_in_group
 
-        options.follow = options.follow or options.timeout_ms is not None
-        return remote_consume.run(options, form)
-    refuse(options, "needs --bootstrap-server", group=None, include=None, timeout_ms=None)
-    if len(options.topic) != 1:
-        raise UsageError("--topic: wanted one name")
-    options.topic = options.topic[0]
-    with contextlib.ExitStack() as stack:
-        source = _Source(options, stack)
-        records = source.present()
-        if options.follow:
-            records = itertools.chain(records, source.follow())
-        _write(itertools.islice(records, options.max_messages), form, options.follow)
+            refuse(options, "a group decides that", partition=None, order="partition")
+            left_off = "a group begins where it left off; see --reset"
+            refuse(options, left_off, from_time=None, offset="earliest")
+            read_in_group(place.cluster, options, topics, output)
     return 0
 
 
-class _Source:
-    """The chosen partitions, and where reading stands in each."""
-
-    def __init__(self, options: argparse.Namespace, stack: contextlib.ExitStack) -> None:
-        self.options = options
-        self.stack = stack
-        self.logs: list[Log] = []
-        self.next: list[int] = []
-        self.missing = find_partitions(options.dir, options.topic, options.partition)
-        self.alone = len(self.missing) == 1
-        self.open()
-        for i, log in enumerate(self.logs):
-            self.next[i] = _start(log, options, self.alone)
-
-    def open(self) -> None:
-        """Open the partitions that have got a segment by now, to be read from their start."""
-        for tp, path in list(self.missing.items()):
-            log = open_log(tp, path)
-            if log is not None:
-                self.stack.callback(log.close)
-                self.logs.append(log)
-                self.next.append(log.start_offset)
-                del self.missing[tp]
-
-    def _read(self, i: int) -> "Iterator[Record]":
-        """What one log has from where reading stands; that moves along."""
-        for record in self.logs[i].read(self.next[i], isolation=self.options.isolation):
-            self.next[i] = record.offset + 1
-            yield record
-
-    def present(self) -> "Iterator[Record]":
-        """What is there now, in the order that was asked for."""
-        readers = [self._read(i) for i in range(len(self.logs))]
-        if self.options.order == "time":
-            return heapq.merge(*readers, key=lambda record: record.timestamp_ms)
-        return itertools.chain.from_iterable(readers)
-
-    def follow(self) -> "Iterator[Record]":
-        """What comes, partition by partition, as it comes; for ever."""
-        while True:
-            if self.alone and self.logs:
-                yield from self.logs[0].follow(self.next[0], self.options.isolation)
-            idle = True
-            self.open()
-            for i, log in enumerate(self.logs):
-                log.refresh()
-                for record in self._read(i):
-                    idle = False
-                    yield record
-            if idle:
-                time.sleep(FOLLOW_WAIT_S)
+def _topics(place: Place, options: argparse.Namespace) -> list[str]:
+    """The topics that --topic and --include name.  Raises: UsageError."""
+    topics = names_of([], *options.topic)
+    if options.include is not None:
+        try:
+            topics += [n for n in place.topics(False) if re.fullmatch(options.include, n)]
+        except re.error as problem:
+            raise UsageError(f"--include: {problem}") from None
+    if not topics:
+        raise UsageError("which topic? give --topic NAME or --include REGEX")
+    return topics
 
 
-def _start(log: "Log", options: argparse.Namespace, alone: bool) -> int:
-    """The offset at which a log is begun.  Raises: UsageError."""
+def _read(place: Place, options: argparse.Namespace, topics: list[str], output: Output) -> None:
+    chosen = _chosen(place, topics, options.partition)
+    starts, ends = _starts_and_ends(place, chosen, options)
+    for block in _present(place, options, starts, ends):
+        output.write(block)
+        if output.enough():
+            return
+    if options.follow:
+        positions = {tp: max(starts[tp], ends[tp]) for tp in chosen}
+        _follow(place, options, positions, output)
+
+
+def _chosen(place: Place, topics: list[str], partition: int | None) -> list[TopicPartition]:
+    found = []
+    for topic in topics:
+        some = place.partitions(topic)
+        if partition is not None:
+            some = [tp for tp in some if tp.partition == partition]
+            if not some:
+                raise UsageError(f"topic {topic!r} has no partition {partition}")
+        found += some
+    return found
+
+
+def _starts_and_ends(
+    place: Place, chosen: list[TopicPartition], options: argparse.Namespace
+) -> tuple[Offsets, Offsets]:
+    """Where each partition is begun, and where it ends now.  Raises: UsageError."""
+    ends = place.ends(chosen, options.isolation == "read_committed")
     if options.from_time is not None:
         try:
-            found = log.offset_at(parse_time(options.from_time))
+            time_ms = parse_time(options.from_time)
         except ValueError:
             raise UsageError(
                 f"--from-time: found {options.from_time!r}, wanted ISO 8601 or a number of ms"
             ) from None
-        return log.high_watermark if found is None else found
-    if options.offset == "earliest":
-        return log.start_offset
+        return {**ends, **place.at(chosen, time_ms)}, ends
     if options.offset == "latest":
-        return log.high_watermark
+        return dict(ends), ends
+    firsts = place.firsts(chosen)
+    if options.offset == "earliest":
+        return firsts, ends
     if not re.fullmatch(r"-?\d+", options.offset):
         raise UsageError(f"--offset: found {options.offset!r}, wanted N, earliest or latest")
     offset = int(options.offset)
     if offset < 0:
-        return max(log.high_watermark + offset, log.start_offset)
-    if not alone:  # each partition has its own range
-        return min(max(offset, log.start_offset), log.high_watermark)
-    return offset
+        return {tp: max(ends[tp] + offset, firsts[tp]) for tp in chosen}, ends
+    if len(chosen) == 1:  # out of its range is a mistake; each of several has its own range
+        end = ends[chosen[0]]
+        return {chosen[0]: offset}, {chosen[0]: end if offset == end else max(offset + 1, end)}
+    return {tp: min(max(offset, firsts[tp]), ends[tp]) for tp in chosen}, ends
 
 
-def _write(records: "Iterable[Record]", form: "Format", at_once: bool) -> None:
-    out = sys.stdout.buffer
-    if at_once:
-        for record in records:
-            out.write(form(record) + b"\n")
-            out.flush()
+def _present(
+    place: Place, options: argparse.Namespace, starts: Offsets, ends: Offsets
+) -> Iterator[Iterable[Record]]:
+    """What is there now, block by block, in the order that was asked for."""
+    committed = options.isolation == "read_committed"
+    readers = [_partition(place, tp, starts[tp], ends[tp], committed) for tp in starts]
+    if options.order == "time" and len(starts) > 1:
+        flat = [itertools.chain.from_iterable(reader) for reader in readers]
+        merged = heapq.merge(*flat, key=lambda record: record.timestamp_ms)
+        while block := list(itertools.islice(merged, LINES)):
+            yield block
         return
-    lines: list[bytes] = []
+    for reader in readers:
+        yield from reader
+
+
+def _partition(
+    place: Place, tp: TopicPartition, start: int, end: int, committed: bool
+) -> Iterator[list[Record]]:
+    reader = place.reader({tp: start}, committed)
     try:
-        for record in records:
-            lines.append(form(record))
-            if len(lines) == LINES:
-                out.write(b"\n".join(lines) + b"\n")
-                lines.clear()
+        while reader.positions[tp] < end:
+            for rows in reader.poll(None):
+                whole = not rows or rows[-1].offset < end
+                yield rows if whole else [r for r in rows if r.offset < end]
     finally:
-        # Also when the next batch is damaged: what was read before it is shown.
-        if lines:
-            out.write(b"\n".join(lines) + b"\n")
-        out.flush()
+        reader.close()
 
 
-# ---- formats -------------------------------------------------------------------------------
-
-
-def format_of(text: str) -> "Format":
-    """What --format asks for.  Raises: UsageError for an unknown directive."""
-    if text == "value":
-        return lambda record: record.value or b""
-    if text == "json":
-        return _as_json
-    return _pattern(text)
-
-
-def _as_json(record: "Record") -> bytes:
-    value = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp_ms,
-        **json_bytes("key", record.key),
-        **json_bytes("value", record.value),
-        "headers": [_header(name, data) for name, data in record.headers],
-    }
-    return json_line(value).encode()
-
-
-def _header(name: str, value: bytes | None) -> dict[str, str | None]:
-    return {"name": name, **json_bytes("value", value)}
-
-
-def _headers_text(record: "Record") -> bytes:
-    pairs = (f"{name}=".encode() + (value or b"") for name, value in record.headers)
-    return b",".join(pairs)
-
-
-DIRECTIVES: "dict[str, Format]" = {
-    "t": lambda r: r.topic.encode(),
-    "p": lambda r: b"%d" % r.partition,
-    "o": lambda r: b"%d" % r.offset,
-    "k": lambda r: r.key or b"",
-    "v": lambda r: r.value or b"",
-    "s": lambda r: r.value or b"",
-    "T": lambda r: b"%d" % r.timestamp_ms,
-    "D": lambda r: show_time(r.timestamp_ms).encode(),
-    "K": lambda r: b"%d" % (-1 if r.key is None else len(r.key)),
-    "V": lambda r: b"%d" % (-1 if r.value is None else len(r.value)),
-    "S": lambda r: b"%d" % (-1 if r.value is None else len(r.value)),
-    "h": _headers_text,
-    "e": lambda r: b"%d" % r.leader_epoch,
-    "%": lambda r: b"%",
-}
-
-
-def _pattern(text: str) -> "Format":
-    parts: list[bytes | Format] = []
-    for piece in re.findall(r"%.?|\\.|[^%\\]+|\\$", text, re.DOTALL):
-        if piece[0] == "%":
-            if piece[1:] not in DIRECTIVES:
-                known = " ".join(f"%{name}" for name in DIRECTIVES)
-                raise UsageError(f"--format: no {piece!r} in a pattern; there are {known}")
-            parts.append(DIRECTIVES[piece[1:]])
-        elif piece[0] == "\\":
-            parts.append({"n": b"\n", "t": b"\t", "0": b"\0"}.get(piece[1:], piece[1:].encode()))
-        else:
-            parts.append(piece.encode())
-    if text and not any(callable(part) for part in parts):
-        raise UsageError(f"--format: found {json.dumps(text)}, wanted value, json or a pattern")
-    return lambda record: b"".join(p if isinstance(p, bytes) else p(record) for p in parts)
-
-
-def kafka_format(pairs: list[str]) -> "Format":
-    """A line as Kafka's console consumer prints it with these properties.  Raises: UsageError."""
-    known = {f"print.{name}": name == "value" for name in KAFKA_PARTS}
-    separator = "\t"
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if name == "key.separator" and equals:
-            separator = value.replace("\\t", "\t")
-        elif name in known and value in ("true", "false"):
-            known[name] = value == "true"
-        else:
-            raise UsageError(
-                f"--property: found {pair!r}, wanted {', '.join(known)} with true or false, "
-                "or key.separator=TEXT"
-            )
-    parts = [part for name, part in KAFKA_PARTS.items() if known[f"print.{name}"]]
-    return lambda record: separator.encode().join(part(record) for part in parts)
-
-
-def _kafka_headers(record: "Record") -> bytes:
-    pairs = (f"{name}:".encode() + (b"null" if v is None else v) for name, v in record.headers)
-    return b",".join(pairs) or b"NO_HEADERS"
-
-
-TIMESTAMP_KINDS = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
-KAFKA_PARTS: "dict[str, Format]" = {
-    "timestamp": lambda r: f"{TIMESTAMP_KINDS[r.timestamp_type]}:{r.timestamp_ms}".encode(),
-    "partition": lambda r: b"Partition:%d" % r.partition,
-    "offset": lambda r: b"Offset:%d" % r.offset,
-    "headers": _kafka_headers,
-    "key": lambda r: b"null" if r.key is None else r.key,
-    "value": lambda r: b"null" if r.value is None else r.value,
-}
+def _follow(place: Place, options: argparse.Namespace, positions: Offsets, output: Output) -> None:
+    """What comes, as it comes, also in partitions that are added."""
+    reader = place.reader(positions, options.isolation == "read_committed")
+    topics = sorted({tp.topic for tp in positions})
+    silence_s = None if options.timeout_ms is None else options.timeout_ms / 1000
+    wait_ms = None if options.timeout_ms is None else min(options.timeout_ms, 500)
+    heard_s = looked_s = time.monotonic()
+    try:
+        while True:
+            now_s = time.monotonic()
+            if silence_s is not None and now_s - heard_s > silence_s:
+                return
+            if options.partition is None and now_s - looked_s > LOOK_S:
+                looked_s = now_s
+                place.refresh()
+                for tp in _chosen(place, topics, None):
+                    reader.positions.setdefault(tp, 0)
+            for rows in reader.poll(wait_ms):
+                heard_s = time.monotonic()
+                output.write(rows)
+                if output.enough():
+                    return
+    finally:
+        reader.close()

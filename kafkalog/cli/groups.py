@@ -14,7 +14,7 @@ from kafkalog.cli.remote import (
     say,
     spread,
 )
-from kafkalog.cli.resets import add_targets, plan_reset, target_of
+from kafkalog.cli.resets import TARGETS, add_targets, plan_reset, target_of
 
 if TYPE_CHECKING:
     from kafkalog.client.cluster import Cluster
@@ -38,6 +38,22 @@ ACTIONS = {
     "delete": "remove groups that have no members, with their offsets",
     "delete-offsets": "forget what a group has committed for --topic",
 }
+
+OPTIONS = {
+    "group": ("describe", "reset-offsets", "delete", "delete-offsets"),
+    "all_groups": ("describe", "reset-offsets", "delete", "delete-offsets"),
+    "topic": ("reset-offsets", "delete-offsets"),
+    "all_topics": ("reset-offsets",),
+    "members": ("describe",),
+    "offsets": ("describe",),
+    "state": ("list", "describe"),
+    "json": ("list", "describe", "reset-offsets"),
+    "execute": ("reset-offsets",),
+    "dry_run": ("reset-offsets",),
+    **dict.fromkeys(TARGETS, ("reset-offsets",)),
+}
+"""The options that only some actions have."""
+DEFAULT = "list"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,7 +95,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do one action."""
-    action, words = action_of(options, ACTIONS, default="list")
+    action, words = action_of(options, ACTIONS, DEFAULT)
     with open_cluster(options) as cluster:
         names = names_of(words, *options.group)
         if action == "list":

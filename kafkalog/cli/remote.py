@@ -1,6 +1,7 @@
 """What the commands that talk to a broker share: its address, actions, names of topics."""
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -57,13 +58,19 @@ CONSUMER_PROPERTIES: Mapping[str, Property] = {
 }  # fmt: skip
 
 
-def add_bootstrap(parser: Any, required: bool = True) -> None:
+BOOTSTRAP = "KAFKALOG_BOOTSTRAP_SERVERS"
+"""The environment's --bootstrap-server."""
+
+
+def add_bootstrap(parser: Any) -> None:
     """`--bootstrap-server` and how long to wait for it."""
+    default = os.environ.get(BOOTSTRAP)
     parser.add_argument(
         "--bootstrap-server",
-        required=required,
+        required=not default,
+        default=default or None,
         metavar="HOST:PORT",
-        help="a broker of the cluster, or several with commas",
+        help=f"a broker of the cluster, or several with commas (default: {BOOTSTRAP})",
     )
     add_patience(parser)
 
@@ -84,12 +91,15 @@ def add_patience(parser: Any) -> None:
 
 def add_place(parser: argparse.ArgumentParser, directory: str) -> None:
     """Either `--dir`, whose help is given, or `--bootstrap-server`."""
-    place = parser.add_mutually_exclusive_group(required=True)
+    default = os.environ.get(BOOTSTRAP)
+    place = parser.add_mutually_exclusive_group(required=not default)
     place.add_argument("--dir", help=directory)
     place.add_argument(
         "--bootstrap-server",
+        default=default or None,
         metavar="HOST:PORT",
-        help="a broker of a cluster, or several with commas",
+        help="a broker of a cluster, or several with commas "
+        f"(default: {BOOTSTRAP}, which --dir goes over)",
     )
     add_patience(parser)
 

@@ -10,9 +10,6 @@ EXAMPLES = """\
 example:
   kafkalog repair data              # shows what would be done
   kafkalog repair data --execute    # does it; what it cuts is kept in .damaged files
-
-Where records of an internal topic would be cut (metadata, groups, commits) each is named, and
---execute asks first, or wants --yes.
 """
 
 ROUNDS = 4  # what one round does shows the next one more: a tail cut, a snapshot too high
@@ -28,7 +25,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--deep", action="store_true", help="look into the records first, as verify"
     )
     parser.add_argument(
-        "--yes", action="store_true", help="cut records of internal topics without asking"
+        "--yes",
+        action="store_true",
+        help="cut records of internal topics (metadata, groups, commits) without asking; else "
+        "--execute names each of them first, and asks",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object per action")
 

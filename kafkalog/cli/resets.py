@@ -12,11 +12,16 @@ if TYPE_CHECKING:
     from kafkalog.client.cluster import Cluster
     from kafkalog.types import TopicPartition
 
-__all__ = ["Target", "add_targets", "parse_duration", "plan_reset", "target_of"]
+__all__ = ["TARGETS", "Target", "add_targets", "parse_duration", "plan_reset", "target_of"]
 
 DURATION = re.compile(
     r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
 )
+
+
+TARGETS = (
+    "to_earliest", "to_latest", "to_current", "to_offset", "shift_by", "to_datetime", "by_duration",
+)  # fmt: skip
 
 
 class Target(NamedTuple):

@@ -1,26 +1,19 @@
 """`kafkalog topics`: what a data directory or a cluster holds, and changes to topics."""
 
 import argparse
-import contextlib
-import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kafkalog.cli.common import (
-    CODECS,
-    UsageError,
-    count_argument,
-    find_partitions,
-    json_line,
-    open_log,
-    show_bytes,
-    show_time,
-    table,
+from kafkalog.cli.common import UsageError, count_argument, json_line, table
+from kafkalog.cli.places import ClusterPlace, Directory, Place, no_topic, open_place
+from kafkalog.cli.remote import (
+    action_of,
+    add_actions,
+    add_place,
+    config_changes,
+    names_of,
+    refuse,
+    say,
 )
-from kafkalog.cli.remote import action_of, add_actions, add_place, names_of
-
-if TYPE_CHECKING:
-    from kafkalog.log.log import Log
-    from kafkalog.types import TopicPartition
 
 EXAMPLES = """\
 example:
@@ -37,7 +30,23 @@ ACTIONS = {
     "alter": "more partitions, or other settings",
     "delete": "remove topics and their records",
 }
-SAMPLE = 16  # batches at the head of each segment that are looked at for their codec
+
+OPTIONS = {
+    "draw": ("describe",),
+    "internal": ("list", "describe"),
+    "exclude_internal": ("list", "describe"),
+    "under_replicated_partitions": ("describe",),
+    "unavailable_partitions": ("describe",),
+    "json": ("list", "describe"),
+    "partitions": ("create", "alter"),
+    "replication_factor": ("create",),
+    "replica_assignment": ("create",),
+    "config": ("create", "alter"),
+    "if_not_exists": ("create",),
+    "if_exists": ("alter", "delete"),
+}
+"""The options that only some actions have."""
+DEFAULT = "describe"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +64,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     _change_arguments(parser.add_argument_group("create, alter, delete"))
     group = parser.add_argument_group("describe, list")
     group.add_argument(
-        "--exclude-internal", action="store_true", help="without the topics of Kafka's own"
+        "--internal", action="store_true", help="also the topics of Kafka's own, as of groups"
+    )
+    group.add_argument(
+        "--exclude-internal", action="store_true", help="without them, as is the default here"
     )
     group.add_argument(
         "--under-replicated-partitions",
@@ -102,144 +114,148 @@ def _change_arguments(group: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do what the action says, in a directory or a cluster."""
-    action, words = action_of(options, ACTIONS, default="describe")
-    if options.bootstrap_server is not None:
-        from kafkalog.cli import remote_topics
-
-        return remote_topics.run(options, action, words)
+    action, words = action_of(options, ACTIONS, DEFAULT)
     names = names_of(words, options.topic)
-    if len(names) > 1:
-        raise UsageError("--dir: give one topic, or none for all")
-    if action not in ("list", "describe"):
-        raise UsageError(
-            f"{action}: needs --bootstrap-server; a topic of a directory is made by "
-            "`kafkalog ingest` or `kafkalog serve`"
-        )
-    options.topic = names[0] if names else None
-    return _directory(options, action)
-
-
-def _directory(options: argparse.Namespace, action: str) -> int:
-    """List the partitions, or the names of the topics."""
-    from kafkalog.disk.layout import list_directory
-
-    if options.topic is None:
-        names = {
-            tp: os.path.join(options.dir, name)
-            for tp, name in list_directory(options.dir).partitions.items()
-        }
-    else:
-        names = find_partitions(options.dir, options.topic)
-    if action == "list":
-        for topic in sorted({tp.topic for tp in names}):
-            print(json_line({"topic": topic}) if options.json else topic)
-        return 0
-    if options.draw and len({tp.topic for tp in names}) != 1:
-        raise UsageError(f"--draw: {options.dir} has several topics or none: give --topic")
-    rows, drawn = [], []
-    with contextlib.ExitStack() as stack:
-        for tp, path in names.items():
-            log = open_log(tp, path)
-            rows.append(describe(log, tp))
-            if log is None:
-                continue
-            if options.draw:
-                stack.callback(log.close)
-                drawn.append(log)
-            else:
-                log.close()
-        if options.draw:
-            _draw(next(iter(names)).topic, drawn, options.draw)
-    if options.json:
-        for row in rows:
-            print(json_line(row))
-    else:
-        _print(rows, options.dir)
+    with open_place(options) as place:
+        if action in CHANGES:
+            if not isinstance(place, ClusterPlace):
+                raise UsageError(
+                    f"{action}: needs --bootstrap-server; a topic of a directory is made by "
+                    "`kafkalog ingest` or `kafkalog serve`"
+                )
+            if not names:
+                raise UsageError(f"{action}: which topic? give its name")
+            CHANGES[action](place, options, names)
+            return 0
+        chosen = _chosen(place, options, names)
+        if action == "list":
+            for name in chosen:
+                print(json_line({"topic": name}) if options.json else name)
+            return 0
+        _describe(place, options, chosen)
     return 0
 
 
-def describe(log: "Log | None", tp: "TopicPartition") -> dict[str, Any]:
-    """The numbers of one partition; None: nothing was ever written to it."""
-    row: dict[str, Any] = {
-        "topic": tp.topic,
-        "partition": tp.partition,
-        "start_offset": 0,
-        "end_offset": 0,
-        "last_stable_offset": 0,
-        "bytes": 0,
-        "segments": 0,
-        "first_timestamp": -1,
-        "largest_timestamp": -1,
-        "codecs": [],
-    }
-    if log is None:
-        return row
-    segments = log.segments
-    firsts = [s.first_timestamp_ms for s in segments if s.first_timestamp_ms >= 0]
-    lasts = [s.largest_timestamp_ms for s in segments if s.largest_timestamp_ms >= 0]
-    return {
-        **row,
-        "start_offset": log.start_offset,
-        "end_offset": log.end_offset,
-        "last_stable_offset": log.last_stable_offset,
-        "bytes": log.size_bytes,
-        "segments": len(segments),
-        "first_timestamp": firsts[0] if firsts else -1,
-        "largest_timestamp": max(lasts, default=-1),
-        "codecs": _codecs(log),
-    }
+def _chosen(place: Place, options: argparse.Namespace, names: list[str]) -> list[str]:
+    """The topics that were named, else the user's.  Raises: UsageError."""
+    if options.internal and options.exclude_internal:
+        raise UsageError("--internal and --exclude-internal: give one of them")
+    if not names:
+        return place.topics(options.internal)
+    found = place.topics(True)
+    for name in names:
+        if name not in found:
+            raise no_topic(
+                "" if isinstance(place, ClusterPlace) else f"{place.name}: ", name, found
+            )
+    return names
 
 
-def _codecs(log: "Log") -> list[str]:
-    """The codecs seen in the first batches of each segment; all would mean to read all."""
-    from kafkalog.batch.walk import BatchWalk
-    from kafkalog.errors import KafkalogError
-    from kafkalog.inspect.rawfiles import segment_name
-
-    seen: set[int] = set()
-    for segment in log.segments:
-        path = os.path.join(log.path, segment_name(segment.base_offset, ".log"))
-        # Retention may have removed the file since; damage is verify's to tell.
-        with contextlib.suppress(KafkalogError):
-            for room, count in BatchWalk(path, room=SAMPLE).blocks(check_crc=False):
-                seen.update(room[i].attributes & 7 for i in range(count))
-                break
-    return [CODECS[codec] for codec in sorted(seen) if codec < len(CODECS)]
-
-
-def _draw(topic: str, logs: "list[Log]", target: str) -> None:
-    from kafkalog.inspect import picture
-
-    text = picture.draw(topic, [picture.describe(log) for log in logs])
-    with open(target, "w", encoding="utf-8") as file:
-        file.write(text)
+def _describe(place: Place, options: argparse.Namespace, names: list[str]) -> None:
+    rows = [row for name in names for row in place.describe(name)]
+    if isinstance(place, Directory):
+        why = "needs --bootstrap-server: a directory has one replica of each"
+        refuse(options, why, under_replicated_partitions=False, unavailable_partitions=False)
+        if options.draw is not None:
+            if len(names) != 1:
+                raise UsageError(f"--draw: {place.name} has several topics or none: give --topic")
+            place.draw(names[0], options.draw)
+    else:
+        refuse(options, "is for --dir", draw=None)
+        rows = [row for row in rows if _wanted(row, options)]
+    if options.json:
+        for row in rows:
+            print(json_line(row))
+    elif rows:
+        cells = [place.cells(row) for row in rows]
+        print(table(list(place.heads), cells, left=place.texts))
+        print(place.footer(rows))
+    else:
+        print("no topic" if isinstance(place, ClusterPlace) else f"{place.name}: no topic")
 
 
-def _print(rows: list[dict[str, Any]], directory: str) -> None:
-    if not rows:
-        print(f"{directory}: no topic")
-        return
-    heads = ["topic", "part", "start", "end", "size", "segments"]
-    heads += ["first-time", "largest-time", "codecs"]
-    cells = [
-        [
-            row["topic"],
-            str(row["partition"]),
-            str(row["start_offset"]),
-            str(row["end_offset"]),
-            show_bytes(row["bytes"]),
-            str(row["segments"]),
-            show_time(row["first_timestamp"]),
-            show_time(row["largest_timestamp"]),
-            ",".join(row["codecs"]) or "-",
-        ]
-        for row in rows
-    ]
-    print(table(heads, cells, left=frozenset({0, 6, 7, 8})))
-    topics = {row["topic"] for row in rows}
-    size = sum(row["bytes"] for row in rows)
-    offsets = sum(row["end_offset"] - row["start_offset"] for row in rows)
-    print(
-        f"{len(topics)} topic{'s' if len(topics) > 1 else ''}, {len(rows)} "
-        f"partition{'s' if len(rows) > 1 else ''}, {offsets:,} offsets, {show_bytes(size)}"
-    )
+def _wanted(row: dict[str, Any], options: argparse.Namespace) -> bool:
+    if options.under_replicated_partitions and len(row["isr"]) >= len(row["replicas"]):
+        return False
+    return not (options.unavailable_partitions and row["leader"] >= 0)
+
+
+# ---- changes -------------------------------------------------------------------------------
+
+
+def _create(place: ClusterPlace, options: argparse.Namespace, names: list[str]) -> None:
+    from kafkalog.client.topics import create_topic
+    from kafkalog.errors import TopicExists
+
+    config = config_changes(options.config, "--config")
+    assignment = _assignment(options.replica_assignment)
+    if assignment and (options.partitions or options.replication_factor):
+        raise UsageError("--replica-assignment says how many there are: leave the numbers out")
+    for name in names:
+        try:
+            create_topic(
+                place.cluster,
+                name,
+                options.partitions or -1,
+                options.replication_factor or -1,
+                config,
+                assignment,
+            )
+        except TopicExists:
+            if not options.if_not_exists:
+                raise
+            say(f"topic {name} is there already")
+        else:
+            say(f"created topic {name}")
+
+
+def _assignment(text: str | None) -> list[list[int]]:
+    """`1:2,2:1`: the nodes of each partition."""
+    try:
+        return [[int(n) for n in part.split(":")] for part in (text or "").split(",") if part]
+    except ValueError:
+        raise UsageError(
+            f"--replica-assignment: found {text!r}, wanted node:node,... as in 1:2,2:1"
+        ) from None
+
+
+def _alter(place: ClusterPlace, options: argparse.Namespace, names: list[str]) -> None:
+    from kafkalog.client.topics import TOPIC, alter_configs, create_partitions
+
+    changes = config_changes(options.config, "--config")
+    if options.partitions is None and not changes:
+        raise UsageError("alter: what? give --partitions N or --config NAME=VALUE")
+    for name in _existing(place, names, options.if_exists):
+        if options.partitions is not None:
+            create_partitions(place.cluster, name, options.partitions)
+            say(f"topic {name} has {options.partitions} partitions")
+        if changes:
+            alter_configs(place.cluster, TOPIC, name, {**changes})
+            say(f"topic {name}: " + ", ".join(f"{k}={v}" for k, v in changes.items()))
+
+
+def _delete(place: ClusterPlace, options: argparse.Namespace, names: list[str]) -> None:
+    from kafkalog.client.topics import delete_topic
+
+    for name in _existing(place, names, options.if_exists):
+        delete_topic(place.cluster, name)
+        say(f"deleted topic {name}")
+
+
+def _existing(place: ClusterPlace, names: list[str], if_exists: bool) -> list[str]:
+    """The names, all of which must exist unless they need not."""
+    from kafkalog.errors import UnknownTopicOrPartition
+
+    found = []
+    for name in names:
+        try:
+            place.cluster.topic(name)
+            found.append(name)
+        except UnknownTopicOrPartition:
+            if not if_exists:
+                raise no_topic("", name, place.topics(True)) from None
+            say(f"there is no topic {name}")
+    return found
+
+
+CHANGES = {"create": _create, "alter": _alter, "delete": _delete}

@@ -31,7 +31,7 @@ from kafkalog.log.isolation import bound_of
 from kafkalog.log.lookup import find_time, milliseconds
 from kafkalog.log.outgoing import read_batches, send_batches
 from kafkalog.log.owner import open_log
-from kafkalog.log.reading import Follow, Near, record_at, records_in
+from kafkalog.log.reading import Follow, Near, record_at, records_in, wait_for
 from kafkalog.log.removal import apply_retention, delete_before, truncate, truncate_fully
 from kafkalog.log.retention import Expiry
 from kafkalog.log.segments import Segment, list_segments
@@ -432,6 +432,15 @@ class Log:
         Raises: OffsetOutOfRange, CorruptMessage; Closed when another thread closes the log.
         """
         return Follow(self, start, isolation)
+
+    def wait(
+        self, offset: int, timeout_ms: int, isolation: str = "read_uncommitted"
+    ) -> bool:  # fmt: skip
+        """Whether there is something to read at `offset`, after at most `timeout_ms`.
+
+        Raises: ArgumentError; Closed when another thread closes the log.
+        """
+        return wait_for(self, offset, timeout_ms, bound_of(isolation))
 
     def read_batches(
         self,

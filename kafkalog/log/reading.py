@@ -19,7 +19,7 @@ from kafkalog.types import Record
 if TYPE_CHECKING:
     from kafkalog.log.scan import Scan
 
-__all__ = ["Follow", "Near", "record_at", "records_in", "whole_number"]
+__all__ = ["Follow", "Near", "record_at", "records_in", "wait_for", "whole_number"]
 
 NEAR_OFFSETS = 1 << 14
 """Two lookups so close may be in one batch: then the second one keeps it decoded."""
@@ -169,6 +169,19 @@ def whole_number(name: str, value: Any) -> int:
 # ---- following -----------------------------------------------------------------------------
 
 
+def wait_for(log: Source, offset: int, timeout_ms: int, bound: int) -> bool:
+    """See Log.wait."""
+    offset, left_ms = whole_number("offset", offset), whole_number("timeout_ms", timeout_ms)
+    while True:
+        status = lib.kl_log_wait(log._c, offset, bound, max(min(left_ms, WAIT_SLICE_MS), 0))
+        if status != lib.KL_E_TIMEOUT:
+            check(status)
+            return True
+        left_ms -= WAIT_SLICE_MS
+        if left_ms <= 0:
+            return False
+
+
 class Follow(Iterator[Record], AsyncIterator[Record]):
     """The records of a log from an offset on, for ever: for `for` and for `async for`.
 
@@ -229,10 +242,8 @@ class Follow(Iterator[Record], AsyncIterator[Record]):
     def _advance(self) -> None:
         """The next block of records, or, when all was seen, a wait of at most a slice."""
         if self._seen_all:
-            status = lib.kl_log_wait(self._log._c, self._offset, self._bound, WAIT_SLICE_MS)
-            if status == lib.KL_E_TIMEOUT:
+            if not wait_for(self._log, self._offset, WAIT_SLICE_MS, self._bound):
                 return
-            check(status)
             self._seen_all = False
         if self._scan is None:
             self._scan = self._log.scan(self._offset, isolation=self._isolation)

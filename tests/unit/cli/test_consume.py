@@ -277,3 +277,28 @@ def test_topics_of_kafkas_directories(kafkalog: Command, kafka_cases: Path) -> N
                 assert found == (
                     end["log_start_offset"], end["high_watermark"], end["last_stable_offset"]
                 ), (source, end)  # fmt: skip
+
+
+def test_topics_shows_the_users(kafkalog: Command, tmp_path: Path) -> None:
+    """Kafka's own are shown when they are asked for, or named."""
+    with Manager(tmp_path) as manager:
+        for name in ("mine", "__consumer_offsets"):
+            manager.create_topic(name, 1)
+    words = ["topics", "list", "--dir", tmp_path]
+    assert kafkalog(*words).out == "mine\n"
+    assert kafkalog(*words, "--internal").out.splitlines()[0] == "__consumer_offsets"
+    assert "__consumer_offsets" in kafkalog("topics", "--dir", tmp_path, "--internal").out
+    assert "__consumer" not in kafkalog("topics", "--dir", tmp_path).out
+    assert kafkalog("topics", "--dir", tmp_path, "--topic", "__consumer_offsets").status == 0
+
+
+def test_a_directory_does_what_a_cluster_does(kafkalog: Command, directory: Path) -> None:
+    """Several topics, a pattern of their names, an end after silence."""
+    with Manager(directory) as manager:
+        manager.create_topic("t2", 1)
+        manager.get("t2", 0).append(b"other")
+    words = ["consume", "--dir", directory, "--format", "%t"]
+    both = ["t"] * 20 + ["t2"]
+    assert kafkalog(*words, "--topic", "t", "--topic", "t2").out.split() == both
+    assert kafkalog(*words, "--include", "t.?").out.split() == both
+    assert kafkalog(*words, "--include", "t.?", "--timeout-ms", 50).out.split() == both

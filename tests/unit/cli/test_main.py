@@ -99,6 +99,42 @@ def test_debug_shows_the_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         main(["verify", str(tmp_path / "none")])
 
 
+def test_the_help_of_an_action_has_its_own_options(kafkalog: Command) -> None:
+    """As a word or as Kafka's option; what another action has is refused, and named."""
+    for words in (["topics", "create"], ["topics", "--create"]):
+        shown = kafkalog(*words, "--help").out
+        assert "usage: kafkalog topics create" in shown
+        assert "Make topics." in shown
+        assert "--replication-factor" in shown and "--bootstrap-server" in shown
+        assert "--draw" not in shown and "--if-exists" not in shown
+    shown = kafkalog("groups", "reset-offsets", "--help").out
+    assert "--shift-by" in shown and "--members" not in shown
+    assert "--shift-by" not in kafkalog("groups", "list", "--help").out
+    assert "--add-config" not in kafkalog("configs", "describe", "-h").out
+    ran = kafkalog("topics", "list", "--partitions", 3, "--bootstrap-server", "localhost:1")
+    assert ran.status == 2
+    assert "topics list: --partitions is an option of create and alter" in ran.err
+
+
+def test_the_environment_names_the_broker(
+    kafkalog: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """KAFKALOG_BOOTSTRAP_SERVERS; the option goes over it, and so does --dir."""
+    words = ["topics", "list", "--request-timeout-ms", 200]
+    assert "--bootstrap-server" in kafkalog(*words).err
+    monkeypatch.setenv("KAFKALOG_BOOTSTRAP_SERVERS", "localhost:1")
+    ran = kafkalog(*words)
+    assert (ran.status, "localhost:1" in ran.err) == (1, True)
+    ran = kafkalog(*words, "--bootstrap-server", "localhost:2")
+    assert (ran.status, "localhost:2" in ran.err) == (1, True)
+    assert kafkalog(*words, "--dir", tmp_path) == (0, "", "")
+
+
+def test_failpoints_are_not_for_users(kafkalog: Command) -> None:
+    assert "failpoints" not in kafkalog("--help").out
+    assert "failpoints" not in render_markdown()
+
+
 def test_failpoints(kafkalog: Command) -> None:
     """Listed by the test build, explained by the other one."""
     from kafkalog._native import lib

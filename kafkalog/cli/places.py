@@ -1,0 +1,463 @@
+"""Where topics are: a data directory, or a cluster; the commands see one interface."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkalog.cli.common import CODECS, UsageError, open_log, show_bytes, show_time
+from kafkalog.cli.remote import open_cluster
+from kafkalog.types import Record, TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.client.cluster import Cluster, PartitionInfo
+    from kafkalog.log.log import Log
+
+__all__ = ["ClusterPlace", "Directory", "Offsets", "Place", "Reader", "no_topic", "open_place"]
+
+Offsets = dict[TopicPartition, int]
+Row = dict[str, Any]
+
+IDLE_S = 0.05
+SAMPLE = 16  # batches at the head of each segment that are looked at for their codec
+
+
+class Reader(Protocol):
+    """Reads partitions from the offsets in `positions`, which move along and may be added to."""
+
+    positions: Offsets
+
+    def poll(self, wait_ms: int | None) -> list[list[Record]]:
+        """What comes next, by blocks of one partition; nothing after at most `wait_ms`."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class Place(Protocol):
+    """What a directory and a cluster have in common."""
+
+    name: str
+    heads: tuple[str, ...]
+    """Of the columns that `cells` makes of a row."""
+    texts: frozenset[int]
+    """Which of them are text."""
+
+    def refresh(self) -> None:
+        """Look again which partitions there are."""
+
+    def topics(self, internal: bool) -> list[str]:
+        """The names, sorted; `internal`: of Kafka's own, too."""
+
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        """Those of a topic.  Raises: UsageError, UnknownTopicOrPartition."""
+
+    def firsts(self, some: list[TopicPartition]) -> Offsets:
+        """Where their logs begin."""
+
+    def ends(self, some: list[TopicPartition], committed: bool) -> Offsets:
+        """Where their logs end now; `committed`: for read_committed."""
+
+    def at(self, some: list[TopicPartition], time_ms: int) -> Offsets:
+        """The first offset at or after a time, of those that have one."""
+
+    def reader(self, positions: Offsets, committed: bool) -> Reader:
+        """A reader from these offsets on."""
+
+    def describe(self, topic: str) -> list[Row]:
+        """Its partitions, as JSON shows them."""
+
+    def cells(self, row: Row) -> list[str]:
+        """A row as a table shows it."""
+
+    def footer(self, rows: list[Row]) -> str:
+        """What a table ends with."""
+
+
+@contextlib.contextmanager
+def open_place(options: argparse.Namespace) -> Iterator[Place]:
+    """The place that --dir or --bootstrap-server names.  Raises: UsageError, OSError."""
+    if options.dir is not None:
+        directory = Directory(options.dir)
+        try:
+            yield directory
+        finally:
+            directory.close()
+        return
+    with open_cluster(options) as cluster:
+        yield ClusterPlace(cluster)
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 topic`, `2 topics`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def no_topic(where: str, name: str, topics: list[str]) -> UsageError:
+    """That there is none of this name, and what there is."""
+    import difflib
+
+    near = difflib.get_close_matches(name, topics, 1)
+    some = ", ".join(topics[:10]) or "none"
+    return UsageError(
+        f"{where}no topic {name!r}; {f'did you mean {near[0]}?' if near else f'it has {some}'}"
+    )
+
+
+# ---- a directory ---------------------------------------------------------------------------
+
+
+class Directory:
+    """A data directory; its logs are opened for reading, and nothing is written."""
+
+    heads: tuple[str, ...] = (
+        "topic", "part", "start", "end", "size", "segments", "first-time", "largest-time", "codecs",
+    )  # fmt: skip
+    texts = frozenset({0, 6, 7, 8})
+
+    def __init__(self, path: str) -> None:
+        """List it.  Raises: OSError, KafkalogError."""
+        self.name = path
+        self._logs: dict[TopicPartition, Log] = {}
+        self._folders: Mapping[TopicPartition, str] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look again which partitions there are."""
+        from kafkalog.disk.layout import list_directory
+
+        self._folders = list_directory(self.name).partitions
+
+    def close(self) -> None:
+        """Close the logs."""
+        for log in self._logs.values():
+            log.close()
+        self._logs.clear()
+
+    def topics(self, internal: bool) -> list[str]:
+        """See Place."""
+        from kafkalog.metadata.image import INTERNAL_TOPICS
+
+        names = sorted({tp.topic for tp in self._folders})
+        return [n for n in names if internal or n not in (*INTERNAL_TOPICS, "__cluster_metadata")]
+
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        """See Place."""
+        found = sorted(tp for tp in self._folders if tp.topic == topic)
+        if not found:
+            raise no_topic(f"{self.name}: ", topic, self.topics(True))
+        return found
+
+    def log(self, tp: TopicPartition) -> Log | None:
+        """Its log; None as long as nothing was written to it."""
+        if tp not in self._logs:
+            log = open_log(tp, os.path.join(self.name, self._folders[tp]))
+            if log is None:
+                return None
+            self._logs[tp] = log
+        return self._logs[tp]
+
+    def firsts(self, some: list[TopicPartition]) -> Offsets:
+        """See Place."""
+        return {tp: log.start_offset if (log := self.log(tp)) else 0 for tp in some}
+
+    def ends(self, some: list[TopicPartition], committed: bool) -> Offsets:
+        """See Place."""
+        return {tp: _end(self.log(tp), committed) for tp in some}
+
+    def at(self, some: list[TopicPartition], time_ms: int) -> Offsets:
+        """See Place."""
+        found = {tp: log.offset_at(time_ms) for tp in some if (log := self.log(tp)) is not None}
+        return {tp: offset for tp, offset in found.items() if offset is not None}
+
+    def reader(self, positions: Offsets, committed: bool) -> Reader:
+        """See Place."""
+        return _LogReader(self, positions, committed)
+
+    def describe(self, topic: str) -> list[Row]:
+        """See Place."""
+        return [describe(self.log(tp), tp) for tp in self.partitions(topic)]
+
+    def draw(self, topic: str, target: str) -> None:
+        """Its segments as a picture."""
+        from kafkalog.inspect import picture
+
+        logs = filter(None, map(self.log, self.partitions(topic)))
+        text = picture.draw(topic, [picture.describe(log) for log in logs])
+        with open(target, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def cells(self, row: Row) -> list[str]:
+        """See Place."""
+        return [
+            row["topic"],
+            str(row["partition"]),
+            str(row["start_offset"]),
+            str(row["end_offset"]),
+            show_bytes(row["bytes"]),
+            str(row["segments"]),
+            show_time(row["first_timestamp"]),
+            show_time(row["largest_timestamp"]),
+            ",".join(row["codecs"]) or "-",
+        ]
+
+    def footer(self, rows: list[Row]) -> str:
+        """See Place."""
+        offsets = sum(row["end_offset"] - row["start_offset"] for row in rows)
+        return (
+            f"{plural(len({row['topic'] for row in rows}), 'topic')}, "
+            f"{plural(len(rows), 'partition')}, {offsets:,} offsets, "
+            f"{show_bytes(sum(row['bytes'] for row in rows))}"
+        )
+
+
+def _end(log: Log | None, committed: bool) -> int:
+    if log is None:
+        return 0
+    log.refresh()
+    return log.last_stable_offset if committed else log.high_watermark
+
+
+class _LogReader:
+    """Partitions of a directory, each from where it was left; also those that get records later."""
+
+    def __init__(self, place: Directory, positions: Offsets, committed: bool) -> None:
+        self.place = place
+        self.positions = dict(positions)
+        self.committed = committed
+        self.passes: dict[TopicPartition, Any] = {}
+
+    def poll(self, wait_ms: int | None) -> list[list[Record]]:
+        found = [block for tp in list(self.positions) for block in self._next(tp)]
+        if not found:
+            self._wait(IDLE_S if wait_ms is None else min(IDLE_S, wait_ms / 1000))
+        return found
+
+    def _next(self, tp: TopicPartition) -> list[list[Record]]:
+        if tp not in self.passes:
+            log = self.place.log(tp)
+            if self.positions[tp] == _end(log, self.committed):
+                return []
+            if log is None:
+                raise UsageError(f"--offset: nothing was ever written to {tp.topic}-{tp.partition}")
+            isolation = "read_committed" if self.committed else "read_uncommitted"
+            scan = log.scan(self.positions[tp], isolation=isolation)
+            self.passes[tp] = (scan, scan.record_blocks())
+        scan, blocks = self.passes[tp]
+        for records, after in blocks:
+            self.positions[tp] = after
+            return [list(records)]
+        del self.passes[tp]
+        # Markers and gaps hold no records.
+        self.positions[tp] = max(self.positions[tp], scan.end_offset)
+        return []
+
+    def _wait(self, seconds: float) -> None:
+        if not self.passes and len(self.positions) == 1:
+            tp, offset = next(iter(self.positions.items()))
+            log = self.place.log(tp)
+            if log is not None:
+                log.wait(offset, int(1000 * seconds))
+                return
+        if not self.passes:
+            time.sleep(seconds)
+
+    def close(self) -> None:
+        self.passes.clear()
+
+
+def describe(log: Log | None, tp: TopicPartition) -> Row:
+    """The numbers of one partition; None: nothing was ever written to it."""
+    row: Row = {
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "start_offset": 0,
+        "end_offset": 0,
+        "last_stable_offset": 0,
+        "bytes": 0,
+        "segments": 0,
+        "first_timestamp": -1,
+        "largest_timestamp": -1,
+        "codecs": [],
+    }
+    if log is None:
+        return row
+    segments = log.segments
+    firsts = [s.first_timestamp_ms for s in segments if s.first_timestamp_ms >= 0]
+    lasts = [s.largest_timestamp_ms for s in segments if s.largest_timestamp_ms >= 0]
+    return {
+        **row,
+        "start_offset": log.start_offset,
+        "end_offset": log.end_offset,
+        "last_stable_offset": log.last_stable_offset,
+        "bytes": log.size_bytes,
+        "segments": len(segments),
+        "first_timestamp": firsts[0] if firsts else -1,
+        "largest_timestamp": max(lasts, default=-1),
+        "codecs": _codecs(log),
+    }
+
+
+def _codecs(log: Log) -> list[str]:
+    """The codecs seen in the first batches of each segment; all would mean to read all."""
+    from kafkalog.batch.walk import BatchWalk
+    from kafkalog.errors import KafkalogError
+    from kafkalog.inspect.rawfiles import segment_name
+
+    seen: set[int] = set()
+    for segment in log.segments:
+        path = os.path.join(log.path, segment_name(segment.base_offset, ".log"))
+        # Retention may have removed the file since; damage is verify's to tell.
+        with contextlib.suppress(KafkalogError):
+            for room, count in BatchWalk(path, room=SAMPLE).blocks(check_crc=False):
+                seen.update(room[i].attributes & 7 for i in range(count))
+                break
+    return [CODECS[codec] for codec in sorted(seen) if codec < len(CODECS)]
+
+
+# ---- a cluster -----------------------------------------------------------------------------
+
+
+class ClusterPlace:
+    """The topics of a cluster, ours or Apache Kafka's."""
+
+    heads: tuple[str, ...] = (
+        "topic",
+        "part",
+        "leader",
+        "replicas",
+        "isr",
+        "start",
+        "end",
+        "records",
+    )
+    texts = frozenset({0})
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Of a cluster that is connected when it is asked."""
+        self.name = "the cluster"
+        self.cluster = cluster
+
+    def refresh(self) -> None:
+        """Look again which partitions the known topics have."""
+        self.cluster.refresh(list(self.cluster.topics))
+
+    def topics(self, internal: bool) -> list[str]:
+        """See Place."""
+        from kafkalog.client.topics import list_topics
+
+        return list_topics(self.cluster, internal=internal)
+
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        """See Place."""
+        from kafkalog.client.offsets import all_partitions
+
+        return all_partitions(self.cluster, topic)
+
+    def firsts(self, some: list[TopicPartition]) -> Offsets:
+        """See Place."""
+        from kafkalog.client.offsets import EARLIEST
+
+        return self._listed(some, EARLIEST, False)
+
+    def ends(self, some: list[TopicPartition], committed: bool) -> Offsets:
+        """See Place."""
+        from kafkalog.client.offsets import LATEST
+
+        return self._listed(some, LATEST, committed)
+
+    def at(self, some: list[TopicPartition], time_ms: int) -> Offsets:
+        """See Place."""
+        found = self._listed(some, max(time_ms, 0), False)
+        return {tp: offset for tp, offset in found.items() if offset >= 0}
+
+    def _listed(self, some: list[TopicPartition], when: int, committed: bool) -> Offsets:
+        from kafkalog.client.offsets import list_offsets
+
+        found = list_offsets(self.cluster, dict.fromkeys(some, when), committed)
+        return {tp: at.offset for tp, at in found.items()}
+
+    def reader(self, positions: Offsets, committed: bool) -> Reader:
+        """See Place."""
+        return _FetchReader(self.cluster, positions, committed)
+
+    def describe(self, topic: str) -> list[Row]:
+        """See Place."""
+        from kafkalog.client.topics import TOPIC, describe_configs
+
+        info = self.cluster.topic(topic)
+        changed = {
+            c.name: c.value for c in describe_configs(self.cluster, TOPIC, topic) if c.source == 1
+        }
+        led = [
+            TopicPartition(topic, p.partition) for p in info.partitions.values() if p.leader >= 0
+        ]
+        starts, ends = self.firsts(led), self.ends(led, False)
+        return [
+            {
+                **_partition_row(topic, str(info.topic_id), p),
+                "start_offset": starts.get(TopicPartition(topic, p.partition), -1),
+                "end_offset": ends.get(TopicPartition(topic, p.partition), -1),
+                "config": changed,
+            }
+            for p in info.partitions.values()
+        ]
+
+    def cells(self, row: Row) -> list[str]:
+        """See Place."""
+        known = row["start_offset"] >= 0
+        return [
+            row["topic"],
+            str(row["partition"]),
+            str(row["leader"]) if row["leader"] >= 0 else "none",
+            ",".join(map(str, row["replicas"])),
+            ",".join(map(str, row["isr"])) or "none",
+            str(row["start_offset"]) if known else "-",
+            str(row["end_offset"]) if known else "-",
+            str(row["end_offset"] - row["start_offset"]) if known else "-",
+        ]
+
+    def footer(self, rows: list[Row]) -> str:
+        """See Place."""
+        settings = {row["topic"]: row["config"] for row in rows if row["config"]}
+        lines = [
+            f"{name}: " + ", ".join(f"{k}={v}" for k, v in config.items())
+            for name, config in settings.items()
+        ]
+        lines.append(
+            f"{plural(len({row['topic'] for row in rows}), 'topic')}, "
+            f"{plural(len(rows), 'partition')} on {plural(len(self.cluster.nodes), 'node')}"
+        )
+        return "\n".join(lines)
+
+
+def _partition_row(topic: str, topic_id: str, p: PartitionInfo) -> Row:
+    return {
+        "topic": topic,
+        "partition": p.partition,
+        "topic_id": topic_id,
+        "leader": p.leader,
+        "leader_epoch": p.leader_epoch,
+        "replicas": list(p.replicas),
+        "isr": list(p.isr),
+    }
+
+
+class _FetchReader:
+    """Partitions of a cluster."""
+
+    def __init__(self, cluster: Cluster, positions: Offsets, committed: bool) -> None:
+        from kafkalog.client.fetcher import Fetcher, FetchOptions
+
+        self.fetcher = Fetcher(cluster, positions, FetchOptions(committed=committed))
+        self.positions = self.fetcher.positions
+
+    def poll(self, wait_ms: int | None) -> list[list[Record]]:
+        return [block.records() for block in self.fetcher.poll(wait_ms)]
+
+    def close(self) -> None:
+        self.fetcher.close()
