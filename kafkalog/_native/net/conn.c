@@ -1,5 +1,5 @@
 /* conn.c: a connection: frames in, responses out. */
-#include "net.h"
+#include "conn.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "net.h"
+#include "response.h"
 
 enum {
     REQUESTS_PER_TURN = 32, /* and reads; then others have theirs */
@@ -39,7 +41,7 @@ bool kl_conn_starves(const kl_conn *conn) {
 static bool begin_frame(kl_conn *conn) {
     kl_pool *pool = &conn->thread->pool;
     uint32_t bytes = kl_get32(conn->in->data);
-    if (bytes > (uint32_t)conn->server->config.request_bytes_max) {
+    if (bytes > (uint32_t)conn->net->config->request_bytes_max) {
         close_garbage(conn);
         return false;
     }
@@ -147,7 +149,7 @@ static void count_request(kl_conn *conn, const kl_request *request) {
 }
 
 static bool waits_for_data(const kl_exchange *exchange) {
-    return exchange->state == KL_WAITS && exchange->request.api_key == KL_API_FETCH;
+    return exchange->state == KL_WAITS;
 }
 
 static void start(kl_conn *conn) {
@@ -165,15 +167,15 @@ static void start(kl_conn *conn) {
     if (!fine) kl_conn_close(conn);
 }
 
-/* Whether another request may run: none is in hand, or only Produce requests that wait for
- * the disk, and then only one more of them. */
+/* Whether another request may run: none is in hand, or only such as wait for the disk, and
+ * then only one more of them. */
 static bool may_go_on(const kl_conn *conn) {
     if (atomic_load(&conn->thread->stop)) return false;
     if (conn->first == NULL) return true;
     if (conn->first->state == KL_ANSWERED) return false; /* it does not take its answers */
     if (conn->last->state != KL_WAITS_ON && conn->last->state != KL_ANSWERED) return false;
-    return conn->count < conn->server->config.produce_waiting_max &&
-           (conn->whole == NULL || conn->whole->request.api_key == KL_API_PRODUCE);
+    return conn->count < conn->net->config->produce_waiting_max &&
+           (conn->whole == NULL || (conn->whole->kind && conn->whole->kind->overtakes));
 }
 
 /* ---- responses out ------------------------------------------------------------------- */
@@ -251,7 +253,7 @@ static bool send_slice(kl_conn *conn, size_t *budget) {
         off_t pos = (off_t)(part->slice.pos + (int64_t)exchange->part_sent);
         size_t bytes =
             KL_MIN(part->slice.bytes - exchange->part_sent, (size_t)SENDFILE_BYTES);
-        if (!kl_cold_ready(exchange, bytes)) return false;
+        if (!kl_exchange_warm(exchange, bytes)) return false;
         ssize_t done = kl_io->sendfile(conn->fd, part->slice.fd, &pos, bytes);
         /* 0: the file was cut; a response that was begun cannot be ended otherwise. */
         if (!sent(conn, done)) return false;
@@ -259,9 +261,7 @@ static bool send_slice(kl_conn *conn, size_t *budget) {
         exchange->part_sent += (size_t)done;
         *budget -= KL_MIN(*budget, (size_t)done);
     }
-    kl_slice_drop(&part->slice);
-    exchange->part_index++;
-    exchange->part_sent = exchange->warm_end = 0;
+    kl_response_part_sent(exchange);
     return true;
 }
 
@@ -399,6 +399,6 @@ void kl_conn_close(kl_conn *conn) {
     kl_pool_give(&thread->pool, conn->in);
     kl_pool_give(&thread->pool, conn->ahead);
     conn->in = conn->ahead = NULL;
-    kl_acceptor_left(conn);
+    kl_peers_leave(&conn->net->peers, conn->from);
     kl_link_last(&thread->dead, &conn->dirty);
 }

@@ -1,5 +1,5 @@
 /* listen.c: listening sockets and the thread that accepts. */
-#include "net.h"
+#include "listen.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -9,13 +9,14 @@
 #include <poll.h>
 #include <stdio.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/thread.h"
+#include "net.h"
 
 enum {
     ACCEPTS_PER_TURN = 64,
@@ -159,23 +160,17 @@ static int32_t port_of(int fd) {
     return at.any.sa_family == AF_INET6 ? ntohs(at.v6.sin6_port) : 0;
 }
 
-static void wake(kl_acceptor *acceptor) {
-    static const uint64_t one = 1;
-    while (write(acceptor->wake_fd, &one, sizeof one) < 0 && errno == EINTR) continue;
-}
-
 /* Under the lock, so that a fork sees every socket that there is. */
-static kl_status add_listening(kl_server *server, const char *name, const address *at,
+static kl_status add_listening(kl_net *net, const char *name, const address *at,
                                socklen_t bytes, kl_listening *listening) {
-    kl_acceptor *acceptor = &server->acceptor;
+    kl_acceptor *acceptor = &net->acceptor;
     int32_t count = 1;
     for (kl_listening *each = acceptor->listening; each; each = each->next) count++;
     if (count > LISTENERS_MAX)
         return kl_fail(KL_E_ARGUMENT, "%d listeners, at most %d", count, LISTENERS_MAX);
-    if (server->stopped) return kl_fail(KL_E_CLOSED, "the server was stopped");
     listening->is_unix = at->any.sa_family == AF_UNIX;
     if (listening->is_unix) remove_stale(at->un.sun_path, at, bytes);
-    kl_status status = open_socket(&server->config, name, at, bytes, &listening->fd);
+    kl_status status = open_socket(net->config, name, at, bytes, &listening->fd);
     if (!status && listening->is_unix) status = keep_path(at->un.sun_path, listening);
     if (status) return status;
     listening->next = acceptor->listening;
@@ -183,65 +178,28 @@ static kl_status add_listening(kl_server *server, const char *name, const addres
     return KL_OK;
 }
 
-kl_status kl_server_listen(kl_server *server, const char *host_or_path, int32_t port,
-                           int32_t listener, int32_t *bound_port) {
-    kl_status status = kl_server_check(server);
-    if (status) return status;
+kl_status kl_acceptor_listen(kl_net *net, const char *host_or_path, int32_t port,
+                             int32_t listener, int32_t *bound_port) {
     address at = {0};
     socklen_t bytes = 0;
     bool is_unix = strncmp(host_or_path, UNIX_PREFIX, sizeof UNIX_PREFIX - 1) == 0;
     if (port < 0 || port > PORT_MAX)
         return kl_fail(KL_E_ARGUMENT, "port %d, wanted 0 to %d", port, PORT_MAX);
-    status = is_unix ? unix_address(host_or_path + sizeof UNIX_PREFIX - 1, &at, &bytes)
-                     : resolve(host_or_path, port, &at, &bytes);
+    kl_status status =
+        is_unix ? unix_address(host_or_path + sizeof UNIX_PREFIX - 1, &at, &bytes)
+                : resolve(host_or_path, port, &at, &bytes);
     if (status) return status;
     kl_listening *listening = kl_alloc(sizeof *listening);
     if (listening == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a listener");
     listening->fd = -1;
     listening->number = listener;
-    kl_lock(&server->life);
-    kl_lock(&server->acceptor.lock);
-    status = add_listening(server, host_or_path, &at, bytes, listening);
+    kl_lock(&net->acceptor.lock);
+    status = add_listening(net, host_or_path, &at, bytes, listening);
     if (status) close_listening(listening);
     else *bound_port = port_of(listening->fd);
-    kl_unlock(&server->acceptor.lock);
-    kl_unlock(&server->life);
-    if (!status) wake(&server->acceptor);
+    kl_unlock(&net->acceptor.lock);
+    if (!status) kl_peers_wake(&net->peers);
     return status;
-}
-
-/* ---- how many from where ------------------------------------------------------------- */
-
-static kl_link *bucket_of(kl_acceptor *acceptor, const kl_conn *conn) {
-    /* FNV-1a: who fills one bucket fills it up to the limit of each of his addresses. */
-    uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < sizeof conn->address; i++)
-        hash = (hash ^ conn->address[i]) * 16777619u;
-    return &acceptor->buckets[hash % KL_ADDRESS_BUCKETS];
-}
-
-/* Under the lock.  Count a connection by its address; false: there are too many. */
-static bool count_address(kl_server *server, kl_conn *conn) {
-    kl_acceptor *acceptor = &server->acceptor;
-    int32_t count = 0, most = atomic_load(&acceptor->per_ip_max);
-    kl_link *bucket = bucket_of(acceptor, conn);
-    bool limited = most < INT32_MAX; /* else nobody has to count */
-    for (kl_link *link = bucket->next; limited && link != bucket; link = link->next)
-        if (memcmp(KL_HOLDER(link, kl_conn, same_hash)->address, conn->address,
-                   sizeof conn->address) == 0)
-            count++;
-    bool fine = count < most;
-    if (fine) kl_link_last(bucket, &conn->same_hash);
-    return fine;
-}
-
-void kl_acceptor_left(kl_conn *conn) {
-    kl_acceptor *acceptor = &conn->server->acceptor;
-    kl_lock(&acceptor->lock);
-    kl_link_remove(&conn->same_hash);
-    kl_unlock(&acceptor->lock);
-    atomic_fetch_sub(&acceptor->connections, 1);
-    if (atomic_load(&acceptor->full)) wake(acceptor);
 }
 
 /* ---- accepting ----------------------------------------------------------------------- */
@@ -257,37 +215,36 @@ static void set_options(const kl_server_config *config, int fd, bool is_unix) {
                    sizeof config->send_buffer_bytes);
 }
 
-static kl_thread *thread_of(kl_server *server, const kl_listening *listening) {
-    int32_t count = server->config.network_threads;
-    if (listening->number == server->config.control_listener)
-        return &server->threads[count];
-    return &server->threads[server->acceptor.next_thread++ % (uint32_t)count];
+static kl_thread *thread_of(kl_net *net, const kl_listening *listening) {
+    int32_t count = net->config->network_threads;
+    if (listening->number == net->config->control_listener) return &net->threads[count];
+    return &net->threads[net->acceptor.next_thread++ % (uint32_t)count];
 }
 
 /* Under the lock.  Give a socket to a network thread, or close it. */
-static void take_in(kl_server *server, const kl_listening *listening, int fd,
+static void take_in(kl_net *net, const kl_listening *listening, int fd,
                     const address *from) {
-    kl_acceptor *acceptor = &server->acceptor;
+    kl_acceptor *acceptor = &net->acceptor;
     kl_conn *conn = kl_alloc(sizeof *conn);
     if (conn == NULL) {
         close(fd);
         return;
     }
-    conn->server = server;
+    conn->net = net;
     conn->listener = listening->number;
     conn->fd = fd;
     name_peer(conn, from);
-    if (!listening->is_unix && !count_address(server, conn)) {
-        kl_count_add(&acceptor->refused_per_ip, 1);
+    const uint8_t *counted = listening->is_unix ? NULL : conn->address;
+    if (!kl_peers_enter(&net->peers, counted, &conn->from)) {
+        atomic_fetch_add(&acceptor->refused_per_ip, 1);
         close(fd);
         kl_release(conn);
         return;
     }
-    kl_thread *thread = conn->thread = thread_of(server, listening);
-    conn->id = atomic_fetch_add(&acceptor->next_id, 1) + 1;
-    set_options(&server->config, fd, listening->is_unix);
-    atomic_fetch_add(&acceptor->connections, 1);
-    kl_count_add(&acceptor->accepted, 1);
+    kl_thread *thread = conn->thread = thread_of(net, listening);
+    conn->id = ++acceptor->last_id;
+    set_options(net->config, fd, listening->is_unix);
+    atomic_fetch_add(&acceptor->accepted, 1);
     /* Edge-triggered for both ways at once: no call per request.  That it can be written to
      * is an event by itself, by which the thread learns of it. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
@@ -301,38 +258,26 @@ static void take_in(kl_server *server, const kl_listening *listening, int fd,
     }
     kl_unlock(&thread->lock);
     if (failed) {
-        kl_link_remove(&conn->same_hash);
-        atomic_fetch_sub(&acceptor->connections, 1);
+        kl_peers_leave(&net->peers, conn->from);
         kl_release(conn);
     }
 }
 
-static bool is_full(kl_acceptor *acceptor) {
-    int32_t most = atomic_load(&acceptor->connections_max);
-    if (atomic_load(&acceptor->connections) < most) return false;
-    atomic_store(&acceptor->full, true);
-    /* One may have ended before it could see that. */
-    most = atomic_load(&acceptor->connections_max); /* or more be allowed */
-    if (atomic_load(&acceptor->connections) >= most) return true;
-    atomic_store(&acceptor->full, false);
-    return false;
-}
-
 /* False: there are no descriptors, or no memory. */
-static bool accept_some(kl_server *server, const kl_listening *listening) {
-    bool control = listening->number == server->config.control_listener;
+static bool accept_some(kl_net *net, const kl_listening *listening) {
+    bool control = listening->number == net->config->control_listener;
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
         address from = {0};
         socklen_t bytes = sizeof from;
-        if (!control && is_full(&server->acceptor)) return true;
-        kl_lock(&server->acceptor.lock);
+        if (!control && kl_peers_full(&net->peers)) return true;
+        kl_lock(&net->acceptor.lock);
         int fd =
             kl_io->accept4(listening->fd, &from.any, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
         int error = fd < 0 ? errno : 0;
-        if (fd >= 0) take_in(server, listening, fd, &from);
-        kl_unlock(&server->acceptor.lock);
+        if (fd >= 0) take_in(net, listening, fd, &from);
+        kl_unlock(&net->acceptor.lock);
         if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
-            kl_count_add(&server->acceptor.pauses, 1);
+            atomic_fetch_add(&net->acceptor.pauses, 1);
             return false;
         }
         if (error == EAGAIN) return true;
@@ -342,14 +287,13 @@ static bool accept_some(kl_server *server, const kl_listening *listening) {
 }
 
 /* The sockets to be looked at now; how many. */
-static nfds_t what_to_poll(kl_server *server, struct pollfd *polled,
-                           kl_listening **listening) {
-    kl_acceptor *acceptor = &server->acceptor;
-    bool full = is_full(acceptor);
+static nfds_t what_to_poll(kl_net *net, struct pollfd *polled, kl_listening **listening) {
+    kl_acceptor *acceptor = &net->acceptor;
+    bool full = kl_peers_full(&net->peers);
     nfds_t count = 0;
     kl_lock(&acceptor->lock);
     for (kl_listening *each = acceptor->listening; each; each = each->next) {
-        if (full && each->number != server->config.control_listener) continue;
+        if (full && each->number != net->config->control_listener) continue;
         listening[count] = each;
         polled[count++] = (struct pollfd){.fd = each->fd, .events = POLLIN};
     }
@@ -358,25 +302,25 @@ static nfds_t what_to_poll(kl_server *server, struct pollfd *polled,
 }
 
 static void *serve(void *argument) {
-    kl_server *server = argument;
-    kl_acceptor *acceptor = &server->acceptor;
+    kl_net *net = argument;
+    kl_acceptor *acceptor = &net->acceptor;
     struct pollfd polled[LISTENERS_MAX + 1];
     kl_listening *listening[LISTENERS_MAX];
     bool starved = false;
     while (!atomic_load(&acceptor->stop)) {
         uint64_t woken;
-        nfds_t count = starved ? 0 : what_to_poll(server, polled, listening);
-        polled[count] = (struct pollfd){.fd = acceptor->wake_fd, .events = POLLIN};
+        nfds_t count = starved ? 0 : what_to_poll(net, polled, listening);
+        polled[count] = (struct pollfd){.fd = net->peers.wake_fd, .events = POLLIN};
         int ready = poll(polled, count + 1, starved ? PAUSE_MS : -1);
         KL_ASSERT(ready >= 0 || errno == EINTR || errno == ENOMEM);
         starved = false;
         if (ready <= 0) continue;
         if (polled[count].revents) {
-            atomic_store(&acceptor->full, false);
-            (void)!read(acceptor->wake_fd, &woken, sizeof woken);
+            atomic_store(&net->peers.full, false);
+            (void)!read(net->peers.wake_fd, &woken, sizeof woken);
         }
         for (nfds_t i = 0; i < count; i++)
-            if (polled[i].revents && !accept_some(server, listening[i])) starved = true;
+            if (polled[i].revents && !accept_some(net, listening[i])) starved = true;
     }
     return NULL;
 }
@@ -393,38 +337,26 @@ static int32_t connections_max(int32_t wanted) {
     return (int32_t)KL_MIN((rlim_t)wanted, rest);
 }
 
-kl_status kl_acceptor_init(kl_server *server) {
-    kl_acceptor *acceptor = &server->acceptor;
-    pthread_mutex_init(&acceptor->lock, NULL);
-    const kl_server_config *config = &server->config;
-    atomic_store(&acceptor->connections_max, connections_max(config->connections_max));
-    atomic_store(&acceptor->per_ip_max, config->connections_per_ip_max);
-    acceptor->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (acceptor->wake_fd < 0) return kl_fail_errno(errno, "no eventfd for a server");
-    acceptor->buckets = kl_alloc(KL_ADDRESS_BUCKETS * sizeof(kl_link));
-    if (acceptor->buckets == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a server");
-    for (size_t i = 0; i < KL_ADDRESS_BUCKETS; i++) kl_ring_init(&acceptor->buckets[i]);
-    return KL_OK;
+void kl_acceptor_init(kl_acceptor *acceptor) { pthread_mutex_init(&acceptor->lock, NULL); }
+
+void kl_acceptor_limit(kl_net *net, int32_t wanted, int32_t per_ip_max) {
+    atomic_store(&net->peers.count_max, connections_max(wanted));
+    atomic_store(&net->peers.per_ip_max, per_ip_max);
+    kl_peers_wake(&net->peers);
 }
 
-void kl_acceptor_limit(kl_acceptor *acceptor, int32_t wanted, int32_t per_ip_max) {
-    atomic_store(&acceptor->connections_max, connections_max(wanted));
-    atomic_store(&acceptor->per_ip_max, per_ip_max);
-    wake(acceptor);
-}
-
-kl_status kl_acceptor_start(kl_server *server) {
-    kl_acceptor *acceptor = &server->acceptor;
-    kl_status status = kl_thread_spawn(&acceptor->thread, serve, server, "kafkalog-accept");
+kl_status kl_acceptor_start(kl_net *net) {
+    kl_acceptor *acceptor = &net->acceptor;
+    kl_status status = kl_thread_spawn(&acceptor->thread, serve, net, "kafkalog-accept");
     acceptor->runs = !status;
     return status;
 }
 
-void kl_acceptor_stop(kl_server *server) {
-    kl_acceptor *acceptor = &server->acceptor;
+void kl_acceptor_stop(kl_net *net) {
+    kl_acceptor *acceptor = &net->acceptor;
     if (acceptor->runs) {
         atomic_store(&acceptor->stop, true);
-        wake(acceptor);
+        kl_peers_wake(&net->peers);
         KL_ASSERT(pthread_join(acceptor->thread, NULL) == 0);
         acceptor->runs = false;
     }
@@ -434,11 +366,4 @@ void kl_acceptor_stop(kl_server *server) {
         close_listening(each);
     }
     kl_unlock(&acceptor->lock);
-}
-
-void kl_acceptor_free(kl_server *server) {
-    kl_acceptor *acceptor = &server->acceptor;
-    kl_release(acceptor->buckets);
-    if (acceptor->wake_fd >= 0) close(acceptor->wake_fd);
-    pthread_mutex_destroy(&acceptor->lock);
 }

@@ -1,58 +1,37 @@
 /* loop.c: a network thread. */
-#include "net.h"
+#include "loop.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
+
+#include "base/thread.h"
+#include "net.h"
 
 enum { EVENTS_MAX = 256, TRIM_MS = 5000 };
 
 /* ---- its life ------------------------------------------------------------------------ */
 
-kl_status kl_thread_spawn(pthread_t *thread, void *(*run)(void *), void *argument,
-                          const char *name) {
-    /* Signals are for the threads of the application; a new thread inherits the mask.  So
-     * SIGPIPE, which sendfile raises whatever the flags, stays blocked in ours. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(thread, NULL, run, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed) {
-        kl_fail_errno(failed, "cannot start a thread of the server");
-        return KL_E_NO_MEMORY;
-    }
-    pthread_setname_np(*thread, name);
-    return KL_OK;
-}
-
-kl_status kl_thread_init(kl_thread *thread, kl_server *server, int32_t index) {
-    thread->server = server;
+kl_status kl_thread_init(kl_thread *thread, kl_net *net, int32_t index) {
+    thread->net = net;
     thread->index = index;
     pthread_mutex_init(&thread->lock, NULL);
     kl_link *const rings[] = {&thread->conns,   &thread->idle,  &thread->partial,
                               &thread->ready,   &thread->dirty, &thread->stalled,
                               &thread->starved, &thread->dead};
     for (size_t i = 0; i < sizeof rings / sizeof rings[0]; i++) kl_ring_init(rings[i]);
-    int64_t held_max = server->config.queued_bytes_max;
+    int64_t held_max = net->config->queued_bytes_max;
     thread->held_max =
-        held_max < 0 ? SIZE_MAX : (size_t)(held_max / server->config.network_threads);
+        held_max < 0 ? SIZE_MAX : (size_t)(held_max / net->config->network_threads);
     thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    thread->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    kl_status status = kl_post_init(&thread->post);
+    if (status) return status;
     /* Edge-triggered: it is never read, each write is an edge. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
-    if (thread->epoll_fd < 0 || thread->wake_fd < 0 ||
-        epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, thread->wake_fd, &event) != 0)
+    if (thread->epoll_fd < 0 ||
+        epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, thread->post.wake_fd, &event) != 0)
         return kl_fail_errno(errno, "no epoll for a network thread");
     return KL_OK;
-}
-
-void kl_thread_wake(kl_thread *thread) {
-    static const uint64_t one = 1;
-    if (atomic_exchange(&thread->awake, true)) return;
-    while (write(thread->wake_fd, &one, sizeof one) < 0 && errno == EINTR) continue;
 }
 
 static void free_dead(kl_thread *thread) {
@@ -71,54 +50,52 @@ static void free_exchanges(kl_thread *thread, size_t count) {
     }
 }
 
-void kl_thread_drain(kl_thread *thread) {
-    kl_exchange *next;
-    for (kl_exchange *x = atomic_exchange(&thread->answers, NULL); x != NULL; x = next) {
-        next = x->answer_next;
-        kl_exchange_end(x);
-    }
-    for (kl_exchange *x = atomic_exchange(&thread->wakes, NULL); x != NULL; x = next) {
-        next = x->wake_next;
-        atomic_store(&x->wake_posted, false);
-        x->cold = false;
-        kl_exchange_end(x);
+static kl_exchange *holder_of(kl_letter *letter, kl_post_box box) {
+    switch (box) {
+    case KL_POST_ANSWER: return KL_HOLDER(letter, kl_exchange, answer);
+    case KL_POST_WAKE: return KL_HOLDER(letter, kl_exchange, wake);
+    default: return KL_HOLDER(letter, kl_exchange, warm);
     }
 }
 
+/* What is in a box, each once. */
+static void each_letter(kl_thread *thread, kl_post_box box, void (*act)(kl_exchange *)) {
+    kl_letter *next;
+    for (kl_letter *letter = kl_post_take(&thread->post, box); letter; letter = next) {
+        next = letter->next;
+        act(holder_of(letter, box));
+    }
+}
+
+static void end_warm(kl_exchange *exchange) {
+    exchange->cold = false;
+    kl_exchange_end(exchange);
+}
+
+static void end_woken(kl_exchange *exchange) {
+    atomic_store(&exchange->wake_posted, false);
+    if (exchange->ended) kl_exchange_end(exchange);
+}
+
+void kl_thread_drain(kl_thread *thread) {
+    each_letter(thread, KL_POST_ANSWER, kl_exchange_end);
+    each_letter(thread, KL_POST_WARM, end_warm);
+    each_letter(thread, KL_POST_WAKE, end_woken);
+}
+
 void kl_thread_free(kl_thread *thread) {
-    if (thread->server == NULL) return;
+    if (thread->net == NULL) return;
     kl_thread_drain(thread);
     free_dead(thread);
     free_exchanges(thread, thread->free_count);
     kl_pool_free(&thread->pool);
-    kl_release(thread->timers.heap);
+    kl_timers_free(&thread->timers);
     if (thread->epoll_fd >= 0) close(thread->epoll_fd);
-    if (thread->wake_fd >= 0) close(thread->wake_fd);
+    kl_post_free(&thread->post);
     pthread_mutex_destroy(&thread->lock);
 }
 
 /* ---- what others posted -------------------------------------------------------------- */
-
-/* In the order in which they came: a list that is pushed to is the wrong way round. */
-static kl_exchange *take_answers(kl_thread *thread) {
-    kl_exchange *list = NULL, *next;
-    for (kl_exchange *x = atomic_exchange(&thread->answers, NULL); x != NULL; x = next) {
-        next = x->answer_next;
-        x->answer_next = list;
-        list = x;
-    }
-    return list;
-}
-
-static kl_exchange *take_wakes(kl_thread *thread) {
-    kl_exchange *list = NULL, *next;
-    for (kl_exchange *x = atomic_exchange(&thread->wakes, NULL); x != NULL; x = next) {
-        next = x->wake_next;
-        x->wake_next = list;
-        list = x;
-    }
-    return list;
-}
 
 /* Its connection goes on, after all that was posted was looked at: so the answers to several
  * requests of a connection are one write. */
@@ -128,29 +105,29 @@ static void went_on(kl_exchange *exchange, bool fine) {
     else kl_link_last(&conn->thread->dirty, &conn->dirty);
 }
 
+static void answered(kl_exchange *exchange) {
+    if (exchange->request.conn == NULL) kl_exchange_end(exchange);
+    else went_on(exchange, kl_exchange_answered(exchange));
+}
+
 /* What it waited for is in memory; its connection may be gone. */
-static void warm(kl_exchange *exchange) {
+static void warmed(kl_exchange *exchange) {
     exchange->cold = false;
     if (exchange->request.conn == NULL) kl_exchange_end(exchange);
     else went_on(exchange, true);
 }
 
+static void woken(kl_exchange *exchange) {
+    atomic_store(&exchange->wake_posted, false);
+    if (exchange->ended) kl_exchange_end(exchange);
+    else if (exchange->state == KL_WAITS || exchange->state == KL_WAITS_ON)
+        went_on(exchange, kl_exchange_run(exchange));
+}
+
 static void run_posts(kl_thread *thread) {
-    kl_exchange *next;
-    for (kl_exchange *x = take_answers(thread); x != NULL; x = next) {
-        next = x->answer_next;
-        if (x->request.conn == NULL) kl_exchange_end(x);
-        else went_on(x, kl_exchange_answered(x));
-    }
-    for (kl_exchange *x = take_wakes(thread); x != NULL; x = next) {
-        next = x->wake_next;
-        atomic_store(&x->wake_posted, false);
-        if (x->cold) {
-            if (atomic_exchange(&x->warmed, false)) warm(x);
-        } else if (x->ended) kl_exchange_end(x);
-        else if (x->state == KL_WAITS || x->state == KL_WAITS_ON)
-            went_on(x, kl_exchange_run(x));
-    }
+    each_letter(thread, KL_POST_ANSWER, answered);
+    each_letter(thread, KL_POST_WARM, warmed);
+    each_letter(thread, KL_POST_WAKE, woken);
 }
 
 static void run_stalled(kl_thread *thread) {
@@ -159,7 +136,7 @@ static void run_stalled(kl_thread *thread) {
         kl_exchange *exchange = KL_HOLDER(link, kl_exchange, queue);
         kl_link_remove(link);
         exchange->state = KL_IN_PYTHON;
-        if (kl_up_push(&thread->server->up, exchange)) continue;
+        if (kl_up_push(&thread->net->up, exchange)) continue;
         exchange->state = KL_STALLED; /* the first again */
         kl_link_first(&thread->stalled, link);
         return;
@@ -207,24 +184,21 @@ static void feed_starved(kl_thread *thread) {
 
 /* ---- time ---------------------------------------------------------------------------- */
 
-int64_t kl_server_now(kl_server *server) {
-    return server->config.manual_clock ? atomic_load(&server->manual_ms)
-                                       : kl_monotonic_ms();
-}
-
 /* Never overflows: -1 and what is too far away are "never". */
 static int64_t after(int64_t from_ms, int64_t more_ms) {
     return more_ms < 0 || more_ms > INT64_MAX - from_ms ? INT64_MAX : from_ms + more_ms;
 }
 
 static void run_parked(kl_thread *thread) {
-    kl_exchange *first;
-    while ((first = kl_timers_first(&thread->timers)) && first->timer_ms <= thread->now_ms)
-        went_on(first, kl_exchange_expire(first));
+    kl_timer *first;
+    while ((first = kl_timers_first(&thread->timers)) && first->due_ms <= thread->now_ms) {
+        kl_exchange *exchange = KL_HOLDER(first, kl_exchange, timer);
+        went_on(exchange, kl_exchange_expire(exchange));
+    }
 }
 
 static void close_idle(kl_thread *thread) {
-    int64_t idle_ms_max = thread->server->config.idle_ms_max;
+    int64_t idle_ms_max = thread->net->config->idle_ms_max;
     for (kl_link *link; (link = kl_ring_first(&thread->idle)) != NULL;) {
         kl_conn *conn = KL_HOLDER(link, kl_conn, idle);
         if (after(conn->active_ms, idle_ms_max) > thread->now_ms) return;
@@ -240,7 +214,7 @@ static void close_idle(kl_thread *thread) {
 }
 
 static void close_half_frames(kl_thread *thread) {
-    int64_t half_frame_ms_max = thread->server->config.half_frame_ms_max;
+    int64_t half_frame_ms_max = thread->net->config->half_frame_ms_max;
     for (kl_link *link; (link = kl_ring_first(&thread->partial)) != NULL;) {
         kl_conn *conn = KL_HOLDER(link, kl_conn, partial);
         if (after(conn->partial_ms, half_frame_ms_max) > thread->now_ms) return;
@@ -266,9 +240,9 @@ static void run_timers(kl_thread *thread) {
 }
 
 static int64_t next_timer(const kl_thread *thread) {
-    const kl_server_config *config = &thread->server->config;
-    const kl_exchange *parked = kl_timers_first(&thread->timers);
-    int64_t next = parked ? parked->timer_ms : INT64_MAX;
+    const kl_server_config *config = thread->net->config;
+    const kl_timer *parked = kl_timers_first(&thread->timers);
+    int64_t next = parked ? parked->due_ms : INT64_MAX;
     const kl_link *idle = kl_ring_first(&thread->idle);
     if (idle)
         next = KL_MIN(next, after(KL_HOLDER(idle, const kl_conn, idle)->active_ms,
@@ -283,9 +257,8 @@ static int64_t next_timer(const kl_thread *thread) {
 /* ---- the loop ------------------------------------------------------------------------ */
 
 static bool has_work(kl_thread *thread) {
-    return atomic_load(&thread->wakes) || atomic_load(&thread->answers) ||
-           atomic_load(&thread->room) || kl_ring_first(&thread->ready) ||
-           kl_ring_first(&thread->dirty) ||
+    return kl_post_any(&thread->post) || atomic_load(&thread->room) ||
+           kl_ring_first(&thread->ready) || kl_ring_first(&thread->dirty) ||
            (atomic_load(&thread->stop) && !thread->stopping) ||
            atomic_load(&thread->stop_now);
 }
@@ -294,8 +267,8 @@ static bool has_work(kl_thread *thread) {
 static int sleep_ms(kl_thread *thread) {
     if (has_work(thread)) return 0;
     int64_t next = next_timer(thread);
-    if (thread->server->config.manual_clock)
-        return next <= kl_server_now(thread->server) ? 0 : -1;
+    if (thread->net->clock.manual)
+        return next <= kl_clock_now(&thread->net->clock) ? 0 : -1;
     if (next == INT64_MAX) return -1;
     int64_t left_ms = next - kl_monotonic_ms();
     return (int)KL_MAX(KL_MIN(left_ms, (int64_t)INT32_MAX), (int64_t)0);
@@ -334,13 +307,13 @@ static bool look_at_stop(kl_thread *thread) {
 static void *serve(void *argument) {
     kl_thread *thread = argument;
     struct epoll_event events[EVENTS_MAX];
-    thread->now_ms = thread->trim_ms = kl_server_now(thread->server);
+    thread->now_ms = thread->trim_ms = kl_clock_now(&thread->net->clock);
     do {
-        atomic_store(&thread->awake, false);
+        atomic_store(&thread->post.awake, false);
         int count = epoll_wait(thread->epoll_fd, events, EVENTS_MAX, sleep_ms(thread));
         KL_ASSERT(count >= 0 || errno == EINTR);
-        atomic_store(&thread->awake, true);
-        thread->now_ms = kl_server_now(thread->server);
+        atomic_store(&thread->post.awake, true);
+        thread->now_ms = kl_clock_now(&thread->net->clock);
         for (int i = 0; i < count; i++)
             if (events[i].data.ptr) kl_conn_events(events[i].data.ptr, events[i].events);
         run_stalled(thread);

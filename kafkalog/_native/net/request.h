@@ -1,4 +1,4 @@
-/* request.h: one request, as produce.c and fetch.c see it, and what the server wants of them.
+/* request.h: one request, as those see it who answer it, and what the network wants of them.
  *
  * A request belongs to the network thread of its connection: it is run there, is completed
  * there, and its fields are that thread's alone.  Other threads may do one thing with it:
@@ -10,7 +10,6 @@
 
 typedef struct kl_conn kl_conn;
 typedef struct kl_request kl_request;
-typedef struct kl_data kl_data; /* the table of partitions, the fetch sessions: data.c */
 
 /* What a run of a request came to. */
 typedef enum {
@@ -23,7 +22,7 @@ typedef enum {
 } kl_verdict;
 
 struct kl_request {
-    kl_server *server;
+    void *context; /* of those who answer: kl_net.context */
     kl_conn *conn;
     int32_t thread;   /* index of its network thread: for memory that is kept per thread */
     int32_t listener; /* as given to kl_server_listen */
@@ -45,24 +44,12 @@ struct kl_request {
         why; /* with KL_UP: what Python is told, KL_UP_FAST_PATH unless a run says else */
 
     /* What a parked request waits with.  A run sets them before it returns KL_PARKED or
-     * KL_PARKED_READ_ON; all are zero, and deadline_ms INT64_MAX, in its first run.
-     *
-     * on_cancel: the connection is gone.  It must take the request out of every list from
-     * which it may be woken, and free `parked`.  No run follows it.  Before a run returns
-     * anything else than the two, it must have done the same itself. */
+     * KL_PARKED_READ_ON; all are zero, and deadline_ms INT64_MAX, in its first run.  Before a
+     * run returns anything else than the two, it must have done what `cancel` does. */
     void *parked;
-    void (*on_cancel)(kl_request *request);
-    int64_t deadline_ms; /* of kl_server_now; the request is run again with `expired`, and
+    int64_t deadline_ms; /* of kl_clock_now; the request is run again with `expired`, and
                           * must not park then without a new one */
 };
-
-/* Milliseconds of the server's clock: monotonic, or what kl_server_set_time said last. */
-int64_t kl_server_now(kl_server *server);
-/* What kl_data_new made. */
-kl_data *kl_server_data(kl_server *server);
-const kl_server_config *kl_server_get_config(const kl_server *server);
-/* How many values kl_request.thread can have: 0 to this less one. */
-int32_t kl_server_threads(const kl_server *server);
 
 /* The frame is not looked at any more: its memory can serve others.  `data` becomes NULL; the
  * request cannot go up afterwards. */
@@ -89,20 +76,41 @@ kl_status kl_response_slice(kl_request *request, kl_slice *slice);
 /* ---- any thread ------------------------------------------------------------------------- */
 
 /* Run a parked request again on its network thread.  Only as long as it cannot end
- * meanwhile: under the lock under which on_cancel and the runs take it out of the list in
+ * meanwhile: under the lock under which cancel and the runs take it out of the list in
  * which it was found.  Takes no lock itself and may be called many times. */
 void kl_request_wake(kl_request *request);
 
-/* ---- produce.c, fetch.c, data.c ----------------------------------------------------------- */
+/* ---- what hangs in the table of operations ------------------------------------------------ */
 
-/* Run on the connection's network thread, once when the frame is whole, and again each time
- * that the request is woken, expires, or comes back from Python. */
-kl_verdict kl_produce_run(kl_request *request);
-kl_verdict kl_fetch_run(kl_request *request);
-/* Made before a thread starts, freed after the last one ended and all requests with them. */
-kl_status kl_data_new(kl_server *server, const kl_server_config *config, kl_data **out);
-/* The network threads have ended: no log is used when this returns, nor will one be. */
-void kl_data_stop(kl_data *data);
-void kl_data_free(kl_data *data); /* NULL is fine */
+/* A piece of a file that goes out next.  It lies in the response, which waits for it. */
+typedef struct kl_warming kl_warming;
+struct kl_warming {
+    kl_warming *next; /* whoever warms it */
+    int fd;
+    int64_t pos, end;
+};
+/* Once for each that `warm` took, by any thread.  Then it is the network's again. */
+void kl_warmed(kl_warming *warming);
+
+/* How requests of a kind are answered on the network thread of their connection. */
+typedef struct {
+    /* Once when the frame is whole, and again each time that the request is woken, expires,
+     * or comes back from Python. */
+    kl_verdict (*run)(kl_request *request);
+    /* The connection of a parked one is gone.  It must take the request out of every list
+     * from which it may be woken, and free `parked`.  No run follows it. */
+    void (*cancel)(kl_request *request);
+    /* It may run while others of its connection wait with KL_PARKED_READ_ON. */
+    bool overtakes;
+} kl_kind;
+
+typedef struct {
+    const kl_kind *kinds[KL_API_KEYS]; /* NULL: they go up to Python */
+    /* Whether these bytes are in memory.  False: they will be, or cannot be had; then
+     * kl_warmed is called. */
+    bool (*warm)(void *context, kl_warming *warming);
+    /* A slice was sent, or will not be. */
+    void (*drop)(void *context, kl_slice *slice);
+} kl_ops;
 
 #endif

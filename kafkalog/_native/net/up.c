@@ -1,40 +1,47 @@
 /* up.c: the queue to Python, and what comes back. */
-#include "net.h"
+#include "up.h"
+
+#include "conn.h"
+#include "lane.h"
+#include "response.h"
 
 enum { SLOTS_MIN = 64, POS_BODY_V0 = KL_RESPONSE_HEADER_BYTES };
 
-void kl_up_init(kl_up *up, int32_t count_max) {
+void kl_up_init(kl_up *up) {
     pthread_mutex_init(&up->lock, NULL);
     kl_cond_init(&up->some);
     kl_ring_init(&up->control);
     kl_ring_init(&up->data);
-    up->count_max = count_max;
 }
 
-static void free_ring(kl_link *ring) {
-    for (kl_link *link; (link = kl_ring_first(ring)) != NULL;) {
+kl_exchange *kl_up_left(kl_up *up) {
+    kl_link *link = kl_ring_first(&up->control);
+    if (link == NULL) link = kl_ring_first(&up->data);
+    if (link) {
         kl_link_remove(link);
-        kl_exchange *exchange = KL_HOLDER(link, kl_exchange, queue);
-        kl_exchange_end(exchange);
+        return KL_HOLDER(link, kl_exchange, queue);
     }
+    for (uint32_t i = 0; i < up->slot_count; i++)
+        if (up->slots[i].exchange) {
+            kl_exchange *exchange = up->slots[i].exchange;
+            up->slots[i].exchange = NULL;
+            return exchange;
+        }
+    return NULL;
 }
 
 void kl_up_free(kl_up *up) {
-    free_ring(&up->control);
-    free_ring(&up->data);
-    for (uint32_t i = 0; i < up->slot_count; i++)
-        if (up->slots[i].exchange) kl_exchange_end(up->slots[i].exchange);
     kl_release(up->slots);
     pthread_cond_destroy(&up->some);
     pthread_mutex_destroy(&up->lock);
 }
 
-static bool is_control(const kl_exchange *exchange) {
-    return exchange->request.listener == exchange->owner->server->config.control_listener;
+static bool is_control(const kl_up *up, const kl_exchange *exchange) {
+    return exchange->request.listener == up->control_listener;
 }
 
 bool kl_up_push(kl_up *up, kl_exchange *exchange) {
-    bool control = is_control(exchange);
+    bool control = is_control(up, exchange);
     kl_lock(&up->lock);
     int32_t *count = control ? &up->control_count : &up->data_count;
     bool room = *count < up->count_max;
@@ -52,7 +59,7 @@ bool kl_up_push(kl_up *up, kl_exchange *exchange) {
 
 static void unqueue(kl_up *up, kl_exchange *exchange) {
     kl_link_remove(&exchange->queue);
-    *(is_control(exchange) ? &up->control_count : &up->data_count) -= 1;
+    *(is_control(up, exchange) ? &up->control_count : &up->data_count) -= 1;
 }
 
 /* Whether threads are to be told that there is room: not for each place, as each telling
@@ -64,10 +71,10 @@ static bool has_room_again(kl_up *up) {
     return true;
 }
 
-static void tell_room(kl_server *server) {
-    for (int32_t i = 0; i < server->thread_count; i++) {
-        atomic_store(&server->threads[i].room, true);
-        kl_thread_wake(&server->threads[i]);
+static void tell_room(kl_up *up) {
+    for (int32_t i = 0; i < up->thread_count; i++) {
+        atomic_store(&up->threads[i].room, true);
+        kl_post_ring(&up->threads[i].post);
     }
 }
 
@@ -77,7 +84,7 @@ bool kl_up_cancel(kl_up *up, kl_exchange *exchange) {
     if (queued) unqueue(up, exchange);
     bool room = queued && has_room_again(up);
     kl_unlock(&up->lock);
-    if (room) tell_room(exchange->owner->server);
+    if (room) tell_room(up);
     return queued;
 }
 
@@ -146,10 +153,8 @@ static void describe(const kl_exchange *exchange, uint64_t id, kl_request_info *
     memcpy(out->peer, request->conn->peer, sizeof out->peer);
 }
 
-kl_status kl_server_take(kl_server *server, int32_t timeout_ms, kl_request_info *out) {
-    kl_status status = kl_server_check(server);
-    if (status) return status;
-    kl_up *up = &server->up;
+kl_status kl_up_take(kl_up *up, int32_t timeout_ms, kl_request_info *out) {
+    kl_status status = KL_OK;
     int64_t until_ms = kl_monotonic_ms() + timeout_ms;
     bool room = false;
     kl_lock(&up->lock);
@@ -175,27 +180,20 @@ kl_status kl_server_take(kl_server *server, int32_t timeout_ms, kl_request_info 
         room = has_room_again(up);
     }
     kl_unlock(&up->lock);
-    if (room) tell_room(server);
+    if (room) tell_room(up);
     return status;
 }
 
 /* To its network thread, which has ended maybe: then kl_server_free finds it. */
 static void post(kl_exchange *exchange, kl_outcome outcome) {
-    kl_thread *thread = exchange->owner;
     exchange->outcome = outcome;
-    exchange->answer_next = atomic_load_explicit(&thread->answers, memory_order_relaxed);
-    while (
-        !atomic_compare_exchange_weak(&thread->answers, &exchange->answer_next, exchange))
-        continue;
-    kl_thread_wake(thread);
+    kl_post_put(&exchange->owner->post, KL_POST_ANSWER, &exchange->answer);
 }
 
-static kl_status take_back(kl_server *server, uint64_t id, kl_exchange **out) {
-    kl_status status = kl_server_check(server);
-    if (status) return status;
-    kl_lock(&server->up.lock);
-    *out = take_from_slot(&server->up, id);
-    kl_unlock(&server->up.lock);
+static kl_status take_back(kl_up *up, uint64_t id, kl_exchange **out) {
+    kl_lock(&up->lock);
+    *out = take_from_slot(up, id);
+    kl_unlock(&up->lock);
     if (*out == NULL)
         return kl_fail(KL_E_NOT_FOUND, "request %llx has ended, or there was none",
                        (unsigned long long)id);
@@ -220,26 +218,33 @@ static kl_status put_answer(kl_exchange *exchange, const uint8_t *body, size_t b
     return status;
 }
 
-kl_status kl_server_answer(kl_server *server, uint64_t id, const uint8_t *body,
-                           size_t bytes, int32_t header_version) {
+kl_status kl_up_answer(kl_up *up, uint64_t id, const uint8_t *body, size_t bytes,
+                       int32_t header_version) {
     kl_exchange *exchange;
-    kl_status status = take_back(server, id, &exchange);
+    kl_status status = take_back(up, id, &exchange);
     if (status) return status;
     status = put_answer(exchange, body, bytes, header_version);
     post(exchange, status ? KL_CLOSE : KL_ANSWER);
     return status;
 }
 
-kl_status kl_server_again(kl_server *server, uint64_t id) {
+kl_status kl_up_again(kl_up *up, uint64_t id) {
     kl_exchange *exchange;
-    kl_status status = take_back(server, id, &exchange);
+    kl_status status = take_back(up, id, &exchange);
     if (!status) post(exchange, KL_AGAIN);
     return status;
 }
 
-kl_status kl_server_drop(kl_server *server, uint64_t id) {
+kl_status kl_up_drop(kl_up *up, uint64_t id) {
     kl_exchange *exchange;
-    kl_status status = take_back(server, id, &exchange);
+    kl_status status = take_back(up, id, &exchange);
     if (!status) post(exchange, KL_CLOSE);
     return status;
+}
+
+int64_t kl_up_count(kl_up *up) {
+    kl_lock(&up->lock);
+    int64_t count = (int64_t)up->control_count + up->data_count;
+    kl_unlock(&up->lock);
+    return count;
 }

@@ -3,9 +3,10 @@
 #ifndef KL_DATA_H
 #define KL_DATA_H
 
-#include "net/codec.h"
 #include "codes.h"
-#include "net/request.h"
+#include "cold.h"
+#include "net/clock.h"
+#include "net/codec.h"
 #include "session.h"
 #include "topics.h"
 
@@ -25,6 +26,7 @@ typedef struct {
     size_t parked_bytes; /* of large frames that wait: fetch.c */
 } kl_lane;
 
+typedef struct kl_data kl_data;
 typedef struct kl_endpoint kl_endpoint;
 struct kl_endpoint {
     kl_endpoint *next;
@@ -36,7 +38,9 @@ struct kl_endpoint {
 };
 
 struct kl_data {
-    kl_server *server;
+    const kl_server_config *config; /* the server's, as is the clock */
+    kl_clock *clock;
+    kl_cold cold;
     kl_topics *topics;
     kl_sessions *sessions;
     kl_lane *lanes; /* by kl_request.thread */
@@ -45,9 +49,26 @@ struct kl_data {
     kl_endpoint *endpoints;
 };
 
-static inline kl_lane *kl_lane_of(const kl_request *request) {
-    return &kl_server_data(request->server)->lanes[request->thread];
+/* For so many network threads; what is given must outlive it. */
+kl_status kl_data_new(const kl_server_config *config, kl_clock *clock, int32_t threads,
+                      kl_data **out);
+void kl_data_free(kl_data *data); /* NULL is fine */
+
+/* The partition of a topic, retained and entered; KL_E_NOT_FOUND. */
+kl_status kl_data_enter(kl_data *data, const char *topic, int32_t partition,
+                        kl_replica **out);
+void kl_data_leave(kl_replica *replica);
+
+static inline kl_data *kl_data_of(const kl_request *request) { return request->context; }
+static inline int64_t kl_now_of(const kl_request *request) {
+    return kl_clock_now(kl_data_of(request)->clock);
 }
+static inline kl_lane *kl_lane_of(const kl_request *request) {
+    return &kl_data_of(request)->lanes[request->thread];
+}
+/* Tell where clients of a listener reach this node.  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+kl_status kl_data_set_endpoint(kl_data *data, int32_t listener, const char *host,
+                               int32_t port, const char *rack);
 /* That of a listener; false when it was not told.  Takes data->lock. */
 bool kl_data_endpoint(kl_data *data, int32_t listener, kl_endpoint *out);
 
@@ -56,8 +77,5 @@ static inline kl_in kl_request_body(const kl_request *request, bool flexible) {
     return (kl_in){request->data + request->body_pos, request->data + request->bytes,
                    flexible, false};
 }
-
-void kl_produces_free(kl_produce *list);
-void kl_fetches_free(kl_fetch *list);
 
 #endif

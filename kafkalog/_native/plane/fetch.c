@@ -81,18 +81,16 @@ static void let_frame_go(kl_request *request, kl_fetch *fetch) {
 /* Take it out of every list and keep its memory for the next.  `keep_session` false: its
  * client will not hear what the session is. */
 static void put_back(kl_request *request, kl_fetch *fetch, bool keep_session) {
-    kl_data *data = kl_server_data(request->server);
+    kl_data *data = kl_data_of(request);
     stop_waiting(fetch);
     let_frame_go(request, fetch);
     kl_fetch_drop_slices(fetch);
     drop_replicas(fetch->set);
     if (fetch->session)
-        kl_sessions_give(data->sessions, fetch->session, keep_session,
-                         kl_server_now(request->server));
+        kl_sessions_give(data->sessions, fetch->session, keep_session, kl_now_of(request));
     drop_replicas(&fetch->asked);
     kl_fetch_set_clear(&fetch->asked);
     request->parked = NULL;
-    request->on_cancel = NULL;
     kl_lane *lane = kl_lane_of(request);
     if (lane->fetch_count >= FREE_MAX || fetch->asked.capacity > KEEP_ITEMS ||
         fetch->aborted_capacity > KEEP_ITEMS) {
@@ -115,7 +113,7 @@ void kl_fetches_free(kl_fetch *list) {
 
 /* Find the set's partitions in the table; false: some are not there. */
 static bool look_up(kl_request *request, kl_fetch_set *set) {
-    kl_topics *topics = kl_server_data(request->server)->topics;
+    kl_topics *topics = kl_data_of(request)->topics;
     const kl_topic *topic = NULL;
     const kl_fetch_topic *last = NULL;
     bool all = true;
@@ -142,7 +140,7 @@ static void find_session(kl_request *request, kl_fetch *fetch) {
     bool full =
         fetch->session_epoch == KL_SESSION_FULL || fetch->session_epoch == KL_SESSION_FINAL;
     if (full) return;
-    kl_sessions *sessions = kl_server_data(request->server)->sessions;
+    kl_sessions *sessions = kl_data_of(request)->sessions;
     fetch->code =
         kl_sessions_take(sessions, fetch->session_id, fetch->session_epoch,
                          request->api_version >= KL_FETCH_TOPIC_IDS, &fetch->session);
@@ -159,8 +157,8 @@ static void enter_incremental(kl_request *request, kl_fetch *fetch) {
         fetch->code = CODE_FETCH_SESSION_ID_NOT_FOUND; /* no memory: begin a new one */
     } else if (set->count == 0) {
         /* All is forgotten: the session ends, and what was asked is read without one. */
-        kl_sessions_give(kl_server_data(request->server)->sessions, fetch->session, false,
-                         kl_server_now(request->server));
+        kl_sessions_give(kl_data_of(request)->sessions, fetch->session, false,
+                         kl_now_of(request));
         fetch->session = NULL;
         fetch->incremental = false;
     } else {
@@ -171,12 +169,12 @@ static void enter_incremental(kl_request *request, kl_fetch *fetch) {
 
 /* Full fetches end the session that they name and may begin another. */
 static void enter_full(kl_request *request, kl_fetch *fetch) {
-    kl_sessions *sessions = kl_server_data(request->server)->sessions;
+    kl_sessions *sessions = kl_data_of(request)->sessions;
     if (fetch->session_id) kl_sessions_close(sessions, fetch->session_id);
     if (fetch->session_epoch == KL_SESSION_FINAL) return;
-    fetch->session = kl_sessions_make(sessions, &fetch->asked,
-                                      request->api_version >= KL_FETCH_TOPIC_IDS,
-                                      kl_server_now(request->server));
+    fetch->session =
+        kl_sessions_make(sessions, &fetch->asked,
+                         request->api_version >= KL_FETCH_TOPIC_IDS, kl_now_of(request));
     if (fetch->session) fetch->set = &fetch->session->set;
 }
 
@@ -184,7 +182,7 @@ static void enter_full(kl_request *request, kl_fetch *fetch) {
 
 static void wake(void *owner) { kl_request_wake(owner); }
 
-static void on_cancel(kl_request *request) { put_back(request, request->parked, false); }
+void kl_fetch_cancel(kl_request *request) { put_back(request, request->parked, false); }
 
 /* Wait for `missing` more bytes; false: they may be there already. */
 static bool park(kl_request *request, kl_fetch *fetch, int64_t missing) {
@@ -201,7 +199,6 @@ static bool park(kl_request *request, kl_fetch *fetch, int64_t missing) {
         return false;
     }
     request->parked = fetch;
-    request->on_cancel = on_cancel;
     return true;
 }
 
@@ -217,7 +214,7 @@ static kl_verdict finish(kl_request *request, kl_fetch *fetch) {
 
 /* Read, and answer or wait. */
 static kl_verdict read_or_park(kl_request *request, kl_fetch *fetch) {
-    const kl_server_config *config = kl_server_get_config(request->server);
+    const kl_server_config *config = kl_data_of(request)->config;
     int64_t min_bytes = KL_MIN(fetch->min_bytes, fetch->max_bytes);
     min_bytes = KL_MIN(min_bytes, config->fetch_bytes_max);
     for (;;) {
@@ -249,7 +246,7 @@ static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
         drop_replicas(&fetch->asked); /* looked up again, with the session's others */
         look_up(request, fetch->set);
     }
-    int64_t now_ms = kl_server_now(request->server);
+    int64_t now_ms = kl_now_of(request);
     kl_verdict verdict = read_or_park(request, fetch);
     if (verdict == KL_PARKED) request->deadline_ms = now_ms + fetch->max_wait_ms;
     return verdict;

@@ -6,7 +6,7 @@
 
 enum {
     KL_FETCH_MIN = 4,
-    KL_FETCH_MAX = 17,
+    KL_FETCH_MAX = 18,
     KL_FETCH_SESSIONS = 7, /* versions from which on a field is there */
     KL_FETCH_EPOCHS = 9,
     KL_FETCH_ZSTD = 10,
@@ -40,6 +40,11 @@ struct kl_fetch {
     bool incremental;   /* only what changed is answered */
     bool epoch_error;   /* some partition's answer names the leader */
 };
+
+/* As kl_kind. */
+kl_verdict kl_fetch_run(kl_request *request);
+void kl_fetch_cancel(kl_request *request);
+void kl_fetches_free(kl_fetch *list);
 
 /* fetch_parse.c.  False: the frame is none of its version, or asks for too much. */
 bool kl_fetch_parse(kl_request *request, kl_fetch *fetch);

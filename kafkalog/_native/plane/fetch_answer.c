@@ -1,4 +1,4 @@
-/* fetch_answer.c: the response of Fetch, versions 4 to 17.  kafka.md 4.12. */
+/* fetch_answer.c: the response of Fetch, versions 4 to 18.  kafka.md 4.12. */
 #include "fetch.h"
 
 enum {
@@ -58,7 +58,7 @@ static void put_tags(out *out, const kl_fetch *fetch, const kl_fetch_item *item)
     if (leader) {
         p = kl_out_uvarint(p, TAG_LEADER);
         p = kl_out_uvarint(p, LEADER_BYTES);
-        p = kl_out_i32(p, kl_server_get_config(out->request->server)->node_id);
+        p = kl_out_i32(p, kl_data_of(out->request)->config->node_id);
         p = kl_out_i32(p, atomic_load(&item->replica->leader_epoch));
         p = kl_out_no_tags(p, true);
     }
@@ -140,7 +140,7 @@ static bool put_group(out *out, kl_fetch *fetch, size_t i, size_t next, uint32_t
 
 /* The tagged fields of the response: where the leaders that it names are reached. */
 static bool put_endpoints(out *out, const kl_fetch *fetch) {
-    kl_data *data = kl_server_data(out->request->server);
+    kl_data *data = kl_data_of(out->request);
     kl_endpoint endpoint;
     bool named = fetch->epoch_error && out->version >= KL_FETCH_ENDPOINTS &&
                  kl_data_endpoint(data, out->request->listener, &endpoint);
@@ -154,7 +154,7 @@ static bool put_endpoints(out *out, const kl_fetch *fetch) {
     const kl_span host = {(const uint8_t *)endpoint.host, strlen(endpoint.host)};
     const kl_span rack = {endpoint.has_rack ? (const uint8_t *)endpoint.rack : NULL,
                           strlen(endpoint.rack)};
-    v = kl_out_i32(v, kl_server_get_config(out->request->server)->node_id);
+    v = kl_out_i32(v, kl_data_of(out->request)->config->node_id);
     v = kl_out_string(v, true, host);
     v = kl_out_i32(v, endpoint.port);
     v = kl_out_string(v, true, rack);

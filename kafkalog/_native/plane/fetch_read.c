@@ -159,7 +159,7 @@ static void read_item(const kl_request *request, kl_fetch *fetch, kl_fetch_item 
 }
 
 bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes) {
-    const kl_server_config *config = kl_server_get_config(request->server);
+    const kl_server_config *config = kl_data_of(request)->config;
     budget budget = {KL_MIN(fetch->max_bytes, config->fetch_bytes_max), 0, false};
     bool at_once = fetch->set->count == 0;
     fetch->aborted_count = 0;

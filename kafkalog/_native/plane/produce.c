@@ -45,7 +45,6 @@ static void put_back(kl_request *request, kl_produce *produce) {
         kl_release(item->fault);
     }
     request->parked = NULL;
-    request->on_cancel = NULL;
     kl_lane *lane = kl_lane_of(request);
     if (lane->produce_count >= FREE_MAX || produce->capacity > KEEP_ITEMS) {
         free_one(produce);
@@ -138,7 +137,7 @@ static bool is_admin(const kl_request *request) {
 
 /* False: Python must have its say first. */
 static bool look_up(kl_request *request, kl_produce *produce) {
-    kl_topics *topics = kl_server_data(request->server)->topics;
+    kl_topics *topics = kl_data_of(request)->topics;
     const kl_topic *topic = NULL;
     bool known = true;
     kl_topics_lock(topics);
@@ -270,7 +269,7 @@ static size_t look_again(kl_produce *produce, bool expired) {
     return left;
 }
 
-static void on_cancel(kl_request *request) { put_back(request, request->parked); }
+void kl_produce_cancel(kl_request *request) { put_back(request, request->parked); }
 
 /* False: all is decided. */
 static bool park(kl_request *request, kl_produce *produce) {
@@ -292,7 +291,6 @@ static bool park(kl_request *request, kl_produce *produce) {
             if (produce->items[i].waiting) kl_wait_remove(&produce->items[i].waiter);
     }
     request->parked = produce;
-    request->on_cancel = on_cancel;
     return true;
 }
 
@@ -339,8 +337,7 @@ static kl_verdict run_first(kl_request *request, kl_produce *produce) {
         waiting |= produce->items[i].waiting;
     }
     if (waiting && park(request, produce)) {
-        request->deadline_ms =
-            kl_server_now(request->server) + KL_MAX(produce->timeout_ms, 0);
+        request->deadline_ms = kl_now_of(request) + KL_MAX(produce->timeout_ms, 0);
         return KL_PARKED_READ_ON;
     }
     return finish(request, produce);

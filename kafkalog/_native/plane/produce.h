@@ -43,6 +43,11 @@ struct kl_produce {
     int16_t acks;
 };
 
+/* As kl_kind. */
+kl_verdict kl_produce_run(kl_request *request);
+void kl_produce_cancel(kl_request *request);
+void kl_produces_free(kl_produce *list);
+
 /* Put the response of all its partitions, in the order in which they were asked for; false
  * when there is no memory. */
 bool kl_produce_answer(kl_request *request, const kl_produce *produce);

@@ -1,5 +1,7 @@
 /* server.c: the server's handle: start, stop, counters, and what a fork leaves of it. */
-#include "net/net.h"
+#include "state.h"
+
+#include "net/loop.h"
 
 #include <time.h>
 #include <unistd.h>
@@ -17,26 +19,28 @@ static void each_server(void (*act)(kl_server *)) {
 }
 
 static void lock_all(kl_server *server) {
-    kl_lock(&server->acceptor.lock);
-    for (int32_t i = 0; i < server->thread_count; i++) kl_lock(&server->threads[i].lock);
+    kl_lock(&server->net.acceptor.lock);
+    for (int32_t i = 0; i < server->net.thread_count; i++)
+        kl_lock(&server->net.threads[i].lock);
 }
 
 static void unlock_all(kl_server *server) {
-    for (int32_t i = 0; i < server->thread_count; i++) kl_unlock(&server->threads[i].lock);
-    kl_unlock(&server->acceptor.lock);
+    for (int32_t i = 0; i < server->net.thread_count; i++)
+        kl_unlock(&server->net.threads[i].lock);
+    kl_unlock(&server->net.acceptor.lock);
 }
 
 /* Else clients would not see the parent end, and its ports would stay taken. */
 static void close_all(kl_server *server) {
-    for (kl_listening *each = server->acceptor.listening; each; each = each->next)
+    for (kl_listening *each = server->net.acceptor.listening; each; each = each->next)
         close(each->fd);
-    close(server->acceptor.wake_fd);
-    for (int32_t i = 0; i < server->thread_count; i++) {
-        kl_thread *thread = &server->threads[i];
+    close(server->net.peers.wake_fd);
+    for (int32_t i = 0; i < server->net.thread_count; i++) {
+        kl_thread *thread = &server->net.threads[i];
         for (kl_link *link = thread->conns.next; link != &thread->conns; link = link->next)
             close(KL_HOLDER(link, kl_conn, all)->fd);
         close(thread->epoll_fd);
-        close(thread->wake_fd);
+        close(thread->post.wake_fd);
     }
     unlock_all(server);
 }
@@ -98,15 +102,43 @@ static kl_status check_config(const kl_server_config *config) {
 }
 
 static void free_all(kl_server *server) {
+    kl_net *net = &server->net;
     /* Requests that Python still had go back to their threads' memory, then this goes. */
-    kl_up_free(&server->up);
-    kl_cold_free(&server->cold);
-    for (int32_t i = 0; i < server->thread_count; i++) kl_thread_free(&server->threads[i]);
-    kl_acceptor_free(server);
-    kl_data_free(server->data);
+    for (kl_exchange *left; (left = kl_up_left(&net->up)) != NULL;) kl_exchange_end(left);
+    kl_up_free(&net->up);
+    for (int32_t i = 0; i < net->thread_count; i++) kl_thread_free(&net->threads[i]);
+    kl_peers_free(&net->peers);
+    pthread_mutex_destroy(&net->acceptor.lock);
+    kl_plane_free(server->data);
     pthread_mutex_destroy(&server->life);
-    kl_release(server->threads);
+    kl_release(net->threads);
     kl_release(server);
+}
+
+/* Its parts; what fails is freed by the caller. */
+static kl_status make_net(kl_server *server, kl_thread *threads, int32_t count) {
+    const kl_server_config *config = &server->config;
+    kl_net *net = &server->net;
+    net->config = config;
+    net->ops = &kl_plane_ops;
+    net->clock.manual = config->manual_clock;
+    net->threads = threads;
+    net->up.count_max = config->queued_requests_max;
+    net->up.threads = threads;
+    net->up.thread_count = count;
+    net->up.control_listener = config->control_listener;
+    kl_up_init(&net->up);
+    kl_acceptor_init(&net->acceptor);
+    kl_status status = kl_peers_init(&net->peers);
+    for (int32_t i = 0; !status && i < count; i++) {
+        status = kl_thread_init(&threads[i], net, i);
+        net->thread_count = i + 1;
+    }
+    if (!status) status = kl_data_new(config, &net->clock, count, &server->data);
+    net->context = server->data;
+    if (!status)
+        kl_acceptor_limit(net, config->connections_max, config->connections_per_ip_max);
+    return status;
 }
 
 kl_status kl_server_new(const kl_server_config *config, kl_server **out) {
@@ -123,16 +155,8 @@ kl_status kl_server_new(const kl_server_config *config, kl_server **out) {
     }
     server->config = *config;
     server->generation = atomic_load(&kl_process_generation);
-    server->threads = threads;
     pthread_mutex_init(&server->life, NULL);
-    kl_up_init(&server->up, config->queued_requests_max);
-    kl_cold_init(&server->cold);
-    status = kl_acceptor_init(server);
-    for (int32_t i = 0; !status && i < count; i++) {
-        status = kl_thread_init(&threads[i], server, i);
-        server->thread_count = i + 1;
-    }
-    if (!status) status = kl_data_new(server, config, &server->data);
+    status = make_net(server, threads, count);
     if (status) {
         free_all(server);
         return status;
@@ -162,9 +186,9 @@ kl_status kl_server_start(kl_server *server) {
     kl_lock(&server->life);
     if (server->stopped) status = kl_fail(KL_E_CLOSED, "the server was stopped");
     else if (server->started) status = kl_fail(KL_E_ARGUMENT, "the server runs already");
-    for (int32_t i = 0; !status && i < server->thread_count; i++)
-        status = kl_thread_start(&server->threads[i]);
-    if (!status) status = kl_acceptor_start(server);
+    for (int32_t i = 0; !status && i < server->net.thread_count; i++)
+        status = kl_thread_start(&server->net.threads[i]);
+    if (!status) status = kl_acceptor_start(&server->net);
     if (!status) server->started = true;
     kl_unlock(&server->life);
     return status;
@@ -186,18 +210,18 @@ static struct timespec wall_clock_in(int64_t ms) {
 static bool end_threads(kl_server *server, int32_t timeout_ms) {
     bool answered = true;
     int64_t until_ms = kl_monotonic_ms() + timeout_ms;
-    for (int32_t i = 0; i < server->thread_count; i++) {
-        atomic_store(&server->threads[i].stop, true);
-        kl_thread_wake(&server->threads[i]);
+    for (int32_t i = 0; i < server->net.thread_count; i++) {
+        atomic_store(&server->net.threads[i].stop, true);
+        kl_post_ring(&server->net.threads[i].post);
     }
-    for (int32_t i = 0; i < server->thread_count; i++) {
-        kl_thread *thread = &server->threads[i];
+    for (int32_t i = 0; i < server->net.thread_count; i++) {
+        kl_thread *thread = &server->net.threads[i];
         if (!thread->runs) continue;
         int64_t left_ms = KL_MAX(until_ms - kl_monotonic_ms(), (int64_t)0);
         struct timespec until = wall_clock_in(left_ms);
         if (pthread_timedjoin_np(thread->thread, NULL, &until) != 0) {
             atomic_store(&thread->stop_now, true);
-            kl_thread_wake(thread);
+            kl_post_ring(&thread->post);
             KL_ASSERT(pthread_join(thread->thread, NULL) == 0);
         }
         thread->runs = false;
@@ -211,16 +235,16 @@ kl_status kl_server_stop(kl_server *server, int32_t timeout_ms) {
     if (status) return status;
     kl_lock(&server->life);
     if (!server->stopped) {
-        kl_acceptor_stop(server);
+        kl_acceptor_stop(&server->net);
         if (!end_threads(server, KL_MAX(timeout_ms, 0)))
             status = kl_fail(KL_E_TIMEOUT,
                              "requests were not answered in %d ms when the server stopped",
                              timeout_ms);
-        kl_cold_stop(&server->cold);
-        for (int32_t i = 0; i < server->thread_count; i++)
-            kl_thread_drain(&server->threads[i]);
-        kl_up_close(&server->up);
-        kl_data_stop(server->data);
+        kl_plane_stop_cold(server->data);
+        for (int32_t i = 0; i < server->net.thread_count; i++)
+            kl_thread_drain(&server->net.threads[i]);
+        kl_up_close(&server->net.up);
+        kl_plane_stop(server->data);
         server->stopped = true;
     }
     kl_unlock(&server->life);
@@ -232,26 +256,18 @@ kl_status kl_server_set_limits(kl_server *server, int32_t connections_max,
     kl_status status = want("connections_max", connections_max, 0, INT32_MAX);
     if (!status)
         status = want("connections_per_ip_max", connections_per_ip_max, 0, INT32_MAX);
-    if (!status)
-        kl_acceptor_limit(&server->acceptor, connections_max, connections_per_ip_max);
+    if (!status) kl_acceptor_limit(&server->net, connections_max, connections_per_ip_max);
     return status;
 }
 
 void kl_server_set_time(kl_server *server, int64_t now_ms) {
     if (kl_server_check(server)) return;
-    atomic_store(&server->manual_ms, now_ms);
-    for (int32_t i = 0; i < server->thread_count; i++) kl_thread_wake(&server->threads[i]);
+    atomic_store(&server->net.clock.manual_ms, now_ms);
+    for (int32_t i = 0; i < server->net.thread_count; i++)
+        kl_post_ring(&server->net.threads[i].post);
 }
 
 /* ---- what is told -------------------------------------------------------------------- */
-
-kl_data *kl_server_data(kl_server *server) { return server->data; }
-
-const kl_server_config *kl_server_get_config(const kl_server *server) {
-    return &server->config;
-}
-
-int32_t kl_server_threads(const kl_server *server) { return server->thread_count; }
 
 static void add_thread(kl_thread *thread, kl_server_stats *out) {
     out->closed_idle += kl_count_get(&thread->closed_idle);
@@ -273,12 +289,11 @@ static void add_thread(kl_thread *thread, kl_server_stats *out) {
 void kl_server_get_stats(kl_server *server, kl_server_stats *out) {
     *out = (kl_server_stats){0};
     if (kl_server_check(server)) return;
-    out->connections = atomic_load(&server->acceptor.connections);
-    out->accepted = kl_count_get(&server->acceptor.accepted);
-    out->refused_per_ip = kl_count_get(&server->acceptor.refused_per_ip);
-    out->accept_pauses = kl_count_get(&server->acceptor.pauses);
-    for (int32_t i = 0; i < server->thread_count; i++) add_thread(&server->threads[i], out);
-    kl_lock(&server->up.lock);
-    out->queued = (int64_t)server->up.control_count + server->up.data_count;
-    kl_unlock(&server->up.lock);
+    out->connections = atomic_load(&server->net.peers.count);
+    out->accepted = atomic_load(&server->net.acceptor.accepted);
+    out->refused_per_ip = atomic_load(&server->net.acceptor.refused_per_ip);
+    out->accept_pauses = atomic_load(&server->net.acceptor.pauses);
+    for (int32_t i = 0; i < server->net.thread_count; i++)
+        add_thread(&server->net.threads[i], out);
+    out->queued = kl_up_count(&server->net.up);
 }

@@ -38,7 +38,7 @@ PRODUCE = Api(
 )  # fmt: skip
 
 FETCH = Api(
-    1, "Fetch", "4-18", flexible=12, served="4-17",
+    1, "Fetch", "4-18", flexible=12, served="4-18",
     request="""
         ClusterId:str(12+ null tag0 =null), ReplicaId:i32(4-14 =-1),
         ReplicaState(15+ tag1){ReplicaId:i32(=-1), ReplicaEpoch:i64(=-1)}, MaxWaitMs:i32,

@@ -47,11 +47,14 @@ class Target(NamedTuple):
 
 _MENDED = "mutate_batches"
 _FAST_PATH = (
-    "replica/replica", "plane/codes", "plane/data", "plane/fetch", "plane/fetch_answer",
-    "plane/fetch_parse", "plane/fetch_read", "plane/fetchset", "plane/produce",
-    "plane/produce_answer", "plane/session", "plane/topics",
+    "replica/replica", "plane/codes", "plane/cold", "plane/data", "plane/fetch",
+    "plane/fetch_answer", "plane/fetch_parse", "plane/fetch_read", "plane/fetchset",
+    "plane/plane", "plane/produce", "plane/produce_answer", "plane/session", "plane/topics",
 )  # fmt: skip
-_CONNECTION = ("net/conn", "net/exchange", "net/frame", "net/pool", "net/timers", "net/up")
+_CONNECTION = (
+    "net/conn", "net/exchange", "net/frame", "net/peers", "net/pool", "net/post", "net/response",
+    "net/timers", "net/up",
+)  # fmt: skip
 TARGETS = {
     target.name: target
     for target in (

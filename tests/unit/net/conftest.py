@@ -10,6 +10,7 @@ import pytest
 
 import kafkalog
 from kafkalog._native import lib
+from kafkalog.log.log import handle_of
 from tests.unit.net.network import Server
 
 
@@ -22,7 +23,7 @@ def served(tmp_path: Path) -> Iterator[Callable[..., kafkalog.Log]]:
         log = kafkalog.Log(tmp_path / f"{topic}-0")
         logs.append(log)
         server.reactor.put_topic(topic, uuid.uuid4())
-        server.reactor.put_partition(log, leader_epoch=0, durable=durable)
+        server.reactor.put_partition(handle_of(log), leader_epoch=0, durable=durable)
         return log
 
     yield lead

@@ -155,12 +155,13 @@ def test_one_that_was_never_started_stops():
 
 UNCLOSED = """
 import uuid, kafkalog, sys
+from kafkalog.log.log import handle_of
 from tests.unit.net.network import Server
 from tests.unit.net.kafka_requests import produce, produced
 server = Server(workers=1)
 log = kafkalog.Log(sys.argv[1] + "/orders-0")
 server.reactor.put_topic("orders", uuid.uuid4())
-server.reactor.put_partition(log, leader_epoch=0, durable=False)
+server.reactor.put_partition(handle_of(log), leader_epoch=0, durable=False)
 client = server.client()
 client.send(produce(1, 1))
 assert produced(client, 1).error_code == 0

@@ -13,6 +13,7 @@ from typing import Any
 import kafkalog
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import StorageOffline
+from kafkalog.log.log import handle_of
 from kafkalog.server.reactor import Reactor
 from kafkalog.wire import apis
 from tests.support.batches import Row, batch
@@ -20,7 +21,7 @@ from tests.support.batches import Row, batch
 TIMEOUT_S = 20.0
 ALL, LEADER, NONE = -1, 1, 0
 PRODUCE_VERSIONS = range(3, 12)
-FETCH_VERSIONS = range(4, 18)
+FETCH_VERSIONS = range(4, 19)
 NO_ID = uuid.UUID(int=0)
 
 
@@ -219,7 +220,7 @@ class Served:
         for partition in range(partitions):
             log = kafkalog.Log(self.folder / f"{topic}-{partition}", config=dict(config or {}))
             self.logs[topic, partition] = log
-            self.reactor.put_partition(log, leader_epoch=leader_epoch, durable=durable)
+            self.reactor.put_partition(handle_of(log), leader_epoch=leader_epoch, durable=durable)
         return self.logs[topic, 0]
 
     def remove(self, topic: str) -> None:

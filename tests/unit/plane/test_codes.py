@@ -12,7 +12,7 @@ STATUSES = ffi.typeof("kl_status").elements
 CLASSES = {
     cls.status: cls
     for cls in (getattr(errors, name) for name in errors.__all__)
-    if cls.status is not None
+    if isinstance(cls, type) and cls.status is not None
 }
 
 

@@ -7,6 +7,7 @@ import uuid
 import pytest
 
 from kafkalog._native import check, lib
+from kafkalog.log.log import handle_of
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
@@ -216,7 +217,7 @@ def test_many_aborted_transactions_are_all_named(served, peer):
 
 def test_leader_epochs_are_checked(served, peer):
     log = served.put(leader_epoch=5)
-    served.reactor.put_partition(log, leader_epoch=5, durable=False)
+    served.reactor.put_partition(handle_of(log), leader_epoch=5, durable=False)
     fill(log)
     for version in FETCH_VERSIONS:
         if version < 9:
@@ -249,7 +250,7 @@ def test_a_diverging_epoch_is_told(served, peer):
     fill(log, 3)
     check(lib.kl_log_set_leader_epoch(log._c, 2))
     fill(log, 2)
-    served.reactor.put_partition(log, leader_epoch=2, durable=False)
+    served.reactor.put_partition(handle_of(log), leader_epoch=2, durable=False)
     for version in (12, 13, 17):
         same = peer.fetch_one(5, last_fetched_epoch=2, version=version)
         assert (same.error_code, same.diverging_epoch.end_offset) == (0, -1)

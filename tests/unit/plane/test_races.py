@@ -11,6 +11,7 @@ import pytest
 
 import kafkalog
 from kafkalog.errors import Closed, NotFound, StorageOffline
+from kafkalog.log.log import handle_of
 from tests.support import batches
 from tests.unit.net.network import wait_for
 from tests.unit.plane.peer import ALL, LEADER, Peer, Served, one
@@ -158,7 +159,9 @@ def test_who_looks_a_topic_up_waits_for_no_log(served: Served, peer: Peer, fault
     def others() -> None:
         wait_for(lambda: faults.kl_io_waiting(b"pwrite") == 1, "the append writes")
         adding = threading.Thread(
-            target=lambda: served.reactor.put_partition(busy, leader_epoch=0, durable=False)
+            target=lambda: served.reactor.put_partition(
+                handle_of(busy), leader_epoch=0, durable=False
+            )
         )
         adding.start()
         try:

@@ -8,13 +8,15 @@
 #include <unistd.h>
 
 #include "../../../../kafkalog/_native/net/net.h"
+#include "../../../../kafkalog/_native/net/response.h"
 #include "fuzz.h"
 
 enum { REQUESTS_MAX = 256, STEPS_MAX = 200, REQUEST_BYTES_MAX = 5000, QUEUED_MAX = 2 };
 
 /* ---- what is played ------------------------------------------------------------------ */
 
-static kl_server server;
+static kl_server_config config;
+static kl_net net;
 static kl_thread thread;
 static kl_span script; /* what the fast path says: from the end of the input */
 
@@ -29,27 +31,7 @@ static kl_request *parked[REQUESTS_MAX];
 static size_t parked_count;
 static uint64_t taken[REQUESTS_MAX];
 static size_t taken_count;
-static bool gone;
-
-kl_status kl_server_check(const kl_server *checked) {
-    (void)checked;
-    return KL_OK;
-}
-int64_t kl_server_now(kl_server *asked) {
-    (void)asked;
-    return 0;
-}
-void kl_thread_wake(kl_thread *woken) { (void)woken; }
-/* All files are in memory here. */
-bool kl_cold_ready(kl_exchange *exchange, size_t bytes) {
-    (void)exchange;
-    (void)bytes;
-    return true;
-}
-void kl_acceptor_left(kl_conn *conn) {
-    (void)conn;
-    gone = true;
-}
+static kl_conn *the_conn;
 
 static void forget(kl_request *request) {
     for (size_t i = 0; i < parked_count; i++)
@@ -88,14 +70,29 @@ static kl_verdict run(kl_request *request) {
     }
     if (!request->parked) parked[parked_count++] = request;
     request->parked = request;
-    request->on_cancel = forget;
     request->deadline_ms = choice == 5 ? fuzz_u8(&script) : INT64_MAX;
     return choice == 6 && request->api_key == KL_API_PRODUCE ? KL_PARKED_READ_ON
                                                              : KL_PARKED;
 }
 
-kl_verdict kl_produce_run(kl_request *request) { return run(request); }
-kl_verdict kl_fetch_run(kl_request *request) { return run(request); }
+/* All files are in memory here, and there are none. */
+static bool warm(void *context, kl_warming *warming) {
+    (void)context;
+    (void)warming;
+    return true;
+}
+static void drop(void *context, kl_slice *slice) {
+    (void)context;
+    (void)slice;
+}
+
+static const kl_kind produces = {run, forget, true};
+static const kl_kind fetches = {run, forget, false};
+static const kl_ops ops = {
+    .kinds = {[KL_API_PRODUCE] = &produces, [KL_API_FETCH] = &fetches},
+    .warm = warm,
+    .drop = drop,
+};
 
 /* ---- a plain reading ----------------------------------------------------------------- */
 
@@ -138,13 +135,16 @@ static void check_answers(kl_span bytes, bool all) {
 
 /* What the thread's loop does with what was posted. */
 static void run_posts(kl_conn *conn) {
-    for (kl_exchange *x = atomic_exchange(&thread.answers, NULL), *next; x; x = next) {
-        next = x->answer_next;
+    kl_letter *next;
+    for (kl_letter *l = kl_post_take(&thread.post, KL_POST_ANSWER); l; l = next) {
+        kl_exchange *x = KL_HOLDER(l, kl_exchange, answer);
+        next = l->next;
         if (x->request.conn == NULL) kl_exchange_end(x);
         else if (!kl_exchange_answered(x)) kl_conn_close(conn);
     }
-    for (kl_exchange *x = atomic_exchange(&thread.wakes, NULL), *next; x; x = next) {
-        next = x->wake_next;
+    for (kl_letter *l = kl_post_take(&thread.post, KL_POST_WAKE); l; l = next) {
+        kl_exchange *x = KL_HOLDER(l, kl_exchange, wake);
+        next = l->next;
         atomic_store(&x->wake_posted, false);
         if (x->ended) kl_exchange_end(x);
         else if ((x->state == KL_WAITS || x->state == KL_WAITS_ON) && !kl_exchange_run(x))
@@ -154,20 +154,22 @@ static void run_posts(kl_conn *conn) {
         kl_exchange *x = KL_HOLDER(link, kl_exchange, queue);
         kl_link_remove(link);
         x->state = KL_IN_PYTHON;
-        if (kl_up_push(&server.up, x)) continue;
+        if (kl_up_push(&net.up, x)) continue;
         x->state = KL_STALLED;
         kl_link_first(&thread.stalled, link);
         break;
     }
     while (conn->fd >= 0 && kl_timers_first(&thread.timers) && fuzz_u8(&script) % 2)
-        if (!kl_exchange_expire(kl_timers_first(&thread.timers))) kl_conn_close(conn);
+        if (!kl_exchange_expire(
+                KL_HOLDER(kl_timers_first(&thread.timers), kl_exchange, timer)))
+            kl_conn_close(conn);
     do kl_conn_pump(conn);
     while (conn->fd >= 0 && kl_ring_first(&thread.ready));
 }
 
 static void take_one(void) {
     kl_request_info info;
-    if (taken_count == REQUESTS_MAX || kl_server_take(&server, 0, &info)) return;
+    if (taken_count == REQUESTS_MAX || kl_up_take(&net.up, 0, &info)) return;
     if (info.why == KL_UP_API && ran_count < REQUESTS_MAX)
         ran[ran_count++].correlation_id = info.correlation_id;
     uint8_t *body = fuzz_copy((kl_span){info.body, info.body_bytes});
@@ -180,18 +182,18 @@ static void end_one(bool politely) {
     uint64_t id = taken[--taken_count];
     uint8_t choice = politely ? 0 : fuzz_u8(&script);
     uint8_t body[64] = {0};
-    if (choice % 8 == 7) WANT(kl_server_drop(&server, id) == KL_OK);
-    else if (choice % 8 == 6) WANT(kl_server_again(&server, id) == KL_OK);
-    else WANT(kl_server_answer(&server, id, body, choice % 64, choice / 64 % 2) == KL_OK);
-    WANT(kl_server_answer(&server, id, body, 0, 0) == KL_E_NOT_FOUND);
+    if (choice % 8 == 7) WANT(kl_up_drop(&net.up, id) == KL_OK);
+    else if (choice % 8 == 6) WANT(kl_up_again(&net.up, id) == KL_OK);
+    else WANT(kl_up_answer(&net.up, id, body, choice % 64, choice / 64 % 2) == KL_OK);
+    WANT(kl_up_answer(&net.up, id, body, 0, 0) == KL_E_NOT_FOUND);
 }
 
 static void step(kl_conn *conn, int peer, kl_span *stream) {
     uint8_t choice = fuzz_u8(&script);
     kl_span piece = fuzz_take(stream, choice % 4 ? choice : choice * 16u);
-    if (piece.bytes && !gone) {
+    if (piece.bytes && !(the_conn->fd < 0)) {
         ssize_t sent = send(peer, piece.data, piece.bytes, MSG_NOSIGNAL);
-        WANT(sent == (ssize_t)piece.bytes || gone);
+        WANT(sent == (ssize_t)piece.bytes || (the_conn->fd < 0));
     }
     kl_conn_events(conn, EPOLLIN);
     if (choice & 16) take_one();
@@ -216,19 +218,23 @@ static void finish(kl_conn *conn) {
 /* ---- the whole ----------------------------------------------------------------------- */
 
 static void begin(void) {
-    memset(&server, 0, sizeof server);
+    memset(&net, 0, sizeof net);
     memset(&thread, 0, sizeof thread);
     ran_count = parked_count = taken_count = 0;
     memset(ran, 0, sizeof ran);
-    gone = false;
-    server.config = (kl_server_config){.request_bytes_max = REQUEST_BYTES_MAX,
-                                       .queued_bytes_max = -1,
-                                       .queued_requests_max = QUEUED_MAX,
-                                       .produce_waiting_max = 4,
-                                       .control_listener = -1};
-    server.threads = &thread;
-    server.thread_count = 1;
-    thread.server = &server;
+    config = (kl_server_config){.request_bytes_max = REQUEST_BYTES_MAX,
+                                .queued_bytes_max = -1,
+                                .queued_requests_max = QUEUED_MAX,
+                                .produce_waiting_max = 4,
+                                .control_listener = -1};
+    net.config = &config;
+    net.ops = &ops;
+    net.threads = net.up.threads = &thread;
+    net.thread_count = net.up.thread_count = 1;
+    net.up.count_max = QUEUED_MAX;
+    net.up.control_listener = -1;
+    WANT(kl_peers_init(&net.peers) == KL_OK && kl_post_init(&thread.post) == KL_OK);
+    thread.net = &net;
     thread.epoll_fd = -1;
     thread.held_max = SIZE_MAX;
     kl_link *const rings[] = {&thread.conns,   &thread.idle,  &thread.partial,
@@ -236,31 +242,38 @@ static void begin(void) {
                               &thread.starved, &thread.dead};
     for (size_t i = 0; i < sizeof rings / sizeof rings[0]; i++) kl_ring_init(rings[i]);
     pthread_mutex_init(&thread.lock, NULL);
-    kl_up_init(&server.up, QUEUED_MAX);
+    kl_up_init(&net.up);
 }
 
 static void end(kl_conn *conn) {
     kl_conn_close(conn);
     while (taken_count) end_one(true);
-    for (kl_exchange *x = atomic_exchange(&thread.answers, NULL), *next; x; x = next) {
-        next = x->answer_next;
+    kl_letter *following;
+    for (kl_letter *l = kl_post_take(&thread.post, KL_POST_ANSWER); l; l = following) {
+        kl_exchange *x = KL_HOLDER(l, kl_exchange, answer);
+        following = l->next;
         WANT(x->request.conn == NULL);
         kl_exchange_end(x);
     }
-    for (kl_exchange *x = atomic_exchange(&thread.wakes, NULL), *next; x; x = next) {
-        next = x->wake_next;
+    for (kl_letter *l = kl_post_take(&thread.post, KL_POST_WAKE); l; l = following) {
+        kl_exchange *x = KL_HOLDER(l, kl_exchange, wake);
+        following = l->next;
         atomic_store(&x->wake_posted, false);
+        WANT(x->ended);
         kl_exchange_end(x);
     }
     WANT(parked_count == 0 && kl_timers_first(&thread.timers) == NULL);
-    kl_up_free(&server.up);
+    WANT(kl_up_left(&net.up) == NULL);
+    kl_up_free(&net.up);
+    kl_peers_free(&net.peers);
+    kl_post_free(&thread.post);
     for (kl_exchange *x = thread.free, *next; x; x = next) {
         next = x->next;
         kl_exchange_free(x);
     }
     kl_pool_free(&thread.pool);
     WANT(atomic_load(&thread.pool.bytes) == 0);
-    kl_release(thread.timers.heap);
+    kl_timers_free(&thread.timers);
     kl_release(conn);
 }
 
@@ -272,7 +285,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     begin();
     WANT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
     kl_conn *conn = kl_alloc(sizeof *conn);
-    conn->server = &server;
+    the_conn = conn;
+    conn->net = &net;
     conn->thread = &thread;
     conn->fd = pair[0];
     conn->writable = true;
@@ -281,16 +295,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     kl_span stream = {data, bytes - script_bytes};
     script = (kl_span){data + stream.bytes, script_bytes};
     size_t count = plain(stream, wanted, &garbage);
-    for (int i = 0; i < STEPS_MAX && (stream.bytes || script.bytes) && !gone; i++)
+    for (int i = 0; i < STEPS_MAX && (stream.bytes || script.bytes) && !(the_conn->fd < 0);
+         i++)
         step(conn, pair[1], &stream);
     bool all_sent = stream.bytes == 0;
-    for (int i = 0; i < 4 && !gone; i++) {
+    for (int i = 0; i < 4 && !(the_conn->fd < 0); i++) {
         kl_conn_events(conn, EPOLLIN);
         finish(conn);
     }
     WANT(ran_count <= count);
     for (size_t i = 0; i < ran_count; i++) WANT(ran[i].correlation_id == wanted[i]);
-    bool all = !gone && all_sent;
+    bool all = !(the_conn->fd < 0) && all_sent;
     if (all) WANT(ran_count == count && !garbage && conn->first == NULL);
     ssize_t got = recv(pair[1], answers, sizeof answers, 0);
     check_answers((kl_span){answers, got > 0 ? (size_t)got : 0}, all);

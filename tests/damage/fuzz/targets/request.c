@@ -3,15 +3,12 @@
  *
  * The server's side of net/request.h is played here: one network thread, a response in
  * memory, a clock that stands still. */
-#include "../../../../kafkalog/_native/plane/data.h"
+#include "../../../../kafkalog/_native/plane/fetch.h"
+#include "../../../../kafkalog/_native/plane/plane.h"
+#include "../../../../kafkalog/_native/plane/produce.h"
 #include "log.h"
 
 enum { PARKED_MAX = 4, STEPS_MAX = 12, SLICES_MAX = 64, RESPONSE_BYTES_MAX = 1 << 16 };
-
-struct kl_server {
-    kl_server_config config;
-    kl_data *data;
-};
 
 /* A request and its response. */
 typedef struct {
@@ -29,19 +26,6 @@ typedef struct {
 
 static exchange *parked[PARKED_MAX];
 static const uint8_t TOPIC_ID[KL_TOPIC_ID_BYTES] = {1, 2, 3};
-
-int64_t kl_server_now(kl_server *server) {
-    (void)server;
-    return 1000;
-}
-kl_data *kl_server_data(kl_server *server) { return server->data; }
-const kl_server_config *kl_server_get_config(const kl_server *server) {
-    return &server->config;
-}
-int32_t kl_server_threads(const kl_server *server) {
-    (void)server;
-    return 1;
-}
 
 static exchange *of(kl_request *request) { return (exchange *)request; }
 
@@ -77,6 +61,7 @@ kl_status kl_response_slice(kl_request *request, kl_slice *slice) {
     return KL_OK;
 }
 void kl_request_release_frame(kl_request *request) { (void)request; }
+void kl_warmed(kl_warming *warming) { (void)warming; }
 void kl_request_wake(kl_request *request) { of(request)->woken = true; }
 
 /* ---- what an answer must be ------------------------------------------------------------------ */
@@ -157,7 +142,7 @@ static void check_fetch(const exchange *exchange) {
 /* ---- runs ------------------------------------------------------------ */
 
 static void end_exchange(exchange *exchange) {
-    WANT(exchange->request.parked == NULL && exchange->request.on_cancel == NULL);
+    WANT(exchange->request.parked == NULL);
     for (size_t i = 0; i < exchange->slice_count; i++)
         kl_slice_drop(&exchange->slices[i].slice);
     kl_buffer_free(&exchange->response);
@@ -199,7 +184,7 @@ static void run_woken(bool expire) {
 
 static void cancel(int i) {
     if (parked[i] == NULL) return;
-    parked[i]->request.on_cancel(&parked[i]->request);
+    kl_plane_ops.kinds[parked[i]->request.api_key]->cancel(&parked[i]->request);
     end_exchange(parked[i]);
     parked[i] = NULL;
 }
@@ -269,13 +254,13 @@ static void make_fetch(kl_buffer *body, int16_t version, kl_span *input) {
     body->bytes = (size_t)(p - body->data);
 }
 
-static exchange *make(kl_server *server, kl_span *input) {
+static exchange *make(kl_data *data, kl_span *input) {
     exchange *exchange = calloc(1, sizeof *exchange);
     WANT(exchange != NULL);
     uint8_t what = fuzz_u8(input);
     kl_buffer body = {0};
     kl_request *request = &exchange->request;
-    *request = (kl_request){.server = server, .deadline_ms = INT64_MAX};
+    *request = (kl_request){.context = data, .deadline_ms = INT64_MAX};
     request->api_key = what & 1;
     request->api_version = (int16_t)(what & 1 ? 4 + (what >> 2) % 14 : (what >> 2) % 12);
     if (what & 2) {
@@ -302,22 +287,22 @@ static void park(exchange *exchange) {
 
 /* ---- the whole ------------------------------------------------------------ */
 
-static void put_partition(kl_server *server, kl_log *log) {
+static void put_partition(kl_data *data, kl_log *log) {
     const kl_role role = {1, 0};
-    WANT(kl_server_put_topic(server, "t", TOPIC_ID, 0) == KL_OK);
-    WANT(kl_server_put_partition(server, "t", 0, log, &role) == KL_OK);
+    WANT(kl_topics_put_topic(data->topics, "t", TOPIC_ID, 0) == KL_OK);
+    WANT(kl_topics_put_partition(data->topics, "t", 0, log, &role) == KL_OK);
 }
 
-static void step(kl_server *server, kl_log *log, kl_span *input) {
+static void step(kl_data *data, kl_log *log, kl_span *input) {
     uint8_t what = fuzz_u8(input);
     if (what < 180) {
-        exchange *exchange = make(server, input);
+        exchange *exchange = make(data, input);
         if (run(exchange)) park(exchange);
     } else if (what < 230) {
         fuzz_change_once(log, input);
     } else if (what < 240) {
-        WANT(kl_server_remove_topic(server, "t") == KL_OK);
-        put_partition(server, log);
+        WANT(kl_topics_remove(data->topics, "t", -1) == KL_OK);
+        put_partition(data, log);
     } else {
         cancel(what % PARKED_MAX);
     }
@@ -328,19 +313,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     kl_span input = {data, bytes};
     kl_log *log;
     kl_recovery recovery;
-    kl_server server = {.config = {.fetch_bytes_max = 1 << 20, .fetch_sessions_max = 2}};
+    const kl_server_config settings = {.fetch_bytes_max = 1 << 20, .fetch_sessions_max = 2};
+    kl_clock clock = {true, 1000};
+    kl_data *plane;
     const kl_open how = fuzz_open_for_writing();
     kl_log_config config = fuzz_config(&input);
     fuzz_empty_dir();
     WANT(kl_log_open(fuzz_dir()->path, &config, &how, NULL, &log, &recovery) == KL_OK);
     WANT(kl_log_set_leader_epoch(log, 1) == KL_OK);
-    WANT(kl_data_new(&server, &server.config, &server.data) == KL_OK);
-    put_partition(&server, log);
-    for (int i = 0; i < STEPS_MAX && input.bytes > 0; i++) step(&server, log, &input);
+    WANT(kl_data_new(&settings, &clock, 1, &plane) == KL_OK);
+    put_partition(plane, log);
+    for (int i = 0; i < STEPS_MAX && input.bytes > 0; i++) step(plane, log, &input);
     if (fuzz_u8(&input) & 1) run_woken(true);
     for (int i = 0; i < PARKED_MAX; i++) cancel(i);
-    WANT(kl_server_remove_topic(&server, "t") == KL_OK);
-    kl_data_free(server.data);
+    WANT(kl_topics_remove(plane->topics, "t", -1) == KL_OK);
+    kl_plane_free(plane);
     fuzz_close(log);
     return 0;
 }

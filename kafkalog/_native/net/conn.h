@@ -1,0 +1,64 @@
+/* conn.h: a connection: frames in, responses out.
+ *
+ * A connection, its requests and their memory belong to one network thread, from the moment
+ * that the acceptor gave it the connection; nothing of them is locked.  What other threads
+ * may touch is said where it is declared. */
+#ifndef KL_CONN_H
+#define KL_CONN_H
+
+#include "exchange.h"
+#include "peers.h"
+
+typedef struct kl_net kl_net;
+
+struct kl_conn {
+    kl_net *net; /* set by the acceptor, never changed, as is what follows */
+    kl_thread *thread;
+    uint64_t id;
+    int32_t listener;
+    char peer[64];
+    uint8_t address[16]; /* IPv4 mapped into IPv6; zero of a unix socket */
+    kl_peer *from;       /* peers.c; NULL: not counted */
+    kl_link all;         /* thread->conns, under its lock */
+
+    int fd;        /* -1 once closed */
+    bool readable; /* as far as epoll told and no read was short since */
+    bool writable;
+    bool peer_done; /* it will send no more: what is parked for more data is answered */
+    bool at_end;    /* and all of it was read */
+    bool broken;    /* no answer arrives there any more */
+
+    kl_chunk *in;       /* what was read of the next frame; NULL: nothing */
+    size_t in_bytes;    /* used of it */
+    size_t frame_bytes; /* wanted of it, with the size field; 0: not known yet */
+    kl_chunk *ahead; /* what came behind a large frame that became whole; NULL: nothing */
+    size_t ahead_bytes;
+    kl_exchange *whole; /* a frame that may not run yet */
+
+    kl_exchange *first, *last; /* run and not sent, in the order of the requests */
+    int32_t count;             /* of them */
+
+    bool moved;           /* bytes did, in this turn */
+    int64_t active_ms;    /* when they did last */
+    int64_t partial_ms;   /* when the half frame began, or got its last 64 KiB */
+    size_t partial_bytes; /* of it then */
+    kl_link idle;         /* thread->idle, the longest silent first */
+    kl_link partial;      /* thread->partial, with half a frame that we wait for */
+    kl_link ready;        /* thread->ready: more to do, but others first */
+    kl_link dirty;        /* thread->dirty: something was answered */
+    kl_link starved;      /* thread->starved: there is no memory for its large frame */
+};
+
+/* Do what can be done now: send, run, read. */
+void kl_conn_pump(kl_conn *conn);
+/* epoll told `events`. */
+void kl_conn_events(kl_conn *conn, uint32_t events);
+/* Close it and let its requests go; the memory lives until the end of the thread's pass. */
+void kl_conn_close(kl_conn *conn);
+/* Whether its large frame must wait until others are done with theirs.  One frame alone is
+ * always read, whatever the limit. */
+bool kl_conn_starves(const kl_conn *conn);
+/* Begin to end: what is parked for more data is answered, nothing is read any more. */
+void kl_conn_stop(kl_conn *conn);
+
+#endif

@@ -1,0 +1,69 @@
+/* lane.h: what a network thread has. */
+#ifndef KL_LANE_H
+#define KL_LANE_H
+
+#include "exchange.h"
+
+typedef struct kl_net kl_net;
+
+/* A number that its thread counts and others read. */
+typedef _Atomic int64_t kl_count;
+static inline void kl_count_add(kl_count *count, int64_t more) {
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + more,
+                          memory_order_relaxed);
+}
+static inline int64_t kl_count_get(kl_count *count) {
+    return atomic_load_explicit(count, memory_order_relaxed);
+}
+
+struct kl_thread {
+    kl_net *net;
+    int32_t index;
+    pthread_t thread;
+    bool runs;
+    int epoll_fd;
+
+    /* Any thread. */
+    kl_post post;
+    _Atomic(bool) room;     /* the queue to Python has some again */
+    _Atomic(bool) stop;     /* end when nothing is in flight, */
+    _Atomic(bool) stop_now; /* and at once */
+    pthread_mutex_t lock;   /* guards conns */
+    kl_link conns;
+
+    /* Its own. */
+    int64_t now_ms;  /* of this pass */
+    int64_t trim_ms; /* when memory was trimmed last */
+    bool stopping;
+    bool unanswered; /* requests were, when it was ended; read when it has */
+    bool trims;      /* some memory is kept for use */
+    kl_pool pool;
+    kl_exchange *free;
+    size_t free_count;
+    size_t free_least; /* since the last trim */
+    kl_timers timers;
+    kl_link idle;
+    kl_link partial;
+    kl_link ready;
+    kl_link dirty;
+    kl_link stalled;
+    kl_link starved;   /* the one that waits longest first */
+    size_t held_max;   /* received bytes of large frames, from which on reading stops */
+    size_t half_bytes; /* received, of large frames that are not whole */
+    kl_link pass_end;  /* in dirty or ready: what is behind it is the next pass's */
+    kl_link dead;      /* closed in this pass */
+
+    kl_count closed_idle;
+    kl_count closed_half_frame;
+    kl_count closed_garbage;
+    kl_count bytes_in;
+    kl_count bytes_out;
+    kl_count requests[KL_API_KEYS];
+    kl_count fast;
+    kl_count queue_full;
+    kl_count parked;
+    kl_count cold;
+    kl_count allocations; /* but those of the pool */
+};
+
+#endif

@@ -1,0 +1,42 @@
+/* listen.h: listening sockets and the thread that accepts. */
+#ifndef KL_LISTEN_H
+#define KL_LISTEN_H
+
+#include "base/base.h"
+
+typedef struct kl_net kl_net;
+
+typedef struct kl_listening kl_listening;
+struct kl_listening {
+    kl_listening *next;
+    int fd;
+    int32_t number; /* the caller's */
+    bool is_unix;
+    char *path; /* of a unix socket that we made */
+    uint64_t path_inode;
+};
+
+typedef struct {
+    pthread_t thread;
+    bool runs;
+    _Atomic(bool) stop;
+    pthread_mutex_t lock; /* guards listening, and is held while a connection is taken */
+    kl_listening *listening;
+    uint32_t next_thread;
+    uint64_t last_id; /* of a connection */
+    _Atomic int64_t accepted;
+    _Atomic int64_t refused_per_ip;
+    _Atomic int64_t pauses;
+} kl_acceptor;
+
+void kl_acceptor_init(kl_acceptor *acceptor);
+kl_status kl_acceptor_start(kl_net *net);
+/* kl_server_listen, of a server that was not stopped. */
+kl_status kl_acceptor_listen(kl_net *net, const char *host_or_path, int32_t port,
+                             int32_t listener, int32_t *bound_port);
+/* No connection is accepted when it returns, and the sockets are closed. */
+void kl_acceptor_stop(kl_net *net);
+/* At most so many connections from now on; more that are there stay. */
+void kl_acceptor_limit(kl_net *net, int32_t connections_max, int32_t per_ip_max);
+
+#endif

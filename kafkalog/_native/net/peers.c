@@ -1,0 +1,89 @@
+/* peers.c: see peers.h. */
+#include "peers.h"
+
+#include <errno.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+
+kl_status kl_peers_init(kl_peers *peers) {
+    pthread_mutex_init(&peers->lock, NULL);
+    peers->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (peers->wake_fd < 0) return kl_fail_errno(errno, "no eventfd for a server");
+    return KL_OK;
+}
+
+void kl_peers_free(kl_peers *peers) {
+    size_t at = 0;
+    for (kl_peer *one; (one = kl_table_next(&peers->by_address, &at)) != NULL;)
+        kl_release(one);
+    kl_table_free(&peers->by_address);
+    if (peers->wake_fd >= 0) close(peers->wake_fd);
+    pthread_mutex_destroy(&peers->lock);
+}
+
+void kl_peers_wake(kl_peers *peers) {
+    static const uint64_t one = 1;
+    while (write(peers->wake_fd, &one, sizeof one) < 0 && errno == EINTR) continue;
+}
+
+bool kl_peers_full(kl_peers *peers) {
+    if (atomic_load(&peers->count) < atomic_load(&peers->count_max)) return false;
+    atomic_store(&peers->full, true);
+    /* One may have ended before it could see that, or more be allowed. */
+    if (atomic_load(&peers->count) >= atomic_load(&peers->count_max)) return true;
+    atomic_store(&peers->full, false);
+    return false;
+}
+
+static bool same_address(const void *entry, const void *key) {
+    return memcmp(((const kl_peer *)entry)->address, key, KL_ADDRESS_BYTES) == 0;
+}
+
+/* Locked.  NULL: no memory. */
+static kl_peer *obtain(kl_peers *peers, const uint8_t *address) {
+    uint64_t hash = kl_hash(address, KL_ADDRESS_BYTES);
+    kl_peer *peer = kl_table_find(&peers->by_address, hash, address, same_address);
+    if (peer) return peer;
+    peer = kl_alloc(sizeof *peer);
+    if (peer == NULL) return NULL;
+    memcpy(peer->address, address, KL_ADDRESS_BYTES);
+    if (kl_table_add(&peers->by_address, hash, peer) == KL_OK) return peer;
+    kl_release(peer);
+    return NULL;
+}
+
+/* Locked.  Forget an address that has no connection. */
+static void let_go(kl_peers *peers, kl_peer *peer) {
+    if (peer->count > 0) return;
+    kl_table_remove(&peers->by_address, kl_hash(peer->address, KL_ADDRESS_BYTES), peer);
+    kl_release(peer);
+}
+
+bool kl_peers_enter(kl_peers *peers, const uint8_t *address, kl_peer **out) {
+    bool fine = true;
+    *out = NULL;
+    if (address) {
+        kl_lock(&peers->lock);
+        kl_peer *peer = obtain(peers, address);
+        fine = peer && peer->count < atomic_load(&peers->per_ip_max);
+        if (fine) peer->count++;
+        if (fine) *out = peer;
+        else if (peer) let_go(peers, peer);
+        kl_unlock(&peers->lock);
+    }
+    if (fine) atomic_fetch_add(&peers->count, 1);
+    return fine;
+}
+
+void kl_peers_leave(kl_peers *peers, kl_peer *peer) {
+    if (peer) {
+        kl_lock(&peers->lock);
+        peer->count--;
+        let_go(peers, peer);
+        kl_unlock(&peers->lock);
+    }
+    atomic_fetch_sub(&peers->count, 1);
+    if (atomic_load(&peers->full)) kl_peers_wake(peers);
+}

@@ -1,0 +1,100 @@
+/* calls.c: the calls of server.h that are for one part of a server alone. */
+#include "state.h"
+
+/* ---- requests that Python answers ---------------------------------------------------- */
+
+kl_status kl_server_take(kl_server *server, int32_t timeout_ms, kl_request_info *out) {
+    kl_status status = kl_server_check(server);
+    return status ? status : kl_up_take(&server->net.up, timeout_ms, out);
+}
+
+kl_status kl_server_answer(kl_server *server, uint64_t id, const uint8_t *body,
+                           size_t bytes, int32_t header_version) {
+    kl_status status = kl_server_check(server);
+    return status ? status : kl_up_answer(&server->net.up, id, body, bytes, header_version);
+}
+
+kl_status kl_server_again(kl_server *server, uint64_t id) {
+    kl_status status = kl_server_check(server);
+    return status ? status : kl_up_again(&server->net.up, id);
+}
+
+kl_status kl_server_drop(kl_server *server, uint64_t id) {
+    kl_status status = kl_server_check(server);
+    return status ? status : kl_up_drop(&server->net.up, id);
+}
+
+kl_status kl_server_listen(kl_server *server, const char *host_or_path, int32_t port,
+                           int32_t listener, int32_t *bound_port) {
+    kl_status status = kl_server_check(server);
+    if (status) return status;
+    kl_lock(&server->life);
+    if (server->stopped) status = kl_fail(KL_E_CLOSED, "the server was stopped");
+    else
+        status = kl_acceptor_listen(&server->net, host_or_path, port, listener, bound_port);
+    kl_unlock(&server->life);
+    return status;
+}
+
+/* ---- partitions ---------------------------------------------------------------------- */
+
+kl_status kl_server_put_topic(kl_server *server, const char *name, const uint8_t *id,
+                              int32_t flags) {
+    return kl_topics_put_topic(server->data->topics, name, id, flags);
+}
+
+kl_status kl_server_put_partition(kl_server *server, const char *topic, int32_t partition,
+                                  kl_log *log, const kl_role *role) {
+    return kl_topics_put_partition(server->data->topics, topic, partition, log, role);
+}
+
+kl_status kl_server_put_offline(kl_server *server, const char *topic, int32_t partition,
+                                int32_t offline) {
+    return kl_topics_put_offline(server->data->topics, topic, partition, offline != 0);
+}
+
+kl_status kl_server_remove_topic(kl_server *server, const char *name) {
+    return kl_topics_remove(server->data->topics, name, -1);
+}
+
+kl_status kl_server_remove_partition(kl_server *server, const char *topic,
+                                     int32_t partition) {
+    if (partition < 0)
+        return kl_fail(KL_E_ARGUMENT, "partition %d, wanted 0 or more", partition);
+    return kl_topics_remove(server->data->topics, topic, partition);
+}
+
+kl_status kl_server_append(kl_server *server, const char *topic, int32_t partition,
+                           const kl_server_batches *what, kl_appended *out) {
+    *out = (kl_appended){-1, -1, -1, -1, 0, 0, 0};
+    kl_replica *replica;
+    kl_status status = kl_data_enter(server->data, topic, partition, &replica);
+    if (status) return status;
+    kl_append_options options = what->options;
+    options.in_place = 0; /* Python's memory is not to be written to */
+    status = kl_replica_append(replica, (kl_span){what->batches, what->bytes}, &options,
+                               what->acks, out);
+    kl_data_leave(replica);
+    return status;
+}
+
+kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition,
+                         int64_t offset, int32_t on_disk, int32_t timeout_ms) {
+    kl_replica *replica;
+    kl_status status = kl_data_enter(server->data, topic, partition, &replica);
+    if (status) return status;
+    status = kl_replica_sleep(replica, offset, on_disk != 0, timeout_ms);
+    kl_data_leave(replica);
+    return status;
+}
+
+/* ---- what else is told --------------------------------------------------------------- */
+
+kl_status kl_server_set_endpoint(kl_server *server, int32_t listener, const char *host,
+                                 int32_t port, const char *rack) {
+    return kl_data_set_endpoint(server->data, listener, host, port, rack);
+}
+
+void kl_server_get_sessions(kl_server *server, kl_session_stats *out) {
+    kl_sessions_stats(server->data->sessions, out);
+}

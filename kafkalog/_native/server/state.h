@@ -1,0 +1,23 @@
+/* state.h: a server: its network side, what answers there, and its life. */
+#ifndef KL_STATE_H
+#define KL_STATE_H
+
+#include "net/net.h"
+#include "plane/plane.h"
+
+struct kl_server {
+    kl_server_config config; /* set at the start, never changed, as is what follows */
+    int generation;          /* of the process that made it: a forked child is refused */
+    kl_net net;
+    kl_data *data;
+
+    kl_link registered;   /* under the registry's lock */
+    pthread_mutex_t life; /* held across start and stop; guards what follows */
+    bool started;
+    bool stopped;
+};
+
+/* KL_E_FORKED in a child. */
+kl_status kl_server_check(const kl_server *server);
+
+#endif
