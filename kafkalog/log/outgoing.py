@@ -13,9 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["read_batches", "send_batches"]
 
+ROOM_BYTES = 4 << 20
+"""Room for more is not taken before it is known that there is more."""
+
 
 def read_batches(log: Handle, offset: int, max_bytes: int, bound: int, check_crcs: bool) -> bytes:
     """See Log.read_batches."""
+    if max_bytes > ROOM_BYTES:
+        max_bytes = _bytes_there(log, offset, max_bytes, bound)
     buffer = bytearray(max(max_bytes, lib.KL_BATCH_HEADER_BYTES))
     out = ffi.new("kl_read *")
     while True:
@@ -26,6 +31,14 @@ def read_batches(log: Handle, offset: int, max_bytes: int, bound: int, check_crc
         buffer = bytearray(out.wanted)
     check(status)
     return bytes(memoryview(buffer)[: out.bytes])
+
+
+def _bytes_there(log: Handle, offset: int, max_bytes: int, bound: int) -> int:
+    """How many of `max_bytes` a read from `offset` on can find."""
+    out, where = ffi.new("kl_slice *"), ffi.new("kl_read *")
+    check(lib.kl_log_slice(log.c, offset, bound, max_bytes, 1, out, where))
+    lib.kl_slice_drop(out)
+    return int(where.bytes)
 
 
 def send_batches(

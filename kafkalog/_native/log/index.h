@@ -1,9 +1,8 @@
 /* index.h: the sparse offset and time indexes of one segment, in memory and on disk.
  * docs/format.md, "Offset index" and "Time index".
  *
- * The active segment's entries live in memory and are written behind (kl_index_save) at
- * every 512th entry, at a sync, a roll and a close; after a crash they are rebuilt.  A
- * sealed segment's file is mapped at first use. Not thread-safe: the log's lock guards it. */
+ * The active segment's entries live in memory and are written (kl_index_save) when it is
+ * sealed, at a roll or a close; after a crash they are rebuilt.  A sealed segment's file is mapped at first use. Not thread-safe: the log's lock guards it. */
 #ifndef KL_INDEX_H
 #define KL_INDEX_H
 
