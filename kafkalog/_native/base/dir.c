@@ -18,16 +18,6 @@ static kl_status dir_failed(const kl_dir *dir, const char *name, const char *wha
     return kl_fail_errno(errno, "%s/%s: cannot %s", dir->path, name, what);
 }
 
-kl_status kl_dir_enter(kl_dir *dir) {
-    if (dir->generation != kl_process_generation)
-        return kl_fail(KL_E_FORKED,
-                       "%s: the directory handle belongs to the parent process", dir->path);
-    kl_lock(&dir->lock);
-    if (dir->fd >= 0) return KL_OK;
-    kl_unlock(&dir->lock);
-    return kl_fail(KL_E_CLOSED, "%s: the directory handle is closed", dir->path);
-}
-
 /* A name is one component: what a caller was given by a user must not leave the directory. */
 static kl_status check_name(const kl_dir *dir, const char *name) {
     size_t bytes = strlen(name);

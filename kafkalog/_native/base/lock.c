@@ -1,4 +1,4 @@
-/* lock.c: one owner per directory.
+/* lock.c: one call at a time in a handle, one owner per directory.
  *
  * An open-file-description lock on `.lock` excludes other processes, Java's too, and dies
  * with its holder.  Two things it cannot do, so held locks are also listed here: someone
@@ -73,6 +73,16 @@ static kl_status take(kl_dir *dir, held_lock *mine) {
     *mine = (held_lock){held, dir, found.st_dev, found.st_ino};
     held = mine;
     return KL_OK;
+}
+
+kl_status kl_dir_enter(kl_dir *dir) {
+    if (dir->generation != kl_process_generation)
+        return kl_fail(KL_E_FORKED,
+                       "%s: the directory handle belongs to the parent process", dir->path);
+    kl_lock(&dir->lock);
+    if (dir->fd >= 0) return KL_OK;
+    kl_unlock(&dir->lock);
+    return kl_fail(KL_E_CLOSED, "%s: the directory handle is closed", dir->path);
 }
 
 kl_status kl_dir_lock(kl_dir *dir) {

@@ -8,8 +8,8 @@
 /* Locked.  What this log's settings ask of batches, at `now_ms`. */
 kl_batch_rules kl_log_rules(const kl_log *log, int64_t now_ms, int32_t origin);
 
-/* Locked.  Append finished batches that belong together, one after another at `run`: one write,
- * of which nothing is left when it fails. */
+/* Locked.  Append finished batches that belong together, one after another at `run`, none of
+ * them a control batch: one write, of which nothing is left when it fails. */
 kl_status kl_log_append_run_locked(kl_log *log, kl_span run, int64_t now_ms);
 
 /* A record that the log refuses, and why, in words for its producer. */

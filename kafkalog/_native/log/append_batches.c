@@ -46,18 +46,20 @@ typedef struct {
 /* Check all of them before a byte is appended; a partial batch at the end is left out. */
 static kl_status check_all(const kl_log *log, const kl_batch_rules *rules, arrival *in) {
     size_t pos = 0, bytes = in->bytes;
+    bool control = false;
     while (pos < bytes) {
         kl_batch batch;
         kl_status status = kl_check_batch(rules, in->data + pos, bytes - pos, &batch);
         if (status == KL_E_BUFFER_TOO_SMALL) break;
         if (status)
             return kl_fail_prefix(status, "log %s: batch at byte %zu", log->path, pos);
-        if (kl_batch_is_control(&batch) && (pos > 0 || in->count > 0))
-            return kl_fail(KL_E_ARGUMENT, "log %s: a control batch at byte %zu, not alone",
-                           log->path, pos);
+        control |= kl_batch_is_control(&batch);
         pos += (size_t)batch.batch_bytes;
         in->count++;
     }
+    if (control && in->count > 1)
+        return kl_fail(KL_E_INVALID_RECORD, "log %s: a control batch among %d batches",
+                       log->path, in->count);
     in->bytes = pos;
     if (in->how.one_batch && in->count != 1)
         return kl_fail(KL_E_INVALID_RECORD, "log %s: %d batches, expected exactly one",

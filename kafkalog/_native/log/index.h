@@ -2,7 +2,8 @@
  * docs/format.md, "Offset index" and "Time index".
  *
  * The active segment's entries live in memory and are written (kl_index_save) when it is
- * sealed, at a roll or a close; after a crash they are rebuilt.  A sealed segment's file is mapped at first use. Not thread-safe: the log's lock guards it. */
+ * sealed, at a roll or a close; after a crash they are rebuilt.  A sealed segment's file is
+ * mapped at first use. Not thread-safe: the log's lock guards it. */
 #ifndef KL_INDEX_H
 #define KL_INDEX_H
 

@@ -185,18 +185,6 @@ int64_t kl_scan_end_offset(const kl_scan *scan) { return scan->options.stop_offs
 
 /* ---- blocks -------------------------------------------------------------------------- */
 
-kl_status kl_scan_seal(kl_scan *scan) {
-    kl_block *block = scan->filling;
-    if (block == NULL || block->rows == 0) return KL_OK;
-    kl_status status = kl_block_seal(block, &scan->constants);
-    if (status) return status;
-    scan->filling = NULL;
-    if (scan->full_first == NULL) scan->full_first = block;
-    else scan->full_last->next = block;
-    scan->full_last = block;
-    return KL_OK;
-}
-
 static kl_status seal_when_full(kl_scan *scan) {
     const kl_block *block = scan->filling;
     if (block == NULL || (block->rows < scan->options.max_rows &&

@@ -34,10 +34,10 @@ struct kl_scan {
     int64_t counted;
 };
 
+/* scan_decode.c */
+
 /* Seal what is being filled, if it has rows, and queue it. */
 kl_status kl_scan_seal(kl_scan *scan);
-
-/* scan_decode.c */
 
 /* What of a batch has to be looked at. */
 typedef enum {

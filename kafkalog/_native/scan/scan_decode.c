@@ -93,6 +93,18 @@ static void fill_batch_columns(kl_block *block, const kl_batch *batch, int64_t f
         fill32(block->leader_epoch, from, to, batch->leader_epoch);
 }
 
+kl_status kl_scan_seal(kl_scan *scan) {
+    kl_block *block = scan->filling;
+    if (block == NULL || block->rows == 0) return KL_OK;
+    kl_status status = kl_block_seal(block, &scan->constants);
+    if (status) return status;
+    scan->filling = NULL;
+    if (scan->full_first == NULL) scan->full_first = block;
+    else scan->full_last->next = block;
+    scan->full_last = block;
+    return KL_OK;
+}
+
 /* A block with room for a batch: `rows` more rows and `bytes` more in each byte column. */
 static kl_status make_room(kl_scan *scan, int64_t rows, size_t bytes) {
     kl_block *block = scan->filling;

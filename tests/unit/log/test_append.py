@@ -6,7 +6,7 @@ import random
 import pytest
 
 import kafkalog
-from kafkalog._native import lib
+from kafkalog._native import ffi, lib
 from tests.support import batches
 from tests.support.batches import Row
 from tests.support.effort import SEED
@@ -189,4 +189,21 @@ def test_a_last_offset_delta_at_the_end_of_its_numbers(log_dir):
     with kafkalog.Log(log_dir) as log:
         with pytest.raises(kafkalog.InvalidRecord, match="do not agree"):
             log.append_batches(data)
+        assert log.end_offset == 0
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_control_batch_comes_alone(log_dir, place):
+    """What it ends is noted with it; a coordinator sends none among others."""
+    key, value = b"\0\0\0\1", b"\0\0\0\0\0\0"
+    marker = bytearray(batches.batch([Row(value, key, T)], producer_id=7, producer_epoch=0)[21:])
+    marker[0:2] = b"\0\x30"  # transactional, control
+    call = [sent(b"a", 8, 0), sent(b"b", 8, 1)]
+    call.insert(place, batches.seal(bytes(marker)))
+    data = b"".join(call)
+    options = {"origin": lib.KL_ORIGIN_COORDINATOR, "leader_epoch": -1, "now_ms": T}
+    with kafkalog.Log(log_dir) as log:
+        done, how = ffi.new("kl_appended *"), ffi.new("kl_append_options *", options)
+        status = lib.kl_log_append_batches(log._c, data, len(data), how, done)
+        assert status == lib.KL_E_INVALID_RECORD
         assert log.end_offset == 0

@@ -133,7 +133,7 @@ static void take_columns(const records_list *all, const uint8_t *records, column
         out->key_lengths[i] = (int32_t)record->key_bytes;
         out->value_lengths[i] = (int32_t)record->value_bytes;
         out->header_counts[i] = record->header_count;
-        out->times[i] = record->timestamp_ms;
+        out->times[i] = KL_MAX(record->timestamp_ms, (int64_t)-1); /* no column has less */
         add_bytes(&out->keys, records + record->key_pos, record->key_bytes);
         add_bytes(&out->values, records + record->value_pos, record->value_bytes);
         add_headers(out, records + record->headers_pos,
