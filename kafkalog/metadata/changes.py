@@ -144,7 +144,8 @@ class Changes:
         topic, _ = self._topic(record.topic_id, "RemoveTopicRecord")
         del self._of("topics")[topic.name], self._of("names")[topic.id]
         self._partitions.discard(topic.name)
-        self._of("configs").pop((TOPIC, topic.name), None)
+        if (TOPIC, topic.name) in (self._copies.get("configs") or self._base.configs):
+            del self._of("configs")[TOPIC, topic.name]  # else all topics would be looked at
         self._resources.discard((TOPIC, topic.name))
 
     def _clear_elr(self, record: Any) -> None:

@@ -11,7 +11,7 @@ from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import InvalidSetting
 from kafkalog.metadata.image import BROKER, TOPIC, Configs, MetadataImage
 
-__all__ = ["broker_names", "changed_topics", "conflict", "topic_overrides"]
+__all__ = ["broker_names", "changed_resources", "changed_topics", "conflict", "topic_overrides"]
 
 _logger = logging.getLogger(__name__)
 
@@ -153,9 +153,16 @@ def broker_names() -> dict[str, str]:
     }
 
 
+def changed_resources(old: Configs, new: Configs) -> list[tuple[int, str]]:
+    """Whose settings are others in `new`."""
+    # A change copies one or two of them; the others are the same objects.
+    changed = [key for key, values in new.items() if old.get(key) is not values]
+    return [key for key in changed if old.get(key) != new[key]] + [k for k in old if k not in new]
+
+
 def changed_topics(old: Configs, new: Configs) -> list[str | None]:
     """Topics whose settings are others in `new`; [None]: perhaps all, by the broker's."""
-    changed = [key for key in {*old, *new} if old.get(key) != new.get(key)]
+    changed = changed_resources(old, new)
     if any(kind == BROKER for kind, _ in changed):
         return [None]
     return [name for kind, name in sorted(changed) if kind == TOPIC]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kafkalog.config.server import DYNAMIC, ServerConfig
 from kafkalog.errors import InvalidSetting
 from kafkalog.metadata.image import BROKER
+from kafkalog.metadata.settings import changed_resources
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
@@ -45,7 +46,8 @@ def follow_settings(node: "Node", workers: "Workers") -> None:
         node.reactor.set_limits(config)
 
     def changed(old: "MetadataImage", new: "MetadataImage") -> None:
-        if old.configs is not new.configs:
+        changed = changed_resources(old.configs, new.configs)
+        if any(kind == BROKER for kind, _ in changed):
             obey(new)
 
     node.metadata.listen(changed)

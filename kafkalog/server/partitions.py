@@ -3,6 +3,7 @@
 import logging
 import threading
 import uuid
+from collections.abc import Container
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.config.declare import FOREVER
@@ -18,6 +19,7 @@ from kafkalog.errors import (
 from kafkalog.log.log import handle_of
 from kafkalog.metadata.configs import is_sensitive
 from kafkalog.metadata.image import INTERNAL_TOPICS, TOPIC
+from kafkalog.metadata.settings import changed_resources, changed_topics
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -186,29 +188,29 @@ class Partitions:
     def _changed(self, old: "MetadataImage", new: "MetadataImage") -> None:
         with self._lock:
             self._image = new
-            if old.topics is not new.topics:
-                for name, topic in old.topics.items():
-                    now = new.topics.get(name)
-                    if now is None or now.id != topic.id:
-                        self._remove(topic)
-                        _logger.info("topic %s: deleted", name)
+            for topic in _without(old, new):
+                self._remove(topic)
+                _logger.info("topic %s: deleted", topic.name)
+            # Only what changed is looked at: a thousand changes of a thousand topics are many.
+            changed = {topic.name for topic in _without(new, old)}
             if old.configs is not new.configs:
                 _tell_settings(old, new)
-                self._configs.clear()
-                for topic in new.topics.values():
-                    self._introduce(topic)
-            elif old.topics is not new.topics:
-                for name, topic in new.topics.items():
-                    if name not in old.topics or old.topics[name].id != topic.id:
-                        self._introduce(topic)
+                found = changed_topics(old.configs, new.configs)
+                changed.update(new.topics if None in found else (n for n in found if n))
+            for name in changed:
+                self._configs.pop(name, None)
+            for name in changed & new.topics.keys():
+                self._introduce(new.topics[name])
             _tell_partitions(old, new)
-            self._lead_anew(old, new)
+            self._lead_anew(old, new, changed)
 
-    def _lead_anew(self, old: "MetadataImage", new: "MetadataImage") -> None:
+    def _lead_anew(
+        self, old: "MetadataImage", new: "MetadataImage", changed: Container[str]
+    ) -> None:
         """Tell the data plane new leader epochs and another durability."""
         for tp, log in self._served.items():
             now, before = new.partition(*tp), old.partition(*tp)
-            if now is not None and (now != before or old.configs is not new.configs):
+            if now is not None and (now is not before or tp.topic in changed):
                 self._serve(tp, log, now.leader_epoch)
 
     def _remove(self, topic: "Topic") -> None:
@@ -249,14 +251,25 @@ def _tell_partitions(old: "MetadataImage", new: "MetadataImage") -> None:
         return
     for name, topic in new.topics.items():
         before = old.topics.get(name)
+        if before is topic:
+            continue
         if before is None or before.id != topic.id:
             _logger.info("topic %s: created with %d partitions", name, len(topic.partitions))
         elif len(before.partitions) != len(topic.partitions):
             _logger.info("topic %s: has %d partitions", name, len(topic.partitions))
 
 
+def _without(image: "MetadataImage", other: "MetadataImage") -> list["Topic"]:
+    """The topics of `image` that `other` has not."""
+    if image.topics is other.topics:
+        return []
+    kept = other.topics.get
+    found = [topic for name, topic in image.topics.items() if kept(name) is not topic]
+    return [topic for topic in found if topic.id not in other.names]
+
+
 def _tell_settings(old: "MetadataImage", new: "MetadataImage") -> None:
-    for kind, name in {*old.configs, *new.configs}:
+    for kind, name in changed_resources(old.configs, new.configs):
         before, now = old.config(kind, name), new.config(kind, name)
         what = f"topic {name}" if kind == TOPIC else f"broker {name or 'default'}"
         gone = kind == TOPIC and name not in new.topics

@@ -76,7 +76,7 @@ def follow_groups(node: Node) -> None:
         if old.topics is new.topics:
             return
         gone = [name for name, topic in old.topics.items()
-                if name not in new.topics or new.topics[name].id != topic.id]  # fmt: skip
+                if new.topics.get(name) is not topic and topic.id not in new.names]  # fmt: skip
         if OFFSETS_TOPIC in gone:
             for partition in old.topics[OFFSETS_TOPIC].partitions:
                 coordinator.resign(partition)
