@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from typing import TYPE_CHECKING
 
 from kafkalog.cli.common import (
     UsageError,
@@ -14,10 +15,15 @@ from kafkalog.cli.common import (
     table,
 )
 
+if TYPE_CHECKING:
+    from kafkalog.log.log import Log
+    from kafkalog.types import TopicPartition
+
 EXAMPLES = """\
 example:
-  kafkalog compact --dir data --topic accounts
-  kafkalog compact --dir data --topic accounts --roll --set delete.retention.ms=0
+  kafkalog compact --dir data --topic accounts              # shows what would be done
+  kafkalog compact --dir data --topic accounts --execute    # does it
+  kafkalog compact --dir data --topic accounts --execute --set cleanup.policy=compact
 """
 
 
@@ -25,6 +31,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add_dir(parser)
     parser.add_argument("--partition", type=int, metavar="N", help="only this one")
+    parser.add_argument(
+        "--execute", action="store_true", help="do it; without this nothing is written"
+    )
     parser.add_argument(
         "--roll",
         action="store_true",
@@ -54,22 +63,82 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compact each partition and tell what became of it.  Records without a key go."""
-    from kafkalog.clock import SystemClock
+    """Show what is to be compacted, or compact it and tell what became of it.
+
+    Only a topic whose cleanup.policy says so: records without a key go, and all but the last
+    of each key.
+    """
     from kafkalog.disk.layout import holds_segments
+
+    settings = settings_of(options.set)
+    found = find_partitions(options.dir, options.topic, options.partition)
+    _check_policy(options, settings)
+    parts = {tp: path for tp, path in found.items() if holds_segments(path)}
+    return (_execute if options.execute else _show)(options, settings, parts)
+
+
+def _check_policy(options: argparse.Namespace, settings: dict[str, str]) -> None:
+    """Raises: UsageError where nobody says that the topic is to be compacted."""
+    from kafkalog.config.topic import TopicConfig
+    from kafkalog.directory.manager import Manager
+    from kafkalog.metadata.offline import heed
+
+    with Manager(options.dir, mode="r") as manager:
+        heed(manager)
+        policy = TopicConfig.of(settings, manager.topic_config(options.topic)).cleanup_policy
+        where = "in its metadata" if manager.has_source else "with --set cleanup.policy=compact"
+    if "compact" not in policy:
+        found = ",".join(policy) or "none"
+        raise UsageError(
+            f"topic {options.topic}: cleanup.policy: found {found}, wanted one with compact, "
+            f"{where}: records without a key would go, and all but the last of each key"
+        )
+
+
+def _show(
+    options: argparse.Namespace, settings: dict[str, str], parts: "dict[TopicPartition, str]"
+) -> int:
+    """What --execute would look at.  Nothing is written."""
+    from kafkalog.log.compaction import look
+    from kafkalog.log.log import Log, handle_of
+
+    rows = []
+    for tp, path in parts.items():
+        with Log(path, "r", settings, topic=tp.topic, partition=tp.partition) as log:
+            end = log.last_stable_offset if options.roll else look(handle_of(log)).end
+            first = log.start_offset
+            records = log.scan(first, end).count() if end > first else 0
+            keyless = _without_key(log, first, end) if records else 0
+        if options.json:
+            told = {"topic": tp.topic, "partition": tp.partition, "end_offset": end}
+            print(json_line({**told, "records": records, "without_key": keyless}), flush=True)
+            continue
+        rows.append([str(tp.partition), str(end), f"{records:,}", f"{keyless:,}"])
+    if rows:
+        print(table(["partition", "up to offset", "records", "without a key: go"], rows))
+        print("nothing is written without --execute")
+    return 0
+
+
+def _without_key(log: "Log", start: int, stop: int) -> int:
+    return sum(
+        sum(key is None for key in batch.numpy("key"))
+        for batch in log.scan(start, stop, columns=["key"])
+    )
+
+
+def _execute(
+    options: argparse.Namespace, settings: dict[str, str], parts: "dict[TopicPartition, str]"
+) -> int:
+    from kafkalog.clock import SystemClock
     from kafkalog.log.compaction import Limits, Throttle
     from kafkalog.log.log import Log
 
-    settings = {"cleanup.policy": "compact", **settings_of(options.set)}
-    if "compact" not in settings["cleanup.policy"].split(","):
-        raise UsageError("--set cleanup.policy: wanted one with compact")
     rate = options.max_bytes_per_second
     throttle = Throttle(rate, SystemClock()) if rate else None
     limits = Limits(options.memory << 20, throttle=throttle)
     rows = []
-    for tp, path in find_partitions(options.dir, options.topic, options.partition).items():
-        if not holds_segments(path):
-            continue
+    for tp, path in parts.items():
         begun = time.monotonic()
         with Log(path, config=settings, topic=tp.topic, partition=tp.partition) as log:
             if options.roll:

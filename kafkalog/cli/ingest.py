@@ -81,6 +81,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Append everything; what was appended before a failure stays."""
     from kafkalog.directory.manager import Manager
+    from kafkalog.metadata.offline import heed
 
     shape = shape_of(options)
     settings = settings_of(options.set)
@@ -88,6 +89,12 @@ def run(options: argparse.Namespace) -> int:
     with Manager(
         options.dir, topic_config=lambda name: settings if name == options.topic else None
     ) as manager:
+        heed(manager)
+        if settings and manager.has_source:
+            raise UsageError(
+                f"--set: found {', '.join(settings)}, wanted none: {options.dir} has metadata, and "
+                "what they say of the topic holds for whoever writes"
+            )
         writer = Writer(_logs(manager, options), options.compression)
         shape = shape._replace(limit_bytes=writer.limit)
         run = _Run(options, shape, writer)

@@ -68,7 +68,8 @@ def heed(manager: Manager) -> None:
     if manager.has_source or not manager.has(TopicPartition(METADATA_TOPIC, 0)):
         return
     meta = manager.meta
-    assert meta is not None, "a writing manager has read or written it"
+    if meta is None:  # of a reader: somebody else's folders, without an identity
+        return
     log = manager.get(METADATA_TOPIC, 0)
     image = load(log, meta.cluster_id or "", meta.node_id).replay.image
     manager.use(_Topics(image, manager))

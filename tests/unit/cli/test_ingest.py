@@ -16,10 +16,12 @@ from types import SimpleNamespace
 import pytest
 import zstandard
 
+from kafkalog import Broker, cli
 from kafkalog.batch.partitioner import partition_for_key
 from kafkalog.inspect.verify import verify
 from kafkalog.log.log import Log
 from kafkalog.types import Record
+from tests.support.raw import Raw
 from tests.unit.cli.conftest import Command
 
 FIRST = "2016-02-28T20:17:05"
@@ -377,3 +379,23 @@ def test_no_progress_bar_elsewhere(kafkalog: Command, log_files: Path, tmp_path:
     """Not a byte on stderr when it is no terminal."""
     ran = kafkalog("ingest", log_files / "desktop.log", "--dir", tmp_path / "d", "--topic", "t")
     assert ran.err == ""
+
+
+def test_the_topics_settings_in_the_metadata_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The times of its log, the largest batch; --set cannot say something else."""
+    data, lines = tmp_path / "served", tmp_path / "lines"
+    lines.write_text("one\ntwo\n")
+    with Broker(data) as broker, Raw(broker.bootstrap_servers) as client:
+        client.create("t", message_timestamp_type="LogAppendTime")
+    words = ["ingest", str(lines), "--dir", str(data), "--topic", "t"]
+    assert cli.main(words) == 0
+    with Log(data / "t-0", "r") as log:
+        assert [(r.value, r.timestamp_type) for r in log] == [(b"one", 1), (b"two", 1)]
+    capsys.readouterr()
+    assert cli.main([*words, "--set", "message.timestamp.type=CreateTime"]) == 2
+    assert "has metadata" in capsys.readouterr().err
+    assert cli.main(["ingest", str(lines), "--dir", str(data), "--topic", "new"]) == 0
+    with Log(data / "new-0") as log:
+        assert log.end_offset == 2
