@@ -11,9 +11,9 @@ from kafkalog.log.above import Lent
 from kafkalog.metadata.image import MetadataImage
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.kraft.loading import load
+from kafkalog.metadata.plan import NewTopic, NewTopics
 from kafkalog.metadata.settings import topic_overrides
 from kafkalog.types import TopicPartition
-from kafkalog.wire import apis
 
 __all__ = ["create_topic", "heed", "lend"]
 
@@ -29,15 +29,7 @@ def create_topic(manager: Manager, topic: str, partitions: int = 1) -> None:
         manager.create_topic(topic, partitions)
         return
     with MetadataLog.open(manager) as metadata:
-        body = {
-            "topics": [{"name": topic, "num_partitions": partitions, "replication_factor": 1}],
-            "timeout_ms": 0,
-            "validate_only": False,
-        }
-        api = apis.CREATE_TOPICS
-        version = api.max_version
-        asked = api.decode_request(version, api.encode_request(version, body))
-        (result,) = metadata.create_topics(asked)
+        (result,) = metadata.create_topics(NewTopics([NewTopic(topic, partitions, 1)]))
     if result["error_code"]:
         kind = _ERRORS.get(result["error_code"], ArgumentError)
         raise kind(f"{manager.path}: {result['error_message']}")

@@ -22,6 +22,9 @@ from kafkalog.wire.values import ZERO_UUID
 
 __all__ = [
     "PRODUCER_ID_BLOCK",
+    "NewSetting",
+    "NewTopic",
+    "NewTopics",
     "Plan",
     "Site",
     "allocate_producer_ids",
@@ -58,6 +61,31 @@ class Site(NamedTuple):
         return self.config.get(name, default)
 
 
+class NewSetting(NamedTuple):
+    """A setting of a topic that is to be made."""
+
+    name: str
+    value: str | None
+
+
+class NewTopic(NamedTuple):
+    """A topic that is to be made; the fields are those of CreateTopics."""
+
+    name: str
+    num_partitions: int = -1
+    """-1: as the broker's settings say."""
+    replication_factor: int = -1
+    configs: Sequence[NewSetting] = ()
+    assignments: Sequence[Any] = ()
+
+
+class NewTopics(NamedTuple):
+    """Topics that are to be made without a client's request."""
+
+    topics: Sequence[NewTopic]
+    validate_only: bool = False
+
+
 class Plan(NamedTuple):
     """Records to write, all or none, and the results to answer once they are written."""
 
@@ -77,7 +105,7 @@ def _duplicates(names: Iterable[Any]) -> set[Any]:
 
 
 def create_topics(image: MetadataImage, request: Any, site: Site) -> Plan:
-    """CreateTopics; results are its response's `topics`."""
+    """CreateTopics, or NewTopics; results are its response's `topics`."""
     plan = Plan([], [])
     twice = _duplicates(topic.name for topic in request.topics)
     taken = {_folded(name): name for name in image.topics}

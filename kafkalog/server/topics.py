@@ -1,10 +1,10 @@
 """Topics that are made without being asked for: by a first use, and Kafka's own."""
 
 from collections.abc import Iterable, Mapping
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalog.errors import TopicExists
+from kafkalog.metadata.plan import NewSetting, NewTopic, NewTopics
 from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.server.node import Node
 from kafkalog.wire.error_codes import ErrorCode
@@ -14,35 +14,23 @@ if TYPE_CHECKING:
 
 __all__ = ["create_missing", "follow_groups", "offsets_topic"]
 
-DEFAULT = -1
-"""Partitions and replicas: as the broker's settings say."""
-
 
 def create_missing(node: Node, names: Iterable[str]) -> dict[str, ErrorCode]:
     """Make the topics among `names` that are not there yet; why those that could not be made."""
     missing = [name for name in dict.fromkeys(names) if name not in node.image.topics]
     if not missing:
         return {}
-    results = node.metadata.create_topics(_request(_topic(node, name) for name in missing))
+    results = node.metadata.create_topics(NewTopics([_topic(node, name) for name in missing]))
     failed = {result["name"]: ErrorCode(result["error_code"]) for result in results}
     fine = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)  # another request was faster
     return {name: code for name, code in failed.items() if code not in fine}
 
 
-def _topic(node: Node, name: str) -> Any:
-    count = DEFAULT
-    configs: Mapping[str, str] = {}
-    if name == OFFSETS_TOPIC:
-        count, configs = node.config.offsets_topic_num_partitions, _offsets_config(node)
-    entries = [SimpleNamespace(name=key, value=value) for key, value in configs.items()]
-    return SimpleNamespace(
-        name=name, num_partitions=count, replication_factor=DEFAULT, assignments=[], configs=entries
-    )
-
-
-def _request(topics: Iterable[Any]) -> Any:
-    """As a decoded CreateTopics request."""
-    return SimpleNamespace(topics=list(topics), timeout_ms=0, validate_only=False)
+def _topic(node: Node, name: str) -> NewTopic:
+    if name != OFFSETS_TOPIC:
+        return NewTopic(name)
+    settings = [NewSetting(key, value) for key, value in _offsets_config(node).items()]
+    return NewTopic(name, node.config.offsets_topic_num_partitions, configs=settings)
 
 
 def _offsets_config(node: Node) -> Mapping[str, str]:
