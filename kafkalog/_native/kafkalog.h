@@ -373,7 +373,7 @@ kl_status kl_log_get(kl_log *log, kl_log_state *out);
 kl_status kl_log_refresh(kl_log *log);
 
 /* Append one record as one batch.  The offset, or minus a kl_status.
- * key_bytes, value_bytes -1: null.  timestamp_ms: at least 0, -1 for none; INT64_MIN: now. */
+ * key_bytes, value_bytes -1: null.  timestamp_ms: at least 0; -1: now. */
 int64_t kl_log_append(kl_log *log, const char *key, int64_t key_bytes, const char *value,
                       int64_t value_bytes, int64_t timestamp_ms);
 

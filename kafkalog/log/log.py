@@ -60,7 +60,7 @@ READ_BYTES = 1 << 20
 
 # The one call that is made per record: looked up once.
 _append: Callable[..., int] = lib.kl_log_append
-_NOW = -(1 << 63)  # the timestamp that C takes from its clock
+_NOW = -1  # for C; a record without a timestamp takes the way of many rows
 _NULL = ffi.NULL
 
 

@@ -49,10 +49,7 @@ C = {
 
 PACKAGE = tree.ROOT / "kafkalog"
 # Circles that are left, each as its files: they are to go.
-CIRCLES_OF_C = [
-    ["kafkalog/_native/base/dir", "kafkalog/_native/base/lock"],
-    ["kafkalog/_native/scan/scan", "kafkalog/_native/scan/scan_decode"],
-]
+CIRCLES_OF_C: list[list[str]] = []
 NATIVE = PACKAGE / "_native"
 MODULES = [path for path in tree.with_suffix(".py") if PACKAGE in path.parents]
 HEAVY = {"numpy", "pyarrow", "pandas", "polars", "pyspark", "kazoo"}

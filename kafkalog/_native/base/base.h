@@ -71,7 +71,6 @@ bool kl_cond_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_t 
 uint32_t kl_crc32c_more(uint32_t crc, const uint8_t *data, size_t bytes);
 
 /* The clocks, through the I/O table. */
-#define KL_NOW INT64_MIN       /* a timestamp that is still to be taken from the clock */
 int64_t kl_now_ms(void);       /* wall clock */
 int64_t kl_monotonic_ms(void); /* timers */
 int64_t kl_monotonic_ns(void);

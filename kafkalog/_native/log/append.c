@@ -365,8 +365,8 @@ static kl_status append_one(kl_log *log, const char *key, int64_t key_bytes,
                             int64_t *offset) {
     bool stamped = log->config.log_append_time;
     int64_t now_ms = timestamp_ms;
-    if (timestamp_ms == KL_NOW || stamped) now_ms = kl_now_ms();
-    if (timestamp_ms == KL_NOW) timestamp_ms = now_ms;
+    if (timestamp_ms < 0 || stamped) now_ms = kl_now_ms();
+    if (timestamp_ms < 0) timestamp_ms = now_ms;
     const kl_batch_rules rules = kl_log_rules(log, now_ms, KL_ORIGIN_CLIENT);
     size_t bytes = kl_batch_one_bytes(key_bytes, value_bytes);
     kl_status status = kl_check_size(&rules, (int64_t)bytes);
@@ -400,8 +400,7 @@ static kl_status check_one(const kl_log *log, int64_t key_bytes, int64_t value_b
                        "log %s: a key of %lld and a value of %lld bytes, wanted at most %d",
                        log->path, (long long)key_bytes, (long long)value_bytes,
                        KL_PART_BYTES_MAX);
-    if (KL_UNLIKELY(timestamp_ms < -1 && timestamp_ms != KL_NOW))
-        return kl_batch_bad_time(timestamp_ms);
+    if (KL_UNLIKELY(timestamp_ms < -1)) return kl_batch_bad_time(timestamp_ms);
     if (KL_UNLIKELY(log->config.compacted && key_bytes < 0))
         return kl_fail(KL_E_INVALID_RECORD,
                        "log %s is compacted: its records need a key, found none",

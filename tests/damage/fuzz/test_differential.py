@@ -51,7 +51,7 @@ def by_core(data: bytes) -> list[reference.Record]:
     batch = ffi.new("kl_batch *")
     check(lib.kl_batch_check(data, len(data), batch))
     body = bytes(codecs.decompress(batch.attributes & 7, data[61 : batch.batch_bytes]))
-    check(lib.kl_records_check(batch, body, len(body), 0, 0, ffi.NULL))
+    check(lib.kl_records_check(batch, body, len(body), 0, ffi.NULL, ffi.NULL))
     room = batch.record_count + 1
     out, count, pos = ffi.new("kl_record[]", room), ffi.new("int32_t *"), ffi.new("int64_t *")
     check(lib.kl_records_decode(batch, body, len(body), pos, out, room, count))
