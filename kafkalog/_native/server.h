@@ -113,6 +113,7 @@ typedef struct {
     int64_t queued;        /* now */
     int64_t queue_full;    /* times that a connection had to wait for the queue */
     int64_t parked;        /* now */
+    int64_t pinned;        /* now, slices of files that answers keep open */
     int64_t cold;          /* pieces of files that had to come from disk first */
     int64_t allocations;   /* of buffers and requests: stands still after warm-up */
     int64_t buffer_bytes;  /* now, of frames and responses, in use and kept for use */

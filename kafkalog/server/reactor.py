@@ -116,6 +116,7 @@ class Stats(NamedTuple):
     queued: int
     queue_full: int
     parked: int
+    pinned: int
     cold: int
     allocations: int
     buffer_bytes: int

@@ -69,8 +69,8 @@ size_t kl_response_pos(const kl_request *request);
 uint8_t *kl_response_at(kl_request *request, size_t pos);
 /* Take back the memory from `pos` on.  No slice may lie behind it. */
 void kl_response_rewind(kl_request *request, size_t pos);
-/* A piece of a file, sent by sendfile in this place; a small one is read into the memory at
- * once.  Takes the slice, also when it fails (KL_E_NO_MEMORY, KL_E_IO). */
+/* A piece of a file, sent by sendfile in this place.  Takes the slice, also when it fails
+ * (KL_E_NO_MEMORY). */
 kl_status kl_response_slice(kl_request *request, kl_slice *slice);
 
 /* ---- any thread ------------------------------------------------------------------------- */

@@ -1,16 +1,9 @@
 /* response.c: see response.h and request.h. */
 #include "response.h"
 
-#include <errno.h>
-
-#include "base/io.h"
 #include "net.h"
 
-enum {
-    POS_CORRELATION_ID = KL_SIZE_BYTES,
-    PARTS_MIN = 4,
-    COPIED_BYTES_MAX = 4096 /* a slice of no more is not worth two calls and a packet */
-};
+enum { POS_CORRELATION_ID = KL_SIZE_BYTES, PARTS_MIN = 4 };
 
 static kl_exchange *exchange_of(kl_request *request) { return (kl_exchange *)request; }
 
@@ -92,30 +85,8 @@ void kl_response_rewind(kl_request *request, size_t pos) {
     exchange->memory.bytes = pos;
 }
 
-static kl_status copy_slice(kl_request *request, const kl_slice *slice) {
-    int64_t pos = slice->pos;
-    size_t bytes = slice->bytes;
-    uint8_t *to = kl_response_reserve(request, bytes);
-    if (to == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for %zu bytes", bytes);
-    while (bytes > 0) {
-        ssize_t got = kl_io->pread(slice->fd, to, bytes, (off_t)pos);
-        if (got == 0) return kl_fail(KL_E_STALE, "a log was cut while it was read");
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return kl_fail_errno(errno, "a read for a response");
-        to += got;
-        pos += got;
-        bytes -= (size_t)got;
-    }
-    return KL_OK;
-}
-
 kl_status kl_response_slice(kl_request *request, kl_slice *slice) {
     kl_exchange *exchange = exchange_of(request);
-    if (slice->bytes <= COPIED_BYTES_MAX) {
-        kl_status status = copy_slice(request, slice);
-        drop(exchange, slice);
-        return status;
-    }
     if (exchange->part_count == exchange->part_capacity) {
         size_t capacity = KL_MAX(exchange->part_capacity * 2, (size_t)PARTS_MIN);
         kl_part *parts = kl_resize(exchange->parts, capacity * sizeof *parts);

@@ -2,6 +2,17 @@
 #include "data.h"
 
 #include <stdio.h>
+#include <sys/resource.h>
+
+/* Of the descriptors that the process may have: the others are the logs' own and sockets. */
+enum { PINNED_SHARE = 8, PINNED_MIN = 64 };
+
+static int64_t pinned_max(void) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur > INT32_MAX)
+        return INT32_MAX;
+    return KL_MAX((int64_t)files.rlim_cur / PINNED_SHARE, (int64_t)PINNED_MIN);
+}
 
 kl_status kl_data_new(const kl_server_config *config, kl_clock *clock, int32_t threads,
                       kl_data **out) {
@@ -9,6 +20,7 @@ kl_status kl_data_new(const kl_server_config *config, kl_clock *clock, int32_t t
     if (data == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a server's partitions");
     data->config = config;
     data->clock = clock;
+    data->pinned_max = pinned_max();
     pthread_mutex_init(&data->lock, NULL);
     kl_cold_init(&data->cold);
     data->lane_count = threads;
@@ -54,6 +66,22 @@ kl_status kl_data_enter(kl_data *data, const char *name, int32_t partition,
 void kl_data_leave(kl_replica *replica) {
     kl_replica_leave(replica);
     kl_replica_drop(replica);
+}
+
+/* ---- slices -------------------------------------------------------------------------------- */
+
+bool kl_data_pin(kl_data *data) {
+    if (atomic_fetch_add(&data->pinned, 1) < data->pinned_max) return true;
+    kl_data_unpin(data);
+    return false;
+}
+
+void kl_data_unpin(kl_data *data) { atomic_fetch_sub(&data->pinned, 1); }
+
+void kl_data_drop_slice(kl_data *data, kl_slice *slice) {
+    if (slice->segment == NULL) return;
+    kl_slice_drop(slice);
+    kl_data_unpin(data);
 }
 
 /* ---- endpoints ---------------------------------------------------------------------------- */

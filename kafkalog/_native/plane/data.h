@@ -41,6 +41,9 @@ struct kl_data {
     const kl_server_config *config; /* the server's, as is the clock */
     kl_clock *clock;
     kl_cold cold;
+    /* Slices of files in responses that are under way: each keeps a file open. */
+    _Atomic int64_t pinned;
+    int64_t pinned_max;
     kl_topics *topics;
     kl_sessions *sessions;
     kl_lane *lanes; /* by kl_request.thread */
@@ -58,6 +61,12 @@ void kl_data_free(kl_data *data); /* NULL is fine */
 kl_status kl_data_enter(kl_data *data, const char *topic, int32_t partition,
                         kl_replica **out);
 void kl_data_leave(kl_replica *replica);
+
+/* One more slice may be taken; it counts until kl_data_unpin.  False: there are too many. */
+bool kl_data_pin(kl_data *data);
+/* Let a slice go that was taken so; one that holds nothing: nothing. */
+void kl_data_drop_slice(kl_data *data, kl_slice *slice);
+void kl_data_unpin(kl_data *data);
 
 static inline kl_data *kl_data_of(const kl_request *request) { return request->context; }
 static inline int64_t kl_now_of(const kl_request *request) {

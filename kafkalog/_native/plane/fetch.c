@@ -3,8 +3,9 @@
 #include "fetch.h"
 
 enum {
-    FREE_MAX = 64,     /* kept per network thread */
-    KEEP_ITEMS = 1024, /* of a kept one */
+    FREE_MAX = 64,          /* kept per network thread */
+    KEEP_ITEMS = 1024,      /* of a kept one */
+    KEEP_BYTES = 128 << 10, /* and of its copied records */
     /* Frames of fetches without a session, which are kept while they wait: a network
      * thread's in sum, but those up to the smaller number, which count for nothing. */
     PARKED_BYTES_SMALL = 256 << 10,
@@ -24,6 +25,7 @@ static kl_fetch *take(kl_request *request) {
         if (fetch == NULL) return NULL;
     }
     fetch->next = NULL;
+    fetch->data = kl_data_of(request);
     fetch->set = &fetch->asked;
     fetch->session = NULL;
     fetch->aborted_count = 0;
@@ -36,6 +38,7 @@ static kl_fetch *take(kl_request *request) {
 static void free_one(kl_fetch *fetch) {
     kl_fetch_set_free(&fetch->asked);
     kl_release(fetch->aborted);
+    kl_buffer_free(&fetch->copied);
     kl_release(fetch);
 }
 
@@ -91,6 +94,7 @@ static void put_back(kl_request *request, kl_fetch *fetch, bool keep_session) {
     drop_replicas(&fetch->asked);
     kl_fetch_set_clear(&fetch->asked);
     request->parked = NULL;
+    if (fetch->copied.capacity > KEEP_BYTES) kl_buffer_free(&fetch->copied);
     kl_lane *lane = kl_lane_of(request);
     if (lane->fetch_count >= FREE_MAX || fetch->asked.capacity > KEEP_ITEMS ||
         fetch->aborted_capacity > KEEP_ITEMS) {

@@ -18,11 +18,14 @@ enum {
 };
 
 struct kl_fetch {
-    kl_fetch *next;     /* a free one's */
+    kl_fetch *next; /* a free one's */
+    kl_data *data;
     kl_fetch_set asked; /* by this request */
     kl_fetch_set *set;  /* what is read: `asked`, or its session's */
     kl_session *session;
     kl_wait wait;
+    kl_buffer copied;    /* records that are not sent from their file, of all partitions */
+    int32_t slices;      /* that are */
     kl_aborted *aborted; /* transactions, of all partitions one after another */
     size_t aborted_count;
     size_t aborted_capacity;

@@ -65,8 +65,15 @@ static void put_tags(out *out, const kl_fetch *fetch, const kl_fetch_item *item)
     out->p = p;
 }
 
+static bool put_records(out *out, const kl_fetch *fetch, kl_fetch_item *item) {
+    if (item->slice_bytes == 0) return true;
+    if (!item->copied) return kl_response_slice(out->request, &item->slice) == KL_OK;
+    uint8_t *to = kl_response_reserve(out->request, item->slice_bytes);
+    if (to) memcpy(to, fetch->copied.data + item->copied_at, item->slice_bytes);
+    return to != NULL;
+}
+
 static bool put_partition(out *out, kl_fetch *fetch, kl_fetch_item *item) {
-    size_t slice_bytes = item->slice.bytes;
     if (!begin(out, FIXED_BYTES_MAX + item->aborted_count * ABORTED_BYTES_MAX))
         return false;
     out->p = kl_out_i32(out->p, item->partition);
@@ -76,9 +83,9 @@ static bool put_partition(out *out, kl_fetch *fetch, kl_fetch_item *item) {
     if (out->version >= VERSION_LOG_START) out->p = kl_out_i64(out->p, item->log_start);
     put_aborted(out, fetch, item);
     if (out->version >= KL_FETCH_RACK) out->p = kl_out_i32(out->p, -1); /* read it here */
-    out->p = kl_out_length(out->p, out->flexible, (int64_t)slice_bytes);
+    out->p = kl_out_length(out->p, out->flexible, (int64_t)item->slice_bytes);
     end(out);
-    if (slice_bytes && kl_response_slice(out->request, &item->slice)) return false;
+    if (!put_records(out, fetch, item)) return false;
     if (!begin(out, FIXED_BYTES_MAX)) return false;
     put_tags(out, fetch, item);
     end(out);

@@ -2,18 +2,31 @@
  * kafka.md 2.5, 4.5. */
 #include "fetch.h"
 
+#include <errno.h>
+
+#include "base/io.h"
+
+enum {
+    COPIED_BYTES_MAX = 4096, /* no more is not worth a slice: two calls and a packet */
+    /* Of one response.  What is above it, and what comes when all responses have their share
+     * of the descriptors, is copied: so much of a response, but one batch at least. */
+    SLICES_MAX = 64,
+    UNPINNED_BYTES_MAX = 64 << 10
+};
+
 static kl_wait_kind kind_of(const kl_fetch *fetch) {
     return fetch->committed ? KL_FOR_COMMITTED : KL_FOR_SHOWN;
 }
 
 void kl_fetch_drop_slices(kl_fetch *fetch) {
     for (size_t i = 0; i < fetch->set->count; i++)
-        kl_slice_drop(&fetch->set->items[i]->slice);
+        kl_data_drop_slice(fetch->data, &fetch->set->items[i]->slice);
 }
 
-static void forget_findings(kl_fetch_item *item) {
-    kl_slice_drop(&item->slice);
+static void forget_findings(const kl_fetch *fetch, kl_fetch_item *item) {
+    kl_data_drop_slice(fetch->data, &item->slice);
     item->slice_bytes = 0;
+    item->copied = false;
     item->code = CODE_NONE;
     item->diverging_end = -1;
     item->high_watermark = item->last_stable = item->log_start = -1;
@@ -92,10 +105,38 @@ typedef struct {
     bool more;
 } budget;
 
+/* Records that are not worth a slice, or for which there is none, into the fetch's memory. */
+static kl_status copy_records(kl_fetch *fetch, kl_fetch_item *item) {
+    kl_buffer *copied = &fetch->copied;
+    int64_t pos = item->slice.pos, end = pos + (int64_t)item->slice.bytes;
+    kl_status status = kl_buffer_reserve(copied, item->slice.bytes);
+    item->copied_at = copied->bytes;
+    while (!status && pos < end) {
+        ssize_t got = kl_io->pread(item->slice.fd, copied->data + copied->bytes,
+                                   (size_t)(end - pos), (off_t)pos);
+        if (got < 0 && errno == EINTR) continue;
+        if (got == 0) status = kl_fail(KL_E_STALE, "a log was cut while it was read");
+        else if (got < 0) status = kl_fail_errno(errno, "a read for a response");
+        if (status) break;
+        copied->bytes += (size_t)got;
+        pos += got;
+    }
+    if (status) copied->bytes = item->copied_at;
+    item->copied = !status;
+    kl_data_drop_slice(fetch->data, &item->slice);
+    return status;
+}
+
 static kl_status read_records(kl_fetch *fetch, kl_fetch_item *item, budget *budget) {
     int64_t limit = KL_MIN((int64_t)item->max_bytes, budget->left);
     bool first = budget->given == 0; /* the first has one batch, whatever its size */
+    bool slices = fetch->slices < SLICES_MAX && kl_data_pin(fetch->data);
+    if (!slices) {
+        limit = KL_MIN(limit, UNPINNED_BYTES_MAX - (int64_t)fetch->copied.bytes);
+        atomic_fetch_add(&fetch->data->pinned, 1); /* for the moment of the copy */
+    }
     if (limit <= 0 && !first) {
+        kl_data_unpin(fetch->data);
         budget->more = true;
         return KL_OK;
     }
@@ -103,7 +144,16 @@ static kl_status read_records(kl_fetch *fetch, kl_fetch_item *item, budget *budg
     kl_status status = kl_log_slice(item->replica->log, item->offset,
                                     fetch->committed ? KL_COMMITTED : KL_UNCOMMITTED,
                                     (size_t)KL_MAX(limit, 0), first, &item->slice, &where);
+    if (status || item->slice.segment == NULL) kl_data_unpin(fetch->data);
     if (status) return status;
+    if (where.bytes && (!slices || where.bytes <= COPIED_BYTES_MAX)) {
+        status = copy_records(fetch, item);
+        /* Cut meanwhile: the client comes again. */
+        budget->more |= status == KL_E_STALE;
+        if (status) return status == KL_E_STALE ? KL_OK : status;
+    } else if (where.bytes) {
+        fetch->slices++;
+    }
     item->slice_bytes = where.bytes;
     budget->left -= (int64_t)where.bytes;
     budget->given += (int64_t)where.bytes;
@@ -137,7 +187,7 @@ static int16_t read_entered(const kl_request *request, kl_fetch *fetch, kl_fetch
 
 static void read_item(const kl_request *request, kl_fetch *fetch, kl_fetch_item *item,
                       budget *budget) {
-    forget_findings(item);
+    forget_findings(fetch, item);
     if (item->replica && kl_replica_enter(item->replica)) {
         item->code = read_entered(request, fetch, item, budget);
         kl_replica_leave(item->replica);
@@ -148,7 +198,7 @@ static void read_item(const kl_request *request, kl_fetch *fetch, kl_fetch_item 
     if (item->code == CODE_NONE) return;
     int16_t code = item->code;
     budget->given -= (int64_t)item->slice_bytes;
-    forget_findings(item);
+    forget_findings(fetch, item);
     /* Clients of these versions do not know the other code. */
     bool old = request->api_version <= 5;
     item->code =
@@ -163,6 +213,8 @@ bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes) {
     budget budget = {KL_MIN(fetch->max_bytes, config->fetch_bytes_max), 0, false};
     bool at_once = fetch->set->count == 0;
     fetch->aborted_count = 0;
+    fetch->copied.bytes = 0;
+    fetch->slices = 0;
     fetch->epoch_error = false;
     for (size_t i = 0; i < fetch->set->count; i++) {
         kl_fetch_item *item = fetch->set->items[i];

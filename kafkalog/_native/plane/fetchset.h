@@ -41,9 +41,11 @@ typedef struct {
     int64_t high_watermark;
     int64_t last_stable;
     int64_t log_start;
-    kl_slice slice; /* until the response takes it */
-    size_t slice_bytes;
-    size_t aborted_at; /* in the fetch's list */
+    kl_slice slice;     /* until the response takes it */
+    size_t slice_bytes; /* of records, in the slice or copied */
+    size_t copied_at;   /* in the fetch's memory; */
+    bool copied;        /* of those that are there */
+    size_t aborted_at;  /* in the fetch's list */
     size_t aborted_count;
     kl_waiter waiter;
 } kl_fetch_item;

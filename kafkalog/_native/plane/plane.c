@@ -9,10 +9,7 @@ static bool warm(void *context, kl_warming *warming) {
     return kl_cold_warm(&((kl_data *)context)->cold, warming);
 }
 
-static void drop(void *context, kl_slice *slice) {
-    (void)context;
-    kl_slice_drop(slice);
-}
+static void drop(void *context, kl_slice *slice) { kl_data_drop_slice(context, slice); }
 
 static const kl_kind produces = {kl_produce_run, kl_produce_cancel, true};
 static const kl_kind fetches = {kl_fetch_run, kl_fetch_cancel, false};

@@ -295,5 +295,6 @@ void kl_server_get_stats(kl_server *server, kl_server_stats *out) {
     out->accept_pauses = atomic_load(&server->net.acceptor.pauses);
     for (int32_t i = 0; i < server->net.thread_count; i++)
         add_thread(&server->net.threads[i], out);
+    out->pinned = atomic_load(&server->data->pinned);
     out->queued = kl_up_count(&server->net.up);
 }

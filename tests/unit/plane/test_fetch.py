@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import uuid
 
 import pytest
@@ -399,3 +400,52 @@ def test_pipelined_requests_are_answered_in_order(served, peer: Peer):
         assert peer.receive().responses[0].partition_responses[0].base_offset == i
         found = peer.receive().responses[0].partitions[0]
         assert offsets(found.records) == list(range(i + 1))
+
+
+def large_partitions(served, count: int) -> dict[tuple[str, int], int]:
+    """A topic of partitions with one batch of 10 KB each, and a fetch of them all."""
+    served.put(partitions=count)
+    for partition in range(count):
+        served.logs["t", partition].append(bytes(10_000))
+    return {("t", partition): 0 for partition in range(count)}
+
+
+def with_records(response) -> list[int]:
+    return [p.partition_index for t in response.responses for p in t.partitions if p.records]
+
+
+def test_an_answer_has_so_many_pieces_of_files_and_the_rest_comes_later(served, peer):
+    """64 files are kept open for one answer; those behind are copied, up to 64 KiB."""
+    wanted = large_partitions(served, 150)
+    first = peer.fetch(wanted, version=12, session_id=0, session_epoch=0)
+    assert with_records(first) == list(range(70))
+    second = peer.fetch(
+        {("t", p): 1 for p in range(70)}, version=12, session_id=first.session_id, session_epoch=1
+    )
+    assert with_records(second) == list(range(70, 140))
+    for topic in [*first.responses, *second.responses]:
+        for found in topic.partitions:
+            if found.records:
+                (header,) = batches.headers(found.records)
+                assert batches.crc_is_right(found.records, header)
+
+
+def test_answers_that_are_not_read_leave_files_for_others(serve, wait_until):
+    """An eighth of the process's descriptors is for all of them; who comes then gets copies."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 800), hard))
+    try:
+        served = serve(**{"socket.send.buffer.bytes": 4096})
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    wanted = large_partitions(served, 80)
+    for _ in range(6):
+        served.connect().send_fetch(wanted, version=12)
+    wait_until(lambda: served.reactor.stats().pinned > 90, "nearly all are taken")
+    assert served.reactor.stats().pinned <= 100 + 2  # each network thread: while it copies
+    reader = served.connect()
+    assert len(with_records(reader.fetch(wanted, version=12))) >= 6
+    assert reader.produce_one(one(), ("t", 3), acks=ALL).error_code == 0
+    for peer in served.peers:
+        peer.close()
+    wait_until(lambda: served.reactor.stats().pinned == 0, "all are free again")
