@@ -78,15 +78,6 @@ def kafka_cases() -> Path:
     return cases.folder()
 
 
-@pytest.fixture(scope="session")
-def shared(kafka_cases: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`kafka_cases` as it was found before; for those who say `shared / "data" / "kafka"`."""
-    top = tmp_path_factory.mktemp("shared")
-    (top / "data").mkdir()
-    (top / "data" / "kafka").symlink_to(kafka_cases)
-    return top
-
-
 @pytest.fixture(scope="module", params=brokers.SIDES)
 def servers(
     request: pytest.FixtureRequest,
