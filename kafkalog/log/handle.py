@@ -32,6 +32,9 @@ class Owner(Protocol):
     def opened(self, log: "Handle") -> None:
         """The log is open."""
 
+    def flushed(self, log: "Handle") -> None:
+        """Somebody flushed it: recovery need not look at what is below its flushed offset."""
+
     def closing(self, log: "Handle", all_synced: bool) -> None:
         """The log is about to close: remember its offsets.
 
@@ -250,12 +253,13 @@ class Handle:
     def flush(self) -> None:
         """Return when all that was appended before the call is on disk.
 
-        Raises: StorageOffline, Closed.
+        Raises: StorageOffline, Closed; IoFailed, NoMemory, NoSpace, which pass.
         """
         target = ffi.new("int64_t *", -1)
         while (status := lib.kl_log_flush(self.c, target, WAIT_SLICE_MS)) == lib.KL_E_TIMEOUT:
             pass
         check(status)
+        self.owner.flushed(self)
 
     def lead(self, epoch: int) -> None:
         """Let what is appended from now on carry this leader epoch.

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from kafkalog.clock import Clock
@@ -60,11 +61,28 @@ class LoneOwner:
         """Look after the one log of `state`'s folder until it is closed."""
         self.state = state
         self._offsets: Offsets | None = None
+        self._checkpointed: tuple[int, int] | None = None  # the segments, when it was written
 
     def opened(self, log: Handle) -> None:
         """Write down of a new log that nothing of it is missing: recovery may believe that."""
         if self.state.recovery_point(log.tp) < 0 and log.state().size_bytes == 0:
             self.state.save(recovery_points={log.tp: log.end_offset})
+        if log.mode == "w" and log.recovery.segments_recovered > 1:
+            log.flush()  # once is enough
+
+    def flushed(self, log: Handle) -> None:
+        """Write the recovery point down when segments came or went since the last time.
+
+        Recovery reads the whole segment that it lies in, so that more would be for nothing.
+        """
+        with self.state.lock:  # so that no truncation comes between
+            found = log.state()
+            segments = (int(found.generation), int(found.segment_count))
+            if segments == self._checkpointed or log.ending:
+                return
+            with suppress(NoSpace):  # what it saves is time
+                self.state.save(recovery_points={log.tp: int(found.flushed_offset)})
+                self._checkpointed = segments
 
     def closing(self, log: Handle, all_synced: bool) -> None:
         """Remember the offsets."""
@@ -97,6 +115,9 @@ class Reader:
         self.state = state
 
     def opened(self, log: Handle) -> None:
+        """Nothing to do."""
+
+    def flushed(self, log: Handle) -> None:
         """Nothing to do."""
 
     def closing(self, log: Handle, all_synced: bool) -> None:

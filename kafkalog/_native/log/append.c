@@ -75,7 +75,10 @@ kl_status kl_log_roll_locked(kl_log *log, int64_t base_offset) {
     }
     fresh->jitter_ms = draw_jitter(log);
     status = kl_version_add(&log->version, fresh);
-    if (status) goto out;
+    if (status) {
+        remove_failed(log, dir, base_offset);
+        goto out;
+    }
     /* A follower's gap: should its batch fail now, nothing may be put below the new base. */
     log->log_end = KL_MAX(log->log_end, base_offset);
     log->dir_dirty = true;

@@ -46,6 +46,7 @@ static kl_status look_at_folder(kl_log *log, bool *changed, bool *grown) {
     kl_status status = KL_OK;
     if (log->version->count)
         status = kl_file_stat(kl_log_active(log)->file, &bytes, &modified_ms);
+    if (status == KL_E_NOT_FOUND) status = KL_OK; /* nobody wrote to it yet */
     *changed = folder_ns != log->seen_folder_ns || log->generation < 0 ||
                !log->version->count || bytes < kl_log_active(log)->size;
     *grown = bytes != log->seen_bytes;
@@ -104,6 +105,24 @@ static kl_status reload_by_page(kl_log *log, kl_dir *dir, bool *done) {
                    log->path);
 }
 
+/* A partition that was made, and that nobody has opened for writing, is an empty log. */
+static kl_status stand_on_nothing(kl_log *log, kl_dir *dir) {
+    bool made = false;
+    kl_segment *absent = NULL;
+    kl_status status = kl_dir_exists(dir, KL_PARTITION_METADATA_NAME, &made);
+    if (!status && !made)
+        status = kl_fail(KL_E_NOT_FOUND, "%s holds no log: no file named like %020d.log",
+                         log->path, 0);
+    int64_t base = KL_MAX(log->first_start, (int64_t)0);
+    if (!status) status = kl_segment_absent(log->path, base, &absent);
+    if (!status) status = kl_version_add(&log->version, absent);
+    if (status) return status;
+    log->log_end = base;
+    log->producers_known = true;
+    kl_log_settle(log);
+    return KL_OK;
+}
+
 /* A reader sees what the directory holds now. */
 static kl_status reload(kl_log *log) {
     kl_dir *dir = NULL;
@@ -118,9 +137,7 @@ static kl_status reload(kl_log *log) {
         log->page = NULL;
         status = reload_by_folder(log, dir);
     }
-    if (!status && log->version->count == 0)
-        status = kl_fail(KL_E_NOT_FOUND, "%s holds no log: no file named like %020d.log",
-                         log->path, 0);
+    if (!status && log->version->count == 0) status = stand_on_nothing(log, dir);
     kl_dir_close(dir);
     kl_dir_free(dir);
     return status;

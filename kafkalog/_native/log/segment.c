@@ -56,6 +56,19 @@ out:
     return status;
 }
 
+kl_status kl_segment_absent(const char *dir_path, int64_t base_offset, kl_segment **out) {
+    char name[KL_NAME_BYTES];
+    *out = segment_new(base_offset);
+    if (*out == NULL)
+        return kl_fail(KL_E_NO_MEMORY, "no memory for a segment of %s", dir_path);
+    kl_segment_name(name, base_offset, KL_LOG_SUFFIX);
+    (*out)->max_timestamp = (*out)->first_timestamp = -1;
+    (*out)->offsets.loaded = (*out)->times.loaded = (*out)->aborts.loaded = true;
+    kl_status status = kl_file_new(dir_path, name, false, &(*out)->file);
+    if (status) kl_segment_drop(*out);
+    return status;
+}
+
 /* Names that an earlier life of this base offset may have left behind. */
 static kl_status remove_leftovers(kl_dir *dir, int64_t base_offset) {
     static const char *const suffixes[] = {KL_INDEX_SUFFIX, KL_TIME_SUFFIX, KL_TXN_SUFFIX,

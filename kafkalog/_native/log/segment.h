@@ -56,6 +56,8 @@ kl_status kl_segment_open(const char *dir_path, const char *name, int64_t base_o
                           bool writable, kl_segment **out);
 /* A new, empty one.  Leftovers with its names are removed. */
 kl_status kl_segment_create(kl_dir *dir, int64_t base_offset, kl_segment **out);
+/* One without a file: what a reader has of a log that nobody wrote to. */
+kl_status kl_segment_absent(const char *dir_path, int64_t base_offset, kl_segment **out);
 kl_segment *kl_segment_retain(kl_segment *segment);
 void kl_segment_drop(kl_segment *segment);
 

@@ -13,9 +13,10 @@
 
 #define MEMORY_FOLDER "/dev/shm"
 
-enum { PAGE_BYTES = 4096, BOOT_ID_BYTES = 40, NAME_BYTES = 160, VALUE_COUNT = 8 };
+enum { PAGE_BYTES = 4096, BOOT_ID_BYTES = 40, VALUE_COUNT = 8 };
+enum { PLACE_BYTES = 80, NAME_BYTES = 160 };
 enum { PUBLISH_TRIES = 100000 }; /* some 10 s */
-static const uint64_t PAGE_MAGIC = 0x3167706b6c61666bULL;
+static const uint64_t PAGE_MAGIC = 0x3267706b6c61666bULL;
 
 /* Shared memory.  `sequence` is odd while the values are being written. */
 typedef struct {
@@ -23,6 +24,7 @@ typedef struct {
     uint64_t device; /* identity: of the partition's folder */
     uint64_t inode;
     int64_t owner_pid;
+    uint64_t owner_pids; /* the inode of the namespace that the pid is of */
     int64_t owner_start; /* in clock ticks since boot: a pid can be used again */
     char boot_id[BOOT_ID_BYTES];
     _Atomic uint32_t open; /* 1 while a writer keeps it */
@@ -71,6 +73,7 @@ static int64_t process_start(int64_t pid) {
 typedef struct {
     int generation; /* kl_process_generation, + 1 */
     int64_t pid, start;
+    uint64_t pids; /* the inode of the namespace in which pids mean this; 0: unknown */
     char boot_id[BOOT_ID_BYTES];
 } process_identity;
 
@@ -80,13 +83,18 @@ static const process_identity *own_identity(void) {
     if (known.generation != generation) {
         known = (process_identity){.generation = generation, .pid = getpid()};
         known.start = process_start(known.pid);
+        struct stat pids;
+        if (kl_io->fstatat(AT_FDCWD, "/proc/self/ns/pid", &pids, 0) == 0)
+            known.pids = pids.st_ino;
         read_boot_id(known.boot_id);
     }
     return &known;
 }
 
+/* Of another container's process nothing can be said before the next boot. */
 static bool owner_lives(const page_layout *layout) {
     if (memcmp(own_identity()->boot_id, layout->boot_id, BOOT_ID_BYTES) != 0) return false;
+    if (own_identity()->pids != layout->owner_pids) return true;
     return process_start(layout->owner_pid) == layout->owner_start;
 }
 
@@ -116,23 +124,37 @@ static void sweep(const char *folder) {
     closedir(dir);
 }
 
-static bool name_page(const char *dir_path, char name[NAME_BYTES], struct stat *folder,
-                      bool create) {
+/* The place of a user's pages: its own, and nobody else writes there. */
+static bool place_of(uid_t user, char place[PLACE_BYTES]) {
+    struct stat found;
+    snprintf(place, PLACE_BYTES, MEMORY_FOLDER "/kafkalog-%u", (unsigned)user);
+    if (kl_io->fstatat(AT_FDCWD, place, &found, AT_SYMLINK_NOFOLLOW) != 0) return false;
+    return S_ISDIR(found.st_mode) && found.st_uid == user && !(found.st_mode & 022);
+}
+
+static void name_page(char name[NAME_BYTES], const char place[PLACE_BYTES],
+                      const struct stat *folder) {
+    snprintf(name, NAME_BYTES, "%.*s/%llx-%llx", PLACE_BYTES, place,
+             (unsigned long long)folder->st_dev, (unsigned long long)folder->st_ino);
+}
+
+/* Whose page a writer makes: the folder's owner's, which root can give away. */
+static uid_t page_owner(const struct stat *folder) {
+    return geteuid() == 0 ? folder->st_uid : geteuid();
+}
+
+static bool name_new_page(const char *dir_path, char name[NAME_BYTES],
+                          struct stat *folder) {
+    char place[PLACE_BYTES];
     if (kl_io->fstatat(AT_FDCWD, dir_path, folder, 0) != 0) return false;
-    char parent[NAME_BYTES / 2];
-    snprintf(parent, sizeof parent, MEMORY_FOLDER "/kafkalog-%u", (unsigned)folder->st_uid);
-    if (create) {
-        if (folder->st_uid != geteuid()) return false;
-        if (kl_io->mkdirat(AT_FDCWD, parent, 0700) != 0 && errno != EEXIST) return false;
-        sweep(parent);
-    }
-    struct stat place;
-    if (kl_io->fstatat(AT_FDCWD, parent, &place, AT_SYMLINK_NOFOLLOW) != 0) return false;
-    /* /dev/shm is everyone's: only a folder of the log's own owner is believed. */
-    if (!S_ISDIR(place.st_mode) || place.st_uid != folder->st_uid || (place.st_mode & 022))
-        return false;
-    snprintf(name, NAME_BYTES, "%s/%llx-%llx", parent, (unsigned long long)folder->st_dev,
-             (unsigned long long)folder->st_ino);
+    uid_t owner = page_owner(folder);
+    snprintf(place, sizeof place, MEMORY_FOLDER "/kafkalog-%u", (unsigned)owner);
+    bool made = kl_io->mkdirat(AT_FDCWD, place, 0700) == 0;
+    if (!made && errno != EEXIST) return false;
+    if (made && owner != geteuid() && lchown(place, owner, (gid_t)-1) != 0) return false;
+    if (!place_of(owner, place)) return false;
+    sweep(place);
+    name_page(name, place, folder);
     return true;
 }
 
@@ -157,6 +179,7 @@ static void take_over(kl_statepage *page, const struct stat *folder) {
     layout->inode = (uint64_t)folder->st_ino;
     const process_identity *here = own_identity();
     layout->owner_pid = here->pid;
+    layout->owner_pids = here->pids;
     layout->owner_start = here->start;
     memcpy(layout->boot_id, here->boot_id, BOOT_ID_BYTES);
     /* A writer that died inside publish left it odd. */
@@ -168,13 +191,16 @@ kl_status kl_statepage_create(const char *dir_path, kl_statepage **out) {
     *out = NULL;
     char name[NAME_BYTES];
     struct stat folder, file;
-    if (!name_page(dir_path, name, &folder, true)) return KL_OK;
+    if (!name_new_page(dir_path, name, &folder)) return KL_OK;
+    uid_t owner = page_owner(&folder);
     int fd = kl_open_at(AT_FDCWD, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return KL_OK;
     page_layout *layout = NULL;
     /* Blocks first: a store to a page that a full memory file system cannot give kills. */
-    if (kl_io->fstat(fd, &file) == 0 && file.st_uid == geteuid() &&
-        kl_io->fallocate(fd, 0, 0, PAGE_BYTES) == 0)
+    bool mine = kl_io->fstat(fd, &file) == 0 &&
+                (file.st_uid == owner ||
+                 (file.st_uid == geteuid() && fchown(fd, owner, (gid_t)-1) == 0));
+    if (mine && kl_io->fallocate(fd, 0, 0, PAGE_BYTES) == 0)
         layout = map_page(fd, PROT_READ | PROT_WRITE);
     kl_io->close(fd);
     kl_statepage *page = page_new(layout, name);
@@ -200,27 +226,35 @@ void kl_statepage_publish(kl_statepage *page, const kl_page_values *values) {
         atomic_store_explicit(&layout->open, 1, memory_order_release);
 }
 
-kl_status kl_statepage_open(const char *dir_path, kl_statepage **out) {
-    *out = NULL;
-    char name[NAME_BYTES];
-    struct stat folder, file;
-    if (!name_page(dir_path, name, &folder, false)) return KL_OK;
+/* The page of `user`; NULL: there is none to be believed. */
+static kl_statepage *open_page_of(uid_t user, const struct stat *folder) {
+    char place[PLACE_BYTES], name[NAME_BYTES];
+    struct stat file;
+    if (!place_of(user, place)) return NULL;
+    name_page(name, place, folder);
     int fd = kl_open_at(AT_FDCWD, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
-    if (fd < 0) return KL_OK;
+    if (fd < 0) return NULL;
     page_layout *layout = NULL;
-    if (kl_io->fstat(fd, &file) == 0 && file.st_uid == folder.st_uid &&
-        file.st_size >= PAGE_BYTES)
+    if (kl_io->fstat(fd, &file) == 0 && file.st_uid == user && file.st_size >= PAGE_BYTES)
         layout = map_page(fd, PROT_READ);
     kl_io->close(fd);
     kl_statepage *page = page_new(layout, name);
-    if (page == NULL) return KL_OK;
-    if (layout->magic != PAGE_MAGIC || layout->device != (uint64_t)folder.st_dev ||
-        layout->inode != (uint64_t)folder.st_ino || !atomic_load(&layout->open) ||
-        !owner_lives(layout)) {
-        kl_statepage_close(page, false);
-        return KL_OK;
-    }
-    *out = page;
+    if (page == NULL) return NULL;
+    if (layout->magic == PAGE_MAGIC && layout->device == (uint64_t)folder->st_dev &&
+        layout->inode == (uint64_t)folder->st_ino && atomic_load(&layout->open) &&
+        owner_lives(layout))
+        return page;
+    kl_statepage_close(page, false);
+    return NULL;
+}
+
+/* /dev/shm is everyone's: only the log's own owner is believed, and who looks itself. */
+kl_status kl_statepage_open(const char *dir_path, kl_statepage **out) {
+    struct stat folder;
+    *out = NULL;
+    if (kl_io->fstatat(AT_FDCWD, dir_path, &folder, 0) != 0) return KL_OK;
+    *out = open_page_of(folder.st_uid, &folder);
+    if (*out == NULL && geteuid() != folder.st_uid) *out = open_page_of(geteuid(), &folder);
     return KL_OK;
 }
 

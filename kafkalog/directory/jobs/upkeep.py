@@ -86,6 +86,8 @@ class Upkeep:
 
     def opened(self, log: Handle, scheduler: Scheduler) -> None:
         """Look after a log from now on."""
+        if log.mode == "w" and log.recovery.segments_recovered > 1:
+            log.flush_start()  # so that the next checkpoint spares another kill all that
         with self._lock:
             self._clean_ms[log.tp] = self._now_ms()
         self.configured(log, scheduler)

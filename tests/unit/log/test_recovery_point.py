@@ -1,0 +1,78 @@
+"""What a kill costs: the segments that were not flushed, whatever the log's size is."""
+
+from pathlib import Path
+
+import kafkalog
+from kafkalog.directory.manager import Manager
+from tests.support import trees
+
+CONFIG = {"segment.bytes": 2000}
+
+
+def fill(log: kafkalog.Log, segments: int, flush: bool) -> None:
+    wanted = len(log.segments) + segments
+    while len(log.segments) < wanted:
+        log.append(bytes(200), timestamp_ms=1)
+        if flush:
+            log.flush()
+
+
+def test_a_flush_moves_the_recovery_point_of_a_log_that_stands_alone(tmp_path):
+    path = tmp_path / "log-0"
+    with kafkalog.Log(path, config=CONFIG) as log:
+        fill(log, 30, flush=True)
+        end = log.end_offset
+        killed = trees.copy_tree(path, tmp_path / "killed" / "log-0")
+    with kafkalog.Log(killed, config=CONFIG) as log:
+        assert log.end_offset == end
+        assert log.recovery.segments_recovered <= 2
+
+
+def test_a_recovery_is_paid_for_once(tmp_path):
+    """Nothing was flushed, and it is killed again after the recovery, and again."""
+    path = tmp_path / "log-0"
+    with kafkalog.Log(path, config=CONFIG) as log:
+        fill(log, 30, flush=False)
+        killed = trees.copy_tree(path, tmp_path / "killed0" / "log-0")
+    (killed / "recovery-point-offset-checkpoint").unlink()
+    counts = []
+    for number in range(1, 4):
+        with kafkalog.Log(killed, config=CONFIG) as log:
+            counts.append(log.recovery.segments_recovered)
+            log.append(b"more", timestamp_ms=1)
+            killed = trees.copy_tree(killed, tmp_path / f"killed{number}" / "log-0")
+    assert counts[0] > 30
+    assert max(counts[1:]) <= 2, counts
+
+
+def test_in_a_data_directory(tmp_path):
+    """The job that writes checkpoints finds a recovered log flushed."""
+    with Manager(tmp_path / "data", topic_config=CONFIG) as manager:
+        manager.create_topic("events", 1)
+        fill(manager.get("events", 0), 30, flush=False)
+        killed = trees.copy_tree(tmp_path / "data", tmp_path / "killed0")
+    (killed / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+    with Manager(killed, topic_config=CONFIG) as manager:
+        log = manager.get("events", 0)
+        assert log.recovery.segments_recovered > 30
+        log.flush()  # what was asked for already
+        manager.upkeep.recovery_points()
+        again = trees.copy_tree(killed, tmp_path / "killed1")
+    with Manager(again, topic_config=CONFIG) as manager:
+        assert manager.get("events", 0).recovery.segments_recovered <= 2
+
+
+def test_a_truncation_takes_it_back(tmp_path):
+    """Else bytes that are written again would be taken for flushed ones."""
+    path = tmp_path / "log-0"
+    with kafkalog.Log(path, config=CONFIG) as log:
+        fill(log, 10, flush=True)
+        log.truncate(5)
+        fill(log, 3, flush=False)
+        end = log.end_offset
+        killed = trees.copy_tree(path, tmp_path / "killed" / "log-0")
+    lines = (killed / "recovery-point-offset-checkpoint").read_text().split()
+    assert int(lines[-1]) <= 5
+    with kafkalog.Log(Path(killed), config=CONFIG) as log:
+        assert log.end_offset == end
+        assert log.verify().clean

@@ -1,0 +1,87 @@
+"""The page in shared memory by which readers learn what a writer shows."""
+
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+
+SHM = Path("/dev/shm")
+USER = 54321
+
+root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
+
+
+def page_of(folder: Path, user: int) -> Path:
+    found = folder.stat()
+    return SHM / f"kafkalog-{user}" / f"{found.st_dev:x}-{found.st_ino:x}"
+
+
+@pytest.fixture
+def given_away(tmp_path: Path) -> Path:
+    """A log's folder that belongs to another user, as on a mounted volume."""
+    path = tmp_path / "log-0"
+    path.mkdir(mode=0o700)
+    os.chown(path, USER, -1)
+    yield path
+    place = SHM / f"kafkalog-{USER}"
+    if place.exists():
+        for file in place.iterdir():
+            file.unlink()
+        place.rmdir()
+
+
+@root
+def test_root_on_another_users_folder_has_a_page(given_away):
+    """It is the folder's owner's, and a reader goes by it: nothing is shown early."""
+    with kafkalog.Log(given_away) as log:
+        log.append(b"shown")
+        page = page_of(given_away, USER)
+        assert (page.stat().st_uid, page.parent.stat().st_uid) == (USER, USER)
+        # Bytes that the writer has not published: who takes the file's end would see them.
+        with kafkalog.Log(given_away, mode="r") as reader:
+            assert reader.end_offset == 1
+            [file] = given_away.glob("*.log")
+            data = file.read_bytes()
+            whole = data[: 12 + int.from_bytes(data[8:12], "big")]
+            with file.open("r+b") as raw:
+                raw.seek(len(whole))
+                raw.write((1).to_bytes(8, "big") + whole[8:])
+            assert reader.end_offset == 1
+            assert [r.value for r in reader.read()] == [b"shown"]
+            os.truncate(file, len(whole))
+    assert not page_of(given_away, USER).exists()
+
+
+PROGRAM = "import sys, kafkalog; kafkalog.Log(sys.argv[1]).close()"
+
+
+def open_elsewhere(path: Path) -> None:
+    """In a process of its own: pages are swept once in each."""
+    subprocess.run([sys.executable, "-c", PROGRAM, str(path)], check=True)
+
+
+def test_the_sweep_leaves_other_containers_pages_alone(tmp_path):
+    """A pid means nothing in another namespace; a dead one's page of our own goes."""
+    path = tmp_path / "log-0"
+    with kafkalog.Log(path) as log:
+        log.append(b"x")
+        page = bytearray(page_of(path, os.geteuid()).read_bytes())
+    place = SHM / f"kafkalog-{os.geteuid()}"
+    magic, _, _, pid, pids = struct.unpack_from("<QQQqQ", page)
+    assert pid == os.getpid() and pids == os.stat("/proc/self/ns/pid").st_ino
+    other, dead = place / "0-1", place / "0-2"
+    struct.pack_into("<QQQqQ", page, 0, magic, 0, 1, 1 << 30, pids + 1)
+    other.write_bytes(page)
+    struct.pack_into("<QQQqQ", page, 0, magic, 0, 2, 1 << 30, pids)
+    dead.write_bytes(page)
+    try:
+        open_elsewhere(path)
+        assert other.exists() and not dead.exists()
+    finally:
+        other.unlink(missing_ok=True)
+        dead.unlink(missing_ok=True)
