@@ -53,12 +53,12 @@ kl_status kl_index_add_offset(kl_index *index, int64_t offset, int64_t pos);
 kl_status kl_index_add_time(kl_index *index, int64_t timestamp, int64_t offset);
 /* Write what is not yet on file: pwrite at its place, or all of it to a new file when the
  * old one is missing or holds other bytes behind the saved ones. */
-/* The same; on a full disk there is no file then, and it is made again when it is needed. */
-kl_status kl_index_rewrite_if_room(kl_index *index, kl_dir *dir);
 kl_status kl_index_save(kl_index *index, kl_dir *dir, bool sync);
 /* Write all entries to a new file and rename it over the old one: for sealed segments,
  * which readers may have mapped. */
 kl_status kl_index_rewrite(kl_index *index, kl_dir *dir, bool sync);
+/* The same; on a full disk there is no file then, and it is made again when it is needed. */
+kl_status kl_index_rewrite_if_room(kl_index *index, kl_dir *dir);
 void kl_index_clear(kl_index *index); /* no entries, in memory, nothing saved */
 /* Drop entries with offset >= `offset`; in memory only, `saved` adjusted (the caller
  * rewrites the file). */

@@ -311,7 +311,8 @@ static kl_status find_clean_end(kl_log *log, kl_dir *dir, bool *sane,
     kl_walk_done(&walk);
     *sane = !status && grows;
     /* A header's counts may be wrong and still parse: the end that was noted tells. */
-    if (!log->loaded && log->log_end != log->recovery_point) *sane = false;
+    if (!log->loaded && log->recovery_point >= 0 && log->log_end != log->recovery_point)
+        *sane = false;
     /* An old format in the middle, too, is for the recovery to judge. */
     if (status == KL_E_CORRUPT_MESSAGE || status == KL_E_BUFFER_TOO_SMALL ||
         status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT)
