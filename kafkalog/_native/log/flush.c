@@ -218,7 +218,8 @@ static bool on_disk(const kl_log *log, int64_t target) {
 
 /* Locked.  KL_E_TIMEOUT, KL_E_CLOSED, KL_E_STORAGE, and what passes. */
 static kl_status wait_for(kl_log *log, int64_t target, int64_t end_ms) {
-    int64_t failed_rounds = log->failed_rounds;
+    /* One that is under way began before this call. */
+    int64_t failed_rounds = log->failed_rounds + (log->syncing ? 1 : 0);
     while (!on_disk(log, target)) {
         if (log->offline)
             return kl_fail(
@@ -232,7 +233,7 @@ static kl_status wait_for(kl_log *log, int64_t target, int64_t end_ms) {
         if (left_ms <= 0)
             return kl_fail(KL_E_TIMEOUT, "log %s: offset %lld is not on disk yet, %lld is",
                            log->path, (long long)target, (long long)log->flushed);
-        if (log->failed_rounds != failed_rounds)
+        if (log->failed_rounds > failed_rounds)
             return kl_fail(
                 KL_E_NO_MEMORY,
                 "log %s: a sync was not tried, for want of memory, descriptors or "

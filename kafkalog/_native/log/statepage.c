@@ -118,7 +118,8 @@ static void sweep(const char *folder) {
         page_layout head;
         ssize_t got = kl_io->pread(fd, &head, sizeof head, 0);
         kl_io->close(fd);
-        if (got != (ssize_t)sizeof head || head.magic != PAGE_MAGIC || !owner_lives(&head))
+        if (got != (ssize_t)sizeof head ||
+            (head.magic == PAGE_MAGIC && !owner_lives(&head)))
             kl_io->unlinkat(dirfd(dir), entry->d_name, 0);
     }
     closedir(dir);
