@@ -82,10 +82,11 @@ class Broker:
     ) -> None:
         """Open the directory at `path`, made when missing, and serve it.
 
-        `listeners`: NAME://host:port, several with commas or in a list; None: what `config`
-        says, else a free port of 127.0.0.1.  `config`: settings by Kafka's names
-        (docs/settings.md), of the broker, and under the broker's names of all topics.  What
-        differs from `kafkalog serve`: group.initial.rebalance.delay.ms is 0 where it is not given.
+        `listeners`: host:port or NAME://host:port, several with commas or in a list, port 0 for
+        a free one; None: what `config` says, else a free port of 127.0.0.1.  `config`: settings
+        by Kafka's names (docs/settings.md), of the broker, and under the broker's names of all
+        topics.  What differs from `kafkalog serve`: group.initial.rebalance.delay.ms is 0 where it
+        is not given.
 
         Raises: Locked with the owner's pid, UnknownSetting, InvalidSetting (also of what
         would keep somebody out, in `config` or the metadata), CorruptLog, ArgumentError (a
@@ -98,7 +99,7 @@ class Broker:
         if given.get(REBALANCE_DELAY) is None:
             given[REBALANCE_DELAY] = 0  # who embeds a broker knows when all members are there
         if listeners is not None or "listeners" not in given:
-            given["listeners"] = listeners if listeners is not None else ANY_PORT
+            given["listeners"] = places.named(ANY_PORT if listeners is None else listeners)
         self._config = ServerConfig.of(given)
         check_served(self._config)
         self._given = given
@@ -108,7 +109,7 @@ class Broker:
         self._closing = threading.Lock()
         self._closed = False
         self._undo: list[Any] = []  # what ends the parts that were begun, in their order
-        self.path = os.path.abspath(os.fspath(path))
+        self._path = os.path.abspath(os.fspath(path))
         try:
             self._open()
             self._serve(planned)
@@ -120,6 +121,11 @@ class Broker:
         _brokers.add(self)
         _logger.info("%s: node %d of cluster %s serves %s", self.path, self._node.node_id,
                      self._node.image.cluster_id, self.bootstrap_servers)  # fmt: skip
+
+    @property
+    def path(self) -> str:
+        """The data directory, absolute."""
+        return self._path
 
     # ---- beginning -------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ __all__ = [
     "Advertised",
     "Listener",
     "bootstrap_servers",
+    "named",
     "own_host",
     "parse_listener",
     "plan",
@@ -41,6 +42,12 @@ class Advertised(NamedTuple):
     name: str
     host: str
     port: int
+
+
+def named(listeners: str | Sequence[str]) -> list[str]:
+    """Listeners with their names: one without any is PLAINTEXT."""
+    texts = listeners.split(",") if isinstance(listeners, str) else listeners
+    return [text if "://" in text else f"{PLAINTEXT}://{text.strip()}" for text in texts]
 
 
 def parse_listener(text: str, setting: str = "listeners") -> Listener:

@@ -9,6 +9,9 @@ would find: without a PySpark that has Python data sources there is just no `Def
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,8 +30,25 @@ else:
 def register(spark: SparkSession) -> None:
     """Make `format("kafkalog")` known to this session.
 
-    Raises: ImportError when this PySpark has no Python data sources (they came with 4.0).
+    Raises: ImportError when this PySpark has no Python data sources (they came with 4.0), or
+    when Spark's own Python has no kafkalog.
     """
     if _why_not:
         raise ImportError(f"kafkalog needs PySpark 4.0 or later: {_why_not}")
-    spark.dataSource.register(DefaultSource)
+    try:
+        spark.dataSource.register(DefaultSource)
+    except Exception as problem:
+        if worker := _other_python():
+            raise ImportError(
+                f"Spark runs {worker}, which has no kafkalog; this is {sys.executable}. Set "
+                f"PYSPARK_PYTHON={sys.executable} before the session begins"
+            ) from problem
+        raise
+
+
+def _other_python() -> str | None:
+    """The Python that Spark's workers are, where it is of another environment than this one."""
+    name = os.environ.get("PYSPARK_PYTHON") or "python3"
+    worker = shutil.which(name) or name
+    same = os.path.dirname(os.path.abspath(worker)) == os.path.dirname(sys.executable)
+    return None if same else worker

@@ -20,6 +20,10 @@ not (another `pyspark_*` package on the path that cannot be imported hides them 
 kafkalog of the driver's version installed. A read is a snapshot of the moment when it was planned:
 `load()` again to see more. It works while a writer writes.
 
+Spark's workers are the `python3` of `PATH`. In a virtual environment that is not activated that is
+another one, without kafkalog: set `PYSPARK_PYTHON` to the environment's `bin/python` before the
+session begins, as in `os.environ["PYSPARK_PYTHON"] = sys.executable`.
+
 Batch reads only, so far: `readStream`, `write` and `writeStream` say so.
 """
 

@@ -269,3 +269,23 @@ def test_an_installed_package_is_found_by_listing_folders(tmp_path: Path):
         timeout=60,
     )
     assert done.stdout.strip() == "True", done.stderr
+
+
+def test_a_worker_of_another_environment_is_named(monkeypatch, tmp_path):
+    """What Spark says then is a trace of its Python; the cause is one variable."""
+    import sys
+
+    import pyspark_kafkalog
+
+    class Refusing:
+        class dataSource:
+            @staticmethod
+            def register(_source):
+                raise RuntimeError("[DATA_SOURCE_NOT_FOUND] no module")
+
+    monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "bin" / "python3"))
+    with pytest.raises(ImportError, match=f"Set PYSPARK_PYTHON={sys.executable}"):
+        pyspark_kafkalog.register(Refusing)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    with pytest.raises(RuntimeError, match="DATA_SOURCE_NOT_FOUND"):
+        pyspark_kafkalog.register(Refusing)
