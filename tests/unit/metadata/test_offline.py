@@ -18,7 +18,8 @@ def test_a_directory_with_metadata_learns_of_the_topic(tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     lines.write_text("one\ntwo\n")
     words = ["ingest", str(lines), "--dir", str(data), "--topic", "t", "--partitions", "2"]
-    assert main([*words, "--set", "segment.bytes=2000"]) == 0
+    assert main([*words, "--set", "segment.bytes=2000"]) == 2  # the metadata say its settings
+    assert main(words) == 0
     with Manager(data) as manager, MetadataLog.open(manager) as metadata:
         assert not metadata.problems
         assert metadata.image.topics["t"].id == manager.topic_id("t")
