@@ -95,3 +95,36 @@ def test_make_targets_that_documents_name_exist() -> None:
         if name not in targets
     ]  # fmt: skip
     assert missing == []
+
+
+PATHS = re.compile(r"`((?:kafkalog|tests|docs|benchmarks|examples|spark_connector|\.ci)/[\w./-]*)")
+MODULES = re.compile(r"`(kafkalog(?:\.[a-z_]+)+)")
+
+
+def lost(text: str) -> list[str]:
+    """Files, folders and modules that a text names and the checkout has not."""
+    paths = [p.rstrip("./") for p in PATHS.findall(text)]
+    gone = [p for p in paths if not ((tree.ROOT / p).exists() or (tree.ROOT / f"{p}.py").exists())]
+    settings = (tree.ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    for module in MODULES.findall(text):
+        if f"`{module}" in settings or module == "kafkalog.h":
+            continue
+        parts = tree.ROOT / module.replace(".", "/")
+        # The last word may be a name inside of the module.
+        some = (parts, parts.with_suffix(".py"), parts.parent.with_suffix(".py"))
+        inside = (parts.parent / "__init__.py").exists() and hasattr(kafkalog, parts.name)
+        if not (inside or any(path.exists() for path in some)):
+            gone.append(module)
+    return gone
+
+
+def test_paths_and_modules_that_documents_name_exist() -> None:
+    astray = {
+        tree.named(path): gone
+        for path in tree.with_suffix(".md")
+        if (gone := lost(path.read_text(encoding="utf-8")))
+    }
+    assert astray == {}
+    assert lost("`kafkalog/no.py`, `tests/none/`, `kafkalog.no.such`, `kafkalog/log/`") == [
+        "kafkalog/no.py", "tests/none", "kafkalog.no.such",
+    ]  # fmt: skip
