@@ -788,10 +788,10 @@ int kl_io_fail(const char *call, int64_t nth, int error_number, int sticky,
                int64_t short_bytes);
 void kl_io_reset(void);
 int64_t kl_io_calls(const char *call); /* since the last reset; NULL: all kinds */
-/* Let all calls of one kind wait, until they are let go or the next reset; or only those
- * that wait already, so that others pass them; -1: no such kind.  And how many wait now. */
+/* Calls of one kind wait: all, those that do already, the nth from now.  -1: no such kind. */
 enum { KL_HOLD_NONE = 0, KL_HOLD_ALL = 1, KL_HOLD_WAITING = 2 };
 int kl_io_hold(const char *call, int hold);
+int kl_io_hold_one(const char *call, int64_t nth);
 int64_t kl_io_waiting(const char *call);
 /* Record every changing call into a file descriptor as lines of JSON; -1: stop. */
 int kl_io_record(int fd);

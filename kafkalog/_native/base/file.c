@@ -220,13 +220,17 @@ const char *kl_file_name(const kl_file *file) {
     return file->names + (size_t)atomic_load(&file->name_slot) * file->name_bytes;
 }
 
-void kl_file_renamed(kl_file *file, const char *name) {
+kl_status kl_file_rename(kl_file *file, kl_dir *dir, const char *to) {
     kl_lock(&file->opening);
-    KL_ASSERT(strlen(name) < file->name_bytes);
-    int slot = !atomic_load(&file->name_slot);
-    strcpy(file->names + (size_t)slot * file->name_bytes, name);
-    atomic_store(&file->name_slot, slot);
+    KL_ASSERT(strlen(to) < file->name_bytes);
+    kl_status status = kl_dir_rename(dir, kl_file_name(file), to);
+    if (!status) {
+        int slot = !atomic_load(&file->name_slot);
+        strcpy(file->names + (size_t)slot * file->name_bytes, to);
+        atomic_store(&file->name_slot, slot);
+    }
     kl_unlock(&file->opening);
+    return status;
 }
 
 /* ---- opening ------------------------------------------------------------------------- */

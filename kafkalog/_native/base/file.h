@@ -26,9 +26,10 @@ const char *kl_file_dir(const kl_file *file); /* the directory that it was named
  * handle never shows another file that took its name. */
 kl_status kl_file_pin(kl_file *file, int *fd);
 void kl_file_unpin(kl_file *file);
-/* The file was renamed by us: where to find it when it must be reopened.  The new name has
- * less than 64 bytes; a name got from kl_file_name stays valid until the rename after this. */
-void kl_file_renamed(kl_file *file, const char *name);
+/* Rename it in `dir`, where it lies: whoever must open it meanwhile waits and finds it.  The
+ * new name has less than 64 bytes; one got from kl_file_name stays valid until the rename
+ * after this. */
+kl_status kl_file_rename(kl_file *file, kl_dir *dir, const char *to);
 
 /* Whole transfers: EINTR and short counts are completed; each takes the pin itself.
  * A read's *got < bytes only at the end of the file. */

@@ -55,6 +55,7 @@ static call_plan plans[CALL_COUNT + 1];
 static int64_t counts[CALL_COUNT + 1];
 static int held[CALL_COUNT];        /* whether calls of this kind wait (KL_HOLD_), */
 static int64_t waiting[CALL_COUNT]; /* as many as this now */
+static int64_t to_hold[CALL_COUNT]; /* this many calls from now waits, too; 0: none */
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
 static int record_fd = -1;
 static int64_t recorded; /* lines since kl_io_record */
@@ -91,6 +92,7 @@ void kl_io_reset(void) {
     memset(plans, 0, sizeof plans);
     memset(counts, 0, sizeof counts);
     memset(held, 0, sizeof held);
+    memset(to_hold, 0, sizeof to_hold);
     pthread_cond_broadcast(&let_go);
     kl_unlock(&lock);
 }
@@ -101,6 +103,16 @@ int kl_io_hold(const char *call, int hold) {
     kl_lock(&lock);
     held[kind] = hold;
     pthread_cond_broadcast(&let_go);
+    kl_unlock(&lock);
+    return 0;
+}
+
+int kl_io_hold_one(const char *call, int64_t nth) {
+    int kind = find_call(call);
+    if (kind < 0 || kind >= CALL_ALLOC || nth < 1) return -1;
+    kl_lock(&lock);
+    held[kind] = KL_HOLD_WAITING;
+    to_hold[kind] = nth;
     kl_unlock(&lock);
     return 0;
 }
@@ -152,7 +164,7 @@ static bool fails(call_kind kind, size_t *bytes) {
         if (fires(&plans[ANY_CALL])) hit = plans[ANY_CALL];
     }
     waiting[kind]++;
-    if (held[kind] == KL_HOLD_ALL)
+    if (held[kind] == KL_HOLD_ALL || (to_hold[kind] > 0 && --to_hold[kind] == 0))
         while (held[kind]) KL_ASSERT(pthread_cond_wait(&let_go, &lock) == 0);
     waiting[kind]--;
     kl_unlock(&lock);

@@ -135,10 +135,12 @@ void kl_clean_free(kl_cleaner *cleaner) {
     if (cleaner == NULL) return;
     kl_log *log = cleaner->log;
     if (log->process_generation == atomic_load(&kl_process_generation)) {
-        /* Under the lock, so that a closed log's folder, which others may own, is
-     * let be. */
+        /* Not a closed log's folder, which others may own. */
+        bool ours = kl_log_reserve(log) == KL_OK;
+        if (ours) kl_log_leave(log);
+        kl_clean_out_drop(cleaner, ours);
         kl_lock(&log->lock);
-        kl_clean_out_drop(cleaner, !log->closed && !log->offline);
+        if (ours) kl_log_release(log);
         log->cleaner_open = false;
         kl_unlock(&log->lock);
     }
@@ -479,10 +481,17 @@ static kl_status finish(kl_cleaner *cleaner) {
     kl_dir *dir = NULL;
     cleaner->pass = KL_PASS_DONE;
     kl_status status = kl_dir_open(log->path, 0, &dir);
-    if (!status) status = kl_log_enter_write(log);
+    if (!status) status = kl_log_reserve(log);
     if (!status) {
+        kl_look look = kl_log_see(log);
+        kl_version_retain(look.version);
+        kl_log_leave(log);
         /* Snapshots at the bases of segments that are gone. */
-        status = kl_log_trim_snapshots(log, dir, INT64_MAX);
+        status = kl_log_trim_snapshots(look.version, dir, INT64_MAX,
+                                       kl_version_active(look.version)->base_offset + 1);
+        kl_look_drop(&look);
+        kl_lock(&log->lock);
+        kl_log_release(log);
         kl_log_leave(log);
     }
     kl_dir_close(dir);

@@ -3,8 +3,10 @@
  *
  *   N.log.cleaned, N.index.cleaned, ...   written, synced
  *   N.log.swap, ...                       all renamed, synced
- *   old segments to .deleted              under the log's lock, generation odd; synced
- *   N.index, ..., last N.log              the new one has its name
+ *   the log's version has the new one     under the log's lock, which the disk waits for at
+ *                                         no step; readers elsewhere find it as N.log.swap
+ *   old segments to .deleted              synced
+ *   N.index, ..., last N.log              the new one has its name; generation odd meanwhile
  *
  * From the second step on a crash ends with the new one (load.c), before it with the old.
  *
@@ -200,10 +202,11 @@ static kl_status rename_to_swap(kl_cleaner *cleaner, kl_dir *dir) {
         name_with(from, cleaner->out->base_offset, suffixes[i], KL_CLEANED_SUFFIX);
         name_with(to, cleaner->out->base_offset, suffixes[i], KL_SWAP_SUFFIX);
         status = KL_FP_STATUS("clean.before_swap_name");
-        if (!status) status = kl_dir_rename(dir, from, to);
+        if (!status && i == SUFFIXES - 1)
+            status = kl_file_rename(cleaner->out->file, dir, to);
+        else if (!status) status = kl_dir_rename(dir, from, to);
         if (status == KL_E_NOT_FOUND && strcmp(suffixes[i], KL_TXN_SUFFIX) == 0)
             status = KL_OK;
-        if (!status && i == SUFFIXES - 1) kl_file_renamed(cleaner->out->file, to);
     }
     KL_FP("clean.after_swap_names");
     return status ? status : kl_dir_sync(dir);
@@ -218,58 +221,73 @@ static kl_status rename_to_final(kl_cleaner *cleaner, kl_dir *dir) {
         KL_FP("clean.before_final_name");
         bool aborts = strcmp(suffixes[i], KL_TXN_SUFFIX) == 0;
         if (aborts && cleaner->out->aborts.count == 0) status = kl_dir_unlink(dir, from);
+        else if (i == SUFFIXES - 1) status = kl_file_rename(cleaner->out->file, dir, to);
         else status = kl_dir_rename(dir, from, to);
         if (aborts && status == KL_E_NOT_FOUND) status = KL_OK;
-        if (!status && i == SUFFIXES - 1) kl_file_renamed(cleaner->out->file, to);
     }
     return status;
 }
 
-/* Locked, readers wait. */
-static kl_status exchange(kl_cleaner *cleaner, kl_dir *dir, size_t at) {
+/* Locked.  Readers are shown the new one from here on; its indexes stay in memory until their
+ * files have their names. */
+static kl_status show(kl_cleaner *cleaner) {
     kl_log *log = cleaner->log;
-    size_t count = group_of(cleaner)->count;
+    const kl_clean_group *group = group_of(cleaner);
+    size_t at = kl_version_find(log->version, cleaner->segments[group->first]->base_offset);
+    kl_status status =
+        kl_version_replace(&log->version, at, kl_segment_retain(cleaner->out));
+    if (status) return status;
+    /* Nobody could take the version in between: this cannot fail. */
+    status = kl_version_remove(&log->version, at + 1, group->count - 1);
+    KL_ASSERT(status == KL_OK);
+    kl_log_change_begin(log);
+    log->dir_dirty = true;
+    kl_log_change_end(log);
+    return KL_OK;
+}
+
+/* Not locked.  The names on disk, as the version has them already. */
+static kl_status exchange_names(kl_cleaner *cleaner, kl_dir *dir) {
+    kl_log *log = cleaner->log;
+    const kl_clean_group *group = group_of(cleaner);
     kl_status status = KL_OK;
-    for (size_t i = 0; !status && i < count; i++) {
+    for (size_t i = 0; !status && i < group->count; i++) {
         KL_FP("clean.before_delete");
-        status = kl_segment_delete(log->version->segments[at + i], dir);
+        status = kl_segment_delete(cleaner->segments[group->first + i], dir);
     }
     KL_FP("clean.after_deletes");
     if (!status) status = kl_dir_sync(dir);
+    kl_lock(&log->lock);
+    kl_log_change_begin(log);
+    kl_unlock(&log->lock);
     if (!status) status = rename_to_final(cleaner, dir);
-    if (status) return status;
+    kl_lock(&log->lock);
+    if (status) kl_log_fail_storage(log, status); /* the next open needs its files */
+    kl_log_change_end(log);
+    kl_unlock(&log->lock);
     KL_FP("clean.after_final_names");
-    /* Mapped again when they are asked for: a long log would else keep all in memory. */
-    kl_index_unload(&cleaner->out->offsets);
-    kl_index_unload(&cleaner->out->times);
-    status = kl_version_replace(&log->version, at, cleaner->out);
-    cleaner->out = NULL;
-    if (!status) status = kl_version_remove(&log->version, at + 1, count - 1);
-    log->dir_dirty = true;
     return status;
 }
 
 static kl_status swap(kl_cleaner *cleaner, kl_dir *dir) {
     kl_log *log = cleaner->log;
-    kl_status status = kl_log_enter_write(log);
+    kl_status status = kl_log_reserve(log);
     if (status) return status;
-    if (log->generation != cleaner->generation) {
+    if (log->generation != cleaner->generation)
         status = kl_fail(KL_E_STALE,
                          "log %s was truncated or deleted from while it was compacted",
                          log->path);
-        goto out;
+    if (!status) status = show(cleaner);
+    if (!status) {
+        kl_log_leave(log);
+        status = exchange_names(cleaner, dir);
+        /* Mapped again when they are asked for: a long log would else keep all in memory. */
+        kl_segment_unload_indexes(cleaner->out);
+        kl_clean_out_drop(cleaner, false);
+        kl_lock(&log->lock);
+        cleaner->generation = log->generation;
     }
-    size_t at = kl_version_find(log->version,
-                                cleaner->segments[group_of(cleaner)->first]->base_offset);
-    kl_log_change_begin(log);
-    status = exchange(cleaner, dir, at);
-    if (status) {
-        kl_log_fail_storage(log, status);
-        kl_clean_out_drop(cleaner, false); /* the next open needs its files */
-    }
-    kl_log_change_end(log);
-    cleaner->generation = log->generation;
-out:
+    kl_log_release(log);
     kl_log_leave(log);
     return status;
 }

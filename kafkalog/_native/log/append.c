@@ -210,8 +210,7 @@ kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes) {
 static kl_status reserve_notes(kl_log *log, const run_facts *run) {
     kl_segment *active = kl_log_active(log);
     size_t n = run->batches;
-    kl_status status = kl_buffer_reserve(&active->offsets.entries, n * OFFSET_ENTRY_BYTES);
-    if (!status) status = kl_buffer_reserve(&active->times.entries, n * TIME_ENTRY_BYTES);
+    kl_status status = kl_segment_reserve_notes(active, n);
     if (!status) status = kl_sums_reserve(&active->sums, n);
     if (!status && run->producers)
         status = kl_producers_reserve(&log->producers, run->producers);

@@ -106,23 +106,31 @@ kl_status kl_log_extend_tail(kl_log *log, kl_segment *segment, int64_t *end_offs
 
 enum { LOADED_INDEXES_MAX = 16384 };
 
-kl_status kl_log_prepare(kl_log *log, size_t index) {
-    kl_segment *segment = log->version->segments[index];
-    if (KL_LIKELY(segment->offsets.loaded && segment->times.loaded)) return KL_OK;
-    if (log->loaded_indexes > LOADED_INDEXES_MAX) {
-        for (size_t i = 0; i + 1 < log->version->count; i++) {
-            kl_index_unload(&log->version->segments[i]->offsets);
-            kl_index_unload(&log->version->segments[i]->times);
-        }
-        log->loaded_indexes = 0;
-    }
+/* Too many are in memory: those that nobody uses now go. */
+static void unload_indexes(kl_log *log, const kl_version *version) {
+    for (size_t i = 0; i + 1 < version->count; i++)
+        kl_segment_unload_indexes(version->segments[i]);
+    atomic_store(&log->loaded_indexes, 0);
+}
+
+kl_status kl_log_prepare(kl_log *log, const kl_look *look, size_t index) {
+    kl_segment *segment = look->version->segments[index];
+    if (KL_LIKELY(kl_segment_has_indexes(segment))) return KL_OK;
+    if (atomic_load(&log->loaded_indexes) > LOADED_INDEXES_MAX)
+        unload_indexes(log, look->version);
     kl_dir *dir = NULL;
     kl_status status = kl_dir_open(log->path, 0, &dir);
     if (!status)
-        status = kl_segment_load_indexes(segment, dir, kl_log_next_base(log, index),
-                                         index + 1 == log->version->count, log->writable,
-                                         log->config.index_interval_bytes, NULL);
-    log->loaded_indexes++;
+        status = kl_segment_load_indexes(
+            segment,
+            &(kl_index_source){.dir = dir,
+                               .next_offset = kl_look_next_base(look, index),
+                               .end_pos = kl_look_bytes(look, index),
+                               .index_interval_bytes = look->index_interval_bytes,
+                               .active = !kl_look_is_sealed(look, index),
+                               .writable = log->writable},
+            NULL);
+    atomic_fetch_add(&log->loaded_indexes, 1);
     kl_dir_close(dir);
     kl_dir_free(dir);
     return status;
@@ -152,9 +160,9 @@ static kl_status replay_segment(kl_log *log, kl_segment *segment, int64_t from,
                                 bool rebuild) {
     kl_walk walk;
     int64_t now_ms = kl_now_ms();
-    kl_status status =
-        kl_walk_init(&walk, segment->file, 0, segment->size,
-                     kl_segment_header_chunk(segment, KL_CHUNK_RECOVER_BYTES));
+    kl_status status = kl_walk_init(
+        &walk, segment->file, 0, segment->size,
+        kl_segment_header_chunk(segment, segment->size, KL_CHUNK_RECOVER_BYTES));
     if (status) return status;
     for (;;) {
         kl_batch batch;

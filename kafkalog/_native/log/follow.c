@@ -10,7 +10,7 @@ enum { RELOAD_TRIES = 2000 }; /* some seconds: a long change of segments is rare
 /* What a living writer's page says instead of what its bytes say. */
 static kl_status load_by_page(kl_log *log, kl_dir *dir, const kl_page_values *values) {
     int64_t indexless, corrupt_from;
-    kl_status status = kl_log_load_segments(log, dir, false, &indexless);
+    kl_status status = kl_log_load_segments(log, dir, true, &indexless);
     if (status || log->version->count == 0) return status;
     kl_segment *active = kl_log_active(log);
     if (active->base_offset != values->active_base_offset) return KL_E_STALE;
@@ -28,9 +28,8 @@ static kl_status load_by_page(kl_log *log, kl_dir *dir, const kl_page_values *va
     if (!status && corrupt_from < active->base_offset)
         status = kl_log_load_producers(log, dir, log->log_end, corrupt_from);
     log->producers_known = false;
-    if (!status)
-        status = kl_segment_load_indexes(active, dir, log->log_end, true, false,
-                                         log->config.index_interval_bytes, NULL);
+    const kl_look look = kl_log_see(log);
+    if (!status) status = kl_log_prepare(log, &look, look.version->count - 1);
     if (!status) status = kl_segment_load_times(active);
     return status;
 }
@@ -149,11 +148,9 @@ static void grow_active(kl_log *log, int64_t active_bytes) {
     kl_segment *active = kl_log_active(log);
     if (active_bytes == active->size) return;
     active->size = active_bytes;
-    active->max_timestamp = KL_UNKNOWN;
+    kl_segment_forget_times(active);
     if (active_bytes - log->seen_bytes < INDEX_LAG_BYTES) return;
-    kl_index_clear(&active->offsets);
-    kl_index_clear(&active->times);
-    active->offsets.loaded = active->times.loaded = false;
+    kl_segment_unload_indexes(active);
     log->seen_bytes = active_bytes;
 }
 
@@ -194,6 +191,11 @@ out:
 
 /* ---- its state ----------------------------------------------------------------------- */
 
+kl_status kl_log_look(kl_log *log, kl_look *out) {
+    kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
+    return status ? status : kl_log_peek(log, out);
+}
+
 kl_status kl_log_get(kl_log *log, kl_log_state *out) {
     memset(out, 0, sizeof *out);
     kl_status status = kl_log_refresh(log);
@@ -218,6 +220,12 @@ kl_status kl_log_get(kl_log *log, kl_log_state *out) {
     return KL_OK;
 }
 
+/* Locked. */
+static int64_t bound_of(const kl_log *log, int32_t bound) {
+    const kl_look look = kl_log_see(log);
+    return kl_look_bound(&look, bound);
+}
+
 /* A reader's wait: the writer is another process, which tells nobody; look again soon. */
 static kl_status wait_as_reader(kl_log *log, int64_t offset, int32_t bound,
                                 int32_t timeout_ms) {
@@ -226,7 +234,7 @@ static kl_status wait_as_reader(kl_log *log, int64_t offset, int32_t bound,
         kl_status status = kl_log_refresh(log);
         if (!status) status = kl_log_enter(log);
         if (status) return status;
-        bool passed = kl_log_bound(log, bound) > offset;
+        bool passed = bound_of(log, bound) > offset;
         if (!passed && kl_monotonic_ms() < end_ms)
             kl_cond_wait_ms(&log->changed, &log->lock, nap_ms);
         kl_log_leave(log);
@@ -243,7 +251,7 @@ kl_status kl_log_wait(kl_log *log, int64_t offset, int32_t bound, int32_t timeou
     if (status) return status;
     int64_t end_ms = kl_monotonic_ms() + timeout_ms;
     log->waiters++;
-    while (!log->closed && kl_log_bound(log, bound) <= offset) {
+    while (!log->closed && bound_of(log, bound) <= offset) {
         int64_t left_ms = end_ms - kl_monotonic_ms();
         if (left_ms <= 0) {
             status = kl_fail(KL_E_TIMEOUT, "log %s did not pass offset %lld in %d ms",

@@ -39,10 +39,6 @@ static kl_status has_sealed_index(const kl_sidecar *sidecar, kl_dir *dir, bool *
 
 static kl_status load(kl_guard *guard, const kl_segment *segment, kl_dir *dir) {
     bool belongs = false;
-    char name[KL_NAME_BYTES];
-    kl_segment_name(name, segment->base_offset, KL_LOG_SUFFIX);
-    /* A finished `.swap` that a reader stands on: the side-car is still its predecessor's. */
-    if (strcmp(kl_file_name(segment->file), name) != 0) return KL_OK;
     kl_status status =
         kl_sidecar_load(dir, segment->base_offset, &guard->file, &guard->sidecar);
     if (status || guard->file == NULL) return status;
@@ -72,8 +68,16 @@ static kl_status guard_new(const kl_segment *segment, kl_guard **out) {
 
 /* Read at first use, by whoever comes first. */
 static kl_status guard_of(kl_segment *segment, kl_guard **out) {
+    static kl_guard none; /* `file` NULL: never written to */
+    char name[KL_NAME_BYTES];
     *out = atomic_load_explicit(&segment->guard, memory_order_acquire);
     if (KL_LIKELY(*out != NULL)) return KL_OK;
+    kl_segment_name(name, segment->base_offset, KL_LOG_SUFFIX);
+    /* A finished `.swap`, for now: the side-car is still its predecessor's. */
+    if (strcmp(kl_file_name(segment->file), name) != 0) {
+        *out = &none;
+        return KL_OK;
+    }
     kl_guard *fresh = NULL, *seen = NULL;
     kl_status status = guard_new(segment, &fresh);
     if (status) return status;
@@ -191,6 +195,11 @@ kl_status kl_guard_check(kl_segment *segment, int64_t size, int64_t pos, int64_t
         atomic_store_explicit(&guard->checked[i], 1, memory_order_relaxed);
     }
     return status;
+}
+
+kl_status kl_guard_load(kl_segment *segment) {
+    kl_guard *guard;
+    return guard_of(segment, &guard);
 }
 
 /* ---- indexes --------------------------------------------------------------------------- */

@@ -21,6 +21,8 @@ typedef struct kl_guard kl_guard;
 kl_status kl_guard_check(struct kl_segment *segment, int64_t size, int64_t pos,
                          int64_t stop_pos, kl_span data, int64_t data_pos,
                          int64_t *good_pos);
+/* Its side-car is in memory, if it has one: what follows reads no file. */
+kl_status kl_guard_load(struct kl_segment *segment);
 /* Whether the index of a sealed segment, loaded, may be what was sealed. */
 kl_status kl_guard_index(struct kl_segment *segment, const kl_index *index, bool *same);
 kl_status kl_guard_aborts(struct kl_segment *segment, bool *same);

@@ -289,9 +289,14 @@ static kl_status find_clean_end(kl_log *log, kl_dir *dir, bool *sane,
                                 kl_recovery *recovery) {
     kl_segment *active = kl_log_active(log);
     *sane = false;
-    kl_status status = kl_segment_load_indexes(active, dir, INT64_MAX, true, log->writable,
-                                               log->config.index_interval_bytes,
-                                               &recovery->indexes_rebuilt);
+    const kl_index_source source = {.dir = dir,
+                                    .next_offset = INT64_MAX,
+                                    .end_pos = active->size,
+                                    .index_interval_bytes =
+                                        log->config.index_interval_bytes,
+                                    .active = true,
+                                    .writable = log->writable};
+    kl_status status = kl_segment_load_indexes(active, &source, &recovery->indexes_rebuilt);
     if (status) return status;
     int64_t pos = 0;
     if (active->offsets.count)
@@ -350,9 +355,10 @@ static kl_status load_epochs(kl_log *log, kl_dir *dir) {
  * folder expect.  One that cannot be read says so when it is read. */
 static void restore_indexes(kl_log *log, int64_t base_offset) {
     if (base_offset == INT64_MAX || !log->writable) return;
-    for (size_t i = kl_version_find(log->version, base_offset); i + 1 < log->version->count;
+    const kl_look look = kl_log_see(log);
+    for (size_t i = kl_version_find(look.version, base_offset); kl_look_is_sealed(&look, i);
          i++)
-        (void)kl_log_prepare(log, i);
+        (void)kl_log_prepare(log, &look, i);
 }
 
 kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
@@ -367,7 +373,8 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
     if (!status && log->version->count == 0) {
         /* A crash came between the segments' end and that of what tells of their producers:
          * the log that begins here knows none. */
-        return log->writable ? kl_log_trim_snapshots(log, dir, -1) : KL_OK;
+        return log->writable ? kl_log_trim_snapshots(log->version, dir, -1, INT64_MAX)
+                             : KL_OK;
     }
     if (!status) status = refuse_old_formats(log);
     if (!status && log->clean) status = find_clean_end(log, dir, &sane, recovery);
@@ -383,7 +390,7 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
     if (!status) status = kl_log_load_aborts(log, dir, &corrupt_from);
     if (status) return status;
     if (!sane && log->writable) /* later ones are made anew, as they may be torn */
-        status = kl_log_trim_snapshots(log, dir, rebuild_from);
+        status = kl_log_trim_snapshots(log->version, dir, rebuild_from, INT64_MAX);
     rebuild_from = KL_MIN(rebuild_from, KL_MIN(indexless, corrupt_from));
     if (!status) status = kl_log_load_producers(log, dir, log->log_end, rebuild_from);
     if (!status) status = kl_segment_load_times(kl_log_active(log));

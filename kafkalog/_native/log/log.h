@@ -43,6 +43,7 @@ struct kl_log {
     int process_generation; /* of the process that opened it: others are refused */
     bool clean;             /* what kl_log_open was told, for a reader's reloads, too */
     bool loaded;            /* read once: a reader's reload may find an append under way */
+    _Atomic size_t loaded_indexes; /* of sealed segments, about */
     int64_t recovery_point;
     int64_t first_start;
     int64_t first_high_watermark;
@@ -53,12 +54,12 @@ struct kl_log {
     kl_marker *marker; /* the caller's; NULL: none, or removed */
     bool touched;      /* changed since it was opened: only then a close writes */
     bool closed;
+    bool changing;     /* segments are taken away or exchanged, in part without the lock */
     bool cleaner_open; /* a round of compaction is under way (clean.h), */
     bool cleaner_busy; /* and inside of a call: a close waits for its end */
     kl_status offline; /* KL_OK, or KL_E_STORAGE for good */
     kl_log_config config;
-    kl_version *version;   /* its segments; NULL once it was closed */
-    size_t loaded_indexes; /* of sealed segments, about */
+    kl_version *version; /* its segments; NULL once it was closed */
     int64_t log_start;
     int64_t log_end;
     int64_t high_watermark;
@@ -112,6 +113,32 @@ struct kl_log {
  *   read, lookup
  *   open       the life of a log */
 
+/* What a call works with once it has left the lock: segments and ends of one moment. */
+typedef struct {
+    kl_version *version; /* a reference, of kl_log_look */
+    int64_t generation;
+    int64_t log_start;
+    int64_t last_stable;
+    int64_t high_watermark;
+    int64_t log_end;
+    int64_t active_bytes;   /* valid bytes of the last segment, */
+    int64_t active_largest; /* its times; KL_UNKNOWN in a reader */
+    int64_t active_first;
+    int32_t index_interval_bytes;
+} kl_look;
+
+static inline bool kl_look_is_sealed(const kl_look *look, size_t index) {
+    return index + 1 < look->version->count;
+}
+static inline int64_t kl_look_bytes(const kl_look *look, size_t index) {
+    return kl_look_is_sealed(look, index) ? look->version->segments[index]->size
+                                          : look->active_bytes;
+}
+static inline int64_t kl_look_next_base(const kl_look *look, size_t index) {
+    return kl_look_is_sealed(look, index) ? look->version->segments[index + 1]->base_offset
+                                          : look->log_end;
+}
+
 /* ---- state.c ----------------------------------------------------------------------- */
 /* Lock the log for a call: KL_E_FORKED, KL_E_CLOSED (not locked then). */
 kl_status kl_log_enter(kl_log *log);
@@ -121,6 +148,11 @@ static inline void kl_log_leave(kl_log *log) { kl_unlock(&log->lock); }
 static inline kl_segment *kl_log_active(const kl_log *log) {
     return kl_version_active(log->version);
 }
+/* Locked: what a call sees, without a reference to the version. */
+kl_look kl_log_see(const kl_log *log);
+/* Not locked: the same with one; drop it when done.  A reader sees what it saw before. */
+kl_status kl_log_peek(kl_log *log, kl_look *out);
+void kl_look_drop(kl_look *look);
 int64_t kl_log_next_base(const kl_log *log,
                          size_t index); /* of the following, or the end */
 /* Recompute high watermark (single copy) and last stable offset, tell waiters and readers. */
@@ -130,12 +162,18 @@ void kl_log_publish(kl_log *log);
 kl_status kl_log_listen(kl_log *log, kl_log_listener listener, void *owner);
 /* Tell the listener, if there is one, of the present state. */
 void kl_log_tell(const kl_log *log);
-int64_t kl_log_bound(const kl_log *log, int32_t bound);
+int64_t kl_look_bound(const kl_look *look, int32_t bound);
 /* The storage failed in a way that memory and disk may disagree: offline for good. */
 kl_status kl_log_fail_storage(kl_log *log, kl_status status);
 /* Generation goes odd, readers wait; and even again. */
 void kl_log_change_begin(kl_log *log);
 void kl_log_change_end(kl_log *log);
+/* Enter for a change of segments that leaves the lock for the disk: one at a time, and a
+ * close waits for its end.  Reads, appends and rolls go on.  Locked, KL_E_* as enter_write. */
+kl_status kl_log_reserve(kl_log *log);
+/* Locked: wait until no such change is under way.  The log may be closed then. */
+void kl_log_settle_changes(kl_log *log);
+void kl_log_release(kl_log *log); /* locked, and left locked */
 
 /* ---- append.c ---------------------------------------------------------------------- */
 /* Remove the clean marker before the first change. */
@@ -149,8 +187,8 @@ kl_status kl_log_append_one_locked(kl_log *log, const kl_batch *batch, const uin
                                    int64_t now_ms);
 
 /* ---- derive.c ---------------------------------------------------------------------- */
-/* Locked: the indexes of segment `index`, loaded. */
-kl_status kl_log_prepare(kl_log *log, size_t index);
+/* The indexes of segment `index`, loaded. */
+kl_status kl_log_prepare(kl_log *log, const kl_look *look, size_t index);
 /* What a step over `segment` that failed with `status` at `pos` means: an old format, or
  * damage that looks like one. */
 kl_status kl_log_judge_format(kl_segment *segment, int64_t pos, int64_t end_pos,
@@ -182,9 +220,11 @@ kl_status kl_log_write_snapshot(kl_log *log, kl_dir *dir, int64_t offset, bool s
 /* Load the newest usable one at or below `from`; *offset is its place, or the log's first
  * base offset with no producers.  Unusable ones are removed (KL_WRITE). */
 kl_status kl_log_load_snapshot(kl_log *log, kl_dir *dir, int64_t from, int64_t *offset);
-/* Remove snapshots above `above_offset`, and those that match no segment and are not the
- * newest. */
-kl_status kl_log_trim_snapshots(kl_log *log, kl_dir *dir, int64_t above_offset);
+/* Remove snapshots above `above_offset`, and those that match no segment of `version` and are
+ * not the newest.  A log that is written to meanwhile makes some behind the version's active
+ * segment: `until_offset`, those from there on stay. */
+kl_status kl_log_trim_snapshots(const kl_version *version, kl_dir *dir,
+                                int64_t above_offset, int64_t until_offset);
 
 /* ---- load.c ------------------------------------------------------------------------ */
 /* The segments of the folder, of which nothing is read yet; `with_swap`: as compaction will
@@ -198,6 +238,10 @@ kl_status kl_log_load_aborts(kl_log *log, kl_dir *dir, int64_t *corrupt_from);
 kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery);
 /* The ends that nobody else tells, after it. */
 void kl_log_settle(kl_log *log);
+
+/* ---- follow.c ---------------------------------------------------------------------- */
+/* kl_log_peek, of a reader after a look at what its writer did. */
+kl_status kl_log_look(kl_log *log, kl_look *out);
 
 /* ---- truncate.c -------------------------------------------------------------------- */
 kl_status kl_log_restart_at(kl_log *log, int64_t offset); /* empty, beginning at `offset` */

@@ -4,21 +4,35 @@
 
 /* ---- by time -------------------------------------------------------------------------- */
 
-/* Locked.  The largest timestamp of each sealed segment and those before it, in the version:
- * the first segment whose own reaches T is the first of which this does. */
-static kl_status load_largest(kl_log *log, int64_t *largest) {
-    kl_version *version = log->version;
+/* The times of segment `index`. */
+static kl_status times_of(kl_log *log, const kl_look *look, size_t index, int64_t *largest,
+                          int64_t *first) {
+    kl_segment *segment = look->version->segments[index];
+    bool sealed = kl_look_is_sealed(look, index);
+    *largest = look->active_largest;
+    *first = look->active_first;
+    if (sealed ? kl_segment_get_times(segment, largest, first) : *largest != KL_UNKNOWN)
+        return KL_OK;
+    kl_status status = kl_log_prepare(log, look, index);
+    if (!status && !sealed)
+        return kl_segment_find_times(segment, look->active_bytes, largest, first);
+    if (!status) status = kl_segment_load_times(segment);
+    if (!status) (void)kl_segment_get_times(segment, largest, first);
+    return status;
+}
+
+/* The largest timestamp of each sealed segment and those before it, in the version: the first
+ * segment whose own reaches T is the first of which this does.  *largest: of them all. */
+static kl_status load_largest(kl_log *log, const kl_look *look, int64_t *largest) {
+    kl_version *version = look->version;
     size_t known = atomic_load(&version->known);
     int64_t max = known ? atomic_load(&version->largest[known - 1]) : -1;
     for (size_t i = known; i < version->count; i++) {
-        kl_segment *segment = version->segments[i];
-        if (segment->max_timestamp == KL_UNKNOWN) {
-            kl_status status = kl_log_prepare(log, i);
-            if (!status) status = kl_segment_load_times(segment);
-            if (status) return status;
-        }
-        max = KL_MAX(max, segment->max_timestamp);
-        if (i + 1 == version->count) break;
+        int64_t own, first;
+        kl_status status = times_of(log, look, i, &own, &first);
+        if (status) return status;
+        max = KL_MAX(max, own);
+        if (!kl_look_is_sealed(look, i)) break;
         atomic_store(&version->largest[i], max);
         atomic_store(&version->known, i + 1);
     }
@@ -63,24 +77,30 @@ static kl_status look_into(kl_walk *walk, kl_segment *segment, bool sealed,
 }
 
 /* Batches of one segment from `pos` on, until one has the record. */
-static kl_status search_segment(kl_log *log, kl_segment *segment, int64_t pos,
-                                int64_t timestamp_ms, kl_found *found, bool *done) {
+static kl_status search_segment(const kl_log *log, const kl_look *look, size_t index,
+                                int64_t pos, int64_t timestamp_ms, kl_found *found,
+                                bool *done) {
+    enum { CHUNK_BYTES_MAX = 64 << 10 };
+    kl_segment *segment = look->version->segments[index];
+    int64_t end_pos = kl_look_bytes(look, index);
     kl_walk walk;
     *done = false;
     /* The first batch is likely the one: header and records in one read. */
-    int64_t apart = segment->size / (int64_t)(segment->offsets.count + 1);
+    size_t offsets, times;
+    kl_segment_count_entries(segment, &offsets, &times);
+    int64_t apart = end_pos / (int64_t)(offsets + 1);
     kl_status status = kl_walk_init(
-        &walk, segment->file, pos, segment->size,
-        (size_t)KL_MIN(KL_MAX(apart, (int64_t)KL_CHUNK_LOOKUP_BYTES), (int64_t)65536));
+        &walk, segment->file, pos, end_pos,
+        (size_t)KL_MIN(KL_MAX(apart, (int64_t)KL_CHUNK_LOOKUP_BYTES), CHUNK_BYTES_MAX));
     while (!status && !*done) {
         kl_batch batch;
         bool have;
         status = kl_walk_step(&walk, false, &batch, NULL, &have);
         if (status || !have) break;
-        if (batch.max_timestamp < timestamp_ms || batch.last_offset < log->log_start)
+        if (batch.max_timestamp < timestamp_ms || batch.last_offset < look->log_start)
             continue;
-        status = look_into(&walk, segment, segment != kl_log_active(log), &batch,
-                           timestamp_ms, log->log_start, found, done);
+        status = look_into(&walk, segment, kl_look_is_sealed(look, index), &batch,
+                           timestamp_ms, look->log_start, found, done);
     }
     kl_walk_done(&walk);
     return status ? kl_fail_prefix(status, "log %s, looking for a time", log->path) : KL_OK;
@@ -98,43 +118,45 @@ static size_t first_reaching(const kl_version *version, int64_t timestamp_ms) {
 }
 
 /* Where the search in a segment begins: all that an entry covers has its time at most. */
-static kl_status first_candidate(const kl_log *log, kl_segment *segment,
-                                 int64_t timestamp_ms, int64_t *pos) {
+static kl_status first_candidate(const kl_look *look, size_t index, int64_t timestamp_ms,
+                                 int64_t *pos) {
+    kl_segment *segment = look->version->segments[index];
+    kl_lock(&segment->lock);
     kl_time_entry floor = kl_index_find_time(&segment->times, timestamp_ms);
-    if (floor.timestamp >= 0 && floor.timestamp < timestamp_ms &&
-        floor.offset >= log->log_start)
-        return kl_segment_locate(segment, floor.offset + 1, pos);
     *pos =
-        kl_index_find_offset(&segment->offsets, KL_MAX(floor.offset, log->log_start)).pos;
-    return KL_OK;
+        kl_index_find_offset(&segment->offsets, KL_MAX(floor.offset, look->log_start)).pos;
+    kl_unlock(&segment->lock);
+    if (floor.timestamp < 0 || floor.timestamp >= timestamp_ms ||
+        floor.offset < look->log_start)
+        return KL_OK;
+    return kl_segment_locate(segment, kl_look_bytes(look, index), floor.offset + 1, pos);
 }
 
-static kl_status find_time(kl_log *log, int64_t timestamp_ms, kl_found *found) {
+static kl_status find_time(kl_log *log, const kl_look *look, int64_t timestamp_ms,
+                           kl_found *found) {
     size_t index;
-    int64_t pos;
+    int64_t pos, largest, first;
     bool resumed = found->batch_bytes > 0, done = false;
-    int64_t largest;
-    kl_status status = load_largest(log, &largest);
+    kl_status status = load_largest(log, look, &largest);
     if (status) return status;
     if (resumed) {
-        index = kl_version_find(log->version, found->segment_base_offset);
+        index = kl_version_find(look->version, found->segment_base_offset);
         pos = found->pos + found->batch_bytes;
     } else {
         if (largest < timestamp_ms) {
             found->offset = -1;
             return KL_OK;
         }
-        index = first_reaching(log->version, timestamp_ms);
-        status = kl_log_prepare(log, index);
-        if (!status)
-            status =
-                first_candidate(log, log->version->segments[index], timestamp_ms, &pos);
+        index = first_reaching(look->version, timestamp_ms);
+        status = kl_log_prepare(log, look, index);
+        if (!status) status = first_candidate(look, index, timestamp_ms, &pos);
         if (status) return status;
     }
-    for (; index < log->version->count; index++, pos = 0) {
-        kl_segment *segment = log->version->segments[index];
-        if (segment->max_timestamp < timestamp_ms) continue;
-        status = search_segment(log, segment, pos, timestamp_ms, found, &done);
+    for (; index < look->version->count; index++, pos = 0) {
+        status = times_of(log, look, index, &largest, &first);
+        if (!status && largest < timestamp_ms) continue;
+        if (!status)
+            status = search_segment(log, look, index, pos, timestamp_ms, found, &done);
         if (status || done) return status;
     }
     *found = (kl_found){.offset = -1};
@@ -143,20 +165,21 @@ static kl_status find_time(kl_log *log, int64_t timestamp_ms, kl_found *found) {
 
 /* The largest time of a batch that has records: indexes count those, too, that compaction
  * left without any. */
-static kl_status largest_of_records(kl_log *log, int64_t *largest) {
+static kl_status largest_of_records(kl_log *log, const kl_look *look, int64_t *largest) {
     kl_status status = KL_OK;
     *largest = -1;
-    for (size_t i = 0; !status && i < log->version->count; i++) {
-        kl_segment *segment = log->version->segments[i];
-        if (segment->max_timestamp <= *largest) continue;
+    for (size_t i = 0; !status && i < look->version->count; i++) {
+        int64_t own, first;
         kl_walk walk;
-        status =
-            kl_walk_init(&walk, segment->file, 0, segment->size, KL_CHUNK_RECOVER_BYTES);
+        status = times_of(log, look, i, &own, &first);
+        if (status || own <= *largest) continue;
+        status = kl_walk_init(&walk, look->version->segments[i]->file, 0,
+                              kl_look_bytes(look, i), KL_CHUNK_RECOVER_BYTES);
         for (bool have = true; !status && have;) {
             kl_batch batch;
             status = kl_walk_step(&walk, false, &batch, NULL, &have);
             if (!status && have && batch.record_count > 0 &&
-                batch.last_offset >= log->log_start)
+                batch.last_offset >= look->log_start)
                 *largest = KL_MAX(*largest, batch.max_timestamp);
         }
         kl_walk_done(&walk);
@@ -164,30 +187,33 @@ static kl_status largest_of_records(kl_log *log, int64_t *largest) {
     return status ? kl_fail_prefix(status, "log %s, looking for a time", log->path) : KL_OK;
 }
 
-/* `largest`: the first record with the largest timestamp, whatever that is. */
+/* The first record with the largest timestamp, whatever that is. */
+static kl_status find_largest(kl_log *log, const kl_look *look, kl_found *found) {
+    const kl_found resume = *found;
+    int64_t largest;
+    kl_status status = load_largest(log, look, &largest);
+    if (status) return status;
+    *found = largest < 0 ? (kl_found){.offset = -1} : resume;
+    if (largest >= 0) status = find_time(log, look, largest, found);
+    if (status || largest < 0 || found->offset >= 0 || found->inflate) return status;
+    *found = resume;
+    status = largest_of_records(log, look, &largest);
+    if (!status && largest < 0) found->offset = -1;
+    else if (!status) status = find_time(log, look, largest, found);
+    return status;
+}
+
+/* `largest`: whatever the largest timestamp is. */
 static kl_status find_once(kl_log *log, bool largest, int64_t timestamp_ms,
                            kl_found *found) {
-    kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
-    if (!status) status = kl_log_enter(log);
+    kl_look look;
+    kl_status status = kl_log_look(log, &look);
     if (status) return status;
-    int64_t generation = log->generation;
     found->inflate = 0;
-    if (largest) {
-        status = load_largest(log, &timestamp_ms);
-        if (status) timestamp_ms = -1;
-    }
-    const kl_found resume = *found;
-    if (largest && timestamp_ms < 0) *found = (kl_found){.offset = -1};
-    else if (!status) status = find_time(log, timestamp_ms, found);
-    if (largest && !status && timestamp_ms >= 0 && found->offset < 0 && !found->inflate) {
-        *found = resume;
-        status = largest_of_records(log, &timestamp_ms);
-        if (timestamp_ms < 0) found->offset = -1;
-        else if (!status) status = find_time(log, timestamp_ms, found);
-    }
-    kl_log_leave(log);
-    /* The lock keeps this process's changes away, not those of another. */
-    kl_status changed = log->writable ? KL_OK : kl_log_unchanged(log, generation);
+    status = largest ? find_largest(log, &look, found)
+                     : find_time(log, &look, timestamp_ms, found);
+    kl_status changed = kl_log_unchanged(log, look.generation);
+    kl_look_drop(&look);
     return changed ? changed : status;
 }
 
@@ -214,79 +240,127 @@ kl_status kl_log_find_largest_time(kl_log *log, kl_found *found) {
 
 /* ---- lists ------------------------------------------------------------------------------ */
 
-/* Most segments have no list of aborted transactions, so that a lost one shows only in what
- * the side-car says: looked at once, when it is asked for. */
-static kl_status find_lost_aborts(kl_log *log, size_t index) {
-    kl_segment *segment = log->version->segments[index];
+/* Locked.  Most segments have no list of aborted transactions, so that a lost one shows only
+ * in what the side-car says, which is in memory: looked at once, when it is asked for. */
+static kl_status find_lost_aborts(kl_log *log, kl_segment *segment) {
     bool same = true;
-    if (segment->aborts.count > 0 || segment->aborts_checked ||
-        index + 1 == log->version->count)
-        return KL_OK;
+    if (segment->aborts.count > 0 || segment->aborts_checked) return KL_OK;
     kl_status status = kl_guard_aborts(segment, &same);
     if (!status && !same) status = kl_log_rebuild_aborts(log, segment->base_offset);
     segment->aborts_checked = !status;
     return status;
 }
 
-kl_status kl_log_aborted(kl_log *log, int64_t start, int64_t stop, kl_aborted *out,
-                         size_t max_entries, size_t *count) {
-    *count = 0;
-    kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
+/* Locked.  A reader's: its writer adds to the file of the active segment before it moves the
+ * end. */
+static kl_status reload_aborts(kl_log *log) {
+    kl_dir *dir = NULL;
+    kl_aborts *aborts = &kl_log_active(log)->aborts;
+    kl_status status = kl_dir_open(log->path, 0, &dir);
+    if (!status) {
+        kl_aborts_clear(aborts);
+        status = kl_aborts_load(aborts, dir, INT64_MAX);
+        if (status == KL_E_CORRUPT) status = KL_OK; /* half an entry: above our end */
+    }
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    return status;
+}
+
+/* A list where it was found: in one version, each segment's under the lock, its side-car read
+ * before. */
+typedef struct {
+    int64_t start;
+    int64_t stop;
+    kl_aborted *out;
+    size_t max_entries;
+    size_t *count;
+} aborted_range;
+
+static kl_status aborted_of(kl_log *log, const kl_look *look, size_t index,
+                            const aborted_range *range, bool *done) {
+    kl_segment *segment = look->version->segments[index];
+    bool sealed = kl_look_is_sealed(look, index);
+    kl_status status = sealed ? kl_guard_load(segment) : KL_OK;
     if (!status) status = kl_log_enter(log);
     if (status) return status;
-    if (!log->writable && log->page) {
-        /* The writer adds to the file of the active segment before it moves the end. */
-        kl_dir *dir = NULL;
-        kl_aborts *aborts = &kl_log_active(log)->aborts;
-        status = kl_dir_open(log->path, 0, &dir);
-        if (!status) {
-            kl_aborts_clear(aborts);
-            status = kl_aborts_load(aborts, dir, INT64_MAX);
-            if (status == KL_E_CORRUPT) status = KL_OK; /* half an entry: above our end */
-        }
-        kl_dir_close(dir);
-        kl_dir_free(dir);
-    }
-    bool done = false;
-    for (size_t i = kl_version_find(log->version, start);
-         !status && !done && i < log->version->count; i++) {
-        status = find_lost_aborts(log, i);
-        if (!status)
-            done = kl_aborts_find(&log->version->segments[i]->aborts, start, stop, out,
-                                  max_entries, count);
-    }
+    if (sealed) status = find_lost_aborts(log, segment);
+    if (!status)
+        *done = kl_aborts_find(&segment->aborts, range->start, range->stop, range->out,
+                               range->max_entries, range->count);
     kl_log_leave(log);
     return status;
 }
 
-static kl_status describe(kl_log *log, size_t i, kl_segment_info *out) {
-    kl_segment *segment = log->version->segments[i];
-    kl_status status = kl_log_prepare(log, i);
-    if (!status) status = kl_segment_load_times(segment);
+static kl_status aborted_once(kl_log *log, const aborted_range *range) {
+    kl_look look;
+    bool done = false;
+    *range->count = 0;
+    kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
+    if (!status) status = kl_log_enter(log);
+    if (status) return status;
+    if (!log->writable && log->page) status = reload_aborts(log);
+    look = kl_log_see(log);
+    kl_version_retain(look.version);
+    kl_log_leave(log);
+    for (size_t i = kl_version_find(look.version, range->start);
+         !status && !done && i < look.version->count; i++)
+        status = aborted_of(log, &look, i, range, &done);
+    kl_status changed = kl_log_unchanged(log, look.generation);
+    kl_look_drop(&look);
+    return changed ? changed : status;
+}
+
+kl_status kl_log_aborted(kl_log *log, int64_t start, int64_t stop, kl_aborted *out,
+                         size_t max_entries, size_t *count) {
+    const aborted_range range = {start, stop, out, max_entries, count};
+    kl_status status = KL_E_STALE;
+    for (int tries = 0; status == KL_E_STALE && tries < KL_STALE_TRIES; tries++)
+        status = aborted_once(log, &range);
+    return status;
+}
+
+static kl_status describe(kl_log *log, const kl_look *look, size_t i,
+                          kl_segment_info *out) {
+    kl_segment *segment = look->version->segments[i];
+    int64_t largest, first;
+    kl_status status = kl_log_prepare(log, look, i);
+    if (!status) status = times_of(log, look, i, &largest, &first);
     if (status) return status;
     *out = (kl_segment_info){
         .base_offset = segment->base_offset,
-        .next_offset = kl_log_next_base(log, i),
-        .size_bytes = segment->size,
-        .largest_timestamp_ms = segment->max_timestamp,
-        .first_timestamp_ms = segment->first_timestamp,
-        .offset_index_entries = (int64_t)segment->offsets.count,
-        .time_index_entries = (int64_t)segment->times.count,
+        .next_offset = kl_look_next_base(look, i),
+        .size_bytes = kl_look_bytes(look, i),
+        .largest_timestamp_ms = largest,
+        .first_timestamp_ms = first,
         .created_ms = segment->created_ms,
-        .active = i + 1 == log->version->count,
+        .active = !kl_look_is_sealed(look, i),
     };
+    size_t offsets, times;
+    kl_segment_count_entries(segment, &offsets, &times);
+    out->offset_index_entries = (int64_t)offsets;
+    out->time_index_entries = (int64_t)times;
     return KL_OK;
+}
+
+static kl_status segments_once(kl_log *log, kl_segment_info *out, size_t max_entries,
+                               size_t *count) {
+    kl_look look;
+    kl_status status = kl_log_look(log, &look);
+    if (status) return status;
+    *count = look.version->count;
+    for (size_t i = 0; !status && i < KL_MIN(*count, max_entries); i++)
+        status = describe(log, &look, i, &out[i]);
+    kl_status changed = kl_log_unchanged(log, look.generation);
+    kl_look_drop(&look);
+    return changed ? changed : status;
 }
 
 kl_status kl_log_segments(kl_log *log, kl_segment_info *out, size_t max_entries,
                           size_t *count) {
-    kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
-    if (!status) status = kl_log_enter(log);
-    if (status) return status;
-    *count = log->version->count;
-    for (size_t i = 0; !status && i < KL_MIN(log->version->count, max_entries); i++)
-        status = describe(log, i, &out[i]);
-    kl_log_leave(log);
+    kl_status status = KL_E_STALE;
+    for (int tries = 0; status == KL_E_STALE && tries < KL_STALE_TRIES; tries++)
+        status = segments_once(log, out, max_entries, count);
     return status;
 }
 

@@ -124,7 +124,7 @@ static kl_status close_cleanly(kl_log *log, bool sync) {
     if (!status) status = kl_segment_seal(active, dir);
     KL_FP("log.close.before_snapshot");
     if (!status) status = kl_log_write_snapshot(log, dir, log->log_end, sync);
-    if (!status) status = kl_log_trim_snapshots(log, dir, INT64_MAX);
+    if (!status) status = kl_log_trim_snapshots(log->version, dir, INT64_MAX, INT64_MAX);
     for (size_t i = 0; i < log->version->count && !status && sync; i++)
         if (log->version->segments[i]->unsynced)
             status = kl_segment_sync_derived(log->version->segments[i], log->path,
@@ -158,6 +158,7 @@ static kl_status close_log(kl_log *log, bool sync) {
         if (status == KL_E_CLOSED) return KL_OK;
     }
     kl_lock(&log->lock);
+    kl_log_settle_changes(log);
     if (log->closed) {
         kl_unlock(&log->lock);
         return KL_OK;
@@ -191,7 +192,7 @@ void kl_log_abandon(kl_log *log) {
     log->closed = true;
     if (!was_closed) kl_log_tell(log);
     pthread_cond_broadcast(&log->changed);
-    while (log->cleaner_busy || log->syncing)
+    while (log->cleaner_busy || log->syncing || log->changing)
         kl_cond_wait_ms(&log->changed, &log->lock, -1);
     kl_unlock(&log->lock);
     if (was_closed) return;

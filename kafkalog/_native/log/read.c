@@ -12,25 +12,29 @@
 
 /* A place from which batches can be read. */
 typedef struct {
-    kl_segment *segment; /* retained; NULL: nothing at or above the offset */
+    kl_look look;
+    size_t index;        /* of the segment */
+    kl_segment *segment; /* the version's; NULL: nothing at or above the offset */
     int64_t pos;
     int64_t end_pos;
     int64_t bound;
     int64_t limit; /* no offset of the segment reaches it (I2) */
-    int64_t generation;
     bool sealed;
+    bool hinted; /* index and pos are where a reader stopped */
 } place;
 
-static bool take_hint(kl_log *log, int64_t offset, size_t *index, int64_t *pos) {
+/* Locked. */
+static void take_hint(const kl_log *log, int64_t offset, place *out) {
+    const kl_version *version = log->version;
     for (int i = 0; i < KL_READ_HINTS; i++) {
         const kl_read_hint *hint = &log->hints[i];
         if (hint->offset != offset) continue;
-        *index = kl_version_find(log->version, hint->segment_base);
-        if (log->version->segments[*index]->base_offset != hint->segment_base) continue;
-        *pos = hint->pos;
-        return true;
+        out->index = kl_version_find(version, hint->segment_base);
+        if (version->segments[out->index]->base_offset != hint->segment_base) continue;
+        out->pos = hint->pos;
+        out->hinted = true;
+        return;
     }
-    return false;
 }
 
 /* The last headers of a sealed segment are those that were sealed. */
@@ -39,71 +43,90 @@ static kl_status check_end(kl_segment *segment) {
     return kl_guard_check(segment, size, last, size, (kl_span){0}, 0, &good_pos);
 }
 
-/* Locked.  The first batch that ends at or above `offset`. */
-static kl_status find_place(kl_log *log, int64_t offset, int32_t bound, place *out) {
-    *out = (place){.bound = kl_log_bound(log, bound), .generation = log->generation};
-    if (offset < log->log_start || offset > log->log_end)
-        return kl_fail(KL_E_OFFSET_OUT_OF_RANGE,
-                       "log %s: offset %lld, expected one from %lld (start) to %lld (end)",
-                       log->path, (long long)offset, (long long)log->log_start,
-                       (long long)log->log_end);
-    if (offset >= out->bound) return KL_OK;
-    size_t index;
-    int64_t pos = 0;
-    kl_status status = KL_OK;
-    if (!take_hint(log, offset, &index, &pos)) {
-        index = kl_version_find(log->version, offset);
-        status = kl_log_prepare(log, index);
-        if (!status)
-            status = kl_segment_locate(log->version->segments[index], offset, &pos);
-    }
-    while (!status && pos >= log->version->segments[index]->size) {
-        if (index + 1 >= log->version->count) return KL_OK;
-        /* No batch up to the next segment, or one whose header does not say so any more. */
-        if (offset < kl_log_next_base(log, index))
-            status = check_end(log->version->segments[index]);
-        index++;
-        pos = 0;
-    }
+/* What there is to see, and where a reader of `offset` stopped. */
+static kl_status look_for(kl_log *log, int64_t offset, int32_t bound, place *out) {
+    *out = (place){0};
+    kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
+    if (!status) status = kl_log_enter(log);
     if (status) return status;
-    out->segment = kl_segment_retain(log->version->segments[index]);
-    out->pos = pos;
-    out->end_pos = out->segment->size;
-    out->limit = kl_log_next_base(log, index);
-    out->sealed = index + 1 < log->version->count;
+    out->look = kl_log_see(log);
+    kl_version_retain(out->look.version);
+    take_hint(log, offset, out);
+    kl_log_leave(log);
+    out->bound = kl_look_bound(&out->look, bound);
     return KL_OK;
 }
 
-kl_status kl_log_unchanged(kl_log *log, int64_t generation) {
-    kl_page_values values;
-    kl_status status = kl_log_enter(log);
+/* The first batch that ends at or above `offset`. */
+static kl_status find_place(kl_log *log, int64_t offset, place *out) {
+    const kl_look *look = &out->look;
+    const kl_version *version = look->version;
+    kl_status status = KL_OK;
+    if (offset < look->log_start || offset > look->log_end)
+        return kl_fail(KL_E_OFFSET_OUT_OF_RANGE,
+                       "log %s: offset %lld, expected one from %lld (start) to %lld (end)",
+                       log->path, (long long)offset, (long long)look->log_start,
+                       (long long)look->log_end);
+    if (offset >= out->bound) return KL_OK;
+    if (!out->hinted) {
+        out->index = kl_version_find(version, offset);
+        status = kl_log_prepare(log, look, out->index);
+        if (!status)
+            status = kl_segment_locate(version->segments[out->index],
+                                       kl_look_bytes(look, out->index), offset, &out->pos);
+    }
+    while (!status && out->pos >= kl_look_bytes(look, out->index)) {
+        if (!kl_look_is_sealed(look, out->index)) return KL_OK;
+        /* No batch up to the next segment, or one whose header does not say so any more. */
+        if (offset < kl_look_next_base(look, out->index))
+            status = check_end(version->segments[out->index]);
+        out->index++;
+        out->pos = 0;
+    }
     if (status) return status;
+    out->segment = version->segments[out->index];
+    out->end_pos = kl_look_bytes(look, out->index);
+    out->limit = kl_look_next_base(look, out->index);
+    out->sealed = kl_look_is_sealed(look, out->index);
+    return KL_OK;
+}
+
+/* Locked. */
+static kl_status unchanged(const kl_log *log, int64_t generation) {
+    kl_page_values values;
     bool same = log->generation == generation;
     if (same && !log->writable && log->page)
         same = !kl_statepage_read(log->page, &values) || values.generation == generation;
-    kl_log_leave(log);
     return same ? KL_OK
                 : kl_fail(KL_E_STALE, "log %s was truncated or cleaned during a read",
                           log->path);
 }
 
-/* A reader in another process looks for its place in files that may be cut and written anew
- * meanwhile: what it met there then is no fault of the log. */
-static kl_status stale_or(kl_log *log, int64_t generation, kl_status status) {
-    kl_status changed = log->writable ? KL_OK : kl_log_unchanged(log, generation);
+kl_status kl_log_unchanged(kl_log *log, int64_t generation) {
+    kl_status status = kl_log_enter(log);
+    if (status) return status;
+    status = unchanged(log, generation);
+    kl_log_leave(log);
+    return status;
+}
+
+/* What was met in files that were cut, swapped or deleted meanwhile is no fault of the log. */
+static kl_status stale_or(kl_log *log, const place *from, kl_status status) {
+    kl_status changed = kl_log_unchanged(log, from->look.generation);
     return changed ? changed : status;
 }
 
-/* Locked. */
-static void keep_hint_locked(kl_log *log, const place *from, const kl_read *done) {
-    log->hints[log->next_hint++ % KL_READ_HINTS] = (kl_read_hint){
-        done->next_offset, from->segment->base_offset, done->pos + (int64_t)done->bytes};
-}
-
-static void keep_hint(kl_log *log, const place *from, const kl_read *done) {
-    if (kl_log_enter(log)) return;
-    if (log->generation == from->generation) keep_hint_locked(log, from, done);
+/* What was read is what the log holds still: the next read goes on behind it. */
+static kl_status settle(kl_log *log, const place *from, const kl_read *done) {
+    kl_status status = kl_log_enter(log);
+    if (status) return status;
+    status = unchanged(log, from->look.generation);
+    if (!status && done->bytes)
+        log->hints[log->next_hint++ % KL_READ_HINTS] =
+            (kl_read_hint){done->next_offset, from->segment->base_offset,
+                           done->pos + (int64_t)done->bytes};
     kl_log_leave(log);
+    return status;
 }
 
 /* I2: what a header says lies behind the batch before it and within the segment. */
@@ -175,29 +198,34 @@ static kl_status take_checked(const uint8_t *data, size_t bytes, const place *fr
                         out, &ended);
 }
 
+/* The place is found.  Its bytes, and how many of them count. */
+static kl_status read_place(kl_log *log, const place *from, int64_t stop_offset,
+                            int32_t check_crc, uint8_t *buffer, size_t buffer_bytes,
+                            kl_read *out) {
+    out->segment_base_offset = from->segment->base_offset;
+    size_t want = (size_t)KL_MIN((int64_t)buffer_bytes, from->end_pos - from->pos), got = 0;
+    kl_status status = kl_file_read(from->segment->file, buffer, want, from->pos, &got);
+    if (!status) status = take_checked(buffer, got, from, stop_offset, check_crc, out);
+    if (!status) return settle(log, from, out);
+    status = stale_or(log, from, status);
+    return status == KL_E_STALE
+               ? status
+               : kl_fail_prefix(status, "log %s, %s at byte %lld", log->path,
+                                kl_file_name(from->segment->file), (long long)from->pos);
+}
+
 static kl_status read_once(kl_log *log, int64_t offset, int64_t stop_offset, int32_t bound,
                            int32_t check_crc, uint8_t *buffer, size_t buffer_bytes,
                            kl_read *out) {
     place from;
-    kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
-    if (!status) status = kl_log_enter(log);
+    kl_status status = look_for(log, offset, bound, &from);
     if (status) return status;
-    status = find_place(log, offset, bound, &from);
-    kl_log_leave(log);
+    status = find_place(log, offset, &from);
     *out = (kl_read){.next_offset = offset, .end_offset = from.bound, .pos = from.pos};
-    if (status) return stale_or(log, from.generation, status);
-    if (from.segment == NULL) return KL_OK;
-    out->segment_base_offset = from.segment->base_offset;
-    size_t want = (size_t)KL_MIN((int64_t)buffer_bytes, from.end_pos - from.pos), got = 0;
-    status = kl_file_read(from.segment->file, buffer, want, from.pos, &got);
-    if (!status) status = take_checked(buffer, got, &from, stop_offset, check_crc, out);
-    kl_status changed = kl_log_unchanged(log, from.generation);
-    if (changed) status = changed;
-    else if (status)
-        kl_fail_prefix(status, "log %s, %s at byte %lld", log->path,
-                       kl_file_name(from.segment->file), (long long)from.pos);
-    else if (out->bytes) keep_hint(log, &from, out);
-    kl_segment_drop(from.segment);
+    if (status) status = stale_or(log, &from, status);
+    else if (from.segment)
+        status = read_place(log, &from, stop_offset, check_crc, buffer, buffer_bytes, out);
+    kl_look_drop(&from.look);
     return status;
 }
 
@@ -217,52 +245,40 @@ kl_status kl_log_read(kl_log *log, int64_t offset, int64_t stop_offset, int32_t 
     return status;
 }
 
-kl_status kl_log_read_at(kl_log *log, int64_t segment_base_offset, int64_t pos,
+static kl_status read_at(kl_log *log, const kl_look *look, size_t index, int64_t pos,
                          uint8_t *buffer, size_t buffer_bytes, size_t *bytes) {
-    *bytes = 0;
-    kl_status status = kl_log_enter(log);
-    if (status) return status;
-    kl_segment *segment =
-        log->version->segments[kl_version_find(log->version, segment_base_offset)];
-    if (segment->base_offset != segment_base_offset || pos < 0 || pos >= segment->size) {
-        kl_log_leave(log);
-        return kl_fail(KL_E_STALE,
-                       "log %s has no batch at byte %lld of segment %lld any more",
-                       log->path, (long long)pos, (long long)segment_base_offset);
-    }
-    kl_segment_retain(segment);
-    int64_t generation = log->generation, size = segment->size, good_pos;
-    bool sealed = segment != kl_log_active(log);
-    size_t want = (size_t)KL_MIN((int64_t)buffer_bytes, segment->size - pos), got;
-    kl_log_leave(log);
-    status = kl_file_read(segment->file, buffer, want, pos, &got);
+    kl_segment *segment = look->version->segments[index];
+    int64_t end_pos = kl_look_bytes(look, index), good_pos;
+    size_t want = (size_t)KL_MIN((int64_t)buffer_bytes, end_pos - pos), got;
+    kl_status status = kl_file_read(segment->file, buffer, want, pos, &got);
     kl_batch batch = {0};
     if (!status) status = kl_batch_check(buffer, got, &batch);
     if (!status || status == KL_E_BUFFER_TOO_SMALL) *bytes = (size_t)batch.batch_bytes;
-    if (!status && sealed)
-        status = kl_guard_check(segment, size, pos, pos + 1, (kl_span){buffer, got}, pos,
+    if (!status && kl_look_is_sealed(look, index))
+        status = kl_guard_check(segment, end_pos, pos, pos + 1, (kl_span){buffer, got}, pos,
                                 &good_pos);
-    kl_segment_drop(segment);
-    kl_status changed = kl_log_unchanged(log, generation);
+    kl_status changed = kl_log_unchanged(log, look->generation);
     return changed ? changed : status;
 }
 
-/* ---- slices: sendfile -------------------------------------------------------------------- */
-
-/* The sparse index's guess of where a slice ends: the last entry within `limit` and below
- * the bound, or the slice's own start. */
-static int64_t guess_end(const kl_segment *segment, const place *from, int64_t limit) {
-    int64_t pos = from->pos;
-    for (size_t low = 0, high = segment->offsets.count; low < high;) {
-        size_t middle = low + (high - low) / 2;
-        kl_offset_entry entry = kl_index_offset_at(&segment->offsets, middle);
-        bool inside = entry.pos <= limit && entry.offset < from->bound;
-        if (inside && entry.pos > pos) pos = entry.pos;
-        if (inside) low = middle + 1;
-        else high = middle;
-    }
-    return pos;
+kl_status kl_log_read_at(kl_log *log, int64_t segment_base_offset, int64_t pos,
+                         uint8_t *buffer, size_t buffer_bytes, size_t *bytes) {
+    kl_look look;
+    *bytes = 0;
+    kl_status status = kl_log_peek(log, &look);
+    if (status) return status;
+    size_t index = kl_version_find(look.version, segment_base_offset);
+    if (look.version->segments[index]->base_offset != segment_base_offset || pos < 0 ||
+        pos >= kl_look_bytes(&look, index))
+        status =
+            kl_fail(KL_E_STALE, "log %s has no batch at byte %lld of segment %lld any more",
+                    log->path, (long long)pos, (long long)segment_base_offset);
+    else status = read_at(log, &look, index, pos, buffer, buffer_bytes, bytes);
+    kl_look_drop(&look);
+    return status;
 }
+
+/* ---- slices: sendfile -------------------------------------------------------------------- */
 
 /* Headers from `guess` on, until the next batch would pass `limit` or the bound.  Where the
  * slice ends; *next_offset follows it. */
@@ -272,8 +288,9 @@ static kl_status walk_to_end(const place *from, int64_t guess, int64_t limit,
     kl_walk walk;
     uint8_t scratch[KL_CHUNK_LOOKUP_BYTES];
     *pos = guess;
-    kl_status status = kl_walk_headers(&walk, segment->file, guess, segment->size, scratch,
-                                       kl_segment_header_chunk(segment, sizeof scratch));
+    kl_status status =
+        kl_walk_headers(&walk, segment->file, guess, from->end_pos, scratch,
+                        kl_segment_header_chunk(segment, from->end_pos, sizeof scratch));
     for (bool found = true; !status && found;) {
         kl_batch batch;
         status = kl_walk_step(&walk, false, &batch, NULL, &found);
@@ -291,19 +308,19 @@ static kl_status walk_to_end(const place *from, int64_t guess, int64_t limit,
     return status;
 }
 
-/* Locked.  The end of the last whole batch within `max_bytes` of `from` and below its bound;
- * the sparse index is the first guess, so that few headers are read. */
+/* The end of the last whole batch within `max_bytes` of `from` and below its bound; the sparse
+ * index is the first guess, so that few headers are read. */
 static kl_status slice_end(kl_log *log, const place *from, size_t max_bytes,
                            bool at_least_one, kl_read *where) {
     int64_t limit = from->pos + (int64_t)KL_MIN(max_bytes, (size_t)INT64_MAX / 2), pos;
     /* All that the active segment has: the end is known, and no header need be read. */
     if (log->writable && !from->sealed && from->end_pos <= limit &&
-        from->bound == log->log_end) {
+        from->bound == from->look.log_end) {
         where->bytes = (size_t)(from->end_pos - from->pos);
-        where->next_offset = log->log_end;
+        where->next_offset = from->look.log_end;
         return KL_OK;
     }
-    int64_t guess = guess_end(from->segment, from, limit);
+    int64_t guess = kl_segment_guess_end(from->segment, from->pos, limit, from->bound);
     kl_status status =
         walk_to_end(from, guess, limit, at_least_one, &pos, &where->next_offset);
     if (status && pos == guess && guess > from->pos) /* bad bytes at the guess itself */
@@ -314,50 +331,62 @@ static kl_status slice_end(kl_log *log, const place *from, size_t max_bytes,
     return status ? kl_fail_prefix(status, "log %s", log->path) : KL_OK;
 }
 
-/* Locked.  A batch without records at a segment's end, which compaction left to say where it
- * ended, is passed over when something follows: some clients ask for it again for ever. */
-static kl_status find_slice(kl_log *log, int64_t offset, int32_t bound, size_t max_bytes,
+/* A batch without records at a segment's end, which compaction left to say where it ended, is
+ * passed over when something follows: some clients ask for it again for ever. */
+static kl_status find_slice(kl_log *log, int64_t offset, size_t max_bytes,
                             bool at_least_one, place *from, kl_read *where) {
     for (;;) {
-        kl_status status = find_place(log, offset, bound, from);
+        kl_status status = find_place(log, offset, from);
         *where =
             (kl_read){.next_offset = offset, .end_offset = from->bound, .pos = from->pos};
         if (status || from->segment == NULL) return status;
         where->segment_base_offset = from->segment->base_offset;
-        size_t index = kl_version_find(log->version, from->segment->base_offset);
-        status = kl_log_prepare(log, index);
+        status = kl_log_prepare(log, &from->look, from->index);
         if (!status) status = slice_end(log, from, max_bytes, at_least_one, where);
         if (status || !from->sealed || where->bytes != KL_BATCH_HEADER_BYTES ||
             where->next_offset >= from->bound)
             return status;
         offset = where->next_offset;
-        kl_segment_drop(from->segment);
         from->segment = NULL;
+        from->hinted = false;
     }
+}
+
+/* Held from here on: a truncation that comes sees the slice and leaves its bytes alone, or has
+ * come already, and then the log has changed. */
+static kl_status hold_slice(kl_log *log, const place *from, kl_read *where, kl_slice *out) {
+    int fd;
+    kl_status status = kl_file_pin(from->segment->file, &fd);
+    if (status) return stale_or(log, from, status);
+    atomic_fetch_add(&from->segment->slices, 1);
+    *out = (kl_slice){.segment = kl_segment_retain(from->segment),
+                      .fd = fd,
+                      .pos = from->pos,
+                      .bytes = where->bytes};
+    status = settle(log, from, where);
+    if (status) kl_slice_drop(out);
+    return status;
+}
+
+static kl_status slice_once(kl_log *log, int64_t offset, int32_t bound, size_t max_bytes,
+                            bool at_least_one, kl_slice *out, kl_read *where) {
+    place from;
+    kl_status status = look_for(log, offset, bound, &from);
+    if (status) return status;
+    status = find_slice(log, offset, max_bytes, at_least_one, &from, where);
+    if (status) status = stale_or(log, &from, status);
+    else if (from.segment && where->bytes) status = hold_slice(log, &from, where, out);
+    kl_look_drop(&from.look);
+    return status;
 }
 
 kl_status kl_log_slice(kl_log *log, int64_t offset, int32_t bound, size_t max_bytes,
                        int at_least_one, kl_slice *out, kl_read *where) {
+    kl_status status = KL_E_STALE;
     *out = (kl_slice){.fd = -1};
-    place from = {0};
-    kl_status status = log->writable ? KL_OK : kl_log_refresh(log);
-    if (!status) status = kl_log_enter(log);
-    if (status) return status;
-    status = find_slice(log, offset, bound, max_bytes, at_least_one, &from, where);
-    if (!status && from.segment && where->bytes) {
-        keep_hint_locked(log, &from, where);
-        status = kl_file_pin(from.segment->file, &out->fd);
-    }
-    kl_log_leave(log);
-    if (status) status = stale_or(log, from.generation, status);
-    if (status || from.segment == NULL || where->bytes == 0) {
-        kl_segment_drop(from.segment);
-        return status;
-    }
-    out->segment = from.segment;
-    out->pos = from.pos;
-    out->bytes = where->bytes;
-    return KL_OK;
+    for (int tries = 0; status == KL_E_STALE && tries < KL_STALE_TRIES; tries++)
+        status = slice_once(log, offset, bound, max_bytes, at_least_one, out, where);
+    return status;
 }
 
 /* Linux raises SIGPIPE for sendfile on a socket whose peer is gone, whatever the flags. */
@@ -404,6 +433,7 @@ kl_status kl_slice_send(const kl_slice *slice, int socket_fd, size_t *done,
 
 void kl_slice_drop(kl_slice *slice) {
     if (slice->segment == NULL) return;
+    atomic_fetch_sub(&slice->segment->slices, 1);
     kl_file_unpin(slice->segment->file);
     kl_segment_drop(slice->segment);
     *slice = (kl_slice){.fd = -1};
@@ -417,16 +447,16 @@ struct kl_view {
     size_t bytes;
 };
 
-static kl_status view_index(const kl_index *index, kl_view *view) {
-    size_t entry = index->kind == KL_OFFSET_INDEX ? OFFSET_ENTRY_BYTES : TIME_ENTRY_BYTES;
-    const uint8_t *from = index->map ? index->map : index->entries.data;
-    view->bytes = index->count * entry;
-    if (view->bytes == 0) return KL_OK;
-    view->copy = kl_alloc(view->bytes);
-    if (view->copy == NULL)
-        return kl_fail(KL_E_NO_MEMORY, "no memory for a view of an index");
-    memcpy(view->copy, from, view->bytes);
-    return KL_OK;
+static kl_status view_index(kl_segment *segment, const kl_index *index, kl_view *view) {
+    kl_lock(&segment->lock);
+    kl_span entries = kl_index_bytes(index);
+    kl_status status = KL_OK;
+    if (entries.bytes) view->copy = kl_alloc(entries.bytes);
+    if (view->copy) memcpy(view->copy, entries.data, entries.bytes);
+    else if (entries.bytes) status = kl_fail(KL_E_NO_MEMORY, "no memory for a view");
+    view->bytes = entries.bytes;
+    kl_unlock(&segment->lock);
+    return status;
 }
 
 static kl_status view_log(const kl_segment *segment, kl_view *view) {
@@ -451,34 +481,39 @@ static kl_status view_log(const kl_segment *segment, kl_view *view) {
     return status;
 }
 
-kl_status kl_log_view(kl_log *log, int64_t base_offset, int32_t file, kl_view **out) {
-    *out = NULL;
-    kl_status status = kl_log_enter(log);
+static kl_status view_file(kl_log *log, const kl_look *look, int64_t base_offset,
+                           int32_t file, kl_view *view) {
+    size_t index = kl_version_find(look->version, base_offset);
+    kl_segment *segment = look->version->segments[index];
+    if (segment->base_offset != base_offset || file < 0 || file > KL_FILE_TIME_INDEX)
+        return kl_fail(KL_E_ARGUMENT, "log %s has no file %d of a segment %lld", log->path,
+                       file, (long long)base_offset);
+    if (file == KL_FILE_LOG && !kl_look_is_sealed(look, index))
+        return kl_fail(
+            KL_E_ARGUMENT,
+            "segment %lld of %s is still written to: only sealed ones are mapped",
+            (long long)base_offset, log->path);
+    if (file == KL_FILE_LOG) return view_log(segment, view);
+    kl_status status = kl_log_prepare(log, look, index);
     if (status) return status;
-    size_t index = kl_version_find(log->version, base_offset);
-    kl_segment *segment = log->version->segments[index];
+    return view_index(
+        segment, file == KL_FILE_OFFSET_INDEX ? &segment->offsets : &segment->times, view);
+}
+
+kl_status kl_log_view(kl_log *log, int64_t base_offset, int32_t file, kl_view **out) {
+    kl_look look;
+    *out = NULL;
     kl_view *view = kl_alloc(sizeof *view);
     if (view == NULL)
-        status = kl_fail(KL_E_NO_MEMORY, "no memory for a view of %s", log->path);
-    else if (segment->base_offset != base_offset || file < 0 || file > KL_FILE_TIME_INDEX)
-        status = kl_fail(KL_E_ARGUMENT, "log %s has no file %d of a segment %lld",
-                         log->path, file, (long long)base_offset);
-    else if (file == KL_FILE_LOG && index + 1 == log->version->count)
-        status =
-            kl_fail(KL_E_ARGUMENT,
-                    "segment %lld of %s is still written to: only sealed ones are mapped",
-                    (long long)base_offset, log->path);
-    else if (file == KL_FILE_LOG) status = view_log(segment, view);
-    else if (!(status = kl_log_prepare(log, index)))
-        status = view_index(
-            file == KL_FILE_OFFSET_INDEX ? &segment->offsets : &segment->times, view);
-    kl_log_leave(log);
-    if (status) {
-        kl_view_free(view);
-        return status;
+        return kl_fail(KL_E_NO_MEMORY, "no memory for a view of %s", log->path);
+    kl_status status = kl_log_peek(log, &look);
+    if (!status) {
+        status = view_file(log, &look, base_offset, file, view);
+        kl_look_drop(&look);
     }
-    *out = view;
-    return KL_OK;
+    if (status) kl_view_free(view);
+    else *out = view;
+    return status;
 }
 
 const uint8_t *kl_view_data(const kl_view *view) {

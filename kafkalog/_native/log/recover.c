@@ -106,8 +106,12 @@ kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
     if (i > 0 && log->writable &&
         log->version->segments[i]->base_offset == recovery_point) {
         kl_segment *before = log->version->segments[i - 1];
-        status = kl_segment_renew_indexes(before, dir, false, true,
-                                          log->config.index_interval_bytes);
+        status = kl_segment_renew_indexes(
+            before,
+            &(kl_index_source){.dir = dir,
+                               .end_pos = before->size,
+                               .index_interval_bytes = log->config.index_interval_bytes,
+                               .writable = true});
         before->unsynced = log->dir_dirty = true;
     }
     for (; !status && i < log->version->count; i++) {

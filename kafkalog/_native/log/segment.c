@@ -11,6 +11,7 @@ static kl_segment *segment_new(int64_t base_offset) {
     kl_segment *segment = kl_alloc(sizeof *segment);
     if (segment == NULL) return NULL;
     atomic_init(&segment->refs, 1);
+    pthread_mutex_init(&segment->lock, NULL);
     segment->base_offset = base_offset;
     segment->max_timestamp = KL_UNKNOWN;
     segment->max_timestamp_offset = base_offset;
@@ -35,6 +36,7 @@ void kl_segment_drop(kl_segment *segment) {
     kl_aborts_free(&segment->aborts);
     kl_sums_free(&segment->sums);
     kl_guard_free(atomic_load_explicit(&segment->guard, memory_order_acquire));
+    pthread_mutex_destroy(&segment->lock);
     kl_release(segment);
 }
 
@@ -107,8 +109,25 @@ out:
     return status;
 }
 
-kl_status kl_segment_note(kl_segment *segment, const kl_batch *batch, int64_t pos,
-                          int64_t index_interval_bytes) {
+static bool has_room(const kl_buffer *buffer, size_t bytes) {
+    return buffer->capacity - buffer->bytes >= bytes;
+}
+
+kl_status kl_segment_reserve_notes(kl_segment *segment, size_t count) {
+    kl_buffer *offsets = &segment->offsets.entries, *times = &segment->times.entries;
+    if (KL_LIKELY(has_room(offsets, count * OFFSET_ENTRY_BYTES) &&
+                  has_room(times, count * TIME_ENTRY_BYTES)))
+        return KL_OK;
+    kl_lock(&segment->lock); /* what grows moves */
+    kl_status status = kl_buffer_reserve(offsets, count * OFFSET_ENTRY_BYTES);
+    if (!status) status = kl_buffer_reserve(times, count * TIME_ENTRY_BYTES);
+    kl_unlock(&segment->lock);
+    return status;
+}
+
+/* Locked. */
+static kl_status note(kl_segment *segment, const kl_batch *batch, int64_t pos,
+                      int64_t index_interval_bytes) {
     if (segment->first_timestamp < 0 && pos == 0)
         segment->first_timestamp = batch->max_timestamp;
     if (batch->max_timestamp > segment->max_timestamp) {
@@ -128,9 +147,17 @@ kl_status kl_segment_note(kl_segment *segment, const kl_batch *batch, int64_t po
     return KL_OK;
 }
 
-/* Make both indexes anew from batch headers; stops at the first that does not parse, and
+kl_status kl_segment_note(kl_segment *segment, const kl_batch *batch, int64_t pos,
+                          int64_t index_interval_bytes) {
+    kl_lock(&segment->lock);
+    kl_status status = note(segment, batch, pos, index_interval_bytes);
+    kl_unlock(&segment->lock);
+    return status;
+}
+
+/* Locked.  Make both indexes anew from batch headers; stops at the first that does not parse, and
  * keeps every byte: a damaged sealed segment is answered for by its reads. */
-static kl_status rebuild_indexes(kl_segment *segment, int64_t index_interval_bytes) {
+static kl_status rebuild_indexes(kl_segment *segment, const kl_index_source *source) {
     kl_index_clear(&segment->offsets);
     kl_index_clear(&segment->times);
     segment->max_timestamp = segment->first_timestamp = -1;
@@ -138,7 +165,7 @@ static kl_status rebuild_indexes(kl_segment *segment, int64_t index_interval_byt
     segment->bytes_since_entry = 0;
     kl_walk walk;
     kl_status status =
-        kl_walk_init(&walk, segment->file, 0, segment->size, KL_CHUNK_RECOVER_BYTES);
+        kl_walk_init(&walk, segment->file, 0, source->end_pos, KL_CHUNK_RECOVER_BYTES);
     if (status) return status;
     for (;;) {
         kl_batch batch;
@@ -151,71 +178,116 @@ static kl_status rebuild_indexes(kl_segment *segment, int64_t index_interval_byt
             break;
         }
         if (status || !found) break;
-        status = kl_segment_note(segment, &batch, pos, index_interval_bytes);
+        status = note(segment, &batch, pos, source->index_interval_bytes);
         if (status) break;
     }
     kl_walk_done(&walk);
     return status;
 }
 
-kl_status kl_segment_renew_indexes(kl_segment *segment, kl_dir *dir, bool active,
-                                   bool writable, int64_t index_interval_bytes) {
-    kl_status status = rebuild_indexes(segment, index_interval_bytes);
+/* Locked. */
+static kl_status renew_indexes(kl_segment *segment, const kl_index_source *source) {
+    kl_status status = rebuild_indexes(segment, source);
     if (status) return status;
-    if (segment->max_timestamp >= 0 && !active) {
+    if (segment->max_timestamp >= 0 && !source->active) {
         status = kl_index_add_time(&segment->times, segment->max_timestamp,
                                    segment->max_timestamp_offset);
         if (status) return status;
     }
-    if (!writable) return KL_OK;
-    status = kl_index_rewrite_if_room(&segment->offsets, dir);
-    if (!status) status = kl_index_rewrite_if_room(&segment->times, dir);
-    if (status || active) return status;
-    status = kl_guard_reseal(segment, dir);
-    return status == KL_E_NO_SPACE ? kl_sidecar_drop(dir, segment->base_offset) : status;
+    if (!source->writable) return KL_OK;
+    status = kl_index_rewrite_if_room(&segment->offsets, source->dir);
+    if (!status) status = kl_index_rewrite_if_room(&segment->times, source->dir);
+    if (status || source->active) return status;
+    status = kl_guard_reseal(segment, source->dir);
+    return status == KL_E_NO_SPACE ? kl_sidecar_drop(source->dir, segment->base_offset)
+                                   : status;
 }
 
-kl_status kl_segment_load_indexes(kl_segment *segment, kl_dir *dir, int64_t next_offset,
-                                  bool active, bool writable, int64_t index_interval_bytes,
-                                  int32_t *rebuilt) {
+kl_status kl_segment_renew_indexes(kl_segment *segment, const kl_index_source *source) {
+    kl_lock(&segment->lock);
+    kl_status status = renew_indexes(segment, source);
+    kl_unlock(&segment->lock);
+    return status;
+}
+
+bool kl_segment_has_indexes(kl_segment *segment) {
+    kl_lock(&segment->lock);
+    bool loaded = segment->offsets.loaded && segment->times.loaded;
+    kl_unlock(&segment->lock);
+    return loaded;
+}
+
+void kl_segment_unload_indexes(kl_segment *segment) {
+    if (pthread_mutex_trylock(&segment->lock)) return;
+    kl_index_unload(&segment->offsets);
+    kl_index_unload(&segment->times);
+    kl_unlock(&segment->lock);
+}
+
+void kl_segment_count_entries(kl_segment *segment, size_t *offsets, size_t *times) {
+    kl_lock(&segment->lock);
+    *offsets = segment->offsets.count;
+    *times = segment->times.count;
+    kl_unlock(&segment->lock);
+}
+
+/* Locked. */
+static kl_status load_indexes(kl_segment *segment, const kl_index_source *source,
+                              int32_t *rebuilt) {
     if (segment->offsets.loaded && segment->times.loaded) return KL_OK;
-    bool offsets_sane = false, times_sane = false;
-    kl_status status = kl_index_load(&segment->offsets, dir, next_offset, segment->size,
-                                     active, &offsets_sane);
+    bool offsets_sane = false, times_sane = false, active = source->active;
+    kl_status status = kl_index_load(&segment->offsets, source->dir, source->next_offset,
+                                     source->end_pos, active, &offsets_sane);
     if (status) return status;
-    status = kl_index_load(&segment->times, dir, next_offset, segment->size, active,
-                           &times_sane);
+    status = kl_index_load(&segment->times, source->dir, source->next_offset,
+                           source->end_pos, active, &times_sane);
     if (status) return status;
     /* A reader beside a writer sees indexes that lag: usable entries are enough for it. */
     /* A sealed segment has at least the time entry that its roll wrote. */
     bool usable = offsets_sane && times_sane && (active || segment->times.count > 0);
-    if (!writable && active) usable = true;
+    if (!source->writable && active) usable = true;
     if (usable && !active) {
         status = kl_guard_index(segment, &segment->offsets, &offsets_sane);
         if (!status) status = kl_guard_index(segment, &segment->times, &times_sane);
         if (status) return status;
         usable = offsets_sane && times_sane;
     }
-    if (usable || segment->size == 0) return KL_OK;
-    status = kl_segment_renew_indexes(segment, dir, active, writable, index_interval_bytes);
+    if (usable || source->end_pos == 0) return KL_OK;
+    status = renew_indexes(segment, source);
     if (!status && rebuilt) *rebuilt += 1;
     return status;
 }
 
-/* The largest timestamp of batches from `pos` on, noted in the segment. */
-static kl_status scan_times(kl_segment *segment, int64_t pos) {
+kl_status kl_segment_load_indexes(kl_segment *segment, const kl_index_source *source,
+                                  int32_t *rebuilt) {
+    kl_lock(&segment->lock);
+    kl_status status = load_indexes(segment, source, rebuilt);
+    kl_unlock(&segment->lock);
+    return status;
+}
+
+/* What a segment's batches say of time. */
+typedef struct {
+    int64_t largest;
+    int64_t largest_offset;
+    int64_t first;
+} time_range;
+
+/* The largest timestamp of batches in [pos, end_pos). */
+static kl_status scan_times(kl_segment *segment, int64_t pos, int64_t end_pos,
+                            time_range *range) {
     kl_walk walk;
     kl_status status =
-        kl_walk_init(&walk, segment->file, pos, segment->size, KL_CHUNK_LOOKUP_BYTES);
+        kl_walk_init(&walk, segment->file, pos, end_pos, KL_CHUNK_LOOKUP_BYTES);
     if (status) return status;
     for (;;) {
         kl_batch batch;
         bool found;
         status = kl_walk_step(&walk, false, &batch, NULL, &found);
         if (status || !found) break;
-        if (batch.max_timestamp > segment->max_timestamp) {
-            segment->max_timestamp = batch.max_timestamp;
-            segment->max_timestamp_offset = batch.last_offset;
+        if (batch.max_timestamp > range->largest) {
+            range->largest = batch.max_timestamp;
+            range->largest_offset = batch.last_offset;
         }
     }
     kl_walk_done(&walk);
@@ -225,73 +297,146 @@ static kl_status scan_times(kl_segment *segment, int64_t pos) {
     return status;
 }
 
-static kl_status first_timestamp(kl_segment *segment) {
-    segment->first_timestamp = -1;
-    if (segment->size < KL_BATCH_HEADER_BYTES) return KL_OK;
+static kl_status read_first(kl_segment *segment, int64_t end_pos, int64_t *first) {
+    *first = -1;
+    if (end_pos < KL_BATCH_HEADER_BYTES) return KL_OK;
     uint8_t header[KL_BATCH_HEADER_BYTES];
     size_t got;
     kl_status status = kl_file_read(segment->file, header, sizeof header, 0, &got);
     if (status) return status;
-    if (got == sizeof header)
-        segment->first_timestamp = (int64_t)kl_get64(header + POS_MAX_TIMESTAMP);
+    if (got == sizeof header) *first = (int64_t)kl_get64(header + POS_MAX_TIMESTAMP);
     return KL_OK;
 }
 
-kl_status kl_segment_load_times(kl_segment *segment) {
-    kl_status status = KL_OK;
-    if (segment->first_timestamp == KL_UNKNOWN) {
-        status = first_timestamp(segment);
-        if (status) return status;
-    }
-    if (segment->max_timestamp != KL_UNKNOWN) return KL_OK;
-    KL_ASSERT(segment->times.loaded && segment->offsets.loaded);
-    segment->max_timestamp = -1;
-    segment->max_timestamp_offset = segment->base_offset;
+/* Locked.  The last entry's time, and what batches behind it have: it may be later still. */
+static kl_status find_largest(kl_segment *segment, int64_t end_pos, time_range *range) {
+    range->largest = -1;
+    range->largest_offset = segment->base_offset;
     if (segment->times.count) {
         kl_time_entry last = kl_index_time_at(&segment->times, segment->times.count - 1);
-        segment->max_timestamp = last.timestamp;
-        segment->max_timestamp_offset = last.offset;
+        range->largest = last.timestamp;
+        range->largest_offset = last.offset;
     }
-    /* Batches behind the last entry may be later still. */
-    int64_t from =
-        kl_index_find_offset(&segment->offsets, segment->max_timestamp_offset).pos;
-    return scan_times(segment, from);
+    int64_t from = kl_index_find_offset(&segment->offsets, range->largest_offset).pos;
+    return scan_times(segment, from, end_pos, range);
 }
 
-size_t kl_segment_header_chunk(const kl_segment *segment, size_t otherwise) {
+kl_status kl_segment_load_times(kl_segment *segment) {
+    time_range range;
+    kl_status status = KL_OK;
+    kl_lock(&segment->lock);
+    if (segment->first_timestamp == KL_UNKNOWN)
+        status = read_first(segment, segment->size, &segment->first_timestamp);
+    if (status || segment->max_timestamp != KL_UNKNOWN) goto out;
+    status = find_largest(segment, segment->size, &range);
+    if (status) goto out;
+    segment->max_timestamp = range.largest;
+    segment->max_timestamp_offset = range.largest_offset;
+out:
+    kl_unlock(&segment->lock);
+    return status;
+}
+
+void kl_segment_forget_times(kl_segment *segment) {
+    kl_lock(&segment->lock);
+    segment->max_timestamp = KL_UNKNOWN;
+    kl_unlock(&segment->lock);
+}
+
+bool kl_segment_get_times(kl_segment *segment, int64_t *largest, int64_t *first) {
+    kl_lock(&segment->lock);
+    *largest = segment->max_timestamp;
+    *first = segment->first_timestamp;
+    kl_unlock(&segment->lock);
+    return *largest != KL_UNKNOWN && *first != KL_UNKNOWN;
+}
+
+kl_status kl_segment_find_times(kl_segment *segment, int64_t end_pos, int64_t *largest,
+                                int64_t *first) {
+    time_range range = {.largest = -1};
+    kl_lock(&segment->lock);
+    kl_status status = find_largest(segment, end_pos, &range);
+    kl_unlock(&segment->lock);
+    if (!status) status = read_first(segment, end_pos, first);
+    *largest = range.largest;
+    return status;
+}
+
+/* Locked. */
+static size_t header_chunk(const kl_segment *segment, int64_t end_pos, size_t otherwise) {
     if (segment->offsets.count == 0) return otherwise; /* nothing is known of its batches */
-    int64_t apart = segment->size / (int64_t)(segment->offsets.count + 1);
+    int64_t apart = end_pos / (int64_t)(segment->offsets.count + 1);
     return apart > KL_CHUNK_LOOKUP_BYTES ? KL_BATCH_HEADER_BYTES : otherwise;
+}
+
+size_t kl_segment_header_chunk(kl_segment *segment, int64_t end_pos, size_t otherwise) {
+    kl_lock(&segment->lock);
+    size_t chunk = header_chunk(segment, end_pos, otherwise);
+    kl_unlock(&segment->lock);
+    return chunk;
+}
+
+int64_t kl_segment_guess_end(kl_segment *segment, int64_t pos, int64_t limit,
+                             int64_t bound) {
+    kl_lock(&segment->lock);
+    for (size_t low = 0, high = segment->offsets.count; low < high;) {
+        size_t middle = low + (high - low) / 2;
+        kl_offset_entry entry = kl_index_offset_at(&segment->offsets, middle);
+        bool inside = entry.pos <= limit && entry.offset < bound;
+        if (inside && entry.pos > pos) pos = entry.pos;
+        if (inside) low = middle + 1;
+        else high = middle;
+    }
+    kl_unlock(&segment->lock);
+    return pos;
+}
+
+/* What the index says of an offset. */
+typedef struct {
+    kl_offset_entry floor;
+    kl_offset_entry next;
+    bool has_next;
+    size_t chunk; /* to read headers by */
+} index_hint;
+
+static index_hint look_up(kl_segment *segment, int64_t end_pos, int64_t offset) {
+    index_hint hint = {0};
+    kl_lock(&segment->lock);
+    hint.floor = kl_index_find_offset(&segment->offsets, offset);
+    hint.has_next = kl_index_next_offset(&segment->offsets, offset, &hint.next);
+    hint.chunk = header_chunk(segment, end_pos, KL_CHUNK_LOOKUP_BYTES);
+    kl_unlock(&segment->lock);
+    if (hint.floor.pos > end_pos) hint.floor.pos = 0;
+    return hint;
 }
 
 /* Where every batch has an entry, the one behind the floor's is the one that is looked for:
  * its header says so. */
-static bool locate_at_entry(kl_segment *segment, int64_t offset, int64_t *pos) {
-    kl_offset_entry entry;
+static bool locate_at_entry(kl_segment *segment, const index_hint *hint, int64_t end_pos,
+                            int64_t offset, int64_t *pos) {
     uint8_t header[KL_BATCH_HEADER_BYTES];
     kl_batch batch;
     size_t got;
-    if (kl_segment_header_chunk(segment, 0) == 0 ||
-        !kl_index_next_offset(&segment->offsets, offset, &entry) ||
-        entry.pos > segment->size - KL_BATCH_HEADER_BYTES ||
-        kl_file_read(segment->file, header, sizeof header, entry.pos, &got) ||
+    if (hint->chunk > KL_BATCH_HEADER_BYTES || !hint->has_next ||
+        hint->next.pos > end_pos - KL_BATCH_HEADER_BYTES ||
+        kl_file_read(segment->file, header, sizeof header, hint->next.pos, &got) ||
         got < sizeof header || kl_batch_header(header, &batch) ||
-        batch.base_offset > offset || batch.last_offset != entry.offset ||
-        batch.batch_bytes > segment->size - entry.pos)
+        batch.base_offset > offset || batch.last_offset != hint->next.offset ||
+        batch.batch_bytes > end_pos - hint->next.pos)
         return false;
-    *pos = entry.pos;
+    *pos = hint->next.pos;
     return true;
 }
 
-kl_status kl_segment_locate(kl_segment *segment, int64_t offset, int64_t *pos) {
-    if (locate_at_entry(segment, offset, pos)) return KL_OK;
-    kl_offset_entry floor = kl_index_find_offset(&segment->offsets, offset);
-    if (floor.pos > segment->size) floor.pos = 0;
+kl_status kl_segment_locate(kl_segment *segment, int64_t end_pos, int64_t offset,
+                            int64_t *pos) {
+    index_hint hint = look_up(segment, end_pos, offset);
+    if (locate_at_entry(segment, &hint, end_pos, offset, pos)) return KL_OK;
+    kl_offset_entry floor = hint.floor;
     kl_walk walk;
     uint8_t scratch[KL_CHUNK_LOOKUP_BYTES];
     kl_status status =
-        kl_walk_headers(&walk, segment->file, floor.pos, segment->size, scratch,
-                        kl_segment_header_chunk(segment, sizeof scratch));
+        kl_walk_headers(&walk, segment->file, floor.pos, end_pos, scratch, hint.chunk);
     if (status) return status;
     for (;;) {
         kl_batch batch;
@@ -312,20 +457,22 @@ kl_status kl_segment_locate(kl_segment *segment, int64_t offset, int64_t *pos) {
         if (!found || batch.last_offset >= offset) break;
     }
     if (status == KL_E_BUFFER_TOO_SMALL)
-        status = kl_fail(
-            KL_E_CORRUPT_MESSAGE, "%s: the batch at %lld passes the segment's end %lld",
-            kl_file_name(segment->file), (long long)*pos, (long long)segment->size);
+        status = kl_fail(KL_E_CORRUPT_MESSAGE,
+                         "%s: the batch at %lld passes the segment's end %lld",
+                         kl_file_name(segment->file), (long long)*pos, (long long)end_pos);
     kl_walk_done(&walk);
     return status;
 }
 
 kl_status kl_segment_seal(kl_segment *segment, kl_dir *dir) {
-    if (segment->max_timestamp >= 0) {
-        kl_status status = kl_index_add_time(&segment->times, segment->max_timestamp,
-                                             segment->max_timestamp_offset);
-        if (status) return status;
-    }
-    kl_status status = KL_FP_STATUS("segment.seal.before_indexes");
+    kl_status status = KL_OK;
+    kl_lock(&segment->lock);
+    if (segment->max_timestamp >= 0)
+        status = kl_index_add_time(&segment->times, segment->max_timestamp,
+                                   segment->max_timestamp_offset);
+    kl_unlock(&segment->lock);
+    if (status) return status;
+    status = KL_FP_STATUS("segment.seal.before_indexes");
     if (status) return status;
     status = kl_index_save(&segment->offsets, dir, false);
     if (status) return status;
@@ -372,12 +519,10 @@ kl_status kl_segment_delete(kl_segment *segment, kl_dir *dir) {
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
         kl_segment_name(from, segment->base_offset, suffixes[i]);
         snprintf(to, sizeof to, "%s" KL_DELETED_SUFFIX, from);
-        kl_status status = kl_dir_rename(dir, from, to);
+        kl_status status =
+            i == 0 ? kl_file_rename(segment->file, dir, to) : kl_dir_rename(dir, from, to);
         if (status && status != KL_E_NOT_FOUND) return status;
-        if (i == 0) {
-            kl_file_renamed(segment->file, to);
-            KL_FP("segment.delete.after_log");
-        }
+        if (i == 0) KL_FP("segment.delete.after_log");
     }
     return KL_OK;
 }
@@ -420,9 +565,8 @@ static kl_status cut_by_copy(kl_segment *segment, kl_dir *dir, int64_t pos,
     status = kl_file_sync(copy->file);
     if (status) goto out;
     KL_FP("segment.cut.before_rename");
-    status = kl_dir_rename(dir, cleaned, name);
+    status = kl_file_rename(copy->file, dir, name);
     if (status) goto out;
-    kl_file_renamed(copy->file, name);
     KL_FP("segment.cut.after_rename");
     copy->size = copy->reserved = pos;
     copy->created_ms = segment->created_ms;
@@ -439,16 +583,27 @@ kl_status kl_segment_cut(kl_segment *segment, kl_dir *dir, int64_t pos, bool act
     *replaced = NULL;
     kl_status status = kl_sidecar_drop(dir, segment->base_offset);
     if (status) return status;
-    if (pos == segment->size) {
-        *replaced = kl_segment_retain(segment);
-        return KL_OK;
-    }
-    if (!active) return cut_by_copy(segment, dir, pos, replaced);
+    if (pos < segment->size && (!active || atomic_load(&segment->slices) > 0))
+        return cut_by_copy(segment, dir, pos, replaced);
+    /* Those who hold the old one find it as it was, but for bytes that are gone. */
+    kl_segment *again = segment_new(segment->base_offset);
+    if (again == NULL)
+        return kl_fail(KL_E_NO_MEMORY, "no memory for a segment of %s", dir->path);
+    again->file = kl_file_retain(segment->file);
+    again->created_ms = segment->created_ms;
+    again->jitter_ms = segment->jitter_ms;
+    again->size = pos;
+    again->reserved = segment->reserved;
     KL_FP("segment.cut.before_truncate");
-    status = kl_file_truncate(segment->file, pos);
-    if (status) return status;
-    segment->size = segment->reserved = pos;
-    *replaced = kl_segment_retain(segment);
+    if (pos < segment->size) {
+        status = kl_file_truncate(segment->file, pos);
+        again->reserved = pos;
+    }
+    if (status) {
+        kl_segment_drop(again);
+        return status;
+    }
+    *replaced = again;
     KL_FP("segment.cut.after_truncate");
     return KL_OK;
 }

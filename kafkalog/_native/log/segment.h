@@ -1,5 +1,9 @@
 /* segment.h: one segment of a log: a `.log` file, its indexes, what is known of it.
- * The log's lock guards all of it but `file`, which reads use while they hold a reference. */
+ *
+ * Who holds a reference uses `file`, and the size of a sealed one.  Its own lock guards the
+ * indexes and the times: it is held while they are loaded, as who waits for it wants them.
+ * The log's lock, which comes first, guards the rest; an append changes the indexes of the
+ * active one under both. */
 #ifndef KL_SEGMENT_H
 #define KL_SEGMENT_H
 
@@ -20,8 +24,9 @@ typedef struct kl_segment {
     _Atomic int refs;
     int64_t base_offset; /* set at creation, never changed */
     kl_file *file;       /* set at creation, never changed */
-    int64_t size;        /* valid bytes */
+    int64_t size;        /* valid bytes; of the active one see kl_look */
     int64_t reserved;    /* blocks are allocated up to here */
+    pthread_mutex_t lock;
     kl_index offsets;
     kl_index times;
     kl_aborts aborts;
@@ -35,10 +40,11 @@ typedef struct kl_segment {
     int64_t created_ms;
     int64_t jitter_ms; /* taken off segment.ms */
     int64_t bytes_since_entry;
-    bool has_gaps;     /* recovery found offsets missing inside: it was compacted */
-    bool torn;         /* bytes of an append that failed lie behind `size` */
-    bool stale_aborts; /* the `.txnindex` has an entry more than `aborts` */
-    bool unsynced;     /* its derived files were written: kl_segment_sync_derived */
+    bool has_gaps;          /* recovery found offsets missing inside: it was compacted */
+    bool torn;              /* bytes of an append that failed lie behind `size` */
+    bool stale_aborts;      /* the `.txnindex` has an entry more than `aborts` */
+    bool unsynced;          /* its derived files were written: kl_segment_sync_derived */
+    _Atomic int32_t slices; /* of its file that are under way: kl_segment_cut */
 } kl_segment;
 
 #define KL_LOG_SUFFIX ".log"
@@ -61,26 +67,50 @@ kl_status kl_segment_absent(const char *dir_path, int64_t base_offset, kl_segmen
 kl_segment *kl_segment_retain(kl_segment *segment);
 void kl_segment_drop(kl_segment *segment);
 
+/* Room for what kl_segment_note adds for `count` batches. */
+kl_status kl_segment_reserve_notes(kl_segment *segment, size_t count);
 /* What an append, a recovery or a rebuild notes of each batch at `pos`: sparse entries as
  * Kafka makes them, largest timestamp.  The indexes must be in memory. */
 kl_status kl_segment_note(kl_segment *segment, const kl_batch *batch, int64_t pos,
                           int64_t index_interval_bytes);
-/* Load both indexes; `active`: into memory, to be added to.  An index that is missing or
- * not sane is rebuilt from the batches (never cutting the log); *rebuilt counts them. */
-kl_status kl_segment_load_indexes(kl_segment *segment, kl_dir *dir, int64_t next_offset,
-                                  bool active, bool writable, int64_t index_interval_bytes,
+bool kl_segment_has_indexes(kl_segment *segment);
+void kl_segment_unload_indexes(kl_segment *segment); /* unless somebody uses them now */
+void kl_segment_count_entries(kl_segment *segment, size_t *offsets, size_t *times);
+
+/* What a segment's indexes come from. */
+typedef struct {
+    kl_dir *dir;
+    int64_t next_offset; /* entries are below it */
+    int64_t end_pos;     /* of the valid bytes */
+    int64_t index_interval_bytes;
+    bool active; /* into memory, to be added to */
+    bool writable;
+} kl_index_source;
+/* Load both indexes.  An index that is missing or not sane is rebuilt from the batches (never
+ * cutting the log); *rebuilt counts them. */
+kl_status kl_segment_load_indexes(kl_segment *segment, const kl_index_source *source,
                                   int32_t *rebuilt);
 /* Make both anew from the batches, whatever lies there. */
-kl_status kl_segment_renew_indexes(kl_segment *segment, kl_dir *dir, bool active,
-                                   bool writable, int64_t index_interval_bytes);
-/* max_timestamp and first_timestamp from the indexes and the file. */
+kl_status kl_segment_renew_indexes(kl_segment *segment, const kl_index_source *source);
+/* max_timestamp and first_timestamp from the indexes, if loaded, and the file. */
 kl_status kl_segment_load_times(kl_segment *segment);
+void kl_segment_forget_times(kl_segment *segment); /* it has grown */
+/* The times of a sealed one; false: they are not loaded. */
+bool kl_segment_get_times(kl_segment *segment, int64_t *largest, int64_t *first);
+/* The same of a segment that a writer elsewhere appends to, up to `end_pos`: nothing is kept. */
+kl_status kl_segment_find_times(kl_segment *segment, int64_t end_pos, int64_t *largest,
+                                int64_t *first);
 /* How much to read at once to walk over headers: where index entries lie farther apart than
  * a lookup's chunk, batches are about as large and only headers are read, one by one; else
  * `otherwise`. */
-size_t kl_segment_header_chunk(const kl_segment *segment, size_t otherwise);
-/* The first batch whose last offset is >= `offset`: its place, or the size when none is. */
-kl_status kl_segment_locate(kl_segment *segment, int64_t offset, int64_t *pos);
+size_t kl_segment_header_chunk(kl_segment *segment, int64_t end_pos, size_t otherwise);
+/* The first batch below `end_pos` whose last offset is >= `offset`: its place, or end_pos
+ * when none is. */
+kl_status kl_segment_locate(kl_segment *segment, int64_t end_pos, int64_t offset,
+                            int64_t *pos);
+/* The last entry's place within [pos, limit] and below the offset `bound`; `pos`: none. */
+int64_t kl_segment_guess_end(kl_segment *segment, int64_t pos, int64_t limit,
+                             int64_t bound);
 /* Seal: the last time entry, indexes saved, blocks beyond the end given back. */
 kl_status kl_segment_seal(kl_segment *segment, kl_dir *dir);
 /* Make what was derived from it durable: indexes, side-car, and the producer snapshot at its
@@ -89,9 +119,9 @@ kl_status kl_segment_sync_derived(const kl_segment *segment, const char *dir_pat
                                   int64_t next_offset);
 /* Rename all its files to .deleted. */
 kl_status kl_segment_delete(kl_segment *segment, kl_dir *dir);
-/* Cut the `.log` at `pos`: in place (`active`) or by a new file under the old name, so that
- * maps and readers of the old one stay whole.  *replaced gets the new segment.  The
- * side-car goes, since the segment will grow again. */
+/* Cut the `.log` at `pos`: in place (`active`, and no slice of it is under way) or by a new
+ * file under the old name, so that maps and slices of the old one stay whole.  *replaced gets
+ * the new segment.  The side-car goes, since the segment will grow again. */
 kl_status kl_segment_cut(kl_segment *segment, kl_dir *dir, int64_t pos, bool active,
                          kl_segment **replaced);
 

@@ -47,19 +47,20 @@ kl_status kl_log_load_snapshot(kl_log *log, kl_dir *dir, int64_t from, int64_t *
     return status;
 }
 
-static bool matches_segment(const kl_log *log, int64_t offset) {
-    return log->version->segments[kl_version_find(log->version, offset)]->base_offset ==
-           offset;
+static bool matches_segment(const kl_version *version, int64_t offset) {
+    return version->segments[kl_version_find(version, offset)]->base_offset == offset;
 }
 
-kl_status kl_log_trim_snapshots(kl_log *log, kl_dir *dir, int64_t above_offset) {
+kl_status kl_log_trim_snapshots(const kl_version *version, kl_dir *dir,
+                                int64_t above_offset, int64_t until_offset) {
     kl_names names = {0};
     bool newest = true;
     kl_status status = kl_dir_list(dir, &names);
     for (size_t i = names.count; !status && i-- > 0;) {
         int64_t at;
         if (!kl_segment_name_parse(names.names[i], KL_SNAPSHOT_SUFFIX, &at)) continue;
-        if (at <= above_offset && (newest || matches_segment(log, at))) {
+        bool later = at >= until_offset;
+        if (at <= above_offset && (newest || later || matches_segment(version, at))) {
             newest = false;
             continue;
         }

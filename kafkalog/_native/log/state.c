@@ -63,6 +63,36 @@ kl_status kl_log_fail_storage(kl_log *log, kl_status status) {
     return status;
 }
 
+kl_look kl_log_see(const kl_log *log) {
+    const kl_segment *active = kl_log_active(log);
+    return (kl_look){
+        .version = log->version,
+        .generation = log->generation,
+        .log_start = log->log_start,
+        .last_stable = log->last_stable,
+        .high_watermark = log->high_watermark,
+        .log_end = log->log_end,
+        .active_bytes = active->size,
+        .active_largest = log->writable ? active->max_timestamp : KL_UNKNOWN,
+        .active_first = log->writable ? active->first_timestamp : KL_UNKNOWN,
+        .index_interval_bytes = log->config.index_interval_bytes,
+    };
+}
+
+kl_status kl_log_peek(kl_log *log, kl_look *out) {
+    kl_status status = kl_log_enter(log);
+    if (status) return status;
+    *out = kl_log_see(log);
+    kl_version_retain(out->version);
+    kl_log_leave(log);
+    return KL_OK;
+}
+
+void kl_look_drop(kl_look *look) {
+    kl_version_drop(look->version);
+    look->version = NULL;
+}
+
 int64_t kl_log_next_base(const kl_log *log, size_t index) {
     return index + 1 < log->version->count ? log->version->segments[index + 1]->base_offset
                                            : log->log_end;
@@ -106,9 +136,28 @@ void kl_log_publish(kl_log *log) {
     if (KL_UNLIKELY(log->waiters)) pthread_cond_broadcast(&log->changed);
 }
 
-int64_t kl_log_bound(const kl_log *log, int32_t bound) {
-    if (bound == KL_LOG_END) return log->log_end;
-    return bound == KL_COMMITTED ? log->last_stable : log->high_watermark;
+int64_t kl_look_bound(const kl_look *look, int32_t bound) {
+    if (bound == KL_LOG_END) return look->log_end;
+    return bound == KL_COMMITTED ? look->last_stable : look->high_watermark;
+}
+
+void kl_log_settle_changes(kl_log *log) {
+    while (log->changing) kl_cond_wait_ms(&log->changed, &log->lock, -1);
+}
+
+kl_status kl_log_reserve(kl_log *log) {
+    kl_status status;
+    while (!(status = kl_log_enter_write(log)) && log->changing) {
+        kl_cond_wait_ms(&log->changed, &log->lock, -1);
+        kl_log_leave(log);
+    }
+    if (!status) log->changing = true;
+    return status;
+}
+
+void kl_log_release(kl_log *log) {
+    log->changing = false;
+    pthread_cond_broadcast(&log->changed);
 }
 
 void kl_log_change_begin(kl_log *log) {

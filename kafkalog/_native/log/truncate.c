@@ -51,6 +51,8 @@ static kl_status delete_from(kl_log *log, kl_dir *dir, size_t first) {
 kl_status kl_log_restart_at(kl_log *log, int64_t offset) {
     kl_dir *dir = NULL;
     kl_segment *fresh = NULL;
+    kl_log_settle_changes(log);
+    if (log->closed) return kl_fail(KL_E_CLOSED, "log %s is closed", log->path);
     kl_status status = begin(log, &dir);
     if (status) {
         kl_dir_free(dir);
@@ -58,7 +60,7 @@ kl_status kl_log_restart_at(kl_log *log, int64_t offset) {
     }
     status = delete_from(log, dir, 0);
     KL_FP("truncate_fully.before_snapshots");
-    if (!status) status = kl_log_trim_snapshots(log, dir, -1);
+    if (!status) status = kl_log_trim_snapshots(log->version, dir, -1, INT64_MAX);
     KL_FP("truncate_fully.before_create");
     if (!status) status = kl_segment_create(dir, offset, &fresh);
     if (!status) status = kl_version_add(&log->version, fresh);
@@ -91,7 +93,7 @@ static kl_status cut_segment(kl_log *log, kl_dir *dir, size_t index, int64_t off
                              bool active) {
     kl_segment *segment = log->version->segments[index], *cut = NULL;
     int64_t pos;
-    kl_status status = kl_segment_locate(segment, offset, &pos);
+    kl_status status = kl_segment_locate(segment, segment->size, offset, &pos);
     if (!status) status = kl_segment_cut(segment, dir, pos, active, &cut);
     if (status) return status;
     kl_segment_retain(cut);
@@ -127,16 +129,19 @@ static kl_status try_room(kl_log *log, int64_t offset) {
     size_t index = kl_version_find(log->version, offset);
     kl_dir *dir = NULL;
     kl_file *file = NULL;
-    kl_status status = kl_log_prepare(log, index);
+    const kl_look look = kl_log_see(log);
+    kl_status status = kl_log_prepare(log, &look, index);
     if (status) return status;
     kl_segment *segment = log->version->segments[index];
     int64_t kept = 0;
-    if (index + 1 < log->version->count) /* a sealed one is cut by a copy of what is kept */
-        status = kl_segment_locate(segment, offset, &kept);
+    /* What is sealed, or sent just now, is cut by a copy of what is kept. */
+    if (kl_look_is_sealed(&look, index) || atomic_load(&segment->slices) > 0)
+        status = kl_segment_locate(segment, segment->size, offset, &kept);
     if (status) return status;
+    size_t offset_count, time_count;
+    kl_segment_count_entries(segment, &offset_count, &time_count);
     size_t bytes = BYTES_MIN + (size_t)kept + log->epochs.count * EPOCH_LINE_BYTES_MAX +
-                   segment->offsets.count * OFFSET_ENTRY_BYTES +
-                   segment->times.count * TIME_ENTRY_BYTES;
+                   offset_count * OFFSET_ENTRY_BYTES + time_count * TIME_ENTRY_BYTES;
     status = kl_dir_open(log->path, 0, &dir);
     if (!status) status = kl_file_create(log->path, name, &file);
     if (status) goto out;
@@ -153,14 +158,15 @@ out:
 static kl_status truncate_to(kl_log *log, kl_dir *dir, int64_t offset) {
     size_t index = kl_version_find(log->version, offset);
     bool active = index + 1 == log->version->count;
-    kl_status status = kl_log_prepare(log, index);
+    const kl_look look = kl_log_see(log);
+    kl_status status = kl_log_prepare(log, &look, index);
     if (!status) status = delete_from(log, dir, index + 1);
     if (status) return status;
     KL_FP("truncate.before_snapshots");
-    status = kl_log_trim_snapshots(log, dir, offset);
+    status = kl_log_trim_snapshots(log->version, dir, offset, INT64_MAX);
     if (!status) status = kl_dir_sync(dir); /* no later snapshot survives the cut */
     if (!status) status = cut_segment(log, dir, index, offset, active);
-    if (!status) status = kl_log_trim_snapshots(log, dir, log->log_end);
+    if (!status) status = kl_log_trim_snapshots(log->version, dir, log->log_end, INT64_MAX);
     KL_FP("truncate.before_epochs");
     kl_epochs_truncate_end(&log->epochs, log->log_end);
     if (!status) status = kl_epochs_save(&log->epochs, dir, true);
@@ -172,8 +178,9 @@ static kl_status truncate_to(kl_log *log, kl_dir *dir, int64_t offset) {
 }
 
 kl_status kl_log_truncate(kl_log *log, int64_t offset) {
-    kl_status status = kl_log_enter_write(log);
+    kl_status status = kl_log_reserve(log);
     if (status) return status;
+    kl_log_release(log); /* the lock is held to the end */
     kl_dir *dir = NULL;
     if (offset < 0) {
         status = kl_fail(KL_E_OFFSET_OUT_OF_RANGE, "log %s: truncate to offset %lld",
@@ -236,30 +243,94 @@ kl_status kl_log_set_start(kl_log *log, int64_t offset) {
     return status;
 }
 
-/* What replaces the segments that end at or below `before_offset` is durable before they
- * go: the snapshot that keeps their producers, and the segment behind them. */
-static kl_status sync_boundary(kl_log *log, kl_dir *dir, int64_t before_offset) {
-    size_t i = kl_version_find(log->version, before_offset);
-    if (i == 0 || !log->version->segments[i - 1]->unsynced) return KL_OK;
-    kl_status status = kl_segment_sync_derived(log->version->segments[i - 1], log->path,
-                                               log->version->segments[i]->base_offset);
-    return status ? status : kl_dir_sync(dir);
+/* What goes, and what must be on disk before it does. */
+typedef struct {
+    kl_segment **oldest; /* a reference to each */
+    size_t count;
+    kl_segment *boundary; /* the last one, when its derived files may not be synced */
+    int64_t next_offset;
+} deletion;
+
+static void deletion_done(deletion *gone) {
+    for (size_t i = 0; i < gone->count; i++) kl_segment_drop(gone->oldest[i]);
+    kl_release(gone->oldest);
 }
 
-static kl_status delete_oldest(kl_log *log, kl_dir *dir, int64_t before_offset,
+/* Locked.  The segments that end at or below `before_offset`, but the active one. */
+static kl_status choose(const kl_log *log, int64_t before_offset, deletion *gone) {
+    const kl_version *version = log->version;
+    *gone = (deletion){0};
+    size_t count = 0;
+    while (count + 1 < version->count &&
+           version->segments[count + 1]->base_offset <= before_offset)
+        count++;
+    if (count == 0) return KL_OK;
+    gone->oldest = kl_alloc(count * sizeof *gone->oldest);
+    if (gone->oldest == NULL)
+        return kl_fail(KL_E_NO_MEMORY, "no memory to delete %zu segments", count);
+    for (; gone->count < count; gone->count++)
+        gone->oldest[gone->count] = kl_segment_retain(version->segments[gone->count]);
+    gone->next_offset = version->segments[count]->base_offset;
+    kl_segment *last = gone->oldest[count - 1];
+    if (last->unsynced || log->syncing) gone->boundary = last; /* a round is not over */
+    return KL_OK;
+}
+
+/* Locked, in a change of segments.  Nobody is shown them from here on. */
+static kl_status forget_oldest(kl_log *log, const deletion *gone) {
+    kl_status status = kl_version_remove(&log->version, 0, gone->count);
+    if (status) return status;
+    log->log_start = KL_MAX(log->log_start, gone->next_offset);
+    log->last_stable = KL_MAX(log->last_stable, log->log_start);
+    kl_epochs_truncate_start(&log->epochs, log->log_start);
+    log->dir_dirty = true;
+    return KL_OK;
+}
+
+/* Their names go, the oldest first. */
+static kl_status delete_oldest(const deletion *gone, kl_dir *dir, int64_t *bases,
+                               size_t max_bases, size_t *deleted) {
+    kl_status status = KL_OK;
+    for (size_t i = 0; i < gone->count; i++) {
+        status = KL_FP_STATUS("delete.before_segment");
+        if (!status) status = kl_segment_delete(gone->oldest[i], dir);
+        if (status) return status;
+        if (*deleted < max_bases) bases[*deleted] = gone->oldest[i]->base_offset;
+        *deleted += 1;
+    }
+    return KL_OK;
+}
+
+/* Reserved, not locked.  What replaces them is durable before they go: the snapshot that keeps
+ * their producers, and the segment behind them.  Their readers go on with what they hold. */
+static kl_status delete_chosen(kl_log *log, kl_dir *dir, const deletion *gone,
                                int64_t *bases, size_t max_bases, size_t *deleted) {
     kl_status status = KL_OK;
-    while (!status && log->version->count > 1 &&
-           log->version->segments[1]->base_offset <= before_offset) {
-        int64_t base = log->version->segments[0]->base_offset;
-        status = KL_FP_STATUS("delete.before_segment");
-        if (!status) status = kl_segment_delete(log->version->segments[0], dir);
-        if (!status) status = kl_version_remove(&log->version, 0, 1);
-        if (status) break;
-        if (*deleted < max_bases) bases[*deleted] = base;
-        *deleted += 1;
-        log->log_start = KL_MAX(log->log_start, log->version->segments[0]->base_offset);
-    }
+    if (gone->boundary)
+        status = kl_segment_sync_derived(gone->boundary, log->path, gone->next_offset);
+    if (!status && gone->boundary) status = kl_dir_sync(dir);
+    if (status) return status; /* nothing is changed */
+    kl_lock(&log->lock);
+    kl_log_change_begin(log);
+    status = forget_oldest(log, gone);
+    kl_log_change_end(log);
+    kl_look look = kl_log_see(log);
+    kl_version_retain(look.version);
+    kl_unlock(&log->lock);
+    if (status) goto out;
+    int64_t until = kl_version_active(look.version)->base_offset + 1;
+    status = delete_oldest(gone, dir, bases, max_bases, deleted);
+    KL_FP("delete.before_snapshots");
+    if (!status) status = kl_log_trim_snapshots(look.version, dir, INT64_MAX, until);
+    if (!status) status = kl_dir_sync(dir);
+    if (!status) goto out;
+    kl_lock(&log->lock);
+    log->dir_dirty = true;
+    /* Names that are left below the start go when the log is opened. */
+    if (!kl_passes(status)) kl_log_fail_storage(log, status);
+    kl_unlock(&log->lock);
+out:
+    kl_look_drop(&look);
     return status;
 }
 
@@ -283,71 +354,95 @@ static kl_status unlink_deleted(kl_dir *dir, int64_t before_ms, size_t *files) {
     return status;
 }
 
-/* What can be done for the whole log when it goes and there is no room for the indexes and
- * the snapshot of a roll: an empty segment behind it, which takes no blocks. */
-static kl_status put_empty_segment(kl_log *log, kl_dir *dir) {
-    kl_segment *fresh = NULL;
-    kl_status status = kl_segment_create(dir, log->log_end, &fresh);
-    if (!status) status = kl_version_add(&log->version, fresh);
-    return status;
+/* Locked.  The new start in the epochs' file, synced with the next flush: what is below the
+ * start is dropped again when the log is opened.  Where there is no room what was deleted gives
+ * some, at once, or it waits for the next time that they are written. */
+static kl_status save_epochs(kl_log *log, kl_dir *dir) {
+    size_t files = 0;
+    if (!log->epochs.changed) return KL_OK;
+    kl_status status = kl_epochs_save(&log->epochs, dir, false);
+    if (status == KL_E_NO_SPACE) {
+        status = unlink_deleted(dir, INT64_MAX, &files);
+        if (!status) status = kl_epochs_save(&log->epochs, dir, false);
+    }
+    log->dir_dirty = log->texts_dirty = true;
+    return status == KL_E_NO_SPACE ? KL_OK : status;
 }
 
-/* The new start in the epochs' file, and who produced, by the snapshot at the new base. */
-static kl_status note_deletion(kl_log *log, kl_dir *dir, bool snapshot) {
-    kl_epochs_truncate_start(&log->epochs, log->log_start);
-    kl_status status = kl_epochs_save(&log->epochs, dir, true);
-    if (!status && snapshot) status = kl_log_write_snapshot(log, dir, log->log_end, true);
+/* Locked.  What can be done for the whole log when it goes and there is no room for the indexes
+ * and the snapshot of a roll: an empty segment behind it, which takes no blocks. */
+static kl_status delete_all_bare(kl_log *log, int64_t *bases, size_t max_bases,
+                                 size_t *deleted) {
+    kl_dir *dir = NULL;
+    kl_segment *fresh = NULL;
+    deletion gone = {0};
+    size_t files = 0;
+    kl_status status = begin(log, &dir);
+    if (status) return status;
+    status = kl_segment_create(dir, log->log_end, &fresh);
+    if (!status) status = kl_version_add(&log->version, fresh);
+    if (!status) status = choose(log, log->log_end, &gone);
+    if (!status) status = delete_oldest(&gone, dir, bases, max_bases, deleted);
+    if (!status) status = forget_oldest(log, &gone);
+    if (!status) status = save_epochs(log, dir);
+    if (!status) status = kl_log_write_snapshot(log, dir, log->log_end, true);
+    if (status == KL_E_NO_SPACE) {
+        status = unlink_deleted(dir, INT64_MAX, &files);
+        if (!status) status = kl_log_write_snapshot(log, dir, log->log_end, true);
+        if (status == KL_E_NO_SPACE) status = KL_OK;
+    }
+    if (!status) status = kl_log_trim_snapshots(log->version, dir, INT64_MAX, INT64_MAX);
+    status = end(log, dir, status, true);
+    deletion_done(&gone);
     return status;
 }
 
 kl_status kl_log_delete_segments(kl_log *log, int64_t before_offset, int64_t *bases,
                                  size_t max_bases, size_t *deleted) {
-    *deleted = 0;
-    kl_status status = kl_log_enter_write(log);
-    if (status) return status;
     kl_dir *dir = NULL;
-    bool bare = false;
-    size_t files = 0;
+    deletion gone = {0};
+    *deleted = 0;
+    kl_status status = kl_log_reserve(log);
+    if (status) return status;
     before_offset =
         KL_MIN(before_offset, log->high_watermark); /* never what is not committed */
     if (before_offset >= log->log_end && kl_log_active(log)->size > 0) {
         status = kl_log_roll_locked(log, log->log_end);
-        bare = status == KL_E_NO_SPACE;
+        if (status == KL_E_NO_SPACE) {
+            status = delete_all_bare(log, bases, max_bases, deleted);
+            goto out;
+        }
     }
-    if (bare) status = KL_OK;
-    if (status || (!bare && (log->version->count < 2 ||
-                             log->version->segments[1]->base_offset > before_offset)))
-        goto out;
-    status = begin(log, &dir);
+    if (!status) status = choose(log, before_offset, &gone);
+    if (status || gone.count == 0) goto out;
+    status = kl_log_make_dirty(log);
+    if (!status) status = kl_dir_open(log->path, 0, &dir);
     if (status) goto out;
-    if (bare) status = put_empty_segment(log, dir);
-    else status = sync_boundary(log, dir, before_offset);
-    if (!status) status = delete_oldest(log, dir, before_offset, bases, max_bases, deleted);
-    kl_status noted = status ? status : note_deletion(log, dir, bare);
-    if (noted == KL_E_NO_SPACE) { /* what was deleted gives some, at once */
-        noted = unlink_deleted(dir, INT64_MAX, &files);
-        if (!noted) noted = note_deletion(log, dir, bare);
-    }
-    /* Without them the next open finds the epochs below the start, and drops them. */
-    if (!status && noted != KL_E_NO_SPACE) status = noted;
-    KL_FP("delete.before_snapshots");
-    if (!status) status = kl_log_trim_snapshots(log, dir, INT64_MAX);
-    log->last_stable = KL_MAX(log->last_stable, log->log_start);
-    status = end(log, dir, status, true);
-out:
     kl_log_leave(log);
+    status = delete_chosen(log, dir, &gone, bases, max_bases, deleted);
+    kl_lock(&log->lock);
+    if (!status) status = save_epochs(log, dir);
+out:
+    kl_log_release(log);
+    kl_log_leave(log);
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    deletion_done(&gone);
     return status;
 }
 
 kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files) {
     *files = 0;
-    kl_status status = kl_log_enter_write(log);
+    kl_status status = kl_log_reserve(log);
     if (status) return status;
+    kl_log_leave(log);
     kl_dir *dir = NULL;
     status = kl_dir_open(log->path, 0, &dir);
     if (!status) status = unlink_deleted(dir, before_ms, files);
     kl_dir_close(dir);
     kl_dir_free(dir);
+    kl_lock(&log->lock);
+    kl_log_release(log);
     kl_log_leave(log);
     return status;
 }

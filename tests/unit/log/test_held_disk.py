@@ -1,0 +1,249 @@
+"""While the disk holds one call, only who needs what it does waits for it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog._native import check, ffi, lib
+
+Wait = Callable[..., None]
+
+CONFIG = {
+    "segment.bytes": 4_000,
+    "index.interval.bytes": 500,
+    "file.delete.delay.ms": 60_000,
+    "cleanup.policy": "compact,delete",
+    "min.cleanable.dirty.ratio": 0,
+}
+PATIENCE_S = 20
+COUNT = 60
+
+READER = """
+import sys, kafkalog
+with kafkalog.Log(sys.argv[1], mode="r") as log:
+    print(len({r.key for r in log.read()}), log.end_offset)
+"""
+
+
+def fill(log: kafkalog.Log, count: int = COUNT) -> None:
+    for i in range(count):
+        log.append(b"v" * 300, key=b"k%d" % (i % 7), timestamp_ms=1_000 + i)
+
+
+@pytest.fixture
+def disk(native_test: tuple[Any, Any]) -> Iterator[Any]:
+    _, lib = native_test
+    lib.kl_io_reset()
+    yield lib
+    lib.kl_io_reset()
+
+
+class NotHeld(Exception):
+    """The work ended before: it makes no such call, or not so many."""
+
+
+@contextmanager
+def held(
+    disk: Any, call: bytes, work: Callable[[], object], wait_until: Wait, nth: int = 1
+) -> Iterator[None]:
+    """`work` under way in a thread, held in its nth such call; others' calls pass."""
+    pool = ThreadPoolExecutor(1)
+    disk.kl_io_hold_one(call, nth)
+    try:
+        working = pool.submit(work)
+        wait_until(lambda: disk.kl_io_waiting(call) == 1 or working.done(), "the call is held")
+        if working.done():
+            working.result()
+            raise NotHeld
+        yield
+        assert not working.done()
+        disk.kl_io_hold(call, disk.KL_HOLD_NONE)
+        working.result(timeout=PATIENCE_S)
+    finally:
+        disk.kl_io_reset()
+        pool.shutdown()
+
+
+def meanwhile(log: kafkalog.Log, other: kafkalog.Log, log_start: int) -> None:
+    """What everyone else does with this log and another: each ends, and with what is right."""
+
+    def uses(log: kafkalog.Log, log_start: int) -> None:
+        end = log.end_offset
+        assert log.append(b"meanwhile", key=b"now", timestamp_ms=9_000 + end) == end
+        assert log.start_offset == log_start
+        assert next(iter(log.read(end))).value == b"meanwhile"
+        offsets = [r.offset for r in log.read(log_start)]
+        assert offsets[0] >= log_start and offsets[-1] == end
+        assert offsets == sorted(set(offsets))
+        assert log.scan(log_start).to_arrow().num_rows == len(offsets)
+        assert log.offset_at(9_000 + end) == end
+        assert log.aborted(log_start, end + 1) == ()
+        assert log.segments[-1].next_offset == end + 1
+
+    def elsewhere() -> None:
+        command = [sys.executable, "-c", READER, str(log.path)]
+        out = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+        assert out.returncode == 0, out.stderr
+        keys, end = map(int, out.stdout.split())
+        assert end == log.end_offset and keys == len({r.key for r in log.read()})
+
+    pool = ThreadPoolExecutor(1)
+    try:
+        for work in (
+            lambda: uses(other, other.start_offset),
+            lambda: uses(log, log_start),
+            elsewhere,
+        ):
+            pool.submit(work).result(timeout=PATIENCE_S)
+    finally:
+        pool.shutdown(wait=False)
+
+
+@pytest.fixture
+def logs(tmp_path: Path, disk: Any) -> Iterator[tuple[kafkalog.Log, kafkalog.Log]]:
+    """Two logs of some segments, opened again, so that no index is in memory."""
+    for name in ("log-0", "log-1"):
+        with kafkalog.Log(tmp_path / name, config=CONFIG) as log:
+            fill(log)
+    with (
+        kafkalog.Log(tmp_path / "log-0", config=CONFIG) as log,
+        kafkalog.Log(tmp_path / "log-1", config=CONFIG) as other,
+    ):
+        assert len(log.segments) > 4
+        for each in (log, other):  # what marks a folder as closed is gone
+            each.append(b"first", key=b"k0", timestamp_ms=2_000)
+        yield log, other
+        disk.kl_io_reset()
+
+
+def delete_segments(log: kafkalog.Log, before_offset: int) -> int:
+    """The part of a deletion that the log itself does; how many segments went."""
+    deleted, bases = ffi.new("size_t *"), ffi.new("int64_t[]", 1)
+    check(lib.kl_log_delete_segments(log._c, before_offset, bases, 1, deleted))
+    return int(deleted[0])
+
+
+@pytest.mark.parametrize("call", [b"fsync", b"renameat"])
+def test_retention_that_waits_for_the_disk(
+    disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait, call: bytes
+) -> None:
+    log, other = logs
+    before = log.segments[3].base_offset
+    with held(disk, call, lambda: delete_segments(log, before), wait_until):
+        meanwhile(log, other, before)
+    assert log.start_offset == before
+    assert log.verify(deep=True).clean
+
+
+def test_a_segment_that_retention_must_sync_first(
+    disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait
+) -> None:
+    """What lies before the new start is not gone before what replaces it is on disk."""
+    log, other = logs
+    disk.kl_io_hold(b"fdatasync", disk.KL_HOLD_ALL)
+    fill(log)
+    wait_until(lambda: disk.kl_io_waiting(b"fdatasync") == 1, "the round of the rolls is held")
+    start, before = log.start_offset, log.segments[-2].base_offset
+    with ThreadPoolExecutor(1) as pool:
+        deleting = pool.submit(delete_segments, log, before)
+        try:
+            wait_until(lambda: disk.kl_io_waiting(b"fdatasync") == 2, "so is the deletion")
+            meanwhile(log, other, start)
+            assert not deleting.done()
+        finally:
+            disk.kl_io_reset()
+        assert deleting.result(timeout=PATIENCE_S) > 5
+    assert log.start_offset == before
+
+
+def test_compaction_that_waits_for_the_disk(
+    disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait
+) -> None:
+    """At each of its syncs of the folder: before, in and behind the exchange."""
+    log, other = logs
+    syncs = 0
+    fill(log)
+    log.roll()
+    keys = {r.key: r.value for r in log.read()}
+    for nth in range(1, 7):
+        fill(log, 20)
+        log.roll()
+        try:
+            with held(disk, b"fsync", log.compact, wait_until, nth):
+                syncs += 1
+                meanwhile(log, other, log.start_offset)
+        except NotHeld:
+            break
+    assert syncs >= 3
+    assert {r.key for r in log.read()} == {*keys, b"now"}
+    assert log.verify(deep=True).clean
+
+
+def test_a_cold_index_that_waits_for_the_disk(
+    disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait
+) -> None:
+    """The index of a sealed segment is being read; those of the others and the end are not."""
+    log, other = logs
+    [*_, sealed, _active] = log.segments
+    first = sealed.base_offset + 5
+    log.close()
+    with kafkalog.Log(log.path, config=CONFIG) as log:
+        list(log.read(0, 1))
+        with held(disk, b"openat", lambda: list(log.read(first, first + 1)), wait_until):
+            end = log.append(b"meanwhile", key=b"now", timestamp_ms=9_000)
+            assert next(iter(log.read(end))).value == b"meanwhile"
+            assert next(iter(log.read(0, 1))).offset == 0
+            assert other.offset_at(1_005) == 5
+
+
+def test_a_flush_that_waits_for_the_disk(
+    disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait
+) -> None:
+    log, other = logs
+    log.append(b"unflushed", key=b"k", timestamp_ms=3_000)
+    with held(disk, b"fdatasync", log.flush, wait_until):
+        meanwhile(log, other, 0)
+
+
+def test_a_purge_that_waits_for_the_disk(
+    disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait
+) -> None:
+    log, other = logs
+    before = log.segments[3].base_offset
+    delete_segments(log, before)
+
+    def purge() -> None:
+        check(lib.kl_log_purge(log._c, 2**63 - 1, ffi.new("size_t *")))
+
+    with held(disk, b"unlinkat", purge, wait_until):
+        meanwhile(log, other, before)
+
+
+def test_a_slice_that_is_sent_while_its_bytes_are_cut_off(
+    disk: Any, tmp_path: Path, wait_until: Wait
+) -> None:
+    """The log goes on in another file; who was promised the old bytes gets them, and no others."""
+    with kafkalog.Log(tmp_path / "log-0") as log:
+        for i in range(20):
+            log.append(b"old%04d" % i, timestamp_ms=i)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            with held(disk, b"sendfile", lambda: log.send_to(ours, 0), wait_until):
+                log.truncate(5)
+                for i in range(20):
+                    log.append(b"new%04d" % i, timestamp_ms=i)
+            sent = theirs.recv(1 << 20)
+        assert [b"old%04d" % i in sent for i in range(20)] == [True] * 20
+        assert b"new" not in sent
+        assert [r.value for r in log.read(3, 7)] == [b"old0003", b"old0004", b"new0000", b"new0001"]
+        assert log.verify(deep=True).clean
