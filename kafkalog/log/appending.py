@@ -12,8 +12,8 @@ from kafkalog.batch.check import prepared
 from kafkalog.batch.columns import Columns
 from kafkalog.batch.encode import compressed_batches, one_batch, target_codec
 from kafkalog.errors import ArgumentError
+from kafkalog.log.arguments import whole_number
 from kafkalog.log.handle import Handle
-from kafkalog.log.reading import whole_number
 from kafkalog.types import Header, Span
 
 __all__ = [
@@ -93,9 +93,7 @@ def append_expected(log: Handle, columns: Columns, codec: int, expected_offset: 
 
     Raises: UnexpectedAppendOffset, MessageTooLarge, ArgumentError.
     """
-    expected = whole_number("expected_offset", expected_offset)
-    if expected < 0:
-        raise ArgumentError(f"expected_offset: found {expected}, wanted 0 or more")
+    expected = whole_number("expected_offset", expected_offset, 0)
     if columns.count == 0:
         raise ArgumentError("values: found no rows, wanted one or more with expected_offset")
     columns.native.default_timestamp_ms = log.clock.now_ms()

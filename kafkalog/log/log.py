@@ -26,10 +26,11 @@ from kafkalog.log.appending import (
     append_row,
     span_of,
 )
+from kafkalog.log.arguments import INT16_MAX, INT32_MAX, bytes_like, whole_number
 from kafkalog.log.handle import Handle
 from kafkalog.log.isolation import bound_of
 from kafkalog.log.lookup import find_time, milliseconds
-from kafkalog.log.outgoing import read_batches, send_batches
+from kafkalog.log.outgoing import READ_BYTES, read_batches, send_batches
 from kafkalog.log.owner import open_log
 from kafkalog.log.reading import Follow, Near, record_at, records_in, wait_for
 from kafkalog.log.removal import apply_retention, delete_before, truncate, truncate_fully
@@ -55,8 +56,6 @@ if TYPE_CHECKING:
     from kafkalog.report import Report
 
 __all__ = ["Log", "handle_of", "log_over"]
-
-READ_BYTES = 1 << 20
 
 # The one call that is made per record: looked up once.
 _append: Callable[..., int] = lib.kl_log_append
@@ -310,11 +309,14 @@ class Log:
         Raises: as append; ArgumentError naming the column, the found and the wanted;
         MessageTooLarge for rows that are to be one batch and do not fit it.
         """
+        size = BATCH_BYTES
+        if batch_bytes is not None:
+            size = whole_number("batch_bytes", batch_bytes, 1)
         columns = Columns(values, keys, timestamps_ms, headers)
         codec = target_codec(self.config, compression)
         if expected_offset is not None:
             return append_expected(self._handle, columns, codec, expected_offset)
-        return append_columns(self._handle, columns, codec, batch_bytes or BATCH_BYTES)
+        return append_columns(self._handle, columns, codec, size)
 
     def append_batches(self, buffer: bytes) -> Span:
         """Append whole record batches as a producer sent them (base offset 0): all or none.
@@ -329,7 +331,7 @@ class Log:
         segment.bytes), InvalidTimestamp, OutOfOrderSequenceNumber, InvalidProducerEpoch,
         InvalidTxnState.
         """
-        view = memoryview(buffer).cast("B")
+        view = bytes_like("buffer", buffer)
         return append_batches(self._handle, buffer if type(buffer) is bytes else bytes(view))
 
     def append_as_follower(self, buffer: bytes) -> Span:
@@ -337,8 +339,8 @@ class Log:
 
         Raises: UnexpectedAppendOffset below the end, CorruptMessage.
         """
-        done = ffi.new("kl_appended *")
-        check(lib.kl_log_append_follower(self._c, ffi.from_buffer(buffer), len(buffer), done))
+        view, done = bytes_like("buffer", buffer), ffi.new("kl_appended *")
+        check(lib.kl_log_append_follower(self._c, ffi.from_buffer(view), len(view), done))
         return span_of(done)
 
     def append_marker(
@@ -356,6 +358,10 @@ class Log:
         kind = lib.KL_CONTROL_COMMIT if commit else lib.KL_CONTROL_ABORT
         done = ffi.new("kl_appended *")
         now_ms = self._handle.clock.now_ms() if timestamp_ms is None else timestamp_ms
+        whole_number("producer_id", producer_id, 0)
+        whole_number("producer_epoch", producer_epoch, 0, INT16_MAX)
+        whole_number("coordinator_epoch", coordinator_epoch, -1, INT32_MAX)
+        whole_number("timestamp_ms", now_ms, -1)
         check(lib.kl_log_append_marker(
             self._c, producer_id, producer_epoch, coordinator_epoch, kind, now_ms, done
         ))  # fmt: skip
@@ -457,7 +463,9 @@ class Log:
         Raises: OffsetOutOfRange, CorruptMessage.
         """
         bound = bound_of(isolation, log_end=True)
-        return read_batches(self._handle, offset, max_bytes, bound, check_crcs)
+        whole_number("offset", offset)
+        whole_number("max_bytes", max_bytes, 0)
+        return read_batches(self._handle, offset, max_bytes, bound, bool(check_crcs))
 
     def send_to(
         self, socket: socket.socket, start: int, max_bytes: int = READ_BYTES,
@@ -496,7 +504,8 @@ class Log:
 
     def aborted(self, start: int, stop: int) -> tuple[AbortedTransaction, ...]:
         """Aborted transactions that touch the offsets [start, stop)."""
-        found = self._handle.many("kl_aborted", lib.kl_log_aborted, start, stop)
+        bounds = whole_number("start", start), whole_number("stop", stop)
+        found = self._handle.many("kl_aborted", lib.kl_log_aborted, *bounds)
         return tuple(
             AbortedTransaction(e.producer_id, e.first_offset, e.last_offset, e.last_stable_offset)
             for e in found
@@ -504,6 +513,7 @@ class Log:
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) when unknown."""
+        whole_number("epoch", epoch, -1, INT32_MAX)
         found, end = ffi.new("int32_t *"), ffi.new("int64_t *")
         check(lib.kl_log_epoch_end(self._c, epoch, found, end))
         return found[0], end[0]
@@ -520,25 +530,26 @@ class Log:
         Whole batches go: inside of one, the end becomes lower, perhaps the start with it.  The
         start first: after a crash in between, deleted records of that batch are seen again.
         """
-        truncate(self._handle, offset)
+        truncate(self._handle, whole_number("offset", offset, 0))
 
     def truncate_fully(self, offset: int) -> None:
         """Drop everything; the log goes on, empty, at `offset`."""
-        truncate_fully(self._handle, offset)
+        truncate_fully(self._handle, whole_number("offset", offset, 0))
 
     def delete_before(self, offset: int) -> None:
         """Make `offset` the log's start, durably; segments wholly below it are deleted.
 
         Raises: OffsetOutOfRange above the high watermark.
         """
-        delete_before(self._handle, offset)
+        delete_before(self._handle, whole_number("offset", offset))
 
     def apply_retention(self, now_ms: int | None = None) -> Expiry | None:
         """Delete the segments that retention.ms and retention.bytes no longer keep.
 
         What was deleted and why; None when nothing was.  See docs/settings.md.
         """
-        return apply_retention(self._handle, now_ms)
+        known = None if now_ms is None else whole_number("now_ms", now_ms, 0)
+        return apply_retention(self._handle, known)
 
     def compact(self, limits: Limits | None = None) -> Compaction:
         """Keep only the last record of each key: see kafkalog.log.compaction.compact."""

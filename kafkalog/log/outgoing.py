@@ -11,7 +11,9 @@ from kafkalog.types import Sent
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["read_batches", "send_batches"]
+READ_BYTES = 1 << 20
+
+__all__ = ["READ_BYTES", "read_batches", "send_batches"]
 
 ROOM_BYTES = 4 << 20
 """Room for more is not taken before it is known that there is more."""
@@ -21,6 +23,8 @@ def read_batches(log: Handle, offset: int, max_bytes: int, bound: int, check_crc
     """See Log.read_batches."""
     if max_bytes > ROOM_BYTES:
         max_bytes = _bytes_there(log, offset, max_bytes, bound)
+    if max_bytes > READ_BYTES:  # what the log does not have takes no memory
+        max_bytes = max(READ_BYTES, min(max_bytes, int(log.state().size_bytes)))
     buffer = bytearray(max(max_bytes, lib.KL_BATCH_HEADER_BYTES))
     out = ffi.new("kl_read *")
     while True:

@@ -173,7 +173,10 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
     Raises: ArgumentError when it is empty, which would mean the present directory.
     """
-    text = os.fspath(path)
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        raise ArgumentError(f"path: found {path!r}, wanted a folder's path") from None
     if not text:
         raise ArgumentError("path: found an empty one, wanted a folder")
     return os.path.abspath(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import operator
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from kafkalog._native import check, lib
 from kafkalog.errors import ArgumentError, OffsetOutOfRange
 from kafkalog.log import rows
+from kafkalog.log.arguments import whole_number
 from kafkalog.log.handle import WAIT_SLICE_MS
 from kafkalog.log.isolation import bound_of
 from kafkalog.types import Record
@@ -19,7 +19,7 @@ from kafkalog.types import Record
 if TYPE_CHECKING:
     from kafkalog.log.scan import Scan
 
-__all__ = ["Follow", "Near", "record_at", "records_in", "wait_for", "whole_number"]
+__all__ = ["Follow", "Near", "record_at", "records_in", "wait_for"]
 
 NEAR_OFFSETS = 1 << 14
 """Two lookups so close may be in one batch: then the second one keeps it decoded."""
@@ -154,16 +154,6 @@ def _decoded(log: Source, start: int, state: Any) -> Near | None:
             return None
         return Near(state.generation, start, block, rows.offsets(block))
     return None
-
-
-def whole_number(name: str, value: Any) -> int:
-    """An int, whatever integer type it came as.  Raises: ArgumentError, naming it."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise ArgumentError(
-            f"{name}: found {value!r} of type {type(value).__name__}, wanted an int"
-        ) from None
 
 
 # ---- following -----------------------------------------------------------------------------

@@ -445,8 +445,8 @@ def _selection(columns: Sequence[str] | None) -> tuple[str, ...]:
     """The columns asked for, in the order of the table."""
     if columns is None:
         return COLUMNS
-    if isinstance(columns, str):
-        raise errors.ArgumentError(f"columns {columns!r}: wanted a list of names")
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        raise errors.ArgumentError(f"columns: found {columns!r}, wanted a list of names")
     for name in columns:
         if name not in _BITS:
             near = difflib.get_close_matches(str(name), _BITS, 1)

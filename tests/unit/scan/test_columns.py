@@ -116,7 +116,7 @@ def test_any_choice_of_columns(mixed, names):
     [
         (["key", "valu"], "'valu' is not one of key, value, .*did you mean 'value'"),
         ([], "none given"),
-        ("key", "columns 'key': wanted a list"),
+        ("key", "columns: found 'key', wanted a list"),
         ([7], "7 is not one of"),
     ],
 )
