@@ -335,7 +335,7 @@ typedef struct {
     int32_t segments_recovered; /* whose batches were read */
     int32_t segments_dropped;
     int32_t indexes_rebuilt;
-    char kept[64]; /* the first file that what was cut is kept in; empty: nothing, or zeros */
+    char kept[64]; /* the first file that keeps what was cut; empty: nothing, or zeros */
 } kl_recovery;
 
 /* Open or (KL_WRITE) create the log of one partition.  The directory's lock is the

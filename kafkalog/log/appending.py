@@ -44,9 +44,7 @@ def append_row(
     """What is rare in one record, and what is wrong, takes the way of many rows."""
     stamps = None
     if timestamp_ms is not None:
-        stamps = [whole_number("timestamp_ms", timestamp_ms)]
-        if not -1 <= stamps[0] < 1 << 63:
-            raise ArgumentError(f"timestamp_ms: found {stamps[0]}, wanted 0 to 2**63 - 1, or -1")
+        stamps = [whole_number("timestamp_ms", timestamp_ms, -1)]
     if log.compresses:
         log.single_compressed += 1
         if log.single_compressed == SINGLE_COMPRESSED_MAX:

@@ -24,7 +24,8 @@ def whole_number(name: str, value: Any, low: int = -INT64_MAX - 1, high: int = I
             f"{name}: found {value!r} of type {type(value).__name__}, wanted an int"
         ) from None
     if not low <= number <= high:
-        raise ArgumentError(f"{name}: found {number}, wanted {low} to {high}")
+        wanted = f"{low} or more" if number < low and high == INT64_MAX else f"{low} to {high}"
+        raise ArgumentError(f"{name}: found {number}, wanted {wanted}")
     return number
 
 

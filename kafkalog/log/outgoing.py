@@ -23,8 +23,6 @@ def read_batches(log: Handle, offset: int, max_bytes: int, bound: int, check_crc
     """See Log.read_batches."""
     if max_bytes > ROOM_BYTES:
         max_bytes = _bytes_there(log, offset, max_bytes, bound)
-    if max_bytes > READ_BYTES:  # what the log does not have takes no memory
-        max_bytes = max(READ_BYTES, min(max_bytes, int(log.state().size_bytes)))
     buffer = bytearray(max(max_bytes, lib.KL_BATCH_HEADER_BYTES))
     out = ffi.new("kl_read *")
     while True:

@@ -193,7 +193,8 @@ static kl_status find_largest(kl_log *log, const kl_look *look, kl_found *found)
     int64_t largest;
     kl_status status = load_largest(log, look, &largest);
     if (status) return status;
-    *found = largest < 0 ? (kl_found){.offset = -1} : resume;
+    *found = resume;
+    if (largest < 0) *found = (kl_found){.offset = -1};
     if (largest >= 0) status = find_time(log, look, largest, found);
     if (status || largest < 0 || found->offset >= 0 || found->inflate) return status;
     *found = resume;

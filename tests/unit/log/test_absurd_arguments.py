@@ -63,9 +63,7 @@ def test_wrong_arguments_are_told_by_an_error_of_ours(tmp_path: Path) -> None:
     assert found == []
 
 
-def test_wrong_arguments_of_the_opening(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_arguments_of_the_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # a path of one letter is made where we are
     parameters = list(inspect.signature(Log).parameters.values())
     RIGHT["path"] = tmp_path / "b-0"
