@@ -132,7 +132,9 @@ static bool go_up(kl_exchange *exchange) {
     exchange->state = KL_IN_PYTHON;
     if (waits_for_members(&exchange->request))
         kl_pool_let_go(&thread->pool, exchange->frame);
-    if (kl_up_push(&thread->net->up, exchange)) return true;
+    /* Behind those of this thread that found no room; they will be told. */
+    bool first = kl_ring_first(&thread->stalled) == NULL;
+    if (first && kl_up_push(&thread->net->up, exchange, false)) return true;
     exchange->state = KL_STALLED;
     kl_count_add(&thread->queue_full, 1);
     kl_link_last(&thread->stalled, &exchange->queue);

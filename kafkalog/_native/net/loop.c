@@ -136,7 +136,7 @@ static void run_stalled(kl_thread *thread) {
         kl_exchange *exchange = KL_HOLDER(link, kl_exchange, queue);
         kl_link_remove(link);
         exchange->state = KL_IN_PYTHON;
-        if (kl_up_push(&thread->net->up, exchange)) continue;
+        if (kl_up_push(&thread->net->up, exchange, true)) continue;
         exchange->state = KL_STALLED; /* the first again */
         kl_link_first(&thread->stalled, link);
         return;

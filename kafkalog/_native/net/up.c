@@ -40,11 +40,13 @@ static bool is_control(const kl_up *up, const kl_exchange *exchange) {
     return exchange->request.listener == up->control_listener;
 }
 
-bool kl_up_push(kl_up *up, kl_exchange *exchange) {
+bool kl_up_push(kl_up *up, kl_exchange *exchange, bool again) {
     bool control = is_control(up, exchange);
     kl_lock(&up->lock);
     int32_t *count = control ? &up->control_count : &up->data_count;
-    bool room = *count < up->count_max;
+    /* As long as some wait to be told, the places are theirs: clients that ask again as soon as
+     * they are answered would keep them out for ever. */
+    bool room = *count < up->count_max && (again || control || !up->wanted);
     if (room) {
         *count += 1;
         exchange->slot = 0;

@@ -33,8 +33,9 @@ void kl_up_init(kl_up *up);
 /* One that is queued or taken still, out of all lists; NULL: none is left. */
 kl_exchange *kl_up_left(kl_up *up);
 void kl_up_free(kl_up *up);
-/* False: it is full, and the threads will be told when there is room again. */
-bool kl_up_push(kl_up *up, kl_exchange *exchange);
+/* False: it is full, or what found no room before comes first; the threads will be told when
+ * there is room again.  `again`: it was told so. */
+bool kl_up_push(kl_up *up, kl_exchange *exchange, bool again);
 /* Take it back; false: Python has it. */
 bool kl_up_cancel(kl_up *up, kl_exchange *exchange);
 void kl_up_close(kl_up *up);

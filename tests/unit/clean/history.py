@@ -81,20 +81,22 @@ class History:
         """A batch of one of several kinds of producers."""
         rng = self.rng
         producer = rng.choice((-1, -1, 1, 2, 3, 4))  # 3 and 4 are transactional
-        rows = self.rows()
+        rows, codec = self.rows(), rng.choice(CODECS)
         transactional = producer in (3, 4)
-        sequence = -1
+        while True:
+            sent = batches.batch(
+                rows,
+                codec=codec,
+                producer_id=producer,
+                producer_epoch=0 if producer >= 0 else -1,
+                base_sequence=self.sequences.get(producer, 0) if producer >= 0 else -1,
+                transactional=transactional,
+            )
+            if len(sent) <= self.config["segment.bytes"]:
+                break
+            rows = rows[: len(rows) // 2]  # a log refuses a batch that no segment can hold
         if producer >= 0:
-            sequence = self.sequences.get(producer, 0)
-            self.sequences[producer] = sequence + len(rows)
-        sent = batches.batch(
-            rows,
-            codec=rng.choice(CODECS),
-            producer_id=producer,
-            producer_epoch=0 if producer >= 0 else -1,
-            base_sequence=sequence,
-            transactional=transactional,
-        )
+            self.sequences[producer] = self.sequences.get(producer, 0) + len(rows)
         base = self.log.append_batches(sent).base_offset
         entries = [
             Entry(base + i, row.timestamp_ms, row.key or b"", row.value, base, producer)

@@ -28,6 +28,30 @@ def test_a_full_queue_stops_reading_and_goes_on(served):
             client.close()
 
 
+def test_who_found_no_room_is_served_before_those_who_come_later():
+    """Clients that ask again as soon as they are answered do not keep the others out."""
+    with Server(workers=0, queued_max_requests=4) as server:
+        clients = [server.client() for _ in range(5)]
+        for number in range(4):
+            clients[number].send(request(number))
+            wait_for(lambda n=number: server.reactor.stats().queued == n + 1, "it is queued")
+        clients[4].send(request(4))
+        wait_for(lambda: server.reactor.stats().queue_full == 1, "the last has no room")
+        served = []
+        for _ in range(12):
+            taken = server.take()
+            number = taken.correlation_id
+            served.append(number)
+            taken.answer(b"", 0)
+            assert clients[number].response() == (number, b"")
+            before = server.reactor.stats().requests[3]
+            clients[number].send(request(number))
+            wait_for(lambda b=before: server.reactor.stats().requests[3] > b, "it asked again")
+        assert 4 in served
+        for client in clients:
+            client.close()
+
+
 def test_what_waits_for_room_is_not_read(served):
     """Its sender is stopped by TCP; memory does not grow."""
     with Server(workers=0, queued_max_requests=1, socket_receive_buffer_bytes=8192) as server:
