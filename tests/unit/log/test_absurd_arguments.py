@@ -82,7 +82,11 @@ def test_wrong_arguments_of_the_opening(tmp_path: Path, monkeypatch: pytest.Monk
         ("read_batches", {"offset": 0, "max_bytes": -1}, "max_bytes: found -1, wanted 0 or more"),
         ("epoch_end", {"epoch": 1 << 40}, "epoch: found 1099511627776, wanted -1 to 2147483647"),
         ("append_batches", {"buffer": "x"}, "buffer: found str, wanted bytes"),
-        ("append_many", {"values": [b"v"], "batch_bytes": 0}, "batch_bytes: found 0, wanted 1 or more"),
+        (
+            "append_many",
+            {"values": [b"v"], "batch_bytes": 0},
+            "batch_bytes: found 0, wanted 1 or more",
+        ),
         ("apply_retention", {"now_ms": b"x"}, "now_ms: found b'x' of type bytes"),
         ("scan", {"columns": 5}, "columns: found 5, wanted a list of names"),
     ],
