@@ -125,6 +125,7 @@ static kl_status close_cleanly(kl_log *log, bool sync) {
     KL_FP("log.close.before_snapshot");
     if (!status) status = kl_log_write_snapshot(log, dir, log->log_end, sync);
     if (!status) status = kl_log_trim_snapshots(log->version, dir, INT64_MAX, INT64_MAX);
+    if (!status && log->epochs.changed) status = kl_epochs_save(&log->epochs, dir, sync);
     for (size_t i = 0; i < log->version->count && !status && sync; i++)
         if (log->version->segments[i]->unsynced)
             status = kl_segment_sync_derived(log->version->segments[i], log->path,

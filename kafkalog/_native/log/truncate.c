@@ -276,7 +276,8 @@ static kl_status choose(const kl_log *log, int64_t before_offset, deletion *gone
     return KL_OK;
 }
 
-/* Locked, in a change of segments.  Nobody is shown them from here on. */
+/* Locked, in a change of segments.  Nobody is shown them from here on.  The epochs' file waits
+ * for the next epoch or the close: what it says below the start is dropped by whoever opens. */
 static kl_status forget_oldest(kl_log *log, const deletion *gone) {
     kl_status status = kl_version_remove(&log->version, 0, gone->count);
     if (status) return status;
@@ -354,21 +355,6 @@ static kl_status unlink_deleted(kl_dir *dir, int64_t before_ms, size_t *files) {
     return status;
 }
 
-/* Locked.  The new start in the epochs' file, synced with the next flush: what is below the
- * start is dropped again when the log is opened.  Where there is no room what was deleted gives
- * some, at once, or it waits for the next time that they are written. */
-static kl_status save_epochs(kl_log *log, kl_dir *dir) {
-    size_t files = 0;
-    if (!log->epochs.changed) return KL_OK;
-    kl_status status = kl_epochs_save(&log->epochs, dir, false);
-    if (status == KL_E_NO_SPACE) {
-        status = unlink_deleted(dir, INT64_MAX, &files);
-        if (!status) status = kl_epochs_save(&log->epochs, dir, false);
-    }
-    log->dir_dirty = log->texts_dirty = true;
-    return status == KL_E_NO_SPACE ? KL_OK : status;
-}
-
 /* Locked.  What can be done for the whole log when it goes and there is no room for the indexes
  * and the snapshot of a roll: an empty segment behind it, which takes no blocks. */
 static kl_status delete_all_bare(kl_log *log, int64_t *bases, size_t max_bases,
@@ -384,7 +370,6 @@ static kl_status delete_all_bare(kl_log *log, int64_t *bases, size_t max_bases,
     if (!status) status = choose(log, log->log_end, &gone);
     if (!status) status = delete_oldest(&gone, dir, bases, max_bases, deleted);
     if (!status) status = forget_oldest(log, &gone);
-    if (!status) status = save_epochs(log, dir);
     if (!status) status = kl_log_write_snapshot(log, dir, log->log_end, true);
     if (status == KL_E_NO_SPACE) {
         status = unlink_deleted(dir, INT64_MAX, &files);
@@ -421,7 +406,6 @@ kl_status kl_log_delete_segments(kl_log *log, int64_t before_offset, int64_t *ba
     kl_log_leave(log);
     status = delete_chosen(log, dir, &gone, bases, max_bases, deleted);
     kl_lock(&log->lock);
-    if (!status) status = save_epochs(log, dir);
 out:
     kl_log_release(log);
     kl_log_leave(log);

@@ -70,6 +70,7 @@ class Scribe(Writer):
     def killed(self) -> "Scribe":
         """Killed, and opened again."""
         die(self.log)
+        self.report("recover")  # which waits for the syncs that it asks for
         return Scribe(self.report, self.log.path, self.number)
 
 

@@ -32,6 +32,7 @@ def programs():
 def results(programs, tmp_path_factory, request):
     """What each target found, all run at once, as many as there are processors."""
     seconds = SECONDS * (os.cpu_count() or 1) / 4
+    tmp_path_factory.getbasetemp()  # which threads would make all at once
 
     def run(target):
         new, real = (tmp_path_factory.mktemp(f"{target.name}-{kind}") for kind in ("new", "real"))
