@@ -41,14 +41,18 @@ def csv_columns(source: Input, shape: Shape, whole: list[bool]) -> Iterator[Bloc
         import pyarrow.csv as arrow_csv
     except ImportError:
         return
-    heads = _heads(source)
+    try:
+        heads = _heads(source)
+    except (UnicodeDecodeError, csv.Error):
+        source.rewind()
+        return  # the other reader says what is wrong
     check_heads(source.name, heads, shape)
     source.rewind()
     if len(heads) < 2:
         return  # there an empty row and an empty cell look the same
     try:
         reader = arrow_csv.open_csv(
-            pa.PythonFile(source.stream, mode="r"),
+            pa.PythonFile(_WholeLineEnds(source.stream), mode="r"),
             arrow_csv.ReadOptions(block_size=BLOCK_BYTES),
             arrow_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
             arrow_csv.ConvertOptions(
@@ -68,12 +72,34 @@ def csv_columns(source: Input, shape: Shape, whole: list[bool]) -> Iterator[Bloc
         source.rewind()
 
 
+class _WholeLineEnds:
+    """A stream of which no read ends between CR and LF.
+
+    pyarrow takes an LF at the beginning of a block for the rest of a line's end, also inside of
+    a quoted cell, and drops it.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._held = b""
+        self.closed = False
+
+    def read(self, size: int) -> bytes:
+        data: bytes = self._held + self._stream.read(size - len(self._held))
+        self._held = b"\r" if len(data) > 1 and data.endswith(b"\r") else b""
+        return data.removesuffix(self._held)
+
+    def close(self) -> None:
+        self.closed = True
+
+
 def _heads(source: Input) -> list[str]:
-    """The names in the first row."""
-    text = io.TextIOWrapper(source.stream, "utf-8-sig", errors="replace", newline="")
-    heads = next(csv.reader(text), [])
-    text.detach()
-    return heads
+    """The names in the first row.  Raises: UnicodeDecodeError, csv.Error."""
+    text = io.TextIOWrapper(source.stream, "utf-8-sig", errors="strict", newline="")
+    try:
+        return next(csv.reader(text), [])
+    finally:
+        text.detach()
 
 
 def check_heads(name: str, heads: Sequence[str], shape: Shape) -> None:

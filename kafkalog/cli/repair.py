@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _agreed(count: int) -> bool:
     """Ask whoever sits at the terminal; nobody there is no."""
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():  # None: it was closed
         return False
     return input(f"{count} records of internal topics go. Go on? [y/N] ").strip().lower() == "y"
 

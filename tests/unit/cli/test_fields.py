@@ -107,6 +107,23 @@ def test_anything_that_is_called_csv(tmp_path_factory, data) -> None:
     assert with_fast_ways(path, PLAIN) == without_fast_ways(path, PLAIN)
 
 
+def test_a_line_end_inside_of_a_cell_is_whole_wherever_a_block_ends(tmp_path) -> None:
+    """pyarrow drops an LF at a block's beginning when the block before it ended in CR."""
+    path = tmp_path / "rows.csv"
+    for shift in range(257):
+        path.write_bytes(b'a,b\n%s,"one\r\ntwo"\r\n' % (b"x" * shift) + b'"\r\r\n",y\r\n' * 60)
+        assert with_fast_ways(path, PLAIN) == without_fast_ways(path, PLAIN)
+
+
+@pytest.mark.parametrize("shape", [PLAIN, PLAIN._replace(key="a")])
+def test_names_that_are_no_utf_8(tmp_path, shape) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"a,na\xefve\n1,2\n")
+    found = with_fast_ways(path, shape)
+    assert found == without_fast_ways(path, shape)
+    assert "'utf-8' codec" in found[3]
+
+
 JSON_LINES = [
     b'{"k":"a","t":1700000000000}', b'{"k":1.10,"t":5}', b'{"k":null,"t":"2026-01-01"}', b"", b"  ",
     b'{"k":"\\ud83d\\ude00","t":7,"x":"\xff"}', b'{"k":"\\ud800","t":1}', b'{"t":1}', b"[1]",

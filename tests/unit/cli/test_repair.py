@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from pathlib import Path
 
@@ -200,7 +201,7 @@ def metadata_of(data: Path) -> Path:
 
 
 def test_records_of_the_metadata_that_go_are_named_and_asked_for(
-    kafkalog: Command, tmp_path: Path
+    kafkalog: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A damaged batch of the metadata is not cut without a yes, and the topics in it are told."""
     file = metadata_of(tmp_path / "data")
@@ -212,6 +213,9 @@ def test_records_of_the_metadata_that_go_are_named_and_asked_for(
     shown = kafkalog("repair", tmp_path / "data")
     assert shown.status == 1
     assert "goes: offset" in shown.out and "TopicRecord name=events" in shown.out
+    refused = kafkalog("repair", tmp_path / "data", "--execute")
+    assert refused.status == 2 and "--yes" in refused.err
+    monkeypatch.setattr(sys, "stdin", None)  # as with <&-
     refused = kafkalog("repair", tmp_path / "data", "--execute")
     assert refused.status == 2 and "--yes" in refused.err
     assert file.read_bytes() == data
