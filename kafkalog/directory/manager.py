@@ -128,13 +128,14 @@ class Manager:
 
         Raises: as Manager.
         """
-        # Of two at once that find none, one finds the directory locked.
-        return cls._shared.take(path) or cls(path, clock=clock)
+        with cls._shared.turn(path):
+            return cls._shared.take(path) or cls(path, clock=clock)
 
     def release(self) -> None:
         """Give back what `shared` gave; the last one closes a manager that shared opened."""
-        if Manager._shared.give_back(self):
-            self.close()
+        with Manager._shared.turn(self.path):
+            if Manager._shared.give_back(self):
+                self.close()
 
     # ---- partitions --------------------------------------------------------------------------
 
@@ -147,10 +148,9 @@ class Manager:
     ) -> tuple[TopicPartition, ...]:
         """The partitions that are here (of one topic), sorted."""
         self._check()
-        found = self.folders.partitions()
         return tuple(
             tp
-            for tp in found
+            for tp in self.folders.partitions()
             if topic in (None, tp.topic) and (internal or not tp.topic.startswith("__"))
         )
 

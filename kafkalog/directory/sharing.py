@@ -2,11 +2,15 @@
 
 import os
 import threading
+from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
 __all__ = ["Shared"]
 
 T = TypeVar("T")
+
+TURNS = 64
+"""Directories whose owners come and go at the same time in a process; more wait a little."""
 
 
 def _identity(path: str | os.PathLike[str]) -> tuple[int, int] | None:
@@ -23,11 +27,21 @@ class Shared(Generic[T]):
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards what follows
         self._owners: dict[tuple[int, int], tuple[T, int]] = {}
+        self._turns = [threading.RLock() for _ in range(TURNS)]
         os.register_at_fork(after_in_child=self._begin_anew)
 
     def _begin_anew(self) -> None:
         self._lock = threading.Lock()
         self._owners = {}
+        self._turns = [threading.RLock() for _ in range(TURNS)]
+
+    def turn(self, path: str | os.PathLike[str]) -> AbstractContextManager[object]:
+        """Held while the owner of a directory is taken or made, or given back and closed.
+
+        Else one thread would find the directory locked that another is about to open or close.
+        Re-entrant: a signal's handler may come from inside.  Never taken inside of another lock.
+        """
+        return self._turns[hash(_identity(path)) % TURNS]
 
     def put(self, path: str, owner: T) -> None:
         """From now on `owner` is found; it is its own first user."""

@@ -41,6 +41,30 @@ def test_a_log_beside_a_broker_shares_the_partition(tmp_path: Path) -> None:
             assert [record.value for record in late] == [b"log", b"broker", b"again", b"still"]
 
 
+def test_threads_open_and_close_logs_of_one_directory(tmp_path: Path) -> None:
+    """The last one closes the directory while another opens it: that one waits for its turn."""
+    Manager(tmp_path).close()
+    begin, failures = threading.Barrier(2), []
+
+    def work(partition: int) -> None:
+        begin.wait(30)
+        for _ in range(60):
+            try:
+                with Log(tmp_path / f"a-{partition}") as log:
+                    log.append(b"x")
+            except Exception as problem:
+                failures.append(problem)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+    for number in range(2):
+        assert len(list(Log(tmp_path / f"a-{number}", "r"))) == 60
+
+
 def test_a_closed_face_answers_closed_while_the_log_goes_on(tmp_path: Path) -> None:
     """Each call of it; the other face is not disturbed, and close may be repeated."""
     Manager(tmp_path).close()
