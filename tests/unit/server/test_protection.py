@@ -56,6 +56,10 @@ def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
         "authorizer.class.name": "", "super.users": " ", "ssl.client.auth": "none",
         "security.inter.broker.protocol": "PLAINTEXT", "sasl.enabled.mechanisms": "GSSAPI",
         "allow.everyone.if.no.acl.found": "true", "connections.max.reauth.ms": "0",
+        "ssl.protocol": "TLSv1.3", "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
+        "ssl.keystore.type": "JKS", "sasl.login.refresh.window.factor": "0.8",
+        "sasl.kerberos.kinit.cmd": "/usr/bin/kinit", "sasl.server.max.receive.size": "524288",
+        "delegation.token.expiry.time.ms": "86400000",
     }  # fmt: skip
     notes = sorted_out(harmless).notes
     assert notes == tuple(f"{name}: ignored: this value keeps nobody out" for name in harmless)
