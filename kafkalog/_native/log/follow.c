@@ -45,7 +45,8 @@ static kl_status look_at_folder(kl_log *log, bool *changed, bool *grown) {
     kl_status status = KL_OK;
     if (log->version->count)
         status = kl_file_stat(kl_log_active(log)->file, &bytes, &modified_ms);
-    if (status == KL_E_NOT_FOUND) status = KL_OK; /* nobody wrote to it yet */
+    /* Nobody wrote to it yet, or it is gone. */
+    if (status == KL_E_NOT_FOUND || status == KL_E_STALE) status = KL_OK;
     *changed = folder_ns != log->seen_folder_ns || log->generation < 0 ||
                !log->version->count || bytes < kl_log_active(log)->size;
     *grown = bytes != log->seen_bytes;
@@ -128,6 +129,7 @@ static kl_status reload(kl_log *log) {
     kl_status status = kl_dir_open(log->path, 0, &dir);
     if (status) return status;
     memset(log->hints, 0xff, sizeof log->hints);
+    kl_version *before = kl_version_retain(log->version);
     bool done = false;
     if (log->page) status = reload_by_page(log, dir, &done);
     if (log->page && !done) log->generation = -1;
@@ -137,6 +139,12 @@ static kl_status reload(kl_log *log) {
         status = reload_by_folder(log, dir);
     }
     if (!status && log->version->count == 0) status = stand_on_nothing(log, dir);
+    if (status && before->count > 0) { /* half of a list is none: what was seen stays */
+        kl_version_drop(log->version);
+        log->version = kl_version_retain(before);
+        log->generation = -1;
+    }
+    kl_version_drop(before);
     kl_dir_close(dir);
     kl_dir_free(dir);
     return status;

@@ -19,6 +19,7 @@ static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recov
     if (status) goto out;
     bool gone = log->log_end < log->first_start;
     if (gone) status = kl_log_restart_at(log, log->first_start);
+    if (status) goto out;
     bool rebuilt = log->epochs.changed; /* else the file may wait for the next epoch */
     kl_log_settle(log);
     int32_t latest = kl_epochs_latest(&log->epochs);
@@ -196,7 +197,7 @@ void kl_log_abandon(kl_log *log) {
     while (log->cleaner_busy || log->syncing || log->changing)
         kl_cond_wait_ms(&log->changed, &log->lock, -1);
     kl_unlock(&log->lock);
-    if (was_closed) return;
+    /* Also of one that a failure closed: what it holds goes all the same, once. */
     kl_sync_drain(&log->sync);
     kl_lock(&log->lock);
     kl_statepage_close(log->page, log->writable);

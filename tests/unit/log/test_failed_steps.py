@@ -1,0 +1,74 @@
+"""What a step that failed leaves behind: nothing that crashes, stays or is somebody else's."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog import errors
+from kafkalog._native import check, ffi, lib
+from tests.unit.log.test_held_disk import CONFIG, fill
+
+NO_SPACE = 2, errno.ENOSPC
+
+
+@pytest.fixture
+def no_segment(native_test: tuple[Any, Any]) -> Iterator[Any]:
+    """Call it, and the next segment cannot be made."""
+    _, hooks = native_test
+    hooks.kl_failpoint_reset()
+    yield lambda: hooks.kl_failpoint_set(b"segment.create.before_file", *NO_SPACE, 1)
+    hooks.kl_failpoint_reset()
+
+
+def page_of(folder: Path) -> Path:
+    found = os.stat(folder)
+    name = f"{found.st_dev:x}-{found.st_ino:x}"
+    return Path(f"/dev/shm/kafkalog-{os.geteuid()}") / name
+
+
+def test_a_log_that_lost_its_last_segment_leaves_no_page(tmp_path: Path, no_segment: Any) -> None:
+    """Its readers would wait for the end of a change that never ends."""
+    log = kafkalog.Log(tmp_path / "t-0", config=CONFIG)
+    fill(log)
+    assert page_of(log.path).exists()
+    no_segment()
+    with pytest.raises(errors.KafkalogError):
+        log.truncate_fully(1000)
+    lib.kl_log_abandon(log._c)
+    assert not page_of(log.path).exists()
+
+
+def test_an_open_that_cannot_begin_again_fails(tmp_path: Path, no_segment: Any) -> None:
+    """The start lies above the end, and there is no room for the segment that begins there."""
+    with kafkalog.Log(tmp_path / "t-0") as log:
+        fill(log)
+    config = ffi.new("kl_log_config *", {"segment_bytes": 4_000, "segment_index_bytes": 4_000})
+    how = ffi.new("kl_open *", {"mode": 1, "log_start_offset": 1_000, "recovery_point": -1})
+    out, recovery = ffi.new("kl_log **"), ffi.new("kl_recovery *")
+    no_segment()
+    path = os.fsencode(log.path)
+    assert lib.kl_log_open(path, config, how, ffi.NULL, out, recovery) == lib.KL_E_NO_SPACE
+    assert out[0] == ffi.NULL
+
+
+def test_a_reader_whose_segments_went_away(tmp_path: Path) -> None:
+    """A look that fails leaves what was seen before."""
+    with kafkalog.Log(tmp_path / "t-0", config=CONFIG) as log:
+        fill(log)
+    with kafkalog.Log(tmp_path / "t-0", mode="r") as reader:
+        assert len(reader.segments) > 4
+        for path in (tmp_path / "t-0").iterdir():
+            path.unlink()
+        for _ in range(2):
+            with pytest.raises(errors.KafkalogError, match="holds no log"):
+                reader.refresh()
+        bytes_, buffer = ffi.new("size_t *"), ffi.new("uint8_t[]", 1000)
+        check(lib.kl_log_read_at(reader._c, 0, 0, buffer, 1000, bytes_))
+        assert bytes_[0] > 300
