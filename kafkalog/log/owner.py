@@ -1,8 +1,8 @@
 """Who looks after an open log: its data directory's manager, or its own folder."""
 
+import logging
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import NamedTuple
 
 from kafkalog.clock import Clock
@@ -17,7 +17,7 @@ from kafkalog.disk.checkpoint import (
     tell_unclean,
 )
 from kafkalog.disk.layout import META_PROPERTIES, Folder, bare_folder, check_topic
-from kafkalog.errors import ArgumentError, NoSpace, NotFound
+from kafkalog.errors import ArgumentError, IoFailed, NoSpace, NotFound
 from kafkalog.log.above import Lent, above
 from kafkalog.log.handle import Handle
 from kafkalog.log.opening import open_plan
@@ -33,6 +33,9 @@ __all__ = [
     "offsets_of",
     "open_log",
 ]
+
+
+_logger = logging.getLogger(__name__)
 
 
 class Offsets(NamedTuple):
@@ -80,9 +83,11 @@ class LoneOwner:
             segments = (int(found.generation), int(found.segment_count))
             if segments == self._checkpointed or log.ending:
                 return
-            with suppress(NoSpace):  # what it saves is time
+            try:
                 self.state.save(recovery_points={log.tp: int(found.flushed_offset)})
                 self._checkpointed = segments
+            except (IoFailed, NoSpace) as problem:  # what it saves is time: the records are safe
+                _logger.warning("%s: the recovery point stays where it was: %s", log.path, problem)
 
     def closing(self, log: Handle, all_synced: bool) -> None:
         """Remember the offsets."""

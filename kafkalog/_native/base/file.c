@@ -101,14 +101,26 @@ static int64_t open_limit(void) {
     return limit;
 }
 
+/* A reference to a file of the ring, unless its last one was given back just now: who did
+ * that waits for the cache's lock, to take it out of the ring and free it. */
+static bool retain_living(kl_file *file) {
+    int references = atomic_load(&file->references);
+    while (references > 0)
+        if (atomic_compare_exchange_weak(&file->references, &references, references + 1))
+            return true;
+    return false;
+}
+
 /* The cache's lock is held.  An idle file that only its unsynced bytes keep open, pinned. */
 static kl_file *pin_unsynced(void) {
     kl_file *file = cache.hand;
     for (int64_t looks = atomic_load(&cache.open_count); file && looks-- > 0;) {
         int64_t idle = FILE_OPEN;
         if (atomic_load(&file->unsynced) &&
-            atomic_compare_exchange_strong(&file->state, &idle, FILE_OPEN + 1))
-            return kl_file_retain(file);
+            atomic_compare_exchange_strong(&file->state, &idle, FILE_OPEN + 1)) {
+            if (retain_living(file)) return file;
+            atomic_fetch_sub(&file->state, 1);
+        }
         file = file->next;
     }
     return NULL;

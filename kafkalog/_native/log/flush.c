@@ -156,6 +156,7 @@ static kl_status run_round(kl_log *log) {
     passes = kl_passes(status);
     end_round(&round, gone || passes);
     if (passes) {
+        log->sync_wanted = true; /* also by who asked for one and does not wait */
         log->dir_dirty |= round.dir_dirty;
         log->texts_dirty |= round.texts_dirty;
     } else if (status && !gone) {
