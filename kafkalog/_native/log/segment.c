@@ -185,6 +185,13 @@ static kl_status rebuild_indexes(kl_segment *segment, const kl_index_source *sou
     return status;
 }
 
+/* Not one that was deleted or replaced and has readers still: others' files have its names. */
+static bool has_its_names(const kl_segment *segment) {
+    char name[KL_NAME_BYTES];
+    kl_segment_name(name, segment->base_offset, KL_LOG_SUFFIX);
+    return strcmp(kl_file_name(segment->file), name) == 0;
+}
+
 /* Locked. */
 static kl_status renew_indexes(kl_segment *segment, const kl_index_source *source) {
     kl_status status = rebuild_indexes(segment, source);
@@ -194,7 +201,7 @@ static kl_status renew_indexes(kl_segment *segment, const kl_index_source *sourc
                                    segment->max_timestamp_offset);
         if (status) return status;
     }
-    if (!source->writable) return KL_OK;
+    if (!source->writable || !has_its_names(segment)) return KL_OK;
     status = kl_index_rewrite_if_room(&segment->offsets, source->dir);
     if (!status) status = kl_index_rewrite_if_room(&segment->times, source->dir);
     if (status || source->active) return status;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 import kafkalog
 from kafkalog import errors
 from kafkalog._native import check, ffi, lib
-from tests.unit.log.test_held_disk import CONFIG, fill
+from tests.unit.log.test_held_disk import CONFIG, delete_segments, fill, held
 
 NO_SPACE = 2, errno.ENOSPC
 
@@ -72,3 +73,25 @@ def test_a_reader_whose_segments_went_away(tmp_path: Path) -> None:
         bytes_, buffer = ffi.new("size_t *"), ffi.new("uint8_t[]", 1000)
         check(lib.kl_log_read_at(reader._c, 0, 0, buffer, 1000, bytes_))
         assert bytes_[0] > 300
+
+
+@pytest.mark.parametrize("call", [b"pread", b"fstat"])
+def test_a_late_reader_writes_no_index_of_a_segment_that_is_gone(
+    tmp_path: Path, native_test: tuple[Any, Any], wait_until: Any, call: bytes
+) -> None:
+    """It looked before the deletion, and makes the index anew that it finds no more."""
+    folder = tmp_path / "t-0"
+    with kafkalog.Log(folder, config=CONFIG) as log:
+        fill(log)
+    bases = sorted(int(path.stem) for path in folder.glob("*.log"))
+
+    def read(log: kafkalog.Log) -> None:
+        with contextlib.suppress(errors.OffsetOutOfRange):  # what it began to read is gone
+            list(log.read(bases[0] + 3))
+
+    with kafkalog.Log(folder, config=CONFIG) as log:
+        log.append(b"first", key=b"k0")
+        with held(native_test[1], call, lambda: read(log), wait_until):
+            assert delete_segments(log, bases[2]) == 2
+        segments = {path.stem for path in folder.glob("*.log")}
+        assert {path.stem for path in folder.glob("*.*index")} <= segments
