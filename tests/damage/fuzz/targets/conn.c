@@ -154,7 +154,7 @@ static void run_posts(kl_conn *conn) {
         kl_exchange *x = KL_HOLDER(link, kl_exchange, queue);
         kl_link_remove(link);
         x->state = KL_IN_PYTHON;
-        if (kl_up_push(&net.up, x)) continue;
+        if (kl_up_push(&net.up, x, true)) continue;
         x->state = KL_STALLED;
         kl_link_first(&thread.stalled, link);
         break;
