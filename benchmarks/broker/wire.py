@@ -7,7 +7,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from kafkalog.wire import apis
+from kafkalog.wire import apis, headers
 
 __all__ = ["Connection", "create_topic", "delete_topic", "frame"]
 
@@ -18,10 +18,7 @@ WAIT_MS = 30_000
 def frame(name: str, version: int, body: Mapping[str, Any], correlation_id: int = 0) -> bytes:
     """A whole request as it goes over the wire."""
     api = getattr(apis, name)
-    text = CLIENT.encode()
-    header = struct.pack(">hhih", api.key, version, correlation_id, len(text)) + text
-    if api.request_header_version(version) >= 2:
-        header += b"\0"
+    header = headers.encode_request_header(api, version, correlation_id, CLIENT)
     data = header + api.encode_request(version, dict(body))
     return struct.pack(">i", len(data)) + data
 
@@ -54,8 +51,8 @@ class Connection:
         self.socket.sendall(frame(name, version, body))
         api = getattr(apis, name)
         data = self.read()
-        header = 5 if api.response_header_version(version) >= 1 else 4
-        return api.decode_response(version, data[header:])
+        _, pos = headers.decode_response_header(api, version, data)
+        return api.decode_response(version, data, pos)
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int, settings: Mapping[str, str]) -> None:

@@ -3,11 +3,12 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from kafkalog.cli.common import CODECS, UsageError, json_bytes, json_line, preview, show_time
+from kafkalog.types import Header
 
 EXAMPLES = """\
 example:
@@ -219,8 +220,7 @@ def _batch_rows(batch: Any, walk: Any, records: bool) -> Iterator[Row]:
 def _record_rows(batch: Any, data: bytes, row: Row) -> Iterator[Row]:
     from kafkalog.batch.decode import body_of, decoded_records
 
-    body = body_of(batch, data)
-    for record in decoded_records(batch, body):
+    for record in decoded_records(batch, body_of(batch, data)):
         key, value, offset = record.key, record.value, record.offset
         decoded = {
             "kind": "record",
@@ -229,7 +229,7 @@ def _record_rows(batch: Any, data: bytes, row: Row) -> Iterator[Row]:
             "key_bytes": -1 if key is None else len(key),
             "value_bytes": -1 if value is None else len(value),
             "sequence": _sequence(row["base_sequence"], offset - row["base_offset"]),
-            "headers": _headers(body, record.headers_pos, record.header_count),
+            "headers": _headers(record.headers),
         }
         if row["control"]:
             yield {**decoded, **_marker(key, value)}
@@ -242,13 +242,10 @@ def _sequence(base: int, delta: int) -> int:
     return -1 if base < 0 else (base + delta) & MAX_SEQUENCE
 
 
-def _headers(body: bytes, position: int, count: int) -> list[list[str | None]]:
-    """[name, value] of each header; the walk over the record has checked the lengths."""
-    from kafkalog.batch.decode import record_headers
-
+def _headers(headers: Iterable[Header]) -> list[list[str | None]]:
     return [
         [name, None if value is None else value.decode("utf-8", "backslashreplace")]
-        for name, value in record_headers(body, position, count)
+        for name, value in headers
     ]
 
 

@@ -21,16 +21,14 @@ from kafkalog import errors
 from kafkalog.client.failures import check_code
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.headers import decode_response_header, encode_request_header
 
 __all__ = ["Address", "Connection", "Options", "answering", "parse_servers"]
 
 SIZE = struct.Struct(">i")
-CORRELATION = struct.Struct(">i")
 CHUNK_BYTES = 1 << 20
 JOINED_BYTES = 1 << 16
 """Up to here a copy costs less than a second packet."""
-REQUEST_HEADER = struct.Struct(">hhih")
-"""API key, version, correlation id, and how long the client id behind it is."""
 
 
 class Address(NamedTuple):
@@ -99,39 +97,6 @@ def _software_version() -> str:
         return version("kafkalog")
     except PackageNotFoundError:
         return "0"
-
-
-def _request_header(api: Any, version: int, correlation_id: int, client_id: str) -> bytes:
-    """Of version 1, or 2 for a flexible request: no tagged fields.  Source: KIP-482."""
-    name = client_id.encode()
-    head = REQUEST_HEADER.pack(api.key, version, correlation_id, len(name)) + name
-    return head + b"\0" if api.request_header_version(version) >= 2 else head
-
-
-def _skip_tags(frame: bytearray, pos: int) -> int:
-    """The place behind the tagged fields at `pos`, none of which we know.
-
-    Raises: IndexError when they do not end within the frame.
-    """
-    count, pos = _uvarint(frame, pos)
-    for _ in range(count):
-        _, pos = _uvarint(frame, pos)
-        size, pos = _uvarint(frame, pos)
-        if size > len(frame) - pos:
-            raise IndexError
-        pos += size
-    return pos
-
-
-def _uvarint(frame: bytearray, pos: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        byte = frame[pos]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, pos
-    raise IndexError
 
 
 class Connection:
@@ -300,7 +265,7 @@ class Connection:
     def _send(self, api: Any, version: int, body: bytes, answered: bool) -> int:
         where = self._open()
         self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
-        header = _request_header(api, version, self._correlation_id, self.options.client_id)
+        header = encode_request_header(api, version, self._correlation_id, self.options.client_id)
         where.settimeout(self.options.request_timeout_ms / 1000)
         try:
             head = SIZE.pack(len(header) + len(body)) + header
@@ -354,15 +319,12 @@ class Connection:
         return frame, self._body_pos(frame, sent), sent
 
     def _body_pos(self, frame: bytearray, sent: _Sent) -> int:
-        (found,) = CORRELATION.unpack_from(frame)
+        try:
+            found, pos = decode_response_header(sent.api, sent.version, frame)
+        except errors.InvalidRequest as problem:
+            raise self._bad(str(problem)) from None
         if found != sent.correlation_id:
             raise self._bad(f"the answer to {found}, wanted the one to {sent.correlation_id}")
-        pos = CORRELATION.size
-        if sent.api.response_header_version(sent.version) >= 1:
-            try:
-                pos = _skip_tags(frame, pos)
-            except IndexError:
-                raise self._bad(f"{len(frame)} bytes end within its header") from None
         return pos
 
     def _exactly(self, size: int, deadline_s: float) -> bytearray:

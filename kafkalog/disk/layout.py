@@ -40,6 +40,7 @@ __all__ = [
     "random_topic_id",
     "render_meta_properties",
     "render_partition_metadata",
+    "topic_problem",
     "uuid_text",
 ]
 
@@ -51,11 +52,33 @@ METADATA_TOPIC = "__cluster_metadata"
 PARTITION_MAX = (1 << 31) - 1
 FILE_NAME_BYTES_MAX = 255
 
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+TOPIC_NAME_CHARS_MAX = 249
+"""Kafka's, so that a folder of a topic can be marked for deletion within 255 bytes."""
+
+_TOPIC_CHARS = r"[a-zA-Z0-9._-]+"
+_TOPIC = re.compile(_TOPIC_CHARS)
 # Only the form that Kafka writes: "orders-07" would share a name with "orders-7" otherwise.
-_FOLDER = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
+_FOLDER = re.compile(rf"({_TOPIC_CHARS})-(0|[1-9][0-9]{{0,9}})")
 _MARKED = re.compile(r"(\S+)-([0-9]{1,10})\.([0-9a-f]{32})-(delete|future|stray)")
 _SEGMENT = re.compile(r"[0-9]{20}\.log")
+
+
+def topic_problem(name: str) -> str | None:
+    """Why this cannot be a topic's name, in Kafka's words; None when it can."""
+    if name == "":
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > TOPIC_NAME_CHARS_MAX:
+        return (
+            f"the length of '{name}' is longer than the max allowed length {TOPIC_NAME_CHARS_MAX}"
+        )
+    if not _TOPIC.fullmatch(name):
+        return (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+            "and '-'"
+        )
+    return None
 
 
 def check_topic(name: object) -> str:
@@ -63,7 +86,7 @@ def check_topic(name: object) -> str:
 
     Raises: InvalidTopic.
     """
-    if not isinstance(name, str) or not _TOPIC.fullmatch(name) or name in (".", ".."):
+    if not isinstance(name, str) or topic_problem(name) is not None:
         raise InvalidTopic(
             f"topic: found {name!r}, wanted 1 to 249 letters, digits, dots, underscores and "
             "hyphens, but not . or .."
@@ -96,7 +119,7 @@ def partition_folder(topic: str, partition: int) -> str:
 def parse_folder(name: str) -> Folder | None:
     """What a folder's name says, split at its last hyphen; None when it is no partition's."""
     match = _FOLDER.fullmatch(name)
-    if not match or int(match[2]) > PARTITION_MAX or match[1] in (".", ".."):
+    if not match or int(match[2]) > PARTITION_MAX or topic_problem(match[1]) is not None:
         return None
     return Folder(name, match[1], int(match[2]))
 
@@ -168,8 +191,8 @@ def list_directory(path: str) -> Listing:
     foreign: list[str] = []
     for name in sorted(others):
         tp = TopicPartition(name, 0)
-        named = _TOPIC.fullmatch(name) and name not in (".", "..")
-        if named and tp not in partitions and holds_segments(os.path.join(path, name)):
+        fits = topic_problem(name) is None and tp not in partitions
+        if fits and holds_segments(os.path.join(path, name)):
             partitions[tp] = name
         else:
             foreign.append(name)

@@ -15,6 +15,7 @@ from kafkalog.config.protection import refuse_protection
 from kafkalog.config.served import INTERNAL_SEGMENT_BYTES, check_segment_bytes, check_served
 from kafkalog.config.server import DYNAMIC
 from kafkalog.config.topic import TopicConfig
+from kafkalog.disk.layout import topic_problem
 from kafkalog.errors import InvalidSetting, UnknownSetting
 from kafkalog.metadata.image import (
     BROKER,
@@ -389,8 +390,8 @@ def _entries(
     if kind in (CLIENT_METRICS, GROUP):
         return (_entry(key, [(key, value, TOPIC_SOURCE)], None)
                 for key, value in image.config(kind, name).items())  # fmt: skip
-    if kind == TOPIC and not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name):
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {name!r}")
+    if kind == TOPIC and (problem := topic_problem(name)) is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
     _check_resource(image, kind, name)
     if kind == TOPIC:
         return topic_entries(image, name, static)

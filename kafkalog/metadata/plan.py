@@ -6,14 +6,13 @@ records that fulfil it, and exactly one result per item of it, with Kafka's erro
 kafka.md of the specification, 4.6.
 """
 
-import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkalog.config.broker import BrokerConfig
-from kafkalog.disk.layout import METADATA_TOPIC, random_topic_id
+from kafkalog.disk.layout import METADATA_TOPIC, random_topic_id, topic_problem
 from kafkalog.metadata.changes import partition_fields
 from kafkalog.metadata.configs import Refused, checked_topic_configs, topic_entries
 from kafkalog.metadata.image import TOPIC, MetadataImage, Partition, Topic
@@ -40,7 +39,6 @@ PRODUCER_ID_BLOCK = 1000
 PRODUCER_ID_MAX = (1 << 63) - 1
 PARTITIONS_MAX = 10_000
 """New partitions in one request (Kafka: MAX_PARTITIONS_PER_BATCH)."""
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 
 Record = tuple[str, Any]
 Result = dict[str, Any]
@@ -151,18 +149,7 @@ def _partition_default(site: Site) -> int:
 
 
 def _check_name(name: str, image: MetadataImage, taken: Mapping[str, str]) -> None:
-    problem = None
-    if name == "":
-        problem = "the empty string is not allowed"
-    elif name in (".", ".."):
-        problem = f"'{name}' is not allowed"
-    elif len(name) > 249:
-        problem = f"the length of '{name}' is longer than the max allowed length 249"
-    elif not _TOPIC.fullmatch(name):
-        problem = (
-            f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' "
-            "and '-'"
-        )
+    problem = topic_problem(name)
     if problem is not None:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
     if name == METADATA_TOPIC:

@@ -70,11 +70,7 @@ class MetadataRecords:
 
         A number that is not known gives itself as name, and Unknown.
         """
-        if len(value) > 2 and value[0] < 128 and value[1] < 128 and value[2] < 128:
-            frame, kind, version = value[:3]
-            pos = 3
-        else:
-            frame, kind, version, pos = self._frame(value)
+        frame, kind, version, pos = self.frame_of(value)
         if frame != FRAME_VERSION:
             raise InvalidRequest(
                 f"metadata record: frame version: found {frame}, wanted {FRAME_VERSION}"
@@ -85,8 +81,13 @@ class MetadataRecords:
         return message.title, version, _whole(message, version, value, pos)
 
     @staticmethod
-    def _frame(value: bytes) -> tuple[int, int, int, int]:
-        """Frame version, kind and version, and the position behind them."""
+    def frame_of(value: bytes) -> tuple[int, int, int, int]:
+        """Frame version, kind and version, and the position behind them.
+
+        Raises: InvalidRequest.
+        """
+        if len(value) > 2 and value[0] < 128 and value[1] < 128 and value[2] < 128:
+            return value[0], value[1], value[2], 3
         try:
             frame, pos = uvarint(value, 0)
             kind, pos = uvarint(value, pos)

@@ -37,7 +37,7 @@ class Malformed(Exception):
 # ---- decoding --------------------------------------------------------------------------
 
 
-def uvarint(data: bytes, pos: int) -> tuple[int, int]:
+def uvarint(data: bytes | bytearray, pos: int) -> tuple[int, int]:
     """An unsigned varint and the position behind it.  IndexError at the end of data."""
     value = shift = 0
     for at in range(pos, pos + UVARINT_BYTES_MAX):
@@ -84,7 +84,7 @@ def strange_tag(tag: int, pos: int, end: int) -> NoReturn:
     raise Malformed(f"tag {tag} ends {pos - end:+d} bytes off its size", "the size of its value")
 
 
-def skip_tags(data: bytes, pos: int, size: int, count: int) -> int:
+def skip_tags(data: bytes | bytearray, pos: int, size: int, count: int) -> int:
     """The position behind `count` tagged fields, none of which is known (KIP-482)."""
     for _ in range(count):
         _, pos = uvarint(data, pos)

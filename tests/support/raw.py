@@ -7,7 +7,7 @@ import struct
 from types import TracebackType
 from typing import Any
 
-from kafkalog.wire import apis
+from kafkalog.wire import apis, headers
 from tests.support import batches
 
 TIMEOUT_S = 30
@@ -35,7 +35,7 @@ class Raw:
     def send_bytes(self, api: Any, version: int, data: bytes) -> int:
         """Send a request with a body that is already encoded, or is none."""
         self._correlation_id += 1
-        frame = apis.encode_request_header(api, version, self._correlation_id, self.client_id)
+        frame = headers.encode_request_header(api, version, self._correlation_id, self.client_id)
         self.socket.sendall(struct.pack(">i", len(frame) + len(data)) + frame + data)
         return self._correlation_id
 
@@ -56,7 +56,7 @@ class Raw:
     def receive(self, api: Any, version: int) -> Any:
         """The response to the request that was sent first."""
         frame = self.receive_frame()
-        _, pos = apis.decode_response_header(api, version, frame)
+        _, pos = headers.decode_response_header(api, version, frame)
         return api.decode_response(version, frame, pos)
 
     def call(self, api: Any, version: int | None = None, **body: Any) -> Any:

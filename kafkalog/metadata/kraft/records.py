@@ -16,7 +16,6 @@ __all__ = [
     "decode",
     "describe",
     "encode",
-    "frame_of",
     "record_version",
 ]
 
@@ -46,33 +45,15 @@ def encode(name: str, fields: Any, image: MetadataImage) -> bytes:
     return bytes(wire.METADATA.encode(name, record_version(name, level), fields))
 
 
-def frame_of(value: bytes) -> tuple[int, int, int]:
-    """(frame version, kind, version) of a framed record.
-
-    Raises: CorruptLog.
-    """
-    numbers, pos = [], 0
-    for _ in range(3):
-        number, shift = 0, 0
-        while True:
-            if pos >= len(value) or shift > 28:
-                raise CorruptLog(f"metadata record: found {value[:8].hex()}, wanted a frame")
-            byte = value[pos]
-            pos += 1
-            number |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        numbers.append(number)
-    return numbers[0], numbers[1], numbers[2]
-
-
 def decode(value: bytes) -> Entry | str:
     """The record, or a text that names its kind when it is newer than what we know.
 
     Raises: CorruptLog for bytes that are no record.
     """
-    frame, kind, version = frame_of(value)
+    try:
+        frame, kind, version, _ = wire.METADATA.frame_of(value)
+    except KafkalogError as error:
+        raise CorruptLog(str(error)) from error
     if not wire.METADATA.knows(kind, version) or frame != 1:
         return f"record {kind} version {version}, frame {frame}"
     try:

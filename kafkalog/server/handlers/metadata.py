@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.disk.layout import METADATA_TOPIC, check_topic
-from kafkalog.errors import InvalidTopic
+from kafkalog.disk.layout import METADATA_TOPIC, topic_problem
 from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.server.handlers.common import (
     CLUSTER_OPERATIONS,
@@ -83,9 +82,7 @@ def _made_on_use(name: str) -> bool:
 
 
 def _missing(name: str) -> ErrorCode:
-    try:
-        check_topic(name)
-    except InvalidTopic:
+    if topic_problem(name) is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

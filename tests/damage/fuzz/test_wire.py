@@ -10,7 +10,7 @@ import tracemalloc
 import pytest
 
 from kafkalog.errors import InvalidRequest, UnsupportedVersion
-from kafkalog.wire import apis, records
+from kafkalog.wire import apis, headers, records
 from tests.damage.fuzz.mutate import mutated
 from tests.support.effort import SEED, patience_s, rounds
 from tests.unit.wire.strategies import random_fields
@@ -67,10 +67,10 @@ def test_headers():
     for _ in rounds(1000):
         api = draw.choice(list(apis.BY_KEY.values()))
         version = draw.choice(list(api.versions))
-        whole = apis.encode_request_header(api, version, draw.getrandbits(31), "client-1")
+        whole = headers.encode_request_header(api, version, draw.getrandbits(31), "client-1")
         data = mutated(whole, draw)
         try:
-            header = apis.decode_request_header(data)
+            header = headers.decode_request_header(data)
         except InvalidRequest:
             refused += 1
             continue

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kafkalog.wire import apis
+from kafkalog.wire import apis, headers
 
 Answer = Callable[[Any, int], Any]
 """(request, version) -> the response's fields, or one of the things below."""
@@ -146,7 +146,7 @@ class Peer:
 
     def _one(self, sock: socket.socket, frame: bytes) -> bool:
         """Answer one request; False: hang up."""
-        header = apis.decode_request_header(frame)
+        header = headers.decode_request_header(frame)
         api = apis.BY_KEY[header.key]
         request = api.decode_request(header.version, frame, header.pos)
         with self._lock:
@@ -167,8 +167,7 @@ class Peer:
             return True
         if not isinstance(answer, Body):
             answer = api.encode_response(header.version, answer)
-        out = struct.pack(">i", header.correlation_id)
-        out += b"\0" * api.response_header_version(header.version) + answer
+        out = headers.encode_response_header(api, header.version, header.correlation_id) + answer
         sock.sendall(struct.pack(">i", len(out)) + out)
         return True
 

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from kafkalog.wire import apis
+from kafkalog.wire import apis, headers
 from kafkalog.wire.api import Api
 from kafkalog.wire.values import Struct
 from tests.unit.coordinator.desk import Desk, config
@@ -58,7 +58,7 @@ class Pending:
         self.failed: Exception | None = None
         self.done = threading.Event()
         self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
-        frame = apis.encode_request_header(api, version, 7, CLIENT)
+        frame = headers.encode_request_header(api, version, 7, CLIENT)
         frame += api.encode_request(version, fields)
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
         threading.Thread(target=self._receive, daemon=True).start()
@@ -68,7 +68,7 @@ class Pending:
             with self._socket, self._socket.makefile("rb") as stream:
                 (size,) = struct.unpack(">i", stream.read(4))
                 frame = stream.read(size)
-                _, pos = apis.decode_response_header(self.api, self.version, frame)
+                _, pos = headers.decode_response_header(self.api, self.version, frame)
                 self.body = self.api.decode_response(self.version, frame, pos)
         except Exception as error:
             self.failed = error

@@ -7,15 +7,15 @@ import random
 import pytest
 
 from kafkalog.errors import ArgumentError, InvalidRequest
-from kafkalog.wire import apis
+from kafkalog.wire import apis, headers
 
 
 def test_a_request_header_comes_back() -> None:
     for api in apis.BY_KEY.values():
         for version in api.versions:
             for client_id in (None, "", "client-1", "grüße"):
-                data = apis.encode_request_header(api, version, -7, client_id)
-                header = apis.decode_request_header(data + b"body")
+                data = headers.encode_request_header(api, version, -7, client_id)
+                header = headers.decode_request_header(data + b"body")
                 assert header == (api.key, version, -7, client_id, len(data))
 
 
@@ -32,23 +32,23 @@ def test_the_versions_of_headers() -> None:
 def test_golden_headers() -> None:
     """As kafka-python and librdkafka send them."""
     data = bytes.fromhex("0012000300000001000464656d6f00")
-    assert apis.decode_request_header(data) == (18, 3, 1, "demo", len(data))
-    assert apis.encode_request_header(apis.API_VERSIONS, 3, 1, "demo") == data
-    assert apis.encode_request_header(apis.METADATA, 1, 2, None).hex() == "0003000100000002ffff"
-    assert apis.encode_response_header(apis.METADATA, 9, 5).hex() == "0000000500"
-    assert apis.encode_response_header(apis.API_VERSIONS, 4, 5).hex() == "00000005"
+    assert headers.decode_request_header(data) == (18, 3, 1, "demo", len(data))
+    assert headers.encode_request_header(apis.API_VERSIONS, 3, 1, "demo") == data
+    assert headers.encode_request_header(apis.METADATA, 1, 2, None).hex() == "0003000100000002ffff"
+    assert headers.encode_response_header(apis.METADATA, 9, 5).hex() == "0000000500"
+    assert headers.encode_response_header(apis.API_VERSIONS, 4, 5).hex() == "00000005"
 
 
 def test_tagged_fields_of_headers_are_skipped() -> None:
     data = bytes.fromhex("0003000900000001ffff" + "01" + "0503616263")
-    assert apis.decode_request_header(data).pos == len(data)
+    assert headers.decode_request_header(data).pos == len(data)
     response = bytes.fromhex("00000009" + "02" + "0000" + "0101ff")
-    assert apis.decode_response_header(apis.METADATA, 12, response) == (9, len(response))
+    assert headers.decode_response_header(apis.METADATA, 12, response) == (9, len(response))
 
 
 def test_a_version_that_nobody_knows_still_has_a_header() -> None:
     """So that ApiVersions can be answered in version 0."""
-    header = apis.decode_request_header(bytes.fromhex("0012006300000001ffff00"))
+    header = headers.decode_request_header(bytes.fromhex("0012006300000001ffff00"))
     assert (header.key, header.version, header.pos) == (18, 99, 11)
 
 
@@ -66,26 +66,26 @@ def test_a_version_that_nobody_knows_still_has_a_header() -> None:
 )
 def test_what_is_no_header_is_refused(data: str, text: str) -> None:
     with pytest.raises(InvalidRequest, match=text):
-        apis.decode_request_header(bytes.fromhex(data))
+        headers.decode_request_header(bytes.fromhex(data))
 
 
 def test_what_is_no_response_header_is_refused() -> None:
     for data in (b"", b"\0\0\0", b"\0\0\0\x01", b"\0\0\0\x01\x01"):
         with pytest.raises(InvalidRequest, match="Metadata response v9: header"):
-            apis.decode_response_header(apis.METADATA, 9, data)
+            headers.decode_response_header(apis.METADATA, 9, data)
 
 
 def test_what_cannot_be_a_header_is_refused() -> None:
     with pytest.raises(ArgumentError):
-        apis.encode_request_header(apis.METADATA, 9, 1 << 40, "x")
+        headers.encode_request_header(apis.METADATA, 9, 1 << 40, "x")
     with pytest.raises(ArgumentError):
-        apis.encode_request_header(apis.METADATA, 9, 1, "x" * 40_000)
+        headers.encode_request_header(apis.METADATA, 9, 1, "x" * 40_000)
 
 
 def test_random_headers_are_survived(rng: random.Random) -> None:
     for _ in range(2000):
         data = bytes(rng.choices([0, 1, 3, 9, 127, 128, 255], k=rng.randrange(20)))
         try:
-            assert apis.decode_request_header(data).pos <= len(data)
+            assert headers.decode_request_header(data).pos <= len(data)
         except InvalidRequest:
             continue
