@@ -1,13 +1,15 @@
 """An error as the answer to any request: Kafka's code, wherever the API's answer has a place.
 
 Kafka has a getErrorResponse of each request.  Here the answer's shape says it: a code of the
-whole, or one for each item of the request, which is named as the request named it.
+whole, and one for each item of the request, which is named as the request named it.  Of the whole
+nothing is said again: what a client sent to prove who it is, or a producer's id, is no outcome.
 """
 
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 from kafkalog.errors import KafkalogError, for_clients
 from kafkalog.server.threads.requests import Request
@@ -15,6 +17,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.notation import Field
+from kafkalog.wire.values import Struct
 
 __all__ = ["answer_failure", "failed_answer", "handler_failed"]
 
@@ -23,78 +26,130 @@ _logger = logging.getLogger(__name__)
 UNEXPECTED = "The server experienced an unexpected error when processing the request."
 """Kafka's sentence; ours is in the broker's log, which no stranger reads."""
 
+CODES = ("error_code", "partition_error_code")
+"""What an error is called; other codes (of acknowledgements, of settings) are of less."""
+
 _ASKED = {
     "coordinators": ("coordinator_keys",),
+    "filter_results": ("filters",),
     "groups": ("groups", "group_ids"),
     "partition_responses": ("partition_data",),
     "partition_result": ("partitions",),
     "partitions": ("partitions", "partition_indexes"),
     "replica_election_results": ("topic_partitions",),
     "responses": ("topic_data", "topics", "topic_names", "resources"),
-    "results": ("topics", "resources", "groups_names"),
+    "results": ("topics", "resources", "groups_names", "creations", "feature_updates", "users"),
+    "results_by_partition": ("partitions",),
+    "results_by_topic_v3_and_below": ("v3_and_below_topics",),
+    "results_by_transaction": ("transactions",),
+    "topic_results": ("topics",),
+    "transaction_states": ("transactional_ids",),
 }
 """Lists of answers, and the lists of requests that they answer, where the names differ."""
-_SAME = {"partition": "partition_index", "partition_index": "partition", "topic_name": "name"}
-_FIRST = ("partition_index", "partition_id", "group_id", "key", "name")
-"""What an item is called that is a bare number or text in the request."""
+_SAME = {
+    "index": "partition", "partition": "partition_index", "partition_index": "partition",
+    "topic_name": "name", "user": "name",
+}  # fmt: skip
+_NAMES = frozenset({
+    "entity", "feature", "group_id", "group_instance_id", "id", "index", "key", "member_id", "name",
+    "partition", "partition_id", "partition_index", "producer_id", "resource_name",
+    "resource_type", "topic", "topic_id", "topic_name", "transactional_id", "user",
+})  # fmt: skip
+"""What tells an item from the others.  An offset or an epoch that was asked with is no answer."""
+_ALL_WHEN_EMPTY = (apis.DESCRIBE_TOPIC_PARTITIONS.key,)
+"""APIs that are asked for everything by an empty list; others by none.  Metadata 0 too."""
+_KINDS = {
+    "i8": (int,), "i16": (int,), "i32": (int,), "i64": (int,), "str": (str,), "uuid": (UUID,),
+    "struct": (list,),
+}  # fmt: skip
 
 
 def failed_answer(
     api: Api, version: int, body: Any, code: ErrorCode, message: str
 ) -> dict[str, Any] | None:
-    """The fields of a response that says `code`; None where it has no place for one."""
+    """The fields of a response that says `code`; None where it has no place for one.
+
+    There is none where everything was asked for and only items could say it: an empty list
+    would be believed.  Where no item was asked for, none has failed, and the list is empty.
+    """
+    filled = _Filled(version, code, message)
     fields = [field for field in api.response.fields if version in field.versions]
-    found = _filled(fields, version, body, (code, message))
-    return found if _says(found) else None
-
-
-def _says(found: dict[str, Any]) -> bool:
-    lists = (value for value in found.values() if isinstance(value, list))
-    return "error_code" in found or any(_says(one) for items in lists for one in items)
-
-
-def _filled(
-    fields: Iterable[Field], version: int, asked: Any, error: tuple[ErrorCode, str]
-) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    empty_is_all = api.key in _ALL_WHEN_EMPTY or (api is apis.METADATA and version == 0)
+    answer: dict[str, Any] = {}
+    said = False
     for field in fields:
-        if version not in field.versions:
-            continue
-        if field.name == "error_code":
-            found["error_code"] = error[0]
+        if field.name in CODES:
+            answer[field.name] = code
+            said = True
         elif field.name == "error_message":
-            found["error_message"] = error[1]
-        elif field.array and field.kind == "struct":
-            if _has_code(field, version):
-                items = _items(field.name, asked)
-                found[field.name] = [_filled(field.fields, version, one, error) for one in items]
-        elif (value := _named(field.name, asked)) is not None:
-            found[field.name] = value
-    return found
+            answer[field.name] = message
+        elif field.array and _has_code(field, version):
+            items = _items(api, field.name, body)
+            answer[field.name] = [filled(field.fields, item) for item in items or ()]
+            said = said or bool(items) or (items is not None and not empty_is_all)
+    return answer if said else None
+
+
+class _Filled:
+    """One item of an answer after the other, in one version and of one error."""
+
+    def __init__(self, version: int, code: ErrorCode, message: str) -> None:
+        self._version = version
+        self._error = {**dict.fromkeys(CODES, code), "error_message": message}
+
+    def __call__(self, fields: Iterable[Field], asked: Any) -> dict[str, Any]:
+        """The fields of the item that answers `asked`."""
+        found: dict[str, Any] = {}
+        for field in fields:
+            if self._version not in field.versions:
+                continue
+            if field.name in self._error:
+                found[field.name] = self._error[field.name]
+            elif field.array and _has_code(field, self._version):
+                items = _asked(field.name, asked) or ()
+                found[field.name] = [self(field.fields, one) for one in items]
+            elif field.kind == "records" and self._version not in field.nullable:
+                found[field.name] = b""
+            elif (value := self._named(field, asked)) is not None:
+                found[field.name] = value
+        return found
+
+    def _named(self, field: Field, asked: Any) -> Any:
+        """What the request calls the item, if this is a name of it."""
+        if field.name not in _NAMES:
+            return None
+        if not isinstance(asked, Struct):
+            found = asked
+        else:
+            found = getattr(asked, field.name, None)
+            if found is None and field.name in _SAME:
+                found = getattr(asked, _SAME[field.name], None)
+        return found if type(found) in _KINDS[field.kind] else None
 
 
 def _has_code(field: Field, version: int) -> bool:
     return any(
-        version in inner.versions and (inner.name == "error_code" or _has_code(inner, version))
+        version in inner.versions and (inner.name in CODES or _has_code(inner, version))
         for inner in field.fields
     )
 
 
-def _items(name: str, asked: Any) -> list[Any]:
-    if directories := getattr(asked, "dirs", None):  # AlterReplicaLogDirs answers without them
-        return [topic for directory in directories for topic in directory.topics]
-    for source in _ASKED.get(name, (name,)):
-        if found := getattr(asked, source, None):
-            return list(found)
-    return []
+def _items(api: Api, name: str, body: Any) -> list[Any] | None:
+    """What a list of the answer's top has to answer; None for everything."""
+    if api is apis.ALTER_REPLICA_LOG_DIRS:  # answers without the directories
+        return [topic for directory in body.dirs for topic in directory.topics]
+    if api is apis.DESCRIBE_LOG_DIRS:  # there is one, whatever was asked for
+        return [None]
+    if api is apis.ALTER_USER_SCRAM_CREDENTIALS:  # a user is answered once
+        changes = (*body.deletions, *body.upsertions)
+        return list({change.name: change for change in changes}.values())
+    return _asked(name, body)
 
 
-def _named(name: str, asked: Any) -> Any:
-    """What the request says of the item, if it says it."""
-    if isinstance(asked, (int, str)):
-        return asked if name in _FIRST else None
-    found = getattr(asked, name, None)
-    return getattr(asked, _SAME[name], None) if found is None and name in _SAME else found
+def _asked(name: str, asked: Any) -> list[Any] | None:
+    found = [getattr(asked, source, None) for source in (*_ASKED.get(name, ()), name)]
+    lists = [one for one in found if isinstance(one, list)]
+    return next(filter(None, lists), lists[0] if lists else None)
 
 
 def answer_failure(request: Request, code: ErrorCode, message: str = UNEXPECTED) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,15 +15,16 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.server.broker import Broker
-from kafkalog.server.handlers import HANDLERS
 from kafkalog.server.handlers.failures import failed_answer
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.notation import Field
 from tests.support.raw import Raw
+from tests.unit.wire.strategies import random_fields
 
 CODE = ErrorCode.UNKNOWN_SERVER_ERROR
+CODES = ("error_code", "partition_error_code")
 VALUES: dict[str, Any] = {"str": "n", "bool": True, "uuid": uuid.UUID(int=7), "f64": 1.0,
                           "bytes": b"b", "records": b"b"}  # fmt: skip
 
@@ -40,43 +42,118 @@ def filled(fields: Iterable[Field], version: int) -> dict[str, Any]:
     return found
 
 
-def codes(struct: Any) -> Iterator[int]:
+def nulls(fields: Iterable[Field], version: int) -> dict[str, Any]:
+    """A message with null wherever it may be, and empty lists elsewhere."""
+    return {
+        field.name: None
+        for field in fields
+        if version in field.versions and version in field.nullable
+    }
+
+
+def codes(struct: Any, fields: Iterable[Field], version: int) -> Iterator[int]:
     """Every error code in an answer."""
-    for name, value in struct:
-        if name == "error_code":
-            yield value
-        for one in value if isinstance(value, list) else ():
-            if hasattr(one, "FIELDS"):
-                yield from codes(one)
+    for field in fields:
+        if version in field.versions:
+            value = getattr(struct, field.name)
+            if field.name in CODES:
+                yield value
+            if field.kind == "struct" and field.array:
+                for one in value or ():
+                    yield from codes(one, field.fields, version)
 
 
-WITHOUT = {("DescribeLogDirs", 1), ("DescribeLogDirs", 2), ("ElectLeaders", 99)}
-"""Answers that can say nothing of a failure."""
-EVERY = [
-    (api, version)
-    for api in map(apis.BY_KEY.__getitem__, sorted(HANDLERS))
-    for version in api.versions
-    if (api.name, version) not in WITHOUT
-]
+def answered(api: Api, version: int, fields: dict[str, Any]) -> Any:
+    """What the client decodes; None where it gets no answer."""
+    body = api.decode_request(version, api.encode_request(version, fields))
+    answer = failed_answer(api, version, body, CODE, "why")
+    if answer is None:
+        return None
+    decoded = api.decode_response(version, api.encode_response(version, answer))
+    assert set(codes(decoded, api.response.fields, version)) <= {CODE}, decoded
+    return decoded
+
+
+EVERY = [(api, version) for _, api in sorted(apis.BY_KEY.items()) for version in api.versions]
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY, ids=lambda x: getattr(x, "name", x))
 def test_every_api_can_say_that_it_failed(api: Api, version: int) -> None:
-    """In each version, and each item by the name that the request gave it."""
-    data = api.encode_request(version, filled(api.request.fields, version))
-    body = api.decode_request(version, data)
-    answer = failed_answer(api, version, body, CODE, "why")
-    assert answer is not None
-    decoded = api.decode_response(version, api.encode_response(version, answer))
-    found = list(codes(decoded))
-    assert found
-    assert set(found) <= {CODE, 0}
-    assert CODE in found
+    """All that Kafka knows, in each version, and each item by the name that the request gave."""
+    decoded = answered(api, version, filled(api.request.fields, version))
+    assert CODE in set(codes(decoded, api.response.fields, version))
     for items in (value for _, value in decoded if isinstance(value, list)):
         for item in items:
-            for key in ("name", "topic", "group_id", "key", "resource_name"):
+            for key in ("name", "topic", "group_id", "key", "resource_name", "transactional_id"):
                 wanted = {"n", ""} if api.name == "Metadata" else {"n"}
                 assert getattr(item, key, None) in {None, "", *wanted}
+
+
+WITHOUT = {
+    *((name, version) for name, versions in {
+        "Metadata": range(13), "DescribeTopicPartitions": [0], "ElectLeaders": [0],
+    }.items() for version in versions)
+}  # fmt: skip
+"""Asked for everything they can say nothing of a failure: an empty answer would be believed."""
+
+
+@pytest.mark.parametrize(("api", "version"), EVERY, ids=lambda x: getattr(x, "name", x))
+def test_who_asks_for_nothing_is_answered_and_who_asks_for_everything_is_not_told_none(
+    api: Api, version: int
+) -> None:
+    """Empty lists are answered with empty lists or the error; null, "everything", with the error
+    or by closing the connection."""
+    empty = answered(api, version, {})
+    everything = answered(api, version, nulls(api.request.fields, version))
+    if (api.name, version) in WITHOUT:
+        assert everything is None
+    else:
+        assert everything is not None
+        assert empty is not None
+    top = {f.name for f in api.response.fields if version in f.versions}
+    if "error_code" in top:
+        assert empty.error_code == everything.error_code == CODE
+
+
+@pytest.mark.parametrize("seed", [1, 7_110_317])
+def test_whatever_was_asked_an_error_can_be_encoded(seed: int) -> None:
+    """Random requests of every API: nulls, names of every length, ids, ends of ranges."""
+    rng = random.Random(seed)
+    for api, version in EVERY:
+        for _ in range(6):
+            fields = random_fields(rng, api.request.fields, version)
+            decoded = answered(api, version, fields)
+            items = [one for _, value in decoded or () if isinstance(value, list) for one in value]
+            if any(hasattr(one, "error_code") for one in items):
+                assert CODE in set(codes(decoded, api.response.fields, version)), (
+                    seed,
+                    api,
+                    version,
+                    fields,
+                )
+
+
+def test_an_error_does_not_say_again_what_the_client_sent() -> None:
+    """Neither its password nor the producer's id: in an answer they would be an outcome."""
+    secret = {"auth_bytes": b"\0user\0password"}
+    assert answered(apis.SASL_AUTHENTICATE, 2, secret).auth_bytes == b""
+    producer = {"transactional_id": "t", "producer_id": 5, "producer_epoch": 2}
+    assert answered(apis.INIT_PRODUCER_ID, 4, producer).producer_id == -1
+    partitions = [{"partition_index": 0, "timestamp": 77}]
+    (topic,) = answered(
+        apis.LIST_OFFSETS, 7, {"topics": [{"name": "t", "partitions": partitions}]}
+    ).topics
+    assert topic.partitions[0].timestamp == -1
+
+
+def test_who_changes_passwords_is_told_of_each_user_once() -> None:
+    change = {"name": "a", "mechanism": 1}
+    new = [{**change, "name": name, "iterations": 4096, "salt": b"s", "salted_password": b"p"}
+           for name in ("b", "a")]  # fmt: skip
+    found = answered(
+        apis.ALTER_USER_SCRAM_CREDENTIALS, 0, {"deletions": [change], "upsertions": new}
+    )
+    assert [(one.user, one.error_code) for one in found.results] == [("a", CODE), ("b", CODE)]
 
 
 def test_items_keep_their_names_and_numbers() -> None:
