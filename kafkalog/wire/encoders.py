@@ -145,7 +145,8 @@ class Encoder:
             add(depth, f"{inner[field.name]}(out, (x,))", part)
         else:
             if field.kind == "str":
-                add(depth, "x = x.encode()", part)
+                said = field.name.endswith("error_message")
+                add(depth, "x = sentence(x)" if said else "x = x.encode()", part)
             self.length(depth, "h" if field.kind == "str" else "i", part)
             add(depth, "out += x", part)
 

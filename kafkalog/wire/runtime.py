@@ -21,6 +21,9 @@ MEMORY_BYTES_MAX = 512 << 20
 STR_BYTES, UUID_BYTES, NUMBER_BYTES = 60, 130, 40
 """About what an element of these takes, for that limit."""
 
+SENTENCE_MAX = 4000
+"""Characters of an error's message: 32,767 bytes fit a string, and names in it can be as long."""
+
 UVARINT_BYTES_MAX = 5
 UVARINT_END = 1 << 32
 
@@ -215,6 +218,11 @@ def not_null() -> NoReturn:
     raise TypeError("found None, wanted a value: it cannot be null in this version")
 
 
+def sentence(text: str) -> bytes:
+    """An error's message, encoded; cut short where a client's own words made it long."""
+    return (text if len(text) <= SENTENCE_MAX else f"{text[: SENTENCE_MAX - 3]}...").encode()
+
+
 def not_array(value: Any) -> NoReturn:
     raise TypeError(f"found {value!r:.60}, wanted a list")
 
@@ -267,7 +275,7 @@ HELPERS: dict[str, Any] = {
         for f in (
             *(Malformed, uvarint, compact, null, short, crowded, charge, strange_tag, skip_tags),
             *(uuid, uuids, strings, compact_strings),
-            *(uvarint_bytes, members, unknown, not_null, not_array, put_strings),
+            *(uvarint_bytes, members, unknown, not_null, sentence, not_array, put_strings),
             *(put_compact_strings, put_uuids, put_tags),
         )
     },

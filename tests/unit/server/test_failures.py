@@ -15,6 +15,7 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.server.broker import Broker
+from kafkalog.server.handlers import HANDLERS
 from kafkalog.server.handlers.failures import failed_answer
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
@@ -25,19 +26,19 @@ from tests.unit.wire.strategies import random_fields
 
 CODE = ErrorCode.UNKNOWN_SERVER_ERROR
 CODES = ("error_code", "partition_error_code")
-VALUES: dict[str, Any] = {"str": "n", "bool": True, "uuid": uuid.UUID(int=7), "f64": 1.0,
+VALUES: dict[str, Any] = {"bool": True, "uuid": uuid.UUID(int=7), "f64": 1.0,
                           "bytes": b"b", "records": b"b"}  # fmt: skip
 
 
-def filled(fields: Iterable[Field], version: int) -> dict[str, Any]:
+def filled(fields: Iterable[Field], version: int, text: str = "n") -> dict[str, Any]:
     """A message with one item in every list."""
     found: dict[str, Any] = {}
     for field in fields:
         if version in field.versions:
             if field.kind == "struct":
-                value: Any = filled(field.fields, version)
+                value: Any = filled(field.fields, version, text)
             else:
-                value = VALUES.get(field.kind, 3)
+                value = text if field.kind == "str" else VALUES.get(field.kind, 3)
             found[field.name] = [value] if field.array else value
     return found
 
@@ -209,6 +210,18 @@ def test_what_is_known_and_not_served_is_answered_so(
         assert raw.call(api, version, **body).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert f"{api.name} v{version}" in caplog.text
     assert raw.call(apis.API_VERSIONS, 0).error_code == ErrorCode.NONE
+
+
+def test_names_as_long_as_can_be_sent_are_answered(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A sentence about a name does not become longer than what an answer can hold."""
+    for key in sorted(HANDLERS):
+        api = apis.BY_KEY[key]
+        with Raw(broker.bootstrap_servers) as raw:
+            for version in set(api.served or ()) & set(api.versions):
+                raw.call(api, version, **filled(api.request.fields, version, "x" * 32_767))
+    assert not [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
 
 
 def test_a_version_that_nobody_knows_closes_the_connection_with_a_word(
