@@ -51,7 +51,10 @@ def _later(module: str, name: str) -> Any:
 
 
 _give(
-    _Above(_later("kafkalog.metadata.offline", "lend"), _later("kafkalog.inspect.verify", "verify"))
+    _Above(
+        _later("kafkalog.metadata.offline", "lend"),
+        _later("kafkalog.inspect.verify.files", "verify"),
+    )
 )
 
 

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
 def files_of(path: Path) -> list[Path]:
     """The files to dump under a path, segments in order.  Raises: UsageError, OSError."""
-    from kafkalog.inspect.verify import find_partitions, is_partition
+    from kafkalog.inspect.verify.files import find_partitions, is_partition
 
     if not path.is_dir():
         path.stat()

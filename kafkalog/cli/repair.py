@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     """Show or execute the plan; 0 when nothing is left to be mended."""
     from kafkalog.inspect.lost import lost_with
     from kafkalog.inspect.repair import apply, plan
-    from kafkalog.inspect.verify import verify
+    from kafkalog.inspect.verify.files import verify
 
     try:
         report = verify(options.path, deep=options.deep)

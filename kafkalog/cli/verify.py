@@ -30,7 +30,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the report; 0 when it is clean."""
-    from kafkalog.inspect.verify import KINDS, verify
+    from kafkalog.inspect.verify.files import verify
+    from kafkalog.report import KINDS
 
     begun = time.monotonic()
     try:

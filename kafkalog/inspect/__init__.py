@@ -1,1 +1,1 @@
-"""Is it whole: verify, repair, the raw files, the drawing."""
+"""Is it whole: `verify/`, repair, the raw files, the drawing."""

@@ -28,8 +28,8 @@ from kafkalog.inspect.rawfiles import (
     segment_offset,
 )
 from kafkalog.inspect.sidecar import SIDECAR, read_sidecar, remake, render_sidecar
-from kafkalog.inspect.verify_sidecar import topic_id_of
-from kafkalog.inspect.verify_state import Replay, load_aborts
+from kafkalog.inspect.verify.sidecar import topic_id_of
+from kafkalog.inspect.verify.state import Replay, load_aborts
 from kafkalog.report import DAMAGE, UNCHECKED, WARNING, Finding, Report
 
 __all__ = ["Action", "apply", "owner_of", "plan"]

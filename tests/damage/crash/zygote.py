@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[3]
 ORDER_BYTES = 1 << 16
 LOADED = (  # what kafkalog would otherwise import at first use, in each worker again
-    "kafkalog.directory.manager", "kafkalog.log.scan", "kafkalog.inspect.verify",
+    "kafkalog.directory.manager", "kafkalog.log.scan", "kafkalog.inspect.verify.files",
     "cramjam", "lz4.frame", "numpy", "zstandard",
 )  # fmt: skip
 

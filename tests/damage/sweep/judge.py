@@ -25,7 +25,7 @@ import pyarrow as pa
 
 import kafkalog
 from kafkalog.errors import KafkalogError
-from kafkalog.inspect.verify import verify
+from kafkalog.inspect.verify.files import verify
 from tests.damage.sweep.reference import COLUMNS, SEGMENT_FILE, Partition, Reference, table_of
 from tests.support import batches
 

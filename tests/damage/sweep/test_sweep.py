@@ -21,8 +21,8 @@ import kafkalog
 from kafkalog.batch.walk import BatchWalk
 from kafkalog.inspect.rawfiles import list_segments
 from kafkalog.inspect.repair import apply, plan
-from kafkalog.inspect.verify import verify
-from kafkalog.inspect.verify_batches import BatchCheck
+from kafkalog.inspect.verify.batches import BatchCheck
+from kafkalog.inspect.verify.files import verify
 from kafkalog.report import DAMAGE, Report
 from tests.conftest import ROOT
 from tests.damage.sweep import damages, reference

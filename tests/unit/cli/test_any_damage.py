@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafkalog.cli import main
 from kafkalog.inspect.repair import apply, plan
-from kafkalog.inspect.verify import verify
+from kafkalog.inspect.verify.files import verify
 from tests.support import cases
 from tests.support.trees import copy_tree
 

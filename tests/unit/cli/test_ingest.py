@@ -18,7 +18,7 @@ import zstandard
 
 from kafkalog import Broker, cli
 from kafkalog.batch.partitioner import partition_for_key
-from kafkalog.inspect.verify import verify
+from kafkalog.inspect.verify.files import verify
 from kafkalog.log.log import Log
 from kafkalog.types import Record
 from tests.support.raw import Raw

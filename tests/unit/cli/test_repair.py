@@ -11,7 +11,7 @@ import pytest
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import CorruptLog, Locked
 from kafkalog.inspect.repair import apply, plan
-from kafkalog.inspect.verify import verify
+from kafkalog.inspect.verify.files import verify
 from kafkalog.log.log import Log
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.report import Report

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kafkalog.directory.manager import Manager
-from kafkalog.inspect.verify import Report, verify
+from kafkalog.inspect.verify.files import verify
 from kafkalog.log.log import Log
-from kafkalog.report import KINDS
+from kafkalog.report import KINDS, Report
 from tests.support.kafka_data import data_directories, old_formats, unclean_directories
 from tests.support.trees import copy_tree, fingerprint
 from tests.unit.cli.conftest import Command

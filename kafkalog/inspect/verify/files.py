@@ -31,15 +31,15 @@ from kafkalog.disk.layout import (
 from kafkalog.errors import KafkalogError
 from kafkalog.inspect.rawfiles import SegmentFiles, list_segments, segment_offset
 from kafkalog.inspect.sidecar import INDEX_SUFFIXES, SIDECAR
-from kafkalog.inspect.verify_partition import (
+from kafkalog.inspect.verify.partition import (
     EPOCHS_NAME,
     verify_partition,
     verify_segment_file,
 )
-from kafkalog.report import KINDS, Finding, Report
+from kafkalog.report import Report
 from kafkalog.types import TopicPartition
 
-__all__ = ["KINDS", "Finding", "Report", "find_partitions", "is_partition", "verify"]
+__all__ = ["find_partitions", "is_partition", "verify"]
 
 
 def is_partition(folder: Path) -> bool:

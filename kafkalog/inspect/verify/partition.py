@@ -17,10 +17,10 @@ from kafkalog.inspect.rawfiles import (
     segment_offset,
 )
 from kafkalog.inspect.sidecar import INDEX_SUFFIXES, SIDECAR
-from kafkalog.inspect.verify_batches import BatchCheck, Consumer
-from kafkalog.inspect.verify_indexes import OffsetIndexCheck, TimeIndexCheck
-from kafkalog.inspect.verify_sidecar import SidecarCheck
-from kafkalog.inspect.verify_state import EpochCheck, Replay, load_aborts
+from kafkalog.inspect.verify.batches import BatchCheck, Consumer
+from kafkalog.inspect.verify.indexes import OffsetIndexCheck, TimeIndexCheck
+from kafkalog.inspect.verify.sidecar import SidecarCheck
+from kafkalog.inspect.verify.state import EpochCheck, Replay, load_aborts
 from kafkalog.report import Report
 
 __all__ = ["EPOCHS_NAME", "verify_partition", "verify_segment_file"]
