@@ -6,11 +6,15 @@ import struct
 from typing import Any, NamedTuple
 
 from kafkalog._native import lib
+from kafkalog.batch.columns import Columns
 from kafkalog.batch.decode import body_of, decoded_records
+from kafkalog.batch.encode import HEADER_BYTES, transactional_batch
 
-__all__ = ["Marker", "control_key", "control_kind", "read_marker"]
+__all__ = ["Marker", "control_key", "control_kind", "marker_batch", "read_marker"]
 
 _KEY = struct.Struct(">hh")
+_VALUE = struct.Struct(">hi")
+RECORD_BYTES_MAX = 64
 
 
 class Marker(NamedTuple):
@@ -49,3 +53,15 @@ def read_marker(batch: Any, whole: bytes) -> Marker | None:
             (epoch,) = struct.unpack_from(">i", record.value, 2)
         return Marker(record.offset, record.timestamp_ms, kind, epoch)
     return None
+
+
+def marker_batch(
+    producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, now_ms: int
+) -> bytes:
+    """The batch that ends a transaction."""
+    kind = lib.KL_CONTROL_COMMIT if commit else lib.KL_CONTROL_ABORT
+    columns = Columns(
+        [_VALUE.pack(0, coordinator_epoch)], [control_key(kind)], default_timestamp_ms=now_ms
+    )
+    room = HEADER_BYTES + RECORD_BYTES_MAX
+    return transactional_batch(columns, room, producer_id, epoch, control=True)

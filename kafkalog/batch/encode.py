@@ -20,6 +20,7 @@ __all__ = [
     "placed",
     "sealed",
     "target_codec",
+    "transactional_batch",
 ]
 
 HEADER_BYTES: int = lib.KL_BATCH_HEADER_BYTES
@@ -93,6 +94,21 @@ def compressed_batches(
                 "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
                 "attributes": codec if smaller else 0})  # fmt: skip
             yield sealed(small if smaller else records, encoded, stamp)
+
+
+def transactional_batch(
+    columns: Columns, room: int, producer_id: int, epoch: int, *, control: bool = False
+) -> bytes:
+    """All rows, which fit `room` bytes, as one batch of a transaction, or a control batch, without
+    a sequence: as coordinators write them."""
+    body = bytearray(room)
+    encoded = columns.encode(body, room)
+    records = bytes(memoryview(body)[HEADER_BYTES : HEADER_BYTES + encoded.records_bytes])
+    attributes = lib.KL_ATTR_TRANSACTIONAL | (lib.KL_ATTR_CONTROL if control else 0)
+    stamp = ffi.new("kl_stamp *", {
+        "producer_id": producer_id, "producer_epoch": epoch, "base_sequence": -1,
+        "attributes": attributes})  # fmt: skip
+    return sealed(records, encoded, stamp)
 
 
 def one_batch(columns: Columns, codec: int, config: TopicConfig) -> bytes:

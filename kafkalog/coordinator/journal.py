@@ -1,4 +1,4 @@
-"""Where groups are written down: what the coordinator asks of __consumer_offsets."""
+"""Where a coordinator writes things down: what it asks of the partitions of its topic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkalog._native import lib
 from kafkalog.batch.control import read_marker
 from kafkalog.batch.decode import body_of, decoded_records
 from kafkalog.batch.walk import whole_batches
-from kafkalog.coordinator.step import JournalRecord
+from kafkalog.coordinator.step import JournalRecord, Producer
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -42,15 +42,18 @@ class JournalBatch(NamedTuple):
 
 
 class Journal(Protocol):
-    """The partitions of __consumer_offsets that this broker leads."""
+    """The partitions of a coordinator's topic that this broker leads."""
 
     def append(
         self,
         partition: int,
         records: Sequence[JournalRecord],
         done: Callable[[ErrorCode], None],
+        producer: Producer | None = None,
     ) -> None:
         """Append records as one batch (acks=all) and call `done` once with the outcome.
+
+        `producer`: the batch is part of its transaction, or the marker that ends it.
 
         NONE: they are committed, and durable as far as the topic promises.  `done` may be
         called from any thread, also before this returns; for one partition in the order of

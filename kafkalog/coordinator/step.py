@@ -7,14 +7,23 @@ from typing import Any, NamedTuple
 
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["Answer", "Body", "JournalRecord", "Request", "Settle", "Step", "Write"]
+__all__ = [
+    "Answer",
+    "Body",
+    "JournalRecord",
+    "Producer",
+    "Request",
+    "Settle",
+    "Step",
+    "Write",
+]
 
 Body = dict[str, Any]
 """The fields of a response, by the names that kafkalog.wire gives them."""
 Answer = Callable[[Body], None]
 """Takes the response to one request; called exactly once."""
 JournalRecord = tuple[bytes, bytes | None]
-"""Key and value of a record for __consumer_offsets; no value: a tombstone."""
+"""Key and value of a record for the journal; no value: a tombstone."""
 
 
 class Request(NamedTuple):
@@ -29,6 +38,18 @@ class Request(NamedTuple):
     answer: Answer
 
 
+class Producer(NamedTuple):
+    """Whose transaction a write belongs to."""
+
+    producer_id: int
+    epoch: int
+    commit: bool | None = None
+    """None: its records are part of the transaction; else the write is the marker that ends it,
+    and has no records."""
+    coordinator_epoch: int = 0
+    """Of the marker."""
+
+
 Settle = Callable[["Step", ErrorCode], None]
 """Called when a write's outcome is known."""
 
@@ -39,10 +60,11 @@ class Write(NamedTuple):
     partition: int
     records: Sequence[JournalRecord]
     settle: Settle
-    """Called exactly once: with the outcome, or with REQUEST_TIMED_OUT when it takes longer
-    than offsets.commit.timeout.ms."""
+    """Called exactly once: with the outcome, or with REQUEST_TIMED_OUT when it takes too
+    long."""
     late: Settle | None
     """After a timeout, called with the outcome."""
+    producer: Producer | None = None
 
 
 class Step:
@@ -55,6 +77,8 @@ class Step:
         """Since 1970: for what is written down."""
         self.answers: list[tuple[Answer, Body]] = []
         self.writes: list[Write] = []
+        self.effects: list[Any] = []
+        """What else is to be done outside, of kinds that a coordinator has of its own."""
 
     def answer(self, answer: Answer, **body: Any) -> None:
         """Answer a request with these fields; the others have the schema's defaults."""
@@ -66,6 +90,7 @@ class Step:
         records: Sequence[JournalRecord],
         settle: Settle,
         late: Settle | None = None,
+        producer: Producer | None = None,
     ) -> None:
         """Append records to a partition of the journal; see Write."""
-        self.writes.append(Write(partition, records, settle, late))
+        self.writes.append(Write(partition, records, settle, late, producer))

@@ -1,4 +1,4 @@
-"""The group coordinator's thread: a queue of events in front of the core.
+"""A coordinator's thread: a queue of events in front of its core.
 
 One thread runs the core, so nothing in it is locked.  Requests come from any thread and wait
 in a bounded queue; outcomes of appends and loaded partitions come in front of no one and are
@@ -12,47 +12,29 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kafkalog.coordinator import loader, partitions
-from kafkalog.coordinator.core import ANY_PARTITION, Append, Core
-from kafkalog.coordinator.shard import Shard
+from kafkalog.coordinator import partitions
+from kafkalog.coordinator.core import Append, Core
 from kafkalog.coordinator.step import Answer, Body, Request, Step
 from kafkalog.errors import KafkalogError
-from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkalog.clock import Clock
-    from kafkalog.config.group import GroupConfig
     from kafkalog.coordinator.journal import Journal
     from kafkalog.wire.api import Api
 
-__all__ = ["SERVED", "Coordinator"]
+__all__ = ["Coordinator", "Event"]
 
 LOG = logging.getLogger(__name__)
 
-SERVED = frozenset(
-    {
-        apis.JOIN_GROUP,
-        apis.SYNC_GROUP,
-        apis.HEARTBEAT,
-        apis.LEAVE_GROUP,
-        apis.OFFSET_COMMIT,
-        apis.OFFSET_FETCH,
-        apis.OFFSET_DELETE,
-        apis.DESCRIBE_GROUPS,
-        apis.LIST_GROUPS,
-        apis.DELETE_GROUPS,
-    }
-)
-"""The APIs that `submit` takes."""
 QUEUED_MAX = 10_000
 
 Event = Callable[[Step], None]
+C = TypeVar("C", bound=Core[Any])
 
 
 class _Once:
@@ -69,26 +51,27 @@ class _Once:
             answer(body)
 
 
-class Coordinator:
-    """The classic groups of this broker.  All methods may be called from any thread."""
+class Coordinator(Generic[C]):
+    """What this broker coordinates of one kind.  All methods may be called from any thread."""
 
     def __init__(
         self,
+        core: C,
         journal: Journal,
-        config: GroupConfig,
         clock: Clock,
         *,
-        topic_partitions: Callable[[str], int] = lambda _name: ANY_PARTITION,
-        new_id: Callable[[], str] = lambda: str(uuid4()),
+        name: str,
+        carry_out: Callable[[Any], None] = lambda _effect: None,
     ) -> None:
-        """`topic_partitions`: how many partitions a topic has (0: there is none of the name),
-        for offsets to be committed; called on the coordinator's thread.  `new_id` makes the
-        unique part of member ids.
+        """`name` of its thread, and of its journal in messages; `carry_out` does what a step wants
+        done outside, on the coordinator's thread, which it must not hold up.
         """
+        self.core = core
+        """What is coordinated: `post` what is to be done with it."""
         self._journal = journal
-        self._config = config
         self._clock = clock
-        self._core = Core(config, new_id, topic_partitions)
+        self._name = name
+        self._carry_out = carry_out
         self._wake = threading.Condition()  # guards what follows
         self._requests: deque[Event] = deque()
         self._events: deque[Event] = deque()  # all others
@@ -98,7 +81,7 @@ class Coordinator:
         self._gives_up = False
         self._partition_count = 0
         self._appending = 0  # the coordinator's thread only
-        self._thread = threading.Thread(target=self._run, name="group-coordinator", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"{name}-coordinator", daemon=True)
 
     def start(self) -> None:
         """Begin to answer requests."""
@@ -127,8 +110,8 @@ class Coordinator:
     # ---- partitions ------------------------------------------------------------------------
 
     def load(self, partition_ids: Iterable[int], partition_count: int) -> None:
-        """This broker now coordinates these partitions of __consumer_offsets, which has
-        `partition_count` of them: read their groups.
+        """This broker now coordinates these partitions of the journal, which has
+        `partition_count` of them: read them.
 
         Requests are answered with COORDINATOR_LOAD_IN_PROGRESS until that is done.
         """
@@ -139,29 +122,33 @@ class Coordinator:
                 self._events.append(partial(self._begin_load, partition, partition_count))
             self._to_load.extend(found)
             if self._to_load and self._loader is None and not self._closing:
-                self._loader = threading.Thread(target=self._read, name="group-loader", daemon=True)
+                name = f"{self._name}-loader"
+                self._loader = threading.Thread(target=self._read, name=name, daemon=True)
                 self._loader.start()
             self._wake.notify_all()
 
     def resign(self, partition: int) -> None:
         """This broker no longer coordinates a partition."""
-        self._post(partial(self._core.resign, partition))
+        self.post(partial(self.core.resign, partition))
 
-    def partition_for(self, group_id: str) -> int | None:
-        """The partition that a group belongs to; None while there is no topic for it."""
+    def partition_for(self, key: str) -> int | None:
+        """The partition that a group or transactional id belongs to; None while there is no
+        topic for it."""
         with self._wake:
             count = self._partition_count
-        return partitions.partition_for(group_id, count) if count else None
+        return partitions.partition_for(key, count) if count else None
 
-    def topics_deleted(self, names: Collection[str]) -> None:
-        """Forget the offsets that were committed for topics that are no more."""
-        self._post(partial(self._core.drop_topics, frozenset(names)))
+    def post(self, event: Event) -> None:
+        """Let something happen to the core, before any request that waits."""
+        with self._wake:
+            self._events.append(event)
+            self._wake.notify_all()
 
     # ---- requests --------------------------------------------------------------------------
 
     def submit(self, api: Api, request: Request) -> None:
-        """Take a request of an API in SERVED; its answer is called once, in this thread or in
-        the coordinator's, now or later.
+        """Take a request of an API that the core serves; its answer is called once, in this
+        thread or in the coordinator's, now or later.
 
         Waits while too many requests are queued.
         """
@@ -176,22 +163,17 @@ class Coordinator:
                 self._requests.append(event)
                 return
         step = Step(0, 0)
-        self._core.refuse(api, request, step, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.core.refuse(api, request, step, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self._give(step)
 
     def _request(self, api: Api, request: Request, step: Step) -> None:
         try:
-            self._core.request(api, request, step)
+            self.core.request(api, request, step)
         except Exception:
             LOG.exception("%s v%d: an error of the coordinator", api.name, request.version)
-            self._core.refuse(api, request, step, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self.core.refuse(api, request, step, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     # ---- the thread ------------------------------------------------------------------------
-
-    def _post(self, event: Event) -> None:
-        with self._wake:
-            self._events.append(event)
-            self._wake.notify_all()
 
     def _step(self) -> Step:
         # The tiny addend: 1.001 s must not become 1000 ms.
@@ -204,21 +186,21 @@ class Coordinator:
             step = self._step()
             for event in events:
                 self._guarded(event, step)
-            self._guarded(self._core.tick, step)
+            self._guarded(self.core.tick, step)
             self._finish(step)
             if closing and self._may_end():
                 break
         step = self._step()
-        self._core.stopped = True
-        for partition in [*self._core.shards, *self._core.loading]:
-            self._core.resign(partition, step)
+        self.core.stopped = True
+        for partition in [*self.core.shards, *self.core.loading]:
+            self.core.resign(partition, step)
         self._finish(step)
 
     def _next(self) -> tuple[list[Event], bool]:
         """The events that came; waits for one, for a timer or for the end."""
         with self._wake:
             while not self._events and not self._requests:
-                timer_ms = self._core.timers.next_ms()
+                timer_ms = self.core.timers.next_ms()
                 until_s = None if timer_ms is None else timer_ms / 1000
                 if self._closing and (not self._appending or self._gives_up):
                     break
@@ -249,25 +231,31 @@ class Coordinator:
     def _finish(self, step: Step) -> None:
         """Carry out what a round led to."""
         while step.writes:
-            for append in self._core.appends(step):
+            for append in self.core.appends(step):
                 self._append(append, step)
+        effects, step.effects = step.effects, []
+        for effect in effects:
+            try:
+                self._carry_out(effect)
+            except Exception:
+                LOG.exception("what a step wanted done outside")
         self._give(step)
 
     def _append(self, append: Append, step: Step) -> None:
         self._appending += 1
         done = partial(self._done, append.number)
         try:
-            self._journal.append(append.partition, append.records, done)
+            self._journal.append(append.partition, append.records, done, append.producer)
         except KafkalogError as error:
             code = -1 if error.code is None else error.code
             self._settled(append.number, ErrorCode(code), step)
 
     def _done(self, number: int, error: ErrorCode) -> None:
-        self._post(partial(self._settled, number, error))
+        self.post(partial(self._settled, number, error))
 
     def _settled(self, number: int, error: ErrorCode, step: Step) -> None:
         self._appending -= 1
-        self._core.settled(number, error, step)
+        self.core.settled(number, error, step)
 
     @staticmethod
     def _give(step: Step) -> None:
@@ -280,7 +268,7 @@ class Coordinator:
     # ---- loading ---------------------------------------------------------------------------
 
     def _begin_load(self, partition: int, partition_count: int, _step: Step) -> None:
-        self._core.begin_load(partition, partition_count)
+        self.core.begin_load(partition, partition_count)
 
     def _read(self) -> None:
         """The loader's thread: one partition after the other."""
@@ -290,14 +278,15 @@ class Coordinator:
                     self._loader = None
                     return
                 partition = self._to_load.popleft()
-            shard = self._core.new_shard(partition)
+            shard = self.core.new_shard(partition)
             try:
-                loader.load(shard, self._journal.read(partition), self._clock.now_ms())
+                batches = self._journal.read(partition)
+                self.core.load(shard, batches, self._clock.now_ms())
             except Exception:
-                LOG.exception("__consumer_offsets-%d: its groups cannot be read", partition)
-                self._post(partial(self._core.resign, partition))
+                LOG.exception("%s coordinator: partition %d cannot be read", self._name, partition)
+                self.post(partial(self.core.resign, partition))
             else:
-                self._post(partial(self._end_load, shard))
+                self.post(partial(self._end_load, shard))
 
-    def _end_load(self, shard: Shard, step: Step) -> None:
-        self._core.end_load(shard, step)
+    def _end_load(self, shard: Any, step: Step) -> None:
+        self.core.end_load(shard, step)

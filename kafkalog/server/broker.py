@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
+from uuid import uuid4
 
 from kafkalog.clock import Clock, SystemClock
 from kafkalog.config.protection import refuse_protection
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
+from kafkalog.coordinator.groups.core import GroupCore
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import InvalidSetting, KafkalogError
@@ -22,7 +24,7 @@ from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.server import listeners as places
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
-from kafkalog.server.journal import Journal
+from kafkalog.server.journal import OFFSETS_TOPIC, Journal
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.producer_ids import ProducerIds
@@ -167,8 +169,9 @@ class Broker:
         bulk = Bulk(name)
         self._undo.append(bulk.stop)
         coordinator = Coordinator(
-            Journal(manager, partitions, reactor, acknowledger), config, self._clock,
-            topic_partitions=partitions.count,
+            GroupCore(config, lambda: str(uuid4()), partitions.count),
+            Journal(OFFSETS_TOPIC, manager, partitions, reactor, acknowledger),
+            self._clock, name="group",
         )  # fmt: skip
         self._node: Node = Node(
             config=config, given=self._given, manager=manager, metadata=metadata,

@@ -1,14 +1,16 @@
-"""The group coordinator's journal: the partitions of `__consumer_offsets`."""
+"""The coordinators' journals: the partitions of `__consumer_offsets`, of `__transaction_state`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kafkalog.batch import codecs
 from kafkalog.batch.columns import Columns
-from kafkalog.batch.encode import HEADER_BYTES, compressed_batches
+from kafkalog.batch.control import marker_batch
+from kafkalog.batch.encode import HEADER_BYTES, compressed_batches, transactional_batch
 from kafkalog.clock import Clock
 from kafkalog.config.topic import TopicConfig
 from kafkalog.coordinator.journal import JournalBatch, journal_batches
+from kafkalog.coordinator.step import Producer
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import KafkalogError, Timeout
 from kafkalog.server.handlers.common import code_of
@@ -17,9 +19,10 @@ from kafkalog.server.reactor import Reactor
 from kafkalog.server.threads.acknowledge import Acknowledger
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["OFFSETS_TOPIC", "Journal"]
+__all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Journal"]
 
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 RECORD_BYTES_MAX = 64
 """What a record takes beside its key and value, at most."""
 WAIT_MS = 60_000
@@ -29,16 +32,18 @@ Row = tuple[bytes, bytes | None]
 
 
 class Journal:
-    """Where the coordinator writes what it must not forget.  Any thread."""
+    """Where a coordinator writes what it must not forget.  Any thread."""
 
     def __init__(
         self,
+        topic: str,
         manager: Manager,
         partitions: Partitions,
         reactor: Reactor,
         acknowledger: Acknowledger,
     ) -> None:
         """Nothing is opened, and no partition's files are made, before they are wanted."""
+        self._topic = topic
         self._manager = manager
         self._partitions = partitions
         self._reactor = reactor
@@ -46,24 +51,30 @@ class Journal:
         self._clock: Clock = manager.clock
 
     def append(
-        self, partition: int, records: Sequence[Row], done: Callable[[ErrorCode], None]
+        self,
+        partition: int,
+        records: Sequence[Row],
+        done: Callable[[ErrorCode], None],
+        producer: Producer | None = None,
     ) -> None:
         """Append records as one batch; `done(NONE)` when they are as durable as acks=all is.
+
+        `producer`: the batch is part of its transaction, or the marker that ends it.
 
         `done` is called in another thread, or in this one when nothing was appended.
         """
         try:
-            self._partitions.log(OFFSETS_TOPIC, partition)
+            self._partitions.log(self._topic, partition)
             now_ms = self._clock.now_ms()
             found = self._reactor.append(
-                OFFSETS_TOPIC, partition, _batch(records, now_ms), acks=-1, now_ms=now_ms,
+                self._topic, partition, _batch(records, now_ms, producer), acks=-1, now_ms=now_ms,
                 coordinator=True,
             )  # fmt: skip
         except (KafkalogError, OSError) as problem:
             done(code_of(problem))
             return
         self._acknowledger.wait(
-            OFFSETS_TOPIC, partition, found.last_offset + 1, WAIT_MS,
+            self._topic, partition, found.last_offset + 1, WAIT_MS,
             lambda problem: done(_outcome(problem)), on_disk=found.sync_due,
         )  # fmt: skip
 
@@ -73,11 +84,11 @@ class Journal:
         Raises: what opening and reading a log raises.
         """
         if partition in self._written():
-            yield from journal_batches(self._partitions.log(OFFSETS_TOPIC, partition))
+            yield from journal_batches(self._partitions.log(self._topic, partition))
 
     def _written(self) -> set[int]:
         """The partitions that have files: the others are not made for a look."""
-        return {tp.partition for tp in self._manager.partitions(OFFSETS_TOPIC)}
+        return {tp.partition for tp in self._manager.partitions(self._topic)}
 
 
 def _outcome(problem: Exception | None) -> ErrorCode:
@@ -86,8 +97,13 @@ def _outcome(problem: Exception | None) -> ErrorCode:
     return ErrorCode.REQUEST_TIMED_OUT if isinstance(problem, Timeout) else code_of(problem)
 
 
-def _batch(records: Sequence[Row], now_ms: int) -> Any:
+def _batch(records: Sequence[Row], now_ms: int, producer: Producer | None) -> Any:
+    if producer is not None and producer.commit is not None:
+        return marker_batch(producer.producer_id, producer.epoch, producer.commit,
+                            producer.coordinator_epoch, now_ms)  # fmt: skip
     columns = Columns([v for _, v in records], [k for k, _ in records], default_timestamp_ms=now_ms)
     room = HEADER_BYTES + sum(len(k) + len(v or b"") + RECORD_BYTES_MAX for k, v in records)
+    if producer is not None:
+        return transactional_batch(columns, room, producer.producer_id, producer.epoch)
     (batch,) = compressed_batches(columns, codecs.NONE, TopicConfig(), room)
     return batch

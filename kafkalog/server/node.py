@@ -8,6 +8,7 @@ from kafkalog.config.server import ServerConfig
 from kafkalog.server.listeners import Advertised
 
 if TYPE_CHECKING:
+    from kafkalog.coordinator.groups.core import GroupCore
     from kafkalog.coordinator.thread import Coordinator
     from kafkalog.directory.manager import Manager
     from kafkalog.metadata.image import MetadataImage
@@ -32,7 +33,7 @@ class Node(NamedTuple):
     metadata: "MetadataLog"
     partitions: "Partitions"
     reactor: "Reactor"
-    coordinator: "Coordinator"
+    coordinator: "Coordinator[GroupCore]"
     acknowledger: "Acknowledger"
     advertised: tuple[Advertised, ...]
     """What clients are told, by the number of the listener that they use."""

@@ -1,6 +1,7 @@
 """Topics that are made without being asked for: by a first use, and Kafka's own."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import TopicExists
@@ -72,7 +73,7 @@ def follow_groups(node: Node) -> None:
                                             OFFSETS_TOPIC not in old.topics):  # fmt: skip
             load(new)
         if gone:
-            coordinator.topics_deleted(gone)
+            coordinator.post(partial(coordinator.core.drop_topics, frozenset(gone)))
 
     node.metadata.listen(changed)
     if OFFSETS_TOPIC in node.image.topics:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import offsets
 from kafkalog.coordinator.groups.group import CONSUMER, Group, State
-from kafkalog.coordinator.shard import Shard, append_error
+from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.step import Body, Step
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -26,7 +27,7 @@ AclOperation: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 NOT_ASKED = -(1 << 31)
 
 
-def describe(shard: Shard, group_id: str, version: int, operations: bool) -> Body:
+def describe(shard: GroupShard, group_id: str, version: int, operations: bool) -> Body:
     """One group of a DescribeGroups response; `operations`: what may be done to it, too."""
     group = shard.groups.get(group_id)
     allowed = OPERATIONS if operations else NOT_ASKED
@@ -70,7 +71,7 @@ def _protocol_type(group: Group) -> str:
     return group.protocol_type or (CONSUMER if group.foreign else "")
 
 
-def listed(shard: Shard, states: Iterable[str], types: Iterable[str]) -> list[Body]:
+def listed(shard: GroupShard, states: Iterable[str], types: Iterable[str]) -> list[Body]:
     """The groups of a ListGroups response; empty filters let all through."""
     states = {state.strip().lower() for state in states}
     types = {kind.strip().lower() for kind in types}
@@ -92,7 +93,7 @@ def listed(shard: Shard, states: Iterable[str], types: Iterable[str]) -> list[Bo
 
 
 def delete(
-    shard: Shard, step: Step, group_id: str, settle: Callable[[Step, ErrorCode], None]
+    shard: GroupShard, step: Step, group_id: str, settle: Callable[[Step, ErrorCode], None]
 ) -> None:
     """Delete one group; `settle` learns the result for the response."""
     group = shard.groups.get(group_id)

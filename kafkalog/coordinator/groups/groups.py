@@ -6,9 +6,10 @@ out before one joins), KIP-559 (protocol names in SyncGroup), KIP-814 (skip assi
 
 from __future__ import annotations
 
+from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import rebalance, records
 from kafkalog.coordinator.groups.group import CONSUMER, Group, Member, Protocols, State
-from kafkalog.coordinator.shard import Shard, append_error
+from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.step import Answer, Body, Request, Step
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -41,7 +42,7 @@ def validate_member(group: Group, member_id: str, instance_id: str | None) -> Er
 # ---- JoinGroup -----------------------------------------------------------------------------
 
 
-def join(shard: Shard, step: Step, request: Request) -> None:
+def join(shard: GroupShard, step: Step, request: Request) -> None:
     """Answer a JoinGroup, or park it until its generation is complete."""
     body = request.body
     if request.version < NULL_NAME_VERSION:
@@ -75,7 +76,7 @@ def _without_null(answer: Answer) -> Answer:
     return named
 
 
-def _join(shard: Shard, step: Step, group: Group, request: Request) -> ErrorCode:
+def _join(shard: GroupShard, step: Step, group: Group, request: Request) -> ErrorCode:
     """As join.  An error: nothing was answered yet."""
     body = request.body
     comes_back = not body.member_id and body.group_instance_id in group.static
@@ -99,7 +100,7 @@ def _join(shard: Shard, step: Step, group: Group, request: Request) -> ErrorCode
     return error
 
 
-def _has_room(shard: Shard, group: Group, member_id: str) -> bool:
+def _has_room(shard: GroupShard, group: Group, member_id: str) -> bool:
     limit = shard.config.group_max_size
     if group.state in (State.EMPTY, State.DEAD):
         return True
@@ -110,7 +111,7 @@ def _has_room(shard: Shard, group: Group, member_id: str) -> bool:
     return member is not None or len(group.members) < limit
 
 
-def _join_unknown(shard: Shard, step: Step, group: Group, request: Request) -> ErrorCode:
+def _join_unknown(shard: GroupShard, step: Step, group: Group, request: Request) -> ErrorCode:
     """A JoinGroup without a member id."""
     instance_id = request.body.group_instance_id
     member_id = f"{instance_id or request.client_id}-{shard.new_id()}"
@@ -127,7 +128,7 @@ def _join_unknown(shard: Shard, step: Step, group: Group, request: Request) -> E
     return ErrorCode.NONE
 
 
-def _add(shard: Shard, step: Step, group: Group, request: Request, member_id: str) -> None:
+def _add(shard: GroupShard, step: Step, group: Group, request: Request, member_id: str) -> None:
     """Take a new member in."""
     body = request.body
     member = Member(member_id, body.group_instance_id, request.client_id, request.client_host)
@@ -161,7 +162,7 @@ def _describe(group: Group, member: Member, request: Request) -> None:
         member.protocols = _protocols(request)
 
 
-def _rejoin(shard: Shard, step: Step, group: Group, request: Request) -> ErrorCode:
+def _rejoin(shard: GroupShard, step: Step, group: Group, request: Request) -> ErrorCode:
     """A JoinGroup of a member of the group."""
     member = group.members[request.body.member_id]
     leads = member.member_id == group.leader
@@ -188,7 +189,7 @@ def _rejoin(shard: Shard, step: Step, group: Group, request: Request) -> ErrorCo
 
 
 def _replace_static(
-    shard: Shard, step: Step, group: Group, request: Request, member_id: str
+    shard: GroupShard, step: Step, group: Group, request: Request, member_id: str
 ) -> ErrorCode:
     """A static member joins again without its id, as after a restart: it gets a new one, and
     who still uses the old one is fenced.
@@ -228,7 +229,7 @@ def _subscribes_anew(group: Group, old: Member, member: Member) -> bool:
 
 
 def _record_replacement(
-    shard: Shard,
+    shard: GroupShard,
     step: Step,
     group: Group,
     pair: tuple[Member, Member],
@@ -276,7 +277,7 @@ def _record_replacement(
 # ---- SyncGroup -----------------------------------------------------------------------------
 
 
-def sync(shard: Shard, step: Step, request: Request) -> None:
+def sync(shard: GroupShard, step: Step, request: Request) -> None:
     """Answer a SyncGroup, or park it until the leader's assignment is in the journal."""
     body = request.body
     group = shard.groups.get(body.group_id)
@@ -328,7 +329,7 @@ def _check_sync(group: Group | None, request: Request) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _assign(shard: Shard, step: Step, group: Group, assignments: dict[str, bytes]) -> None:
+def _assign(shard: GroupShard, step: Step, group: Group, assignments: dict[str, bytes]) -> None:
     """Write the leader's assignment; then everybody gets it."""
     generation = group.generation
 
@@ -348,7 +349,7 @@ def _assign(shard: Shard, step: Step, group: Group, assignments: dict[str, bytes
 # ---- Heartbeat -----------------------------------------------------------------------------
 
 
-def heartbeat(shard: Shard, step: Step, request: Request) -> None:
+def heartbeat(shard: GroupShard, step: Step, request: Request) -> None:
     """Answer a Heartbeat."""
     body = request.body
     group = shard.groups.get(body.group_id)
@@ -370,7 +371,7 @@ def heartbeat(shard: Shard, step: Step, request: Request) -> None:
 # ---- LeaveGroup ----------------------------------------------------------------------------
 
 
-def leave(shard: Shard, step: Step, request: Request) -> None:
+def leave(shard: GroupShard, step: Step, request: Request) -> None:
     """Answer a LeaveGroup; a rebalance follows when somebody was in the group."""
     body = request.body
     group = shard.groups.get(body.group_id) or Group(body.group_id, step.wall_ms)
@@ -393,7 +394,7 @@ def leave(shard: Shard, step: Step, request: Request) -> None:
 
 
 def _leaving(
-    shard: Shard, group: Group, asked: list[tuple[str, str | None]]
+    shard: GroupShard, group: Group, asked: list[tuple[str, str | None]]
 ) -> tuple[list[Body], list[Member]]:
     """What to tell those who ask to leave, and the members who go; pending ids are gone."""
     results: list[Body] = []

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
+from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import records
 from kafkalog.coordinator.groups.group import CONSUMER, Commit, CommittedOffset, Group, State
 from kafkalog.coordinator.groups.groups import validate_member
-from kafkalog.coordinator.shard import Shard, append_error
+from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.step import Body, JournalRecord, Request, Step
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -43,7 +44,7 @@ Known = Callable[[str], int]
 # ---- OffsetCommit --------------------------------------------------------------------------
 
 
-def commit(shard: Shard, step: Step, request: Request, known: Known) -> None:
+def commit(shard: GroupShard, step: Step, request: Request, known: Known) -> None:
     """Answer an OffsetCommit once its offsets are in the journal."""
     body = request.body
     group = shard.groups.get(body.group_id)
@@ -107,7 +108,7 @@ def _check_commit(group: Group | None, request: Request) -> ErrorCode:
 
 
 def _take(
-    shard: Shard,
+    shard: GroupShard,
     step: Step,
     request: Request,
     known: Known,
@@ -150,7 +151,7 @@ def _java_length(text: str) -> int:
 
 
 def _write_commit(
-    shard: Shard,
+    shard: GroupShard,
     step: Step,
     group: Group,
     request: Request,
@@ -185,7 +186,7 @@ def _write_commit(
 # ---- OffsetFetch ---------------------------------------------------------------------------
 
 
-def fetch(shard: Shard, asked: Any, stable: bool) -> Body:
+def fetch(shard: GroupShard, asked: Any, stable: bool) -> Body:
     """The committed offsets of one group; `stable`: not while a transaction may change them.
 
     `asked`: with group_id, and topics (None: all) of name and partition_indexes.
@@ -242,7 +243,7 @@ def fetch_failed(asked: Any, version: int, error: ErrorCode) -> Body:
 # ---- OffsetDelete --------------------------------------------------------------------------
 
 
-def delete(shard: Shard, step: Step, request: Request, known: Known) -> None:
+def delete(shard: GroupShard, step: Step, request: Request, known: Known) -> None:
     """Answer an OffsetDelete once its tombstones are in the journal."""
     body = request.body
     group = shard.groups.get(body.group_id)
@@ -285,7 +286,7 @@ def _check_delete(group: Group | None) -> ErrorCode:
 
 
 def _write_tombstones(
-    shard: Shard,
+    shard: GroupShard,
     step: Step,
     group: Group,
     gone: Collection[TopicPartition],
@@ -346,7 +347,7 @@ def expired(group: Group, wall_ms: int, retention_ms: int) -> list[TopicPartitio
     return found
 
 
-def expire(shard: Shard, step: Step) -> None:
+def expire(shard: GroupShard, step: Step) -> None:
     """Delete what is too old: offsets, then groups in which nothing is left."""
     retention_ms = shard.config.offsets_retention_minutes * MINUTE_MS
     for group in list(shard.live()):
@@ -362,7 +363,7 @@ def expire(shard: Shard, step: Step) -> None:
 
 
 def delete_group(
-    shard: Shard, step: Step, group: Group, settle: Callable[[Step, ErrorCode], None]
+    shard: GroupShard, step: Step, group: Group, settle: Callable[[Step, ErrorCode], None]
 ) -> None:
     """Delete an empty group and its offsets.  Dead until that is in the journal."""
     entered_ms = group.state_ms
@@ -392,7 +393,7 @@ def delete_group(
         settled(step, ErrorCode.NONE)
 
 
-def drop_topics(shard: Shard, step: Step, names: Collection[str]) -> None:
+def drop_topics(shard: GroupShard, step: Step, names: Collection[str]) -> None:
     """Topics were deleted: so are the offsets that were committed for them."""
     for group in list(shard.live()):
         gone = dict.fromkeys(w for w in group.known_offsets() if w.topic in names)

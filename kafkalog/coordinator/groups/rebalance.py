@@ -11,7 +11,7 @@ import logging
 
 from kafkalog.coordinator.groups import records
 from kafkalog.coordinator.groups.group import Group, InitialDelay, Member, State
-from kafkalog.coordinator.shard import Shard
+from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.step import Answer, Body, Settle, Step
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -100,7 +100,7 @@ def fail_waiting(step: Step, group: Group, error: ErrorCode) -> None:
 # ---- a generation begins -------------------------------------------------------------------
 
 
-def begin_or_complete(shard: Shard, step: Step, group: Group) -> None:
+def begin_or_complete(shard: GroupShard, step: Step, group: Group) -> None:
     """After somebody joined or left: begin a rebalance, or end the one that runs."""
     if group.can_rebalance:
         begin(shard, step, group)
@@ -108,7 +108,7 @@ def begin_or_complete(shard: Shard, step: Step, group: Group) -> None:
         complete_if_all_joined(shard, step, group)
 
 
-def begin(shard: Shard, step: Step, group: Group) -> None:
+def begin(shard: GroupShard, step: Step, group: Group) -> None:
     """Ask everybody to join again."""
     if group.state is State.COMPLETING:
         reset(shard, step, group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -128,13 +128,13 @@ def begin(shard: Shard, step: Step, group: Group) -> None:
         shard.set_timer("join", group, step.now_ms + group.rebalance_timeout_ms)
 
 
-def complete_if_all_joined(shard: Shard, step: Step, group: Group) -> None:
+def complete_if_all_joined(shard: GroupShard, step: Step, group: Group) -> None:
     """End the joining early when nobody is missing, but not the initial delay."""
     if group.state is State.PREPARING and group.all_joined and group.initial is None:
         complete(shard, step, group)
 
 
-def expire_join(shard: Shard, step: Step, group: Group) -> None:
+def expire_join(shard: GroupShard, step: Step, group: Group) -> None:
     """The time to join is over: go on with those who came."""
     if group.state is not State.PREPARING:
         return
@@ -148,7 +148,7 @@ def expire_join(shard: Shard, step: Step, group: Group) -> None:
         complete(shard, step, group)
 
 
-def complete(shard: Shard, step: Step, group: Group) -> None:
+def complete(shard: GroupShard, step: Step, group: Group) -> None:
     """The next generation: those who joined, or nobody."""
     shard.cancel_timer("join", group)
     group.initial = None
@@ -175,7 +175,7 @@ def complete(shard: Shard, step: Step, group: Group) -> None:
     write_group(shard, step, group, {}, lambda _step, _error: None)
 
 
-def _generation(shard: Shard, step: Step, group: Group) -> None:
+def _generation(shard: GroupShard, step: Step, group: Group) -> None:
     """Tell those who joined about their new generation."""
     group.protocol = group.choose_protocol()
     group.topics = records.subscribed_topics(group)
@@ -196,14 +196,14 @@ def _generation(shard: Shard, step: Step, group: Group) -> None:
 # ---- the assignment ------------------------------------------------------------------------
 
 
-def heard_sync(shard: Shard, group: Group, member: Member) -> None:
+def heard_sync(shard: GroupShard, group: Group, member: Member) -> None:
     """A member asked for its assignment."""
     group.pending_sync.discard(member.member_id)
     if not group.pending_sync:
         shard.cancel_timer("sync", group)
 
 
-def expire_sync(shard: Shard, step: Step, group: Group) -> None:
+def expire_sync(shard: GroupShard, step: Step, group: Group) -> None:
     """The time to ask for the assignment is over: those who did not are removed."""
     if group.state not in (State.COMPLETING, State.STABLE) or not group.pending_sync:
         return
@@ -215,7 +215,7 @@ def expire_sync(shard: Shard, step: Step, group: Group) -> None:
     begin(shard, step, group)
 
 
-def hand_out(shard: Shard, step: Step, group: Group, assignments: dict[str, bytes]) -> None:
+def hand_out(shard: GroupShard, step: Step, group: Group, assignments: dict[str, bytes]) -> None:
     """The assignment is in the journal: tell everybody who asked."""
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
@@ -232,7 +232,7 @@ def hand_out(shard: Shard, step: Step, group: Group, assignments: dict[str, byte
     group.become(State.STABLE, step.wall_ms)
 
 
-def reset(shard: Shard, step: Step, group: Group, error: ErrorCode) -> None:
+def reset(shard: GroupShard, step: Step, group: Group, error: ErrorCode) -> None:
     """The generation gets no assignment: tell everybody who asked."""
     for member in group.members.values():
         member.assignment = b""
@@ -243,7 +243,7 @@ def reset(shard: Shard, step: Step, group: Group, error: ErrorCode) -> None:
 # ---- somebody goes -------------------------------------------------------------------------
 
 
-def remove_member(shard: Shard, step: Step, group: Group, member: Member) -> None:
+def remove_member(shard: GroupShard, step: Step, group: Group, member: Member) -> None:
     """Take a member out of its group, and answer what it still waits for."""
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     answer_join(step, group, member, refused_join(unknown))
@@ -252,7 +252,7 @@ def remove_member(shard: Shard, step: Step, group: Group, member: Member) -> Non
     group.remove(member.member_id)
 
 
-def expire_session(shard: Shard, step: Step, group: Group, member_id: str) -> None:
+def expire_session(shard: GroupShard, step: Step, group: Group, member_id: str) -> None:
     """A member was not heard of for its session timeout, or never came with its id."""
     if group.state is State.DEAD:
         return
@@ -276,7 +276,7 @@ def expire_session(shard: Shard, step: Step, group: Group, member_id: str) -> No
 
 
 def write_group(
-    shard: Shard, step: Step, group: Group, assignments: dict[str, bytes], settle: Settle
+    shard: GroupShard, step: Step, group: Group, assignments: dict[str, bytes], settle: Settle
 ) -> None:
     """Write a group's record, with these assignments; `settle` learns what came of it."""
     # A group of the protocol of KIP-848 that nobody is in becomes a classic one.

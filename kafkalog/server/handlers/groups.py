@@ -3,8 +3,8 @@
 import logging
 from typing import Any
 
+from kafkalog.coordinator.groups.core import SERVED
 from kafkalog.coordinator.step import Request as GroupRequest
-from kafkalog.coordinator.thread import SERVED
 from kafkalog.errors import for_clients
 from kafkalog.server.handlers.common import Handler, code_of, node_entry
 from kafkalog.server.node import Node

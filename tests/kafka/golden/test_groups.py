@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.coordinator import loader
+from kafkalog.coordinator.groups import loader
 from kafkalog.coordinator.groups.records import FOREIGN
 from kafkalog.coordinator.journal import journal_batches
 from kafkalog.coordinator.partitions import partition_for

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from kafkalog.config.group import GroupConfig
-from kafkalog.coordinator import loader
-from kafkalog.coordinator.core import Append, Core
+from kafkalog.coordinator.core import Append
+from kafkalog.coordinator.groups.core import GroupCore
 from kafkalog.coordinator.journal import JournalBatch, StoredRecord
-from kafkalog.coordinator.step import JournalRecord, Request, Step
+from kafkalog.coordinator.step import JournalRecord, Producer, Request, Step
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
@@ -42,11 +42,26 @@ class MemoryJournal:
         what = {"producer_id": -1, "transactional": False, "marker": None, **batch}
         self.batches[partition].append(JournalBatch(records=stored, **what))
 
+    def put_of(
+        self, partition: int, records: Iterable[JournalRecord], producer: Producer | None
+    ) -> None:
+        """Append a batch, or a marker, as a coordinator has it written."""
+        if producer is None:
+            self.put(partition, records)
+            return
+        kind = None if producer.commit is None else int(producer.commit)
+        self.put(partition, records, producer_id=producer.producer_id, transactional=True,
+                 marker=kind)  # fmt: skip
+
     def append(
-        self, partition: int, records: Sequence[JournalRecord], done: Callable[[ErrorCode], None]
+        self,
+        partition: int,
+        records: Sequence[JournalRecord],
+        done: Callable[[ErrorCode], None],
+        producer: Producer | None = None,
     ) -> None:
         """As Journal.append: at once, and never in vain."""
-        self.put(partition, records)
+        self.put_of(partition, records, producer)
         done(ErrorCode.NONE)
 
     def read(self, partition: int) -> Iterator[JournalBatch]:
@@ -123,11 +138,11 @@ class Desk:
     def restart(self) -> None:
         """A new coordinator, of what the journal says."""
         rng = self._random
-        self.core = Core(self.settings, lambda: f"{rng.getrandbits(48):012x}", self._known)
+        self.core = GroupCore(self.settings, lambda: f"{rng.getrandbits(48):012x}", self._known)
         for partition in range(self.partitions):
             self.core.begin_load(partition, self.partitions)
             shard = self.core.new_shard(partition)
-            loader.load(shard, self.journal.read(partition), self.wall_ms)
+            self.core.load(shard, self.journal.read(partition), self.wall_ms)
             self._step(lambda step, shard=shard: self.core.end_load(shard, step))
 
     def _known(self, topic: str) -> int:
@@ -155,7 +170,7 @@ class Desk:
             return
         error = self.errors.pop(0) if self.errors else ErrorCode.NONE
         if error is ErrorCode.NONE:
-            self.journal.put(append.partition, append.records)
+            self.journal.put_of(append.partition, append.records, append.producer)
         self.core.settled(append.number, error, step)
 
     def release(self, error: ErrorCode = ErrorCode.NONE) -> None:
@@ -163,7 +178,7 @@ class Desk:
         held, self.held = self.held or [], None
         for append in held:
             if error is ErrorCode.NONE:
-                self.journal.put(append.partition, append.records)
+                self.journal.put_of(append.partition, append.records, append.producer)
             self._step(lambda step, a=append: self.core.settled(a.number, error, step))
 
     def wait(self, ms: int) -> None:

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
-from kafkalog.coordinator import loader
-from kafkalog.coordinator.core import Append, Core
+from kafkalog.coordinator.core import Append
+from kafkalog.coordinator.groups.core import GroupCore
 from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.coordinator.step import Request, Step
 from kafkalog.wire import apis
@@ -81,7 +81,7 @@ class Faults:
 class World:
     """Virtual time, the coordinator, its journal, the network."""
 
-    def __init__(self, seed: int, core: Callable[..., Core] = Core) -> None:
+    def __init__(self, seed: int, core: Callable[..., GroupCore] = GroupCore) -> None:
         self.rng = random.Random(seed)
         self.faults = Faults()
         self.now_ms = 0
@@ -138,7 +138,7 @@ class World:
         self.core = self.make_core(SETTINGS, lambda: f"{rng.getrandbits(32):08x}")
         self.core.begin_load(0, 1)
         shard = self.core.new_shard(0)
-        loader.load(shard, self.journal.read(0), self.wall_ms)
+        self.core.load(shard, self.journal.read(0), self.wall_ms)
         self.step(lambda step: self.core.end_load(shard, step))
 
     @property
@@ -168,12 +168,12 @@ class World:
         self.last_ready_ms[epoch] = ready_ms
         early = written and not self.loses_unfinished
         if early:
-            self.journal.put(append.partition, append.records)
+            self.journal.put_of(append.partition, append.records, append.producer)
 
         def outcome() -> None:
             if epoch == self.epoch:
                 if written and not early:
-                    self.journal.put(append.partition, append.records)
+                    self.journal.put_of(append.partition, append.records, append.producer)
                 self.step(lambda step: self.core.settled(append.number, error, step))
 
         self.later(ready_ms - self.now_ms, outcome)
@@ -253,9 +253,9 @@ class World:
         group = self.core.shards[0].groups.get(GROUP)
         if group is None or group.writing or group.commits or group.state is not State.STABLE:
             return
-        other = Core(SETTINGS, str)
+        other = GroupCore(SETTINGS, str)
         shard = other.new_shard(0)
-        loader.load(shard, self.journal.read(0), self.wall_ms)
+        other.load(shard, self.journal.read(0), self.wall_ms)
         loaded = self.picture(shard.groups.get(GROUP))
         if loaded != self.picture(group):
             raise Violated(f"S6: {self.picture(group)} is written as {loaded}")
@@ -457,7 +457,7 @@ def state(world: World) -> Any:
     return world.picture(world.core.shards[0].groups.get(GROUP))
 
 
-def simulate(seed: int, core: Callable[..., Core] = Core) -> World:
+def simulate(seed: int, core: Callable[..., GroupCore] = GroupCore) -> World:
     """One run: faults for a while, then peace, in which the group must settle.
 
     Raises: Violated, with the trace of what happened as its note.

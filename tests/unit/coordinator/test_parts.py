@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ import pytest
 import kafkalog
 from kafkalog import errors
 from kafkalog.clock import ManualClock, SystemClock
+from kafkalog.coordinator.groups.core import SERVED, GroupCore
 from kafkalog.coordinator.journal import JournalBatch, journal_batches
 from kafkalog.coordinator.partitions import java_hash, partition_for
-from kafkalog.coordinator.step import JournalRecord, Request, Step
-from kafkalog.coordinator.thread import SERVED, Coordinator
+from kafkalog.coordinator.step import JournalRecord, Producer, Request, Step
+from kafkalog.coordinator.thread import Coordinator
 from kafkalog.coordinator.timers import Timers
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
@@ -25,6 +27,11 @@ from tests.unit.coordinator.desk import HOST, Desk, MemoryJournal, Reply, config
 from tests.unit.coordinator.test_states import codes
 
 Wait = Callable[..., None]
+Groups = Coordinator[GroupCore]
+
+
+def new_id() -> str:
+    return f"{random.getrandbits(64):016x}"
 
 
 # ---- partitions ----------------------------------------------------------------------------
@@ -95,7 +102,11 @@ class SlowJournal(MemoryJournal):
         self.gate.set()
 
     def append(
-        self, partition: int, records: Sequence[JournalRecord], done: Callable[[ErrorCode], None]
+        self,
+        partition: int,
+        records: Sequence[JournalRecord],
+        done: Callable[[ErrorCode], None],
+        producer: Producer | None = None,
     ) -> None:
         if self.fails is not None:
             raise self.fails
@@ -123,41 +134,41 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def coordinator(journal: SlowJournal, clock: ManualClock) -> Iterator[Coordinator]:
-    made = Coordinator(journal, config(), clock)
+def coordinator(journal: SlowJournal, clock: ManualClock) -> Iterator[Groups]:
+    made = Coordinator(GroupCore(config(), new_id), journal, clock, name="group")
     made.start()
     yield made
     journal.gate.set()
     made.close(0)
 
 
-def submit(coordinator: Coordinator, api: Api, version: int, **fields: Any) -> Reply:
+def submit(coordinator: Groups, api: Api, version: int, **fields: Any) -> Reply:
     reply = Reply(api, version)
     body = api.decode_request(version, api.encode_request(version, fields))
     coordinator.submit(api, Request(body, version, "client", HOST, reply))
     return reply
 
 
-def commit(coordinator: Coordinator, offset: int) -> Reply:
+def commit(coordinator: Groups, offset: int) -> Reply:
     partitions = [{"partition_index": 0, "committed_offset": offset}]
     topics = [{"name": "t", "partitions": partitions}]
     return submit(coordinator, apis.OFFSET_COMMIT, 8, group_id="g", topics=topics)
 
 
-def state(coordinator: Coordinator, wait_until: Wait) -> int:
+def state(coordinator: Groups, wait_until: Wait) -> int:
     """Of OffsetFetch, as a probe."""
     reply = submit(coordinator, apis.OFFSET_FETCH, 7, group_id="g", topics=None)
     wait_until(lambda: not reply.waits, "an answer")
     return int(reply.error_code)
 
 
-def loaded(coordinator: Coordinator, wait_until: Wait) -> None:
+def loaded(coordinator: Groups, wait_until: Wait) -> None:
     coordinator.load(range(4), 4)
     wait_until(lambda: state(coordinator, wait_until) == 0, "loaded")
 
 
 def test_requests_are_answered_while_partitions_load(
-    coordinator: Coordinator, journal: SlowJournal, wait_until: Wait
+    coordinator: Groups, journal: SlowJournal, wait_until: Wait
 ) -> None:
     assert coordinator.partition_for("g") is None
     assert state(coordinator, wait_until) == ErrorCode.NOT_COORDINATOR
@@ -172,7 +183,7 @@ def test_requests_are_answered_while_partitions_load(
 
 
 def test_a_partition_that_cannot_be_read_is_given_up(
-    coordinator: Coordinator, journal: SlowJournal, wait_until: Wait
+    coordinator: Groups, journal: SlowJournal, wait_until: Wait
 ) -> None:
     def read(partition: int) -> Iterator[JournalBatch]:
         raise errors.CorruptLog(f"partition {partition}")
@@ -184,7 +195,7 @@ def test_a_partition_that_cannot_be_read_is_given_up(
 
 
 def test_answers_wait_for_the_journal_without_a_thread(
-    coordinator: Coordinator, journal: SlowJournal, clock: ManualClock, wait_until: Wait
+    coordinator: Groups, journal: SlowJournal, clock: ManualClock, wait_until: Wait
 ) -> None:
     loaded(coordinator, wait_until)
     replies = [commit(coordinator, offset) for offset in range(10)]
@@ -205,9 +216,7 @@ def test_answers_wait_for_the_journal_without_a_thread(
     assert codes(failed) == [ErrorCode.NOT_COORDINATOR]
 
 
-def test_timers_run_on_the_clock(
-    coordinator: Coordinator, clock: ManualClock, wait_until: Wait
-) -> None:
+def test_timers_run_on_the_clock(coordinator: Groups, clock: ManualClock, wait_until: Wait) -> None:
     loaded(coordinator, wait_until)
     fields = {"group_id": "g", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000,
               "member_id": "", "protocol_type": "consumer",
@@ -221,7 +230,7 @@ def test_timers_run_on_the_clock(
 
 
 def test_closing_answers_everything(
-    coordinator: Coordinator, journal: SlowJournal, wait_until: Wait
+    coordinator: Groups, journal: SlowJournal, wait_until: Wait
 ) -> None:
     """What is being written first, then who waits for others; later requests at once."""
     loaded(coordinator, wait_until)
@@ -245,7 +254,7 @@ def test_closing_answers_everything(
 
 
 def test_closing_waits_for_the_journal_only_so_long(
-    coordinator: Coordinator, journal: SlowJournal, wait_until: Wait
+    coordinator: Groups, journal: SlowJournal, wait_until: Wait
 ) -> None:
     """Also where the clock stands still."""
     loaded(coordinator, wait_until)
@@ -256,13 +265,13 @@ def test_closing_waits_for_the_journal_only_so_long(
     journal.finish()
 
 
-def refused(coordinator: Coordinator, api: Api, version: int) -> Reply:
+def refused(coordinator: Groups, api: Api, version: int) -> Reply:
     """An empty request, which a closed coordinator answers at once."""
     return submit(coordinator, api, version)
 
 
 def test_an_error_of_ours_is_an_answer(
-    coordinator: Coordinator,
+    coordinator: Groups,
     wait_until: Wait,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -273,7 +282,7 @@ def test_an_error_of_ours_is_an_answer(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setitem(coordinator._core._handlers, apis.HEARTBEAT, broken)
+    monkeypatch.setitem(coordinator.core._handlers, apis.HEARTBEAT, broken)
     fields = {"group_id": "g", "generation_id": 1, "member_id": "m"}
     reply = submit(coordinator, apis.HEARTBEAT, 4, **fields)
     wait_until(lambda: not reply.waits, "an answer")
@@ -285,7 +294,7 @@ def test_an_error_of_ours_is_an_answer(
 def test_requests_from_many_threads(journal: SlowJournal, wait_until: Wait) -> None:
     """On the real clock: each is answered, and the last commit of each partition counts."""
     store = MemoryJournal()
-    coordinator = Coordinator(store, config(), SystemClock())
+    coordinator = Coordinator(GroupCore(config(), new_id), store, SystemClock(), name="group")
     coordinator.start()
     coordinator.load(range(4), 4)
     wait_until(lambda: state(coordinator, wait_until) == 0, "loaded")
@@ -300,7 +309,7 @@ def test_requests_from_many_threads(journal: SlowJournal, wait_until: Wait) -> N
         thread.start()
     for thread in threads:
         thread.join(30)
-    coordinator.topics_deleted(["other"])
+    coordinator.post(partial(coordinator.core.drop_topics, frozenset(["other"])))
     coordinator.close()
     assert [codes(reply) for reply in replies] == [[ErrorCode.NONE]] * 1_600
     assert sum(len(b.records) for b in store.read(partition_for("g", 4))) == 1_600

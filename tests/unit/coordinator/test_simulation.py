@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.coordinator import core, loader
-from kafkalog.coordinator.groups import groups, offsets, rebalance
+from kafkalog.coordinator.groups import core, groups, loader, offsets, rebalance
 from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.coordinator.step import Step, Write
 from kafkalog.wire.error_codes import ErrorCode
@@ -36,7 +35,14 @@ def test_groups_keep_their_promises_whatever_happens(part: int) -> None:
 def answers_before_the_journal(patch: pytest.MonkeyPatch) -> None:
     """Assignments and commits are answered before they are written."""
 
-    def write(self: Step, partition: int, records: Any, settle: Any, late: Any = None) -> None:
+    def write(
+        self: Step,
+        partition: int,
+        records: Any,
+        settle: Any,
+        late: Any = None,
+        producer: Any = None,
+    ) -> None:
         settle(self, ErrorCode.NONE)
         self.writes.append(Write(partition, records, lambda _s, _e: None, None))
 
@@ -77,9 +83,9 @@ def forgets_who_waits(patch: pytest.MonkeyPatch) -> None:
 
 def takes_failures_for_success(patch: pytest.MonkeyPatch) -> None:
     """An append that failed counts as done."""
-    settled = core.Core.settled
+    settled = core.GroupCore.settled
     patch.setattr(
-        core.Core, "settled", lambda self, number, _e, step: settled(
+        core.GroupCore, "settled", lambda self, number, _e, step: settled(
             self, number, ErrorCode.NONE, step)
     )  # fmt: skip
 
@@ -98,7 +104,8 @@ def waits_for_ever(patch: pytest.MonkeyPatch) -> None:
 def loses_commits_on_deletion(patch: pytest.MonkeyPatch) -> None:
     """The look for expired offsets takes all of an empty group."""
     patch.setattr(offsets, "expired", lambda group, *_: list(group.known_offsets()))
-    patch.setattr(core.Core, "_look_for_expired", lambda self, partition, step: self.timers.set(
+    again = "_look_for_expired"
+    patch.setattr(core.GroupCore, again, lambda self, partition, step: self.timers.set(
         ("retention", partition, "", ""), step.now_ms + 5_000))  # fmt: skip
 
 

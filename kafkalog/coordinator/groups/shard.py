@@ -6,50 +6,26 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING
 
+from kafkalog.coordinator.core import Shard
 from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.coordinator.timers import Timers
 from kafkalog.types import TopicPartition
-from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkalog.config.group import GroupConfig
     from kafkalog.coordinator.groups.group import CommittedOffset, Member
 
-__all__ = ["Shard", "append_error"]
-
-_NOT_AVAILABLE = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ErrorCode.REQUEST_TIMED_OUT,
-}
-_NOT_COORDINATOR = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR}
-_TOO_LARGE = {
-    ErrorCode.MESSAGE_TOO_LARGE,
-    ErrorCode.RECORD_LIST_TOO_LARGE,
-    ErrorCode.INVALID_FETCH_SIZE,
-}
+__all__ = ["GroupShard"]
 
 
-def append_error(
-    error: ErrorCode, too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
-) -> ErrorCode:
-    """What a client is told when the journal failed with `error`."""
-    if error in _NOT_AVAILABLE:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if error in _NOT_COORDINATOR:
-        return ErrorCode.NOT_COORDINATOR
-    return too_large if error in _TOO_LARGE else error
-
-
-class Shard:
+class GroupShard(Shard):
     """The groups of one partition.  One thread only: the coordinator's."""
 
     def __init__(
         self, partition: int, config: GroupConfig, timers: Timers, new_id: Callable[[], str]
     ) -> None:
         """`new_id` makes the unique part of member ids."""
-        self.partition = partition
+        super().__init__(partition)
         self.config = config
         self.groups: dict[str, Group] = {}
         self.timers = timers
@@ -57,8 +33,6 @@ class Shard:
         self.new_id = new_id
         self.open: dict[int, set[str]] = {}
         """Producer ids with an open transaction, and the groups in which it committed."""
-        self.closed = False
-        """This broker no longer coordinates the partition: what still waits fails."""
         self.position = 0
         """Of the next commit, see CommittedOffset."""
         self.numbers = count()

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from kafkalog._native import lib
 from kafkalog.coordinator.groups import rebalance, records
 from kafkalog.coordinator.groups.group import CommittedOffset, Group
+from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.journal import JournalBatch, StoredRecord
-from kafkalog.coordinator.shard import Shard
 from kafkalog.coordinator.step import Step
 from kafkalog.errors import KafkalogError
 from kafkalog.types import TopicPartition
@@ -30,7 +30,7 @@ Raw = tuple[int, bytes]
 """Position in the journal and value, not decoded: most are replaced by a later one."""
 
 
-def load(shard: Shard, batches: Iterable[JournalBatch], wall_ms: int) -> None:
+def load(shard: GroupShard, batches: Iterable[JournalBatch], wall_ms: int) -> None:
     """Fill an empty shard from its journal.  Touches no timer; see resume.
 
     A record that cannot be read is logged and left out.
@@ -38,7 +38,7 @@ def load(shard: Shard, batches: Iterable[JournalBatch], wall_ms: int) -> None:
     _Load(shard, wall_ms).run(batches)
 
 
-def resume(shard: Shard, step: Step) -> None:
+def resume(shard: GroupShard, step: Step) -> None:
     """Begin the sessions of those who were members when the journal ended."""
     for group in list(shard.groups.values()):
         for member in group.members.values():
@@ -50,7 +50,7 @@ def resume(shard: Shard, step: Step) -> None:
 class _Load:
     """One run through a partition."""
 
-    def __init__(self, shard: Shard, wall_ms: int) -> None:
+    def __init__(self, shard: GroupShard, wall_ms: int) -> None:
         self.shard = shard
         self.wall_ms = wall_ms
         self.groups: dict[str, bytes] = {}

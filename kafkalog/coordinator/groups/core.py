@@ -1,0 +1,253 @@
+"""All groups of this broker, without a thread: which request goes to which group, and what
+all of a kind have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import Any
+
+from kafkalog.config.group import GroupConfig
+from kafkalog.coordinator.core import Core
+from kafkalog.coordinator.groups import admin, groups, loader, offsets, rebalance
+from kafkalog.coordinator.groups.shard import GroupShard
+from kafkalog.coordinator.journal import JournalBatch
+from kafkalog.coordinator.step import Body, Request, Step
+from kafkalog.coordinator.timers import Key
+from kafkalog.wire import apis
+from kafkalog.wire.api import Api
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["ANY_PARTITION", "SERVED", "GroupCore"]
+
+SERVED = frozenset(
+    {
+        apis.JOIN_GROUP,
+        apis.SYNC_GROUP,
+        apis.HEARTBEAT,
+        apis.LEAVE_GROUP,
+        apis.OFFSET_COMMIT,
+        apis.OFFSET_FETCH,
+        apis.OFFSET_DELETE,
+        apis.DESCRIBE_GROUPS,
+        apis.LIST_GROUPS,
+        apis.DELETE_GROUPS,
+    }
+)
+"""The APIs that `request` takes."""
+EMPTY_GROUP_ALLOWED = {apis.OFFSET_COMMIT, apis.OFFSET_FETCH}
+"""Those that take the empty group id: consumers of old committed under it."""
+
+
+ANY_PARTITION = 1 << 31
+"""As a number of partitions: whatever is named exists."""
+GROUPS_VERSION = 8
+"""From this version on OffsetFetch asks for several groups."""
+
+
+def _asked(request: Request) -> list[Any]:
+    """What an OffsetFetch asks for, group by group: each with group_id and topics."""
+    body = request.body
+    if request.version < GROUPS_VERSION:
+        return [body]
+    # All of a group is told once: a few bytes may not ask for any number of offsets.
+    whole = {group.group_id: group for group in body.groups if group.topics is None}
+    return [g for g in body.groups if g.topics is not None or g is whole[g.group_id]]
+
+
+class GroupCore(Core[GroupShard]):
+    """The classic groups.  One thread only: the coordinator's."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        new_id: Callable[[], str],
+        topic_partitions: offsets.Known = lambda _name: ANY_PARTITION,
+    ) -> None:
+        """`new_id` makes the unique part of member ids; `topic_partitions` tells how many
+        partitions a topic has, 0: there is none of the name."""
+        super().__init__(config.offsets_commit_timeout_ms)
+        self.config = config
+        self._new_id = new_id
+        self._known = topic_partitions
+        self._handlers: dict[Api, Callable[[GroupShard, Step, Request], None]] = {
+            apis.JOIN_GROUP: groups.join,
+            apis.SYNC_GROUP: groups.sync,
+            apis.HEARTBEAT: groups.heartbeat,
+            apis.LEAVE_GROUP: groups.leave,
+            apis.OFFSET_COMMIT: self._commit,
+            apis.OFFSET_DELETE: self._offset_delete,
+        }
+        self._several: dict[Api, Callable[[Step, Request], None]] = {
+            apis.OFFSET_FETCH: self._offset_fetch,
+            apis.DESCRIBE_GROUPS: self._describe,
+            apis.LIST_GROUPS: self._list,
+            apis.DELETE_GROUPS: self._delete,
+        }
+
+    # ---- partitions ------------------------------------------------------------------------
+
+    def new_shard(self, partition: int) -> GroupShard:
+        """An empty shard of a partition, to be filled by `load`."""
+        return GroupShard(partition, self.config, self.timers, self._new_id)
+
+    def load(self, shard: GroupShard, batches: Iterable[JournalBatch], wall_ms: int) -> None:
+        """Fill an empty shard from its journal; in any thread, touches no timer."""
+        loader.load(shard, batches, wall_ms)
+
+    def _resume(self, shard: GroupShard, step: Step) -> None:
+        loader.resume(shard, step)
+        self._look_for_expired(shard.partition, step)
+
+    def _resigned(self, shard: GroupShard, step: Step) -> None:
+        for group in shard.groups.values():
+            rebalance.fail_waiting(step, group, ErrorCode.NOT_COORDINATOR)
+
+    # ---- requests --------------------------------------------------------------------------
+
+    def request(self, api: Api, request: Request, step: Step) -> None:
+        """Take a request; it is answered in this step or a later one."""
+        several = self._several.get(api)
+        if several is not None:
+            several(step, request)
+            return
+        group_id = request.body.group_id
+        if not group_id and api not in EMPTY_GROUP_ALLOWED:
+            self.refuse(api, request, step, ErrorCode.INVALID_GROUP_ID)
+            return
+        shard, error = self.where(group_id)
+        if shard is None:
+            self.refuse(api, request, step, error)
+        else:
+            self._handlers[api](shard, step, request)
+
+    def refuse(self, api: Api, request: Request, step: Step, error: ErrorCode) -> None:
+        """Answer with an error that has nothing to do with the group's state."""
+        body = request.body
+        answer = request.answer
+        loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if api is apis.OFFSET_COMMIT:
+            offsets.commit_failed(step, request, error, self._known)
+        elif api is apis.OFFSET_DELETE:
+            offsets.delete_failed(step, request, error)
+        elif api is apis.JOIN_GROUP:
+            name = None if request.version >= groups.NULL_NAME_VERSION else ""
+            refused = rebalance.refused_join(error, body.member_id)
+            step.answer(answer, **{**refused, "protocol_name": name})
+        elif api is apis.HEARTBEAT and loading:
+            step.answer(answer, error_code=ErrorCode.NONE)  # it may well be a member
+        elif api is apis.SYNC_GROUP and loading:
+            # The rebalance that it belongs to is lost: it joins again, here.
+            step.answer(answer, error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        elif api is apis.OFFSET_FETCH:
+            asked = _asked(request)
+            self._fetched(
+                step,
+                request,
+                [offsets.fetch_failed(each, request.version, error) for each in asked],
+            )
+        elif api is apis.DESCRIBE_GROUPS:
+            step.answer(answer, groups=[admin.described_error(g, error) for g in body.groups])
+        elif api is apis.DELETE_GROUPS:
+            names = admin.distinct(body.groups_names)
+            step.answer(answer, results=[admin.result_of(name, error) for name in names])
+        else:
+            step.answer(answer, error_code=error)
+
+    def _commit(self, shard: GroupShard, step: Step, request: Request) -> None:
+        offsets.commit(shard, step, request, self._known)
+
+    def _offset_delete(self, shard: GroupShard, step: Step, request: Request) -> None:
+        offsets.delete(shard, step, request, self._known)
+
+    def _offset_fetch(self, step: Step, request: Request) -> None:
+        found: list[Body] = []
+        for asked in _asked(request):
+            shard, error = self.where(asked.group_id)
+            if shard is None:
+                found.append(offsets.fetch_failed(asked, request.version, error))
+            else:
+                found.append(offsets.fetch(shard, asked, request.body.require_stable))
+        self._fetched(step, request, found)
+
+    @staticmethod
+    def _fetched(step: Step, request: Request, found: list[Body]) -> None:
+        if request.version < GROUPS_VERSION:
+            only = found[0]
+            step.answer(request.answer, topics=only["topics"], error_code=only["error_code"])
+        else:
+            step.answer(request.answer, groups=found)
+
+    def _describe(self, step: Step, request: Request) -> None:
+        found = []
+        operations = request.body.include_authorized_operations
+        for group_id in admin.distinct(request.body.groups):
+            shard, error = self.where(group_id)
+            if shard is None:
+                found.append(admin.described_error(group_id, error))
+            else:
+                found.append(admin.describe(shard, group_id, request.version, operations))
+        step.answer(request.answer, groups=found)
+
+    def _list(self, step: Step, request: Request) -> None:
+        body = request.body
+        error = ErrorCode.NONE
+        if self.stopped:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        elif self.loading:
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        found: list[Body] = []
+        for shard in self.shards.values():
+            found += admin.listed(shard, body.states_filter, body.types_filter)
+        step.answer(request.answer, error_code=error, groups=found)
+
+    def _delete(self, step: Step, request: Request) -> None:
+        """Each group has a write of its own; the response goes when all have ended."""
+        names = admin.distinct(request.body.groups_names)
+        results: dict[str, ErrorCode] = {}
+
+        def ended(group_id: str, step: Step, error: ErrorCode) -> None:
+            results[group_id] = error
+            if len(results) == len(names):
+                told = [admin.result_of(name, results[name]) for name in names]
+                step.answer(request.answer, results=told)
+
+        if not names:
+            step.answer(request.answer, results=[])
+        for group_id in names:
+            shard, error = self.where(group_id)
+            if shard is None:
+                ended(group_id, step, error)
+            else:
+                admin.delete(shard, step, group_id, partial(ended, group_id))
+
+    def drop_topics(self, names: Collection[str], step: Step) -> None:
+        """Topics were deleted."""
+        for shard in self.shards.values():
+            offsets.drop_topics(shard, step, names)
+
+    # ---- time ------------------------------------------------------------------------------
+
+    def _expire(self, key: Key, step: Step) -> None:
+        kind, partition, group_id, member_id = key
+        shard = self.shards.get(partition)
+        if shard is None:
+            return
+        if kind == "retention":
+            self._look_for_expired(partition, step)  # first: it looks again if this one fails
+            offsets.expire(shard, step)
+            return
+        group = shard.groups.get(group_id)
+        if group is None:
+            return
+        if kind == "session":
+            rebalance.expire_session(shard, step, group, member_id)
+        elif kind == "join":
+            rebalance.expire_join(shard, step, group)
+        else:
+            rebalance.expire_sync(shard, step, group)
+
+    def _look_for_expired(self, partition: int, step: Step) -> None:
+        interval_ms = self.config.offsets_retention_check_interval_ms
+        self.timers.set(("retention", partition, "", ""), step.now_ms + interval_ms)
