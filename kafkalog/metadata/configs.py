@@ -1,4 +1,4 @@
-"""Settings of topics and brokers: changed and described, from requests and the image.
+"""Settings of topics and brokers: changed and described, from what is asked and the image.
 
 Pure, as kafkalog.metadata.plan.  Source: Kafka's ConfigAdminManager,
 ConfigurationControlManager, ConfigHelper; kafka.md of the specification, 4.6.
@@ -6,8 +6,8 @@ ConfigurationControlManager, ConfigHelper; kafka.md of the specification, 4.6.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.declare import Setting, Words
@@ -17,6 +17,12 @@ from kafkalog.config.server import DYNAMIC
 from kafkalog.config.topic import TopicConfig
 from kafkalog.disk.layout import topic_problem
 from kafkalog.errors import InvalidSetting, UnknownSetting
+from kafkalog.metadata.asked import (
+    ResourceChange,
+    SettingChange,
+    SettingChanges,
+    SettingsAsked,
+)
 from kafkalog.metadata.image import (
     BROKER,
     CLIENT_METRICS,
@@ -223,20 +229,13 @@ def _check_resource(image: MetadataImage, kind: int, name: str) -> None:
 # ---- altering --------------------------------------------------------------------------------
 
 
-class _Change(NamedTuple):
-    name: str
-    operation: int
-    value: str | None
-
-
 def incremental_alter_configs(
-    image: MetadataImage, request: Any, static: BrokerConfig
+    image: MetadataImage, asked: SettingChanges, static: BrokerConfig
 ) -> tuple[list[Record], list[Result]]:
     """IncrementalAlterConfigs: records, and its response's `responses`."""
 
-    def wanted(resource: Any) -> dict[str, str]:
-        kind, name = resource.resource_type, resource.resource_name
-        changes = [_Change(c.name, c.config_operation, c.value) for c in resource.configs]
+    def wanted(resource: ResourceChange) -> dict[str, str]:
+        kind, name, changes = resource
         _check_changes(changes)
         found = dict(image.config(kind, name))
         for change in changes:
@@ -248,23 +247,22 @@ def incremental_alter_configs(
                 found[change.name] = _listed(image, (kind, name), found, change, static)
         return found
 
-    return _alter(image, request, static, wanted)
+    return _alter(image, asked, static, wanted)
 
 
 def alter_configs(
-    image: MetadataImage, request: Any, static: BrokerConfig
+    image: MetadataImage, asked: SettingChanges, static: BrokerConfig
 ) -> tuple[list[Record], list[Result]]:
     """AlterConfigs, which replaces all settings of a resource; records and `responses`."""
 
-    def wanted(resource: Any) -> dict[str, str]:
-        _check_changes([_Change(c.name, SET, c.value) for c in resource.configs])
-        return {config.name: config.value for config in resource.configs}
+    def wanted(resource: ResourceChange) -> dict[str, str]:
+        _check_changes(resource.changes)
+        return {change.name: change.value or "" for change in resource.changes}
 
-    return _alter(image, request, static, wanted)
+    return _alter(image, asked, static, wanted)
 
 
-def _check_changes(changes: Iterable[_Change]) -> None:
-    changes = list(changes)
+def _check_changes(changes: Sequence[SettingChange]) -> None:
     if any(count > 1 for count in Counter(change.name for change in changes).values()):
         raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     unknown = [change.operation for change in changes if change.operation not in _OPERATIONS]
@@ -281,7 +279,7 @@ def _listed(
     image: MetadataImage,
     resource: tuple[int, str],
     found: Mapping[str, str],
-    change: _Change,
+    change: SettingChange,
     static: BrokerConfig,
 ) -> str:
     """The list with words added (APPEND) or taken (SUBTRACT)."""
@@ -315,13 +313,16 @@ def _setting(kind: int, name: str, static: BrokerConfig) -> Setting[Any] | None:
 
 
 def _alter(
-    image: MetadataImage, request: Any, static: BrokerConfig, wanted: Any
+    image: MetadataImage,
+    asked: SettingChanges,
+    static: BrokerConfig,
+    wanted: Callable[[ResourceChange], dict[str, str]],
 ) -> tuple[list[Record], list[Result]]:
-    counts = Counter((r.resource_type, r.resource_name) for r in request.resources)
+    counts = Counter((one.kind, one.name) for one in asked.resources)
     records: list[Record] = []
     results: list[Result] = []
-    for resource in request.resources:
-        kind, name = resource.resource_type, resource.resource_name
+    for resource in asked.resources:
+        kind, name = resource.kind, resource.name
         result: Result = {"error_code": 0, "error_message": None,
                           "resource_type": kind, "resource_name": name}  # fmt: skip
         results.append(result)
@@ -343,7 +344,7 @@ def _alter(
             result.update(error_code=int(error.code), error_message=str(error))
             continue
         image = after  # which the resources that follow are checked against
-        if not request.validate_only:
+        if not asked.validate_only:
             fields = {"resource_type": kind, "resource_name": name}
             records += [("ConfigRecord", {**fields, "name": key, "value": value})
                         for key, value in changed.items()]  # fmt: skip
@@ -359,12 +360,14 @@ def _changed(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str | 
 # ---- describing --------------------------------------------------------------------------------
 
 
-def describe_configs(image: MetadataImage, request: Any, static: BrokerConfig) -> list[Result]:
+def describe_configs(
+    image: MetadataImage, asked: SettingsAsked, static: BrokerConfig
+) -> list[Result]:
     """DescribeConfigs; its response's `results`."""
     results: list[Result] = []
     # Each resource once: it takes few bytes to ask, and the answer many.
-    asked = {(one.resource_type, one.resource_name): one for one in request.resources}
-    for (kind, name), resource in asked.items():
+    resources = {(one.kind, one.name): one for one in asked.resources}
+    for (kind, name), resource in resources.items():
         result: Result = {"error_code": 0, "error_message": None, "resource_type": kind,
                           "resource_name": name, "configs": []}  # fmt: skip
         results.append(result)
@@ -373,12 +376,12 @@ def describe_configs(image: MetadataImage, request: Any, static: BrokerConfig) -
         except Refused as error:
             result.update(error_code=int(error.code), error_message=str(error))
             continue
-        wanted = resource.configuration_keys
+        wanted = resource.keys
         for entry in entries:
             if not wanted or entry["name"] in wanted:
-                if not request.include_synonyms:
+                if not asked.synonyms:
                     entry["synonyms"] = []
-                if not request.include_documentation:
+                if not asked.documentation:
                     entry["documentation"] = None
                 result["configs"].append(entry)
     return results

@@ -1,6 +1,6 @@
-"""What a change of topics means: from a request and the image to records and results.
+"""What a change of topics means: from what is asked and the image to records and results.
 
-Pure: nothing here reads a clock or a file.  Each function takes a decoded request and gives the
+Pure: nothing here reads a clock or a file.  Each function takes what is asked and gives the
 records that fulfil it, and exactly one result per item of it, with Kafka's error and a message
 (clients take a missing one badly).  Source: Kafka's ControllerApis, ReplicationControlManager;
 kafka.md of the specification, 4.6.
@@ -13,6 +13,15 @@ from typing import Any, NamedTuple
 
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.disk.layout import METADATA_TOPIC, random_topic_id, topic_problem
+from kafkalog.metadata.asked import (
+    MoreOfTopic,
+    MorePartitions,
+    Move,
+    NewTopic,
+    NewTopics,
+    TopicMoves,
+    TopicNamed,
+)
 from kafkalog.metadata.changes import partition_fields
 from kafkalog.metadata.configs import Refused, checked_topic_configs, topic_entries
 from kafkalog.metadata.image import TOPIC, MetadataImage, Partition, Topic
@@ -21,9 +30,6 @@ from kafkalog.wire.values import ZERO_UUID
 
 __all__ = [
     "PRODUCER_ID_BLOCK",
-    "NewSetting",
-    "NewTopic",
-    "NewTopics",
     "Plan",
     "Site",
     "allocate_producer_ids",
@@ -59,31 +65,6 @@ class Site(NamedTuple):
         return self.config.get(name, default)
 
 
-class NewSetting(NamedTuple):
-    """A setting of a topic that is to be made."""
-
-    name: str
-    value: str | None
-
-
-class NewTopic(NamedTuple):
-    """A topic that is to be made; the fields are those of CreateTopics."""
-
-    name: str
-    num_partitions: int = -1
-    """-1: as the broker's settings say."""
-    replication_factor: int = -1
-    configs: Sequence[NewSetting] = ()
-    assignments: Sequence[Any] = ()
-
-
-class NewTopics(NamedTuple):
-    """Topics that are to be made without a client's request."""
-
-    topics: Sequence[NewTopic]
-    validate_only: bool = False
-
-
 class Plan(NamedTuple):
     """Records to write, all or none, and the results to answer once they are written."""
 
@@ -102,28 +83,28 @@ def _duplicates(names: Iterable[Any]) -> set[Any]:
 # ---- CreateTopics ------------------------------------------------------------------------------
 
 
-def create_topics(image: MetadataImage, request: Any, site: Site) -> Plan:
-    """CreateTopics, or NewTopics; results are its response's `topics`."""
+def create_topics(image: MetadataImage, asked: NewTopics, site: Site) -> Plan:
+    """CreateTopics; results are its response's `topics`."""
     plan = Plan([], [])
-    twice = _duplicates(topic.name for topic in request.topics)
+    twice = _duplicates(topic.name for topic in asked.topics)
     taken = {_folded(name): name for name in image.topics}
-    asked = sum(
+    count = sum(
         len(topic.assignments)
         or (_partition_default(site) if topic.num_partitions == -1 else topic.num_partitions)
-        for topic in request.topics
+        for topic in asked.topics
         if topic.name not in twice
     )
-    for name in dict.fromkeys(topic.name for topic in request.topics if topic.name in twice):
+    for name in dict.fromkeys(topic.name for topic in asked.topics if topic.name in twice):
         error = Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         plan.results.append({"name": name, **_error(error)})
-    for topic in request.topics:
+    for topic in asked.topics:
         if topic.name in twice:
             continue
         try:
-            if asked > PARTITIONS_MAX:
+            if count > PARTITIONS_MAX:
                 raise Refused(
                     ErrorCode.POLICY_VIOLATION,
-                    f"Excessively large number of partitions per request: found {asked}, wanted "
+                    f"Excessively large number of partitions per request: found {count}, wanted "
                     f"at most {PARTITIONS_MAX}.",
                 )
             records, result = _create_topic(image, topic, site, taken)
@@ -131,7 +112,7 @@ def create_topics(image: MetadataImage, request: Any, site: Site) -> Plan:
             plan.results.append({"name": topic.name, **_error(error)})
             continue
         taken[_folded(topic.name)] = topic.name
-        if request.validate_only:
+        if asked.validate_only:
             result["topic_id"] = ZERO_UUID
         else:
             plan.records.extend(records)
@@ -167,7 +148,7 @@ def _check_name(name: str, image: MetadataImage, taken: Mapping[str, str]) -> No
 
 
 def _create_topic(
-    image: MetadataImage, topic: Any, site: Site, taken: Mapping[str, str]
+    image: MetadataImage, topic: NewTopic, site: Site, taken: Mapping[str, str]
 ) -> tuple[list[Record], Result]:
     _check_name(topic.name, image, taken)
     if topic.name in site.blocked:
@@ -205,7 +186,7 @@ def _create_topic(
     return records, result
 
 
-def _count(image: MetadataImage, topic: Any, site: Site) -> int:
+def _count(image: MetadataImage, topic: NewTopic, site: Site) -> int:
     """How many partitions the new topic gets."""
     if topic.assignments:
         if topic.replication_factor != -1:
@@ -219,8 +200,8 @@ def _count(image: MetadataImage, topic: Any, site: Site) -> int:
                 ErrorCode.INVALID_REQUEST,
                 "A manual partition assignment was specified, but numPartitions was not set to -1.",
             )
-        _check_indexes([one.partition_index for one in topic.assignments])
-        _check_assignments(image, [one.broker_ids for one in topic.assignments])
+        _check_indexes([one.partition for one in topic.assignments])
+        _check_assignments(image, [one.brokers for one in topic.assignments])
         return len(topic.assignments)
     if topic.replication_factor < -1 or topic.replication_factor == 0:
         raise Refused(
@@ -239,7 +220,7 @@ def _count(image: MetadataImage, topic: Any, site: Site) -> int:
             f"Unable to replicate the partition {factor} time(s): The target replication factor "
             f"of {factor} cannot be reached because only 1 broker(s) are registered.",
         )
-    count: int = topic.num_partitions
+    count = topic.num_partitions
     return _partition_default(site) if count == -1 else count
 
 
@@ -283,10 +264,8 @@ def _partitions(
 # ---- DeleteTopics ------------------------------------------------------------------------------
 
 
-def delete_topics(image: MetadataImage, request: Any, site: Site) -> Plan:
+def delete_topics(image: MetadataImage, asked: Sequence[TopicNamed], site: Site) -> Plan:
     """DeleteTopics by name or id; results are its response's `responses`."""
-    asked = [(topic.name, topic.topic_id) for topic in request.topics]
-    asked += [(name, ZERO_UUID) for name in request.topic_names]
     names = _duplicates(name for name, _ in asked if name is not None)
     ids = _duplicates(topic_id for _, topic_id in asked if topic_id != ZERO_UUID)
     plan = Plan([], [])
@@ -335,16 +314,16 @@ def _to_delete(image: MetadataImage, name: str | None, topic_id: uuid.UUID, site
 # ---- CreatePartitions --------------------------------------------------------------------------
 
 
-def create_partitions(image: MetadataImage, request: Any, site: Site) -> Plan:
+def create_partitions(image: MetadataImage, asked: MorePartitions, site: Site) -> Plan:
     """CreatePartitions; results are its response's `results`."""
     plan = Plan([], [])
-    twice = _duplicates(topic.name for topic in request.topics)
+    twice = _duplicates(topic.name for topic in asked.topics)
     added = 0
-    for name, asked in {topic.name: topic for topic in request.topics}.items():
+    for name, topic in {topic.name: topic for topic in asked.topics}.items():
         try:
             if name in twice:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            numbers = _more(image, asked)
+            numbers = _more(image, topic)
             added += len(numbers)
             if added > PARTITIONS_MAX:
                 raise Refused(
@@ -355,13 +334,13 @@ def create_partitions(image: MetadataImage, request: Any, site: Site) -> Plan:
         except Refused as error:
             plan.results.append({"name": name, **_error(error)})
             continue
-        if not request.validate_only:
+        if not asked.validate_only:
             plan.records.extend(_partitions(image, image.topics[name].id, numbers, site))
         plan.results.append({"name": name, "error_code": 0, "error_message": None})
     return plan
 
 
-def _more(image: MetadataImage, asked: Any) -> range:
+def _more(image: MetadataImage, asked: MoreOfTopic) -> range:
     """The numbers of the partitions to add."""
     topic = image.topics.get(asked.name)
     if topic is None:
@@ -369,25 +348,25 @@ def _more(image: MetadataImage, asked: Any) -> range:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "This server does not host this topic-partition.",
         )
-    now = len(topic.partitions)
-    if asked.count == now:
+    now, wanted = len(topic.partitions), asked.partition_count
+    if wanted == now:
         raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {now} partition(s).")
-    if asked.count < now:
+    if wanted < now:
         raise Refused(
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic {asked.name} currently has {now} partition(s); {asked.count} would not "
+            f"The topic {asked.name} currently has {now} partition(s); {wanted} would not "
             "be an increase.",
         )
     if asked.assignments is not None:
-        if len(asked.assignments) != asked.count - now:
+        if len(asked.assignments) != wanted - now:
             raise Refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Attempted to add {asked.count - now} additional partition(s), but only "
+                f"Attempted to add {wanted - now} additional partition(s), but only "
                 f"{len(asked.assignments)} assignment(s) were specified.",
             )
-        _check_assignments(image, [one.broker_ids for one in asked.assignments])
+        _check_assignments(image, asked.assignments)
     first = max(topic.partitions, default=-1) + 1
-    return range(first, first + asked.count - now)
+    return range(first, first + wanted - now)
 
 
 # ---- producer ids --------------------------------------------------------------------------------
@@ -413,44 +392,45 @@ def allocate_producer_ids(image: MetadataImage) -> tuple[list[Record], range]:
 # ---- one node: the honest answers --------------------------------------------------------
 
 
-def elect_leaders(image: MetadataImage, request: Any) -> list[Result]:
+def elect_leaders(
+    image: MetadataImage, asked: Iterable[tuple[str, Iterable[int]]] | None
+) -> list[Result]:
     """ElectLeaders: the only replica leads already; `replica_election_results`.
 
-    Asked for all partitions, each topic is told without any: no election was needed.
+    Asked for all partitions (None), each topic is told without any: no election was needed.
     """
-    if request.topic_partitions is None:
+    if asked is None:
         return [{"topic": name, "partition_result": []} for name in sorted(image.topics)]
     found: list[Result] = []
-    for topic in request.topic_partitions:
+    for topic, numbers in asked:
         results: list[Result] = []
-        for number in topic.partitions:
-            if image.partition(topic.topic, number) is None:
+        for number in numbers:
+            if image.partition(topic, number) is None:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                known = topic.topic in image.topics
-                what = (
-                    f"partition as {topic.topic}-{number}" if known else f"topic as {topic.topic}"
-                )
+                known = topic in image.topics
+                what = f"partition as {topic}-{number}" if known else f"topic as {topic}"
                 why = f"No such {what}"
             else:
                 code, why = ErrorCode.ELECTION_NOT_NEEDED, "The only replica leads already."
             results.append({"partition_id": number, "error_code": int(code), "error_message": why})
-        found.append({"topic": topic.topic, "partition_result": results})
+        found.append({"topic": topic, "partition_result": results})
     return found
 
 
-def alter_partition_reassignments(image: MetadataImage, request: Any) -> list[Result]:
+def alter_partition_reassignments(
+    image: MetadataImage, asked: Iterable[TopicMoves]
+) -> list[Result]:
     """AlterPartitionReassignments: there is nowhere to move to; its response's `responses`."""
     return [
-        {"name": topic.name,
-         "partitions": [_reassigned(image, topic.name, one) for one in topic.partitions]}
-        for topic in request.topics
-    ]  # fmt: skip
+        {"name": topic, "partitions": [_reassigned(image, topic, move) for move in moves]}
+        for topic, moves in asked
+    ]
 
 
-def _reassigned(image: MetadataImage, topic: str, asked: Any) -> Result:
-    result = {"partition_index": asked.partition_index, "error_code": 0, "error_message": None}
+def _reassigned(image: MetadataImage, topic: str, asked: Move) -> Result:
+    result = {"partition_index": asked.partition, "error_code": 0, "error_message": None}
     try:
-        if image.partition(topic, asked.partition_index) is None:
+        if image.partition(topic, asked.partition) is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such partition.")
         if asked.replicas is None:
             raise Refused(

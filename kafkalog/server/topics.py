@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import TopicExists
-from kafkalog.metadata.plan import NewSetting, NewTopic, NewTopics
+from kafkalog.metadata.asked import NewSetting, NewTopic, NewTopics
 from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.server.node import Node
 from kafkalog.wire.error_codes import ErrorCode

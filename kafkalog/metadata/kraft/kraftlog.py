@@ -26,6 +26,13 @@ from kafkalog.errors import (
 from kafkalog.log.log import Log, handle_of
 from kafkalog.metadata import configs, directory, settings
 from kafkalog.metadata import plan as controller
+from kafkalog.metadata.asked import (
+    MorePartitions,
+    NewTopics,
+    SettingChanges,
+    SettingsAsked,
+    TopicNamed,
+)
 from kafkalog.metadata.changes import broker_fields, snapshot_entries
 from kafkalog.metadata.image import (
     INTERNAL_TOPICS,
@@ -328,35 +335,35 @@ class MetadataLog:
                 break
         return batches
 
-    # ---- what clients ask for ------------------------------------------------------------------
+    # ---- what is asked for ----------------------------------------------------------------------
 
-    def create_topics(self, request: Any) -> list[Result]:
+    def create_topics(self, asked: NewTopics) -> list[Result]:
         """CreateTopics: the response's `topics`, one result per topic."""
-        return self._plan(lambda image: controller.create_topics(image, request, self._site))
+        return self._plan(lambda image: controller.create_topics(image, asked, self._site))
 
-    def delete_topics(self, request: Any) -> list[Result]:
+    def delete_topics(self, asked: Sequence[TopicNamed]) -> list[Result]:
         """DeleteTopics: the response's `responses`."""
-        return self._plan(lambda image: controller.delete_topics(image, request, self._site))
+        return self._plan(lambda image: controller.delete_topics(image, asked, self._site))
 
-    def create_partitions(self, request: Any) -> list[Result]:
+    def create_partitions(self, asked: MorePartitions) -> list[Result]:
         """CreatePartitions: the response's `results`."""
-        return self._plan(lambda image: controller.create_partitions(image, request, self._site))
+        return self._plan(lambda image: controller.create_partitions(image, asked, self._site))
 
-    def alter_configs(self, request: Any) -> list[Result]:
+    def alter_configs(self, asked: SettingChanges) -> list[Result]:
         """AlterConfigs: the response's `responses`."""
         static = self._site.config
-        return self._plan(lambda image: Plan(*configs.alter_configs(image, request, static)))
+        return self._plan(lambda image: Plan(*configs.alter_configs(image, asked, static)))
 
-    def incremental_alter_configs(self, request: Any) -> list[Result]:
+    def incremental_alter_configs(self, asked: SettingChanges) -> list[Result]:
         """IncrementalAlterConfigs: the response's `responses`."""
         static = self._site.config
         return self._plan(
-            lambda image: Plan(*configs.incremental_alter_configs(image, request, static))
+            lambda image: Plan(*configs.incremental_alter_configs(image, asked, static))
         )
 
-    def describe_configs(self, request: Any) -> list[Result]:
+    def describe_configs(self, asked: SettingsAsked) -> list[Result]:
         """DescribeConfigs: the response's `results`."""
-        return configs.describe_configs(self.image, request, self._site.config)
+        return configs.describe_configs(self.image, asked, self._site.config)
 
     def quorum(self) -> Quorum:
         """What DescribeQuorum tells of this log."""

@@ -4,6 +4,7 @@ know."""
 from typing import Any
 
 from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from kafkalog.server import asked
 from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
 from kafkalog.server.threads.requests import Request
@@ -21,17 +22,17 @@ _KINDS = (BROKER, TOPIC, GROUP, CLIENT_METRICS)
 
 def describe_configs(node: Node, request: Request) -> dict[str, Any]:
     """Every setting of each resource, or those that were asked for."""
-    return {"results": node.metadata.describe_configs(request.body)}
+    return {"results": node.metadata.describe_configs(asked.settings(request.body))}
 
 
 def alter_configs(node: Node, request: Request) -> dict[str, Any]:
     """All settings of a resource anew; open logs obey them when the answer goes out."""
-    return {"responses": node.metadata.alter_configs(request.body)}
+    return {"responses": node.metadata.alter_configs(asked.all_settings(request.body))}
 
 
 def incremental_alter_configs(node: Node, request: Request) -> dict[str, Any]:
     """Some settings of a resource."""
-    return {"responses": node.metadata.incremental_alter_configs(request.body)}
+    return {"responses": node.metadata.incremental_alter_configs(asked.some_settings(request.body))}
 
 
 def list_config_resources(node: Node, request: Request) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from kafkalog.metadata import plan as controller
+from kafkalog.server import asked
 from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
 from kafkalog.server.threads.requests import Request
@@ -13,7 +14,8 @@ __all__ = ["HANDLERS"]
 
 def elect_leaders(node: Node, request: Request) -> dict[str, Any]:
     """Every partition has its only replica as leader already."""
-    return {"replica_election_results": controller.elect_leaders(node.image, request.body)}
+    elections = asked.elections(request.body)
+    return {"replica_election_results": controller.elect_leaders(node.image, elections)}
 
 
 def alter_reassignments(node: Node, request: Request) -> dict[str, Any]:
@@ -21,7 +23,7 @@ def alter_reassignments(node: Node, request: Request) -> dict[str, Any]:
     body = request.body
     return {
         "allow_replication_factor_change": body.allow_replication_factor_change,
-        "responses": controller.alter_partition_reassignments(node.image, body),
+        "responses": controller.alter_partition_reassignments(node.image, asked.moves(body)),
     }
 
 

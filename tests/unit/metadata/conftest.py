@@ -11,9 +11,21 @@ from kafkalog.metadata.changes import Entry, Replay
 from kafkalog.metadata.image import MetadataImage, empty_image
 from kafkalog.metadata.kraft.records import decode, encode
 from kafkalog.metadata.plan import Site
+from kafkalog.server import asked
+from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 
 DIRECTORY = uuid.UUID(int=77777)
+ASKED: dict[int, Callable[[Any], Any]] = {
+    apis.CREATE_TOPICS.key: asked.new_topics,
+    apis.DELETE_TOPICS.key: asked.deleted_topics,
+    apis.CREATE_PARTITIONS.key: asked.more_partitions,
+    apis.ALTER_CONFIGS.key: asked.all_settings,
+    apis.INCREMENTAL_ALTER_CONFIGS.key: asked.some_settings,
+    apis.DESCRIBE_CONFIGS.key: asked.settings,
+    apis.ELECT_LEADERS.key: asked.elections,
+    apis.ALTER_PARTITION_REASSIGNMENTS.key: asked.moves,
+}
 
 
 def applied(image: MetadataImage, records: Iterable[tuple[str, Any]]) -> MetadataImage:
@@ -29,9 +41,9 @@ def applied(image: MetadataImage, records: Iterable[tuple[str, Any]]) -> Metadat
 
 
 def request(api: Api, version: int | None = None, /, **fields: Any) -> Any:
-    """A request as a broker decodes it."""
+    """What a broker makes of a request that it decoded."""
     version = api.max_version if version is None else version
-    return api.decode_request(version, api.encode_request(version, fields))
+    return ASKED[api.key](api.decode_request(version, api.encode_request(version, fields)))
 
 
 @pytest.fixture
