@@ -30,10 +30,10 @@ from kafkalog.server.partitions import Partitions
 from kafkalog.server.producer_ids import ProducerIds
 from kafkalog.server.protection import check_open_to_all
 from kafkalog.server.reactor import Reactor
-from kafkalog.server.threads.acknowledge import Acknowledger
+from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.bulk import Bulk
-from kafkalog.server.threads.requests import Workers
 from kafkalog.server.threads.ticks import Ticks
+from kafkalog.server.threads.workers import Workers
 from kafkalog.server.topics import follow_groups
 
 __all__ = ["Broker"]

@@ -8,7 +8,7 @@ from kafkalog.server import handlers
 from kafkalog.server.handlers import api_versions
 from kafkalog.server.handlers.failures import answer_failure, handler_failed
 from kafkalog.server.node import Node
-from kafkalog.server.threads.requests import Request
+from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 

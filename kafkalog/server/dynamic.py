@@ -14,7 +14,7 @@ from kafkalog.metadata.settings import changed_resources
 if TYPE_CHECKING:
     from kafkalog.metadata.image import MetadataImage
     from kafkalog.server.node import Node
-    from kafkalog.server.threads.requests import Workers
+    from kafkalog.server.threads.workers import Workers
 
 __all__ = ["follow_settings", "in_effect"]
 

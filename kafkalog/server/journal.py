@@ -16,7 +16,7 @@ from kafkalog.errors import KafkalogError, Timeout
 from kafkalog.server.handlers.common import code_of
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.reactor import Reactor
-from kafkalog.server.threads.acknowledge import Acknowledger
+from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Journal"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalog.server.partitions import Partitions
     from kafkalog.server.producer_ids import ProducerIds
     from kafkalog.server.reactor import Reactor
-    from kafkalog.server.threads.acknowledge import Acknowledger
+    from kafkalog.server.threads.acknowledger import Acknowledger
     from kafkalog.server.threads.bulk import Bulk
 
 __all__ = ["Node"]

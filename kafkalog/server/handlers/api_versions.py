@@ -8,7 +8,7 @@ from kafkalog.metadata.image import ELIGIBLE_REPLICAS, METADATA_VERSION
 from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN
 from kafkalog.server.handlers.common import Handler, by_key
 from kafkalog.server.node import Node
-from kafkalog.server.threads.requests import Request
+from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 

@@ -5,7 +5,7 @@ from typing import Any
 from kafkalog.disk.layout import METADATA_TOPIC
 from kafkalog.server.handlers.common import CLUSTER_OPERATIONS, NO_OPERATIONS, Handler, node_entry
 from kafkalog.server.node import Node
-from kafkalog.server.threads.requests import Request
+from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import Closed, KafkalogError, NotFound, for_clients
 from kafkalog.server.node import Node
-from kafkalog.server.threads.requests import Request
+from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:

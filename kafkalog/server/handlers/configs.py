@@ -7,7 +7,7 @@ from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from kafkalog.server import asked
 from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
-from kafkalog.server.threads.requests import Request
+from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 

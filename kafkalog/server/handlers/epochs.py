@@ -4,7 +4,7 @@ from typing import Any
 
 from kafkalog.server.handlers.common import Handler, code_of, epoch_error
 from kafkalog.server.node import Node
-from kafkalog.server.threads.requests import Request
+from kafkalog.server.request import Request
 from kafkalog.wire import apis
 
 __all__ = ["HANDLERS"]

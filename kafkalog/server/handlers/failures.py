@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from kafkalog.errors import KafkalogError, for_clients
-from kafkalog.server.threads.requests import Request
+from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode

@@ -6,7 +6,7 @@ from typing import Any
 from kafkalog.errors import StorageOffline, UnknownTopicOrPartition
 from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
-from kafkalog.server.threads.requests import Request
+from kafkalog.server.request import Request
 from kafkalog.wire import apis
 
 __all__ = ["HANDLERS", "open_logs"]

@@ -8,7 +8,7 @@ from kafkalog.coordinator.step import Request as GroupRequest
 from kafkalog.errors import for_clients
 from kafkalog.server.handlers.common import Handler, code_of, node_entry
 from kafkalog.server.node import Node
-from kafkalog.server.threads.requests import Request
+from kafkalog.server.request import Request
 from kafkalog.server.topics import offsets_topic
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.log.log import handle_of
 from kafkalog.server.handlers.common import Handler, code_of, epoch_error
 from kafkalog.server.node import Node
-from kafkalog.server.threads.requests import Request
+from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 

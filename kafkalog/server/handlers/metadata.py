@@ -13,7 +13,7 @@ from kafkalog.server.handlers.common import (
 )
 from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.server.node import Node
-from kafkalog.server.threads.requests import Request
+from kafkalog.server.request import Request
 from kafkalog.server.topics import create_missing
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode

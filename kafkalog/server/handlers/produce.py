@@ -31,7 +31,7 @@ from kafkalog.server.handlers.fetch import open_logs
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import looks_inside
 from kafkalog.server.rejected import record_errors
-from kafkalog.server.threads.requests import Request
+from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 

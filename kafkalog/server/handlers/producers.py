@@ -5,7 +5,7 @@ from typing import Any
 from kafkalog.errors import for_clients
 from kafkalog.server.handlers.common import Handler, code_of
 from kafkalog.server.node import Node
-from kafkalog.server.threads.requests import Request
+from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 

@@ -6,7 +6,7 @@ from kafkalog.metadata import plan as controller
 from kafkalog.server import asked
 from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
-from kafkalog.server.threads.requests import Request
+from kafkalog.server.request import Request
 from kafkalog.wire import apis
 
 __all__ = ["HANDLERS"]

@@ -6,7 +6,7 @@ from kafkalog.errors import OffsetOutOfRange
 from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.server.handlers.common import Handler, code_of
 from kafkalog.server.node import Node
-from kafkalog.server.threads.requests import Request
+from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 

@@ -1,20 +1,21 @@
-"""Requests on their way through Python: decoded, answered once, by any thread."""
+"""The I/O threads: each takes a request, has it answered, takes the next."""
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import KafkalogError
+from kafkalog.server.request import Request
 from kafkalog.wire import apis
 
 if TYPE_CHECKING:
     from kafkalog.server.reactor import Reactor
     from kafkalog.server.threads.bulk import Bulk
 
-__all__ = ["Peer", "Request", "Workers"]
+__all__ = ["Workers"]
 
 _logger = logging.getLogger(__name__)
 
@@ -26,63 +27,6 @@ LARGE_BYTES = 262_144
 hundred times as much."""
 LARGE_PRODUCE_BYTES = 4 << 20
 """The same of Produce, most of whose bytes are records that stay as they are."""
-
-Answer = Mapping[str, Any]
-
-
-class Peer(NamedTuple):
-    """Who asks."""
-
-    client_id: str | None
-    host: str
-    """As Kafka writes it: `/10.0.0.1`; `unix` of a Unix socket."""
-    listener: int
-    """The number of the listener in the order of `listeners`."""
-
-
-class Request:
-    """One request that came up from the network threads; it is answered exactly once."""
-
-    __slots__ = ("_id", "_reactor", "api", "body", "correlation_id", "peer", "version")
-
-    def __init__(self, reactor: "Reactor", taken: Any) -> None:
-        """`taken`: what the reactor's take gave; its bytes are copied as they are decoded."""
-        self._reactor = reactor
-        self._id: int = taken.id
-        self.api: Any = apis.BY_KEY.get(taken.api_key)
-        """None for a key that is in no table."""
-        self.version: int = taken.api_version
-        self.correlation_id: int = taken.correlation_id
-        self.peer = Peer(taken.client_id, _host(taken.peer), taken.listener)
-        self.body: Any = taken.body
-        """The bytes behind the header, then the decoded Struct."""
-
-    def answer(self, response: Answer) -> None:
-        """Send a response with the fields of the API's schema."""
-        data = self.api.encode_response(self.version, response)
-        self.answer_bytes(data, self.api.response_header_version(self.version))
-
-    def answer_bytes(self, data: bytes, header_version: int) -> None:
-        """Send an encoded response; header_version -1: none (acks=0)."""
-        self._reactor.answer(self._id, data, header_version)
-
-    def again(self) -> None:
-        """Produce, Fetch: what was missing is there now."""
-        self._reactor.again(self._id)
-
-    def drop(self) -> None:
-        """Close the connection, as Kafka does where no answer would be understood."""
-        self._reactor.drop(self._id)
-
-    def __repr__(self) -> str:
-        name = self.api.name if self.api is not None else "unknown API"
-        return f"{name} v{self.version} of {self.peer.client_id!r} at {self.peer.host}"
-
-
-def _host(peer: str) -> str:
-    if not peer.rpartition(":")[1]:
-        return peer
-    return "/" + peer.rpartition(":")[0].strip("[]")
 
 
 class Workers:

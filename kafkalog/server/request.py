@@ -1,0 +1,68 @@
+"""A request on its way through Python: decoded, answered once, by any thread."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkalog.wire import apis
+
+if TYPE_CHECKING:
+    from kafkalog.server.reactor import Reactor
+
+__all__ = ["Peer", "Request"]
+
+Answer = Mapping[str, Any]
+
+
+class Peer(NamedTuple):
+    """Who asks."""
+
+    client_id: str | None
+    host: str
+    """As Kafka writes it: `/10.0.0.1`; `unix` of a Unix socket."""
+    listener: int
+    """The number of the listener in the order of `listeners`."""
+
+
+class Request:
+    """One request that came up from the network threads; it is answered exactly once."""
+
+    __slots__ = ("_id", "_reactor", "api", "body", "correlation_id", "peer", "version")
+
+    def __init__(self, reactor: "Reactor", taken: Any) -> None:
+        """`taken`: what the reactor's take gave; its bytes are copied as they are decoded."""
+        self._reactor = reactor
+        self._id: int = taken.id
+        self.api: Any = apis.BY_KEY.get(taken.api_key)
+        """None for a key that is in no table."""
+        self.version: int = taken.api_version
+        self.correlation_id: int = taken.correlation_id
+        self.peer = Peer(taken.client_id, _host(taken.peer), taken.listener)
+        self.body: Any = taken.body
+        """The bytes behind the header, then the decoded Struct."""
+
+    def answer(self, response: Answer) -> None:
+        """Send a response with the fields of the API's schema."""
+        data = self.api.encode_response(self.version, response)
+        self.answer_bytes(data, self.api.response_header_version(self.version))
+
+    def answer_bytes(self, data: bytes, header_version: int) -> None:
+        """Send an encoded response; header_version -1: none (acks=0)."""
+        self._reactor.answer(self._id, data, header_version)
+
+    def again(self) -> None:
+        """Produce, Fetch: what was missing is there now."""
+        self._reactor.again(self._id)
+
+    def drop(self) -> None:
+        """Close the connection, as Kafka does where no answer would be understood."""
+        self._reactor.drop(self._id)
+
+    def __repr__(self) -> str:
+        name = self.api.name if self.api is not None else "unknown API"
+        return f"{name} v{self.version} of {self.peer.client_id!r} at {self.peer.host}"
+
+
+def _host(peer: str) -> str:
+    if not peer.rpartition(":")[1]:
+        return peer
+    return "/" + peer.rpartition(":")[0].strip("[]")
