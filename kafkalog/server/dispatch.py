@@ -34,7 +34,7 @@ class Dispatch:
             self._refuse(request)
         elif self._decoded(request):
             try:
-                response: Any = handlers.HANDLERS[request.api.key](self._node, request)
+                response: Any = handlers.ROUTES[request.api.key].handler(self._node, request)
                 if response is not None:
                     request.answer(response)
             except Exception as problem:

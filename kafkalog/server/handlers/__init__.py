@@ -1,10 +1,10 @@
-"""The handlers of requests, one module per family of APIs.
+"""The handlers of requests, one module per family of APIs, and the table that names them all.
 
 A handler takes the node and a request with its decoded body; it returns the response's
 fields, or None when it has answered or will.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalog.server.handlers import (
     api_versions,
@@ -22,34 +22,74 @@ from kafkalog.server.handlers import (
     records,
     topics,
 )
-from kafkalog.server.handlers.common import Handler, by_key
+from kafkalog.server.handlers.common import Handler
+from kafkalog.server.permissions import Kind, Operation
 from kafkalog.wire import apis
 
-__all__ = ["HANDLERS", "served"]
+__all__ = ["ROUTES", "Route", "served"]
 
-_FAMILIES: tuple[dict[int, Handler], ...] = (
-    api_versions.HANDLERS,
-    cluster.HANDLERS,
-    configs.HANDLERS,
-    epochs.HANDLERS,
-    fetch.HANDLERS,
-    groups.HANDLERS,
-    list_offsets.HANDLERS,
-    log_dirs.HANDLERS,
-    metadata.HANDLERS,
-    produce.HANDLERS,
-    producers.HANDLERS,
-    reassign.HANDLERS,
-    records.HANDLERS,
-    topics.HANDLERS,
-)
+_READ, _WRITE, _DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
+_CREATE, _DELETE, _ALTER = Operation.CREATE, Operation.DELETE, Operation.ALTER
+_TOPIC, _GROUP, _CLUSTER, _ID = Kind.TOPIC, Kind.GROUP, Kind.CLUSTER, Kind.TRANSACTIONAL_ID
 
-for _family in _FAMILIES:
-    by_key.update(_family)
-HANDLERS = by_key
-"""By API key."""
+
+class Route(NamedTuple):
+    """Who answers an API, and what Kafka wants its caller to be allowed."""
+
+    handler: Handler
+    needs: tuple[tuple[Operation, Kind], ...]
+    """(operation, kind): on the things of that kind that a request names or is told of.  Some stand
+    for others, as CREATE on the cluster does; nobody checks them yet, see `permissions`."""
+
+
+ROUTES: dict[int, Route] = {
+    api.key: Route(handler, tuple(needs))
+    for api, handler, *needs in (
+        (apis.PRODUCE, produce.produce, (_WRITE, _TOPIC), (_WRITE, _ID)),
+        (apis.FETCH, fetch.fetch, (_READ, _TOPIC)),
+        (apis.LIST_OFFSETS, list_offsets.list_offsets, (_DESCRIBE, _TOPIC)),
+        (apis.METADATA, metadata.metadata, (_DESCRIBE, _TOPIC), (_CREATE, _TOPIC)),
+        (apis.OFFSET_COMMIT, groups.to_coordinator, (_READ, _GROUP), (_READ, _TOPIC)),
+        (apis.OFFSET_FETCH, groups.to_coordinator, (_DESCRIBE, _GROUP), (_DESCRIBE, _TOPIC)),
+        (apis.FIND_COORDINATOR, groups.find_coordinator, (_DESCRIBE, _GROUP), (_DESCRIBE, _ID)),
+        (apis.JOIN_GROUP, groups.to_coordinator, (_READ, _GROUP)),
+        (apis.HEARTBEAT, groups.to_coordinator, (_READ, _GROUP)),
+        (apis.LEAVE_GROUP, groups.to_coordinator, (_READ, _GROUP)),
+        (apis.SYNC_GROUP, groups.to_coordinator, (_READ, _GROUP)),
+        (apis.DESCRIBE_GROUPS, groups.to_coordinator, (_DESCRIBE, _GROUP)),
+        (apis.LIST_GROUPS, groups.to_coordinator, (_DESCRIBE, _CLUSTER), (_DESCRIBE, _GROUP)),
+        (apis.API_VERSIONS, api_versions.api_versions),
+        (apis.CREATE_TOPICS, topics.create_topics, (_CREATE, _CLUSTER), (_CREATE, _TOPIC)),
+        (apis.DELETE_TOPICS, topics.delete_topics, (_DELETE, _TOPIC)),
+        (apis.DELETE_RECORDS, records.delete_records, (_DELETE, _TOPIC)),
+        (apis.INIT_PRODUCER_ID, producers.init_producer_id,
+         (Operation.IDEMPOTENT_WRITE, _CLUSTER), (_WRITE, _ID), (_WRITE, _TOPIC)),
+        (apis.OFFSET_FOR_LEADER_EPOCH, epochs.offset_for_leader_epoch, (_DESCRIBE, _TOPIC)),
+        (apis.DESCRIBE_CONFIGS, configs.describe_configs,
+         (Operation.DESCRIBE_CONFIGS, _CLUSTER), (Operation.DESCRIBE_CONFIGS, _TOPIC)),
+        (apis.ALTER_CONFIGS, configs.alter_configs,
+         (Operation.ALTER_CONFIGS, _CLUSTER), (Operation.ALTER_CONFIGS, _TOPIC)),
+        (apis.ALTER_REPLICA_LOG_DIRS, log_dirs.alter_replica_log_dirs, (_ALTER, _CLUSTER)),
+        (apis.DESCRIBE_LOG_DIRS, log_dirs.describe_log_dirs, (_DESCRIBE, _CLUSTER)),
+        (apis.CREATE_PARTITIONS, topics.create_partitions, (_ALTER, _TOPIC)),
+        (apis.DELETE_GROUPS, groups.to_coordinator, (_DELETE, _GROUP)),
+        (apis.ELECT_LEADERS, reassign.elect_leaders, (_ALTER, _CLUSTER)),
+        (apis.INCREMENTAL_ALTER_CONFIGS, configs.incremental_alter_configs,
+         (Operation.ALTER_CONFIGS, _CLUSTER), (Operation.ALTER_CONFIGS, _TOPIC)),
+        (apis.ALTER_PARTITION_REASSIGNMENTS, reassign.alter_reassignments, (_ALTER, _CLUSTER)),
+        (apis.LIST_PARTITION_REASSIGNMENTS, reassign.list_reassignments, (_DESCRIBE, _CLUSTER)),
+        (apis.OFFSET_DELETE, groups.to_coordinator, (_DELETE, _GROUP), (_READ, _TOPIC)),
+        (apis.DESCRIBE_QUORUM, cluster.describe_quorum, (_DESCRIBE, _CLUSTER)),
+        (apis.DESCRIBE_CLUSTER, cluster.describe_cluster, (_DESCRIBE, _CLUSTER)),
+        (apis.DESCRIBE_PRODUCERS, producers.describe_producers, (_READ, _TOPIC)),
+        (apis.LIST_CONFIG_RESOURCES, configs.list_config_resources,
+         (Operation.DESCRIBE_CONFIGS, _CLUSTER)),
+        (apis.DESCRIBE_TOPIC_PARTITIONS, metadata.describe_topic_partitions, (_DESCRIBE, _TOPIC)),
+    )
+}  # fmt: skip
+"""By API key.  What is here is what wire/tables say that our broker serves."""
 
 
 def served(api: Any, version: int) -> bool:
     """Whether a request of this API and version is answered."""
-    return api is not None and api.key in HANDLERS and version in apis.SERVED.get(api.key, ())
+    return api is not None and api.key in ROUTES and version in apis.SERVED.get(api.key, ())

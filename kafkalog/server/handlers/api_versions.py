@@ -6,13 +6,12 @@ from functools import cache, lru_cache
 
 from kafkalog.metadata.image import ELIGIBLE_REPLICAS, METADATA_VERSION
 from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN
-from kafkalog.server.handlers.common import Handler, by_key
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["HANDLERS", "refusal"]
+__all__ = ["api_versions", "refusal"]
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511: names and versions of client software."""
@@ -46,7 +45,6 @@ def _keys() -> tuple[Mapping[str, int], ...]:
     return tuple(
         {"api_key": key, "min_version": versions.start, "max_version": versions.stop - 1}
         for key, versions in sorted(apis.SERVED.items())
-        if key in by_key
     )
 
 
@@ -80,6 +78,3 @@ def refusal() -> tuple[bytes, int]:
     own = {"api_key": api.key, "min_version": api.min_version, "max_version": api.max_version}
     response = {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": [own]}
     return api.encode_response(0, response), 0
-
-
-HANDLERS: dict[int, Handler] = {apis.API_VERSIONS.key: api_versions}

@@ -3,14 +3,13 @@
 from typing import Any
 
 from kafkalog.disk.layout import METADATA_TOPIC
-from kafkalog.server.handlers.common import CLUSTER_OPERATIONS, NO_OPERATIONS, Handler, node_entry
+from kafkalog.server.handlers.common import CLUSTER_OPERATIONS, NO_OPERATIONS, node_entry
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
-from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID
 
-__all__ = ["HANDLERS"]
+__all__ = ["describe_cluster", "describe_quorum"]
 
 BROKERS, CONTROLLERS = 1, 2
 """Kinds of endpoints."""
@@ -81,9 +80,3 @@ def _quorum(node: Node, topic: str, partition: int) -> dict[str, Any]:
         "high_watermark": quorum.end_offset,
         "current_voters": [voter],
     }
-
-
-HANDLERS: dict[int, Handler] = {
-    apis.DESCRIBE_CLUSTER.key: describe_cluster,
-    apis.DESCRIBE_QUORUM.key: describe_quorum,
-}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import Closed, KafkalogError, NotFound, for_clients
 from kafkalog.server.node import Node
+from kafkalog.server.permissions import Kind, everything
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -17,7 +18,6 @@ __all__ = [
     "NO_OPERATIONS",
     "TOPIC_OPERATIONS",
     "Handler",
-    "by_key",
     "code_of",
     "epoch_error",
     "failed",
@@ -28,18 +28,12 @@ Handler = Callable[[Node, Request], Mapping[str, Any] | None]
 """Takes a request with its decoded body; the response's fields, or None when it has answered
 or will."""
 
-by_key: dict[int, Handler] = {}
-"""All handlers by API key: the package of handlers fills it."""
-
 _logger = logging.getLogger(__name__)
 
 NO_OPERATIONS = -(2**31)
 """Authorized operations that nobody asked for."""
-TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-"""Kafka's answer where nothing is forbidden: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE,
-DESCRIBE_CONFIGS, ALTER_CONFIGS."""
-CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
+TOPIC_OPERATIONS, CLUSTER_OPERATIONS = everything(Kind.TOPIC), everything(Kind.CLUSTER)
+"""Kafka's answer where nothing is forbidden."""
 
 
 def code_of(problem: BaseException) -> ErrorCode:

@@ -5,13 +5,16 @@ from typing import Any
 
 from kafkalog.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from kafkalog.server import asked
-from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
-from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["HANDLERS"]
+__all__ = [
+    "alter_configs",
+    "describe_configs",
+    "incremental_alter_configs",
+    "list_config_resources",
+]
 
 KINDS_SINCE = 1
 """Before this version the question was for settings of client metrics only."""
@@ -49,11 +52,3 @@ def list_config_resources(node: Node, request: Request) -> dict[str, Any]:
         for name in there.get(kind, [n for k, n in image.configs if k == kind])
     ]
     return {"config_resources": found}
-
-
-HANDLERS: dict[int, Handler] = {
-    apis.LIST_CONFIG_RESOURCES.key: list_config_resources,
-    apis.DESCRIBE_CONFIGS.key: describe_configs,
-    apis.ALTER_CONFIGS.key: alter_configs,
-    apis.INCREMENTAL_ALTER_CONFIGS.key: incremental_alter_configs,
-}

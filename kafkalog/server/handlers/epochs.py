@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from kafkalog.server.handlers.common import Handler, code_of, epoch_error
+from kafkalog.server.handlers.common import code_of, epoch_error
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
-from kafkalog.wire import apis
 
-__all__ = ["HANDLERS"]
+__all__ = ["offset_for_leader_epoch"]
 
 
 def offset_for_leader_epoch(node: Node, request: Request) -> dict[str, Any]:
@@ -29,6 +28,3 @@ def _one(node: Node, topic: str, asked: Any) -> dict[str, Any]:
     except Exception as problem:
         return {"error_code": code_of(problem)}
     return {"leader_epoch": epoch, "end_offset": end}
-
-
-HANDLERS: dict[int, Handler] = {apis.OFFSET_FOR_LEADER_EPOCH.key: offset_for_leader_epoch}

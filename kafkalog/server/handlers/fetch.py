@@ -4,12 +4,10 @@ import logging
 from typing import Any
 
 from kafkalog.errors import StorageOffline, UnknownTopicOrPartition
-from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
-from kafkalog.wire import apis
 
-__all__ = ["HANDLERS", "open_logs"]
+__all__ = ["fetch", "open_logs"]
 
 _logger = logging.getLogger(__name__)
 
@@ -35,6 +33,3 @@ def fetch(node: Node, request: Request) -> None:
             wanted += [(name, partition.partition) for partition in topic.partitions]
     open_logs(node, wanted)
     request.again()
-
-
-HANDLERS: dict[int, Handler] = {apis.FETCH.key: fetch}

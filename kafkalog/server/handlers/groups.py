@@ -3,17 +3,15 @@
 import logging
 from typing import Any
 
-from kafkalog.coordinator.groups.core import SERVED
 from kafkalog.coordinator.step import Request as GroupRequest
 from kafkalog.errors import for_clients
-from kafkalog.server.handlers.common import Handler, code_of, node_entry
+from kafkalog.server.handlers.common import code_of, node_entry
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.server.topics import offsets_topic
-from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["HANDLERS"]
+__all__ = ["find_coordinator", "to_coordinator"]
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """What a key of FindCoordinator may name."""
@@ -82,9 +80,3 @@ def to_coordinator(node: Node, request: Request) -> None:
             request.body, request.version, peer.client_id or "", peer.host, request.answer
         ),
     )
-
-
-HANDLERS: dict[int, Handler] = {
-    apis.FIND_COORDINATOR.key: find_coordinator,
-    **{api.key: to_coordinator for api in SERVED},
-}

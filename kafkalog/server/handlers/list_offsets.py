@@ -4,16 +4,15 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.log.log import handle_of
-from kafkalog.server.handlers.common import Handler, code_of, epoch_error
+from kafkalog.server.handlers.common import code_of, epoch_error
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
-from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
 
-__all__ = ["HANDLERS"]
+__all__ = ["list_offsets"]
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
@@ -80,6 +79,3 @@ def _look(log: "Log", body: Any, timestamp: int) -> tuple[int, int, int]:
 def _epoch_at(log: "Log", offset: int) -> int:
     epochs = [entry.epoch for entry in log.epochs if entry.start_offset <= offset]
     return epochs[-1] if epochs else -1
-
-
-HANDLERS: dict[int, Handler] = {apis.LIST_OFFSETS.key: list_offsets}

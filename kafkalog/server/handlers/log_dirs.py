@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
-from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["HANDLERS"]
+__all__ = ["alter_replica_log_dirs", "describe_log_dirs"]
 
 
 def describe_log_dirs(node: Node, request: Request) -> dict[str, Any]:
@@ -79,9 +77,3 @@ def alter_replica_log_dirs(node: Node, request: Request) -> dict[str, Any]:
             for name, found in results.items()
         ]
     }  # fmt: skip
-
-
-HANDLERS: dict[int, Handler] = {
-    apis.DESCRIBE_LOG_DIRS.key: describe_log_dirs,
-    apis.ALTER_REPLICA_LOG_DIRS.key: alter_replica_log_dirs,
-}

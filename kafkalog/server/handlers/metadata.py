@@ -8,21 +8,19 @@ from kafkalog.server.handlers.common import (
     CLUSTER_OPERATIONS,
     NO_OPERATIONS,
     TOPIC_OPERATIONS,
-    Handler,
     node_entry,
 )
 from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.server.topics import create_missing
-from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID
 
 if TYPE_CHECKING:
     from kafkalog.metadata.image import Topic
 
-__all__ = ["HANDLERS"]
+__all__ = ["describe_topic_partitions", "metadata"]
 
 IDS_SINCE = 12
 """Requests of versions 10 and 11 have topic ids that mean nothing."""
@@ -157,9 +155,3 @@ def _page(found: list[dict[str, Any]], topic: str, partition: int) -> dict[str, 
         "topics": found,
         "next_cursor": {"topic_name": topic, "partition_index": partition},
     }
-
-
-HANDLERS: dict[int, Handler] = {
-    apis.METADATA.key: metadata,
-    apis.DESCRIBE_TOPIC_PARTITIONS.key: describe_topic_partitions,
-}

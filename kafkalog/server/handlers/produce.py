@@ -25,17 +25,16 @@ from kafkalog.errors import (
     for_clients,
 )
 from kafkalog.metadata.image import INTERNAL_TOPICS
-from kafkalog.server.handlers.common import Handler, code_of
+from kafkalog.server.handlers.common import code_of
 from kafkalog.server.handlers.failures import handler_failed
 from kafkalog.server.handlers.fetch import open_logs
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import looks_inside
 from kafkalog.server.rejected import record_errors
 from kafkalog.server.request import Request
-from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["HANDLERS"]
+__all__ = ["produce"]
 
 NONE, LEADER, ALL = 0, 1, -1
 """What a producer may wait for (acks)."""
@@ -224,6 +223,3 @@ def _finish(request: Request, done: list[_Appended]) -> None:
             ]
         }
     )
-
-
-HANDLERS: dict[int, Handler] = {apis.PRODUCE.key: produce}

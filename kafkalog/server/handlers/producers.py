@@ -3,13 +3,12 @@
 from typing import Any
 
 from kafkalog.errors import for_clients
-from kafkalog.server.handlers.common import Handler, code_of
+from kafkalog.server.handlers.common import code_of
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
-from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["HANDLERS"]
+__all__ = ["describe_producers", "init_producer_id"]
 
 
 def init_producer_id(node: Node, request: Request) -> dict[str, Any]:
@@ -57,9 +56,3 @@ def _producers(node: Node, topic: str, partition: int) -> dict[str, Any]:
         for one in producers
     ]
     return {"partition_index": partition, "active_producers": active}
-
-
-HANDLERS: dict[int, Handler] = {
-    apis.INIT_PRODUCER_ID.key: init_producer_id,
-    apis.DESCRIBE_PRODUCERS.key: describe_producers,
-}

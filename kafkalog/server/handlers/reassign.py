@@ -4,12 +4,10 @@ from typing import Any
 
 from kafkalog.metadata import plan as controller
 from kafkalog.server import asked
-from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
-from kafkalog.wire import apis
 
-__all__ = ["HANDLERS"]
+__all__ = ["alter_reassignments", "elect_leaders", "list_reassignments"]
 
 
 def elect_leaders(node: Node, request: Request) -> dict[str, Any]:
@@ -30,10 +28,3 @@ def alter_reassignments(node: Node, request: Request) -> dict[str, Any]:
 def list_reassignments(node: Node, request: Request) -> dict[str, Any]:
     """None is ever in progress."""
     return {"topics": controller.list_partition_reassignments()}
-
-
-HANDLERS: dict[int, Handler] = {
-    apis.ELECT_LEADERS.key: elect_leaders,
-    apis.ALTER_PARTITION_REASSIGNMENTS.key: alter_reassignments,
-    apis.LIST_PARTITION_REASSIGNMENTS.key: list_reassignments,
-}

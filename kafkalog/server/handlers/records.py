@@ -4,13 +4,12 @@ from typing import Any
 
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.metadata.image import INTERNAL_TOPICS
-from kafkalog.server.handlers.common import Handler, code_of
+from kafkalog.server.handlers.common import code_of
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
-from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["HANDLERS"]
+__all__ = ["delete_records"]
 
 HIGH_WATERMARK = -1
 """The offset that means "all that can be read"."""
@@ -46,6 +45,3 @@ def _one(node: Node, topic: str, partition: int, offset: int) -> tuple[int, Erro
         return log.start_offset, ErrorCode.NONE
     except Exception as problem:
         return -1, code_of(problem)
-
-
-HANDLERS: dict[int, Handler] = {apis.DELETE_RECORDS.key: delete_records}

@@ -3,13 +3,11 @@
 from typing import Any
 
 from kafkalog.server import asked
-from kafkalog.server.handlers.common import Handler
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
-from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["HANDLERS"]
+__all__ = ["create_partitions", "create_topics", "delete_topics"]
 
 DISABLED_SINCE = 3
 """DeleteTopics before this version has no TOPIC_DELETION_DISABLED."""
@@ -33,10 +31,3 @@ def delete_topics(node: Node, request: Request) -> dict[str, Any]:
 def create_partitions(node: Node, request: Request) -> dict[str, Any]:
     """One result a topic."""
     return {"results": node.metadata.create_partitions(asked.more_partitions(request.body))}
-
-
-HANDLERS: dict[int, Handler] = {
-    apis.CREATE_TOPICS.key: create_topics,
-    apis.DELETE_TOPICS.key: delete_topics,
-    apis.CREATE_PARTITIONS.key: create_partitions,
-}

@@ -15,7 +15,7 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.server.broker import Broker
-from kafkalog.server.handlers import HANDLERS
+from kafkalog.server.handlers import ROUTES
 from kafkalog.server.handlers.failures import failed_answer
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
@@ -216,7 +216,7 @@ def test_names_as_long_as_can_be_sent_are_answered(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A sentence about a name does not become longer than what an answer can hold."""
-    for key in sorted(HANDLERS):
+    for key in sorted(ROUTES):
         api = apis.BY_KEY[key]
         with Raw(broker.bootstrap_servers) as raw:
             for version in set(api.served or ()) & set(api.versions):

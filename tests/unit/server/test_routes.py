@@ -1,0 +1,30 @@
+"""The table of the handlers: every API that is announced, and what its caller must be allowed."""
+
+from __future__ import annotations
+
+from kafkalog.server.handlers import ROUTES
+from kafkalog.server.permissions import SUPPORTED, Kind, Operation, everything
+from kafkalog.wire import apis
+
+
+def test_what_is_announced_has_a_handler_and_nothing_else_has() -> None:
+    assert set(ROUTES) == set(apis.SERVED)
+
+
+def test_every_request_but_the_first_needs_a_permission_that_there_is() -> None:
+    """Who asks for versions is not known yet."""
+    for key, route in ROUTES.items():
+        api = apis.BY_KEY[key]
+        assert bool(route.needs) == (api is not apis.API_VERSIONS), api
+        for operation, kind in route.needs:
+            assert operation in SUPPORTED[kind], api
+
+
+def test_operations_are_told_as_bits() -> None:
+    """Kafka's answer to a client that may do everything."""
+    assert everything(Kind.TOPIC) == 0b1101_1111_1000
+    assert everything(Kind.CLUSTER) == 0b1_1111_1010_0000
+    assert everything(Kind.GROUP) == sum(
+        1 << one for one in (Operation.READ, Operation.DELETE, Operation.DESCRIBE,
+                             Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+    )  # fmt: skip
