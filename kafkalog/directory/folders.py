@@ -56,6 +56,17 @@ class Folders:
                     name = self._names[tp] = late
         return name
 
+    def written(self, tp: TopicPartition) -> bool:
+        """Whether somebody ever opened its log for writing: else there is nothing in it, and to
+        open it would make files for a look.  True also where that cannot be seen."""
+        name = self.name(tp)
+        try:
+            return name is not None and layout.look_for_segments(self._path(name))
+        except FileNotFoundError:
+            return False  # taken out since
+        except OSError:
+            return True  # who opens it is told why
+
     def path(self, tp: TopicPartition) -> str:
         """The folder's path.
 

@@ -30,6 +30,7 @@ __all__ = [
     "deleted_name",
     "holds_segments",
     "list_directory",
+    "look_for_segments",
     "new_meta_properties",
     "parse_folder",
     "parse_marked",
@@ -153,12 +154,20 @@ def deleted_name(topic: str, partition: int, unique: "uuid.UUID") -> str:
 
 
 def holds_segments(path: str) -> bool:
-    """Whether the folder holds a segment's file."""
+    """Whether the folder holds a segment's file; not where that cannot be seen."""
     try:
-        with os.scandir(path) as entries:
-            return any(_SEGMENT.fullmatch(entry.name) for entry in entries)
+        return look_for_segments(path)
     except OSError:
         return False
+
+
+def look_for_segments(path: str) -> bool:
+    """Whether the folder holds a segment's file.
+
+    Raises: OSError.
+    """
+    with os.scandir(path) as entries:
+        return any(_SEGMENT.fullmatch(entry.name) for entry in entries)
 
 
 class Listing(NamedTuple):

@@ -44,7 +44,6 @@ class Journal:
     ) -> None:
         """Nothing is opened, and no partition's files are made, before they are wanted."""
         self._topic = topic
-        self._manager = manager
         self._partitions = partitions
         self._reactor = reactor
         self._acknowledger = acknowledger
@@ -83,12 +82,9 @@ class Journal:
 
         Raises: what opening and reading a log raises.
         """
-        if partition in self._written():
-            yield from journal_batches(self._partitions.log(self._topic, partition))
-
-    def _written(self) -> set[int]:
-        """The partitions that have files: the others are not made for a look."""
-        return {tp.partition for tp in self._manager.partitions(self._topic)}
+        log = self._partitions.look(self._topic, partition)
+        if log is not None:
+            yield from journal_batches(log)
 
 
 def _outcome(problem: Exception | None) -> ErrorCode:

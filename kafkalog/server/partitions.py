@@ -135,6 +135,24 @@ class Partitions:
                     _logger.info("%s-%d: is open again", topic, partition)
         return log
 
+    def look(self, topic: str, partition: int) -> "Log | None":
+        """As `log`, for who only reads: None where nothing was ever written, so that a look
+        makes no file.  Such a partition begins and ends at 0, in leader epoch 0.
+        """
+        tp = TopicPartition(topic, partition)
+        with self._lock:
+            log = self._served.get(tp)
+            if log is not None:
+                return log
+            self._id(tp)
+            led = self._image.partition(*tp)
+        state = self._manager.state  # says more where files were lost
+        fresh = led is not None and led.leader_epoch == 0
+        fresh = fresh and max(state.recovery_point(tp), state.log_start(tp)) <= 0
+        if fresh and not self._manager.folders.written(tp):
+            return None
+        return self.log(topic, partition)
+
     def offline(self, topic: str, partition: int) -> bool:
         """Whether the partition's log could not be opened a moment ago, or failed since."""
         tp = TopicPartition(topic, partition)

@@ -94,6 +94,7 @@ class Cleaner:
             if tp.topic != METADATA_TOPIC
             and "compact" in (configs.get(tp) or place.topic_config(tp.topic)).cleanup_policy
             and tp not in self._failures
+            and (tp in configs or place.folders.written(tp))
         ]
 
     def _look(

@@ -5,6 +5,7 @@ from typing import Protocol
 from kafkalog.clock import Clock
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import TopicConfig
+from kafkalog.directory.folders import Folders
 from kafkalog.disk.checkpoint import DirectoryState
 from kafkalog.log.handle import Handle
 from kafkalog.types import TopicPartition
@@ -26,11 +27,9 @@ class Place(Protocol):
     def topic_config(self, topic: str) -> TopicConfig:
         """The settings of a topic."""
 
-    def folder(self, topic: str, partition: int = 0) -> str:
-        """The path of a partition's folder.
-
-        Raises: UnknownTopicOrPartition.
-        """
+    @property
+    def folders(self) -> Folders:
+        """Where the partitions lie."""
 
     def handle(self, tp: TopicPartition) -> Handle:
         """The open log of a partition; opened for it where it is not.

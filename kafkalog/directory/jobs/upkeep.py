@@ -14,7 +14,7 @@ from typing import TypeVar
 from kafkalog.config.topic import TopicConfig, flush_period_ms
 from kafkalog.directory.jobs.place import Place
 from kafkalog.directory.scheduler import Job, Scheduler
-from kafkalog.disk.layout import METADATA_TOPIC, MarkedFolder, holds_segments
+from kafkalog.disk.layout import METADATA_TOPIC, MarkedFolder
 from kafkalog.errors import Closed, UnknownTopicOrPartition
 from kafkalog.log.handle import Handle
 from kafkalog.log.owner import offsets_of
@@ -150,16 +150,9 @@ class Upkeep:
         wanted = {log.tp for log in place.handles()}
         for topic, tps in groupby(place.partitions(), lambda tp: tp.topic):
             if topic != METADATA_TOPIC and retains(place.topic_config(topic)):
-                wanted.update(tp for tp in tps if tp not in wanted and self._has_records(tp))
+                wanted.update(tp for tp in tps if tp not in wanted and place.folders.written(tp))
         now_ms = place.clock.now_ms()
         self._each(sorted(wanted), lambda tp: apply_retention(place.handle(tp), now_ms))
-
-    def _has_records(self, tp: TopicPartition) -> bool:
-        """Whether somebody ever opened it: else there is nothing to delete, nor to make."""
-        try:
-            return holds_segments(self._place.folder(*tp))
-        except UnknownTopicOrPartition:
-            return False  # deleted since the list was made
 
     def flush_old(self) -> None:
         """Flush every log whose records have been only in memory for too long."""

@@ -23,8 +23,11 @@ def _one(node: Node, topic: str, asked: Any) -> dict[str, Any]:
     if code:
         return {"error_code": code}
     try:
-        log = node.partitions.log(topic, asked.partition)
-        epoch, end = log.epoch_end(asked.leader_epoch)
+        log = node.partitions.look(topic, asked.partition)
+        if log is not None:
+            epoch, end = log.epoch_end(asked.leader_epoch)
+        else:  # never written: what there is ends where it begins, in the first epoch
+            epoch, end = (0, 0) if asked.leader_epoch == 0 else (-1, -1)
     except Exception as problem:
         return {"error_code": code_of(problem)}
     return {"leader_epoch": epoch, "end_offset": end}

@@ -17,6 +17,9 @@ __all__ = ["list_offsets"]
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 """The version of the request from which each special timestamp has a meaning."""
+_NOTHING = -1, -1, -1
+_NEVER_WRITTEN = dict.fromkeys((LATEST, EARLIEST, EARLIEST_LOCAL), (-1, 0, 0))
+"""(timestamp, offset, leader epoch) of a partition without files, by what was asked."""
 CONSUMER = -1
 """ReplicaId of clients; others see the log's end."""
 READ_COMMITTED = 1
@@ -47,8 +50,11 @@ def _one(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]
     if asked.timestamp < 0 and request.version < SINCE.get(asked.timestamp, 1 << 15):
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     try:
-        log = node.partitions.log(topic, asked.partition_index)
-        timestamp, offset, epoch = _look(log, request.body, asked.timestamp)
+        log = node.partitions.look(topic, asked.partition_index)
+        if log is None:
+            timestamp, offset, epoch = _NEVER_WRITTEN.get(asked.timestamp, _NOTHING)
+        else:
+            timestamp, offset, epoch = _look(log, request.body, asked.timestamp)
     except Exception as problem:
         return {"error_code": code_of(problem)}
     return {"timestamp": timestamp, "offset": offset, "leader_epoch": epoch}
@@ -57,7 +63,7 @@ def _one(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]
 def _look(log: "Log", body: Any, timestamp: int) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch); -1 where there is none."""
     if timestamp == LATEST_TIERED:
-        return -1, -1, -1
+        return _NOTHING
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.start_offset, _epoch_at(log, log.start_offset)
     state = handle_of(log).state()
@@ -71,7 +77,7 @@ def _look(log: "Log", body: Any, timestamp: int) -> tuple[int, int, int]:
         return -1, end, int(state.leader_epoch)
     found = log.find_largest_time() if timestamp == MAX_TIMESTAMP else log.find_time(timestamp)
     if found is None or found.offset >= end:
-        return -1, -1, -1
+        return _NOTHING
     # A record without a time is found by the smallest wanted one; Java refuses a -1 here.
     return max(found.timestamp_ms, 0), found.offset, found.leader_epoch
 

@@ -37,7 +37,8 @@ def describe_producers(node: Node, request: Request) -> dict[str, Any]:
 
 def _producers(node: Node, topic: str, partition: int) -> dict[str, Any]:
     try:
-        producers = node.partitions.log(topic, partition).producers
+        log = node.partitions.look(topic, partition)
+        producers = log.producers if log is not None else ()
     except Exception as problem:
         return {
             "partition_index": partition,

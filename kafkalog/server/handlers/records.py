@@ -36,7 +36,11 @@ def _one(node: Node, topic: str, partition: int, offset: int) -> tuple[int, Erro
     if "delete" not in node.partitions.config(topic).cleanup_policy:
         return -1, ErrorCode.POLICY_VIOLATION
     try:
-        log = node.partitions.log(topic, partition)
+        log = node.partitions.look(topic, partition)
+        if log is None:  # never written: there is nothing to delete
+            if offset not in (HIGH_WATERMARK, 0):
+                raise OffsetOutOfRange(f"{topic}-{partition}: found offset {offset}, wanted 0")
+            return 0, ErrorCode.NONE
         wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
         if wanted < 0:
             raise OffsetOutOfRange(f"{topic}-{partition}: found offset {offset}, wanted -1 or more")

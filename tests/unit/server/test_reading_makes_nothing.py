@@ -1,0 +1,213 @@
+"""Who only reads makes no file, no folder and no topic: all APIs and commands that look."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.cli import main
+from kafkalog.directory.jobs.cleaner import Cleaner
+from kafkalog.directory.manager import Manager
+from kafkalog.disk.checkpoint import CLEAN_MARKER
+from kafkalog.disk.layout import METADATA_TOPIC
+from kafkalog.log.log import Log
+from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from kafkalog.server.broker import Broker
+from kafkalog.wire import apis
+from kafkalog.wire.api import Api
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.raw import Raw
+from tests.unit.server.conftest import MakeBroker
+
+OFFSETS = "__consumer_offsets"
+
+
+def tree(path: str | os.PathLike[str]) -> set[str]:
+    """Every file and folder below `path`."""
+    return {os.path.join(at, name) for at, folders, files in os.walk(path)
+            for name in (*folders, *files)}  # fmt: skip
+
+
+@pytest.fixture
+def fresh(make_broker: MakeBroker) -> Iterator[Raw]:
+    """A connection to a broker whose topics nobody has written to; one group was looked for."""
+    broker = make_broker()
+    with Raw(broker.bootstrap_servers) as raw:
+        raw.create("a", 3)
+        raw.create("kept", 2, cleanup_policy="compact")
+        raw.call(apis.FIND_COORDINATOR, 0, key="g")
+        yield raw
+
+
+def places(count: int, **fields: Any) -> list[dict[str, Any]]:
+    return [{"partition": p, "partition_index": p, **fields} for p in range(count)]
+
+
+def body(api: Api, version: int, entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """A request about partitions, with those fields that it has."""
+    topics = next(f for f in api.request.fields if f.name == "topics")
+    inner = next(f for f in topics.fields if f.name == "partitions")
+    known = {f.name for f in inner.fields if version in f.versions}
+    name = next(f.name for f in topics.fields if f.name in ("name", "topic"))
+    return {"topics": [
+        {name: topic, "partitions": [{k: v for k, v in one.items() if k in known}
+                                     for one in entries[:count]]}
+        for topic, count in (("a", 3), ("kept", 2), (OFFSETS, 50))
+    ]}  # fmt: skip
+
+
+TIMES = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, 0: 1}
+"""What ListOffsets may be asked, and from which version on."""
+
+
+def looks() -> Iterator[tuple[Api, int, dict[str, Any]]]:
+    """Every request that only reads, in every version."""
+    for version in apis.LIST_OFFSETS.served or ():
+        for time, since in TIMES.items():
+            if version >= since:
+                entries = places(50, timestamp=time, current_leader_epoch=-1)
+                yield apis.LIST_OFFSETS, version, body(apis.LIST_OFFSETS, version, entries)
+    for version in apis.OFFSET_FOR_LEADER_EPOCH.served or ():
+        for epoch in (0, 3):
+            entries = places(50, leader_epoch=epoch, current_leader_epoch=-1)
+            asked = body(apis.OFFSET_FOR_LEADER_EPOCH, version, entries)
+            yield apis.OFFSET_FOR_LEADER_EPOCH, version, asked
+    many = [{"name": t, "partition_indexes": list(range(50))} for t in ("a", "kept", OFFSETS)]
+    yield apis.DESCRIBE_PRODUCERS, 0, {"topics": many}
+    for version in apis.METADATA.served or ():
+        if version:
+            yield apis.METADATA, version, {"topics": None}
+        if version >= 4:  # before, asking for a topic makes it where the broker allows it
+            yield apis.METADATA, version, {"topics": [{"name": "b"}, {"name": "__b"}],
+                                           "allow_auto_topic_creation": False}  # fmt: skip
+    wanted = [{"group_id": "g", "topics": [{"name": "a", "partition_indexes": [0]}]}]
+    plain: tuple[tuple[Api, dict[str, Any]], ...] = (
+        (apis.DESCRIBE_TOPIC_PARTITIONS, {"topics": [{"name": "a"}, {"name": "b"}],
+                                          "response_partition_limit": 9}),
+        (apis.DESCRIBE_LOG_DIRS, {"topics": None}),
+        (apis.DESCRIBE_CONFIGS, {"resources": [{"resource_type": 2, "resource_name": "a"}]}),
+        (apis.LIST_CONFIG_RESOURCES, {}),
+        (apis.DESCRIBE_CLUSTER, {}),
+        (apis.DESCRIBE_QUORUM, {}),
+        (apis.LIST_PARTITION_REASSIGNMENTS, {"topics": None}),
+        (apis.LIST_GROUPS, {}),
+        (apis.DESCRIBE_GROUPS, {"groups": ["g", "other"]}),
+        (apis.OFFSET_FETCH, {"group_id": "g", "topics": wanted[0]["topics"]}),
+        (apis.OFFSET_FETCH, {"groups": wanted}),
+        (apis.HEARTBEAT, {"group_id": "g", "member_id": "m"}),
+        (apis.API_VERSIONS, {"client_software_name": "a", "client_software_version": "1"}),
+        (apis.FIND_COORDINATOR, {"key": "g", "coordinator_keys": ["g", "h"]}),
+    )  # fmt: skip
+    for api, fields in plain:
+        for version in api.served or ():
+            known = {f.name for f in api.request.fields if version in f.versions}
+            if fields.keys() - known and api is apis.OFFSET_FETCH:
+                continue
+            yield api, version, {name: value for name, value in fields.items() if name in known}
+
+
+def test_requests_that_look_make_nothing(fresh: Raw, broker_path: Path) -> None:
+    before = tree(broker_path)
+    for api, version, fields in looks():
+        fresh.call(api, version, **fields)
+        assert tree(broker_path) == before, (api, version)
+
+
+@pytest.fixture
+def broker_path(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def test_what_was_never_written_begins_and_ends_at_0_as_it_would_when_opened(fresh: Raw) -> None:
+    """The same answers before a log is opened and after a consumer opened it."""
+
+    def answers() -> list[Any]:
+        return [
+            (api.name, version, fields, dict(fresh.call(api, version, **fields)))
+            for api, version, fields in looks()
+            if api in (apis.LIST_OFFSETS, apis.OFFSET_FOR_LEADER_EPOCH, apis.DESCRIBE_PRODUCERS)
+        ]
+
+    before = answers()
+    for topic, count in (("a", 3), ("kept", 2), (OFFSETS, 50)):
+        for partition in range(count):
+            fresh.call(apis.FETCH, 11, replica_id=-1, max_wait_ms=0, session_epoch=-1, topics=[
+                {"topic": topic, "partitions": [{"partition": partition, "fetch_offset": 0,
+                                                 "partition_max_bytes": 100}]}])  # fmt: skip
+    assert answers() == before
+
+
+def test_records_below_0_can_be_deleted_where_there_are_none(fresh: Raw, broker_path: Path) -> None:
+    before = tree(broker_path)
+    for offset, code in ((-1, 0), (0, 0), (1, ErrorCode.OFFSET_OUT_OF_RANGE)):
+        entries = [{"partition_index": 0, "offset": offset}]
+        found = fresh.call(apis.DELETE_RECORDS, topics=[{"name": "a", "partitions": entries}])
+        assert found.topics[0].partitions[0].error_code == code
+    assert tree(broker_path) == before
+
+
+def test_what_comes_back_from_a_restart_makes_nothing(make_broker: MakeBroker) -> None:
+    """Neither the coordinator that reads its topic, nor retention, nor the cleaner."""
+    broker = make_broker()
+    with Raw(broker.bootstrap_servers) as raw:
+        raw.create("a", 3, retention_ms="1")
+        raw.create("kept", 2, cleanup_policy="compact")
+        raw.create(OFFSETS, 4, cleanup_policy="compact")
+    broker.close()
+    before = tree(broker.path)
+    broker = make_broker()
+    with Raw(broker.bootstrap_servers) as raw:
+        assert raw.call(apis.LIST_GROUPS, 4).error_code == 0
+    broker.close()
+    with Manager(broker.path, mode="w") as manager:
+        MetadataLog.open(manager).close()
+        manager.upkeep.retention()
+        Cleaner(manager).run()
+        assert not manager.problems
+    made = {os.path.relpath(path, broker.path) for path in tree(broker.path) - before}
+    # The metadata's own log notes that the broker was there.
+    assert {path for path in made if not path.startswith(METADATA_TOPIC)} <= {CLEAN_MARKER}
+
+
+COMMANDS = [
+    ["topics"], ["topics", "--internal"], ["topics", "list"], ["topics", "describe", "a", "--json"],
+    ["offsets"], ["offsets", "--time", "0"], ["offsets", "a", "--time", "latest"],
+    ["groups"], ["groups", "list", "--state"], ["groups", "describe", "g"],
+    ["groups", "describe", "--all-groups", "--members"],
+    ["configs", "describe", "--topic", "a", "--all"], ["configs", "describe", "--broker-defaults"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_commands_that_look_make_nothing(fresh: Raw, broker_path: Path, words: list[str]) -> None:
+    host, port = fresh.socket.getpeername()[:2]
+    before = tree(broker_path)
+    main([*words, "--bootstrap-server", f"{host}:{port}"])
+    assert tree(broker_path) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["topics"], ["topics", "--json"], ["verify"], ["consume", "--topic", "a"],
+     ["compact"], ["repair"], ["dump", "a-0"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_commands_that_look_into_a_directory_make_nothing(
+    make_broker: MakeBroker, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker: Broker = make_broker()
+    with Raw(broker.bootstrap_servers) as raw:
+        raw.create("a", 2)
+        raw.produce("a", b"v")
+    broker.close()
+    monkeypatch.chdir(broker.path)
+    before = tree(broker.path)
+    given = ["."] if words[0] in ("verify", "repair") else ["--dir", "."]
+    main([*words, *([] if words[0] == "dump" else given)])
+    with Log("a-0", mode="r") as log:
+        assert [record.value for record in log] == [b"v"]
+    assert tree(broker.path) == before
