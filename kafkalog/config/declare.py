@@ -332,7 +332,8 @@ class Settings(Mapping[str, Any]):
     def of(cls: type[C], given: "Mapping[str, object] | None", defaults: "C | None" = None) -> C:
         """Settings from `given`; what it leaves open comes from `defaults`.
 
-        A `cls` stays the same object, unless there are defaults to put below it.
+        A `cls` stays the same object, unless there are defaults to put below it; so do defaults
+        over which nothing is given.
         Raises: UnknownSetting, InvalidSetting.
         """
         if isinstance(given, cls):
@@ -344,6 +345,8 @@ class Settings(Mapping[str, Any]):
                 f"config: found {type(given).__name__}, wanted a mapping from the names of "
                 f"{cls.scope} settings to values"
             )
+        if not given and isinstance(defaults, cls):
+            return defaults  # fixed once made: ten thousand logs may share one
         made = cls()
         if defaults is not None:
             made._inherit(defaults)

@@ -21,6 +21,7 @@ __all__ = [
     "CLEANER",
     "CLEAN_MARKER",
     "HIGH_WATERMARK",
+    "LOCK",
     "LOG_START",
     "RECOVERY_POINT",
     "DirectoryState",
@@ -34,6 +35,7 @@ LOG_START = "log-start-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
 CLEANER = "cleaner-offset-checkpoint"
 CLEAN_MARKER = ".kafka_cleanshutdown"
+LOCK = ".lock"
 
 OFFSET_MAX = (1 << 63) - 1
 PARTITION_MAX = (1 << 31) - 1

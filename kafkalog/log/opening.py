@@ -15,6 +15,10 @@ from kafkalog.types import Recovery, TopicPartition
 __all__ = ["LogOpen", "log_config", "open_native", "open_plan"]
 
 
+_last: tuple[TopicConfig | None, Any] = None, None
+"""The settings that were wanted last, and their struct: a topic's logs share them."""
+
+
 class LogOpen(NamedTuple):
     """How a log is to be opened."""
 
@@ -66,6 +70,14 @@ def open_plan(
 
 def log_config(config: TopicConfig) -> Any:
     """A kl_log_config filled from `config`; kl_log_open and kl_log_configure copy it."""
+    global _last
+    last = _last  # another thread may put its own there meanwhile
+    if last[0] is not config:
+        _last = last = config, _log_config(config)
+    return last[1]
+
+
+def _log_config(config: TopicConfig) -> Any:
     compacted = "compact" in config.cleanup_policy
     segment_ms = config.segment_ms
     if compacted:

@@ -1,16 +1,16 @@
 /* dir.c: the small files of a directory: replaced whole, synced, locked. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "buffer.h"
 #include "fault.h"
 #include "file.h"
 
-enum { FILE_MODE = 0600, DIR_MODE = 0700 };
+enum { FILE_MODE = 0600, DIR_MODE = 0700, LIST_BLOCK_BYTES = 16 << 10 };
 
 /* ---- open directories ---------------------------------------------------------------- */
 
@@ -399,35 +399,49 @@ static kl_status add_name(kl_names *names, size_t *capacity, const char *name) {
     return KL_OK;
 }
 
-static kl_status list_stream(const kl_dir *dir, DIR *stream, kl_names *out) {
-    size_t capacity = 0;
+/* As getdents64(2) writes it, aligned to 8 bytes. */
+typedef struct {
+    uint64_t inode;
+    int64_t next;
+    uint16_t bytes; /* of this entry */
+    uint8_t kind;
+    char name[];
+} list_entry;
+
+static kl_status add_block(kl_names *names, size_t *capacity, const uint8_t *block,
+                           size_t bytes) {
     kl_status status = KL_OK;
-    while (!status) {
-        errno = 0;
-        const struct dirent *entry = readdir(stream);
-        if (!entry && errno) return kl_fail_errno(errno, "%s: cannot list", dir->path);
-        if (!entry) break;
-        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
-            status = add_name(out, &capacity, entry->d_name);
+    for (size_t pos = 0; !status && pos < bytes;) {
+        const list_entry *entry = (const void *)(block + pos);
+        pos += entry->bytes;
+        if (strcmp(entry->name, ".") && strcmp(entry->name, ".."))
+            status = add_name(names, capacity, entry->name);
+    }
+    return status;
+}
+
+/* A stream of its own (fdopendir) would take five calls more, for each of ten thousand logs. */
+static kl_status list_all(const kl_dir *dir, kl_names *out) {
+    _Alignas(list_entry) uint8_t block[LIST_BLOCK_BYTES];
+    size_t capacity = 0;
+    if (lseek(dir->fd, 0, SEEK_SET) < 0)
+        return kl_fail_errno(errno, "%s: cannot list", dir->path);
+    for (;;) {
+        long bytes = syscall(SYS_getdents64, dir->fd, block, sizeof block);
+        if (bytes < 0) return kl_fail_errno(errno, "%s: cannot list", dir->path);
+        if (bytes == 0) break;
+        kl_status status = add_block(out, &capacity, block, (size_t)bytes);
+        if (status) return status;
     }
     if (out->count) qsort(out->names, out->count, sizeof *out->names, by_name);
-    return status;
+    return KL_OK;
 }
 
 kl_status kl_dir_list(kl_dir *dir, kl_names *out) {
     *out = (kl_names){0};
     kl_status status = kl_dir_enter(dir);
     if (status) return status;
-    /* A descriptor of its own, as a stream moves the position and closes it. */
-    int fd = kl_open_at(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-    if (stream) {
-        status = list_stream(dir, stream, out);
-        closedir(stream);
-    } else {
-        status = kl_fail_errno(errno, "%s: cannot list", dir->path);
-        if (fd >= 0) kl_io->close(fd);
-    }
+    status = list_all(dir, out);
     if (status) kl_names_free(out);
     kl_unlock(&dir->lock);
     return status;

@@ -247,11 +247,12 @@ kl_status kl_file_rename(kl_file *file, kl_dir *dir, const char *to) {
 
 /* ---- opening ------------------------------------------------------------------------- */
 
-/* Note which file `fd` is, or check that it is the one that was noted. */
-static kl_status identify(kl_file *file, int fd) {
+/* Note which file `fd` is, or check that it is the one that was noted.  `*seen`: what was found,
+ * with its size and times. */
+static kl_status identify(kl_file *file, int fd, struct statx *seen) {
     const char *name = kl_file_name(file);
     struct statx found;
-    unsigned mask = STATX_TYPE | STATX_INO | STATX_BTIME;
+    unsigned mask = STATX_TYPE | STATX_INO | STATX_BTIME | STATX_SIZE | STATX_MTIME;
     if (kl_io->statx(fd, "", AT_EMPTY_PATH, mask, &found))
         return kl_fail_errno(errno, "%s/%s: cannot stat", file->dir_path, name);
     if (!S_ISREG(found.stx_mode))
@@ -272,11 +273,12 @@ static kl_status identify(kl_file *file, int fd) {
     file->device = device;
     file->inode = found.stx_ino;
     file->born_ns = born_ns;
+    *seen = found;
     return KL_OK;
 }
 
 /* Open under file->opening; `create` makes it, empty. */
-static kl_status open_now(kl_file *file, bool create) {
+static kl_status open_now(kl_file *file, bool create, struct statx *seen) {
     char path[4096];
     const char *name = kl_file_name(file);
     int length = snprintf(path, sizeof path, "%s/%s", file->dir_path, name);
@@ -291,7 +293,7 @@ static kl_status open_now(kl_file *file, bool create) {
     if (fd < 0 && errno == ENOENT && file->known)
         status = kl_fail(KL_E_STALE, "%s: the file was deleted or renamed", path);
     else if (fd < 0) status = kl_fail_errno(errno, "%s: cannot open", path);
-    else status = identify(file, fd);
+    else status = identify(file, fd, seen);
     if (status) {
         if (fd >= 0) kl_io->close(fd);
         atomic_fetch_sub(&cache.open_count, 1);
@@ -305,10 +307,10 @@ static kl_status open_now(kl_file *file, bool create) {
     return KL_OK;
 }
 
-static kl_status pin_slow(kl_file *file, int *fd) {
+static kl_status pin_slow(kl_file *file, int *fd, struct statx *seen) {
     kl_lock(&file->opening);
     kl_status status = KL_OK;
-    if (!(atomic_load(&file->state) & FILE_OPEN)) status = open_now(file, false);
+    if (!(atomic_load(&file->state) & FILE_OPEN)) status = open_now(file, false, seen);
     kl_unlock(&file->opening);
     if (status) kl_file_unpin(file);
     else *fd = atomic_load(&file->fd);
@@ -317,7 +319,10 @@ static kl_status pin_slow(kl_file *file, int *fd) {
 
 kl_status kl_file_pin(kl_file *file, int *fd) {
     int64_t before = atomic_fetch_add(&file->state, 1);
-    if (KL_UNLIKELY(!(before & FILE_OPEN))) return pin_slow(file, fd);
+    if (KL_UNLIKELY(!(before & FILE_OPEN))) {
+        struct statx seen;
+        return pin_slow(file, fd, &seen);
+    }
     if (!atomic_load_explicit(&file->touched, memory_order_relaxed))
         atomic_store_explicit(&file->touched, true, memory_order_relaxed);
     *fd = atomic_load_explicit(&file->fd, memory_order_relaxed);
@@ -334,8 +339,9 @@ kl_status kl_file_create(const char *dir_path, const char *name, kl_file **out) 
     kl_status status = kl_file_new(dir_path, name, true, &file);
     *out = file;
     if (status) return status;
+    struct statx seen;
     kl_lock(&file->opening);
-    status = open_now(file, true);
+    status = open_now(file, true, &seen);
     kl_unlock(&file->opening);
     if (status) {
         kl_file_drop(file);
@@ -435,9 +441,18 @@ kl_status kl_file_reserve(kl_file *file, int64_t pos, int64_t bytes) {
 kl_status kl_file_stat(kl_file *file, int64_t *bytes, int64_t *modified_ms) {
     int fd;
     struct stat found;
-    kl_status status = kl_file_pin(file, &fd);
-    if (status) return status;
-    if (kl_io->fstat(fd, &found)) {
+    struct statx seen = {.stx_mask = 0};
+    int64_t before = atomic_fetch_add(&file->state, 1);
+    if (before & FILE_OPEN) fd = atomic_load(&file->fd);
+    else {
+        kl_status status = pin_slow(file, &fd, &seen);
+        if (status) return status;
+    }
+    kl_status status = KL_OK;
+    if (seen.stx_mask & STATX_SIZE && seen.stx_mask & STATX_MTIME) { /* opened just now */
+        *bytes = (int64_t)seen.stx_size;
+        *modified_ms = seen.stx_mtime.tv_sec * 1000 + seen.stx_mtime.tv_nsec / 1000000;
+    } else if (kl_io->fstat(fd, &found)) {
         status = file_failed(file, "stat");
     } else {
         *bytes = found.st_size;

@@ -139,16 +139,25 @@ static kl_status finish_swaps(kl_log *log, kl_dir *dir, const kl_names *names,
     return status;
 }
 
-static kl_status clear_leftovers(kl_log *log, kl_dir *dir) {
-    if (!log->writable) return KL_OK;
-    kl_names names = {0};
-    kl_status status = kl_dir_list(dir, &names);
-    int64_t min_cleaned = lowest_cleaned(&names);
-    if (!status) status = remove_distrusted(dir, &names, min_cleaned);
-    if (!status) status = remove_unfinished(dir, &names);
-    if (!status) status = finish_swaps(log, dir, &names, min_cleaned);
-    kl_names_free(&names);
-    return status;
+static bool is_leftover(const char *name) {
+    char inner[KL_NAME_BYTES];
+    int64_t base;
+    return parse_leftover(name, KL_CLEANED_SUFFIX, inner, &base) ||
+           parse_leftover(name, KL_DELETED_SUFFIX, inner, &base) ||
+           parse_leftover(name, KL_SWAP_SUFFIX, inner, &base);
+}
+
+/* `names`: what the folder holds, listed anew when something was cleared. */
+static kl_status clear_leftovers(kl_log *log, kl_dir *dir, kl_names *names) {
+    bool any = false;
+    for (size_t i = 0; i < names->count && !any; i++) any = is_leftover(names->names[i]);
+    if (!any || !log->writable) return KL_OK;
+    int64_t min_cleaned = lowest_cleaned(names);
+    kl_status status = remove_distrusted(dir, names, min_cleaned);
+    if (!status) status = remove_unfinished(dir, names);
+    if (!status) status = finish_swaps(log, dir, names, min_cleaned);
+    kl_names_free(names);
+    return status ? status : kl_dir_list(dir, names);
 }
 
 /* ---- segments -------------------------------------------------------------------------- */
@@ -204,43 +213,49 @@ static kl_status vanished(kl_log *log, const char *name) {
                    name);
 }
 
-kl_status kl_log_load_segments(kl_log *log, kl_dir *dir, bool with_swap,
-                               int64_t *indexless) {
-    kl_names names = {0};
+static kl_status take_segments(kl_log *log, kl_dir *dir, const kl_names *names,
+                               bool with_swap, int64_t *indexless) {
     swap_left swap = {0};
     *indexless = INT64_MAX;
     kl_status status = kl_version_remove(&log->version, 0, log->version->count);
-    if (!status) status = kl_dir_list(dir, &names);
-    if (!status && with_swap) status = find_swap(dir, &names, &swap);
-    for (size_t i = 0; !status && i < names.count; i++) {
+    if (!status && with_swap) status = find_swap(dir, names, &swap);
+    for (size_t i = 0; !status && i < names->count; i++) {
         int64_t base;
         kl_segment *segment = NULL;
-        bool swapped = names.names[i] == swap.name;
+        bool swapped = names->names[i] == swap.name;
         if (swapped) {
             base = swap.base;
-        } else if (!kl_segment_name_parse(names.names[i], KL_LOG_SUFFIX, &base)) {
-            status = remove_orphan(log, dir, &names, names.names[i]);
+        } else if (!kl_segment_name_parse(names->names[i], KL_LOG_SUFFIX, &base)) {
+            status = remove_orphan(log, dir, names, names->names[i]);
             continue;
         } else if (is_replaced(&swap, base)) {
             continue;
         }
-        status = kl_segment_open(log->path, names.names[i], base, log->writable, &segment);
+        status = kl_segment_open(log->path, names->names[i], base, log->writable, &segment);
         if (status == KL_E_NOT_FOUND && !log->writable)
-            status = vanished(log, names.names[i]); /* by its owner: look again */
+            status = vanished(log, names->names[i]); /* by its owner: look again */
         if (status) break;
         if (swapped) { /* what lies under the names of its indexes may be the old ones' */
             kl_index_clear(&segment->offsets);
             kl_index_clear(&segment->times);
         }
-        if (swapped || (!listed(&names, base, KL_INDEX_SUFFIX) && segment->size > 0))
+        if (swapped || (!listed(names, base, KL_INDEX_SUFFIX) && segment->size > 0))
             *indexless = KL_MIN(*indexless, base);
-        segment->aborts.loaded = !listed(&names, base, KL_TXN_SUFFIX);
+        segment->aborts.loaded = !listed(names, base, KL_TXN_SUFFIX);
         status = kl_version_add(&log->version, segment);
     }
     /* The last one grows again: a crash came between its seal and its successor. */
     if (!status && log->writable && log->version->count &&
-        listed(&names, kl_log_active(log)->base_offset, KL_SIDECAR_SUFFIX))
+        listed(names, kl_log_active(log)->base_offset, KL_SIDECAR_SUFFIX))
         status = kl_sidecar_drop(dir, kl_log_active(log)->base_offset);
+    return status;
+}
+
+kl_status kl_log_load_segments(kl_log *log, kl_dir *dir, bool with_swap,
+                               int64_t *indexless) {
+    kl_names names = {0};
+    kl_status status = kl_dir_list(dir, &names);
+    if (!status) status = take_segments(log, dir, &names, with_swap, indexless);
     kl_names_free(&names);
     return status;
 }
@@ -265,9 +280,9 @@ kl_status kl_log_load_aborts(kl_log *log, kl_dir *dir, int64_t *corrupt_from) {
 
 /* Messages of old Kafkas are recognised when a log is opened, not in the middle of a read. */
 static kl_status refuse_old_formats(kl_log *log) {
-    const size_t places[] = {0, log->version->count - 1};
-    for (int i = 0; i < 2; i++) {
-        kl_segment *segment = log->version->segments[places[i]];
+    const size_t last = log->version->count - 1;
+    for (size_t i = 0; i <= last; i += KL_MAX(last, (size_t)1)) {
+        kl_segment *segment = log->version->segments[i];
         uint8_t head[KL_BATCH_HEADER_BYTES];
         size_t got;
         kl_status status = kl_file_read(
@@ -305,6 +320,7 @@ static kl_status find_clean_end(kl_log *log, kl_dir *dir, bool *sane,
     status = kl_walk_init(&walk, active->file, pos, active->size, KL_CHUNK_LOOKUP_BYTES);
     if (status) return status;
     log->log_end = active->base_offset;
+    bool times = kl_segment_begin_times(active, pos);
     bool grows = true; /* base offsets lie outside of the checksum */
     for (bool found = true; !status && found && grows;) {
         kl_batch batch;
@@ -312,8 +328,10 @@ static kl_status find_clean_end(kl_log *log, kl_dir *dir, bool *sane,
         if (status || !found) break;
         grows = batch.base_offset >= log->log_end;
         log->log_end = batch.last_offset + 1;
+        if (times) kl_segment_see_times(active, &batch);
     }
     kl_walk_done(&walk);
+    if (times && status) kl_segment_forget_times(active);
     *sane = !status && grows;
     /* A header's counts may be wrong and still parse: the end that was noted tells. */
     if (!log->loaded && log->recovery_point >= 0 && log->log_end != log->recovery_point)
@@ -364,8 +382,11 @@ static void restore_indexes(kl_log *log, int64_t base_offset) {
 kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
     int64_t indexless, corrupt_from, rebuild_from = INT64_MAX;
     bool sane = false;
-    kl_status status = clear_leftovers(log, dir);
-    if (!status) status = kl_log_load_segments(log, dir, !log->writable, &indexless);
+    kl_names names = {0};
+    kl_status status = kl_dir_list(dir, &names);
+    if (!status) status = clear_leftovers(log, dir, &names);
+    if (!status) status = take_segments(log, dir, &names, !log->writable, &indexless);
+    kl_names_free(&names);
     if (!status && log->writable) status = finish_deletion(log, dir, &indexless);
     if (status) return status;
     status = kl_epochs_load(&log->epochs, dir);

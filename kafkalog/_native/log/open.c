@@ -5,9 +5,13 @@
 
 static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recovery) {
     kl_dir *dir = NULL;
+    struct stat folder;
     kl_status status = kl_dir_open(log->path, 1, &dir);
     if (status) return status;
-    status = kl_log_load(log, dir, recovery);
+    if (kl_io->fstat(dir->fd, &folder))
+        status = kl_fail_errno(errno, "log %s: cannot stat its folder", log->path);
+    else log->sync.device = folder.st_dev;
+    if (!status) status = kl_log_load(log, dir, recovery);
     if (!status && log->version->count == 0) {
         kl_segment *first = NULL;
         log->log_end = KL_MAX(KL_MAX(how->first_offset, how->log_start_offset), (int64_t)0);
@@ -39,7 +43,7 @@ static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recov
             log->leader_epoch += 1;
     }
     if (!log->clean) log->dir_dirty = log->touched = true;
-    if (!status) status = kl_statepage_create(log->path, &log->page);
+    if (!status) status = kl_statepage_create(&folder, &log->page);
     if (log->page) log->generation = (kl_statepage_generation(log->page) + 3) & ~(int64_t)1;
     if (!status) kl_log_publish(log);
 out:
@@ -50,7 +54,6 @@ out:
 
 static kl_status log_new(const char *path, const kl_open *how, kl_marker *marker,
                          kl_log **out) {
-    struct stat folder = {0};
     kl_log *log = kl_alloc(sizeof *log);
     char *copy = kl_alloc(strlen(path) + 1);
     if (log == NULL || copy == NULL || kl_version_new(&log->version)) {
@@ -76,7 +79,6 @@ static kl_status log_new(const char *path, const kl_open *how, kl_marker *marker
     kl_cond_init(&log->changed);
     kl_cond_init(&log->gathered);
     kl_producers_init(&log->producers);
-    if (kl_io->fstatat(AT_FDCWD, path, &folder, 0) == 0) log->sync.device = folder.st_dev;
     log->sync.run = kl_log_sync_run;
     log->sync.owner = log;
     *out = log;

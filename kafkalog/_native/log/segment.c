@@ -315,8 +315,9 @@ static kl_status read_first(kl_segment *segment, int64_t end_pos, int64_t *first
     return KL_OK;
 }
 
-/* Locked.  The last entry's time, and what batches behind it have: it may be later still. */
-static kl_status find_largest(kl_segment *segment, int64_t end_pos, time_range *range) {
+/* Locked.  What the indexes say of the largest timestamp, and where the batches begin that may
+ * have a larger one. */
+static int64_t begin_times(const kl_segment *segment, time_range *range) {
     range->largest = -1;
     range->largest_offset = segment->base_offset;
     if (segment->times.count) {
@@ -324,8 +325,36 @@ static kl_status find_largest(kl_segment *segment, int64_t end_pos, time_range *
         range->largest = last.timestamp;
         range->largest_offset = last.offset;
     }
-    int64_t from = kl_index_find_offset(&segment->offsets, range->largest_offset).pos;
+    return kl_index_find_offset(&segment->offsets, range->largest_offset).pos;
+}
+
+/* Locked.  The last entry's time, and what batches behind it have: it may be later still. */
+static kl_status find_largest(kl_segment *segment, int64_t end_pos, time_range *range) {
+    int64_t from = begin_times(segment, range);
     return scan_times(segment, from, end_pos, range);
+}
+
+bool kl_segment_begin_times(kl_segment *segment, int64_t pos) {
+    time_range range;
+    kl_lock(&segment->lock);
+    bool begun =
+        segment->max_timestamp == KL_UNKNOWN && begin_times(segment, &range) == pos;
+    if (begun) {
+        segment->max_timestamp = range.largest;
+        segment->max_timestamp_offset = range.largest_offset;
+    }
+    kl_unlock(&segment->lock);
+    return begun;
+}
+
+void kl_segment_see_times(kl_segment *segment, const kl_batch *batch) {
+    kl_lock(&segment->lock);
+    if (batch->pos == 0) segment->first_timestamp = batch->max_timestamp;
+    if (batch->max_timestamp > segment->max_timestamp) {
+        segment->max_timestamp = batch->max_timestamp;
+        segment->max_timestamp_offset = batch->last_offset;
+    }
+    kl_unlock(&segment->lock);
 }
 
 kl_status kl_segment_load_times(kl_segment *segment) {

@@ -95,6 +95,10 @@ kl_status kl_segment_renew_indexes(kl_segment *segment, const kl_index_source *s
 /* max_timestamp and first_timestamp from the indexes, if loaded, and the file. */
 kl_status kl_segment_load_times(kl_segment *segment);
 void kl_segment_forget_times(kl_segment *segment); /* it has grown */
+/* Begin to find them in a walk over its batches from `pos` to the end, each of which is given
+ * to see_times.  False: such a walk does not tell, or they are known. */
+bool kl_segment_begin_times(kl_segment *segment, int64_t pos);
+void kl_segment_see_times(kl_segment *segment, const kl_batch *batch);
 /* The times of a sealed one; false: they are not loaded. */
 bool kl_segment_get_times(kl_segment *segment, int64_t *largest, int64_t *first);
 /* The same of a segment that a writer elsewhere appends to, up to `end_pos`: nothing is kept. */

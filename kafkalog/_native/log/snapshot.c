@@ -25,8 +25,17 @@ static kl_status load_one(kl_log *log, kl_dir *dir, const char *name) {
 
 kl_status kl_log_load_snapshot(kl_log *log, kl_dir *dir, int64_t from, int64_t *offset) {
     kl_names names = {0};
+    char name[KL_NAME_BYTES];
     kl_producers_clear(&log->producers);
     *offset = log->version->segments[0]->base_offset;
+    if (from >= *offset) { /* a log that was closed cleanly has one right there */
+        kl_segment_name(name, from, KL_SNAPSHOT_SUFFIX);
+        if (load_one(log, dir, name) == KL_OK) {
+            *offset = log->producers.snapshot_offset = from;
+            return KL_OK;
+        }
+        kl_producers_clear(&log->producers);
+    }
     kl_status status = kl_dir_list(dir, &names);
     /* Sorted by name is sorted by offset. */
     for (size_t i = names.count; !status && i-- > 0;) {

@@ -144,19 +144,32 @@ static uid_t page_owner(const struct stat *folder) {
     return geteuid() == 0 ? folder->st_uid : geteuid();
 }
 
-static bool name_new_page(const char *dir_path, char name[NAME_BYTES],
-                          struct stat *folder) {
-    char place[PLACE_BYTES];
-    if (kl_io->fstatat(AT_FDCWD, dir_path, folder, 0) != 0) return false;
-    uid_t owner = page_owner(folder);
-    snprintf(place, sizeof place, MEMORY_FOLDER "/kafkalog-%u", (unsigned)owner);
+/* Make the place of a user's pages, or see that it is the user's. */
+static bool make_place(uid_t owner, const char place[PLACE_BYTES]) {
+    char found[PLACE_BYTES];
     bool made = kl_io->mkdirat(AT_FDCWD, place, 0700) == 0;
     if (!made && errno != EEXIST) return false;
     if (made && owner != geteuid() && lchown(place, owner, (gid_t)-1) != 0) return false;
-    if (!place_of(owner, place)) return false;
+    if (!place_of(owner, found)) return false;
     sweep(place);
-    name_page(name, place, folder);
     return true;
+}
+
+/* The descriptor of a folder's page, made when it is missing; -1: it cannot be had. */
+static int open_new_page(uid_t owner, const struct stat *folder, char name[NAME_BYTES]) {
+    /* Whose place was looked at last.  What is made below it later is ours by its owner. */
+    static _Atomic int64_t known_owner = -1;
+    const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
+    char place[PLACE_BYTES];
+    snprintf(place, sizeof place, MEMORY_FOLDER "/kafkalog-%u", (unsigned)owner);
+    name_page(name, place, folder);
+    if (atomic_load(&known_owner) == (int64_t)owner) {
+        int fd = kl_open_at(AT_FDCWD, name, flags, 0600);
+        if (fd >= 0 || errno != ENOENT) return fd;
+    }
+    if (!make_place(owner, place)) return -1;
+    atomic_store(&known_owner, (int64_t)owner);
+    return kl_open_at(AT_FDCWD, name, flags, 0600);
 }
 
 static kl_statepage *page_new(page_layout *layout, const char *name) {
@@ -188,13 +201,12 @@ static void take_over(kl_statepage *page, const struct stat *folder) {
     layout->magic = PAGE_MAGIC;
 }
 
-kl_status kl_statepage_create(const char *dir_path, kl_statepage **out) {
+kl_status kl_statepage_create(const struct stat *folder, kl_statepage **out) {
     *out = NULL;
     char name[NAME_BYTES];
-    struct stat folder, file;
-    if (!name_new_page(dir_path, name, &folder)) return KL_OK;
-    uid_t owner = page_owner(&folder);
-    int fd = kl_open_at(AT_FDCWD, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    struct stat file;
+    uid_t owner = page_owner(folder);
+    int fd = open_new_page(owner, folder, name);
     if (fd < 0) return KL_OK;
     page_layout *layout = NULL;
     /* Blocks first: a store to a page that a full memory file system cannot give kills. */
@@ -206,7 +218,7 @@ kl_status kl_statepage_create(const char *dir_path, kl_statepage **out) {
     kl_io->close(fd);
     kl_statepage *page = page_new(layout, name);
     if (page == NULL) return KL_OK;
-    take_over(page, &folder);
+    take_over(page, folder);
     *out = page;
     return KL_OK;
 }

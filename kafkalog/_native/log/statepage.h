@@ -7,6 +7,8 @@
 #ifndef KL_STATEPAGE_H
 #define KL_STATEPAGE_H
 
+#include <sys/stat.h>
+
 #include "base/base.h"
 
 /* A snapshot of the page; also how the writer gives values to it. */
@@ -23,8 +25,9 @@ typedef struct {
 
 typedef struct kl_statepage kl_statepage;
 
-/* Writer: make or take over the page.  *out = NULL where there is no memory file system. */
-kl_status kl_statepage_create(const char *dir_path, kl_statepage **out);
+/* Writer: make or take over the page of `folder`.  *out = NULL where there is no memory file
+ * system. */
+kl_status kl_statepage_create(const struct stat *folder, kl_statepage **out);
 /* The generation that the page had when it was taken over; 0 for a new one. */
 int64_t kl_statepage_generation(const kl_statepage *page);
 void kl_statepage_publish(kl_statepage *page, const kl_page_values *values);

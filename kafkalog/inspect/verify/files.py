@@ -16,6 +16,7 @@ from pathlib import Path
 from kafkalog.disk.checkpoint import (
     CLEANER,
     HIGH_WATERMARK,
+    LOCK,
     LOG_START,
     RECOVERY_POINT,
     parse_offsets,
@@ -115,7 +116,7 @@ def _verify_file(path: Path, report: Report, deep: bool) -> None:
 def _is_locked(folder: Path) -> bool:
     """Whether a process has the folder, or its data directory, open for writing."""
     for place in (folder, folder.absolute().parent):
-        if (place / ".lock").exists():
+        if (place / LOCK).exists():
             with Directory(place) as directory:
                 if directory.locked():
                     return True

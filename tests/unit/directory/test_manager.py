@@ -509,3 +509,22 @@ def test_a_forked_child_cannot_use_it_and_the_parent_is_unharmed(path):
         with pytest.raises(Locked):
             Manager(path)
         assert log.append(b"y") == 1
+
+
+def test_opening_a_log_that_was_closed_cleanly_asks_the_system_little(tmp_path, native_test):
+    """Ten thousand are opened at a start: each look twice at the same thing costs a second."""
+    ffi, hooks = native_test
+    with Manager(tmp_path) as manager:
+        manager.create_topic("a", 2)
+        for partition in range(2):
+            manager.get("a", partition).append(b"one")
+    with Manager(tmp_path) as manager:
+        manager.get("a", 0)  # what is looked at once a process is behind us
+        before = hooks.kl_io_calls(ffi.NULL), hooks.kl_io_calls(b"openat")
+        manager.get("a", 1)
+        calls, opened = (
+            hooks.kl_io_calls(ffi.NULL) - before[0],
+            hooks.kl_io_calls(b"openat") - before[1],
+        )
+    assert opened <= 7, "the folder, .log, two indexes, epochs, snapshot, state page"
+    assert calls <= 30

@@ -175,6 +175,18 @@ def test_settings_of_a_log_go_over_its_directorys(tmp_path):
             assert (log.config.segment_bytes, log.config.segment_ms) == (5_000, 3_600_000)
 
 
+def test_a_copy_without_hidden_files_brings_its_start_with_it_too(tmp_path):
+    """As `cp a-0/* there/a-0` leaves it: no lock, no marker; the deleted stay gone."""
+    with Log(tmp_path / "a-0") as log:
+        fill(log)
+        log.delete_before(4)
+    for hidden in (".lock", CLEAN_MARKER):
+        (tmp_path / "a-0" / hidden).unlink()
+    with Manager(tmp_path, adopt=True) as manager:
+        assert manager.get("a").start_offset == 4
+        assert not set(os.listdir(tmp_path / "a-0")) & {RECOVERY_POINT, LOG_START}
+
+
 def test_a_log_that_stood_alone_brings_its_start_with_it(tmp_path):
     """Adopted by a directory: the start is kept, its own files go, it is read once."""
     with Log(tmp_path / "a-0") as log:
