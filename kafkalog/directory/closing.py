@@ -2,8 +2,9 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from kafkalog.directory.jobs.flushes import flush_all
 from kafkalog.directory.parallel import in_parallel
 from kafkalog.disk.checkpoint import DirectoryState, tell_unclean
 from kafkalog.disk.directory import Directory
@@ -17,20 +18,18 @@ TOGETHER_MIN = 16
 _TELLING_KERNEL = (5, 8)
 """Linux: since then syncfs(2) tells of writes that failed."""
 
-Flush = Callable[[Sequence[Handle]], list[Exception]]
-
 
 def close_logs(
-    logs: Sequence[Handle], directory: Directory, threads: int, flush: Flush | None
+    logs: Sequence[Handle], directory: Directory, threads: int, written: bool
 ) -> list[Exception]:
     """Close the logs of a directory that is about to close; what failed.
 
-    `flush`: of many at once, and what of it failed; None where nothing was written.  Nothing
-    may vouch for any of them when there is a failure.
+    `written`: something may have been, and is flushed first.  Nothing may vouch for any of them
+    when there is a failure.
     """
-    if flush and len(logs) >= TOGETHER_MIN and _kernel() >= _TELLING_KERNEL:
+    if written and len(logs) >= TOGETHER_MIN and _kernel() >= _TELLING_KERNEL:
         return _close_together(logs, directory)
-    failures = flush(logs) if flush else []
+    failures = flush_all(logs) if written else []
     closed = in_parallel(threads, logs, lambda log: log.close())
     return failures + [error for error in closed if error is not None]
 

@@ -215,7 +215,7 @@ class Manager:
                 with suppress(Closed):  # by its owner, meanwhile
                     log.configure(wanted)
                 if self._scheduler is not None:
-                    self.upkeep.configured(log, self._scheduler)
+                    self.upkeep.flushes.configured(log, self._scheduler)
 
     def topic_id(self, topic: str) -> uuid.UUID | None:
         """The id in the topic's partition.metadata files; None when there is none.
@@ -317,7 +317,7 @@ class Manager:
                 return False
             new = self.folders.take_out(tp)
             config = log.config if log else self.topic_config(tp.topic)
-            self.upkeep.remove_later(new, config.file_delete_delay_ms)
+            self.upkeep.removals.later(new, config.file_delete_delay_ms)
             if log is not None:
                 log.discard()
         finally:
@@ -549,7 +549,7 @@ class Manager:
                 self._idle.wait()
         self._cleaner.stop()
         if self._scheduler is not None:
-            self.upkeep.stop()
+            self.upkeep.removals.stop()
             self._scheduler.stop()
         try:
             self._close_logs()
@@ -557,9 +557,8 @@ class Manager:
             self.state.close()
 
     def _close_logs(self) -> None:
-        flush = self.upkeep.flush if self.mode == "w" else None
         threads = self.config.num_recovery_threads_per_data_dir
-        failures = close_logs(self.handles(), self.state.directory, threads, flush)
+        failures = close_logs(self.handles(), self.state.directory, threads, self.mode == "w")
         if self.mode == "w":
             with self._idle:
                 # After a crash, what was never opened is still to be recovered.

@@ -1,16 +1,22 @@
 """What the jobs of a data directory need of it."""
 
-from typing import Protocol
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
 
 from kafkalog.clock import Clock
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import TopicConfig
 from kafkalog.directory.folders import Folders
 from kafkalog.disk.checkpoint import DirectoryState
+from kafkalog.errors import Closed, UnknownTopicOrPartition
 from kafkalog.log.handle import Handle
 from kafkalog.types import TopicPartition
 
-__all__ = ["Place"]
+__all__ = ["Place", "each", "ticks_ms"]
+
+T = TypeVar("T")
+_logger = logging.getLogger(__name__)
 
 
 class Place(Protocol):
@@ -39,3 +45,26 @@ class Place(Protocol):
 
     def handles(self) -> tuple[Handle, ...]:
         """The logs that are open now, in the order of topics and partitions."""
+
+
+def each(place: Place, what: Iterable[T], work: Callable[[T], object]) -> None:
+    """Do `work` for each; a failure of one does not keep it from the others.
+
+    Raises: the first of the failures, when all are done.
+    """
+    first: Exception | None = None
+    for one in what:
+        try:
+            work(one)
+        except (Closed, UnknownTopicOrPartition):
+            continue  # closed or deleted since the list was made
+        except Exception as error:
+            _logger.error("%s: %s: %s", place.path, one, error)
+            first = first or error
+    if first is not None:
+        raise first
+
+
+def ticks_ms(place: Place) -> int:
+    """The directory's monotonic time."""
+    return round(place.clock.monotonic_s() * 1000)

@@ -141,7 +141,7 @@ def test_flushed_records_are_not_cut_after_a_crash_either(memory_path):
     for value in wanted():
         log.append(value, timestamp_ms=1)
     log.flush()
-    manager.upkeep.recovery_points()
+    manager.upkeep.checkpoints.recovery_points()
     log.append(b"not flushed", timestamp_ms=1)
     killed = trees.copy_tree(memory_path / "data", memory_path / "killed")
     manager.close()

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
+from kafkalog.directory.jobs.retention import retain
 from kafkalog.directory.manager import Manager
 from tests.support import batches
 
@@ -427,7 +428,7 @@ def test_retention_of_a_full_data_directory(disk):
     manager.close()
     assert free_bytes(disk) < 16384
     with Manager(disk / "data", {"log.retention.check.interval.ms": 1 << 40}, FULL) as manager:
-        manager.upkeep.retention()
+        retain(manager)
         assert free_bytes(disk) > 300_000
         for partition in (0, 1):
             log = manager.get("events", partition)

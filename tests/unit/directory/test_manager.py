@@ -375,7 +375,7 @@ def test_a_truncation_is_never_undone_by_an_old_checkpoint(path):
         for number in range(10):
             log.append(b"%d" % number)
         log.flush()
-        manager.upkeep.recovery_points()
+        manager.upkeep.checkpoints.recovery_points()
         assert manager.state.recovery_point(TopicPartition("a", 0)) == 10
         log.truncate(3)
         found = parse_offsets((path / RECOVERY_POINT).read_bytes())

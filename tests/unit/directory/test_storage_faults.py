@@ -95,7 +95,7 @@ def test_a_truncation_does_not_begin_when_its_checkpoint_fails(tmp_path, io, nat
         for number in range(10):
             log.append(b"%d" % number)
         log.flush()
-        manager.upkeep.recovery_points()
+        manager.upkeep.checkpoints.recovery_points()
         io(b"renameat", 1, errno.EIO)
         with pytest.raises(IoFailed):
             log.truncate(5)

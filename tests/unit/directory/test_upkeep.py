@@ -10,7 +10,9 @@ import pytest
 from kafkalog.clock import ManualClock, SystemClock
 from kafkalog.config.declare import FOREVER
 from kafkalog.config.topic import TopicConfig, flush_period_ms
-from kafkalog.directory.jobs.upkeep import flush_due, retains
+from kafkalog.directory.jobs.flushes import flush_all, flush_due
+from kafkalog.directory.jobs.retention import retain, retains
+from kafkalog.directory.jobs.upkeep import expire_producers
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.checkpoint import (
     HIGH_WATERMARK,
@@ -149,7 +151,7 @@ def test_nothing_is_flushed_unless_a_setting_says_so(directory, clock):
     log = manager.create_partition("a")
     fill(log, clock, 3)
     clock.advance(HOUR_MS)
-    manager.upkeep.flush_old()
+    manager.upkeep.flushes.run()
     assert log.flushed_offset < log.end_offset
 
 
@@ -176,7 +178,7 @@ def test_many_logs_are_flushed_together(directory, clock):
     for log in logs:
         fill(log, clock, 2)
     logs[3].close()
-    assert manager.upkeep.flush([handle_of(log) for log in logs]) == []
+    assert flush_all([handle_of(log) for log in logs]) == []
     assert [log.flushed_offset for log in manager.handles()] == [2] * 7
 
 
@@ -214,7 +216,7 @@ def test_nothing_is_deleted_without_a_setting(directory, clock):
     log = manager.create_partition("a")
     fill(log, clock, 30)
     clock.set_now_ms(clock.now_ms() + 100 * 365 * 24 * HOUR_MS)
-    manager.upkeep.retention()
+    retain(manager)
     assert (log.start_offset, len(log.segments) > 1) == (0, True)
 
 
@@ -223,7 +225,7 @@ def test_retention_by_size_leaves_what_fits(directory, clock):
     manager = directory(topic={"segment.bytes": 1_000, "retention.bytes": 2_500})
     log = manager.create_partition("a")
     fill(log, clock, 60)
-    manager.upkeep.retention()
+    retain(manager)
     assert log.start_offset > 0
     assert log.size_bytes >= 2_500 > log.size_bytes - log.segments[0].size_bytes
 
@@ -238,7 +240,7 @@ def test_a_damaged_log_does_not_keep_retention_from_the_others(directory, clock,
     os.mkdir(os.path.join(manager.path, "a-0", f"{0:020}.log"))
     clock.advance(1_000)
     with caplog.at_level(logging.ERROR), pytest.raises(Exception, match="0000"):
-        manager.upkeep.retention()
+        retain(manager)
     assert manager.get("a", 1).start_offset == 30
     os.rmdir(os.path.join(manager.path, "a-0", f"{0:020}.log"))
 
@@ -265,7 +267,7 @@ def test_a_folder_that_cannot_be_removed_does_not_keep_the_others(directory, clo
     leaving["a"].unlink()
     clock.advance(60_000)  # it is tried again, and then forgotten
     wait_until(lambda: not manager.problems, "all is well")
-    assert not manager.upkeep._leaving
+    assert not manager.upkeep.removals.leaving
 
 
 def test_a_partition_that_cannot_be_taken_out_does_not_keep_the_others(directory):
@@ -285,7 +287,7 @@ def test_silent_producers_are_forgotten(directory, clock, wait_until):
     log.append_marker(7, 0, commit=True, timestamp_ms=clock.now_ms())
     assert [p.producer_id for p in log.producers] == [7]
     clock.advance(HOUR_MS // 2)
-    manager.upkeep.producers()
+    expire_producers(manager)
     assert [p.producer_id for p in log.producers] == [7]
     clock.advance(HOUR_MS)
     wait_until(lambda: log.producers == (), "the expiry")

@@ -56,7 +56,7 @@ def test_in_a_data_directory(tmp_path):
         log = manager.get("events", 0)
         assert log.recovery.segments_recovered > 30
         log.flush()  # what was asked for already
-        manager.upkeep.recovery_points()
+        manager.upkeep.checkpoints.recovery_points()
         again = trees.copy_tree(killed, tmp_path / "killed1")
     with Manager(again, topic_config=CONFIG) as manager:
         assert manager.get("events", 0).recovery.segments_recovered <= 2

@@ -11,6 +11,7 @@ import pytest
 
 from kafkalog.clock import ManualClock
 from kafkalog.config.server import ServerConfig
+from kafkalog.directory.jobs.retention import retain
 from kafkalog.directory.manager import Manager
 from kafkalog.metadata.image import MetadataImage
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
@@ -125,7 +126,7 @@ def test_a_start_drops_what_conflicts_and_names_it(
     assert manager.topic_config("u").min_compaction_lag_ms == 5000
     told = [record.getMessage() for record in caplog.records]
     assert any("topic t" in line and "log.cleaner.min.compaction.lag.ms" in line for line in told)
-    manager.upkeep.retention()
+    retain(manager)
     with Raw(broker.bootstrap_servers) as raw:
         assert raw.offsets("t", -2).offset == raw.offsets("u", -2).offset == 1
 

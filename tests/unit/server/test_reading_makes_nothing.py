@@ -11,6 +11,7 @@ import pytest
 
 from kafkalog.cli import main
 from kafkalog.directory.jobs.cleaner import Cleaner
+from kafkalog.directory.jobs.retention import retain
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.checkpoint import CLEAN_MARKER
 from kafkalog.disk.layout import METADATA_TOPIC
@@ -165,7 +166,7 @@ def test_what_comes_back_from_a_restart_makes_nothing(make_broker: MakeBroker) -
     broker.close()
     with Manager(broker.path, mode="w") as manager:
         MetadataLog.open(manager).close()
-        manager.upkeep.retention()
+        retain(manager)
         Cleaner(manager).run()
         assert not manager.problems
     made = {os.path.relpath(path, broker.path) for path in tree(broker.path) - before}
