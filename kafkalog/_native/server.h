@@ -168,7 +168,8 @@ kl_status kl_server_append(kl_server *server, const char *topic, int32_t partiti
                            const kl_server_batches *what, kl_appended *out);
 /* Wait until the high watermark reaches `offset` and, where acks=all means on disk or
  * `on_disk` (the append said sync_due), all below it is there.  KL_E_TIMEOUT: call again.
- * KL_E_STORAGE: it never will.  KL_E_CLOSED: removed meanwhile.  KL_E_NOT_FOUND. */
+ * KL_E_STORAGE: it never will.  KL_E_STALE: it was cut off.  KL_E_CLOSED: removed meanwhile.
+ * KL_E_NOT_FOUND. */
 kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition,
                          int64_t offset, int32_t on_disk, int32_t timeout_ms);
 /* Kafka's error code that a client is told of a status. */

@@ -140,6 +140,7 @@ static kl_status run_round(kl_log *log) {
     log->syncing = true;
     gather(log);
     int32_t served = log->flushers;
+    log->counted_rounds += 1;
     int64_t began_ns = kl_monotonic_ns();
     kl_status status = begin_round(log, &round);
     if (status) {
@@ -176,6 +177,7 @@ out:
     log->round_ns = kl_monotonic_ns() - began_ns;
     log->flushers_wanted = log->flushers;
     log->flushers -= served;
+    KL_ASSERT(log->flushers >= 0);
     if (passes) log->failed_rounds += 1;
     pthread_cond_broadcast(&log->changed);
     return passes ? status : KL_OK;
@@ -261,10 +263,12 @@ kl_status kl_log_flush(kl_log *log, int64_t *target, int32_t timeout_ms) {
         log->sync_wanted |= log->dir_dirty;
     }
     if (!on_disk(log, *target)) {
+        int64_t counted_rounds = log->counted_rounds;
         log->flushers += 1;
         if (log->flushers == log->flushers_wanted) pthread_cond_signal(&log->gathered);
         status = wait_for(log, *target, kl_monotonic_ms() + timeout_ms);
-        if (status) log->flushers = KL_MAX(log->flushers - 1, 0);
+        /* One that a round has counted is counted off at its end. */
+        if (log->counted_rounds == counted_rounds) log->flushers -= 1;
     }
     kl_log_leave(log);
     return status;

@@ -85,6 +85,7 @@ struct kl_log {
     int64_t round_ns;        /* what the last one took */
     int32_t flushers;        /* who wait in a flush, */
     int32_t flushers_wanted; /* and how many are to, before a round begins */
+    int64_t counted_rounds;  /* since it was opened, those that counted the flushers */
     pthread_cond_t gathered; /* so many do */
     int64_t flushed;         /* the recovery point */
     int64_t failed_rounds;   /* for want of memory, descriptors or space */

@@ -229,13 +229,12 @@ static void append_item(const kl_request *request, kl_produce *produce,
                                        .in_place = 1};
     kl_status status =
         kl_replica_append(item->replica, (kl_span){item->records, item->records_bytes},
-                          &options, produce->acks, &item->appended);
+                          &options, produce->acks, &item->appended, &item->promise);
     if (KL_UNLIKELY(status)) {
         refuse(item, kl_code_of(status), kl_error_message());
         keep_record_faults(item, options.now_ms);
         item->appended = (kl_appended){-1, -1, -1, -1, 0, 0, 0};
     }
-    item->ack_kind = kl_replica_ack_kind(item->replica, &item->appended);
     kl_replica_leave(item->replica);
     /* acks=all, and what flush.messages promises, waits. */
     item->waiting = !status && (produce->acks == -1 || item->appended.sync_due);
@@ -251,11 +250,13 @@ static size_t look_again(kl_produce *produce, bool expired) {
     for (size_t i = 0; i < produce->count; i++) {
         kl_produce_item *item = &produce->items[i];
         if (!item->waiting) continue;
-        int64_t offset = item->appended.last_offset + 1;
-        bool reached = kl_replica_reached(item->replica, item->ack_kind, offset);
-        if (!reached && !kl_replica_enter(item->replica)) {
+        /* Looked at in this order: a record of others at its offset is none of its own. */
+        bool kept = kl_replica_kept(item->replica, &item->promise);
+        if (kl_replica_broken(item->replica, &item->promise)) {
+            item->code = CODE_NOT_LEADER_OR_FOLLOWER;
+        } else if (!kept && !kl_replica_enter(item->replica)) {
             item->code = CODE_UNKNOWN_TOPIC_OR_PARTITION;
-        } else if (!reached) {
+        } else if (!kept) {
             bool ended = atomic_load(&item->replica->ended);
             kl_replica_leave(item->replica);
             if (!ended && !expired) {
@@ -282,8 +283,8 @@ static bool park(kl_request *request, kl_produce *produce) {
             kl_produce_item *item = &produce->items[i];
             if (!item->waiting) continue;
             item->waiter.replica = item->replica;
-            item->waiter.kind = item->ack_kind;
-            item->waiter.offset = item->appended.last_offset + 1;
+            item->waiter.kind = item->promise.kind;
+            item->waiter.promise = item->promise;
             kl_wait_add(&produce->wait, &item->waiter, 0);
         }
         armed = kl_wait_arm(&produce->wait);
@@ -337,7 +338,9 @@ static kl_verdict run_first(kl_request *request, kl_produce *produce) {
         waiting |= produce->items[i].waiting;
     }
     if (waiting && park(request, produce)) {
-        request->deadline_ms = kl_now_of(request) + KL_MAX(produce->timeout_ms, 0);
+        /* Only acks=all has a time: the others wait for the disk alone, which answers. */
+        if (produce->acks == -1)
+            request->deadline_ms = kl_now_of(request) + KL_MAX(produce->timeout_ms, 0);
         return KL_PARKED_READ_ON;
     }
     return finish(request, produce);

@@ -24,12 +24,12 @@ typedef struct {
     kl_produce_fault *fault; /* NULL: none */
     kl_appended appended;
     kl_waiter waiter;
-    kl_wait_kind ack_kind;
+    kl_promise promise;
     uint32_t group_count; /* of a topic's first partition: how many there are; else 0 */
     int32_t partition;
     int32_t flags; /* KL_TOPIC_* */
     int16_t code;
-    bool waiting; /* for what acks=all promises; then `waiter` may be linked */
+    bool waiting; /* for what was promised; then `waiter` may be linked */
 } kl_produce_item;
 
 struct kl_produce {

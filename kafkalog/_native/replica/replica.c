@@ -35,9 +35,13 @@ static void unlink_waiter(kl_replica *replica, kl_waiter *waiter) {
     atomic_fetch_sub(&replica->waiting, 1);
 }
 
-bool kl_replica_reached(const kl_replica *replica, kl_wait_kind kind, int64_t offset) {
+static bool reached(const kl_replica *replica, kl_wait_kind kind, int64_t offset) {
     if (atomic_load(&replica->high_watermark) < offset) return false;
     return kind != KL_FOR_DISK || atomic_load(&replica->flushed) >= offset;
+}
+
+bool kl_replica_kept(const kl_replica *replica, const kl_promise *promise) {
+    return reached(replica, promise->kind, promise->offset);
 }
 
 int64_t kl_replica_bound(const kl_replica *replica, kl_wait_kind kind) {
@@ -57,7 +61,7 @@ static int64_t shown_bytes(const kl_replica *replica, int64_t bound) {
 /* Locked.  The bound of the waiter's kind went from one offset to another. */
 static void look_at(kl_replica *replica, kl_waiter *waiter, int64_t before, int64_t now) {
     if (waiter->kind == KL_FOR_OFFSET || waiter->kind == KL_FOR_DISK) {
-        if (!kl_replica_reached(replica, waiter->kind, waiter->offset)) return;
+        if (!kl_replica_kept(replica, &waiter->promise)) return;
         unlink_waiter(replica, waiter);
         count_off(waiter->wait, 1);
         return;
@@ -80,8 +84,11 @@ static void on_move(void *owner, const kl_log_ends *ends) {
     int64_t before[KL_FOR_END + 1];
     for (int kind = 0; kind <= KL_FOR_END; kind++)
         before[kind] = kl_replica_bound(replica, (kl_wait_kind)kind);
-    bool cut = ends->log_start > atomic_load(&replica->log_start) ||
-               ends->log_end < atomic_load(&replica->log_end);
+    int64_t end_before = atomic_load(&replica->log_end);
+    bool shorter = ends->log_end < end_before || ends->log_start > end_before;
+    bool cut = shorter || ends->log_start > atomic_load(&replica->log_start);
+    /* First: who sees the ends of what came behind a cut sees that there was one. */
+    if (KL_UNLIKELY(shorter)) atomic_fetch_add(&replica->cuts, 1);
     atomic_store_explicit(&replica->log_start, ends->log_start, memory_order_relaxed);
     atomic_store_explicit(&replica->last_stable, ends->last_stable, memory_order_relaxed);
     atomic_store_explicit(&replica->log_end, ends->log_end, memory_order_relaxed);
@@ -172,17 +179,21 @@ void kl_replica_remove(kl_replica *replica) {
 
 kl_status kl_replica_append(kl_replica *replica, kl_span batches,
                             const kl_append_options *options, int32_t acks,
-                            kl_appended *out) {
+                            kl_appended *out, kl_promise *promise) {
     kl_append_options how = *options;
+    promise->cuts = atomic_load(&replica->cuts);
     how.no_wait = 1;
-    how.durable =
-        acks == -1 && atomic_load_explicit(&replica->durable, memory_order_relaxed);
-    return kl_log_append_batches(replica->log, batches.data, batches.bytes, &how, out);
+    /* Read once: the role may change, and only what was held back is waited for. */
+    how.durable = acks == -1 && atomic_load(&replica->durable);
+    kl_status status =
+        kl_log_append_batches(replica->log, batches.data, batches.bytes, &how, out);
+    promise->kind = how.durable || out->sync_due ? KL_FOR_DISK : KL_FOR_OFFSET;
+    promise->offset = out->last_offset + 1;
+    return status;
 }
 
-kl_wait_kind kl_replica_ack_kind(const kl_replica *replica, const kl_appended *appended) {
-    return appended->sync_due || atomic_load(&replica->durable) ? KL_FOR_DISK
-                                                                : KL_FOR_OFFSET;
+bool kl_replica_broken(const kl_replica *replica, const kl_promise *promise) {
+    return atomic_load(&replica->cuts) != promise->cuts;
 }
 
 /* ---- waiting -------------------------------------------------------------------------------- */
@@ -203,11 +214,12 @@ void kl_wait_add(kl_wait *wait, kl_waiter *waiter, int64_t bound) {
      * looked at first: with it all that was told before it is seen. */
     (void)atomic_load(&replica->high_watermark);
     waiter->seen_bytes = shown_bytes(replica, bound);
-    if (atomic_load(&replica->users) >= REMOVED || atomic_load(&replica->ended))
+    bool promised = waiter->kind == KL_FOR_OFFSET || waiter->kind == KL_FOR_DISK;
+    bool over = promised ? kl_replica_broken(replica, &waiter->promise)
+                         : kl_replica_bound(replica, waiter->kind) != bound;
+    if (over || atomic_load(&replica->users) >= REMOVED || atomic_load(&replica->ended))
         end_wait(wait);
-    else if (waiter->kind == KL_FOR_OFFSET || waiter->kind == KL_FOR_DISK)
-        look_at(replica, waiter, 0, 0);
-    else if (kl_replica_bound(replica, waiter->kind) != bound) end_wait(wait);
+    else if (promised) look_at(replica, waiter, 0, 0);
     kl_unlock(&replica->lock);
 }
 
@@ -230,13 +242,17 @@ kl_status kl_replica_sleep(kl_replica *replica, int64_t offset, bool on_disk,
     int64_t end_ms = kl_monotonic_ms() + timeout_ms;
     kl_lock(&replica->lock);
     atomic_fetch_add(&replica->waiting, 1);
-    while (!kl_replica_reached(replica, kind, offset)) {
+    while (!reached(replica, kind, offset)) {
         int64_t left_ms = end_ms - kl_monotonic_ms();
         if (atomic_load(&replica->users) >= REMOVED)
             status = kl_fail(KL_E_CLOSED, "partition %d was removed", replica->partition);
         else if (atomic_load(&replica->ended))
             status = kl_fail(KL_E_STORAGE, "the log of partition %d is offline",
                              replica->partition);
+        else if (atomic_load(&replica->log_end) < offset)
+            status =
+                kl_fail(KL_E_STALE, "the log of partition %d was cut below offset %lld",
+                        replica->partition, (long long)offset);
         else if (left_ms <= 0)
             status = kl_fail(KL_E_TIMEOUT, "offset %lld is not committed after %d ms",
                              (long long)offset, timeout_ms);

@@ -21,14 +21,21 @@ typedef enum {
     KL_FOR_END        /* the same, below the log end */
 } kl_wait_kind;
 
+/* What an acknowledgement waits for. */
+typedef struct {
+    kl_wait_kind kind; /* KL_FOR_DISK or KL_FOR_OFFSET */
+    int64_t offset;
+    int64_t cuts; /* of the replica, before the append */
+} kl_promise;
+
 /* One partition that somebody waits for; it lies in the caller's memory. */
 struct kl_waiter {
     kl_replica *replica;
     kl_wait *wait; /* what all partitions of a request share */
     kl_waiter *next, *previous;
-    int64_t offset;     /* KL_FOR_OFFSET, KL_FOR_DISK */
-    int64_t seen_bytes; /* below its bound, when it was last looked at; -1: not known */
     kl_wait_kind kind;
+    kl_promise promise; /* KL_FOR_OFFSET, KL_FOR_DISK */
+    int64_t seen_bytes; /* below its bound, when it was last looked at; -1: not known */
     bool linked; /* guarded by the replica's lock, as are next, previous, seen_bytes */
 };
 
@@ -58,7 +65,8 @@ struct kl_replica {
     _Atomic int64_t log_end;
     _Atomic int64_t flushed;
     _Atomic int64_t appended_bytes;
-    _Atomic int ended; /* the log is closed or offline */
+    _Atomic int64_t cuts; /* how often records were cut off its end */
+    _Atomic int ended;    /* the log is closed or offline */
     _Atomic int32_t leader_epoch;
     _Atomic int durable;
 
@@ -81,23 +89,24 @@ void kl_replica_remove(kl_replica *replica);
 bool kl_replica_enter(kl_replica *replica);
 void kl_replica_leave(kl_replica *replica);
 
-/* Append a producer's batches as the leader.  `acks` -1: out->last_offset + 1 is the offset
- * to wait for, with kl_replica_ack_kind.  Between enter and leave.  The statuses of
+/* Append a producer's batches as the leader.  *promise: what is to be waited for with `acks`
+ * -1, or when out->sync_due.  Between enter and leave.  The statuses of
  * kl_log_append_batches. */
 kl_status kl_replica_append(kl_replica *replica, kl_span batches,
                             const kl_append_options *options, int32_t acks,
-                            kl_appended *out);
-/* What an acknowledgement waits for: KL_FOR_DISK or KL_FOR_OFFSET. */
-kl_wait_kind kl_replica_ack_kind(const kl_replica *replica, const kl_appended *appended);
-/* Whether that was reached. */
-bool kl_replica_reached(const kl_replica *replica, kl_wait_kind kind, int64_t offset);
+                            kl_appended *out, kl_promise *promise);
+/* Whether what it waits for was reached. */
+bool kl_replica_kept(const kl_replica *replica, const kl_promise *promise);
+/* Whether it never will be, as the log was cut since: what was promised may be gone, and other
+ * records stand in its place. */
+bool kl_replica_broken(const kl_replica *replica, const kl_promise *promise);
 /* The end of what a wait kind may see. */
 int64_t kl_replica_bound(const kl_replica *replica, kl_wait_kind kind);
 
 /* ---- waiting --------------------------------------------------------------------------- */
 
 void kl_wait_init(kl_wait *wait, void (*wake)(void *), void *owner, int64_t wanted);
-/* Add a partition: replica, kind and offset of `waiter` are set.  The caller keeps a
+/* Add a partition: replica, kind and promise of `waiter` are set.  The caller keeps a
  * reference to the replica until kl_wait_remove.  `bound`: what it saw as the kind's end,
  * so that a move in between counts. */
 void kl_wait_add(kl_wait *wait, kl_waiter *waiter, int64_t bound);
@@ -108,7 +117,7 @@ void kl_wait_remove(kl_waiter *waiter);
 
 /* Sleep until the high watermark reaches `offset` and, of a durable role or with `on_disk`,
  * all below it is on disk.  Between enter and leave.  KL_E_TIMEOUT, KL_E_STORAGE, KL_E_CLOSED
- * (removed). */
+ * (removed), KL_E_STALE (cut). */
 kl_status kl_replica_sleep(kl_replica *replica, int64_t offset, bool on_disk,
                            int32_t timeout_ms);
 

@@ -71,9 +71,10 @@ kl_status kl_server_append(kl_server *server, const char *topic, int32_t partiti
     kl_status status = kl_data_enter(server->data, topic, partition, &replica);
     if (status) return status;
     kl_append_options options = what->options;
+    kl_promise promise;   /* Python waits by the offset: kl_server_wait */
     options.in_place = 0; /* Python's memory is not to be written to */
     status = kl_replica_append(replica, (kl_span){what->batches, what->bytes}, &options,
-                               what->acks, out);
+                               what->acks, out, &promise);
     kl_data_leave(replica);
     return status;
 }

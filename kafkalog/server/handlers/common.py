@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.errors import Closed, KafkalogError, NotFound, for_clients
+from kafkalog.errors import Closed, KafkalogError, NotFound, StaleLog, for_clients
 from kafkalog.server.node import Node
 from kafkalog.server.permissions import Kind, everything
 from kafkalog.server.request import Request
@@ -40,6 +40,8 @@ def code_of(problem: BaseException) -> ErrorCode:
     """Kafka's code for a failure; what it has no word for is logged."""
     if isinstance(problem, (Closed, NotFound)):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # its log is gone: so is the partition
+    if isinstance(problem, StaleLog):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # it was cut meanwhile: ask again
     if isinstance(problem, KafkalogError) and problem.code is not None:
         return ErrorCode(problem.code)
     _logger.error("answered UNKNOWN_SERVER_ERROR: %s: %s", type(problem).__name__, problem)

@@ -181,7 +181,8 @@ class _Waiting:
         every = self._request.body.acks == ALL
         waits = [one for one in self._done if one.last_offset >= 0 and (every or one.on_disk)]
         self._left = len(waits) + 1  # one for this loop, so that it ends before the answer
-        timeout_ms = max(self._request.body.timeout_ms, 0)
+        # Only acks=all has a time: the others wait for the disk alone, which answers.
+        timeout_ms = max(self._request.body.timeout_ms, 0) if every else None
         for one in waits:
             self._node.acknowledger.wait(
                 one.topic, one.partition, one.last_offset + 1, timeout_ms,

@@ -1,6 +1,7 @@
 """Who waits until what was appended counts: acks=all, in the order of the appends."""
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -54,7 +55,7 @@ class Acknowledger:
         topic: str,
         partition: int,
         offset: int,
-        timeout_ms: int,
+        timeout_ms: int | None,
         done: Done,
         *,
         on_disk: bool = False,
@@ -62,10 +63,12 @@ class Acknowledger:
         """Call `done(None)` once the high watermark is at least `offset`, and all below it is on
         disk where acks=all means that, or `on_disk`.
 
-        `done(Timeout)` after `timeout_ms`, `done(Closed)` at the end of the broker, from this
-        object's thread; `done` must not block.
+        `done(Timeout)` after `timeout_ms` (None: never), `done(Closed)` at the end of the
+        broker, from this object's thread; `done` must not block.
         """
-        deadline_s = self._clock.monotonic_s() + timeout_ms / 1000
+        deadline_s = math.inf
+        if timeout_ms is not None:
+            deadline_s = self._clock.monotonic_s() + timeout_ms / 1000
         with self._wake:
             if not self._stopping:
                 self._waiting.append(_Waiting(topic, partition, offset, on_disk, deadline_s, done))

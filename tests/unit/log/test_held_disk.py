@@ -215,6 +215,18 @@ def test_a_flush_that_waits_for_the_disk(
         meanwhile(log, other, 0)
 
 
+def test_a_flush_that_gives_up_is_counted_once(disk: Any, tmp_path: Path, wait_until: Wait) -> None:
+    """By the round that served it, or by itself: else the process would stop here."""
+    with kafkalog.Log(tmp_path / "log-0") as log:
+        log.append(b"unflushed")
+        disk.kl_io_hold_one(b"fdatasync", 1)
+        assert lib.kl_log_flush(log._c, ffi.new("int64_t *", -1), 300) == lib.KL_E_TIMEOUT
+        wait_until(lambda: disk.kl_io_waiting(b"fdatasync") == 1, "the round is held")
+        assert lib.kl_log_flush(log._c, ffi.new("int64_t *", -1), 1) == lib.KL_E_TIMEOUT
+        disk.kl_io_hold(b"fdatasync", disk.KL_HOLD_NONE)
+        wait_until(lambda: log.flushed_offset == 1, "it is on disk")
+
+
 def test_a_purge_that_waits_for_the_disk(
     disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait
 ) -> None:

@@ -3,6 +3,9 @@ acknowledged; no network thread waits for the disk."""
 
 from __future__ import annotations
 
+import pytest
+
+from kafkalog.errors import StaleLog
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.unit.plane.peer import ALL, LEADER, NONE, one
@@ -81,6 +84,49 @@ def test_flush_messages_is_waited_for_whatever_acks_is(served, peer):
         if end > 2:
             peer.produce_one(one(), acks=LEADER)
         assert log.flushed_offset == end
+
+
+@pytest.mark.parametrize("acks", [NONE, LEADER])
+def test_the_timeout_is_of_acks_all_alone(served, peer, faults, acks, wait_until):
+    """As in Kafka: what was appended is no failure to others, however slow the disk is."""
+    log = served.put(config={"flush.messages": 1})
+    faults.kl_io_hold(b"fdatasync", 1)
+    try:
+        peer.send_produce({("t", 0): one()}, acks=acks, timeout_ms=0)
+        wait_until(lambda: log.end_offset == 1, "it is appended")
+        wait_until(lambda: served.parked() == 1, "it waits for the disk")
+        held(faults, wait_until)
+        served.advance(60_000)
+        assert served.parked() == 1
+    finally:
+        faults.kl_io_hold(b"fdatasync", 0)
+    if acks == NONE:
+        peer.expects_nothing()
+    else:
+        assert peer.receive().responses[0].partition_responses[0].error_code == 0
+    assert peer.produce_one(one(), acks=LEADER).base_offset == 1
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["cut", "cut and written anew"])
+@pytest.mark.parametrize("acks", [NONE, LEADER, ALL])
+def test_a_truncation_answers_what_it_cut(served, peer, faults, wait_until, acks, again):
+    """Without a time that would end it, and though other records stand in its place by then."""
+    config = {} if acks == ALL else {"flush.messages": 1}
+    log = served.put(durable=acks == ALL, config=config)
+    faults.kl_io_hold_one(b"fdatasync", 1)
+    peer.send_produce({("t", 0): one()}, acks=acks, timeout_ms=60_000)
+    held(faults, wait_until)
+    wait_until(lambda: served.parked() == 1, "it waits for the disk")
+    log.truncate(0)
+    if again:
+        served.reactor.append("t", 0, one(b"another"), acks=LEADER)
+    faults.kl_io_hold(b"fdatasync", 0)
+    if acks == NONE:
+        assert peer.is_closed()
+        return
+    found = peer.receive().responses[0].partition_responses[0]
+    assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert peer.produce_one(one(), acks=acks).base_offset == (1 if again else 0)
 
 
 def test_a_roll_within_a_promise(served, peer):
@@ -255,3 +301,14 @@ def test_pythons_appends_are_held_back_as_well(served, faults, wait_until):
     faults.kl_io_hold(b"fdatasync", 0)
     assert served.reactor.wait("t", 0, appended.last_offset + 1, 20_000)
     assert log.high_watermark == 1
+
+
+def test_python_hears_of_a_cut(served, faults, wait_until):
+    log = served.put(durable=True)
+    faults.kl_io_hold_one(b"fdatasync", 1)
+    appended = served.reactor.append("t", 0, one(), acks=ALL)
+    held(faults, wait_until)
+    log.truncate(0)
+    with pytest.raises(StaleLog, match="cut below offset 1"):
+        served.reactor.wait("t", 0, appended.last_offset + 1, 20_000)
+    faults.kl_io_hold(b"fdatasync", 0)

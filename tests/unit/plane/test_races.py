@@ -137,15 +137,18 @@ def test_python_appends_beside_producers(served):
     assert log.end_offset == 4 * ROUNDS == log.high_watermark
 
 
-def test_waits_of_python_end_with_the_topic(served):
-    served.put()
+def test_waits_of_python_end_with_the_topic(served, faults):
+    served.put(durable=True)
+    faults.kl_io_hold(b"fdatasync", 1)
+    served.reactor.append("t", 0, one(), acks=ALL)
 
     def wait() -> None:
         with pytest.raises((Closed, NotFound, StorageOffline)):
             while True:
                 served.reactor.wait("t", 0, 1, 50)
 
-    run_all(wait, wait, lambda: served.remove("t"))
+    run_all(wait, wait, lambda: served.reactor.remove_topic("t"))
+    faults.kl_io_hold(b"fdatasync", 0)
 
 
 def test_who_looks_a_topic_up_waits_for_no_log(served: Served, peer: Peer, faults: Any) -> None:

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from kafkalog.errors import Closed, NotFound
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
@@ -243,24 +244,26 @@ def test_a_lost_connection_leaves_nothing_behind(served, wait_until):
 # ---- Python's own waits --------------------------------------------------------------------------
 
 
-def test_python_waits_for_what_it_appended(served):
-    served.put()
-    appended = served.reactor.append("t", 0, one())
+def test_python_waits_for_what_it_appended(served, faults, wait_until):
+    served.put(durable=True)
+    faults.kl_io_hold(b"fdatasync", 1)
+    appended = served.reactor.append("t", 0, one(), acks=ALL)
     assert (appended.base_offset, appended.last_offset) == (0, 0)
-    assert served.reactor.wait("t", 0, 1, 0)
-    assert not served.reactor.wait("t", 0, 2, 1)
+    assert not served.reactor.wait("t", 0, 1, 1)
     done: list[bool] = []
-    thread = threading.Thread(target=lambda: done.append(served.reactor.wait("t", 0, 2, 20_000)))
+    thread = threading.Thread(target=lambda: done.append(served.reactor.wait("t", 0, 1, 20_000)))
     thread.start()
-    served.connect().produce_one(one())
+    wait_until(lambda: faults.kl_io_waiting(b"fdatasync") == 1, "a sync is under way")
+    assert not done
+    faults.kl_io_hold(b"fdatasync", 0)
     thread.join()
-    assert done == [True]
+    assert done == [True] and served.reactor.wait("t", 0, 1, 0)
 
 
-def test_removal_ends_pythons_wait(served):
-    from kafkalog.errors import Closed, NotFound
-
-    served.put()
+def test_removal_ends_pythons_wait(served, faults):
+    served.put(durable=True)
+    faults.kl_io_hold(b"fdatasync", 1)
+    served.reactor.append("t", 0, one(), acks=ALL)
     failed: list[Exception] = []
 
     def wait():
@@ -271,9 +274,10 @@ def test_removal_ends_pythons_wait(served):
 
     thread = threading.Thread(target=wait)
     thread.start()
-    served.remove("t")
+    served.reactor.remove_topic("t")
     thread.join()
     assert len(failed) == 1
+    faults.kl_io_hold(b"fdatasync", 0)
 
 
 def test_requests_end_when_the_server_stops(served, peer, parked):
