@@ -31,6 +31,7 @@ class Folders:
         self._claimed: dict[TopicPartition, uuid.UUID] = {}  # whose ids were looked at
         self.marked: tuple[layout.MarkedFolder, ...] = ()
         """Folders being deleted, moved or left over, as of the last listing."""
+        self._unsynced = True  # names may not be on disk yet: who made them may have been killed
         self.list()
 
     def list(self) -> None:
@@ -118,10 +119,11 @@ class Folders:
         with self._lock:
             self._names.pop(tp, None)
 
-    def make(self, tps: Iterable[TopicPartition], topic_id: uuid.UUID) -> None:
+    def make(self, tps: Iterable[TopicPartition], topic_id: uuid.UUID, sync: bool = True) -> None:
         """Make folders of a topic's partitions, each with its partition.metadata; all or none.
 
-        On return their names are on disk; what is in them is once their logs are flushed.
+        On return their names are on disk (`sync` False: once `sync` was called); what is in them
+        is once their logs are flushed.
 
         Raises: InvalidTopic, TopicExists, IoFailed, NoSpace (nothing is left of them then).
         """
@@ -133,7 +135,9 @@ class Folders:
                     name = self._new_name(tp)
                     made[tp] = name
                     self.directory.make_with(name, layout.PARTITION_METADATA, data)
-                self.directory.sync()
+                self._unsynced = True
+                if sync:
+                    self.sync()
             except BaseException:
                 self._remove(made.values())  # half of them would block the names
                 raise
@@ -152,13 +156,17 @@ class Folders:
         for name in names:
             shutil.rmtree(self._path(name), ignore_errors=True)
 
-    def claim(self, tp: TopicPartition, topic_id: uuid.UUID) -> None:
+    def claim(self, tp: TopicPartition, topic_id: uuid.UUID) -> bool:
         """Check that a partition's folder is of that topic; one without an id gets it.
+
+        False: it has no folder.
 
         Raises: TopicExists when it is another's; CorruptLog, IoFailed.
         """
+        if self.name(tp) is None:
+            return False
         if self._claimed.get(tp) == topic_id:
-            return
+            return True
         found = self.partition_id(tp)
         if found is None:  # a crash while it was made, or a folder older than ids
             with Directory(self.path(tp)) as folder:
@@ -170,6 +178,7 @@ class Folders:
                 f"{layout.uuid_text(topic_id)}: it belongs to another topic of that name"
             )
         self._claimed[tp] = topic_id
+        return True
 
     def take_out(self, tp: TopicPartition) -> str:
         """Rename a partition's folder for its removal; the new name.  See `sync`.
@@ -180,6 +189,7 @@ class Folders:
             old = os.path.basename(self.path(tp))
             new = layout.deleted_name(tp.topic, tp.partition, uuid.uuid4())
             self.directory.rename(old, new, sync=False)
+            self._unsynced = True
             del self._names[tp]
             self._claimed.pop(tp, None)
         return new
@@ -189,4 +199,7 @@ class Folders:
 
         Raises: IoFailed.
         """
-        self.directory.sync()
+        with self._lock:
+            if self._unsynced:
+                self.directory.sync()
+                self._unsynced = False

@@ -112,6 +112,8 @@ class Manager:
             raise
 
     def _begin(self) -> None:
+        if not self.state.clean:
+            self.folders.sync()  # the names that a killed process made or took out
         if self.config.kafkalog_max_open_files:
             lib.kl_set_max_open_files(self.config.kafkalog_max_open_files)
         name = f"kafkalog {os.path.basename(self.path)}"
@@ -187,7 +189,7 @@ class Manager:
     @property
     def has_source(self) -> bool:
         """Whether somebody told it who knows the topics."""
-        return self._source is not None
+        return bool(self._source)
 
     def use(self, source: TopicSource) -> None:
         """From now on `source` knows the topics: their settings, and which partitions there are.
@@ -235,7 +237,7 @@ class Manager:
         if self.partitions(topic):
             raise TopicExists(f"{self.path}: topic {topic} is there already")
         tps = [TopicPartition(topic, number) for number in range(partitions)]
-        self._make(tps, layout.random_topic_id())
+        self._make(tps, layout.random_topic_id(), sync=True)
 
     def create_partition(
         self, topic: str, partition: int = 0, topic_id: uuid.UUID | None = None
@@ -247,32 +249,28 @@ class Manager:
         if not 0 <= partition <= layout.PARTITION_MAX:
             raise ArgumentError(f"partition: found {partition}, wanted at least 0")
         tp = TopicPartition(topic, partition)
-        self._make([tp], topic_id or self._topic_id_or_new(topic))
+        self._make([tp], topic_id or self._id_or_new(topic), sync=True)
         return self.get(topic, partition)
 
     def make(self, topic: str, topic_id: uuid.UUID, partitions: Iterable[int]) -> None:
-        """Make the folders of partitions that the metadata names and that have none.
+        """Make the folders that partitions of the metadata lack; durable by their first use.
 
         Raises: TopicExists when a folder of another topic id is in the way; IoFailed, NoSpace.
         """
-        missing: list[TopicPartition] = []
-        for tp in [TopicPartition(topic, partition) for partition in partitions]:
-            if self.folders.name(tp) is None:
-                missing.append(tp)
-            else:
-                self.folders.claim(tp, topic_id)
+        tps = [TopicPartition(topic, partition) for partition in partitions]
+        missing = [tp for tp in tps if not self.folders.claim(tp, topic_id)]
         if missing:
-            self._make(missing, topic_id)
+            self._make(missing, topic_id, sync=False)  # settle sees to them
 
-    def _topic_id_or_new(self, topic: str) -> uuid.UUID:
+    def _id_or_new(self, topic: str) -> uuid.UUID:
         return self.topic_id(topic) or layout.random_topic_id()
 
-    def _make(self, tps: Sequence[TopicPartition], topic_id: uuid.UUID) -> None:
+    def _make(self, tps: Sequence[TopicPartition], topic_id: uuid.UUID, sync: bool) -> None:
         """All of them or none."""
         self._check_writable()
         # Of earlier partitions of these names; their starts must not be these ones'.
         self.state.renew(tp for tp in tps if self.folders.name(tp) is None)
-        self.folders.make(tps, topic_id)
+        self.folders.make(tps, topic_id, sync)
         with self._idle:
             self._opened.update(tps)
         for tp in tps:
@@ -288,8 +286,8 @@ class Manager:
         self.folder(topic, partition)
         self.delete_partitions([TopicPartition(topic, partition)])
 
-    def delete_partitions(self, tps: Iterable[TopicPartition]) -> None:
-        """As delete_partition, many at once, and none may be there any more.
+    def delete_partitions(self, tps: Iterable[TopicPartition], sync: bool = True) -> None:
+        """As delete_partition, many at once, some gone already; `sync` False: see folders.sync.
 
         Raises: ReadOnly, IoFailed of the first that failed; the others are gone then.
         """
@@ -305,7 +303,7 @@ class Manager:
             self._opened.difference_update(gone)
             self._whole.difference_update(gone)
         self.state.forget(gone)
-        if gone:
+        if gone and sync:
             self.folders.sync()
         for failure in failures:
             raise failure
@@ -449,7 +447,7 @@ class Manager:
                 )
             self._make_known(tp)
             if self.folders.name(tp) is None:
-                self._make([tp], self._topic_id_or_new(tp.topic))
+                self._make([tp], self._id_or_new(tp.topic), sync=True)
             settings = self.topic_config(tp.topic)
             if self._source is None:
                 settings = TopicConfig.of(config, settings)

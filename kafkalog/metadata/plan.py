@@ -6,9 +6,11 @@ records that fulfil it, and exactly one result per item of it, with Kafka's erro
 kafka.md of the specification, 4.6.
 """
 
+import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 from kafkalog.config.broker import BrokerConfig
@@ -87,7 +89,7 @@ def create_topics(image: MetadataImage, asked: NewTopics, site: Site) -> Plan:
     """CreateTopics; results are its response's `topics`."""
     plan = Plan([], [])
     twice = _duplicates(topic.name for topic in asked.topics)
-    taken = {_folded(name): name for name in image.topics}
+    taken: dict[str, str] = {}  # what this request makes, by its folded name
     count = sum(
         len(topic.assignments)
         or (_partition_default(site) if topic.num_partitions == -1 else topic.num_partitions)
@@ -125,6 +127,20 @@ def _folded(name: str) -> str:
     return name.replace(".", "_")
 
 
+def _collision(name: str, topics: Mapping[str, Topic]) -> str | None:
+    """A topic whose name folds like this one, which is none itself."""
+    parts = re.split("[._]", name)
+    marks = len(parts) - 1
+    if marks >= len(topics).bit_length():  # more such names than topics
+        folded = _folded(name)
+        return next((other for other in topics if _folded(other) == folded), None)
+    for between in product("._", repeat=marks):
+        other = "".join(part + mark for part, mark in zip(parts, (*between, ""), strict=True))
+        if other in topics:
+            return other
+    return None
+
+
 def _partition_default(site: Site) -> int:
     return int(site.setting("num.partitions", 1))
 
@@ -139,7 +155,7 @@ def _check_name(name: str, image: MetadataImage, taken: Mapping[str, str]) -> No
         )
     if name in image.topics:
         raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    other = taken.get(_folded(name))
+    other = taken.get(_folded(name)) or _collision(name, image.topics)
     if other is not None:
         raise Refused(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -177,13 +193,29 @@ def _create_topic(
         "topic_config_error_code": 0,
         "num_partitions": count,
         "replication_factor": 1,
-        "configs": [
-            {key: entry[key]
-             for key in ("name", "value", "read_only", "config_source", "is_sensitive")}
-            for entry in topic_entries(image, topic.name, site.config, configs)
-        ],
-    }  # fmt: skip
+        "configs": _shown_configs(image, topic.name, site, configs),
+    }
     return records, result
+
+
+_plain: tuple[Any, Any, list[Result]] = None, None, []
+"""The settings that a topic without its own was last shown with, and what they came of."""
+
+
+def _shown_configs(
+    image: MetadataImage, name: str, site: Site, configs: Mapping[str, str | None]
+) -> list[Result]:
+    """The settings of a new topic as CreateTopics answers them."""
+    global _plain
+    last = _plain
+    if not configs and last[0] is image.configs and last[1] is site.config:
+        return last[2]
+    keys = ("name", "value", "read_only", "config_source", "is_sensitive")
+    shown = [{key: entry[key] for key in keys}
+             for entry in topic_entries(image, name, site.config, configs)]  # fmt: skip
+    if not configs:
+        _plain = image.configs, site.config, shown
+    return shown
 
 
 def _count(image: MetadataImage, topic: NewTopic, site: Site) -> int:

@@ -3,7 +3,7 @@
 import logging
 import threading
 import uuid
-from collections.abc import Container
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.config.declare import FOREVER
@@ -18,7 +18,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log.log import handle_of
 from kafkalog.metadata.configs import is_sensitive
-from kafkalog.metadata.image import INTERNAL_TOPICS, TOPIC
+from kafkalog.metadata.image import INTERNAL_TOPICS, TOPIC, topic_changes
 from kafkalog.metadata.settings import changed_resources, changed_topics
 from kafkalog.types import TopicPartition
 
@@ -206,11 +206,12 @@ class Partitions:
     def _changed(self, old: "MetadataImage", new: "MetadataImage") -> None:
         with self._lock:
             self._image = new
-            for topic in _without(old, new):
+            changes = topic_changes(old, new)
+            for topic in changes.gone:
                 self._remove(topic)
                 _logger.info("topic %s: deleted", topic.name)
             # Only what changed is looked at: a thousand changes of a thousand topics are many.
-            changed = {topic.name for topic in _without(new, old)}
+            changed = {topic.name for topic in changes.changed if topic.id not in old.names}
             if old.configs is not new.configs:
                 _tell_settings(old, new)
                 found = changed_topics(old.configs, new.configs)
@@ -219,26 +220,28 @@ class Partitions:
                 self._configs.pop(name, None)
             for name in changed & new.topics.keys():
                 self._introduce(new.topics[name])
-            _tell_partitions(old, new)
-            self._lead_anew(old, new, changed)
+            _tell_partitions(old, changes.changed)
+            self._lead_anew(old, new, changed.union(topic.name for topic in changes.changed))
 
     def _lead_anew(
-        self, old: "MetadataImage", new: "MetadataImage", changed: Container[str]
+        self, old: "MetadataImage", new: "MetadataImage", changed: Iterable[str]
     ) -> None:
         """Tell the data plane new leader epochs and another durability."""
-        for tp, log in self._served.items():
-            now, before = new.partition(*tp), old.partition(*tp)
-            if now is not None and (now is not before or tp.topic in changed):
+        found = [new.topics[name] for name in changed if name in new.topics]
+        for tp, now in [(TopicPartition(topic.name, n), p)
+                        for topic in found for n, p in topic.partitions.items()]:  # fmt: skip
+            log = self._served.get(tp)
+            if log is not None:
                 self._serve(tp, log, now.leader_epoch)
 
     def _remove(self, topic: "Topic") -> None:
         # Nobody appends any more and who waits is answered; then the metadata takes the files.
         self._reactor.remove_topic(topic.name)
         self._configs.pop(topic.name, None)
-        for tp in [tp for tp in self._served if tp.topic == topic.name]:
-            del self._served[tp]
-        for tp in [tp for tp in self._offline if tp.topic == topic.name]:
-            del self._offline[tp]
+        for number in topic.partitions:
+            tp = TopicPartition(topic.name, number)
+            self._served.pop(tp, None)
+            self._offline.pop(tp, None)
 
 
 def _has_failed(log: "Log") -> bool:
@@ -264,26 +267,13 @@ def _tell_recovery(log: "Log") -> None:
                      log.end_offset)  # fmt: skip
 
 
-def _tell_partitions(old: "MetadataImage", new: "MetadataImage") -> None:
-    if old.topics is new.topics:
-        return
-    for name, topic in new.topics.items():
-        before = old.topics.get(name)
-        if before is topic:
-            continue
+def _tell_partitions(old: "MetadataImage", changed: Iterable["Topic"]) -> None:
+    for topic in changed:
+        before = old.topics.get(topic.name)
         if before is None or before.id != topic.id:
-            _logger.info("topic %s: created with %d partitions", name, len(topic.partitions))
+            _logger.info("topic %s: created with %d partitions", topic.name, len(topic.partitions))
         elif len(before.partitions) != len(topic.partitions):
-            _logger.info("topic %s: has %d partitions", name, len(topic.partitions))
-
-
-def _without(image: "MetadataImage", other: "MetadataImage") -> list["Topic"]:
-    """The topics of `image` that `other` has not."""
-    if image.topics is other.topics:
-        return []
-    kept = other.topics.get
-    found = [topic for name, topic in image.topics.items() if kept(name) is not topic]
-    return [topic for topic in found if topic.id not in other.names]
+            _logger.info("topic %s: has %d partitions", topic.name, len(topic.partitions))
 
 
 def _tell_settings(old: "MetadataImage", new: "MetadataImage") -> None:

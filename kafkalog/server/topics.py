@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import TopicExists
 from kafkalog.metadata.asked import NewSetting, NewTopic, NewTopics
+from kafkalog.metadata.image import topic_changes
 from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.server.node import Node
 from kafkalog.wire.error_codes import ErrorCode
@@ -62,10 +63,7 @@ def follow_groups(node: Node) -> None:
         coordinator.load(sorted(topic.partitions), len(topic.partitions))
 
     def changed(old: "MetadataImage", new: "MetadataImage") -> None:
-        if old.topics is new.topics:
-            return
-        gone = [name for name, topic in old.topics.items()
-                if new.topics.get(name) is not topic and topic.id not in new.names]  # fmt: skip
+        gone = [topic.name for topic in topic_changes(old, new).gone]
         if OFFSETS_TOPIC in gone:
             for partition in old.topics[OFFSETS_TOPIC].partitions:
                 coordinator.resign(partition)

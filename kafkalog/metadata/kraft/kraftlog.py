@@ -41,6 +41,7 @@ from kafkalog.metadata.image import (
     MetadataImage,
     Partition,
     Topic,
+    topic_changes,
 )
 from kafkalog.metadata.kraft.batches import (
     BATCH_BYTES,
@@ -399,21 +400,20 @@ class MetadataLog:
 
     def _follow(self, old: MetadataImage, new: MetadataImage) -> None:
         """Folders, settings of open logs and listeners, after the image changed."""
-        if new.topics is not old.topics:
-            self._make_folders(
-                name for name, topic in new.topics.items() if old.topics.get(name) is not topic
-            )
+        changes = topic_changes(old, new)
+        self._make_folders(topic.name for topic in changes.changed)
         if new.configs is not old.configs:
             for topic in settings.changed_topics(old.configs, new.configs):
                 self._told(partial(self.manager.reconfigure, topic=topic))
         for listener in self._listeners:
             self._told(partial(listener, old, new))
-        if new.names is not old.names:
-            gone = [old.topics[name] for id_, name in old.names.items() if id_ not in new.names]
+        if gone := changes.gone:
             tps = [TopicPartition(topic.name, n) for topic in gone for n in topic.partitions]
             self._loaded.removed.update(topic.id for topic in gone)
             try:
-                self.manager.delete_partitions(tps)
+                # Until a snapshot passes over the record of its removal, that tells a start what
+                # a crash may bring back.
+                self.manager.delete_partitions(tps, sync=False)
             except KafkalogError as error:
                 # They are gone from the metadata: the next start takes their folders out.
                 _logger.error("%s: %s", self.manager.path, error)
@@ -520,6 +520,7 @@ class MetadataLog:
             loaded = self._loaded
             if image.foreign or loaded.replay.in_transaction or name.offset == 0:
                 return None
+            self.manager.folders.sync()  # who begins with it is not told what was removed
             values = [encode(record, fields, image) for record, fields in snapshot_entries(image)]
             times_ms = (image.timestamp_ms, self.manager.clock.now_ms())
             data = render_snapshot(

@@ -1,5 +1,6 @@
 """The metadata log of a directory: written whole, read again, followed by folders."""
 
+import errno
 import itertools
 import os
 import shutil
@@ -20,6 +21,7 @@ from kafkalog.disk.layout import (
 from kafkalog.errors import (
     ArgumentError,
     Closed,
+    IoFailed,
     NotFound,
     ReadOnly,
     TopicExists,
@@ -345,6 +347,46 @@ def test_missing_folders_are_made_and_deletions_end(data: Path) -> None:
         create(metadata, "b", 1)
         assert metadata.image.topics["b"].id != gone
         manager.get("b", 0)
+
+
+def test_a_topic_costs_one_sync_to_make_and_one_to_delete(
+    metadata: MetadataLog, native_test: Any
+) -> None:
+    """That of the metadata, which remember the folders: their names follow before a first use."""
+    hooks = native_test[1]
+
+    def syncs() -> tuple[int, int]:
+        return hooks.kl_io_calls(b"fdatasync"), hooks.kl_io_calls(b"fsync")
+
+    before = syncs()
+    create(metadata, "a", 3)
+    made = syncs()
+    assert made == (before[0] + 1, before[1])
+    metadata.manager.get("a", 1)
+    used = syncs()
+    assert used[1] > made[1], "its folder is on disk before a record in it is"
+    metadata.manager.get("a", 2)
+    assert syncs() == used, "so are its siblings'"
+    delete(metadata, "a")
+    assert syncs() == (used[0] + 1, used[1])
+
+
+def test_no_snapshot_forgets_a_topic_whose_folders_may_come_back(
+    metadata: MetadataLog, native_test: Any
+) -> None:
+    """Behind a snapshot no record says any more that the topic of such a folder was removed."""
+    hooks = native_test[1]
+    create(metadata, "a", 1)
+    delete(metadata, "a")
+    before = list_snapshots(metadata.manager.folder("__cluster_metadata"))
+    hooks.kl_io_fail(b"fsync", 1, errno.EIO, 0, 0)
+    try:
+        with pytest.raises(IoFailed):
+            metadata.take_snapshot()
+    finally:
+        hooks.kl_io_reset()
+    assert list_snapshots(metadata.manager.folder("__cluster_metadata")) == before
+    assert metadata.take_snapshot() is not None
 
 
 def test_folders_that_nobody_knows_are_named_and_left_alone(data: Path) -> None:

@@ -330,3 +330,17 @@ def test_any_requests_in_a_row(steps: list[tuple[str, list[dict[str, Any]], bool
         assert len(set(folded)) == len(folded)
         for made in image.topics.values():
             assert sorted(made.partitions) == list(range(len(made.partitions)))
+
+
+@pytest.mark.parametrize("there", ["a.b_c", "a_b.c", "a.b.c", "a_b_c"])
+def test_names_that_fold_alike_are_found_among_many(
+    with_topics: Callable[..., MetadataImage], site: Site, there: str
+) -> None:
+    """By trying the names that fold so where there are fewer of them than topics."""
+    image = with_topics(**{there: 1}, **{f"other{n}": 1 for n in range(100)})
+    wanted = {"a.b.c", "a_b_c"} - {there}
+    found = [result["error_message"] for name in sorted(wanted)
+             for result in create(image, site, topic(name)).results]  # fmt: skip
+    assert found == [f"Topic '{name}' collides with existing topic: {there}"
+                     for name in sorted(wanted)]  # fmt: skip
+    assert codes(create(image, site, topic("a.b_d")).results) == ["NONE"]
