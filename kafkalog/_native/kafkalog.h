@@ -361,7 +361,6 @@ typedef struct {
     int64_t flushed_offset; /* the recovery point: all below is on disk */
     int64_t size_bytes;     /* of all .log files */
     int64_t generation;     /* changes with each truncation, deletion, swap of segments */
-    int64_t largest_timestamp_ms;
     int32_t segment_count;
     int32_t leader_epoch;
     int32_t offline; /* 1 after a failed write-back */

@@ -113,23 +113,40 @@ static void unload_indexes(kl_log *log, const kl_version *version) {
     atomic_store(&log->loaded_indexes, 0);
 }
 
+/* What its writer shows of the indexes of a reader's active segment. */
+static kl_status follow(kl_log *log, kl_segment *segment) {
+    kl_page_values values;
+    kl_status status = kl_log_enter(log);
+    if (status) return status;
+    if (log->page && kl_log_active(log) == segment &&
+        kl_statepage_read(log->page, &values) && values.generation == log->generation &&
+        values.active_base_offset == segment->base_offset)
+        status = kl_segment_follow(segment, log->page, &values, false);
+    kl_log_leave(log);
+    return status;
+}
+
 kl_status kl_log_prepare(kl_log *log, const kl_look *look, size_t index) {
     kl_segment *segment = look->version->segments[index];
-    if (KL_LIKELY(kl_segment_has_indexes(segment))) return KL_OK;
+    bool active = !kl_look_is_sealed(look, index), followed = active && !log->writable;
+    if (KL_LIKELY(!followed && kl_segment_has_indexes(segment))) return KL_OK;
+    kl_status status = KL_OK;
+    if (followed && !kl_segment_is_covered(segment, look->active_bytes))
+        status = follow(log, segment);
+    if (followed && kl_segment_is_covered(segment, look->active_bytes)) return status;
     if (atomic_load(&log->loaded_indexes) > LOADED_INDEXES_MAX)
         unload_indexes(log, look->version);
     kl_dir *dir = NULL;
-    kl_status status = kl_dir_open(log->path, 0, &dir);
+    if (!status) status = kl_dir_open(log->path, 0, &dir);
+    const kl_index_source source = {.dir = dir,
+                                    .next_offset = kl_look_next_base(look, index),
+                                    .end_pos = kl_look_bytes(look, index),
+                                    .index_interval_bytes = look->index_interval_bytes,
+                                    .active = active,
+                                    .writable = log->writable};
     if (!status)
-        status = kl_segment_load_indexes(
-            segment,
-            &(kl_index_source){.dir = dir,
-                               .next_offset = kl_look_next_base(look, index),
-                               .end_pos = kl_look_bytes(look, index),
-                               .index_interval_bytes = look->index_interval_bytes,
-                               .active = !kl_look_is_sealed(look, index),
-                               .writable = log->writable},
-            NULL);
+        status = followed ? kl_segment_cover(segment, &source)
+                          : kl_segment_load_indexes(segment, &source, NULL);
     atomic_fetch_add(&log->loaded_indexes, 1);
     kl_dir_close(dir);
     kl_dir_free(dir);

@@ -7,10 +7,19 @@ enum { RELOAD_TRIES = 2000 }; /* some seconds: a long change of segments is rare
 
 /* ---- after a writer ------------------------------------------------------------------ */
 
+/* What a reader knew of the log before it looks again. */
+typedef struct {
+    kl_version *version;
+    int64_t generation;
+} seen_before;
+
 /* What a living writer's page says instead of what its bytes say. */
-static kl_status load_by_page(kl_log *log, kl_dir *dir, const kl_page_values *values) {
+static kl_status load_by_page(kl_log *log, kl_dir *dir, const kl_page_values *values,
+                              const seen_before *before) {
     int64_t indexless, corrupt_from;
-    kl_status status = kl_log_load_segments(log, dir, true, &indexless);
+    bool same = before->generation == values->generation;
+    kl_status status =
+        kl_log_load_segments(log, dir, true, same ? before->version : NULL, &indexless);
     if (status || log->version->count == 0) return status;
     kl_segment *active = kl_log_active(log);
     if (active->base_offset != values->active_base_offset) return KL_E_STALE;
@@ -28,9 +37,6 @@ static kl_status load_by_page(kl_log *log, kl_dir *dir, const kl_page_values *va
     if (!status && corrupt_from < active->base_offset)
         status = kl_log_load_producers(log, dir, log->log_end, corrupt_from);
     log->producers_known = false;
-    const kl_look look = kl_log_see(log);
-    if (!status) status = kl_log_prepare(log, &look, look.version->count - 1);
-    if (!status) status = kl_segment_load_times(active);
     return status;
 }
 
@@ -79,7 +85,8 @@ static kl_status reload_by_folder(kl_log *log, kl_dir *dir) {
 
 /* The segments as a living writer's page has them.  *done false: there is no such writer, or
  * what its page says is not in the folder. */
-static kl_status reload_by_page(kl_log *log, kl_dir *dir, bool *done) {
+static kl_status reload_by_page(kl_log *log, kl_dir *dir, const seen_before *before,
+                                bool *done) {
     bool settled = true;
     *done = false;
     /* A writer in the middle of a change, or one that rolled between page and listing. */
@@ -88,7 +95,7 @@ static kl_status reload_by_page(kl_log *log, kl_dir *dir, bool *done) {
         if (!kl_statepage_read(log->page, &values)) return KL_OK;
         settled = !(values.generation & 1);
         if (settled) {
-            kl_status status = load_by_page(log, dir, &values);
+            kl_status status = load_by_page(log, dir, &values, before);
             if (!kl_statepage_read(log->page, &after)) return KL_OK;
             settled = after.generation == values.generation;
             *done = settled && !status && log->version->count;
@@ -129,9 +136,9 @@ static kl_status reload(kl_log *log) {
     kl_status status = kl_dir_open(log->path, 0, &dir);
     if (status) return status;
     memset(log->hints, 0xff, sizeof log->hints);
-    kl_version *before = kl_version_retain(log->version);
+    const seen_before before = {kl_version_retain(log->version), log->generation};
     bool done = false;
-    if (log->page) status = reload_by_page(log, dir, &done);
+    if (log->page) status = reload_by_page(log, dir, &before, &done);
     if (log->page && !done) log->generation = -1;
     if (!status && !done) {
         kl_statepage_close(log->page, false);
@@ -139,27 +146,25 @@ static kl_status reload(kl_log *log) {
         status = reload_by_folder(log, dir);
     }
     if (!status && log->version->count == 0) status = stand_on_nothing(log, dir);
-    if (status && before->count > 0) { /* half of a list is none: what was seen stays */
+    if (status &&
+        before.version->count > 0) { /* half of a list is none: what was seen stays */
         kl_version_drop(log->version);
-        log->version = kl_version_retain(before);
+        log->version = kl_version_retain(before.version);
         log->generation = -1;
     }
-    kl_version_drop(before);
+    kl_version_drop(before.version);
     kl_dir_close(dir);
     kl_dir_free(dir);
     return status;
 }
 
-/* A reader's active segment after its writer appended: what is derived lags behind. */
-static void grow_active(kl_log *log, int64_t active_bytes) {
-    enum { INDEX_LAG_BYTES = 1 << 20 };
+/* A reader's active segment after its writer appended. */
+static kl_status grow_active(kl_log *log, const kl_page_values *values) {
     kl_segment *active = kl_log_active(log);
-    if (active_bytes == active->size) return;
-    active->size = active_bytes;
+    if (values->active_bytes == active->size) return KL_OK;
+    active->size = values->active_bytes;
     kl_segment_forget_times(active);
-    if (active_bytes - log->seen_bytes < INDEX_LAG_BYTES) return;
-    kl_segment_unload_indexes(active);
-    log->seen_bytes = active_bytes;
+    return kl_segment_follow(active, log->page, values, true);
 }
 
 kl_status kl_log_refresh(kl_log *log) {
@@ -183,12 +188,13 @@ kl_status kl_log_refresh(kl_log *log) {
     if (log->page == NULL || values.generation != log->generation) {
         status = reload(log);
     } else if (values.active_base_offset == kl_log_active(log)->base_offset) {
-        grow_active(log, values.active_bytes);
+        status = grow_active(log, &values);
         log->log_start = values.log_start_offset;
         log->log_end = values.log_end_offset;
         log->high_watermark = values.high_watermark;
         log->last_stable = values.last_stable_offset;
         log->flushed = values.flushed_offset;
+        if (status == KL_E_STALE) status = reload(log);
     } else {
         status = reload(log); /* rolled */
     }
@@ -222,8 +228,6 @@ kl_status kl_log_get(kl_log *log, kl_log_state *out) {
     out->leader_epoch = log->leader_epoch;
     out->offline = log->offline != KL_OK;
     out->producer_count = (int32_t)log->producers.count;
-    const kl_segment *active = kl_log_active(log);
-    out->largest_timestamp_ms = KL_MAX(active->max_timestamp, (int64_t)-1);
     kl_log_leave(log);
     return KL_OK;
 }

@@ -61,7 +61,7 @@ void kl_index_clear(kl_index *index) {
     unmap(index);
     index->entries.bytes = 0;
     index->count = 0;
-    index->saved = 0;
+    index->saved = index->shown = 0;
     index->on_file = false;
     index->loaded = true;
 }
@@ -241,6 +241,7 @@ kl_status kl_index_truncate(kl_index *index, int64_t offset) {
         index->count--;
     }
     index->entries.bytes = index->count * entry_bytes(index);
+    index->shown = KL_MIN(index->shown, index->count);
     if (index->saved > index->count) {
         index->saved = index->count;
         index->on_file = false; /* the file still ends with what was dropped */

@@ -21,6 +21,7 @@ typedef struct {
     /* In memory: entries in the file's own bytes; `saved` entries are on file already. */
     kl_buffer entries;
     size_t saved;
+    size_t shown; /* to readers: kl_statepage_share */
     bool on_file; /* the file is there and ends with the saved entries */
     /* Mapped (sealed): NULL when not. */
     const uint8_t *map;

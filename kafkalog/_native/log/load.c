@@ -213,15 +213,24 @@ static kl_status vanished(kl_log *log, const char *name) {
                    name);
 }
 
+/* The sealed segment of `known` that begins at `base`; NULL: none. */
+static kl_segment *find_known(const kl_version *known, int64_t base) {
+    if (known == NULL || known->count == 0) return NULL;
+    size_t index = kl_version_find(known, base);
+    bool found = index + 1 < known->count && known->segments[index]->base_offset == base;
+    return found ? known->segments[index] : NULL;
+}
+
 static kl_status take_segments(kl_log *log, kl_dir *dir, const kl_names *names,
-                               bool with_swap, int64_t *indexless) {
+                               bool with_swap, const kl_version *known,
+                               int64_t *indexless) {
     swap_left swap = {0};
     *indexless = INT64_MAX;
     kl_status status = kl_version_remove(&log->version, 0, log->version->count);
     if (!status && with_swap) status = find_swap(dir, names, &swap);
     for (size_t i = 0; !status && i < names->count; i++) {
         int64_t base;
-        kl_segment *segment = NULL;
+        kl_segment *segment = NULL, *same;
         bool swapped = names->names[i] == swap.name;
         if (swapped) {
             base = swap.base;
@@ -229,6 +238,10 @@ static kl_status take_segments(kl_log *log, kl_dir *dir, const kl_names *names,
             status = remove_orphan(log, dir, names, names->names[i]);
             continue;
         } else if (is_replaced(&swap, base)) {
+            continue;
+        }
+        if (!swapped && (same = find_known(known, base)) != NULL) {
+            status = kl_version_add(&log->version, kl_segment_retain(same));
             continue;
         }
         status = kl_segment_open(log->path, names->names[i], base, log->writable, &segment);
@@ -252,10 +265,10 @@ static kl_status take_segments(kl_log *log, kl_dir *dir, const kl_names *names,
 }
 
 kl_status kl_log_load_segments(kl_log *log, kl_dir *dir, bool with_swap,
-                               int64_t *indexless) {
+                               const kl_version *known, int64_t *indexless) {
     kl_names names = {0};
     kl_status status = kl_dir_list(dir, &names);
-    if (!status) status = take_segments(log, dir, &names, with_swap, indexless);
+    if (!status) status = take_segments(log, dir, &names, with_swap, known, indexless);
     kl_names_free(&names);
     return status;
 }
@@ -356,7 +369,7 @@ static kl_status finish_deletion(kl_log *log, kl_dir *dir, int64_t *indexless) {
     for (size_t i = 0; i < first && !status; i++)
         status = kl_segment_delete(log->version->segments[i], dir);
     log->dir_dirty = log->touched = true;
-    return status ? status : kl_log_load_segments(log, dir, false, indexless);
+    return status ? status : kl_log_load_segments(log, dir, false, NULL, indexless);
 }
 
 static kl_status load_epochs(kl_log *log, kl_dir *dir) {
@@ -385,7 +398,7 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
     kl_names names = {0};
     kl_status status = kl_dir_list(dir, &names);
     if (!status) status = clear_leftovers(log, dir, &names);
-    if (!status) status = take_segments(log, dir, &names, !log->writable, &indexless);
+    if (!status) status = take_segments(log, dir, &names, !log->writable, NULL, &indexless);
     kl_names_free(&names);
     if (!status && log->writable) status = finish_deletion(log, dir, &indexless);
     if (status) return status;

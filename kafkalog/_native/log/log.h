@@ -229,10 +229,11 @@ kl_status kl_log_trim_snapshots(const kl_version *version, kl_dir *dir,
 
 /* ---- load.c ------------------------------------------------------------------------ */
 /* The segments of the folder, of which nothing is read yet; `with_swap`: as compaction will
- * have left them, KL_E_STALE when one goes away meanwhile.  *indexless: the lowest base
+ * have left them, KL_E_STALE when one goes away meanwhile; `known`: a version of the same
+ * generation, or NULL, whose sealed segments are taken instead.  *indexless: the lowest base
  * offset of a segment without an offset index. */
 kl_status kl_log_load_segments(kl_log *log, kl_dir *dir, bool with_swap,
-                               int64_t *indexless);
+                               const kl_version *known, int64_t *indexless);
 /* Give each segment's aborted transactions their entries from disk. */
 kl_status kl_log_load_aborts(kl_log *log, kl_dir *dir, int64_t *corrupt_from);
 /* The segments, the end, and with it everything that is derived from batches. */

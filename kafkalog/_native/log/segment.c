@@ -13,6 +13,7 @@ static kl_segment *segment_new(int64_t base_offset) {
     atomic_init(&segment->refs, 1);
     pthread_mutex_init(&segment->lock, NULL);
     segment->base_offset = base_offset;
+    segment->unshown = true;
     segment->max_timestamp = KL_UNKNOWN;
     segment->max_timestamp_offset = base_offset;
     segment->first_timestamp = KL_UNKNOWN;
@@ -142,6 +143,7 @@ static kl_status note(kl_segment *segment, const kl_batch *batch, int64_t pos,
                                    segment->max_timestamp_offset);
         if (status) return status;
         segment->bytes_since_entry = 0;
+        segment->unshown = true;
     }
     segment->bytes_since_entry += batch->batch_bytes;
     return KL_OK;
@@ -155,34 +157,58 @@ kl_status kl_segment_note(kl_segment *segment, const kl_batch *batch, int64_t po
     return status;
 }
 
-/* Locked.  Make both indexes anew from batch headers; stops at the first that does not parse, and
- * keeps every byte: a damaged sealed segment is answered for by its reads. */
+void kl_segment_share(kl_segment *segment, kl_statepage *page) {
+    kl_lock(&segment->lock);
+    kl_statepage_share(page, &segment->offsets, &segment->times);
+    segment->unshown = false;
+    kl_unlock(&segment->lock);
+}
+
+/* Locked. */
+static size_t header_chunk(const kl_segment *segment, int64_t end_pos, size_t otherwise) {
+    if (segment->offsets.count == 0) return otherwise; /* nothing is known of its batches */
+    int64_t apart = end_pos / (int64_t)(segment->offsets.count + 1);
+    return apart > KL_CHUNK_LOOKUP_BYTES ? KL_BATCH_HEADER_BYTES : otherwise;
+}
+
+/* Locked.  Note the batches from the last entry's on, by their headers; stops at the first that
+ * does not parse: damage is answered for by its reads. */
+static kl_status note_rest(kl_segment *segment, const kl_index_source *source) {
+    const kl_index *offsets = &segment->offsets, *times = &segment->times;
+    int64_t from = 0;
+    segment->max_timestamp = -1;
+    segment->max_timestamp_offset = segment->base_offset;
+    segment->bytes_since_entry = 0;
+    if (offsets->count) from = kl_index_offset_at(offsets, offsets->count - 1).pos;
+    if (times->count) {
+        kl_time_entry last = kl_index_time_at(times, times->count - 1);
+        segment->max_timestamp = last.timestamp;
+        segment->max_timestamp_offset = last.offset;
+    }
+    kl_walk walk;
+    kl_status status =
+        kl_walk_init(&walk, segment->file, from, source->end_pos,
+                     header_chunk(segment, source->end_pos, KL_CHUNK_RECOVER_BYTES));
+    for (bool found = true; !status && found;) {
+        kl_batch batch;
+        int64_t pos = walk.pos;
+        status = kl_walk_step(&walk, false, &batch, NULL, &found);
+        if (!status && found)
+            status = note(segment, &batch, pos, source->index_interval_bytes);
+    }
+    kl_walk_done(&walk);
+    if (status == KL_E_CORRUPT_MESSAGE || status == KL_E_BUFFER_TOO_SMALL ||
+        status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT)
+        return KL_OK;
+    return status;
+}
+
+/* Locked.  Make both indexes anew; every byte of the log is kept. */
 static kl_status rebuild_indexes(kl_segment *segment, const kl_index_source *source) {
     kl_index_clear(&segment->offsets);
     kl_index_clear(&segment->times);
-    segment->max_timestamp = segment->first_timestamp = -1;
-    segment->max_timestamp_offset = segment->base_offset;
-    segment->bytes_since_entry = 0;
-    kl_walk walk;
-    kl_status status =
-        kl_walk_init(&walk, segment->file, 0, source->end_pos, KL_CHUNK_RECOVER_BYTES);
-    if (status) return status;
-    for (;;) {
-        kl_batch batch;
-        bool found;
-        int64_t pos = walk.pos;
-        status = kl_walk_step(&walk, false, &batch, NULL, &found);
-        if (status == KL_E_CORRUPT_MESSAGE || status == KL_E_BUFFER_TOO_SMALL ||
-            status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT) {
-            status = KL_OK;
-            break;
-        }
-        if (status || !found) break;
-        status = note(segment, &batch, pos, source->index_interval_bytes);
-        if (status) break;
-    }
-    kl_walk_done(&walk);
-    return status;
+    segment->first_timestamp = -1;
+    return note_rest(segment, source);
 }
 
 /* Not one that was deleted or replaced and has readers still: others' files have its names. */
@@ -269,6 +295,56 @@ kl_status kl_segment_load_indexes(kl_segment *segment, const kl_index_source *so
                                   int32_t *rebuilt) {
     kl_lock(&segment->lock);
     kl_status status = load_indexes(segment, source, rebuilt);
+    kl_unlock(&segment->lock);
+    return status;
+}
+
+bool kl_segment_is_covered(kl_segment *segment, int64_t end_pos) {
+    enum { LAG_BYTES = 64 << 10 };
+    kl_lock(&segment->lock);
+    bool covered = segment->offsets.loaded && segment->times.loaded &&
+                   end_pos - segment->covered <= LAG_BYTES;
+    kl_unlock(&segment->lock);
+    return covered;
+}
+
+kl_status kl_segment_follow(kl_segment *segment, kl_statepage *page,
+                            const kl_page_values *values, bool if_loaded) {
+    kl_status status = KL_OK;
+    kl_lock(&segment->lock);
+    bool loaded = segment->offsets.loaded && segment->times.loaded;
+    if (segment->own_entries || (if_loaded && !loaded)) goto out;
+    if (!loaded) {
+        kl_index_clear(&segment->offsets);
+        kl_index_clear(&segment->times);
+    }
+    status = kl_statepage_take(page, values, &segment->offsets, &segment->times);
+    if (status) {
+        kl_index_unload(&segment->offsets);
+        kl_index_unload(&segment->times);
+    } else if (values->entries_whole &&
+               (int64_t)segment->offsets.count >= values->offset_entries &&
+               (int64_t)segment->times.count >= values->time_entries) {
+        segment->covered = KL_MAX(segment->covered, values->active_bytes);
+    }
+out:
+    kl_unlock(&segment->lock);
+    return status;
+}
+
+kl_status kl_segment_cover(kl_segment *segment, const kl_index_source *source) {
+    kl_lock(&segment->lock);
+    int64_t largest = segment->max_timestamp, offset = segment->max_timestamp_offset;
+    kl_status status = load_indexes(segment, source, NULL);
+    if (!status && source->end_pos > segment->covered) {
+        segment->own_entries = true;
+        status = note_rest(segment, source);
+        if (!status) segment->covered = source->end_pos;
+    }
+    if (largest > segment->max_timestamp) { /* of a look at more of it */
+        segment->max_timestamp = largest;
+        segment->max_timestamp_offset = offset;
+    }
     kl_unlock(&segment->lock);
     return status;
 }
@@ -396,13 +472,6 @@ kl_status kl_segment_find_times(kl_segment *segment, int64_t end_pos, int64_t *l
     if (!status) status = read_first(segment, end_pos, first);
     *largest = range.largest;
     return status;
-}
-
-/* Locked. */
-static size_t header_chunk(const kl_segment *segment, int64_t end_pos, size_t otherwise) {
-    if (segment->offsets.count == 0) return otherwise; /* nothing is known of its batches */
-    int64_t apart = end_pos / (int64_t)(segment->offsets.count + 1);
-    return apart > KL_CHUNK_LOOKUP_BYTES ? KL_BATCH_HEADER_BYTES : otherwise;
 }
 
 size_t kl_segment_header_chunk(kl_segment *segment, int64_t end_pos, size_t otherwise) {

@@ -11,6 +11,7 @@
 #include "guard.h"
 #include "index.h"
 #include "sidecar.h"
+#include "statepage.h"
 #include "batch/walk.h"
 
 enum {
@@ -40,6 +41,9 @@ typedef struct kl_segment {
     int64_t created_ms;
     int64_t jitter_ms; /* taken off segment.ms */
     int64_t bytes_since_entry;
+    bool unshown;           /* it may have entries that the log's page does not show */
+    int64_t covered;        /* a reader's active one: its indexes know the batches below, */
+    bool own_entries;       /* and not only from the writer's page */
     bool has_gaps;          /* recovery found offsets missing inside: it was compacted */
     bool torn;              /* bytes of an append that failed lie behind `size` */
     bool stale_aborts;      /* the `.txnindex` has an entry more than `aborts` */
@@ -73,6 +77,8 @@ kl_status kl_segment_reserve_notes(kl_segment *segment, size_t count);
  * Kafka makes them, largest timestamp.  The indexes must be in memory. */
 kl_status kl_segment_note(kl_segment *segment, const kl_batch *batch, int64_t pos,
                           int64_t index_interval_bytes);
+/* The active one's new entries are shown with the next publish of the page. */
+void kl_segment_share(kl_segment *segment, kl_statepage *page);
 bool kl_segment_has_indexes(kl_segment *segment);
 void kl_segment_unload_indexes(kl_segment *segment); /* unless somebody uses them now */
 void kl_segment_count_entries(kl_segment *segment, size_t *offsets, size_t *times);
@@ -90,6 +96,13 @@ typedef struct {
  * cutting the log); *rebuilt counts them. */
 kl_status kl_segment_load_indexes(kl_segment *segment, const kl_index_source *source,
                                   int32_t *rebuilt);
+/* A reader's active segment.  Whether its indexes know all but a little below `end_pos`. */
+bool kl_segment_is_covered(kl_segment *segment, int64_t end_pos);
+/* They take what the writer's page shows; `if_loaded`: unless there is nothing yet. */
+kl_status kl_segment_follow(kl_segment *segment, kl_statepage *page,
+                            const kl_page_values *values, bool if_loaded);
+/* They get what is missing from the batches, and keep it. */
+kl_status kl_segment_cover(kl_segment *segment, const kl_index_source *source);
 /* Make both anew from the batches, whatever lies there. */
 kl_status kl_segment_renew_indexes(kl_segment *segment, const kl_index_source *source);
 /* max_timestamp and first_timestamp from the indexes, if loaded, and the file. */

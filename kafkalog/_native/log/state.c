@@ -122,10 +122,16 @@ void kl_log_publish(kl_log *log) {
             log->last_stable = KL_MIN(unstable, log->high_watermark);
         }
         if (log->page) {
-            const kl_segment *active = kl_log_active(log);
-            const kl_page_values values = {
-                log->generation,  log->log_start, log->log_end,        log->high_watermark,
-                log->last_stable, log->flushed,   active->base_offset, active->size};
+            kl_segment *active = kl_log_active(log);
+            if (KL_UNLIKELY(active->unshown)) kl_segment_share(active, log->page);
+            const kl_page_values values = {.generation = log->generation,
+                                           .log_start_offset = log->log_start,
+                                           .log_end_offset = log->log_end,
+                                           .high_watermark = log->high_watermark,
+                                           .last_stable_offset = log->last_stable,
+                                           .flushed_offset = log->flushed,
+                                           .active_base_offset = active->base_offset,
+                                           .active_bytes = active->size};
             kl_statepage_publish(log->page, &values);
         }
     }
@@ -164,12 +170,12 @@ void kl_log_change_begin(kl_log *log) {
     KL_ASSERT((log->generation & 1) == 0);
     log->generation += 1;
     if (log->page) {
-        kl_page_values values = {.generation = log->generation,
-                                 .log_start_offset = log->log_start,
-                                 .log_end_offset = log->log_end,
-                                 .high_watermark = log->high_watermark,
-                                 .last_stable_offset = log->last_stable,
-                                 .flushed_offset = log->flushed};
+        const kl_page_values values = {.generation = log->generation,
+                                       .log_start_offset = log->log_start,
+                                       .log_end_offset = log->log_end,
+                                       .high_watermark = log->high_watermark,
+                                       .last_stable_offset = log->last_stable,
+                                       .flushed_offset = log->flushed};
         kl_statepage_publish(log->page, &values);
     }
 }

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/fault.h"
@@ -13,9 +14,15 @@
 
 #define MEMORY_FOLDER "/dev/shm"
 
-enum { PAGE_BYTES = 4096, BOOT_ID_BYTES = 40, VALUE_COUNT = 8 };
+enum { PAGE_BYTES = 4096, BOOT_ID_BYTES = 40, VALUE_COUNT = 11, ENTRIES_AT = 8 };
 enum { PLACE_BYTES = 80, NAME_BYTES = 160 };
 enum { PUBLISH_TRIES = 100000 }; /* some 10 s */
+/* Behind the page: row i has the i-th entry of each index. */
+enum {
+    ROW_BYTES = OFFSET_ENTRY_BYTES + TIME_ENTRY_BYTES,
+    ROWS_MIN = PAGE_BYTES / ROW_BYTES / 2,
+    ROWS_MAX = (8 << 20) / ROW_BYTES /* a segment of 1.6 GiB by the default interval */
+};
 static const uint64_t PAGE_MAGIC = 0x3267706b6c61666bULL;
 
 /* Shared memory.  `sequence` is odd while the values are being written. */
@@ -34,11 +41,18 @@ typedef struct {
 KL_STATIC_ASSERT(sizeof(page_layout) <= PAGE_BYTES, "a page holds it");
 KL_STATIC_ASSERT(sizeof(kl_page_values) == VALUE_COUNT * sizeof(int64_t),
                  "the values are copied as a row of numbers");
+KL_STATIC_ASSERT(offsetof(kl_page_values, offset_entries) == ENTRIES_AT * sizeof(int64_t),
+                 "the counts of entries come last");
 
 struct kl_statepage {
     page_layout *layout;
+    size_t mapped_bytes;
+    uint64_t file; /* the inode that `name` had */
     char name[NAME_BYTES];
     int64_t first_generation;
+    int64_t entries[VALUE_COUNT - ENTRIES_AT]; /* the writer's counts, */
+    bool entries_changed;                      /* which were not published yet */
+    size_t retry_rows; /* no room was found: it is looked for again with so many */
 };
 
 static void read_boot_id(char out[BOOT_ID_BYTES]) {
@@ -98,8 +112,14 @@ static bool owner_lives(const page_layout *layout) {
     return process_start(layout->owner_pid) == layout->owner_start;
 }
 
-static page_layout *map_page(int fd, int protection) {
-    void *map = kl_io->mmap(NULL, PAGE_BYTES, protection, MAP_SHARED, fd, 0);
+/* Entries must not take the room of others' pages, without which readers see too much. */
+static bool has_room(int fd) {
+    struct statvfs found;
+    return fstatvfs(fd, &found) == 0 && found.f_bavail >= found.f_blocks / 4;
+}
+
+static page_layout *map_file(int fd, int protection, size_t bytes) {
+    void *map = kl_io->mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
     return map == MAP_FAILED ? NULL : map;
 }
 
@@ -172,13 +192,16 @@ static int open_new_page(uid_t owner, const struct stat *folder, char name[NAME_
     return kl_open_at(AT_FDCWD, name, flags, 0600);
 }
 
-static kl_statepage *page_new(page_layout *layout, const char *name) {
+static kl_statepage *page_new(page_layout *layout, const char *name,
+                              const struct stat *file) {
     kl_statepage *page = layout ? kl_alloc(sizeof *page) : NULL;
     if (page == NULL) {
         if (layout) kl_io->munmap(layout, PAGE_BYTES);
         return NULL;
     }
     page->layout = layout;
+    page->mapped_bytes = PAGE_BYTES;
+    page->file = file->st_ino;
     snprintf(page->name, sizeof page->name, "%s", name);
     return page;
 }
@@ -204,7 +227,7 @@ static void take_over(kl_statepage *page, const struct stat *folder) {
 kl_status kl_statepage_create(const struct stat *folder, kl_statepage **out) {
     *out = NULL;
     char name[NAME_BYTES];
-    struct stat file;
+    struct stat file = {0};
     uid_t owner = page_owner(folder);
     int fd = open_new_page(owner, folder, name);
     if (fd < 0) return KL_OK;
@@ -214,9 +237,9 @@ kl_status kl_statepage_create(const struct stat *folder, kl_statepage **out) {
                 (file.st_uid == owner ||
                  (file.st_uid == geteuid() && fchown(fd, owner, (gid_t)-1) == 0));
     if (mine && kl_io->fallocate(fd, 0, 0, PAGE_BYTES) == 0)
-        layout = map_page(fd, PROT_READ | PROT_WRITE);
+        layout = map_file(fd, PROT_READ | PROT_WRITE, PAGE_BYTES);
     kl_io->close(fd);
-    kl_statepage *page = page_new(layout, name);
+    kl_statepage *page = page_new(layout, name, &file);
     if (page == NULL) return KL_OK;
     take_over(page, folder);
     *out = page;
@@ -225,33 +248,133 @@ kl_status kl_statepage_create(const struct stat *folder, kl_statepage **out) {
 
 int64_t kl_statepage_generation(const kl_statepage *page) { return page->first_generation; }
 
+/* ---- entries -------------------------------------------------------------------------- */
+
+static uint8_t *row_at(const kl_statepage *page, size_t i) {
+    return (uint8_t *)page->layout + PAGE_BYTES + i * ROW_BYTES;
+}
+
+/* `rows` rows are mapped, which the file has or, for a writer, gets now. */
+static bool map_rows(kl_statepage *page, size_t rows, bool writer) {
+    size_t bytes = PAGE_BYTES + rows * ROW_BYTES;
+    if (rows > ROWS_MAX) return false;
+    if (bytes <= page->mapped_bytes) return true;
+    struct stat file;
+    page_layout *layout = NULL;
+    int flags = (writer ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW;
+    int fd = kl_open_at(AT_FDCWD, page->name, flags, 0);
+    if (fd < 0) return false;
+    bool had = kl_io->fstat(fd, &file) == 0 && file.st_ino == page->file;
+    if (writer) {
+        bytes = PAGE_BYTES + KL_MIN(2 * KL_MAX(rows, ROWS_MIN), ROWS_MAX) * ROW_BYTES;
+        had = had && has_room(fd) && kl_io->fallocate(fd, 0, 0, (off_t)bytes) == 0;
+    } else if (had) {
+        had = file.st_size >= (off_t)bytes;
+        bytes = KL_MIN((size_t)file.st_size, (size_t)PAGE_BYTES + ROWS_MAX * ROW_BYTES);
+    }
+    if (had) layout = map_file(fd, writer ? PROT_READ | PROT_WRITE : PROT_READ, bytes);
+    kl_io->close(fd);
+    if (layout == NULL) return false;
+    kl_io->munmap(page->layout, page->mapped_bytes);
+    page->layout = layout;
+    page->mapped_bytes = bytes;
+    return true;
+}
+
+/* The entries of an index that are not shown yet into their rows, at `place` of each. */
+static void show(kl_statepage *page, kl_index *index, size_t entry_bytes, size_t place) {
+    const uint8_t *entries = kl_index_bytes(index).data;
+    for (; index->shown < index->count; index->shown++)
+        memcpy(row_at(page, index->shown) + place, entries + index->shown * entry_bytes,
+               entry_bytes);
+}
+
+void kl_statepage_share(kl_statepage *page, kl_index *offsets, kl_index *times) {
+    size_t rows = KL_MAX(offsets->count, times->count);
+    if (rows == 0) page->retry_rows = 0;
+    bool whole = rows >= page->retry_rows && map_rows(page, rows, true);
+    if (!whole) page->retry_rows = KL_MAX(page->retry_rows, 2 * rows);
+    /* Whoever sees these sees that what lay there before is no more. */
+    atomic_thread_fence(memory_order_release);
+    if (whole) show(page, offsets, OFFSET_ENTRY_BYTES, 0);
+    if (whole) show(page, times, TIME_ENTRY_BYTES, OFFSET_ENTRY_BYTES);
+    page->entries[0] = (int64_t)offsets->shown;
+    page->entries[1] = (int64_t)times->shown;
+    page->entries[2] = whole;
+    page->entries_changed = true;
+}
+
+static void tell_entries(kl_statepage *page) {
+    for (int i = ENTRIES_AT; i < VALUE_COUNT; i++)
+        atomic_store_explicit(&page->layout->values[i], page->entries[i - ENTRIES_AT],
+                              memory_order_relaxed);
+    page->entries_changed = false;
+}
+
 void kl_statepage_publish(kl_statepage *page, const kl_page_values *values) {
     page_layout *layout = page->layout;
-    int64_t row[VALUE_COUNT];
+    int64_t row[ENTRIES_AT];
     memcpy(row, values, sizeof row);
     uint32_t sequence = atomic_load_explicit(&layout->sequence, memory_order_relaxed);
     atomic_store_explicit(&layout->sequence, sequence + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
-    for (int i = 0; i < VALUE_COUNT; i++)
+    for (int i = 0; i < ENTRIES_AT; i++)
         atomic_store_explicit(&layout->values[i], row[i], memory_order_relaxed);
+    if (KL_UNLIKELY(page->entries_changed)) tell_entries(page);
     atomic_store_explicit(&layout->sequence, sequence + 2, memory_order_release);
     if (KL_UNLIKELY(!atomic_load_explicit(&layout->open, memory_order_relaxed)))
         atomic_store_explicit(&layout->open, 1, memory_order_release);
 }
 
+/* Entries from those that it has on, as an append adds them; what they are not is passed
+ * over, and then the counts differ. */
+static kl_status take_rows(const kl_statepage *page, size_t count, kl_index *index) {
+    bool offset = index->kind == KL_OFFSET_INDEX;
+    kl_status status = KL_OK;
+    for (size_t i = index->count; i < count && !status && index->count == i; i++) {
+        const uint8_t *row = row_at(page, i), *entry = row + OFFSET_ENTRY_BYTES;
+        status =
+            offset ? kl_index_add_offset(index, index->base_offset + (int32_t)kl_get32(row),
+                                         (int32_t)kl_get32(row + 4))
+                   : kl_index_add_time(index, (int64_t)kl_get64(entry),
+                                       index->base_offset + (int32_t)kl_get32(entry + 8));
+    }
+    return status;
+}
+
+kl_status kl_statepage_take(kl_statepage *page, const kl_page_values *values,
+                            kl_index *offsets, kl_index *times) {
+    size_t offset_count = (size_t)values->offset_entries;
+    size_t time_count = (size_t)values->time_entries;
+    size_t rows = KL_MAX(offset_count, time_count);
+    kl_page_values after;
+    if (offset_count <= offsets->count && time_count <= times->count) return KL_OK;
+    if (!map_rows(page, rows, false)) return KL_OK;
+    kl_status status = take_rows(page, offset_count, offsets);
+    if (!status) status = take_rows(page, time_count, times);
+    if (status) return status;
+    atomic_thread_fence(memory_order_acquire);
+    bool same = kl_statepage_read(page, &after) && after.generation == values->generation &&
+                after.active_base_offset == values->active_base_offset &&
+                offsets->count >= offset_count && times->count >= time_count;
+    return same ? KL_OK
+                : kl_fail(KL_E_STALE, "%s: the indexes changed while they were taken",
+                          page->name);
+}
+
 /* The page of `user`; NULL: there is none to be believed. */
 static kl_statepage *open_page_of(uid_t user, const struct stat *folder) {
     char place[PLACE_BYTES], name[NAME_BYTES];
-    struct stat file;
+    struct stat file = {0};
     if (!place_of(user, place)) return NULL;
     name_page(name, place, folder);
     int fd = kl_open_at(AT_FDCWD, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
     if (fd < 0) return NULL;
     page_layout *layout = NULL;
     if (kl_io->fstat(fd, &file) == 0 && file.st_uid == user && file.st_size >= PAGE_BYTES)
-        layout = map_page(fd, PROT_READ);
+        layout = map_file(fd, PROT_READ, PAGE_BYTES);
     kl_io->close(fd);
-    kl_statepage *page = page_new(layout, name);
+    kl_statepage *page = page_new(layout, name, &file);
     if (page == NULL) return NULL;
     if (layout->magic == PAGE_MAGIC && layout->device == (uint64_t)folder->st_dev &&
         layout->inode == (uint64_t)folder->st_ino && atomic_load(&layout->open) &&
@@ -302,6 +425,6 @@ void kl_statepage_close(kl_statepage *page, bool writer) {
         atomic_store(&page->layout->open, 0);
         kl_io->unlinkat(AT_FDCWD, page->name, 0);
     }
-    kl_io->munmap(page->layout, PAGE_BYTES);
+    kl_io->munmap(page->layout, page->mapped_bytes);
     kl_release(page);
 }

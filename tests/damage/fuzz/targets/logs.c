@@ -67,9 +67,10 @@ static void look_at_segments(kl_log *log, const kl_log_state *state) {
     }
 }
 
-/* Look up by time; compressed batches are gone past, as if they had no such record. */
-static void look_up(kl_log *log, int64_t timestamp_ms, const kl_log_state *state,
-                    bool checked) {
+/* Look up by time; compressed batches are gone past, as if they had no such record.  The time
+ * of what was found. */
+static int64_t look_up(kl_log *log, int64_t timestamp_ms, const kl_log_state *state,
+                       bool checked) {
     kl_found found;
     memset(&found, 0, sizeof found);
     kl_status status = KL_OK;
@@ -86,6 +87,7 @@ static void look_up(kl_log *log, int64_t timestamp_ms, const kl_log_state *state
         if (status) break;
     }
     if (checked && !status && !found.inflate) WANT(found.offset < state->log_end_offset);
+    return found.timestamp_ms;
 }
 
 static void look_at_lists(kl_log *log, const kl_log_state *state, int32_t epoch,
@@ -160,8 +162,8 @@ void fuzz_look(kl_log *log, kl_span *input, bool checked) {
     kl_log_state state = check_state(log);
     uint8_t flags = fuzz_u8(input);
     look_at_segments(log, &state);
-    look_up(log, INT64_MIN, &state, checked);
-    look_up(log, flags & 1 ? fuzz_i64(input) : state.largest_timestamp_ms, &state, checked);
+    int64_t largest_ms = look_up(log, INT64_MIN, &state, checked);
+    look_up(log, flags & 1 ? fuzz_i64(input) : largest_ms, &state, checked);
     look_at_lists(log, &state, flags >> 4, checked);
     kl_scan_options options = {
         .start_offset = flags & 2 ? state.log_start_offset + fuzz_u8(input) : -1,

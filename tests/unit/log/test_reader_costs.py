@@ -1,0 +1,142 @@
+"""What a reader in another process pays beside a living writer: counted, not timed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+
+INTERVAL = 4096
+BOUND = 16 * INTERVAL  # the walk of an interval, and what a read transfers at once
+VALUE = b"v" * 900
+CONFIG = {"index.interval.bytes": INTERVAL, "file.delete.delay.ms": 0}
+NO_SPACE = 28
+
+
+def bytes_read() -> int:
+    """What this process has read so far by calls, from files and whatever else."""
+    said = Path("/proc/self/io").read_text()
+    return int(said.partition("rchar: ")[2].partition("\n")[0])
+
+
+@pytest.fixture
+def counted(native_test: tuple[Any, Any]) -> Iterator[Any]:
+    _, lib = native_test
+    lib.kl_io_reset()
+    yield lib
+    lib.kl_io_reset()
+
+
+def fill(log: kafkalog.Log, count: int) -> None:
+    """Batches of about 1 KB, each offset its own time."""
+    start = log.end_offset
+    log.append_many(
+        [VALUE] * count, timestamps_ms=list(range(start, start + count)), batch_bytes=1000
+    )
+
+
+def cost_of(reader: kafkalog.Log, offset: int) -> int:
+    before = bytes_read()
+    assert reader[offset].offset == offset
+    return bytes_read() - before
+
+
+def cost_of_time(reader: kafkalog.Log, offset: int) -> int:
+    before = bytes_read()
+    assert reader.offset_at(offset) == offset
+    return bytes_read() - before
+
+
+def costs_of(reader: kafkalog.Log, rng: random.Random, end: int) -> list[int]:
+    places = [rng.randrange(end) for _ in range(20)] + [end - 1, 0]
+    costs = [cost_of(reader, offset) for offset in places]
+    return costs + [cost_of_time(reader, offset) for offset in places]
+
+
+def test_a_random_read_of_a_large_active_segment_reads_an_interval(tmp_path, rng):
+    """Also the first one, also of what came since; it was all headers below the place."""
+    with kafkalog.Log(tmp_path / "log-0", config=CONFIG) as log:
+        fill(log, 20_000)
+        with kafkalog.Log(tmp_path / "log-0", mode="r") as reader:
+            for _ in range(3):
+                costs = costs_of(reader, rng, log.end_offset)
+                assert max(costs) < BOUND, costs
+                fill(log, 500)
+            log.roll()  # from here on it is the sealed one's own index
+            costs_of(reader, rng, log.end_offset)
+
+
+def test_a_reader_whose_writer_has_no_room_to_show_entries_walks_once(tmp_path, rng, counted):
+    """Memory files are full: what one walk found is kept, and goes on with the segment."""
+    config = {**CONFIG, "segment.bytes": 1 << 26, "preallocate": True}
+    with kafkalog.Log(tmp_path / "log-0", config=config) as log:
+        log.append(VALUE, timestamp_ms=0)
+        counted.kl_io_fail(b"fallocate", 1, NO_SPACE, 1, 0)
+        fill(log, 10_000)
+        with kafkalog.Log(tmp_path / "log-0", mode="r") as reader:
+            first = cost_of(reader, 9_000)
+            assert first > 1 << 20  # nobody told it where things are
+            for _ in range(3):
+                costs = costs_of(reader, rng, log.end_offset)
+                assert max(costs) < 4 * BOUND, costs  # the last 64 KiB have no entries
+                fill(log, 100)
+
+
+def test_a_reader_of_a_log_that_nobody_has_open_walks_once(tmp_path, rng):
+    """The index on disk ends early: somebody else wrote it, or lost it."""
+    path = tmp_path / "log-0"
+    with kafkalog.Log(path, config=CONFIG) as log:
+        fill(log, 10_000)
+    for index in path.glob("*index"):
+        index.write_bytes(b"")
+    with kafkalog.Log(path, mode="r", config=CONFIG) as reader:
+        assert cost_of(reader, 9_000) > 1 << 20
+        costs = costs_of(reader, rng, 10_000)
+        assert max(costs) < BOUND, costs
+
+
+def test_a_roll_makes_a_reader_open_what_is_new(tmp_path, counted):
+    """And not its 50 other segments; the writer's syncs open some files in between, too."""
+    opens = []
+    with kafkalog.Log(tmp_path / "log-0", config=CONFIG) as log:
+        fill(log, 10)
+        log.roll()
+        with kafkalog.Log(tmp_path / "log-0", mode="r") as reader:
+            for _ in range(50):
+                fill(log, 10)
+                log.roll()
+                before = counted.kl_io_calls(b"openat")
+                reader.refresh()
+                opens.append(counted.kl_io_calls(b"openat") - before)
+            assert [r.offset for r in reader.read()] == list(range(510))
+            assert len(reader.segments) == 52
+    assert max(opens) < 20, opens
+
+
+def test_what_a_change_left_is_not_what_was_there_before(tmp_path):
+    """A cut, a deletion, a cut of the active segment that grows again."""
+    with (
+        kafkalog.Log(tmp_path / "log-0", config=CONFIG) as log,
+        kafkalog.Log(tmp_path / "log-0", mode="r") as reader,
+    ):
+        for _ in range(10):
+            fill(log, 10)
+            log.roll()
+            reader.refresh()
+        log.truncate(35)
+        log.append_many([b"anew"] * 65, timestamps_ms=list(range(1000, 1065)))
+        assert [r.value for r in reader.read(30)] == [VALUE] * 5 + [b"anew"] * 65
+        log.delete_before(20)
+        assert [r.offset for r in reader.read()] == list(range(20, 100))
+        assert reader.offset_at(1010) == 45
+        fill(log, 1000)
+        assert reader[900].value == VALUE  # it has the active segment's entries now
+        log.truncate(200)
+        log.append_many([b"x" * 3000] * 300, batch_bytes=3000, timestamps_ms=[5000] * 300)
+        assert {len(reader[offset].value) for offset in range(200, 500, 7)} == {3000}
+        assert reader.offset_at(5000) == 200
