@@ -90,15 +90,13 @@ kl_status kl_dir_sync(kl_dir *dir);
  * KL_E_IO, too, when any write to it failed since the directory was opened; kernels before
  * 5.8 do not tell that. */
 kl_status kl_dir_sync_all(kl_dir *dir);
-/* A new small file in a sub-directory that is made for it, mode 0700; nothing is synced.
- * KL_E_IO when there is something of that name. */
+/* A new small file in a new sub-directory, mode 0700, unsynced.  KL_E_IO: the name is taken. */
 kl_status kl_dir_make_with(kl_dir *dir, const char *folder, const char *name,
                            const uint8_t *data, size_t bytes);
 /* Take `.lock` (open-file-description lock, which excludes Java's) for as long as the
  * handle is open and write our pid into it.  KL_E_LOCKED names the owner's pid. */
 kl_status kl_dir_lock(kl_dir *dir);
-/* 1 when some process holds `.lock`, 0 when none does, -1 when it cannot be told (a failure
- * is recorded). */
+/* 1: some process holds `.lock`, 0: none does, -1: it cannot be told, see kl_error_message. */
 int kl_dir_locked(kl_dir *dir);
 
 /* The clean-shutdown marker of a directory, shared by its logs: the first change of any
@@ -325,6 +323,7 @@ typedef struct {
     int32_t end_is_high_watermark; /* single copy: the high watermark follows the end */
     int32_t leader_epoch;          /* -1: the latest in leader-epoch-checkpoint, or 0 */
     int64_t first_offset;          /* base of the first segment of a new log */
+    int64_t derived_sum; /* kl_log_derived_sum when it was closed cleanly; -1: unknown */
 } kl_open;
 
 /* What recovery found and did. */
@@ -350,6 +349,7 @@ kl_status kl_log_close_unsynced(kl_log *log);
 /* Close files and write nothing: what a forked child or a failed log does. */
 void kl_log_abandon(kl_log *log);
 void kl_log_free(kl_log *log);
+int64_t kl_log_derived_sum(const kl_log *log); /* after a clean close; -1: nothing holds */
 kl_status kl_log_husk(const char *path, kl_log **out); /* closed from the start */
 kl_status kl_log_configure(kl_log *log, const kl_log_config *config);
 

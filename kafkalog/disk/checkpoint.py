@@ -1,16 +1,18 @@
 """What a directory remembers between two openings: offsets, and whether it was closed cleanly.
 
 The files are Kafka's (docs/format.md, "Checkpoints"): text, one `topic partition offset` per
-line.  None of them is needed to start: a missing, empty or damaged one costs a longer recovery.
+line.  A missing, empty or damaged one costs a longer recovery, but for the one of log starts, which
+nothing else tells: the clean marker repeats it, with a checksum.
 """
 
 import json
 import os
 import re
 import threading
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.disk.directory import Directory
@@ -26,6 +28,7 @@ __all__ = [
     "RECOVERY_POINT",
     "DirectoryState",
     "parse_offsets",
+    "readable_offsets",
     "render_offsets",
     "tell_unclean",
 ]
@@ -77,10 +80,65 @@ def parse_offsets(data: bytes) -> dict[TopicPartition, int]:
     return entries
 
 
+def readable_offsets(data: bytes) -> dict[TopicPartition, int]:
+    """The entries of those lines of a damaged checkpoint file that are whole."""
+    entries: dict[TopicPartition, int] = {}
+    for line in data.decode("utf-8", "replace").split("\n")[:-1]:
+        if (match := _ENTRY.fullmatch(line)) and int(match[2]) <= PARTITION_MAX:
+            entries.setdefault(TopicPartition(match[1], int(match[2])), int(match[3]))
+    return entries
+
+
 def render_offsets(entries: Mapping[TopicPartition, int]) -> bytes:
     """The bytes of a checkpoint file, in the order of topics and partitions."""
     lines = [f"{tp.topic} {tp.partition} {offset}\n" for tp, offset in sorted(entries.items())]
     return f"0\n{len(lines)}\n{''.join(lines)}".encode()
+
+
+class Vouched(NamedTuple):
+    """What a clean marker of ours tells besides that it is there."""
+
+    last: list[Any] | None
+    """Name and size of the last segment of a log that stands alone."""
+    log_starts: dict[TopicPartition, int]
+    derived: dict[TopicPartition, int]
+    """kl_log_derived_sum of each log that was closed."""
+
+
+def parse_marker(data: bytes) -> Vouched | None:
+    """What a marker vouches for; None: it is Kafka's, of an older kafkalog, or damaged."""
+    try:
+        found = json.loads(data)["kafkalog"]
+        body = [found[name] for name in ("last", "logStarts", "derived")]
+        if found["crc"] != _marker_crc(body):
+            return None
+        starts, derived = (
+            {TopicPartition(topic, partition): int(value) for topic, partition, value in entries}
+            for entries in body[1:]
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+    return Vouched(body[0], starts, derived)
+
+
+def render_marker(broker_epoch: int, vouched: Vouched) -> bytes:
+    """The bytes of a clean marker; Kafka reads the first two fields."""
+    starts, derived = (
+        [[tp.topic, tp.partition, value] for tp, value in sorted(entries.items())]
+        for entries in vouched[1:]
+    )
+    body = [vouched.last, starts, derived]
+    ours = {"last": vouched.last, "logStarts": starts, "derived": derived}
+    content = {
+        "version": 0,
+        "brokerEpoch": broker_epoch,
+        "kafkalog": ours | {"crc": _marker_crc(body)},
+    }
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def _marker_crc(body: list[Any]) -> int:
+    return zlib.crc32(json.dumps(body, separators=(",", ":")).encode())
 
 
 Changes = Mapping[TopicPartition, int | None]
@@ -132,21 +190,50 @@ class DirectoryState:
             if mode == "w":
                 self.directory.lock()
                 self.marker = _open_marker(self.path)
+            self._vouched: Vouched | None = None
             self.clean = self._was_clean()
             """Whether the directory was closed cleanly by whoever wrote to it last."""
+            self._derived: dict[TopicPartition, int] = {}
+            if self._vouched:
+                self._derived = self._vouched.derived
             names = (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER)
             self._entries = {name: self._load(name) for name in names}
             self._written = {name: dict(self._entries[name]) for name in names}  # on disk
+            self._restore_log_starts()
         except BaseException:
             self.directory.close()
             raise
 
     def _load(self, name: str) -> dict[TopicPartition, int]:
+        path = os.path.join(self.path, name)
+        data = b"?"
         try:
-            return parse_offsets(self.directory.read(name, FILE_BYTES_MAX) or b"")
+            data = self.directory.read(name, FILE_BYTES_MAX) or b""
+            return parse_offsets(data)
         except CorruptLog as error:
-            self._problem(f"{os.path.join(self.path, name)}: {error}; not used")
+            # Zeros are what a power cut can leave of a file that was not synced, as Kafka's.
+            if name == LOG_START and not self._vouched and data.strip(b"\0"):
+                raise CorruptLog(
+                    f"{path}: {error}; without it records that were deleted would be shown "
+                    "again: mend the line, or let kafkalog repair keep what can be read of it"
+                ) from None
+            self._problem(f"{path}: {error}; not used")
             return {}
+
+    def _restore_log_starts(self) -> None:
+        """What the marker says of them counts more than a file that says something else."""
+        if self._vouched is None or self._entries[LOG_START] == self._vouched.log_starts:
+            return
+        path = os.path.join(self.path, LOG_START)
+        self._problem(f"{path}: is not what was written at the clean close, which is used instead")
+        self._entries[LOG_START] = dict(self._vouched.log_starts)
+        self._written[LOG_START] = {}
+        if self.mode == "w":
+            try:
+                self.directory.replace(LOG_START, render_offsets(self._entries[LOG_START]))
+                self._written[LOG_START] = dict(self._entries[LOG_START])
+            except NoSpace as error:
+                self._problem(f"{path}: is not written anew: {error}")
 
     def _problem(self, sentence: str) -> None:
         self.problems.append(sentence)
@@ -156,18 +243,20 @@ class DirectoryState:
 
     def _was_clean(self) -> bool:
         path = os.path.join(self.path, CLEAN_MARKER)
-        data = self.directory.read(CLEAN_MARKER, 1 << 16)
-        if data is None or not self._own:
-            return data is not None
+        data = self.directory.read(CLEAN_MARKER, FILE_BYTES_MAX)
+        if data is None:
+            return False
+        self._vouched = parse_marker(data)
+        if not self._own:
+            return True
         # A folder is easily moved and written elsewhere, so its marker names what it vouches for.
-        try:
-            vouched = json.loads(data)["kafkalog"]
-        except (ValueError, KeyError, TypeError):
-            vouched = None
-        found = _last_segment(self.path)
+        vouched, found = self._vouched and self._vouched.last, _last_segment(self.path)
         if vouched != found:
             self._problem(f"{path}: vouches for {vouched}, found {found}; not believed")
-        return bool(vouched == found)
+        if vouched is None or vouched != found:
+            self._vouched = None
+            return False
+        return True
 
     def _get(self, name: str, tp: TopicPartition) -> int:
         with self.lock:
@@ -184,6 +273,21 @@ class DirectoryState:
             if self._own and tp not in known and len(known) == 1:
                 known[tp] = known.popitem()[1]  # the folder was renamed since
         return self._get(LOG_START, tp)
+
+    def derived_sum(self, tp: TopicPartition) -> int:
+        """What the clean close left of what is derived from a log's batches; -1: unknown."""
+        with self.lock:
+            if self._own and tp not in self._derived and len(self._derived) == 1:
+                self._derived[tp] = self._derived.popitem()[1]  # the folder was renamed since
+            return self._derived.get(tp, -1)
+
+    def note_derived(self, tp: TopicPartition, derived_sum: int) -> None:
+        """Let the next clean marker vouch for a log that was closed."""
+        with self.lock:
+            if derived_sum >= 0:
+                self._derived[tp] = derived_sum
+            else:
+                self._derived.pop(tp, None)
 
     def high_watermark(self, tp: TopicPartition) -> int:
         """The last high watermark that was written down; -1: unknown."""
@@ -276,7 +380,7 @@ class DirectoryState:
         """Drop the entries of partitions that are gone; the next save of each file does it."""
         with self.lock:
             for tp in tps:
-                for entries in self._entries.values():
+                for entries in (*self._entries.values(), self._derived):
                     entries.pop(tp, None)
 
     def renew(self, tps: Iterable[TopicPartition]) -> None:
@@ -286,6 +390,8 @@ class DirectoryState:
         """
         gone = dict.fromkeys(tps)
         with self.lock:
+            for tp in gone:
+                self._derived.pop(tp, None)
             for name, entries in self._entries.items():
                 if any(tp in entries or tp in self._written[name] for tp in gone):
                     self._write(name, gone)
@@ -297,6 +403,8 @@ class DirectoryState:
         with self.lock:
             entries = _changed(self._entries[name], changes)
             if entries != self._written[name]:
+                if name == LOG_START:  # the marker repeats them
+                    check(lib.kl_marker_remove(self.marker))
                 self.directory.replace(name, render_offsets(entries))
                 self._written[name] = dict(entries)
             self._entries[name] = entries
@@ -316,10 +424,13 @@ class DirectoryState:
 
         Raises: IoFailed, NoSpace.
         """
-        content: dict[str, object] = {"version": 0, "brokerEpoch": self.broker_epoch}
-        if self._own:
-            content["kafkalog"] = _last_segment(self.path)
-        data = json.dumps(content, separators=(",", ":")).encode()
+        with self.lock:
+            vouched = Vouched(
+                _last_segment(self.path) if self._own else None,
+                self._written[LOG_START],
+                self._derived,
+            )
+            data = render_marker(self.broker_epoch, vouched)
         check(lib.kl_marker_write(self.marker, data, len(data)))
 
     def close(self) -> None:

@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog.batch.walk import BatchWalk
-from kafkalog.disk.checkpoint import CLEAN_MARKER
+from kafkalog.disk.checkpoint import (
+    CLEAN_MARKER,
+    LOG_START,
+    readable_offsets,
+    render_offsets,
+)
 from kafkalog.disk.directory import Directory
 from kafkalog.disk.layout import META_PROPERTIES
 from kafkalog.inspect.rawfiles import (
@@ -69,7 +74,8 @@ class Action:
     """One thing to do, or (kind "leave") a finding that nothing is done about."""
 
     kind: str
-    """mend, cut, rebuild-indexes, rebuild-aborts, rebuild-epochs, set-aside, reseal, leave."""
+    """mend, cut, rebuild-indexes, rebuild-aborts, rebuild-epochs, keep-lines, set-aside, reseal,
+    leave."""
     file: str
     why: str
     """What is done, and what is lost by it."""
@@ -111,6 +117,7 @@ ORDER = [
     "rebuild-indexes",
     "rebuild-aborts",
     "rebuild-epochs",
+    "keep-lines",
     "set-aside",
     "reseal",
     "leave",
@@ -131,6 +138,8 @@ def _task(finding: Finding) -> tuple[str, str]:
         return "rebuild-aborts", os.path.join(os.path.dirname(file), "*.txnindex")
     if what in EPOCHS:
         return "rebuild-epochs", file
+    if what == "checkpoint-bytes" and os.path.basename(file) == LOG_START:
+        return "keep-lines", file
     if what in ASIDE:
         return "set-aside", file
     return "leave", file
@@ -172,6 +181,12 @@ def _action(kind: str, file: str, findings: list[Finding]) -> Action:
         return Action(kind, file, why, mends=mends)
     if kind == "set-aside":
         why = f"{whats}: renamed to end in .damaged; {_without(first.what)}"
+    elif kind == "keep-lines":
+        why = (
+            f"{whats}: {first.found}; the file goes to {os.path.basename(file)}.damaged, its "
+            "whole lines stay, and a log whose line is not whole shows all that it still holds, "
+            "deleted records too"
+        )
     elif kind == "leave":
         why = f"{whats}: found {first.found}, wanted {first.wanted}; {_left(first)}"
     else:
@@ -248,7 +263,17 @@ def _do(action: Action) -> str:
         return _rebuild_aborts(path.parent)
     if action.kind == "rebuild-epochs":
         return _rebuild_epochs(path)
+    if action.kind == "keep-lines":
+        return _keep_lines(path)
     return _set_aside(path)
+
+
+def _keep_lines(path: Path) -> str:
+    entries = readable_offsets(path.read_bytes())
+    done = _set_aside(path)
+    with Directory(path.parent) as directory:
+        directory.replace(path.name, render_offsets(entries))
+    return f"{done}; written anew with its {len(entries)} whole lines"
 
 
 def _segment(path: Path) -> SegmentFiles:

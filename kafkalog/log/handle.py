@@ -75,6 +75,8 @@ class Handle:
         """The kl_log."""
         try:
             self.c, self.recovery = open_native(path, how)
+            if self.mode == "w":
+                owner.state.note_derived(self.tp, -1)  # until it is closed
             owner.opened(self)
         except BaseException:
             if self.c is not None:
@@ -157,6 +159,8 @@ class Handle:
                     self.flush()
                 self.owner.closing(self, not sync)
             check(lib.kl_log_close(self.c) if sync else lib.kl_log_close_unsynced(self.c))
+            if self.mode == "w":
+                self.owner.state.note_derived(self.tp, int(lib.kl_log_derived_sum(self.c)))
             whole = True
         except NoSpace as error:
             tell_unclean(self.path, error)

@@ -29,6 +29,8 @@ class LogOpen(NamedTuple):
     """-1 for each of these three: unknown."""
     log_start_offset: int
     high_watermark: int
+    derived_sum: int
+    """Of what a clean close left, see DirectoryState; -1: unknown."""
     marker: Any
     """A kl_marker, or None."""
     is_marked: Callable[[], bool]
@@ -60,6 +62,7 @@ def open_plan(
         log_start_offset=state.log_start(tp),
         # A single copy: all that is in the log is committed.
         high_watermark=-1,
+        derived_sum=state.derived_sum(tp) if clean else -1,
         marker=state.marker,
         is_marked=state.is_marked,
         config=config,
@@ -128,6 +131,7 @@ def _open(path: str, how: LogOpen) -> tuple[Any, Recovery]:
         "end_is_high_watermark": how.high_watermark < 0,
         "leader_epoch": -1,
         "first_offset": 0,
+        "derived_sum": how.derived_sum,
     })  # fmt: skip
     out, found = ffi.new("kl_log **"), ffi.new("kl_recovery *")
     marker = how.marker if how.marker is not None else ffi.NULL

@@ -1,6 +1,7 @@
 /* epochs.c: the leader epochs of a log and their checkpoint. */
 #include "epochs.h"
 
+#include "base/bytes.h"
 #include "base/fault.h"
 
 #include <inttypes.h>
@@ -108,6 +109,17 @@ kl_status kl_epochs_save(kl_epochs *epochs, kl_dir *dir, bool sync) {
 out:
     kl_buffer_free(&out);
     return status;
+}
+
+uint32_t kl_epochs_crc(const kl_epochs *epochs) {
+    uint32_t crc = 0;
+    for (size_t i = 0; i < epochs->count; i++) {
+        uint8_t entry[12];
+        kl_put32(entry, (uint32_t)epochs->entries[i].epoch);
+        kl_put64(entry + 4, (uint64_t)epochs->entries[i].start_offset);
+        crc = kl_crc32c_more(crc, entry, sizeof entry);
+    }
+    return crc;
 }
 
 /* ---- history ------------------------------------------------------------------------ */

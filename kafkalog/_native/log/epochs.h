@@ -18,6 +18,7 @@ typedef struct {
 /* Parse the checkpoint's text; missing or empty (a crash can leave 0 bytes): none, KL_OK.
  * KL_E_CORRUPT: not that format (the caller rebuilds from batches). */
 kl_status kl_epochs_load(kl_epochs *epochs, kl_dir *dir);
+uint32_t kl_epochs_crc(const kl_epochs *epochs); /* of the entries */
 kl_status kl_epochs_save(kl_epochs *epochs, kl_dir *dir, bool sync);
 /* Ignored when `epoch` is the latest; else entries with an epoch or start at or above the
  * new ones go, and it is appended. *changed tells whether a save is due. */

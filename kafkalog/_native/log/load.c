@@ -356,6 +356,42 @@ static kl_status find_clean_end(kl_log *log, kl_dir *dir, bool *sane,
     return status;
 }
 
+/* Not of what does not count: the file may go on behind its usable entries. */
+static uint32_t sum_index(const kl_index *index, uint32_t crc) {
+    kl_span bytes = kl_index_bytes(index);
+    return kl_crc32c_more(crc, bytes.data, bytes.bytes);
+}
+
+int64_t kl_log_sum_derived(const kl_log *log) {
+    const kl_segment *active = kl_log_active(log);
+    uint8_t parts[8];
+    uint32_t crc = sum_index(&active->times, sum_index(&active->offsets, 0));
+    kl_put32(parts, (uint32_t)active->offsets.count);
+    kl_put32(parts + 4, kl_aborts_crc(&active->aborts));
+    crc = kl_crc32c_more(crc, parts, sizeof parts);
+    return (int64_t)(kl_epochs_crc(&log->epochs) & INT32_MAX) << 32 | crc;
+}
+
+/* What of a clean log is not what its close left. */
+typedef struct {
+    bool epochs;
+    bool active; /* the last segment's indexes or aborted transactions */
+    bool aborts; /* nobody vouches for these */
+} doubts;
+
+static kl_status find_doubts(kl_log *log, kl_dir *dir, doubts *found) {
+    kl_aborts *aborts = &kl_log_active(log)->aborts;
+    kl_status status = aborts->loaded ? KL_OK : kl_aborts_load(aborts, dir, log->log_end);
+    found->active = status == KL_E_CORRUPT;
+    aborts->loaded = true;
+    if (status) return found->active ? KL_OK : status;
+    int64_t was = log->derived_sum, is = kl_log_sum_derived(log);
+    found->aborts = was < 0 && aborts->count > 0;
+    found->epochs = was >= 0 && was >> 32 != is >> 32;
+    found->active = was >= 0 && (uint32_t)was != (uint32_t)is;
+    return KL_OK;
+}
+
 /* A crash came into the deletion of segments below the log's start: they go now, unless
  * only they know their producers. */
 static kl_status finish_deletion(kl_log *log, kl_dir *dir, int64_t *indexless) {
@@ -395,6 +431,7 @@ static void restore_indexes(kl_log *log, int64_t base_offset) {
 kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
     int64_t indexless, corrupt_from, rebuild_from = INT64_MAX;
     bool sane = false;
+    doubts doubt = {0};
     kl_names names = {0};
     kl_status status = kl_dir_list(dir, &names);
     if (!status) status = clear_leftovers(log, dir, &names);
@@ -412,6 +449,8 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
     }
     if (!status) status = refuse_old_formats(log);
     if (!status && log->clean) status = find_clean_end(log, dir, &sane, recovery);
+    if (!status && sane && !log->loaded) status = find_doubts(log, dir, &doubt);
+    sane = sane && !doubt.active;
     if (!status && !sane) {
         int64_t from = log->clean ? kl_log_active(log)->base_offset : log->recovery_point;
         rebuild_from =
@@ -420,15 +459,19 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
         int64_t known = log->clean ? INT64_MAX : log->recovery_point;
         status = kl_log_recover_tail(log, dir, from, log->loaded ? -1 : known, recovery);
     }
+    if (!status && doubt.epochs) status = kl_log_rebuild_epochs(log);
     if (!status && log->epochs.count == 0) status = load_epochs(log, dir);
     if (!status) status = kl_log_load_aborts(log, dir, &corrupt_from);
     if (status) return status;
+    if (doubt.aborts) corrupt_from = KL_MIN(corrupt_from, kl_log_active(log)->base_offset);
+    if (!sane || doubt.epochs) log->touched = log->writable; /* a close writes them again */
     if (!sane && log->writable) /* later ones are made anew, as they may be torn */
         status = kl_log_trim_snapshots(log->version, dir, rebuild_from, INT64_MAX);
     rebuild_from = KL_MIN(rebuild_from, KL_MIN(indexless, corrupt_from));
     if (!status) status = kl_log_load_producers(log, dir, log->log_end, rebuild_from);
     if (!status) status = kl_segment_load_times(kl_log_active(log));
     if (!status) restore_indexes(log, indexless);
+    if (!status && log->clean && !log->loaded) log->derived_sum = kl_log_sum_derived(log);
     if (!status) log->loaded = true;
     return status;
 }
@@ -437,6 +480,7 @@ void kl_log_settle(kl_log *log) {
     log->log_start = KL_MAX(log->first_start, log->version->segments[0]->base_offset);
     if (log->log_end < log->log_start)
         log->log_end = log->log_start; /* reading: all is gone */
+    if (!log->writable) kl_epochs_truncate_start(&log->epochs, log->log_start);
     log->high_watermark = log->log_end;
     if (!log->end_is_high_watermark && log->first_high_watermark >= 0)
         log->high_watermark =

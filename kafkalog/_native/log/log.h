@@ -47,6 +47,7 @@ struct kl_log {
     int64_t recovery_point;
     int64_t first_start;
     int64_t first_high_watermark;
+    int64_t derived_sum; /* of a clean log, else -1: kl_log_sum_derived */
 
     pthread_mutex_t lock;   /* guards what follows; held across append, roll, truncate */
     pthread_cond_t changed; /* an end moved, a sync ended, the log closed */
@@ -238,6 +239,9 @@ kl_status kl_log_load_segments(kl_log *log, kl_dir *dir, bool with_swap,
 kl_status kl_log_load_aborts(kl_log *log, kl_dir *dir, int64_t *corrupt_from);
 /* The segments, the end, and with it everything that is derived from batches. */
 kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery);
+/* One number for what a clean open believes without reading batches: the epochs above its
+ * lower 32 bits, the active segment's indexes and aborted transactions in them. */
+int64_t kl_log_sum_derived(const kl_log *log);
 /* The ends that nobody else tells, after it. */
 void kl_log_settle(kl_log *log);
 

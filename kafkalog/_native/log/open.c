@@ -70,6 +70,7 @@ static kl_status log_new(const char *path, const kl_open *how, kl_marker *marker
     log->marker = log->writable ? marker : NULL;
     log->clean = how->clean;
     log->recovery_point = how->recovery_point;
+    log->derived_sum = how->clean ? how->derived_sum : -1;
     log->first_start = how->log_start_offset;
     log->first_high_watermark = how->high_watermark;
     log->generation = log->writable ? 0 : -1;
@@ -135,6 +136,7 @@ static kl_status close_cleanly(kl_log *log, bool sync) {
                                              kl_log_next_base(log, i));
     KL_FP("log.close.before_sync");
     if (!status && sync) status = kl_dir_sync(dir);
+    if (!status) log->derived_sum = kl_log_sum_derived(log);
     kl_dir_close(dir);
     kl_dir_free(dir);
     return status;
@@ -179,6 +181,8 @@ static kl_status close_log(kl_log *log, bool sync) {
     kl_log_abandon(log);
     return status;
 }
+
+int64_t kl_log_derived_sum(const kl_log *log) { return log->derived_sum; }
 
 kl_status kl_log_close(kl_log *log) { return close_log(log, true); }
 

@@ -1,6 +1,5 @@
 """docs/format.md and the C core agree, byte by byte."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -167,9 +166,9 @@ def test_files_are_read_as_documented(partition):
     # Without marker and recovery point the index of the tail is not believed but made anew.
     flushed = checkpoint.render_offsets({TopicPartition("golden", 0): 105})
     (partition / checkpoint.RECOVERY_POINT).write_bytes(flushed)
-    vouched = [f"{BASE}.log", (partition / f"{BASE}.log").stat().st_size]
-    marker = json.loads(golden.text("clean-shutdown")) | {"kafkalog": vouched}
-    (partition / checkpoint.CLEAN_MARKER).write_text(json.dumps(marker))
+    last = [f"{BASE}.log", (partition / f"{BASE}.log").stat().st_size]
+    marker = checkpoint.render_marker(-1, checkpoint.Vouched(last, {}, {}))
+    (partition / checkpoint.CLEAN_MARKER).write_bytes(marker)
     with kafkalog.Log(partition, mode="r") as log:
         check_state(log)
 
@@ -232,6 +231,8 @@ def test_text_files():
 def test_clean_shutdown_marker(tmp_path):
     state = checkpoint.DirectoryState(tmp_path, create=True)
     try:
+        state.save(log_starts={TopicPartition("orders", 0): 105})
+        state.note_derived(TopicPartition("orders", 0), 3405691582)
         state.mark_clean()
     finally:
         state.close()

@@ -1,5 +1,6 @@
 """Checkpoint files and the clean marker: Kafka's text, read strictly, needed never."""
 
+import itertools
 import json
 import os
 
@@ -223,8 +224,16 @@ def test_a_truncation_lowers_every_checkpoint_before_it_begins(tmp_path):
     with_state(tmp_path, work)
 
 
-@pytest.mark.parametrize("damage", [b"", b"\0" * 512, b"0\n5\na 0 1\n", b"0\n1\na 0", b"\xff"])
-@pytest.mark.parametrize("name", [RECOVERY_POINT, LOG_START, HIGH_WATERMARK])
+MALFORMED = [b"0\n5\na 0 1\n", b"0\n1\na 0", b"\xff"]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *itertools.product([RECOVERY_POINT, HIGH_WATERMARK], [b"", b"\0" * 512, *MALFORMED]),
+        *itertools.product([LOG_START], [b"", b"\0" * 512]),
+    ],
+)
 def test_a_damaged_checkpoint_never_stops_an_opening(tmp_path, name, damage):
     """It is not believed, it is named, and the next save replaces it."""
     with_state(tmp_path, lambda s: s.save({A0: 5}, {A0: 2}, {A0: 4}))
@@ -290,6 +299,61 @@ def test_a_missing_directory_is_made_only_when_asked(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o700
 
 
+# ---- log starts ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", MALFORMED)
+def test_log_starts_that_cannot_be_read_are_refused(tmp_path, damage):
+    """Records that were deleted would be shown again; the sentence names the remedy."""
+    with_state(tmp_path, lambda s: s.save({A0: 5}, {A0: 2}, {A0: 4}))
+    (tmp_path / LOG_START).write_bytes(damage)
+    for mode in ("r", "w"):
+        with pytest.raises(CorruptLog, match=f"{LOG_START}: .*repair"):
+            DirectoryState(tmp_path, mode)
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"0\n1\na 0 1\n", *MALFORMED])
+def test_after_a_clean_close_the_marker_repeats_them(tmp_path, damage):
+    """Whatever became of the file; a writer makes it again."""
+    with_state(tmp_path, lambda s: (s.save({A0: 5}, {A0: 2}, {A0: 4}), s.mark_clean()))
+    whole = (tmp_path / LOG_START).read_bytes()
+    for mode in ("r", "w"):
+        if damage is None:
+            (tmp_path / LOG_START).unlink(missing_ok=True)
+        else:
+            (tmp_path / LOG_START).write_bytes(damage)
+        state = DirectoryState(tmp_path, mode)
+        assert (state.clean, state.log_start(A0)) == (True, 2)
+        assert any(LOG_START in problem for problem in state.problems)
+        state.close()
+    assert (tmp_path / LOG_START).read_bytes() == whole
+
+
+def test_a_new_log_start_takes_the_marker_away_first(tmp_path):
+    """It would repeat the old one."""
+    with_state(tmp_path, lambda s: (s.save({A0: 5}, {A0: 2}, {A0: 4}), s.mark_clean()))
+
+    def work(state):
+        state.save(log_starts={A0: 2})  # as it is
+        assert state.is_marked()
+        state.save(log_starts={A0: 3})
+        assert not state.is_marked()
+
+    with_state(tmp_path, work)
+
+
+@pytest.mark.parametrize("bit", range(0, 8 * 150, 7))
+def test_a_marker_with_a_wrong_bit_vouches_for_nothing(tmp_path, bit):
+    """Or says what it said: log starts come from one of the two."""
+    with_state(tmp_path, lambda s: (s.save({A0: 5}, {A0: 2}, {A0: 4}), s.mark_clean()))
+    data = bytearray((tmp_path / CLEAN_MARKER).read_bytes())
+    data[bit // 8 % len(data)] ^= 1 << bit % 8
+    (tmp_path / CLEAN_MARKER).write_bytes(data)
+    state = DirectoryState(tmp_path, "r")
+    assert state.log_start(A0) == 2
+    state.close()
+
+
 # ---- the clean marker ---------------------------------------------------------------------------
 
 
@@ -300,7 +364,8 @@ def test_the_marker_says_whether_the_directory_was_closed_cleanly(tmp_path):
     state.mark_clean()
     state.close()
     found = json.loads((tmp_path / CLEAN_MARKER).read_bytes())
-    assert found == {"version": 0, "brokerEpoch": -1}
+    assert list(found) == ["version", "brokerEpoch", "kafkalog"]
+    assert (found["version"], found["brokerEpoch"]) == (0, -1)
     for mode in ("r", "w"):
         state = DirectoryState(tmp_path, mode)
         assert state.clean

@@ -88,7 +88,7 @@ def test_each_start_has_a_new_epoch(data: Path) -> None:
             assert epoch == metadata.image.offset
     assert [epoch for epoch, _ in seen] == [1, 2, 3]
     marker = (data / ".kafka_cleanshutdown").read_text()
-    assert marker == f'{{"version":0,"brokerEpoch":{seen[-1][1]}}}'
+    assert marker.startswith(f'{{"version":0,"brokerEpoch":{seen[-1][1]},"kafkalog":')
 
 
 # ---- changes -----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ enum { LIST_MAX = 16, STEPS_MAX = 200, CHANGES_MAX = 24 };
 kl_open fuzz_open_for_writing(void) {
     return (kl_open){.mode = KL_WRITE,
                      .recovery_point = -1,
+                     .derived_sum = -1,
                      .log_start_offset = -1,
                      .high_watermark = -1,
                      .end_is_high_watermark = 1,
