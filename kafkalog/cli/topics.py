@@ -1,6 +1,8 @@
 """`kafkalog topics`: what a data directory or a cluster holds, and changes to topics."""
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from kafkalog.cli.common import UsageError, count_argument, json_line, table
@@ -226,36 +228,50 @@ def _alter(place: ClusterPlace, options: argparse.Namespace, names: list[str]) -
     if options.partitions is None and not changes:
         raise UsageError("alter: what? give --partitions N or --config NAME=VALUE")
     for name in _existing(place, names, options.if_exists):
-        if options.partitions is not None:
-            create_partitions(place.cluster, name, options.partitions)
-            say(f"topic {name} has {options.partitions} partitions")
-        if changes:
-            alter_configs(place.cluster, TOPIC, name, {**changes})
-            say(f"topic {name}: " + ", ".join(f"{k}={v}" for k, v in changes.items()))
+        with _known(place, name, options.if_exists):
+            if options.partitions is not None:
+                create_partitions(place.cluster, name, options.partitions)
+                say(f"topic {name} has {options.partitions} partitions")
+            if changes:
+                alter_configs(place.cluster, TOPIC, name, {**changes})
+                say(f"topic {name}: " + ", ".join(f"{k}={v}" for k, v in changes.items()))
 
 
 def _delete(place: ClusterPlace, options: argparse.Namespace, names: list[str]) -> None:
     from kafkalog.client.topics import delete_topic
 
     for name in _existing(place, names, options.if_exists):
-        delete_topic(place.cluster, name)
-        say(f"deleted topic {name}")
+        with _known(place, name, options.if_exists):
+            delete_topic(place.cluster, name)
+            say(f"deleted topic {name}")
 
 
 def _existing(place: ClusterPlace, names: list[str], if_exists: bool) -> list[str]:
     """The names, all of which must exist unless they need not."""
-    from kafkalog.errors import UnknownTopicOrPartition
-
     found = []
     for name in names:
-        try:
+        with _known(place, name, if_exists):
             place.cluster.topic(name)
             found.append(name)
-        except UnknownTopicOrPartition:
-            if not if_exists:
-                raise no_topic("", name, place.topics(True)) from None
-            say(f"there is no topic {name}")
     return found
+
+
+@contextmanager
+def _known(place: ClusterPlace, name: str, if_exists: bool) -> Iterator[None]:
+    """What is done to a topic, which must exist unless it need not.
+
+    Looking first is not enough: it may go meanwhile, and a node that is asked what there is may
+    not know yet what another has deleted.
+    """
+    from kafkalog.errors import UnknownTopicOrPartition
+
+    try:
+        yield
+    except UnknownTopicOrPartition:
+        if not if_exists:
+            others = [topic for topic in place.topics(True) if topic != name]
+            raise no_topic("", name, others) from None
+        say(f"there is no topic {name}")
 
 
 CHANGES = {"create": _create, "alter": _alter, "delete": _delete}

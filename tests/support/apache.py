@@ -8,10 +8,15 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
+import time
 from base64 import urlsafe_b64encode
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
+
+from kafkalog.wire import apis
+from tests.support.raw import Raw
 
 VERSION = "4.1.1"
 POM = Path(__file__).resolve().parents[1] / "kafka" / "referee" / "pom.xml"
@@ -167,10 +172,14 @@ def free_port() -> int:
 
 
 class Broker:
-    """One KRaft broker on a directory, which it formats when new; a context manager."""
+    """One KRaft broker on a directory, which it formats when new; a context manager, in which
+    it answers from the first line on."""
 
-    def __init__(self, directory: Path, settings: str = "", heap: str = "512m") -> None:
-        self.port = free_port()
+    def __init__(
+        self, directory: Path, settings: str = "", heap: str = "512m", port: int | None = None
+    ) -> None:
+        """`port`: where `settings` let it listen, if they say so."""
+        self.port = port or free_port()
         self.directory = directory
         self._heap = heap
         self._home = directory.parent
@@ -198,7 +207,30 @@ class Broker:
             stdout=output, stderr=subprocess.STDOUT, cwd=self._home,
         )  # fmt: skip
         output.close()
+        try:
+            self._wait()
+        except BaseException:
+            self.kill()
+            raise
         return self
+
+    def _wait(self) -> None:
+        """Until it knows itself as a broker that is not fenced.  Clients that come earlier are
+        slow: each has a back-off of its own, which grows to half a minute."""
+        assert self._process is not None
+        end = time.monotonic() + START_S
+        pause = threading.Event()
+        while not self._answers():
+            assert self._process.poll() is None, f"Kafka ended: {self.output()[-4000:]}"
+            assert time.monotonic() < end, f"not in {START_S} s: {self.output()[-4000:]}"
+            pause.wait(0.1)
+
+    def _answers(self) -> bool:
+        try:
+            with Raw(self.bootstrap_servers) as raw:
+                return len(raw.call(apis.METADATA, 9, topics=[]).brokers) == 1
+        except OSError:
+            return False
 
     def __exit__(self, *_: object) -> None:
         assert self._process is not None

@@ -144,7 +144,7 @@ class ApacheKafka(Server):
         settings["listener.security.protocol.map"] += ",CONTROLLER:PLAINTEXT"
         settings["controller.quorum.voters"] = f"1@127.0.0.1:{controller}"
         lines = "".join(f"{name}={value}\n" for name, value in settings.items())
-        self._broker = apache.Broker(self.directory, lines)
+        self._broker = apache.Broker(self.directory, lines, port=self.port)
         self._broker.__enter__()
 
     def stop(self) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from kafkalog.cli import main
+from kafkalog.wire import apis
+from tests.support.scripted import Peer
 from tests.unit.cli.conftest import Command, Ran
 
 ROOT = Path(__file__).parents[3]
@@ -102,6 +104,22 @@ def test_topics_from_birth_to_death(
     assert "no topic" in at("topics", "delete", unique, "--if-exists").out
     ran = kafkalog(*words, "delete", unique)
     assert (ran.status, f"no topic '{unique}'" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("action", [["delete"], ["alter", "--partitions", "9"]])
+def test_a_topic_that_another_deleted_a_moment_ago(kafkalog: Command, action: list[str]) -> None:
+    """The node that was asked for it lists it still; Kafka's does so while it answers others."""
+    with Peer() as peer:
+        peer.on(apis.METADATA, lambda request, version: peer.metadata({"gone": 1, "here": 1}))
+        unknown = {"name": "gone", "error_code": 3}
+        peer.on(apis.DELETE_TOPICS, {"responses": [unknown]})
+        peer.on(apis.CREATE_PARTITIONS, {"results": [unknown]})
+        words = ["topics", *action, "--topic", "gone", "--bootstrap-server", peer.servers]
+        ran = kafkalog(*words, "--if-exists")
+        assert (ran.status, ran.err) == (0, "")
+        assert ran.out == "there is no topic gone\n"
+        ran = kafkalog(*words)
+        assert (ran.status, "no topic 'gone'" in ran.err) == (2, True)
 
 
 def test_mistakes_are_one_line_and_status_2(

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.connection import Options
-from tests.unit.client.peer import Peer
+from tests.support.scripted import Peer
 
 QUICK = Options(
     connect_timeout_ms=2_000,

@@ -18,8 +18,8 @@ from kafkalog.clock import ManualClock
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.scripted import CLOSE, STALL, Peer
 from tests.unit.client.conftest import QUICK
-from tests.unit.client.peer import CLOSE, STALL, Peer
 
 CREATED = {"topics": [{"name": "t", "error_code": 0}]}
 

@@ -14,7 +14,7 @@ import pytest
 from kafkalog import errors
 from kafkalog.client.connection import Address, Connection, Options, answering, parse_servers
 from kafkalog.wire import apis
-from tests.unit.client.peer import CLOSE, STALL, Body, Peer, Raw
+from tests.support.scripted import CLOSE, STALL, Body, Peer, Raw
 
 QUICK = Options(connect_timeout_ms=5_000, request_timeout_ms=200)
 

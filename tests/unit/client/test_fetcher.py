@@ -16,8 +16,8 @@ from kafkalog.log.log import Log
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.scripted import CLOSE, Peer
 from tests.unit.client.conftest import QUICK
-from tests.unit.client.peer import CLOSE, Peer
 
 TP = TopicPartition("t", 0)
 FAST = FetchOptions(max_wait_ms=10)

@@ -14,7 +14,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import CONSUMER_PROTOCOL
-from tests.unit.client.peer import CLOSE, Peer
+from tests.support.scripted import CLOSE, Peer
 
 OPTIONS = GroupOptions(heartbeat_ms=0, commit_ms=0, metadata_ms=1_000_000)
 ZERO = TopicPartition("t", 0)

@@ -20,7 +20,7 @@ from kafkalog.client.producer import Delivery, ProduceOptions, Producer
 from kafkalog.types import Record
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.client.peer import CLOSE, SILENCE, STALL, Peer, produced
+from tests.support.scripted import CLOSE, SILENCE, STALL, Peer, produced
 
 PRODUCER_ID = {"producer_id": 4000, "producer_epoch": 3}
 

@@ -16,8 +16,8 @@ from kafkalog.log.log import Log
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.scripted import CLOSE, Peer, produced
 from tests.unit.client.conftest import QUICK
-from tests.unit.client.peer import CLOSE, Peer, produced
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -188,6 +188,16 @@ class Server:
         """Wait until there are as many connections."""
         wait_for(lambda: self.reactor.stats().connections == count, f"{count} connections")
 
+    def gone(self, made: int) -> None:
+        """Wait until `made` connections have come since the start, and all are gone.
+
+        That none is there is not enough: a busy machine has those that came last still to take.
+        """
+        wait_for(
+            lambda: (stats := self.reactor.stats()).accepted == made and not stats.connections,
+            f"{made} connections have come and gone",
+        )
+
     def close(self) -> None:
         self.reactor.close()
         for thread in self._threads:
