@@ -17,21 +17,6 @@ CODECS = ("zstd", "lz4", "gzip", None)  # snappy needs one more package in kafka
 SETTINGS = "log.index.interval.bytes=512\nlog.segment.delete.delay.ms=0\n"
 
 
-@contextlib.contextmanager
-def admin(broker, wait_until):
-    """An admin client, once the broker answers."""
-    clients = []
-
-    def connect():
-        with contextlib.suppress(kafka.errors.KafkaError):
-            clients.append(KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers))
-        return clients
-
-    wait_until(connect, f"Kafka answers: {broker.output()[-500:]}", apache.START_S)
-    yield clients[0]
-    clients[0].close()
-
-
 def consume(broker, count):
     """All records of the topic by partition, as (offset, timestamp, key, value, headers)."""
     assigned = [kafka.TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
@@ -70,12 +55,14 @@ def produce(broker, codec, values):
     producer.close()
 
 
-def test_a_directory_passes_between_kafka_and_kafkalog(kafka_jars, tmp_path, wait_until):
+def test_a_directory_passes_between_kafka_and_kafkalog(kafka_jars, tmp_path):
     """Kafka writes, we append, Kafka appends again; each reads all that the others wrote."""
     directory = tmp_path / "data"
     paths = [directory / f"{TOPIC}-{number}" for number in range(PARTITIONS)]
     with apache.Broker(directory, SETTINGS) as broker:
-        with admin(broker, wait_until) as client:
+        with contextlib.closing(
+            KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+        ) as client:
             client.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
         produce(broker, "gzip", [b"from kafka %d " % i * 20 for i in range(400)])
         first = consume(broker, 400)
@@ -95,8 +82,7 @@ def test_a_directory_passes_between_kafka_and_kafkalog(kafka_jars, tmp_path, wai
 
     total = sum(map(len, first.values()))
     with apache.Broker(directory, SETTINGS) as broker:
-        with admin(broker, wait_until):
-            assert "Recovering unflushed segment" not in broker.output()
+        assert "Recovering unflushed segment" not in broker.output()
         assert consume(broker, total) == first
         produce(broker, "lz4", [b"kafka again %d" % i for i in range(100)])
         second = consume(broker, total + 100)

@@ -1,6 +1,5 @@
 """The same requests to Apache Kafka and to our rules: the same errors, item by item."""
 
-import contextlib
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -235,17 +234,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield running
 
 
-def test_our_errors_are_kafkas(broker: Any, empty: MetadataImage, wait_until: Any) -> None:
-    opened: list[Connection] = []
-
-    def connect() -> bool:
-        with contextlib.suppress(KafkalogError, OSError):
-            opened.append(Connection(Address("127.0.0.1", broker.port)))
-            answer = opened[-1].call(apis.METADATA, {"topics": []})
-            return len(answer.brokers) == 1
-        return False
-
-    wait_until(connect, "Kafka answers", apache.START_S)
+def test_our_errors_are_kafkas(broker: Any, empty: MetadataImage) -> None:
+    opened = [Connection(Address("127.0.0.1", broker.port))]
     image, wrong = empty, []
     for api, body in REQUESTS:
         version = min(api.max_version, 6 if api is apis.DELETE_TOPICS else api.max_version)
@@ -299,23 +289,15 @@ def test_settings_are_described_as_kafkas(
         "include_synonyms": True,
         "include_documentation": True,
     }
-    opened: list[Connection] = []
-
-    def connect() -> bool:
-        with contextlib.suppress(KafkalogError, OSError):
-            opened.append(Connection(Address("127.0.0.1", broker.port)))
-            return len(opened[-1].call(apis.METADATA, {"topics": []}).brokers) == 1
-        return False
-
-    wait_until(connect, "Kafka answers", apache.START_S)
+    kafka = Connection(Address("127.0.0.1", broker.port))
     image = empty
     for api, body in steps:
-        opened[-1].call(api, body)
+        kafka.call(api, body)
         image, _ = ours(image, api, request(api, **body))
     theirs: list[Any] = []
 
     def settled() -> bool:
-        theirs[:] = opened[-1].call(apis.DESCRIBE_CONFIGS, asked).results
+        theirs[:] = kafka.call(apis.DESCRIBE_CONFIGS, asked).results
         return any(s.name == "log.retention.ms" and s.value == "9" for s in theirs[1].configs)
 
     wait_until(settled, "Kafka obeys its own settings")
