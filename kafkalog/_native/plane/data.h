@@ -23,7 +23,7 @@ typedef struct {
     kl_fetch *fetches;
     int32_t produce_count;
     int32_t fetch_count;
-    size_t parked_bytes; /* of large frames that wait: fetch.c */
+    size_t parked_bytes; /* of large fetches that wait: fetch.c */
 } kl_lane;
 
 typedef struct kl_data kl_data;

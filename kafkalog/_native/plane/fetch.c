@@ -6,10 +6,11 @@ enum {
     FREE_MAX = 64,          /* kept per network thread */
     KEEP_ITEMS = 1024,      /* of a kept one */
     KEEP_BYTES = 128 << 10, /* and of its copied records */
-    /* Frames of fetches without a session, which are kept while they wait: a network
-     * thread's in sum, but those up to the smaller number, which count for nothing. */
-    PARKED_BYTES_SMALL = 256 << 10,
-    PARKED_BYTES_MAX = 64 << 20
+    /* Of fetches without a session, which keep their frame and partitions while they wait: a
+     * network thread's in sum, but those up to the smaller number, which count for nothing. */
+    PARKED_BYTES_SMALL = 64 << 10,
+    PARKED_BYTES_MAX = 64 << 20,
+    FOLD_MIN = 64 /* partitions asked for, from which on some may be the same */
 };
 
 /* ---- memory: one kl_fetch per request under way, kept by its network thread --------------- */
@@ -59,20 +60,22 @@ static void drop_replicas(kl_fetch_set *set) {
 
 /* ---- the frames of those that wait -------------------------------------------------------- */
 
-/* What a session remembers needs no frame any more.  Of others large ones are kept as long as
- * they are not too many together; false: this one cannot wait. */
+/* What a session remembers needs neither frame nor items of the request any more.  Others keep
+ * theirs as long as they are not too much together; false: this one cannot wait. */
 static bool keep_frame(kl_request *request, kl_fetch *fetch) {
     kl_lane *lane = kl_lane_of(request);
-    if (fetch->frame_bytes > 0 || request->bytes <= PARKED_BYTES_SMALL) return true;
+    size_t bytes = request->bytes + fetch->asked.count * sizeof(kl_fetch_item);
+    if (fetch->frame_bytes > 0 || bytes <= PARKED_BYTES_SMALL) return true;
     if (fetch->set != &fetch->asked) {
         kl_fetch_set_clear(&fetch->asked); /* whose names lie in the frame */
+        if (fetch->asked.capacity > KEEP_ITEMS) kl_fetch_set_free(&fetch->asked);
         kl_request_release_frame(request);
         return true;
     }
-    if (request->bytes > PARKED_BYTES_MAX - KL_MIN(lane->parked_bytes, PARKED_BYTES_MAX))
+    if (bytes > PARKED_BYTES_MAX - KL_MIN(lane->parked_bytes, PARKED_BYTES_MAX))
         return false;
-    fetch->frame_bytes = request->bytes;
-    lane->parked_bytes += request->bytes;
+    fetch->frame_bytes = bytes;
+    lane->parked_bytes += bytes;
     return true;
 }
 
@@ -157,12 +160,13 @@ static void enter_incremental(kl_request *request, kl_fetch *fetch) {
     bool whole = kl_fetch_set_merge(set, &fetch->asked);
     kl_fetch_forget(fetch);
     kl_fetch_set_sweep(set);
-    if (!whole) {
-        fetch->code = CODE_FETCH_SESSION_ID_NOT_FOUND; /* no memory: begin a new one */
+    kl_sessions *sessions = kl_data_of(request)->sessions;
+    bool room = kl_sessions_count(sessions, fetch->session, kl_now_of(request));
+    if (!whole || !room) {
+        fetch->code = CODE_FETCH_SESSION_ID_NOT_FOUND; /* no room: begin a new one */
     } else if (set->count == 0) {
         /* All is forgotten: the session ends, and what was asked is read without one. */
-        kl_sessions_give(kl_data_of(request)->sessions, fetch->session, false,
-                         kl_now_of(request));
+        kl_sessions_give(sessions, fetch->session, false, kl_now_of(request));
         fetch->session = NULL;
         fetch->incremental = false;
     } else {
@@ -246,6 +250,11 @@ static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
     if (fetch->incremental) enter_incremental(request, fetch);
     else enter_full(request, fetch);
     if (fetch->code) return finish(request, fetch);
+    if (fetch->set == &fetch->asked && fetch->asked.count >= FOLD_MIN &&
+        !kl_fetch_set_fold(&fetch->asked)) {
+        put_back(request, fetch, false);
+        return KL_DROP;
+    }
     if (fetch->set != &fetch->asked) {
         drop_replicas(&fetch->asked); /* looked up again, with the session's others */
         look_up(request, fetch->set);

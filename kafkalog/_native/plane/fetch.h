@@ -31,7 +31,7 @@ struct kl_fetch {
     size_t aborted_capacity;
     kl_in forgotten; /* where those that the session is to forget are named */
     uint32_t forgotten_topics;
-    size_t frame_bytes; /* that count against the lane's bound */
+    size_t frame_bytes; /* and its items', that count against the lane's bound */
     int32_t session_id; /* as asked */
     int32_t session_epoch;
     int32_t max_wait_ms;

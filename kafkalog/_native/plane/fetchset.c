@@ -3,6 +3,8 @@
 
 #include "base/hash.h"
 
+enum { INDEX_KEPT_SLOTS = 2048 }; /* of a request's set */
+
 /* Clients choose the names: see base/table.h. */
 static uint64_t hash(const kl_fetch_topic *topic, int32_t partition) {
     const uint8_t *p = topic->by_id ? topic->id : topic->name.data;
@@ -134,6 +136,36 @@ static kl_fetch_topic *topic_in(const kl_fetch_set *set, const kl_fetch_topic *t
     return last && same_topic(last->topic, topic) ? last->topic : own_topic(topic);
 }
 
+static void take_numbers(kl_fetch_item *item, const kl_fetch_item *from) {
+    item->offset = from->offset;
+    item->leader_epoch = from->leader_epoch;
+    item->last_fetched_epoch = from->last_fetched_epoch;
+    item->max_bytes = from->max_bytes;
+}
+
+bool kl_fetch_set_fold(kl_fetch_set *set) {
+    size_t kept = 0, folded = 0;
+    if (kl_table_reserve(&set->index, set->count)) return false;
+    for (size_t i = 0; i < set->count; i++) {
+        kl_fetch_item *item = set->items[i];
+        kl_fetch_item *first = find(set, item->topic, item->partition);
+        if (first) {
+            take_numbers(first, item);
+            kl_replica_drop(item->replica);
+            item->replica = NULL;
+            set->late[folded++] = item; /* to be used again */
+        } else {
+            (void)kl_table_add(&set->index, hash(item->topic, item->partition), item);
+            set->items[kept++] = item;
+        }
+    }
+    memcpy(set->items + kept, set->late, folded * sizeof(kl_fetch_item *));
+    set->count = kept;
+    if (set->index.slot_count > INDEX_KEPT_SLOTS) kl_table_free(&set->index);
+    else kl_table_clear(&set->index);
+    return true;
+}
+
 bool kl_fetch_set_merge(kl_fetch_set *set, const kl_fetch_set *asked) {
     set->keeps_topics = true;
     if (kl_table_reserve(&set->index, asked->count)) return false;
@@ -147,10 +179,7 @@ bool kl_fetch_set_merge(kl_fetch_set *set, const kl_fetch_set *asked) {
             if (item == NULL) return false;
             (void)kl_table_add(&set->index, hash(topic, from->partition), item);
         }
-        item->offset = from->offset;
-        item->leader_epoch = from->leader_epoch;
-        item->last_fetched_epoch = from->last_fetched_epoch;
-        item->max_bytes = from->max_bytes;
+        take_numbers(item, from);
     }
     return true;
 }

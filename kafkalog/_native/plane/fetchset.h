@@ -68,6 +68,9 @@ kl_fetch_item *kl_fetch_set_add(kl_fetch_set *set, kl_fetch_topic *topic,
                                 int32_t partition);
 /* A topic for a request's set: no copy is made of the name. */
 kl_fetch_topic *kl_fetch_set_topic(kl_fetch_set *set, const kl_topic_key *key);
+/* Each partition of a request once, in the place where it was named first and with what was
+ * said last.  False: no memory. */
+bool kl_fetch_set_fold(kl_fetch_set *set);
 void kl_fetch_set_clear(kl_fetch_set *set); /* of a request: keeps the memory */
 void kl_fetch_set_free(kl_fetch_set *set);
 

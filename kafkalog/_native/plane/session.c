@@ -53,14 +53,19 @@ static kl_session *find(kl_sessions *sessions, int32_t id) {
     return kl_table_find(&sessions->by_id, hash_of(id), &id, same_id);
 }
 
-/* Locked.  Nobody finds it any more; its user, or else we, free it. */
+/* Locked.  Its memory goes, and counts until then. */
+static void end_session(kl_sessions *sessions, kl_session *session) {
+    sessions->stats.session_partitions -= (int64_t)session->counted;
+    free_session(session);
+}
+
+/* Locked.  Nobody finds it any more; its user, or else we, end it. */
 static void close_session(kl_sessions *sessions, kl_session *session) {
     kl_table_remove(&sessions->by_id, hash_of(session->id), session);
     kl_link_remove(&session->use);
     sessions->stats.sessions--;
-    sessions->stats.session_partitions -= (int64_t)session->counted;
     session->closed = true;
-    if (!session->busy) free_session(session);
+    if (!session->busy) end_session(sessions, session);
 }
 
 int16_t kl_sessions_take(kl_sessions *sessions, int32_t id, int32_t epoch, bool by_id,
@@ -85,31 +90,54 @@ void kl_session_advance(kl_session *session) {
     session->epoch = session->epoch == INT32_MAX ? 1 : session->epoch + 1;
 }
 
-/* Locked.  One that may go for a newcomer of as many partitions: unused for long, or old and
- * smaller.  NULL: none. */
+/* Whether it may go for a newcomer of so many partitions: unused for long, or old and
+ * smaller. */
+static bool may_go(const kl_session *one, size_t partitions, int64_t now_ms) {
+    if (one->busy) return false;
+    if (now_ms - one->used_ms > EVICT_MS) return true;
+    return now_ms - one->created_ms > EVICT_MS && one->counted < partitions;
+}
+
+/* Locked.  The first to go: the one that is unused for longest, or the smallest.  NULL: none. */
 static kl_session *victim_for(kl_sessions *sessions, size_t partitions, int64_t now_ms) {
     kl_session *smallest = NULL;
     for (kl_link *link = sessions->by_use.next; link != &sessions->by_use;
          link = link->next) {
         kl_session *one = KL_HOLDER(link, kl_session, use);
-        if (one->busy) continue;
+        if (!may_go(one, partitions, now_ms)) continue;
         if (now_ms - one->used_ms > EVICT_MS) return one; /* none is unused for longer */
-        if (now_ms - one->created_ms > EVICT_MS &&
-            (smallest == NULL || one->counted < smallest->counted))
-            smallest = one;
+        if (smallest == NULL || one->counted < smallest->counted) smallest = one;
     }
-    return smallest && smallest->counted < partitions ? smallest : NULL;
+    return smallest;
 }
 
-/* Locked.  Room for one more with as many partitions: free, or made by evictions. */
-static bool make_room(kl_sessions *sessions, size_t partitions, int64_t now_ms) {
-    if (partitions > PARTITIONS_MAX || sessions->count_max == 0) return false;
+/* Locked.  Whether there is room for so many more when so much of what is there has gone. */
+static bool fits(const kl_sessions *sessions, const kl_session_stats *gone,
+                 int64_t partitions, int64_t more) {
     const kl_session_stats *now = &sessions->stats;
-    while (now->session_partitions + (int64_t)partitions > PARTITIONS_MAX ||
-           now->sessions >= sessions->count_max) {
-        kl_session *victim = victim_for(sessions, partitions, now_ms);
-        if (victim == NULL) return false;
-        close_session(sessions, victim);
+    return now->session_partitions - gone->session_partitions <=
+               PARTITIONS_MAX - partitions &&
+           now->sessions - gone->sessions <= sessions->count_max - more;
+}
+
+/* Locked.  Room for `more` sessions with so many partitions more: free, or made by evictions;
+ * none goes where that would not do. */
+static bool make_room(kl_sessions *sessions, size_t partitions, int64_t more,
+                      int64_t now_ms) {
+    kl_session_stats gone = {0};
+    if (partitions > PARTITIONS_MAX || sessions->count_max < more) return false;
+    int64_t wanted = (int64_t)partitions;
+    if (fits(sessions, &gone, wanted, more)) return true;
+    for (kl_link *link = sessions->by_use.next; link != &sessions->by_use;
+         link = link->next) {
+        const kl_session *one = KL_HOLDER(link, kl_session, use);
+        bool goes = may_go(one, partitions, now_ms);
+        gone.sessions += goes;
+        gone.session_partitions += goes ? (int64_t)one->counted : 0;
+    }
+    if (!fits(sessions, &gone, wanted, more)) return false;
+    for (gone = (kl_session_stats){0}; !fits(sessions, &gone, wanted, more);) {
+        close_session(sessions, victim_for(sessions, partitions, now_ms));
         sessions->stats.sessions_evicted++;
     }
     return true;
@@ -129,7 +157,7 @@ kl_session *kl_sessions_make(kl_sessions *sessions, const kl_fetch_set *asked, b
                              int64_t now_ms) {
     kl_session *session = NULL;
     kl_lock(&sessions->lock);
-    if (asked->count == 0 || !make_room(sessions, asked->count, now_ms)) goto out;
+    if (asked->count == 0 || !make_room(sessions, asked->count, 1, now_ms)) goto out;
     session = kl_alloc(sizeof *session);
     if (session == NULL) goto out;
     session->id = free_id(sessions);
@@ -152,24 +180,25 @@ out:
     return session;
 }
 
+bool kl_sessions_count(kl_sessions *sessions, kl_session *session, int64_t now_ms) {
+    size_t count = session->set.count;
+    kl_lock(&sessions->lock);
+    bool room = count <= session->counted ||
+                make_room(sessions, count - session->counted, 0, now_ms);
+    sessions->stats.session_partitions += (int64_t)count - (int64_t)session->counted;
+    session->counted = count;
+    kl_unlock(&sessions->lock);
+    return room;
+}
+
 void kl_sessions_give(kl_sessions *sessions, kl_session *session, bool keep,
                       int64_t now_ms) {
     kl_lock(&sessions->lock);
     session->busy = false;
     session->used_ms = now_ms;
-    if (session->closed) {
-        free_session(session);
-    } else if (!keep) {
-        close_session(sessions, session);
-    } else {
-        sessions->stats.session_partitions +=
-            (int64_t)session->set.count - (int64_t)session->counted;
-        session->counted = session->set.count;
-        kl_link_last(&sessions->by_use, &session->use);
-        /* Partitions that were added to sessions count against the limit, too. */
-        if (sessions->stats.session_partitions > PARTITIONS_MAX)
-            close_session(sessions, session);
-    }
+    if (session->closed) end_session(sessions, session);
+    else if (!keep) close_session(sessions, session);
+    else kl_link_last(&sessions->by_use, &session->use);
     kl_unlock(&sessions->lock);
 }
 

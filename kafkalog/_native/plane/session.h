@@ -36,6 +36,9 @@ void kl_session_advance(kl_session *session);
 /* A new one for what `asked` has, taken as above; NULL: none (too many, no memory). */
 kl_session *kl_sessions_make(kl_sessions *sessions, const kl_fetch_set *asked, bool by_id,
                              int64_t now_ms);
+/* Count what its set has now, while it is used: with what others have it may be too much.  False:
+ * it is, and no eviction made room; it must be given back, not to be kept. */
+bool kl_sessions_count(kl_sessions *sessions, kl_session *session, int64_t now_ms);
 /* End of its use; `keep` false: and of the session. */
 void kl_sessions_give(kl_sessions *sessions, kl_session *session, bool keep,
                       int64_t now_ms);

@@ -275,9 +275,62 @@ def test_at_the_bound_of_partitions_old_sessions_make_room(served, peer):
     assert again(peer, newest, 1).error_code == 0
 
 
+def test_what_joins_a_session_counts_at_once(served, peer):
+    """Not when its fetch ends, which may be in minutes: the session ends, as in no room."""
+    served.put(partitions=2)
+    half = PARTITIONS_MAX // 2
+    session = begin(peer, {("t", 0): 0}).session_id
+    assert 0 not in (begin_large(served, peer, half), begin_large(served, peer, half - 1))
+    assert stats(served).session_partitions == PARTITIONS_MAX
+    full = again(peer, session, 1, {("t", 1): 0}, max_wait_ms=60_000)
+    assert full.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert stats(served).session_partitions == PARTITIONS_MAX - 1
+
+
+def test_a_closed_session_counts_until_its_fetch_ends(served, peer, wait_until):
+    served.put(partitions=2)
+    session = begin(peer, {("t", 0): 0, ("t", 1): 0}).session_id
+    peer.send_fetch({}, session_id=session, session_epoch=1, max_wait_ms=60_000)
+    wait_until(lambda: served.parked() == 1, "the fetch is parked")
+    peer_close(served.connect(), session)
+    assert (stats(served).sessions, stats(served).session_partitions) == (0, 2)
+    served.connect().produce_one(one())
+    peer.receive()
+    wait_until(lambda: stats(served).session_partitions == 0, "nothing is kept")
+
+
+def test_no_session_goes_where_that_makes_no_room(served, peer):
+    served.put()
+    small = begin(peer, {("t", 0): 0}).session_id
+    served.advance(121_000)
+    half = PARTITIONS_MAX // 2
+    assert 0 not in (begin_large(served, peer, half), begin_large(served, peer, half - 1000))
+    assert begin_large(served, peer, 2000) == 0
+    assert stats(served).sessions_evicted == 0
+    assert again(peer, small, 1).error_code == 0
+
+
+def test_a_partition_that_is_named_often_is_told_once(served, peer):
+    """As Kafka does: with what was said last."""
+    log = served.put()
+    log.append_many([b"v"] * 3)
+    asked = {
+        "partition": 0, "current_leader_epoch": -1, "log_start_offset": -1,
+        "partition_max_bytes": 1 << 20,
+    }  # fmt: skip
+    fields = {
+        "replica_id": -1, "max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20,
+        "isolation_level": 0, "session_id": 0, "session_epoch": FINAL, "rack_id": "",
+        "topics": [{"topic": "t", "partitions": [{**asked, "fetch_offset": 0}] * 99}],
+        "forgotten_topics_data": [],
+    }  # fmt: skip
+    fields["topics"].append({"topic": "t", "partitions": [{**asked, "fetch_offset": 3}]})
+    assert told(peer.ask(apis.FETCH, 11, fields)) == [(0, 0)]
+
+
 @pytest.mark.parametrize("epoch", [FULL, FINAL])
 def test_a_large_fetch_waits_as_a_small_one_does(served, peer, wait_until, epoch):
-    """More than 256 KiB of request, with a session and without."""
+    """More than 64 KiB of request, with a session and without."""
     served.put()
     asked = {
         "partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "last_fetched_epoch": -1,
