@@ -21,7 +21,7 @@ from benchmarks import report  # noqa: E402
 def rendered() -> Iterator[tuple[Path, str]]:
     """Each rendered document and what it should hold."""
     yield HERE / "settings.md", settings.render_markdown()
-    yield HERE / "compatibility.md", compatibility.render_markdown()
+    yield HERE / "compatibility.md", compatibility.render_markdown() + settings.render_differences()
     yield HERE / "cli.md", cli.render_markdown()
     yield HERE / "spark.md", document.render_markdown()
     yield from report.rendered()

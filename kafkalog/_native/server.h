@@ -128,8 +128,11 @@ enum {
     KL_TOPIC_LOOK_INSIDE = 1, /* compressed batches of producers go up to Python */
     KL_TOPIC_INTERNAL = 2,    /* clients may not write to it (but the admin client) */
     KL_TOPIC_ZSTD = 4,        /* compression.type: Fetch below version 10 is refused */
-    KL_TOPIC_COMPRESS = 8     /* uncompressed batches go up: the topic has its own codec */
+    KL_TOPIC_COMPRESS = 8,    /* uncompressed batches go up: the topic has its own codec */
+    KL_TOPIC_TIMED = 16 /* compressed batches go up whose header is KL_AHEAD_MS ahead */
 };
+
+enum { KL_AHEAD_MS = 60000 }; /* clocks of clients that are no further off cost nothing */
 
 /* How a partition is led here. */
 typedef struct {

@@ -16,7 +16,7 @@ from kafkalog.config.declare import FOREVER
 from kafkalog.config.topic import TopicConfig, timestamp_window
 from kafkalog.errors import MessageTooLarge
 
-__all__ = ["Refused", "prepared", "refused_records", "rules_of", "time_is_lost"]
+__all__ = ["Refused", "prepared", "refused_records", "rules_of", "time_is_doubtful"]
 
 
 class Refused(NamedTuple):
@@ -27,13 +27,19 @@ class Refused(NamedTuple):
     why: str
 
 
-def time_is_lost(batches: bytes) -> bool:
+def time_is_doubtful(batches: bytes, config: TopicConfig, now_ms: int) -> bool:
     """Whether the header of a compressed batch, the first, cannot say the largest timestamp of
-    its records; only they tell.  (sarama leaves -1 there; Kafka writes the header anew.)
+    its records, or says one that is too far ahead: which records are to blame only they tell.
+    (sarama leaves -1 there; Kafka writes the header anew.)
     """
     batch = ffi.new("kl_batch *")
     status = lib.kl_batch_parse(ffi.from_buffer("uint8_t[]", batches), len(batches), batch)
-    return status == lib.KL_OK and bool(lib.kl_batch_time_is_lost(batch))
+    if status != lib.KL_OK or not batch.attributes & lib.KL_CODEC_MASK:
+        return False
+    if lib.kl_batch_time_is_lost(batch):
+        return True
+    timed = config.message_timestamp_type == "CreateTime"
+    return timed and batch.max_timestamp - now_ms > timestamp_window(config)[1]
 
 
 def prepared(batches: bytes, config: TopicConfig, now_ms: int, limit: int) -> bytes:

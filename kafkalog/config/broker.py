@@ -35,7 +35,7 @@ class BrokerConfig(Settings):
         5_000, "Time between two writes of replication-offset-checkpoint.", unit="ms", low=1
     )
     num_recovery_threads_per_data_dir = Whole(
-        1, "Threads that open logs after a crash and flush them at the end.", low=1
+        1, "Threads that open logs after a crash and flush them at the end.", low=1, kafka=2
     )
     producer_id_expiration_ms = Whole(
         86_400_000, "Time after which an idle producer's sequence is forgotten.", unit="ms", low=1
@@ -80,9 +80,14 @@ class BrokerConfig(Settings):
     )
 
     def __init__(self, given: Mapping[str, object] | None = None) -> None:
-        self.topic = TopicConfig()
+        self.topic = self.topic_defaults()
         """The topics' defaults: every broker synonym that was given."""
         super().__init__(given)
+
+    @classmethod
+    def topic_defaults(cls) -> TopicConfig:
+        """What holds for topics of which nothing is said."""
+        return TopicConfig()
 
     def _take(self, given: Mapping[str, object]) -> None:
         synonyms = {name for s in TopicConfig.table.values() for name in (s.synonym, *s.also)}

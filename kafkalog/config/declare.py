@@ -44,10 +44,12 @@ class Setting(ABC, Generic[T]):
         synonym: str = "",
         also: Mapping[str, int] | None = None,
         kafka: T | None = None,
+        served: T | None = None,
     ) -> None:
         """`synonym`: the broker's name for the default of all topics; `also`: further broker
         names, used in this order when it is missing, each with the number of this setting's
-        units in one of its own; `kafka`: Kafka's default where ours differs.
+        units in one of its own; `kafka`: Kafka's default where ours differs; `served`: what a
+        broker has for a topic's setting in place of the default.
         """
         self.name = ""
         self.default = default
@@ -56,6 +58,7 @@ class Setting(ABC, Generic[T]):
         self.synonym = synonym
         self.also = dict(also or {})
         self.kafka = kafka
+        self.served = default if served is None else served
 
     def __set_name__(self, owner: type, attribute: str) -> None:
         self.name = attribute.replace("_", ".")

@@ -5,7 +5,18 @@ from kafkalog.config.declare import Settings, Whole
 from kafkalog.config.server import DYNAMIC, ServerConfig
 from kafkalog.config.topic import TopicConfig
 
-__all__ = ["render_markdown"]
+__all__ = ["render_differences", "render_markdown"]
+
+_WHY = {
+    "num.recovery.threads.per.data.dir": "A log is opened when it is first used, and what is "
+    "flushed goes through threads of its own.",
+    "queued.max.request.bytes": "What strangers send is bounded.",
+    "retention.ms": "Nothing is deleted unless a setting says so.",
+    "socket.receive.buffer.bytes": "The system adapts it to the connection.",
+    "socket.send.buffer.bytes": "The system adapts it to the connection.",
+    "socket.listen.backlog.size": "Many clients that come back at once wait, not fail.",
+}
+"""Why a default is not Kafka's."""
 
 
 def render_markdown() -> str:
@@ -42,6 +53,39 @@ def render_markdown() -> str:
         "",
     ]
     return _topics_and_directory() + "\n".join(lines)
+
+
+def render_differences() -> str:
+    """A section of docs/compatibility.md: which defaults are not Kafka 4.1's, and why.
+
+    tests/kafka/referee/test_settings.py asks Kafka for all others.
+    """
+    lines = [
+        "",
+        "## Defaults that are not Kafka's",
+        "",
+        "Of a broker; all its other settings that Kafka knows have Kafka 4.1's defaults. What only",
+        "we have begins with `kafkalog.`.",
+        "",
+        "| setting | here | Apache Kafka 4.1 | why |",
+        "| --- | --- | --- | --- |",
+    ]
+    for setting in (*TopicConfig.table.values(), *ServerConfig.table.values()):
+        if setting.kafka is not None:
+            here, theirs = setting.show(setting.served), setting.show(setting.kafka)
+            lines.append(f"| `{setting.name}` | `{here}` | `{theirs}` | {_WHY[setting.name]} |")
+    lines += [
+        "",
+        "A bare `Log`, and a data directory that nobody serves, differ from a broker in:",
+        "",
+        "| setting | bare | broker |",
+        "| --- | --- | --- |",
+    ]
+    for setting in TopicConfig.table.values():
+        if setting.served != setting.default:
+            bare, broker = setting.show(setting.default), setting.show(setting.served)
+            lines.append(f"| `{setting.name}` | `{bare}` | `{broker}` |")
+    return "\n".join([*lines, ""])
 
 
 def _topics_and_directory() -> str:
@@ -89,6 +133,8 @@ def _table(
             continue
         shown = setting.show(setting.default)
         default = f"`{shown}`" if shown else "empty"
+        if setting.served != setting.default:
+            default += f" (a broker: `{setting.show(setting.served)}`)"
         if setting.kafka is not None:
             default += f" (Kafka: `{setting.show(setting.kafka)}`)"
         valid = setting.range() if isinstance(setting, Whole) else setting.wanted()

@@ -104,6 +104,10 @@ class ServerConfig(BrokerConfig, GroupConfig):
         3, "Replicas of __consumer_offsets; never more than there are brokers.", low=1
     )
 
+    @classmethod
+    def topic_defaults(cls) -> TopicConfig:
+        return TopicConfig.served()
+
 
 DYNAMIC = frozenset(s.synonym for s in TopicConfig.table.values() if s.synonym) | {
     "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size",

@@ -137,10 +137,11 @@ class TopicConfig(Settings):
     )
     message_timestamp_after_max_ms = Long(
         FOREVER,
-        "How far a producer's time may lie after now (Kafka 4: one hour).",
+        "How far a producer's time may lie after now.",
         unit="ms",
         low=0,
         synonym="log.message.timestamp.after.max.ms",
+        served=HOUR_MS,
     )
     min_cleanable_dirty_ratio = Ratio(
         0.5,
@@ -244,6 +245,13 @@ class TopicConfig(Settings):
         low=1,
         synonym="kafkalog.max.decompressed.bytes",
     )
+
+    @classmethod
+    def served(cls) -> "TopicConfig":
+        """The defaults where a broker serves: strangers write to it, and not to a bare log."""
+        made = cls()
+        made._values = {setting.name: setting.served for setting in cls.table.values()}
+        return made
 
     @classmethod
     def _hint(cls, name: str) -> str:

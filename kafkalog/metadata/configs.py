@@ -438,7 +438,8 @@ def _broker_chain(image: MetadataImage, setting: Setting[Any], static: BrokerCon
     shown = setting.synonym or setting.name
     if static.topic.explicit(setting.name):
         chain.append((shown, _text(setting, static.topic[setting.name]), STATIC_SOURCE))
-    chain.append((shown, _text(setting, setting.default), DEFAULT_SOURCE))
+    default = static.topic_defaults()[setting.name]
+    chain.append((shown, _text(setting, default), DEFAULT_SOURCE))
     return chain
 
 

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog._native import lib
 from kafkalog.config.declare import FOREVER
 from kafkalog.config.topic import TopicConfig, compresses, timestamp_window
 from kafkalog.disk.layout import METADATA_TOPIC
@@ -33,21 +34,29 @@ __all__ = ["Partitions", "looks_inside"]
 
 _logger = logging.getLogger(__name__)
 
+AHEAD_MS = int(lib.KL_AHEAD_MS)
+"""Compressed batches whose header says a later time than now and this come up where times count."""
 RETRY_S = 10.0
 """A log that could not be opened is let alone for so long: looking costs a recovery."""
 
 
 def looks_inside(config: TopicConfig) -> bool:
-    """Whether a compressed batch must be decompressed before it can be appended."""
-    timed = (
-        config.message_timestamp_type == "CreateTime" and min(timestamp_window(config)) < FOREVER
-    )
+    """Whether a compressed batch must be decompressed before it can be appended.
+
+    Whether a record lies too far ahead its header tells well enough, from AHEAD_MS on; whether
+    one lies too far back it does not.
+    """
+    before_ms, after_ms = timestamp_window(config)
     return (
-        timed
+        (_is_timed(config) and (before_ms < FOREVER or after_ms < AHEAD_MS))
         or config.kafkalog_check_compressed
         or "compact" in config.cleanup_policy
         or config.compression_type != "producer"
     )
+
+
+def _is_timed(config: TopicConfig) -> bool:
+    return config.message_timestamp_type == "CreateTime" and min(timestamp_window(config)) < FOREVER
 
 
 class _Offline(NamedTuple):
@@ -200,7 +209,7 @@ class Partitions:
             self._reactor.put_topic(
                 topic.name, topic.id, look_inside=looks_inside(config),
                 internal=topic.name in INTERNAL_TOPICS, zstd=config.compression_type == "zstd",
-                compress=compresses(config),
+                compress=compresses(config), timed=_is_timed(config),
             )  # fmt: skip
 
     def _changed(self, old: "MetadataImage", new: "MetadataImage") -> None:

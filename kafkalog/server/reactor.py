@@ -270,17 +270,20 @@ class Reactor:
         internal: bool = False,
         zstd: bool = False,
         compress: bool = False,
+        timed: bool = False,
     ) -> None:
         """Add a topic, or change what is known of one.
 
         `look_inside`: compressed batches come up; `internal`: clients may not write to it;
         `zstd`: its codec, which Fetch before version 10 does not understand; `compress`: it has
-        a codec, so that uncompressed batches come up.
+        a codec, so that uncompressed batches come up; `timed`: compressed batches come up whose
+        header says a time more than KL_AHEAD_MS ahead.
         """
         flags = lib.KL_TOPIC_LOOK_INSIDE if look_inside else 0
         flags |= lib.KL_TOPIC_INTERNAL if internal else 0
         flags |= lib.KL_TOPIC_ZSTD if zstd else 0
         flags |= lib.KL_TOPIC_COMPRESS if compress else 0
+        flags |= lib.KL_TOPIC_TIMED if timed else 0
         raw = topic_id.bytes if topic_id else _NO_ID
         check(lib.kl_server_put_topic(self._c, name.encode(), raw, flags))
 

@@ -122,11 +122,13 @@ static int16_t attributes_of(const kl_produce_item *item) {
     return (int16_t)kl_get16(item->records + POS_ATTRIBUTES);
 }
 
-/* Whether only a look at its compressed records tells their largest timestamp. */
-static bool time_is_lost(const kl_produce_item *item) {
+/* Whether its compressed records must be looked at: only they tell their largest timestamp, or
+ * which of them are too far ahead. */
+static bool time_is_doubtful(const kl_produce_item *item) {
     kl_batch batch;
-    return kl_batch_parse(item->records, item->records_bytes, &batch) == KL_OK &&
-           kl_batch_time_is_lost(&batch);
+    if (kl_batch_parse(item->records, item->records_bytes, &batch)) return false;
+    return kl_batch_time_is_lost(&batch) || ((item->flags & KL_TOPIC_TIMED) &&
+                                             batch.max_timestamp > kl_now_ms() + KL_AHEAD_MS);
 }
 
 static bool is_admin(const kl_request *request) {
@@ -150,7 +152,7 @@ static bool look_up(kl_request *request, kl_produce *produce) {
         item->flags = topic ? kl_topic_flags(topic) : 0;
         bool packed = (attributes_of(item) & KL_CODEC_MASK) != 0;
         bool inside = item->flags & (packed ? KL_TOPIC_LOOK_INSIDE : KL_TOPIC_COMPRESS);
-        known &= item->replica != NULL && !inside && !(packed && time_is_lost(item));
+        known &= item->replica != NULL && !inside && !(packed && time_is_doubtful(item));
     }
     kl_topics_unlock(topics);
     return known || request->no_up;

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kafkalog._native import lib
-from kafkalog.batch.check import prepared, time_is_lost
+from kafkalog.batch.check import prepared, time_is_doubtful
 from kafkalog.batch.codecs import ZSTD
 from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import (
@@ -71,9 +71,11 @@ def produce(node: Node, request: Request) -> None:
 def _inside(node: Node, topic: Any) -> bool:
     if topic.name not in node.image.topics:
         return False
-    if looks_inside(node.partitions.config(topic.name)):
-        return True
-    return any(time_is_lost(partition.records or b"") for partition in topic.partition_data)
+    config, now_ms = node.partitions.config(topic.name), node.clock.now_ms()
+    return looks_inside(config) or any(
+        time_is_doubtful(partition.records or b"", config, now_ms)
+        for partition in topic.partition_data
+    )
 
 
 class _TooMuch(Exception):

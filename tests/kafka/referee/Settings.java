@@ -6,7 +6,7 @@ import kafka.server.KafkaConfig;
 import org.apache.kafka.storage.internals.log.LogConfig;
 
 /** Whether Apache Kafka would start with a setting: a line `scope TAB name TAB value` in, a line
- * `ok` or Kafka's reason out. */
+ * `ok` or Kafka's reason out.  Without a value: Kafka's default, `null` for none, `unknown`. */
 public class Settings {
     static Properties base() {
         Properties found = new Properties();
@@ -41,11 +41,21 @@ public class Settings {
         }
     }
 
+    static String byDefault(String scope, String name) {
+        var broker = new KafkaConfig(base(), false);
+        var logs = new LogConfig(broker.extractLogConfigMap());
+        var values = scope.equals("broker") ? KafkaConfig.configDef().defaultValues() : logs.values();
+        if (!values.containsKey(name)) return "unknown";
+        Object found = values.get(name);
+        return found instanceof java.util.List<?> list ? String.join(",", list.toArray(new String[0]))
+                : String.valueOf(found);
+    }
+
     public static void main(String[] ignored) throws Exception {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] parts = line.split("\t", -1);
-            System.out.println(ask(parts[0], parts[1], parts[2]));
+            System.out.println(parts.length == 2 ? byDefault(parts[0], parts[1]) : ask(parts[0], parts[1], parts[2]));
         }
     }
 }

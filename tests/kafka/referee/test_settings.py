@@ -72,17 +72,44 @@ def taken() -> Iterator[tuple[str, str, str]]:
             yield "broker", name, value
 
 
-def test_kafka_starts_with_whatever_we_take() -> None:
+def answers(lines: list[tuple[str, ...]]) -> list[str]:
+    """What Kafka says to each line."""
     try:
         apache.jars()
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
+    command = apache.java(str(Path(__file__).with_name("Settings.java")))
+    text = "".join("\t".join(line) + "\n" for line in lines)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=200)
+    found = done.stdout.splitlines()
+    assert len(found) == len(lines), done.stderr[-2000:]
+    return found
+
+
+def test_kafka_starts_with_whatever_we_take() -> None:
     asked = list(taken())
     assert len(asked) > ASKED_MIN
-    command = apache.java(str(Path(__file__).with_name("Settings.java")))
-    lines = "".join("\t".join(one) + "\n" for one in asked)
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=200)
-    answers = done.stdout.splitlines()
-    assert len(answers) == len(asked), done.stderr[-2000:]
-    refused = [(*one, why) for one, why in zip(asked, answers, strict=True) if why != "ok"]
+    refused = [(*one, why) for one, why in zip(asked, answers([*asked]), strict=True)
+               if why != "ok"]  # fmt: skip
     assert refused == []
+
+
+def test_defaults_are_kafkas_but_for_those_that_are_documented() -> None:
+    """docs/compatibility.md lists the others, from the same declarations."""
+    topics = [("topic", one) for one in TopicConfig.table.values()]
+    brokers = [("broker", one) for one in ServerConfig.table.values()]
+    every = [(scope, one) for scope, one in topics + brokers if one.name not in PLACES]
+    asked = [pair for pair in every if not pair[1].name.startswith("kafkalog.")]
+    found = answers([(scope, one.name) for scope, one in asked])
+    wrong = []
+    for (scope, one), theirs in zip(asked, found, strict=True):
+        ours = one.served if one.kafka is None else one.kafka
+        if theirs == "null":  # nothing is said: as of ours that are empty, or what others say
+            continue
+        if one.name == "node.id":  # Kafka wants to be told
+            continue
+        if theirs == "unknown" or one.parse(theirs) != ours:
+            wrong.append(f"{scope} {one.name}: Kafka {theirs}, we {one.show(ours)}")
+        if one.kafka is not None and one.kafka == one.served:
+            wrong.append(f"{scope} {one.name}: is documented to differ, and does not")
+    assert wrong == []

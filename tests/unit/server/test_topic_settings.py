@@ -24,7 +24,7 @@ from tests.support.raw import Raw
 from tests.unit.server.conftest import MakeBroker
 
 TOPIC = 2
-DAY_MS = 86_400_000
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 DEADLINE_S = 30
 NOW_MS = 1_700_000_000_000
 """Where a ManualClock begins."""
@@ -171,12 +171,50 @@ def test_times_too_far_from_now_are_refused(
 ) -> None:
     raw.create("t")
     now_ms = int(time.time() * 1000)
+    set_(raw, message_timestamp_after_max_ms=str(2 * DAY_MS))
     assert raw.produce("t", b"v", timestamp_ms=now_ms + refused, codec=codec).error_code == 0
     set_(raw, **{f"message_timestamp_{setting}_max_ms": "3600000"})
     found = raw.produce("t", b"v", timestamp_ms=now_ms + refused, codec=codec)
     assert found.error_code == ErrorCode.INVALID_TIMESTAMP
     assert [error.batch_index for error in found.record_errors] == [0]
     assert raw.produce("t", b"v", timestamp_ms=now_ms + taken, codec=codec).error_code == 0
+
+
+@covers("message.timestamp.after.max.ms")
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_time_more_than_an_hour_ahead_is_refused_unless_a_setting_says_otherwise(
+    raw: Raw, codec: str
+) -> None:
+    """Kafka 4's default; the producer learns which records are to blame."""
+    raw.create("t")
+    now_ms = int(time.time() * 1000)
+    ahead = [0, HOUR_MS - MINUTE_MS, HOUR_MS + MINUTE_MS, 0, DAY_MS]
+    rows = [batches.Row(b"v", timestamp_ms=now_ms + ms) for ms in ahead]
+    found = raw.produce_batch("t", batches.batch(rows, codec=codec))
+    assert found.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in found.record_errors] == [2, 4]
+    assert raw.produce_batch("t", batches.batch(rows[:2], codec=codec)).error_code == 0
+    set_(raw, message_timestamp_after_max_ms=str(2 * DAY_MS))
+    assert raw.produce_batch("t", batches.batch(rows, codec=codec)).error_code == 0
+    set_(raw, message_timestamp_after_max_ms=None, message_timestamp_type="LogAppendTime")
+    assert raw.produce_batch("t", batches.batch(rows, codec=codec)).error_code == 0
+
+
+def test_a_header_that_says_too_late_a_time_is_written_anew(raw: Raw) -> None:
+    """What counts is the records' own time, as in Kafka."""
+    raw.create("t")
+    now_ms = int(time.time() * 1000)
+    after_crc = bytearray(batches.batch([batches.Row(b"v", timestamp_ms=now_ms)], codec="lz4")[21:])
+    after_crc[14:22] = (now_ms + DAY_MS).to_bytes(8, "big")  # the largest timestamp
+    assert raw.produce_batch("t", batches.seal(bytes(after_crc))).error_code == 0
+    assert headers(raw)[0].max_timestamp == now_ms
+
+
+def test_the_default_of_a_broker_is_shown_as_a_default(raw: Raw) -> None:
+    raw.create("t")
+    one = raw.describe(2, "t")["message.timestamp.after.max.ms"]
+    assert (one.value, one.config_source) == (str(HOUR_MS), 5)
+    assert raw.describe(4, "1")["log.message.timestamp.after.max.ms"].value == str(HOUR_MS)
 
 
 @covers("kafkalog.check.compressed")
