@@ -24,6 +24,13 @@ class GroupConfig(Settings):
         1_800_000, "Longest session timeout that a member may ask for.", unit="ms", low=1
     )
     group_max_size = Whole(2_147_483_647, "Members of a group.", unit="members", low=1)
+    kafkalog_groups_max_bytes = Long(
+        1 << 30,
+        "About what all groups, their members and what these say of themselves, and committed "
+        "offsets may take in memory; who wants more is answered GROUP_MAX_SIZE_REACHED.",
+        unit="bytes",
+        low=1,
+    )
     offset_metadata_max_bytes = Whole(
         4_096, "Longest text that is kept with a committed offset.", unit="characters", low=0
     )

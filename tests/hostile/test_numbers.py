@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from tests.unit.plane.peer import one
 
 UNKNOWN_TOPIC, POLICY_VIOLATION, INVALID_PARTITIONS, INVALID_ASSIGNMENT = 3, 44, 37, 39
 INVALID_REQUEST, INVALID_CONFIG, INVALID_TOPIC, TOO_LARGE_METADATA = 42, 40, 17, 12
-GROUP_ID_NOT_FOUND, MEMBER_ID_REQUIRED = 69, 79
+GROUP_ID_NOT_FOUND, MEMBER_ID_REQUIRED, GROUP_MAX_SIZE_REACHED = 69, 79, 81
 REQUEST_MIB = 128 + 300
 """A request is decoded to 128 MiB at most; its bytes (100 MiB), their copy, the answer."""
 MANY = 400_000 if LONG else 40_000
@@ -184,6 +185,25 @@ def test_ids_of_members_that_never_come(victim: Victim) -> None:
                 peer.send(apis.JOIN_GROUP, 5, join_fields("never"))
             codes.update(peer.receive().error_code for _ in range(100))
     assert codes == {MEMBER_ID_REQUIRED: 2_000}
+
+
+def test_groups_and_members_without_end(tmp_path: Path) -> None:
+    """All groups take so much memory, and those that are there go on: the witness is in one."""
+    victim = Victim(tmp_path, kafkalog_groups_max_bytes=8 * MIB)
+    with contextlib.closing(victim), contextlib.closing(victim.peer()) as peer:
+        with victim.attacked("groups without end", 60 * MIB):
+            codes: Counter[int] = Counter()
+            for start in range(0, 6_000, 100):
+                for number in range(start, start + 100):
+                    peer.send(apis.JOIN_GROUP, 5, join_fields(f"g{number}"))
+                codes.update(peer.receive().error_code for _ in range(100))
+        assert codes.keys() == {MEMBER_ID_REQUIRED, GROUP_MAX_SIZE_REACHED}
+        assert codes[MEMBER_ID_REQUIRED] < 8 * MIB // 3_000
+        offsets = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]
+        fields = {"group_id": "late", "topics": [{"name": WITNESS_TOPIC, "partitions": offsets}]}
+        (topic,) = peer.ask(apis.OFFSET_COMMIT, 8, fields).topics
+        assert topic.partitions[0].error_code == GROUP_MAX_SIZE_REACHED
+        victim.witness.serves()
 
 
 @pytest.mark.parametrize("size", [1 << 20, 8 << 20])

@@ -12,6 +12,7 @@ from kafkalog.config.group import GroupConfig
 from kafkalog.coordinator.core import Core
 from kafkalog.coordinator.groups import admin, groups, loader, offsets, rebalance
 from kafkalog.coordinator.groups.shard import GroupShard
+from kafkalog.coordinator.groups.weight import Weight
 from kafkalog.coordinator.journal import JournalBatch
 from kafkalog.coordinator.step import Body, Request, Step
 from kafkalog.coordinator.timers import Key
@@ -69,6 +70,8 @@ class GroupCore(Core[GroupShard]):
         partitions a topic has, 0: there is none of the name."""
         super().__init__(config.offsets_commit_timeout_ms)
         self.config = config
+        self.weight = Weight()
+        """About what all groups take in memory."""
         self._new_id = new_id
         self._known = topic_partitions
         self._handlers: dict[Api, Callable[[GroupShard, Step, Request], None]] = {
@@ -97,10 +100,12 @@ class GroupCore(Core[GroupShard]):
         loader.load(shard, batches, wall_ms)
 
     def _resume(self, shard: GroupShard, step: Step) -> None:
+        shard.weight.move(self.weight)
         loader.resume(shard, step)
         self._look_for_expired(shard.partition, step)
 
     def _resigned(self, shard: GroupShard, step: Step) -> None:
+        shard.weight.move(None)
         for group in shard.groups.values():
             rebalance.fail_waiting(step, group, ErrorCode.NOT_COORDINATOR)
 

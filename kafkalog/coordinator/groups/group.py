@@ -10,6 +10,13 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
+from kafkalog.coordinator.groups.weight import (
+    EXPECTED_BYTES,
+    GROUP_BYTES,
+    Weight,
+    member_bytes,
+    offset_bytes,
+)
 from kafkalog.coordinator.step import Answer
 from kafkalog.types import TopicPartition
 
@@ -95,6 +102,7 @@ class Member:
         "rebalance_timeout_ms",
         "session_timeout_ms",
         "sync",
+        "weighed_bytes",
     )
 
     def __init__(
@@ -114,6 +122,8 @@ class Member:
         """Of the SyncGroup that waits for the assignment."""
         self.is_new = False
         """Its first JoinGroup still waits: it has no session yet, the join itself expires."""
+        self.weighed_bytes = 0
+        """What it counts for in its group's weight."""
 
     def metadata(self, protocol: str) -> bytes:
         """What it said about a protocol; empty when it does not speak it."""
@@ -132,8 +142,12 @@ class Member:
 class Group:
     """One group.  One thread only: the coordinator's."""
 
-    def __init__(self, group_id: str, wall_ms: int) -> None:
+    def __init__(self, group_id: str, wall_ms: int, within: Weight | None = None) -> None:
+        """`within`: the sum that its weight counts in."""
         self.group_id = group_id
+        self.weight = Weight(within)
+        """About what it takes in memory."""
+        self.weight.add(GROUP_BYTES + len(group_id))
         self.state = State.EMPTY
         self.state_ms = wall_ms
         """When the state was entered; -1: loaded from a record that does not say."""
@@ -214,7 +228,22 @@ class Group:
         if self.leader is None:
             self.leader = member.member_id
         self._insert(member)
-        self.pending.discard(member.member_id)
+        self._expect_no_more(member.member_id)
+
+    def expect(self, member_id: str) -> None:
+        """Note an id that was given out."""
+        self.pending.add(member_id)
+        self.weight.add(EXPECTED_BYTES)
+
+    def _expect_no_more(self, member_id: str) -> None:
+        if member_id in self.pending:
+            self.pending.remove(member_id)
+            self.weight.add(-EXPECTED_BYTES)
+
+    def expect_nobody(self) -> None:
+        """Forget the ids that were given out."""
+        for member_id in list(self.pending):
+            self._expect_no_more(member_id)
 
     def remove(self, member_id: str) -> None:
         """Forget a member or a pending id; the leader's successor is the longest member."""
@@ -222,11 +251,12 @@ class Group:
         if member is not None:
             self._support.subtract({name for name, _ in member.protocols})
             self._joined -= member.join is not None
+            self.weight.add(-member.weighed_bytes)
             if member.instance_id is not None:
                 del self.static[member.instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
-        self.pending.discard(member_id)
+        self._expect_no_more(member_id)
         self.pending_sync.discard(member_id)
 
     def replace(self, old: Member, member_id: str) -> Member:
@@ -247,6 +277,8 @@ class Group:
         self.members[member.member_id] = member
         self._support.update({name for name, _ in member.protocols})
         self._joined += member.join is not None
+        member.weighed_bytes = 0
+        self.weigh(member)
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
 
@@ -255,6 +287,18 @@ class Group:
         self._support.subtract({name for name, _ in member.protocols})
         member.protocols = protocols
         self._support.update({name for name, _ in protocols})
+        self.weigh(member)
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """Note what a member is to do."""
+        member.assignment = assignment
+        self.weigh(member)
+
+    def weigh(self, member: Member) -> None:
+        """Count a member that changed anew."""
+        found = member_bytes(member)
+        self.weight.add(found - member.weighed_bytes)
+        member.weighed_bytes = found
 
     def park_join(self, member: Member, answer: Answer) -> Answer | None:
         """Let a member's JoinGroup wait; the one that waited before, if any."""
@@ -312,12 +356,16 @@ class Group:
 
     def put_offset(self, where: TopicPartition, offset: CommittedOffset) -> None:
         """Note a commit."""
-        self.offsets.setdefault(where.topic, {})[where.partition] = offset
+        partitions = self.offsets.setdefault(where.topic, {})
+        before = partitions.get(where.partition)
+        self.weight.add(offset_bytes(offset) - (offset_bytes(before) if before else 0))
+        partitions[where.partition] = offset
 
     def drop_offset(self, where: TopicPartition) -> None:
         """Forget a commit, if there is one."""
         partitions = self.offsets.get(where.topic, {})
-        partitions.pop(where.partition, None)
+        before = partitions.pop(where.partition, None)
+        self.weight.add(-offset_bytes(before) if before else 0)
         if not partitions:
             self.offsets.pop(where.topic, None)
 

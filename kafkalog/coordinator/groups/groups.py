@@ -10,6 +10,7 @@ from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import rebalance, records
 from kafkalog.coordinator.groups.group import CONSUMER, Group, Member, Protocols, State
 from kafkalog.coordinator.groups.shard import GroupShard
+from kafkalog.coordinator.groups.weight import GROUP_BYTES, MEMBER_BYTES
 from kafkalog.coordinator.step import Answer, Body, Request, Step
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -17,6 +18,9 @@ __all__ = ["heartbeat", "join", "leave", "sync", "validate_member"]
 
 NEW_MEMBER_JOIN_MS = 300_000
 """How long the first JoinGroup of a member may wait before the member is given up."""
+MORE_BYTES = 4096
+"""By how much a member may say more than before when nothing more is to be kept: which
+partitions it owns changes with each generation."""
 NULL_NAME_VERSION = 7
 """From this version on a JoinGroup that is refused names no protocol."""
 KNOWN_ID_VERSION = 4
@@ -54,17 +58,31 @@ def join(shard: GroupShard, step: Step, request: Request) -> None:
         error = ErrorCode.INVALID_SESSION_TIMEOUT
     elif group is None and body.member_id:
         error = ErrorCode.UNKNOWN_MEMBER_ID
+    elif not shard.has_room(_more_bytes(group, request)):
+        error = ErrorCode.GROUP_MAX_SIZE_REACHED  # no client asks again at once
     else:
         if group is None:
-            group = shard.groups[body.group_id] = Group(body.group_id, step.wall_ms)
+            group = shard.new_group(body.group_id, step.wall_ms)
         error = _join(shard, step, group, request)
         if error is ErrorCode.NONE:
             return
         if group.unused:
-            del shard.groups[body.group_id]
+            shard.forget(group)
     full = error is ErrorCode.GROUP_MAX_SIZE_REACHED
     member_id = "" if full else body.member_id
     step.answer(request.answer, **rebalance.refused_join(error, member_id))
+
+
+def _more_bytes(group: Group | None, request: Request) -> int:
+    """What a JoinGroup would make the coordinator keep; 0 or less of a member that says about as
+    much as before."""
+    said = sum(len(name) + len(data) for name, data in _protocols(request))
+    if group is not None:
+        before = group.static.get(request.body.group_instance_id) or request.body.member_id
+        if (known := group.members.get(before)) is not None:
+            kept = known.weighed_bytes - len(known.assignment)
+            return said + MEMBER_BYTES - kept - MORE_BYTES
+    return said + MEMBER_BYTES + (GROUP_BYTES + len(request.body.group_id)) * (group is None)
 
 
 def _without_null(answer: Answer) -> Answer:
@@ -116,7 +134,7 @@ def _join_unknown(shard: GroupShard, step: Step, group: Group, request: Request)
     instance_id = request.body.group_instance_id
     member_id = f"{instance_id or request.client_id}-{shard.new_id()}"
     if instance_id is None and request.version >= KNOWN_ID_VERSION:
-        group.pending.add(member_id)
+        group.expect(member_id)
         expires_ms = step.now_ms + request.body.session_timeout_ms
         shard.set_timer("session", group, expires_ms, member_id)
         error = ErrorCode.MEMBER_ID_REQUIRED

@@ -124,7 +124,7 @@ class _Load:
     def _group(self, group_id: str) -> Group:
         group = self.shard.groups.get(group_id)
         if group is None:
-            group = self.shard.groups[group_id] = Group(group_id, self.wall_ms)
+            group = self.shard.new_group(group_id, self.wall_ms)
             group.recorded = True
         return group
 

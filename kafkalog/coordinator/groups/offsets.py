@@ -14,6 +14,7 @@ from kafkalog.coordinator.groups import records
 from kafkalog.coordinator.groups.group import CONSUMER, Commit, CommittedOffset, Group, State
 from kafkalog.coordinator.groups.groups import validate_member
 from kafkalog.coordinator.groups.shard import GroupShard
+from kafkalog.coordinator.groups.weight import offset_bytes
 from kafkalog.coordinator.step import Body, JournalRecord, Request, Step
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -53,17 +54,35 @@ def commit(shard: GroupShard, step: Step, request: Request, known: Known) -> Non
         commit_failed(step, request, error, known)
         return
     if group is None:
-        group = shard.groups[body.group_id] = Group(body.group_id, step.wall_ms)
+        group = shard.new_group(body.group_id, step.wall_ms)
     elif group.state in (State.STABLE, State.PREPARING):
         shard.keep_session(group, group.members[body.member_id], step.now_ms)
     offsets: dict[TopicPartition, CommittedOffset] = {}
     results = _take(shard, step, request, known, offsets)
+    if offsets and not shard.has_room(_more_bytes(group, offsets)):
+        offsets = {}
+        results = _refused(results)
     if not offsets:
         if group.unused:
-            del shard.groups[group.group_id]
+            shard.forget(group)
         step.answer(request.answer, topics=results)
         return
     _write_commit(shard, step, group, request, (offsets, results))
+
+
+def _more_bytes(group: Group, offsets: dict[TopicPartition, CommittedOffset]) -> int:
+    """What a commit would make the coordinator keep, beyond what it replaces; at least 0."""
+    before = filter(None, (group.offset(*where) for where in offsets))
+    return max(sum(map(offset_bytes, offsets.values())) - sum(map(offset_bytes, before)), 0)
+
+
+def _refused(results: list[Body]) -> list[Body]:
+    """All that could have been committed is refused: what groups may take is used up."""
+    for topic in results:
+        for partition in topic["partitions"]:
+            if partition["error_code"] is ErrorCode.NONE:
+                partition["error_code"] = ErrorCode.GROUP_MAX_SIZE_REACHED
+    return results
 
 
 def commit_failed(step: Step, request: Request, error: ErrorCode, known: Known) -> None:
@@ -380,13 +399,13 @@ def delete_group(
 
     def late(step: Step, error: ErrorCode) -> None:
         if error is ErrorCode.NONE:
-            shard.groups.pop(group.group_id, None)
+            shard.forget(group)
         else:
             group.become(State.EMPTY, entered_ms)
 
     for member_id in group.pending:
         shard.cancel_timer("session", group, member_id)
-    group.pending.clear()
+    group.expect_nobody()
     if written:
         step.write(shard.partition, written, settled, late)
     else:

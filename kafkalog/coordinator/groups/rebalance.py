@@ -218,7 +218,7 @@ def expire_sync(shard: GroupShard, step: Step, group: Group) -> None:
 def hand_out(shard: GroupShard, step: Step, group: Group, assignments: dict[str, bytes]) -> None:
     """The assignment is in the journal: tell everybody who asked."""
     for member in group.members.values():
-        member.assignment = assignments.get(member.member_id, b"")
+        group.assign(member, assignments.get(member.member_id, b""))
         if answer_sync(
             step,
             member,
@@ -235,7 +235,7 @@ def hand_out(shard: GroupShard, step: Step, group: Group, assignments: dict[str,
 def reset(shard: GroupShard, step: Step, group: Group, error: ErrorCode) -> None:
     """The generation gets no assignment: tell everybody who asked."""
     for member in group.members.values():
-        member.assignment = b""
+        group.assign(member, b"")
         if answer_sync(step, member, error_code=error):
             shard.keep_session(group, member, step.now_ms)
 

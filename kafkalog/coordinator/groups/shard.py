@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.coordinator.core import Shard
 from kafkalog.coordinator.groups.group import Group, State
+from kafkalog.coordinator.groups.weight import Weight, offset_bytes
 from kafkalog.coordinator.timers import Timers
 from kafkalog.types import TopicPartition
 
@@ -27,6 +28,8 @@ class GroupShard(Shard):
         """`new_id` makes the unique part of member ids."""
         super().__init__(partition)
         self.config = config
+        self.weight = Weight()
+        """Of all its groups; it counts in the coordinator's while this shard is at work."""
         self.groups: dict[str, Group] = {}
         self.timers = timers
         """Those of all shards."""
@@ -40,6 +43,21 @@ class GroupShard(Shard):
     def live(self) -> Iterator[Group]:
         """The groups that are not being deleted."""
         return (group for group in self.groups.values() if group.state is not State.DEAD)
+
+    def new_group(self, group_id: str, wall_ms: int) -> Group:
+        """Begin a group."""
+        group = self.groups[group_id] = Group(group_id, wall_ms, self.weight)
+        return group
+
+    def forget(self, group: Group) -> None:
+        """A group has come to its end."""
+        if self.groups.pop(group.group_id, None) is not None:
+            group.weight.move(None)
+
+    def has_room(self, more_bytes: int) -> bool:
+        """Whether so much more may be kept of groups; what is there already stays in any case."""
+        total = self.weight.within or self.weight
+        return more_bytes <= 0 or total.bytes + more_bytes <= self.config.kafkalog_groups_max_bytes
 
     def next_position(self) -> int:
         """The position of the commit that is applied now."""
@@ -66,7 +84,10 @@ class GroupShard(Shard):
         self, producer_id: int, group: Group, where: TopicPartition, offset: CommittedOffset
     ) -> None:
         """Note an offset that was committed inside of a transaction."""
-        group.pending_offsets.setdefault(producer_id, {})[where] = offset
+        offsets = group.pending_offsets.setdefault(producer_id, {})
+        before = offsets.get(where)
+        group.weight.add(offset_bytes(offset) - (offset_bytes(before) if before else 0))
+        offsets[where] = offset
         self.open.setdefault(producer_id, set()).add(group.group_id)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
@@ -79,6 +100,7 @@ class GroupShard(Shard):
             if group is None:
                 continue
             for where, offset in group.pending_offsets.pop(producer_id, {}).items():
+                group.weight.add(-offset_bytes(offset))
                 before = group.offset(*where)
                 if committed and (before is None or before.position < offset.position):
                     group.put_offset(where, offset)

@@ -1,0 +1,56 @@
+"""About how much memory groups take: what clients can make a coordinator keep is bounded in sum."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalog.coordinator.groups.group import CommittedOffset, Member
+
+__all__ = [
+    "EXPECTED_BYTES",
+    "GROUP_BYTES",
+    "MEMBER_BYTES",
+    "Weight",
+    "member_bytes",
+    "offset_bytes",
+]
+
+GROUP_BYTES, MEMBER_BYTES, EXPECTED_BYTES, OFFSET_BYTES = 2_500, 1_500, 700, 400
+"""What one of each takes beside its texts, its timer included; an id that was given out and has
+not joined yet is expected.  Measured, and rounded up."""
+
+
+class Weight:
+    """A sum of bytes, which counts in the sum above it."""
+
+    __slots__ = ("bytes", "within")
+
+    def __init__(self, within: Weight | None = None) -> None:
+        self.bytes = 0
+        self.within = within
+
+    def add(self, count: int) -> None:
+        """Take `count` bytes more; fewer if it is negative."""
+        self.bytes += count
+        if self.within is not None:
+            self.within.add(count)
+
+    def move(self, within: Weight | None) -> None:
+        """Count in another sum from now on, or in none."""
+        if self.within is not None:
+            self.within.add(-self.bytes)
+        self.within = within
+        if within is not None:
+            within.add(self.bytes)
+
+
+def member_bytes(member: Member) -> int:
+    """What a member takes, with all that it said of itself and its assignment."""
+    said = sum(len(name) + len(data) for name, data in member.protocols)
+    return MEMBER_BYTES + said + len(member.assignment)
+
+
+def offset_bytes(offset: CommittedOffset) -> int:
+    """What a committed offset takes."""
+    return OFFSET_BYTES + len(offset.metadata)

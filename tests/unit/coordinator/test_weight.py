@@ -1,0 +1,139 @@
+"""What groups take in memory is counted, and bounded in sum."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from kafkalog.coordinator.groups.group import Group
+from kafkalog.coordinator.groups.weight import (
+    EXPECTED_BYTES,
+    GROUP_BYTES,
+    member_bytes,
+    offset_bytes,
+)
+from kafkalog.wire.error_codes import ErrorCode
+from tests.unit.coordinator.desk import Desk, config
+
+FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
+LIMIT = 40_000
+
+
+def weighed(group: Group) -> int:
+    """What a group takes, counted anew."""
+    committed = [o for partitions in group.offsets.values() for o in partitions.values()]
+    pending = [o for offsets in group.pending_offsets.values() for o in offsets.values()]
+    return (
+        GROUP_BYTES + len(group.group_id) + EXPECTED_BYTES * len(group.pending)
+        + sum(map(member_bytes, group.members.values()))
+        + sum(map(offset_bytes, [*committed, *pending]))
+    )  # fmt: skip
+
+
+def check(desk: Desk) -> None:
+    """The sums are those of what is there."""
+    groups = [g for shard in desk.core.shards.values() for g in shard.groups.values()]
+    assert [g.weight.bytes for g in groups] == [weighed(g) for g in groups]
+    assert desk.core.weight.bytes == sum(map(weighed, groups))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 11_031])
+def test_whatever_happens_the_sum_is_of_what_is_there(seed: int) -> None:
+    """Joins, rejoins, static members that come back, leaves, commits, deletions, time, restarts,
+    journals that fail."""
+    rng = random.Random(seed)
+    desk = Desk(config(offsets_retention_minutes=1), seed=seed)
+    joined: list[tuple[str, Any]] = []
+    for _ in range(400):
+        name = rng.choice("abcd")
+        if rng.random() < 0.1:
+            desk.errors = [ErrorCode.NOT_ENOUGH_REPLICAS]
+        match rng.randrange(9):
+            case 0:
+                said = [("range", rng.randbytes(rng.randrange(2000)))]
+                reply = desk.join(group=name, version=3, protocols=said)
+                joined.append((name, reply))
+            case 1:
+                desk.join(group=name, version=5)
+            case 2:
+                reply = desk.join(group=name, instance=rng.choice("xy"), protocols=[("range", b"")])
+                joined.append((name, reply))
+            case 3:
+                desk.wait(rng.choice([100, 4_000, 20_000]))
+            case 4 if joined:
+                group, reply = rng.choice(joined)
+                if not reply.waits:
+                    given = {m.member_id: rng.randbytes(300) for m in reply.members}
+                    desk.sync(reply, given, group, version=3)
+            case 5 if joined:
+                group, reply = joined.pop(rng.randrange(len(joined)))
+                if not reply.waits:
+                    desk.leave((reply.member_id, None), group=group)
+            case 6:
+                text = "m" * rng.randrange(3000)
+                desk.commit({("t", rng.randrange(5)): 1}, group=name, metadata=text)
+            case 7:
+                desk.delete(name)
+            case _ if rng.random() < 0.1:
+                desk.wait(70_000)
+                desk.restart()
+                joined.clear()
+        desk.errors = []
+        check(desk)
+    desk.wait(100_000_000)
+    check(desk)
+
+
+def test_who_would_take_more_than_there_is_room_for_is_told_so() -> None:
+    """New groups, members and commits; what is there goes on."""
+    desk = Desk(config(kafkalog_groups_max_bytes=LIMIT))
+    members = desk.stable(2, "old")
+    desk.settle(members, "old")
+    desk.commit({("t", 0): 5}, group="reader")
+    for group in ("one", *(f"g{i}" for i in range(LIMIT // GROUP_BYTES + 1))):
+        last = desk.join(group=group, version=3)
+        assert desk.core.weight.bytes <= LIMIT
+    assert last.error == FULL
+    while desk.join(group="one", version=3).waits:
+        assert desk.core.weight.bytes <= LIMIT
+    assert desk.join(group="old", version=3).error == FULL
+    assert desk.join(group="old", version=5).error == FULL
+    refused = desk.commit({("t", p): 5 for p in range(100)}, group="reader")
+    assert {p.error_code for p in refused.topics[0].partitions} == {FULL}
+    assert desk.commit({("t", 0): 5}, group="new").topics[0].partitions[0].error_code == FULL
+    assert "new" not in desk.listed()
+    # What was there: heartbeats, commits in place, joining again with about as much to say.
+    one = members[0]
+    assert desk.heartbeat(one.member_id, one.generation_id, "old") == ErrorCode.NONE
+    again = desk.commit({("t", 0): 6}, group="reader")
+    assert again.topics[0].partitions[0].error_code == ErrorCode.NONE
+    reply = desk.join(one.member_id, "old", protocols=[("range", b"x" * 100)])
+    assert reply.waits
+    check(desk)
+
+
+def test_there_is_room_again_when_others_went() -> None:
+    desk = Desk(config(kafkalog_groups_max_bytes=LIMIT))
+    before = desk.core.weight.bytes
+    joined = []
+    while (reply := desk.join(version=3)).waits:
+        joined.append(reply)
+    assert reply.error == FULL
+    desk.wait(1_000_000_000)
+    assert desk.core.weight.bytes <= before + GROUP_BYTES + 1
+    assert desk.join(version=3).waits
+
+
+def test_a_lowered_bound_loses_nothing() -> None:
+    """What the journal has is loaded in any case."""
+    desk = Desk()
+    desk.settle(desk.stable(3))
+    desk.commit({("t", p): p for p in range(50)}, group="reader")
+    desk.settings = config(kafkalog_groups_max_bytes=1)
+    desk.restart()
+    assert len(desk.offsets("reader")) == 50
+    assert desk.commit({("t", 0): 9}, group="reader").topics[0].partitions[0].error_code == 0
+    assert desk.join(group="new", version=3).error == FULL
+    check(desk)
