@@ -184,7 +184,8 @@ kl_status kl_check_batch(const kl_batch_rules *rules, uint8_t *data, size_t byte
                                   (size_t)out->batch_bytes - POS_RECORDS, 1,
                                   &rules->records, &max_timestamp);
     else if (rules->from_client && !kl_batch_time_is_lost(out))
-        status = kl_check_time(rules, max_timestamp); /* all that a look at the header tells */
+        status =
+            kl_check_time(rules, max_timestamp); /* all that a look at the header tells */
     if (KL_UNLIKELY(status)) return status;
     if (rules->log_append_time) max_timestamp = rules->records.now_ms;
     if (max_timestamp == out->max_timestamp && !rules->log_append_time) return KL_OK;

@@ -127,8 +127,9 @@ static int16_t attributes_of(const kl_produce_item *item) {
 static bool time_is_doubtful(const kl_produce_item *item) {
     kl_batch batch;
     if (kl_batch_parse(item->records, item->records_bytes, &batch)) return false;
-    return kl_batch_time_is_lost(&batch) || ((item->flags & KL_TOPIC_TIMED) &&
-                                             batch.max_timestamp > kl_now_ms() + KL_AHEAD_MS);
+    return kl_batch_time_is_lost(&batch) ||
+           ((item->flags & KL_TOPIC_TIMED) &&
+            batch.max_timestamp > kl_now_ms() + KL_AHEAD_MS);
 }
 
 static bool is_admin(const kl_request *request) {
