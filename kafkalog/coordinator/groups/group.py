@@ -296,7 +296,7 @@ class Group:
 
     def weigh(self, member: Member) -> None:
         """Count a member that changed anew."""
-        found = member_bytes(member)
+        found = member_bytes(member.protocols, member.assignment)
         self.weight.add(found - member.weighed_bytes)
         member.weighed_bytes = found
 
@@ -358,14 +358,16 @@ class Group:
         """Note a commit."""
         partitions = self.offsets.setdefault(where.topic, {})
         before = partitions.get(where.partition)
-        self.weight.add(offset_bytes(offset) - (offset_bytes(before) if before else 0))
+        self.weight.add(
+            offset_bytes(offset.metadata) - (offset_bytes(before.metadata) if before else 0)
+        )
         partitions[where.partition] = offset
 
     def drop_offset(self, where: TopicPartition) -> None:
         """Forget a commit, if there is one."""
         partitions = self.offsets.get(where.topic, {})
         before = partitions.pop(where.partition, None)
-        self.weight.add(-offset_bytes(before) if before else 0)
+        self.weight.add(-offset_bytes(before.metadata) if before else 0)
         if not partitions:
             self.offsets.pop(where.topic, None)
 

@@ -10,7 +10,7 @@ from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import rebalance, records
 from kafkalog.coordinator.groups.group import CONSUMER, Group, Member, Protocols, State
 from kafkalog.coordinator.groups.shard import GroupShard
-from kafkalog.coordinator.groups.weight import GROUP_BYTES, MEMBER_BYTES
+from kafkalog.coordinator.groups.weight import GROUP_BYTES, member_bytes
 from kafkalog.coordinator.step import Answer, Body, Request, Step
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -76,13 +76,13 @@ def join(shard: GroupShard, step: Step, request: Request) -> None:
 def _more_bytes(group: Group | None, request: Request) -> int:
     """What a JoinGroup would make the coordinator keep; 0 or less of a member that says about as
     much as before."""
-    said = sum(len(name) + len(data) for name, data in _protocols(request))
+    said = member_bytes(_protocols(request), b"")
     if group is not None:
         before = group.static.get(request.body.group_instance_id) or request.body.member_id
         if (known := group.members.get(before)) is not None:
             kept = known.weighed_bytes - len(known.assignment)
-            return said + MEMBER_BYTES - kept - MORE_BYTES
-    return said + MEMBER_BYTES + (GROUP_BYTES + len(request.body.group_id)) * (group is None)
+            return said - kept - MORE_BYTES
+    return said + (GROUP_BYTES + len(request.body.group_id)) * (group is None)
 
 
 def _without_null(answer: Answer) -> Answer:

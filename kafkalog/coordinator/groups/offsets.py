@@ -72,8 +72,9 @@ def commit(shard: GroupShard, step: Step, request: Request, known: Known) -> Non
 
 def _more_bytes(group: Group, offsets: dict[TopicPartition, CommittedOffset]) -> int:
     """What a commit would make the coordinator keep, beyond what it replaces; at least 0."""
+    more = sum(offset_bytes(offset.metadata) for offset in offsets.values())
     before = filter(None, (group.offset(*where) for where in offsets))
-    return max(sum(map(offset_bytes, offsets.values())) - sum(map(offset_bytes, before)), 0)
+    return max(more - sum(offset_bytes(offset.metadata) for offset in before), 0)
 
 
 def _refused(results: list[Body]) -> list[Body]:

@@ -86,7 +86,9 @@ class GroupShard(Shard):
         """Note an offset that was committed inside of a transaction."""
         offsets = group.pending_offsets.setdefault(producer_id, {})
         before = offsets.get(where)
-        group.weight.add(offset_bytes(offset) - (offset_bytes(before) if before else 0))
+        group.weight.add(
+            offset_bytes(offset.metadata) - (offset_bytes(before.metadata) if before else 0)
+        )
         offsets[where] = offset
         self.open.setdefault(producer_id, set()).add(group.group_id)
 
@@ -100,7 +102,7 @@ class GroupShard(Shard):
             if group is None:
                 continue
             for where, offset in group.pending_offsets.pop(producer_id, {}).items():
-                group.weight.add(-offset_bytes(offset))
+                group.weight.add(-offset_bytes(offset.metadata))
                 before = group.offset(*where)
                 if committed and (before is None or before.position < offset.position):
                     group.put_offset(where, offset)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from kafkalog.coordinator.groups.group import CommittedOffset, Member
+from collections.abc import Iterable
 
 __all__ = [
     "EXPECTED_BYTES",
     "GROUP_BYTES",
-    "MEMBER_BYTES",
     "Weight",
     "member_bytes",
     "offset_bytes",
@@ -45,12 +41,11 @@ class Weight:
             within.add(self.bytes)
 
 
-def member_bytes(member: Member) -> int:
-    """What a member takes, with all that it said of itself and its assignment."""
-    said = sum(len(name) + len(data) for name, data in member.protocols)
-    return MEMBER_BYTES + said + len(member.assignment)
+def member_bytes(said: Iterable[tuple[str, bytes]], assignment: bytes) -> int:
+    """What a member takes that said this of its protocols."""
+    return MEMBER_BYTES + sum(len(name) + len(data) for name, data in said) + len(assignment)
 
 
-def offset_bytes(offset: CommittedOffset) -> int:
-    """What a committed offset takes."""
-    return OFFSET_BYTES + len(offset.metadata)
+def offset_bytes(metadata: str) -> int:
+    """What a committed offset with this text takes."""
+    return OFFSET_BYTES + len(metadata)

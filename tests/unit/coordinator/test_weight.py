@@ -27,8 +27,8 @@ def weighed(group: Group) -> int:
     pending = [o for offsets in group.pending_offsets.values() for o in offsets.values()]
     return (
         GROUP_BYTES + len(group.group_id) + EXPECTED_BYTES * len(group.pending)
-        + sum(map(member_bytes, group.members.values()))
-        + sum(map(offset_bytes, [*committed, *pending]))
+        + sum(member_bytes(m.protocols, m.assignment) for m in group.members.values())
+        + sum(offset_bytes(offset.metadata) for offset in [*committed, *pending])
     )  # fmt: skip
 
 
