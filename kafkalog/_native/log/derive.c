@@ -134,7 +134,11 @@ kl_status kl_log_prepare(kl_log *log, const kl_look *look, size_t index) {
     if (followed && !kl_segment_is_covered(segment, look->active_bytes))
         status = follow(log, segment);
     if (followed && kl_segment_is_covered(segment, look->active_bytes)) return status;
-    if (atomic_load(&log->loaded_indexes) > LOADED_INDEXES_MAX)
+    /* A writer's active one has its indexes: it was sealed since, and they were let go. */
+    if (active && log->writable)
+        return kl_fail(KL_E_STALE, "log %s rolled since it was looked at", log->path);
+    if (atomic_load(&log->loaded_indexes) > LOADED_INDEXES_MAX ||
+        KL_FP_STATUS("log.indexes.too_many"))
         unload_indexes(log, look->version);
     kl_dir *dir = NULL;
     if (!status) status = kl_dir_open(log->path, 0, &dir);
@@ -155,8 +159,9 @@ kl_status kl_log_prepare(kl_log *log, const kl_look *look, size_t index) {
 
 /* ---- producers and epochs ---------------------------------------------------------------- */
 
-static kl_status replay_marker(kl_log *log, kl_segment *segment, const kl_batch *batch,
-                               const uint8_t *data, int64_t now_ms, bool rebuild) {
+/* `aborts` NULL: nobody wants them. */
+static kl_status replay_marker(kl_log *log, kl_aborts *aborts, const kl_batch *batch,
+                               const uint8_t *data, int64_t now_ms) {
     int32_t type, coordinator_epoch;
     kl_status status = kl_batch_control(batch, data, &type, &coordinator_epoch);
     if (status == KL_E_CORRUPT_MESSAGE) return KL_OK; /* its reads answer for it */
@@ -166,15 +171,15 @@ static kl_status replay_marker(kl_log *log, kl_segment *segment, const kl_batch 
         &log->producers, batch->producer_id, batch->producer_epoch, coordinator_epoch,
         batch->last_offset, batch->max_timestamp,
         kl_producers_heard(batch->max_timestamp, now_ms), &first_offset);
-    if (status || type != KL_CONTROL_ABORT || first_offset < 0 || !rebuild) return status;
+    if (status || type != KL_CONTROL_ABORT || first_offset < 0 || !aborts) return status;
     int64_t open = kl_producers_first_open(&log->producers);
     const kl_aborted entry = {batch->producer_id, first_offset, batch->last_offset,
                               KL_MIN(open, batch->last_offset + 1)};
-    return kl_aborts_add(&segment->aborts, &entry);
+    return kl_aborts_add(aborts, &entry);
 }
 
 static kl_status replay_segment(kl_log *log, kl_segment *segment, int64_t from,
-                                bool rebuild) {
+                                kl_aborts *aborts) {
     kl_walk walk;
     int64_t now_ms = kl_now_ms();
     kl_status status = kl_walk_init(
@@ -195,14 +200,43 @@ static kl_status replay_segment(kl_log *log, kl_segment *segment, int64_t from,
             const uint8_t *data;
             walk.pos = pos;
             status = kl_walk_step(&walk, true, &batch, &data, &found);
-            if (!status)
-                status = replay_marker(log, segment, &batch, data, now_ms, rebuild);
+            if (!status) status = replay_marker(log, aborts, &batch, data, now_ms);
         }
         if (status) break;
     }
     kl_walk_done(&walk);
     /* Damage below the recovery point stays where it is and its readers are told. */
     if (is_damage(status) || status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT) return KL_OK;
+    return status;
+}
+
+/* What a replay found takes the place of a segment's aborted transactions. */
+static kl_status exchange_aborts(kl_segment *segment, kl_dir *dir, kl_aborts *found,
+                                 bool writable, bool sealed) {
+    kl_status status = KL_OK;
+    kl_lock(&segment->lock);
+    kl_aborts before = segment->aborts;
+    segment->aborts = *found;
+    *found = before;
+    segment->aborts.loaded = true;
+    if (writable) status = kl_aborts_rewrite(&segment->aborts, dir, true);
+    if (!status && writable && sealed) {
+        status = kl_guard_reseal(segment, dir, true);
+        if (status == KL_E_NO_SPACE) status = kl_sidecar_drop(dir, segment->base_offset);
+    }
+    kl_unlock(&segment->lock);
+    return status;
+}
+
+static kl_status rebuild_segment(kl_log *log, kl_dir *dir, size_t index, int64_t from) {
+    kl_segment *segment = log->version->segments[index];
+    kl_aborts aborts;
+    kl_aborts_init(&aborts, segment->base_offset);
+    kl_status status = replay_segment(log, segment, from, &aborts);
+    if (!status)
+        status = exchange_aborts(segment, dir, &aborts, log->writable,
+                                 index + 1 < log->version->count);
+    kl_aborts_free(&aborts);
     return status;
 }
 
@@ -214,23 +248,15 @@ kl_status kl_log_load_producers(kl_log *log, kl_dir *dir, int64_t from,
          i++) {
         kl_segment *segment = log->version->segments[i];
         bool rebuild = segment->base_offset >= rebuild_from;
-        if (rebuild) kl_aborts_clear(&segment->aborts);
         /* The one that lies here was perhaps never on disk whole, or tells of batches that
          * are gone.  Synced: what recovers after a crash of this may not come by here. */
         if (rebuild && log->writable && segment->base_offset > at)
             status = kl_log_write_snapshot(log, dir, segment->base_offset, true);
         if (status == KL_E_NO_SPACE) status = KL_OK; /* a longer replay next time */
         if (status) break;
-        if (kl_log_next_base(log, i) <= at && !rebuild) continue;
-        status = replay_segment(log, segment, at, rebuild);
-        if (rebuild) segment->aborts.loaded = true;
-        if (!status && rebuild && log->writable)
-            status = kl_aborts_rewrite(&segment->aborts, dir, true);
-        if (!status && rebuild && log->writable && i + 1 < log->version->count) {
-            status = kl_guard_reseal(segment, dir);
-            if (status == KL_E_NO_SPACE)
-                status = kl_sidecar_drop(dir, segment->base_offset);
-        }
+        if (rebuild) status = rebuild_segment(log, dir, i, at);
+        else if (kl_log_next_base(log, i) > at)
+            status = replay_segment(log, segment, at, NULL);
     }
     log->producers_known = !status;
     return status;

@@ -225,24 +225,26 @@ kl_status kl_guard_aborts(kl_segment *segment, bool *same) {
     if (status || guard->file == NULL || guard->foreign ||
         guard->sidecar.log_bytes != segment->size)
         return status;
+    kl_lock(&segment->lock);
     const kl_aborts *aborts = &segment->aborts;
     int64_t bytes = aborts->count ? (int64_t)(aborts->count * ABORT_ENTRY_BYTES) : -1;
     *same = is_same(guard->sidecar.index_sums + 2 * KL_FILE_SUM_BYTES, bytes,
                     kl_aborts_crc(aborts));
+    kl_unlock(&segment->lock);
     return KL_OK;
 }
 
-/* What it holds of the indexes is what they are now. */
-static void renew(kl_segment *segment) {
+/* Locked.  What it holds of the indexes is what they are now. */
+static void renew(kl_segment *segment, bool aborts) {
     kl_guard *guard = atomic_load_explicit(&segment->guard, memory_order_acquire);
     if (guard == NULL || guard->file == NULL) return;
-    kl_sidecar_put_indexes(guard->file + (guard->sidecar.index_sums - guard->file),
-                           segment);
+    kl_sidecar_put_indexes(guard->file + (guard->sidecar.index_sums - guard->file), segment,
+                           aborts);
 }
 
-kl_status kl_guard_reseal(kl_segment *segment, kl_dir *dir) {
+kl_status kl_guard_reseal(kl_segment *segment, kl_dir *dir, bool aborts) {
     bool renewed;
-    kl_status status = kl_sidecar_renew(segment, dir, &renewed);
-    if (renewed) renew(segment);
+    kl_status status = kl_sidecar_renew(segment, dir, aborts, &renewed);
+    if (renewed) renew(segment, aborts);
     return status;
 }

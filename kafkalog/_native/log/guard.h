@@ -23,13 +23,16 @@ kl_status kl_guard_check(struct kl_segment *segment, int64_t size, int64_t pos,
                          int64_t *good_pos);
 /* Its side-car is in memory, if it has one: what follows reads no file. */
 kl_status kl_guard_load(struct kl_segment *segment);
-/* Whether the index of a sealed segment, loaded, may be what was sealed. */
+/* Whether the index of a sealed segment, loaded, may be what was sealed.  The segment's lock is
+ * held, as in kl_guard_reseal. */
 kl_status kl_guard_index(struct kl_segment *segment, const kl_index *index, bool *same);
+/* The same of its aborted transactions; takes the segment's lock. */
 kl_status kl_guard_aborts(struct kl_segment *segment, bool *same);
-/* The indexes of a sealed segment were made anew: their checksums too, in the side-car.  One
- * that cannot be read, or that belongs to another `.log`, is left as it is.  These three
- * under the log's lock. */
-kl_status kl_guard_reseal(struct kl_segment *segment, kl_dir *dir);
+/* The indexes of a sealed segment were made anew: their checksums too, in the side-car, and
+ * those of its aborted transactions when these were (`aborts`): a list that was lost is told
+ * by what the side-car says of it.  A side-car that cannot be read, or that belongs to another
+ * `.log`, is left as it is. */
+kl_status kl_guard_reseal(struct kl_segment *segment, kl_dir *dir, bool aborts);
 void kl_guard_free(kl_guard *guard);
 
 #endif

@@ -189,7 +189,7 @@ kl_status kl_log_append_one_locked(kl_log *log, const kl_batch *batch, const uin
                                    int64_t now_ms);
 
 /* ---- derive.c ---------------------------------------------------------------------- */
-/* The indexes of segment `index`, loaded. */
+/* The indexes of segment `index`, loaded.  KL_E_STALE: look again, the log has rolled. */
 kl_status kl_log_prepare(kl_log *log, const kl_look *look, size_t index);
 /* What a step over `segment` that failed with `status` at `pos` means: an old format, or
  * damage that looks like one. */

@@ -506,8 +506,10 @@ kl_status kl_log_view(kl_log *log, int64_t base_offset, int32_t file, kl_view **
     kl_view *view = kl_alloc(sizeof *view);
     if (view == NULL)
         return kl_fail(KL_E_NO_MEMORY, "no memory for a view of %s", log->path);
-    kl_status status = kl_log_peek(log, &look);
-    if (!status) {
+    kl_status status = KL_E_STALE;
+    for (int tries = 0; status == KL_E_STALE && tries < KL_STALE_TRIES; tries++) {
+        status = kl_log_peek(log, &look);
+        if (status) break;
         status = view_file(log, &look, base_offset, file, view);
         kl_look_drop(&look);
     }

@@ -231,7 +231,7 @@ static kl_status renew_indexes(kl_segment *segment, const kl_index_source *sourc
     status = kl_index_rewrite_if_room(&segment->offsets, source->dir);
     if (!status) status = kl_index_rewrite_if_room(&segment->times, source->dir);
     if (status || source->active) return status;
-    status = kl_guard_reseal(segment, source->dir);
+    status = kl_guard_reseal(segment, source->dir, false);
     return status == KL_E_NO_SPACE ? kl_sidecar_drop(source->dir, segment->base_offset)
                                    : status;
 }
@@ -688,7 +688,7 @@ kl_status kl_segment_cut(kl_segment *segment, kl_dir *dir, int64_t pos, bool act
     *replaced = NULL;
     kl_status status = kl_sidecar_drop(dir, segment->base_offset);
     if (status) return status;
-    if (pos < segment->size && (!active || atomic_load(&segment->slices) > 0))
+    if (!active || atomic_load(&segment->slices) > 0)
         return cut_by_copy(segment, dir, pos, replaced);
     /* Those who hold the old one find it as it was, but for bytes that are gone. */
     kl_segment *again = segment_new(segment->base_offset);

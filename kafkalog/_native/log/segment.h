@@ -3,7 +3,7 @@
  * Who holds a reference uses `file`, and the size of a sealed one.  Its own lock guards the
  * indexes and the times: it is held while they are loaded, as who waits for it wants them.
  * The log's lock, which comes first, guards the rest; an append changes the indexes of the
- * active one under both. */
+ * active one under both, and so does who makes the aborted transactions of a sealed one anew. */
 #ifndef KL_SEGMENT_H
 #define KL_SEGMENT_H
 
@@ -134,7 +134,7 @@ kl_status kl_segment_seal(kl_segment *segment, kl_dir *dir);
  * end.  Recovery looks only at segments that were not flushed, so a flush comprises these. */
 kl_status kl_segment_sync_derived(const kl_segment *segment, const char *dir_path,
                                   int64_t next_offset);
-/* Rename all its files to .deleted. */
+/* Rename all its files to .deleted.  After a failure: again, and it goes on. */
 kl_status kl_segment_delete(kl_segment *segment, kl_dir *dir);
 /* Cut the `.log` at `pos`: in place (`active`, and no slice of it is under way) or by a new
  * file under the old name, so that maps and slices of the old one stay whole.  *replaced gets

@@ -162,10 +162,10 @@ static void put_aborts(uint8_t *p, const kl_aborts *aborts) {
     kl_put32(p + 8, crc);
 }
 
-void kl_sidecar_put_indexes(uint8_t *index_sums, const kl_segment *segment) {
+void kl_sidecar_put_indexes(uint8_t *index_sums, const kl_segment *segment, bool aborts) {
     if (segment->offsets.loaded) put_index(index_sums, &segment->offsets);
     if (segment->times.loaded) put_index(index_sums + KL_FILE_SUM_BYTES, &segment->times);
-    put_aborts(index_sums + 2 * KL_FILE_SUM_BYTES, &segment->aborts);
+    if (aborts) put_aborts(index_sums + 2 * KL_FILE_SUM_BYTES, &segment->aborts);
 }
 
 static void put_crc(uint8_t *data, size_t bytes) {
@@ -189,7 +189,7 @@ kl_status kl_sidecar_encode(const kl_segment *segment, kl_dir *dir, kl_buffer *o
     kl_put32(p + POS_FILE_BYTES, (uint32_t)bytes);
     kl_put64(p + POS_BASE, (uint64_t)segment->base_offset);
     kl_put64(p + POS_LOG_BYTES, (uint64_t)segment->size);
-    kl_sidecar_put_indexes(p + POS_INDEX, segment);
+    kl_sidecar_put_indexes(p + POS_INDEX, segment, true);
     kl_put32(p + POS_REGION_BYTES, KL_REGION_BYTES);
     kl_put32(p + POS_REGION_COUNT, (uint32_t)count);
     p[POS_TOPIC_ID_BYTES] = (uint8_t)id_bytes;
@@ -309,7 +309,8 @@ kl_status kl_sidecar_belongs(const kl_sidecar *sidecar, kl_dir *dir, bool *belon
     return KL_OK;
 }
 
-kl_status kl_sidecar_renew(const kl_segment *segment, kl_dir *dir, bool *renewed) {
+kl_status kl_sidecar_renew(const kl_segment *segment, kl_dir *dir, bool aborts,
+                           bool *renewed) {
     char name[KL_NAME_BYTES];
     *renewed = false;
     uint8_t *data = NULL;
@@ -320,7 +321,7 @@ kl_status kl_sidecar_renew(const kl_segment *segment, kl_dir *dir, bool *renewed
     if (data == NULL || !kl_sidecar_parse(data, bytes, &old) ||
         old.base_offset != segment->base_offset || old.log_bytes != segment->size)
         goto out;
-    kl_sidecar_put_indexes(data + POS_INDEX, segment);
+    kl_sidecar_put_indexes(data + POS_INDEX, segment, aborts);
     put_crc(data, bytes);
     status = kl_dir_write_file(dir, name, data, bytes, false);
     if (!status) KL_FP("sidecar.renew.renamed");

@@ -73,12 +73,15 @@ kl_status kl_sidecar_belongs(const kl_sidecar *sidecar, kl_dir *dir, bool *belon
 /* Write the side-car of a segment whose indexes are in memory or mapped, and saved.  None
  * is left when the segment holds a batch that does not parse.  Not synced. */
 kl_status kl_sidecar_write(struct kl_segment *segment, kl_dir *dir);
-/* index_sums of a segment's indexes, of those that are loaded. */
-void kl_sidecar_put_indexes(uint8_t *index_sums, const struct kl_segment *segment);
+/* index_sums of a segment's indexes, of those that are loaded, and of its aborted transactions
+ * where they are known to be whole. */
+void kl_sidecar_put_indexes(uint8_t *index_sums, const struct kl_segment *segment,
+                            bool aborts);
 /* The bytes of that file, at the start of `out`; the segment's sums must be whole. */
 kl_status kl_sidecar_encode(const struct kl_segment *segment, kl_dir *dir, kl_buffer *out);
 /* kl_guard_reseal's part on disk.  *renewed false: there is none that is this `.log`'s. */
-kl_status kl_sidecar_renew(const struct kl_segment *segment, kl_dir *dir, bool *renewed);
+kl_status kl_sidecar_renew(const struct kl_segment *segment, kl_dir *dir, bool aborts,
+                           bool *renewed);
 kl_status kl_sidecar_drop(kl_dir *dir, int64_t base_offset); /* a missing one is fine */
 
 #endif

@@ -71,9 +71,7 @@ kl_status kl_log_restart_at(kl_log *log, int64_t offset) {
         /* Nothing left to stand on: an empty segment in memory only, and offline. */
         kl_log_fail_storage(log, status);
         fresh = NULL;
-        char name[KL_NAME_BYTES];
-        kl_segment_name(name, offset, KL_LOG_SUFFIX);
-        if (kl_segment_open(log->path, name, offset, false, &fresh) == KL_OK)
+        if (kl_segment_absent(log->path, offset, &fresh) == KL_OK)
             (void)kl_version_add(&log->version, fresh);
     }
     log->log_start = log->log_end = log->high_watermark = log->last_stable = offset;

@@ -7,14 +7,18 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import kafkalog
 from tests.damage.crash.ledger import key_of, value_of
 from tests.support import batches, cases
+from tests.support.batches import Row
 from tests.support.effort import patience_s, rounds
 from tests.unit.log.reader import PER_OFFSET
+from tests.unit.log.test_held_disk import held
+from tests.unit.log.test_old_looks import waits_for_a_lock
 
 CHANGES = 400
 CONFIG = {"segment.bytes": 20_000, "index.interval.bytes": 500, "file.delete.delay.ms": 0}
@@ -190,6 +194,44 @@ def test_a_truncation_under_a_committed_read_shows_nothing_aborted(tmp_path):
             with contextlib.suppress(kafkalog.StaleLog, kafkalog.OffsetOutOfRange):
                 seen.extend(reading)
             assert {record.value[:2] for record in seen} == {b"ok"}
+
+
+def test_lost_aborts_and_a_lost_index_of_one_segment(tmp_path, native_test, wait_until):
+    """Both are made anew and told to the side-car, by two threads, one after the other."""
+    folder, now_ms = tmp_path / "t-0", time.time_ns() // 1_000_000
+    with kafkalog.Log(folder, config=CONFIG) as log:
+        rows = [Row(b"v" * 300, timestamp_ms=now_ms)]
+        for i in range(20):
+            log.append_batches(
+                batches.batch(rows, producer_id=1, producer_epoch=0, base_sequence=i,
+                              transactional=True)
+            )  # fmt: skip
+        log.append_marker(1, 0, False)
+        log.roll()
+        log.append(b"next")
+        wanted = log.aborted(0, log.end_offset)
+    (folder / f"{0:020}.txnindex").unlink()
+    thread = []
+
+    def ask():
+        thread.append(threading.get_native_id())
+        return log.aborted(0, log.end_offset)
+
+    with kafkalog.Log(folder, config=CONFIG) as log, ThreadPoolExecutor(1) as pool:
+        log.append(b"first")
+        log.flush()
+        (folder / f"{0:020}.index").unlink()
+        hooks = native_test[1]
+        with held(hooks, b"renameat", lambda: list(log.read(3, 4)), wait_until):
+            asked = pool.submit(ask)
+            wait_until(
+                lambda: asked.done() or (thread and waits_for_a_lock(thread[0])),
+                "the question ends or waits",
+            )
+        assert asked.result() == wanted == log.aborted(0, log.end_offset)
+        assert [a.producer_id for a in wanted] == [1]
+    with kafkalog.Log(folder, config=CONFIG) as log:
+        assert log.verify(deep=True).clean
 
 
 @pytest.mark.slow
