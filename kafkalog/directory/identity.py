@@ -28,8 +28,8 @@ def identify(
         name = folders.name(found[0])
         raise ArgumentError(
             f"{directory.path}: holds partition folders ({name}, ...) but no "
-            f"{layout.META_PROPERTIES}; open it with mode='r', or take it over with "
-            "adopt=True"
+            f"{layout.META_PROPERTIES}; open it with mode='r', or take it over: "
+            f"kafkalog adopt --dir {directory.path}"
         )
     meta = layout.new_meta_properties(node_id)
     directory.replace(layout.META_PROPERTIES, layout.render_meta_properties(meta))

@@ -121,7 +121,7 @@ def test_partition_folders_without_an_identity_are_not_taken_by_accident(path):
     """A copy of some folders opens for reading, or with adopt."""
     with Log(path / "a-0") as log:
         log.append(b"x")
-    with pytest.raises(ArgumentError, match="adopt=True"):
+    with pytest.raises(ArgumentError, match="kafkalog adopt --dir"):
         Manager(path)
     assert not (path / "meta.properties").exists()
     with Manager(path, mode="r") as manager:
