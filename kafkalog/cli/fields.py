@@ -16,7 +16,17 @@ from typing import Any
 
 from kafkalog.cli.arrowcsv import MS_MIN, NUMBER, check_heads, csv_columns
 from kafkalog.cli.common import CommandError
-from kafkalog.cli.inputs import Bad, Block, Input, Row, Shape, block_of, checked_row, read_lines
+from kafkalog.cli.inputs import (
+    LINE_BYTES_MAX,
+    Bad,
+    Block,
+    Input,
+    Row,
+    Shape,
+    block_of,
+    checked_row,
+    read_lines,
+)
 
 __all__ = ["csv_blocks", "json_blocks"]
 
@@ -181,6 +191,10 @@ def csv_blocks(source: Input, shape: Shape, bad: Bad) -> Iterator[Block]:
 
 def _rows(source: Input, shape: Shape, bad: Bad, skip: int) -> Iterator[Block]:
     """Row by row, behind the first `skip` good ones, of which each is known to be one."""
+    # What is too long for a record is a bad row, with its line, and no end of all; the module's
+    # own limit, 128 KiB, is one for all its users in a process.
+    if csv.field_size_limit() < LINE_BYTES_MAX:
+        csv.field_size_limit(LINE_BYTES_MAX)
     text = io.TextIOWrapper(source.stream, "utf-8-sig", errors="strict", newline="")
     reader = csv.reader(text)
     rows: list[Row] = []

@@ -80,10 +80,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _agreed(count: int) -> bool:
-    """Ask whoever sits at the terminal; nobody there is no."""
+    """Ask whoever sits at the terminal; nobody there is no, and so is Ctrl-D.
+
+    On the error output: what is printed may go into a program.
+    """
     if sys.stdin is None or not sys.stdin.isatty():  # None: it was closed
         return False
-    return input(f"{count} records of internal topics go. Go on? [y/N] ").strip().lower() == "y"
+    print(f"{count} records of internal topics go. Go on? [y/N] ", end="", file=sys.stderr)
+    sys.stderr.flush()
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        print(file=sys.stderr)  # Ctrl-D leaves the cursor behind the question
+        return False
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _summary(count: int, clean: bool) -> str:

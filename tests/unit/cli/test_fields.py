@@ -107,6 +107,18 @@ def test_anything_that_is_called_csv(tmp_path_factory, data) -> None:
     assert with_fast_ways(path, PLAIN) == without_fast_ways(path, PLAIN)
 
 
+@pytest.mark.parametrize("ways", [with_fast_ways, without_fast_ways])
+def test_a_cell_is_as_long_as_a_record_may_be(tmp_path, ways) -> None:
+    """Also behind a bad row, from which on it goes row by row; what is longer is a bad row."""
+    path = tmp_path / "rows.csv"
+    long, longer = "x" * 200_000, "y" * 1_000_001
+    path.write_text(f"a,b\n1,{long}\n2,3,4\n5,{long}\n6,{longer}\n7,8\n")
+    rows, _, bad, end = ways(path, PLAIN._replace(value="b", limit_bytes=1_000_000))
+    assert ([value for value, _, _ in rows], bad, end) == (
+        [long.encode(), long.encode(), b"8"], [3, 5], ""
+    )  # fmt: skip
+
+
 def test_a_line_end_inside_of_a_cell_is_whole_wherever_a_block_ends(tmp_path) -> None:
     """pyarrow drops an LF at a block's beginning when the block before it ended in CR."""
     path = tmp_path / "rows.csv"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pty
 import sys
 import uuid
 from pathlib import Path
@@ -223,6 +224,31 @@ def test_records_of_the_metadata_that_go_are_named_and_asked_for(
     assert b"events" not in file.read_bytes()
     assert b"events" in file.with_name(file.name + ".damaged").read_bytes()
     assert b"orders" in file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("typed", "done"),
+    [(b"n\n", False), (b"\n", False), (b"\x04", False), (b"y", False), (b"yes\n", True)],
+)
+def test_a_question_goes_to_the_terminal_and_not_into_the_output(
+    kafkalog: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: bytes, done: bool
+) -> None:
+    """What is printed stays JSON; Ctrl-D is a no."""
+    file = metadata_of(tmp_path / "data")
+    data = bytearray(file.read_bytes())
+    at = data.index(b"events")
+    for place in (at + 7, at + 8):
+        data[place] ^= 0x10
+    file.write_bytes(data)
+    ours, theirs = pty.openpty()
+    with open(ours, "r+b", buffering=0) as keyboard, open(theirs) as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        keyboard.write(typed if typed.endswith((b"\n", b"\x04")) else typed + b"\x04\x04")
+        ran = kafkalog("repair", tmp_path / "data", "--execute", "--json")
+    assert ran.status == (0 if done else 2), ran
+    assert ran.rows()
+    assert "Go on? [y/N]" in ran.err
+    assert (file.read_bytes() == data) is not done
 
 
 def test_a_wrong_header_bit_of_the_metadata_costs_nothing(
