@@ -403,8 +403,8 @@ typedef struct {
     int32_t expects;         /* 1: only where the log ends at expected_offset */
     int64_t expected_offset; /* else KL_E_UNEXPECTED_APPEND_OFFSET */
     int64_t now_ms;          /* -1: the clock */
-    /* 1: `batches` is the caller's alone and is stamped in place, without a copy. */
-    int32_t in_place;
+    int32_t continues; /* 1: a transactional batch goes on with a transaction open here */
+    int32_t in_place;  /* 1: `batches` is the caller's alone, stamped without a copy */
     /* 1: the high watermark stays below these records until they are on disk; a sync is asked
      * for, not waited for.  Only where the high watermark follows the end. */
     int32_t durable;

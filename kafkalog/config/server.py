@@ -1,16 +1,17 @@
-"""A broker's settings: those of its data directory and groups, and those of its network side."""
+"""A broker's settings: those of its data directory, its coordinators and its network side."""
 
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.declare import Flag, Long, Whole, Word, Words
 from kafkalog.config.group import GroupConfig
 from kafkalog.config.topic import TopicConfig
+from kafkalog.config.transaction import TransactionConfig
 
 __all__ = ["DYNAMIC", "ServerConfig"]
 
 _LISTENER = {"pattern": r"[A-Za-z0-9_.\-]+://.*", "example": "NAME://host:port"}
 
 
-class ServerConfig(BrokerConfig, GroupConfig):
+class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig):
     """All settings that a broker takes, under Kafka's names."""
 
     scope = "broker"

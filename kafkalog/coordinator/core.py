@@ -225,6 +225,9 @@ class Core(Generic[S]):
         self.timers.cancel(("append", number, "", ""))
         late = number in self._timed_out
         self._timed_out.discard(number)
+        if error is ErrorCode.REQUEST_TIMED_OUT and not late:
+            # The journal gave up before we did: nothing more will be heard of it.
+            error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         for write in append.writes:
             if not late:
                 write.settle(step, error)

@@ -36,6 +36,8 @@ class Request(NamedTuple):
     client_host: str
     """As Kafka shows it: "/127.0.0.1"."""
     answer: Answer
+    holds: Callable[[], bool] = lambda: True
+    """Whether what the sender was allowed elsewhere still is so."""
 
 
 class Producer(NamedTuple):

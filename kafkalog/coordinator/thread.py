@@ -153,18 +153,25 @@ class Coordinator(Generic[C]):
         Waits while too many requests are queued.
         """
         request = request._replace(answer=_Once(request.answer))
-        event = partial(self._request, api, request)
+        if not self.ask(partial(self._request, api, request)):
+            step = Step(0, 0)
+            self.core.refuse(api, request, step, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._give(step)
+
+    def ask(self, event: Event) -> bool:
+        """Let something happen to the core when its turn comes, as a request; False: it never will.
+
+        Waits while too many requests are queued.
+        """
         with self._wake:
             while len(self._requests) >= QUEUED_MAX and not self._closing:
                 self._wake.wait()
-            if not self._closing:
-                if not self._requests and not self._events:
-                    self._wake.notify_all()
-                self._requests.append(event)
-                return
-        step = Step(0, 0)
-        self.core.refuse(api, request, step, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        self._give(step)
+            if self._closing:
+                return False
+            if not self._requests and not self._events:
+                self._wake.notify_all()
+            self._requests.append(event)
+            return True
 
     def _request(self, api: Api, request: Request, step: Step) -> None:
         try:

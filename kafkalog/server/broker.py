@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any
 from uuid import uuid4
@@ -16,7 +17,10 @@ from kafkalog.config.protection import refuse_protection
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
 from kafkalog.coordinator.groups.core import GroupCore
+from kafkalog.coordinator.step import Producer
 from kafkalog.coordinator.thread import Coordinator
+from kafkalog.coordinator.transactions.core import TransactionCore
+from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import InvalidSetting, KafkalogError
 from kafkalog.inspect.lost import lost_metadata
@@ -24,7 +28,9 @@ from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.server import listeners as places
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
-from kafkalog.server.journal import OFFSETS_TOPIC, Journal
+from kafkalog.server.guards import Guards
+from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Journal
+from kafkalog.server.markers import Markers
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.producer_ids import ProducerIds
@@ -34,12 +40,15 @@ from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.bulk import Bulk
 from kafkalog.server.threads.ticks import Ticks
 from kafkalog.server.threads.workers import Workers
-from kafkalog.server.topics import follow_groups
+from kafkalog.server.topics import follow_coordinators
+from kafkalog.types import TopicPartition
 
 __all__ = ["Broker"]
 
 _logger = logging.getLogger(__name__)
 
+TRANSACTION_VERSION = "transaction.version"
+"""The feature of KIP-890."""
 REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
 ANY_PORT = "PLAINTEXT://127.0.0.1:0"
 STOP_MS = 10_000
@@ -66,6 +75,36 @@ def _listen(reactor: Reactor, one: places.Listener, number: int) -> int:
     except KafkalogError as problem:
         problem.args = (f"listener {one.name}, port {one.port}: {problem}",)
         raise
+
+
+def _outside(
+    metadata: MetadataLog,
+    partitions: Partitions,
+    groups: Coordinator[GroupCore],
+    producer_ids: ProducerIds,
+) -> Outside:
+    """What the coordinator of transactions asks of the others."""
+
+    def group_partition(group_id: str) -> TopicPartition | None:
+        found = groups.partition_for(group_id)
+        return None if found is None else TopicPartition(OFFSETS_TOPIC, found)
+
+    def leader_epoch(partition: int) -> int:
+        found = metadata.image.partition(TRANSACTIONS_TOPIC, partition)
+        return 0 if found is None else found.leader_epoch
+
+    return Outside(
+        producer_ids.next, partitions.count, group_partition,
+        lambda: metadata.image.features.get(TRANSACTION_VERSION, 0), leader_epoch,
+    )  # fmt: skip
+
+
+def _end(transactions: Coordinator[TransactionCore], markers: Markers, marker: Marker) -> None:
+    """Write a marker that the coordinator wants written, and tell it."""
+    producer = Producer(marker.producer_id, marker.epoch, marker.commit, marker.coordinator_epoch)
+    told = partial(transactions.core.marked, marker.shard, marker.transactional_id, marker.epoch,
+                   marker.where)  # fmt: skip
+    markers.write(marker.where, producer, lambda error: transactions.post(partial(told, error)))
 
 
 class Broker:
@@ -173,21 +212,36 @@ class Broker:
             Journal(OFFSETS_TOPIC, manager, partitions, reactor, acknowledger),
             self._clock, name="group",
         )  # fmt: skip
+        producer_ids = ProducerIds(metadata.allocate_producer_ids)
+        guards = Guards()
+        markers = Markers(partitions, reactor, acknowledger, coordinator, guards, self._clock, name)
+        self._undo.append(markers.stop)
+        begun = Bulk(f"{name} transactions")
+        self._undo.append(begun.stop)
+        transactions: Coordinator[TransactionCore] = Coordinator(
+            TransactionCore(config, _outside(metadata, partitions, coordinator, producer_ids)),
+            Journal(TRANSACTIONS_TOPIC, manager, partitions, reactor, acknowledger),
+            self._clock, name="transaction",
+            carry_out=lambda marker: _end(transactions, markers, marker),
+        )  # fmt: skip
         self._node: Node = Node(
             config=config, given=self._given, manager=manager, metadata=metadata,
             partitions=partitions, reactor=reactor, coordinator=coordinator,
             acknowledger=acknowledger, advertised=advertised,
-            producer_ids=ProducerIds(metadata.allocate_producer_ids), bulk=bulk,
+            producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
+            markers=markers, begun=begun,
         )  # fmt: skip
         workers = Workers(reactor, Dispatch(self._node), name, bulk)
         self._undo.append(workers.join)
         self._undo.append(lambda: reactor.stop(STOP_MS))
         self._undo.append(coordinator.close)
+        self._undo.append(transactions.close)
         if manual:
             ticks = Ticks(reactor, self._clock, name)
             self._undo.append(ticks.stop)
-        follow_groups(self._node)
+        follow_coordinators(self._node)
         coordinator.start()
+        transactions.start()
         reactor.start()
         follow_settings(self._node, workers)
 

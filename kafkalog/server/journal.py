@@ -13,7 +13,7 @@ from kafkalog.coordinator.journal import JournalBatch, journal_batches
 from kafkalog.coordinator.step import Producer
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import KafkalogError, Timeout
-from kafkalog.server.handlers.common import code_of
+from kafkalog.server.codes import code_of
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.reactor import Reactor
 from kafkalog.server.threads.acknowledger import Acknowledger

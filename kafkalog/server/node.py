@@ -10,9 +10,12 @@ from kafkalog.server.listeners import Advertised
 if TYPE_CHECKING:
     from kafkalog.coordinator.groups.core import GroupCore
     from kafkalog.coordinator.thread import Coordinator
+    from kafkalog.coordinator.transactions.core import TransactionCore
     from kafkalog.directory.manager import Manager
     from kafkalog.metadata.image import MetadataImage
     from kafkalog.metadata.kraft.kraftlog import MetadataLog
+    from kafkalog.server.guards import Guards
+    from kafkalog.server.markers import Markers
     from kafkalog.server.partitions import Partitions
     from kafkalog.server.producer_ids import ProducerIds
     from kafkalog.server.reactor import Reactor
@@ -39,6 +42,12 @@ class Node(NamedTuple):
     """What clients are told, by the number of the listener that they use."""
     producer_ids: "ProducerIds"
     bulk: "Bulk"
+    transactions: "Coordinator[TransactionCore]"
+    guards: "Guards"
+    """Writes that the coordinator of transactions allowed."""
+    markers: "Markers"
+    begun: "Bulk"
+    """Goes on with writes once it has."""
 
     @property
     def clock(self) -> Clock:

@@ -343,8 +343,11 @@ class Reactor:
         leader_epoch: int = -1,
         coordinator: bool = False,
         one_batch: bool = False,
+        continues: bool = False,
     ) -> Appended:
         """Append whole batches as the leader; consumers that wait are answered.
+
+        `continues`: a transactional batch must find its transaction open in the partition.
 
         With acks -1 they are committed when `wait` for last_offset + 1 returns.
 
@@ -357,6 +360,7 @@ class Reactor:
             "origin": lib.KL_ORIGIN_COORDINATOR if coordinator else lib.KL_ORIGIN_CLIENT,
             "leader_epoch": leader_epoch,
             "one_batch": int(one_batch),
+            "continues": int(continues),
             "now_ms": now_ms,
         }
         out = ffi.new("kl_appended *")

@@ -1,20 +1,21 @@
 """Topics that are made without being asked for: by a first use, and Kafka's own."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import TopicExists
 from kafkalog.metadata.asked import NewSetting, NewTopic, NewTopics
 from kafkalog.metadata.image import topic_changes
-from kafkalog.server.journal import OFFSETS_TOPIC
+from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafkalog.server.node import Node
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from kafkalog.coordinator.thread import Coordinator
     from kafkalog.metadata.image import MetadataImage
 
-__all__ = ["create_missing", "follow_groups", "offsets_topic"]
+__all__ = ["create_missing", "follow_coordinators", "internal_topic"]
 
 
 def create_missing(node: Node, names: Iterable[str]) -> dict[str, ErrorCode]:
@@ -29,10 +30,15 @@ def create_missing(node: Node, names: Iterable[str]) -> dict[str, ErrorCode]:
 
 
 def _topic(node: Node, name: str) -> NewTopic:
-    if name != OFFSETS_TOPIC:
+    config = node.config
+    if name == OFFSETS_TOPIC:
+        count, wanted = config.offsets_topic_num_partitions, _offsets_config(node)
+    elif name == TRANSACTIONS_TOPIC:
+        count, wanted = config.transaction_state_log_num_partitions, _transactions_config(node)
+    else:
         return NewTopic(name)
-    settings = [NewSetting(key, value) for key, value in _offsets_config(node).items()]
-    return NewTopic(name, node.config.offsets_topic_num_partitions, configs=settings)
+    settings = [NewSetting(key, value) for key, value in wanted.items()]
+    return NewTopic(name, count, configs=settings)
 
 
 def _offsets_config(node: Node) -> Mapping[str, str]:
@@ -44,35 +50,55 @@ def _offsets_config(node: Node) -> Mapping[str, str]:
     }
 
 
-def offsets_topic(node: Node) -> None:
-    """See to it that `__consumer_offsets` is there; its files come with the first commits.
+def _transactions_config(node: Node) -> Mapping[str, str]:
+    """Kafka's own settings of `__transaction_state`."""
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "1",
+        "segment.bytes": str(node.config.transaction_state_log_segment_bytes),
+        "unclean.leader.election.enable": "false",
+    }
+
+
+def internal_topic(node: Node, name: str) -> None:
+    """See to it that a coordinator's topic is there; its files come with the first records.
 
     Raises: TopicExists when it cannot be made, with Kafka's reason.
     """
-    failed = create_missing(node, [OFFSETS_TOPIC])
-    for name, code in failed.items():
-        raise TopicExists(f"{name} cannot be made: {code.name}")
+    failed = create_missing(node, [name])
+    for missing, code in failed.items():
+        raise TopicExists(f"{missing} cannot be made: {code.name}")
 
 
-def follow_groups(node: Node) -> None:
-    """Tell the coordinator which groups are its, now and whenever the metadata change."""
-    coordinator = node.coordinator
+def follow_coordinators(node: Node) -> None:
+    """Tell the coordinators what is theirs, now and whenever the metadata change."""
 
+    def deleted(names: Collection[str]) -> None:
+        node.coordinator.post(partial(node.coordinator.core.drop_topics, frozenset(names)))
+
+    _follow(node, OFFSETS_TOPIC, node.coordinator, deleted)
+    _follow(node, TRANSACTIONS_TOPIC, node.transactions, lambda _names: None)
+
+
+def _follow(
+    node: Node, name: str, coordinator: "Coordinator[Any]",
+    deleted: Callable[[Collection[str]], None],
+) -> None:  # fmt: skip
     def load(image: "MetadataImage") -> None:
-        topic = image.topics[OFFSETS_TOPIC]
+        topic = image.topics[name]
         coordinator.load(sorted(topic.partitions), len(topic.partitions))
 
     def changed(old: "MetadataImage", new: "MetadataImage") -> None:
         gone = [topic.name for topic in topic_changes(old, new).gone]
-        if OFFSETS_TOPIC in gone:
-            for partition in old.topics[OFFSETS_TOPIC].partitions:
+        if name in gone:
+            for partition in old.topics[name].partitions:
                 coordinator.resign(partition)
-        if OFFSETS_TOPIC in new.topics and (OFFSETS_TOPIC in gone or
-                                            OFFSETS_TOPIC not in old.topics):  # fmt: skip
+        if name in new.topics and (name in gone or name not in old.topics):
             load(new)
         if gone:
-            coordinator.post(partial(coordinator.core.drop_topics, frozenset(gone)))
+            deleted(gone)
 
     node.metadata.listen(changed)
-    if OFFSETS_TOPIC in node.image.topics:
+    if name in node.image.topics:
         load(node.image)

@@ -28,4 +28,8 @@ typedef struct {
 kl_status kl_log_find_faults(kl_log *log, kl_span batch, int64_t now_ms,
                              kl_record_faults *out);
 
+/* Whether a transactional batch goes on with a transaction that is open in the log; others
+ * must be known to their coordinator first. */
+bool kl_log_is_open(kl_log *log, const kl_batch *batch);
+
 #endif

@@ -111,6 +111,23 @@ static void give_back(kl_log *log, arrival *in) {
     in->owned = smaller;
 }
 
+bool kl_log_is_open(kl_log *log, const kl_batch *batch) {
+    if (kl_log_enter(log)) return true; /* the append says what is wrong */
+    bool open = kl_producers_is_open(&log->producers, batch);
+    kl_log_leave(log);
+    return open;
+}
+
+/* Locked.  Whether a client's batch may begin or go on with a transaction. */
+static kl_status check_open(const kl_log *log, const kl_append_options *how,
+                            const kl_batch *batch) {
+    if (!how->continues || !kl_batch_is_transactional(batch)) return KL_OK;
+    if (kl_producers_is_open(&log->producers, batch)) return KL_OK;
+    return kl_fail(KL_E_INVALID_TXN_STATE,
+                   "producer %lld/%d has no transaction open in this partition",
+                   (long long)batch->producer_id, batch->producer_epoch);
+}
+
 static void tell_duplicate(const kl_log *log, const kl_producer_batch *known,
                            kl_appended *out) {
     out->duplicate = 1;
@@ -137,6 +154,7 @@ static kl_status admit(kl_log *log, arrival *in, kl_batch *last, kl_appended *ou
         if (batch.producer_id >= 0)
             status = kl_producers_try(&log->producers, in->count > 1 ? &after : NULL,
                                       &batch, in->how.origin == KL_ORIGIN_CLIENT, &known);
+        if (!status && !known) status = check_open(log, &in->how, &batch);
         if (status) break;
         if (known) {
             tell_duplicate(log, known, out);

@@ -209,6 +209,12 @@ kl_status kl_producers_check(kl_producers *producers, const kl_batch *batch,
     return KL_OK;
 }
 
+bool kl_producers_is_open(const kl_producers *producers, const kl_batch *batch) {
+    const kl_producer_entry *entry = kl_producers_find(producers, batch->producer_id);
+    return entry && entry->txn_start_offset >= 0 &&
+           entry->producer_epoch == batch->producer_epoch;
+}
+
 kl_status kl_producers_try(kl_producers *producers, kl_producers *after,
                            const kl_batch *batch, bool check_sequence,
                            const kl_producer_batch **duplicate) {

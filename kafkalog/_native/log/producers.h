@@ -78,6 +78,8 @@ kl_status kl_producers_check(kl_producers *producers, const kl_batch *batch,
 kl_status kl_producers_try(kl_producers *producers, kl_producers *after,
                            const kl_batch *batch, bool check_sequence,
                            const kl_producer_batch **duplicate);
+/* Whether the batch's producer, of the same epoch, has a transaction open here. */
+bool kl_producers_is_open(const kl_producers *producers, const kl_batch *batch);
 /* Room for `more` producers and markers, after which as many applies cannot fail. */
 kl_status kl_producers_reserve(kl_producers *producers, size_t more);
 /* Note an appended data batch with a producer id; batch->base_offset is final.  `heard_ms`: by

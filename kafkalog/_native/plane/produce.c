@@ -6,7 +6,7 @@
 
 enum {
     VERSION_MIN = 3, /* below it the message format is an old one: refused */
-    VERSION_MAX = 11,
+    VERSION_MAX = KL_PRODUCE_TOPIC_IDS,
     VERSION_FLEXIBLE = 9,
     VERSION_ZSTD = 7,
     FREE_MAX = 64,    /* kept per network thread */
@@ -28,6 +28,7 @@ static kl_produce *take(kl_request *request) {
     produce->next = NULL;
     produce->count = 0;
     produce->topic_count = 0;
+    produce->transactional = false;
     return produce;
 }
 
@@ -78,16 +79,18 @@ static kl_produce_item *add_item(kl_produce *produce) {
 /* ---- parsing ---------------------------------------------------------------------------- */
 
 /* False: the frame is none of this version, or asks for too much. */
-static bool parse_topic(kl_produce *produce, kl_in *in) {
+static bool parse_topic(kl_produce *produce, kl_in *in, bool by_id) {
     enum { PARTITION_BYTES_MIN = 5 };
-    kl_span name = kl_in_string(in);
+    kl_topic_key topic = {{NULL, 0}, NULL};
+    if (by_id) topic.id = kl_in_take(in, KL_TOPIC_ID_BYTES);
+    else topic.name = kl_in_string(in);
     uint32_t partitions = kl_in_array(in, PARTITION_BYTES_MIN);
-    if (in->bad || name.data == NULL) return false;
+    if (in->bad || (topic.name.data == NULL && !by_id)) return false;
     if (produce->count + partitions > KL_REQUEST_PARTITIONS_MAX) return false;
     for (uint32_t i = 0; i < partitions; i++) {
         kl_produce_item *item = add_item(produce);
         if (item == NULL) return false;
-        item->topic = name;
+        item->topic = topic;
         item->group_count = i == 0 ? partitions : 0;
         item->partition = kl_in_i32(in);
         kl_span records = kl_in_span(in, true);
@@ -104,11 +107,13 @@ static bool parse_topic(kl_produce *produce, kl_in *in) {
 static bool parse(kl_request *request, kl_produce *produce) {
     enum { TOPIC_BYTES_MIN = 2 };
     kl_in in = kl_request_body(request, request->api_version >= VERSION_FLEXIBLE);
-    if (request->api_version >= VERSION_MIN) (void)kl_in_string(&in); /* transactional id */
+    if (request->api_version >= VERSION_MIN)
+        produce->transactional = kl_in_string(&in).data != NULL;
     produce->acks = kl_in_i16(&in);
     produce->timeout_ms = kl_in_i32(&in);
     for (uint32_t topics = kl_in_array(&in, TOPIC_BYTES_MIN); topics > 0; topics--) {
-        if (!parse_topic(produce, &in)) return false;
+        bool by_id = request->api_version >= KL_PRODUCE_TOPIC_IDS;
+        if (!parse_topic(produce, &in, by_id)) return false;
         kl_in_skip_tags(&in);
     }
     kl_in_skip_tags(&in);
@@ -120,6 +125,21 @@ static bool parse(kl_request *request, kl_produce *produce) {
 static int16_t attributes_of(const kl_produce_item *item) {
     if (item->records_bytes < KL_BATCH_HEADER_BYTES) return 0;
     return (int16_t)kl_get16(item->records + POS_ATTRIBUTES);
+}
+
+static bool is_transactional(const kl_produce_item *item) {
+    return attributes_of(item) & KL_ATTR_TRANSACTIONAL;
+}
+
+/* Whether the coordinator must say first that the batch may be written. */
+static bool begins(const kl_produce *produce, const kl_produce_item *item) {
+    kl_batch batch;
+    if (!produce->transactional || !is_transactional(item)) return false;
+    if (item->replica == NULL || !kl_replica_enter(item->replica)) return false;
+    bool begins = kl_batch_parse(item->records, item->records_bytes, &batch) == KL_OK &&
+                  !kl_log_is_open(item->replica->log, &batch);
+    kl_replica_leave(item->replica);
+    return begins;
 }
 
 /* Whether its compressed records must be looked at: only they tell their largest timestamp, or
@@ -146,8 +166,7 @@ static bool look_up(kl_request *request, kl_produce *produce) {
     kl_topics_lock(topics);
     for (size_t i = 0; i < produce->count; i++) {
         kl_produce_item *item = &produce->items[i];
-        const kl_topic_key key = {item->topic, NULL};
-        if (item->group_count) topic = kl_topics_find(topics, &key);
+        if (item->group_count) topic = kl_topics_find(topics, &item->topic);
         item->replica = topic ? kl_topic_replica(topic, item->partition) : NULL;
         item->offline = topic && kl_topic_offline(topic, item->partition);
         item->flags = topic ? kl_topic_flags(topic) : 0;
@@ -156,6 +175,8 @@ static bool look_up(kl_request *request, kl_produce *produce) {
         known &= item->replica != NULL && !inside && !(packed && time_is_doubtful(item));
     }
     kl_topics_unlock(topics);
+    for (size_t i = 0; known && i < produce->count; i++)
+        known = !begins(produce, &produce->items[i]);
     return known || request->no_up;
 }
 
@@ -191,7 +212,9 @@ static bool refuse_early(const kl_request *request, const kl_produce *produce,
         refuse(item, CODE_INVALID_REQUIRED_ACKS, NULL);
     else if (item->replica == NULL)
         refuse(item,
-               item->offline ? CODE_KAFKA_STORAGE_ERROR : CODE_UNKNOWN_TOPIC_OR_PARTITION,
+               item->offline    ? CODE_KAFKA_STORAGE_ERROR
+               : item->topic.id ? CODE_UNKNOWN_TOPIC_ID
+                                : CODE_UNKNOWN_TOPIC_OR_PARTITION,
                NULL);
     else if ((item->flags & KL_TOPIC_INTERNAL) && !is_admin(request))
         refuse(item, CODE_INVALID_TOPIC, "clients may not write to an internal topic");
@@ -202,9 +225,9 @@ static bool refuse_early(const kl_request *request, const kl_produce *produce,
     else if (request->api_version < VERSION_ZSTD && (attributes & KL_CODEC_MASK) == 4)
         refuse(item, CODE_UNSUPPORTED_COMPRESSION_TYPE,
                "zstd wants Produce of version 7 or later");
-    else if (attributes & KL_ATTR_TRANSACTIONAL)
-        refuse(item, CODE_INVALID_TXN_STATE,
-               "the producer has no transaction open in this partition");
+    else if ((attributes & KL_ATTR_TRANSACTIONAL) && !produce->transactional)
+        refuse(item, CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+               "a transactional batch in a request without a transactional id");
     return item->code != CODE_NONE;
 }
 
@@ -228,6 +251,7 @@ static void append_item(const kl_request *request, kl_produce *produce,
     const kl_append_options options = {.origin = KL_ORIGIN_CLIENT,
                                        .leader_epoch = -1,
                                        .one_batch = 1,
+                                       .continues = 1,
                                        .now_ms = kl_now_ms(),
                                        .in_place = 1};
     kl_status status =

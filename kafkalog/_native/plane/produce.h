@@ -5,7 +5,10 @@
 #include "log/append.h"
 #include "data.h"
 
-enum { KL_RECORD_FAULTS_MAX = 100 }; /* named in an answer; the batch is refused whole */
+enum {
+    KL_RECORD_FAULTS_MAX = 100, /* named in an answer; the batch is refused whole */
+    KL_PRODUCE_TOPIC_IDS = 13   /* from this version on topics are named by id */
+};
 
 /* What is said about a partition that was refused. */
 typedef struct {
@@ -16,8 +19,8 @@ typedef struct {
 
 /* One partition. */
 typedef struct {
-    kl_span topic;    /* in the frame */
-    uint8_t *records; /* in the frame; NULL: null */
+    kl_topic_key topic; /* in the frame */
+    uint8_t *records;   /* in the frame; NULL: null */
     size_t records_bytes;
     kl_replica *replica;     /* retained; NULL: not in the table */
     bool offline;            /* its log could not be opened */
@@ -41,6 +44,7 @@ struct kl_produce {
     int32_t topic_count;
     int32_t timeout_ms;
     int16_t acks;
+    bool transactional; /* it names a transactional id */
 };
 
 /* As kl_kind. */

@@ -1,4 +1,4 @@
-/* produce_answer.c: the response of Produce, versions 0 to 11.  kafka.md 4.12. */
+/* produce_answer.c: the response of Produce, versions 0 to 13.  kafka.md 4.12. */
 #include "produce.h"
 
 enum {
@@ -59,11 +59,12 @@ static bool answer_item(kl_request *request, const kl_produce_item *item) {
     int16_t version = request->api_version;
     bool flexible = version >= VERSION_FLEXIBLE, first = item->group_count > 0;
     size_t bytes = FIXED_BYTES_MAX + fault_bytes_max(item->fault);
-    if (first) bytes += FIXED_BYTES_MAX + item->topic.bytes;
+    if (first) bytes += FIXED_BYTES_MAX + item->topic.name.bytes;
     uint8_t *start = reserve(request, bytes), *p = start;
     if (p == NULL) return false;
     if (first) {
-        p = kl_out_string(p, flexible, item->topic);
+        if (item->topic.id) p = kl_out_bytes(p, item->topic.id, KL_TOPIC_ID_BYTES);
+        else p = kl_out_string(p, flexible, item->topic.name);
         p = kl_out_length(p, flexible, item->group_count);
     }
     p = put_partition(p, version, item);

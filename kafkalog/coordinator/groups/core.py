@@ -10,11 +10,11 @@ from typing import Any
 
 from kafkalog.config.group import GroupConfig
 from kafkalog.coordinator.core import Core
-from kafkalog.coordinator.groups import admin, groups, loader, offsets, rebalance
+from kafkalog.coordinator.groups import admin, groups, loader, offsets, rebalance, transactional
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.groups.weight import Weight
 from kafkalog.coordinator.journal import JournalBatch
-from kafkalog.coordinator.step import Body, Request, Step
+from kafkalog.coordinator.step import Body, Producer, Request, Step
 from kafkalog.coordinator.timers import Key
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
@@ -37,7 +37,7 @@ SERVED = frozenset(
     }
 )
 """The APIs that `request` takes."""
-EMPTY_GROUP_ALLOWED = {apis.OFFSET_COMMIT, apis.OFFSET_FETCH}
+EMPTY_GROUP_ALLOWED = {apis.OFFSET_COMMIT, apis.OFFSET_FETCH, apis.TXN_OFFSET_COMMIT}
 """Those that take the empty group id: consumers of old committed under it."""
 
 
@@ -81,6 +81,7 @@ class GroupCore(Core[GroupShard]):
             apis.LEAVE_GROUP: groups.leave,
             apis.OFFSET_COMMIT: self._commit,
             apis.OFFSET_DELETE: self._offset_delete,
+            apis.TXN_OFFSET_COMMIT: self._txn_commit,
         }
         self._several: dict[Api, Callable[[Step, Request], None]] = {
             apis.OFFSET_FETCH: self._offset_fetch,
@@ -132,7 +133,7 @@ class GroupCore(Core[GroupShard]):
         body = request.body
         answer = request.answer
         loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if api is apis.OFFSET_COMMIT:
+        if api in (apis.OFFSET_COMMIT, apis.TXN_OFFSET_COMMIT):
             offsets.commit_failed(step, request, error, self._known)
         elif api is apis.OFFSET_DELETE:
             offsets.delete_failed(step, request, error)
@@ -162,6 +163,26 @@ class GroupCore(Core[GroupShard]):
 
     def _commit(self, shard: GroupShard, step: Step, request: Request) -> None:
         offsets.commit(shard, step, request, self._known)
+
+    def _txn_commit(self, shard: GroupShard, step: Step, request: Request) -> None:
+        transactional.commit(shard, step, request, self._known)
+
+    def end_transaction(
+        self, partition: int, producer: Producer, close: Callable[[], None],
+        done: Callable[[ErrorCode], None], step: Step,
+    ) -> None:  # fmt: skip
+        """End a producer's transaction in a partition of the journal.  `close` is called before:
+        what it was allowed to commit and has not, it may not from then on."""
+        shard = self.shards.get(partition)
+        if shard is not None:
+            close()
+            transactional.end(shard, step, producer, done)
+        elif partition in self.loading:
+            done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            here = partition < self.partition_count
+            done(ErrorCode.NOT_COORDINATOR if here else gone)
 
     def _offset_delete(self, shard: GroupShard, step: Step, request: Request) -> None:
         offsets.delete(shard, step, request, self._known)

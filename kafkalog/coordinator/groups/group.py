@@ -76,6 +76,8 @@ class Commit(NamedTuple):
     """A commit that is on its way into the journal."""
 
     offsets: dict[TopicPartition, CommittedOffset]
+    transactional: bool = False
+    """They count when a marker says so."""
 
 
 class InitialDelay(NamedTuple):
@@ -381,4 +383,6 @@ class Group:
 
     def unstable(self, where: TopicPartition) -> bool:
         """Whether a transaction that has not ended committed something there."""
-        return any(where in offsets for offsets in self.pending_offsets.values())
+        if any(where in offsets for offsets in self.pending_offsets.values()):
+            return True
+        return any(one.transactional and where in one.offsets for one in self.commits.values())

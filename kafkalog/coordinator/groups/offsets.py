@@ -15,7 +15,7 @@ from kafkalog.coordinator.groups.group import CONSUMER, Commit, CommittedOffset,
 from kafkalog.coordinator.groups.groups import validate_member
 from kafkalog.coordinator.groups.shard import GroupShard
 from kafkalog.coordinator.groups.weight import offset_bytes
-from kafkalog.coordinator.step import Body, JournalRecord, Request, Step
+from kafkalog.coordinator.step import Body, JournalRecord, Producer, Request, Step
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -29,6 +29,10 @@ __all__ = [
     "expire",
     "fetch",
     "fetch_failed",
+    "more_bytes",
+    "refused",
+    "take",
+    "write_commit",
 ]
 
 MINUTE_MS = 60_000
@@ -38,6 +42,8 @@ ABSENT_VERSION = 9
 GROUP_ERROR_VERSION = 2
 """From this version on OffsetFetch has an error of the whole group."""
 
+Taken = dict[TopicPartition, CommittedOffset]
+"""What is to be committed."""
 Known = Callable[[str], int]
 """How many partitions a topic has; 0: there is none of this name."""
 
@@ -58,26 +64,26 @@ def commit(shard: GroupShard, step: Step, request: Request, known: Known) -> Non
     elif group.state in (State.STABLE, State.PREPARING):
         shard.keep_session(group, group.members[body.member_id], step.now_ms)
     offsets: dict[TopicPartition, CommittedOffset] = {}
-    results = _take(shard, step, request, known, offsets)
-    if offsets and not shard.has_room(_more_bytes(group, offsets)):
+    results = take(shard, step, request, known, offsets)
+    if offsets and not shard.has_room(more_bytes(group, offsets)):
         offsets = {}
-        results = _refused(results)
+        results = refused(results)
     if not offsets:
         if group.unused:
             shard.forget(group)
         step.answer(request.answer, topics=results)
         return
-    _write_commit(shard, step, group, request, (offsets, results))
+    write_commit(shard, step, group, request, (offsets, results))
 
 
-def _more_bytes(group: Group, offsets: dict[TopicPartition, CommittedOffset]) -> int:
+def more_bytes(group: Group, offsets: dict[TopicPartition, CommittedOffset]) -> int:
     """What a commit would make the coordinator keep, beyond what it replaces; at least 0."""
     more = sum(offset_bytes(offset.metadata) for offset in offsets.values())
     before = filter(None, (group.offset(*where) for where in offsets))
     return max(more - sum(offset_bytes(offset.metadata) for offset in before), 0)
 
 
-def _refused(results: list[Body]) -> list[Body]:
+def refused(results: list[Body]) -> list[Body]:
     """All that could have been committed is refused: what groups may take is used up."""
     for topic in results:
         for partition in topic["partitions"]:
@@ -127,7 +133,7 @@ def _check_commit(group: Group | None, request: Request) -> ErrorCode:
     return error
 
 
-def _take(
+def take(
     shard: GroupShard,
     step: Step,
     request: Request,
@@ -137,7 +143,7 @@ def _take(
     """Put what can be committed into `offsets`; the result of each partition."""
     body = request.body
     limit = shard.config.offset_metadata_max_bytes
-    asked_ms = body.retention_time_ms
+    asked_ms = getattr(body, "retention_time_ms", -1)  # not of a TxnOffsetCommit
     expire_ms = -1 if asked_ms < 0 else step.wall_ms + asked_ms
     topics: list[Body] = []
     for topic in body.topics:
@@ -170,17 +176,18 @@ def _java_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
-def _write_commit(
+def write_commit(
     shard: GroupShard,
     step: Step,
     group: Group,
     request: Request,
-    taken: tuple[dict[TopicPartition, CommittedOffset], list[Body]],
+    taken: tuple[Taken, list[Body]],
+    producer: Producer | None = None,
 ) -> None:
-    """Write offsets; `taken`: these and the results so far."""
+    """Write offsets; `taken`: these and the results so far.  `producer`: in its transaction."""
     offsets, results = taken
     number = next(shard.numbers)
-    group.commits[number] = Commit(offsets)
+    group.commits[number] = Commit(offsets, producer is not None)
     group.recorded = True
 
     def settle(step: Step, error: ErrorCode) -> None:
@@ -198,9 +205,14 @@ def _write_commit(
         del group.commits[number]
         if error is ErrorCode.NONE:
             for where, offset in offsets.items():
-                group.put_offset(where, offset._replace(position=shard.next_position()))
+                placed = offset._replace(position=shard.next_position())
+                if producer is None:
+                    group.put_offset(where, placed)
+                else:
+                    shard.put_pending(producer.producer_id, group, where, placed)
 
-    step.write(shard.partition, records.offset_records(group.group_id, offsets), settle, late)
+    written = records.offset_records(group.group_id, offsets)
+    step.write(shard.partition, written, settle, late, producer)
 
 
 # ---- OffsetFetch ---------------------------------------------------------------------------

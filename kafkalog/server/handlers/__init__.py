@@ -21,6 +21,7 @@ from kafkalog.server.handlers import (
     reassign,
     records,
     topics,
+    transactions,
 )
 from kafkalog.server.handlers.common import Handler
 from kafkalog.server.permissions import Kind, Operation
@@ -62,8 +63,16 @@ ROUTES: dict[int, Route] = {
         (apis.CREATE_TOPICS, topics.create_topics, (_CREATE, _CLUSTER), (_CREATE, _TOPIC)),
         (apis.DELETE_TOPICS, topics.delete_topics, (_DELETE, _TOPIC)),
         (apis.DELETE_RECORDS, records.delete_records, (_DELETE, _TOPIC)),
-        (apis.INIT_PRODUCER_ID, producers.init_producer_id,
+        (apis.INIT_PRODUCER_ID, transactions.init_producer_id,
          (Operation.IDEMPOTENT_WRITE, _CLUSTER), (_WRITE, _ID), (_WRITE, _TOPIC)),
+        (apis.ADD_PARTITIONS_TO_TXN, transactions.to_coordinator, (_WRITE, _ID), (_WRITE, _TOPIC)),
+        (apis.ADD_OFFSETS_TO_TXN, transactions.add_offsets, (_WRITE, _ID), (_READ, _GROUP)),
+        (apis.END_TXN, transactions.to_coordinator, (_WRITE, _ID)),
+        (apis.WRITE_TXN_MARKERS, transactions.write_markers, (_ALTER, _CLUSTER)),
+        (apis.TXN_OFFSET_COMMIT, transactions.txn_offset_commit,
+         (_WRITE, _ID), (_READ, _GROUP), (_READ, _TOPIC)),
+        (apis.DESCRIBE_TRANSACTIONS, transactions.to_coordinator, (_DESCRIBE, _ID)),
+        (apis.LIST_TRANSACTIONS, transactions.to_coordinator, (_DESCRIBE, _ID)),
         (apis.OFFSET_FOR_LEADER_EPOCH, epochs.offset_for_leader_epoch, (_DESCRIBE, _TOPIC)),
         (apis.DESCRIBE_CONFIGS, configs.describe_configs,
          (Operation.DESCRIBE_CONFIGS, _CLUSTER), (Operation.DESCRIBE_CONFIGS, _TOPIC)),

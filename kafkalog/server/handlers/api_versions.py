@@ -17,10 +17,10 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511: names and versions of client software."""
 SUPPORTED = {
     METADATA_VERSION: (LEVEL_MIN, LEVEL), ELIGIBLE_REPLICAS: (0, 1), "kraft.version": (0, 1),
+    "transaction.version": (0, 2),
 }  # fmt: skip
-"""Features that are there, and their levels.  The metadata also have levels of
-transaction.version and group.version, as Kafka writes them: told, clients would use protocols
-that are not there yet."""
+"""Features that are there, and their levels.  The metadata also have a level of group.version, as
+Kafka writes it: told, clients would use a protocol that is not there yet."""
 ZERO_SINCE = 4
 """A feature whose lowest level is 0 must not be told to older clients (KAFKA-17492)."""
 

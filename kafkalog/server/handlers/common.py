@@ -4,7 +4,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.errors import Closed, KafkalogError, NotFound, StaleLog, for_clients
+from kafkalog.errors import for_clients
+from kafkalog.server.codes import code_of
 from kafkalog.server.node import Node
 from kafkalog.server.permissions import Kind, everything
 from kafkalog.server.request import Request
@@ -34,18 +35,6 @@ NO_OPERATIONS = -(2**31)
 """Authorized operations that nobody asked for."""
 TOPIC_OPERATIONS, CLUSTER_OPERATIONS = everything(Kind.TOPIC), everything(Kind.CLUSTER)
 """Kafka's answer where nothing is forbidden."""
-
-
-def code_of(problem: BaseException) -> ErrorCode:
-    """Kafka's code for a failure; what it has no word for is logged."""
-    if isinstance(problem, (Closed, NotFound)):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # its log is gone: so is the partition
-    if isinstance(problem, StaleLog):
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # it was cut meanwhile: ask again
-    if isinstance(problem, KafkalogError) and problem.code is not None:
-        return ErrorCode(problem.code)
-    _logger.error("answered UNKNOWN_SERVER_ERROR: %s: %s", type(problem).__name__, problem)
-    return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def failed(problem: BaseException) -> dict[str, Any]:

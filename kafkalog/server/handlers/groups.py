@@ -6,12 +6,13 @@ from typing import Any
 from kafkalog.coordinator.step import Request as GroupRequest
 from kafkalog.errors import for_clients
 from kafkalog.server.handlers.common import code_of, node_entry
+from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
-from kafkalog.server.topics import offsets_topic
+from kafkalog.server.topics import internal_topic
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["find_coordinator", "to_coordinator"]
+__all__ = ["asks_too_much", "find_coordinator", "to_coordinator"]
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """What a key of FindCoordinator may name."""
@@ -20,13 +21,10 @@ ASKED_MAX = 100_000
 _logger = logging.getLogger(__name__)
 SEVERAL_SINCE = 4
 """KIP-699: from this version on several keys in one request."""
-_FINAL = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-"""librdkafka and aiokafka ask again forever on any other code; it is the same in all versions, as
-in Kafka, where every version finds the coordinator."""
 
 
 def find_coordinator(node: Node, request: Request) -> dict[str, Any]:
-    """This broker coordinates every group."""
+    """This broker coordinates every group and every transactional id."""
     body = request.body
     code, message = _coordinator_error(node, body.key_type)
     if code:
@@ -41,14 +39,13 @@ def find_coordinator(node: Node, request: Request) -> dict[str, Any]:
 
 
 def _coordinator_error(node: Node, key_type: int) -> tuple[ErrorCode, str | None]:
-    if key_type == TRANSACTION:
-        return _FINAL, "transactions are not there yet: use an idempotent producer"
     if key_type == SHARE:
         return ErrorCode.INVALID_REQUEST, "share groups are not there yet"
-    if key_type != GROUP:
-        return ErrorCode.INVALID_REQUEST, f"key type: found {key_type}, wanted 0, a group"
+    if key_type not in (GROUP, TRANSACTION):
+        wanted = "0, a group, or 1, a transactional id"
+        return ErrorCode.INVALID_REQUEST, f"key type: found {key_type}, wanted {wanted}"
     try:
-        offsets_topic(node)
+        internal_topic(node, OFFSETS_TOPIC if key_type == GROUP else TRANSACTIONS_TOPIC)
     except Exception as problem:
         code_of(problem)  # logged when Kafka has no word for it
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, for_clients(problem)
@@ -56,22 +53,34 @@ def _coordinator_error(node: Node, key_type: int) -> tuple[ErrorCode, str | None
 
 
 def _asks_for(body: Any) -> int:
-    """How many groups, or partitions of a commit, a request names."""
-    several = getattr(body, "groups", None) or getattr(body, "groups_names", None)
-    if several is not None:
-        return len(several)
-    return sum(len(getattr(topic, "partitions", ())) for topic in getattr(body, "topics", ()) or ())
+    """How many groups, transactional ids or partitions a request names."""
+    for several in ("groups", "groups_names", "transactional_ids"):
+        if getattr(body, several, None):
+            return len(getattr(body, several))
+    found = 0
+    for inner in ("transactions", "markers"):
+        found += sum(map(_asks_for, getattr(body, inner, ()) or ()))
+    for topics in ("topics", "v3_and_below_topics"):
+        for topic in getattr(body, topics, ()) or ():
+            found += len(getattr(topic, "partitions", ()))
+            found += len(getattr(topic, "partition_indexes", ()))
+    return found
+
+
+def asks_too_much(request: Request) -> bool:
+    """Whether a request names more than a coordinator looks at: its thread is one for all.  Who
+    does is not answered."""
+    if (found := _asks_for(request.body)) <= ASKED_MAX:
+        return False
+    _logger.info("%r: names %d groups or partitions, at most %d are looked at; its connection "
+                 "is closed", request, found, ASKED_MAX)  # fmt: skip
+    return True
 
 
 def to_coordinator(node: Node, request: Request) -> None:
-    """Hand a request to the coordinator, which answers now or later.
-
-    Its thread is one for all groups: who asks for too much at once is not answered.
-    """
+    """Hand a request to the coordinator, which answers now or later."""
     peer = request.peer
-    if (found := _asks_for(request.body)) > ASKED_MAX:
-        _logger.info("%r: names %d groups or partitions, at most %d are looked at; its connection "
-                     "is closed", request, found, ASKED_MAX)  # fmt: skip
+    if asks_too_much(request):
         request.drop()
         return
     node.coordinator.submit(

@@ -18,7 +18,6 @@ from kafkalog.errors import (
     InvalidRecord,
     InvalidTimestamp,
     InvalidTopic,
-    InvalidTxnState,
     MessageTooLarge,
     Timeout,
     UnsupportedCompressionType,
@@ -28,6 +27,14 @@ from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.server.handlers.common import code_of
 from kafkalog.server.handlers.failures import handler_failed
 from kafkalog.server.handlers.fetch import open_logs
+from kafkalog.server.handlers.writers import (
+    ATTRIBUTES_POS,
+    Refused,
+    Verdict,
+    Verdicts,
+    allow,
+    transactional,
+)
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import looks_inside
 from kafkalog.server.rejected import record_errors
@@ -40,9 +47,10 @@ NONE, LEADER, ALL = 0, 1, -1
 """What a producer may wait for (acks)."""
 ADMIN_CLIENT = "__admin_client"
 """Kafka's own tools, which may write to internal topics."""
-ATTRIBUTES_POS = 21
 INSIDE_BYTES = 16 << 20
 """Bodies that decompress to more than this are looked into one at a time."""
+IDS_SINCE = 13
+"""From this version on topics are named by id."""
 ZSTD_SINCE = 7
 """KIP-110: older clients do not know zstd."""
 
@@ -61,17 +69,28 @@ class _Appended(NamedTuple):
 def produce(node: Node, request: Request) -> None:
     """Open the logs; append here what C cannot, else hand the request back."""
     body = request.body
-    open_logs(node, ((t.name, p.index) for t in body.topic_data for p in t.partition_data))
-    if body.acks not in (NONE, LEADER, ALL) or not any(_inside(node, t) for t in body.topic_data):
+    named = [(_name(node, request, topic), topic) for topic in body.topic_data]
+    open_logs(node, ((n, p.index) for n, t in named if n for p in t.partition_data))
+    if body.acks not in (NONE, LEADER, ALL):
         request.again()
-        return
-    _Append(node, request).run()
+    elif body.transactional_id is not None and (writes := transactional(named)):
+        append = _Append(node, request, named)
+        allow(node, request, writes, append.go_on)
+    elif any(_inside(node, *each) for each in named):
+        _Append(node, request, named).run()
+    else:
+        request.again()
 
 
-def _inside(node: Node, topic: Any) -> bool:
-    if topic.name not in node.image.topics:
+def _name(node: Node, request: Request, topic: Any) -> str | None:
+    """The name of a request's topic; None: there is none with this id."""
+    return node.image.names.get(topic.topic_id) if request.version >= IDS_SINCE else topic.name
+
+
+def _inside(node: Node, name: str | None, topic: Any) -> bool:
+    if name is None or name not in node.image.topics:
         return False
-    config, now_ms = node.partitions.config(topic.name), node.clock.now_ms()
+    config, now_ms = node.partitions.config(name), node.clock.now_ms()
     return looks_inside(config) or any(
         time_is_doubtful(partition.records or b"", config, now_ms)
         for partition in topic.partition_data
@@ -85,12 +104,20 @@ class _TooMuch(Exception):
 class _Append:
     """The partitions of a request, appended one after the other, then answered."""
 
-    def __init__(self, node: Node, request: Request) -> None:
+    def __init__(self, node: Node, request: Request, named: list[tuple[str | None, Any]]) -> None:
         self._node = node
         self._request = request
-        topics = request.body.topic_data
-        self._left = deque((t.name, p) for t in topics for p in t.partition_data)
+        self._left = deque((name, p) for name, topic in named for p in topic.partition_data)
         self._done: list[_Appended] = []
+        self._verdicts: Verdicts = {}
+
+    def go_on(self, verdicts: Verdicts) -> None:
+        """The coordinator said what of the transactional batches may be written."""
+        self._verdicts = verdicts
+        try:
+            self.run()
+        except Exception as problem:
+            handler_failed(self._request, problem)
 
     def run(self, limit: int = INSIDE_BYTES) -> None:
         """Append those that are left.  What decompresses to more than `limit` bytes goes on in
@@ -98,7 +125,9 @@ class _Append:
         node, request = self._node, self._request
         while self._left:
             try:
-                self._done.append(_append(node, request, *self._left[0], limit))
+                name, asked = self._left[0]
+                verdict = self._verdicts.get((name, asked.index))
+                self._done.append(_append(node, request, name, asked, limit, verdict))
             except _TooMuch:
                 node.bulk.submit(self._rest)
                 return
@@ -115,20 +144,27 @@ class _Append:
             handler_failed(self._request, problem)
 
 
-def _append(node: Node, request: Request, topic: str, asked: Any, limit: int) -> _Appended:
+def _append(
+    node: Node, request: Request, topic: str | None, asked: Any, limit: int,
+    verdict: Verdict | None,
+) -> _Appended:  # fmt: skip
     answer: dict[str, Any] = {"index": asked.index}
     last_offset, on_disk = -1, False
     config = TopicConfig()
     records = asked.records or b""
     now_ms = node.clock.now_ms()
     try:
+        if topic is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         log = node.partitions.log(topic, asked.index)
         config = log.config
         _check(request, topic, records)
         ready = _prepared(records, config, now_ms, limit)
-        found = node.reactor.append(
-            topic, asked.index, ready, acks=request.body.acks, now_ms=now_ms, one_batch=True,
+        append = partial(
+            node.reactor.append, topic, asked.index, ready, acks=request.body.acks, now_ms=now_ms,
+            one_batch=True,
         )  # fmt: skip
+        found = append(continues=True) if verdict is None else verdict.append(append)
         last_offset, on_disk = found.last_offset, found.sync_due
         answer["base_offset"] = found.base_offset
         answer["log_append_time_ms"] = found.log_append_time_ms
@@ -136,12 +172,14 @@ def _append(node: Node, request: Request, topic: str, asked: Any, limit: int) ->
     except _TooMuch:
         raise
     except Exception as problem:
-        answer["error_code"] = code_of(problem)
+        answer["error_code"] = problem.error if isinstance(problem, Refused) else code_of(problem)
         answer["error_message"] = for_clients(problem)
         answer["base_offset"] = -1
         if isinstance(problem, (InvalidRecord, InvalidTimestamp)):
             answer["record_errors"] = record_errors(records, config, now_ms)
-    return _Appended(topic, asked.index, last_offset, answer, on_disk)
+    if verdict is not None:
+        verdict.end()
+    return _Appended(topic or "", asked.index, last_offset, answer, on_disk)
 
 
 def _prepared(records: bytes, config: TopicConfig, now_ms: int, limit: int) -> bytes:
@@ -163,8 +201,11 @@ def _check(request: Request, topic: str, records: bytes) -> None:
     attributes = records[ATTRIBUTES_POS + 1]
     if attributes & lib.KL_CODEC_MASK == ZSTD and request.version < ZSTD_SINCE:
         raise UnsupportedCompressionType(f"zstd wants Produce of version {ZSTD_SINCE} or later")
-    if attributes & lib.KL_ATTR_TRANSACTIONAL:
-        raise InvalidTxnState("the producer has no transaction open in this partition")
+    if attributes & lib.KL_ATTR_TRANSACTIONAL and request.body.transactional_id is None:
+        raise Refused(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a transactional batch in a request without a transactional id",
+        )
 
 
 class _Waiting:
@@ -215,11 +256,16 @@ def _finish(request: Request, done: list[_Appended]) -> None:
             request.answer_bytes(b"", -1)
         return
     answers = iter(done)
+
+    def named(topic: Any) -> dict[str, Any]:
+        by_id = request.version >= IDS_SINCE
+        return {"topic_id": topic.topic_id} if by_id else {"name": topic.name}
+
     request.answer(
         {
             "responses": [
                 {
-                    "name": topic.name,
+                    **named(topic),
                     "partition_responses": [next(answers).answer for _ in topic.partition_data],
                 }
                 for topic in request.body.topic_data

@@ -1,4 +1,4 @@
-"""InitProducerId and DescribeProducers: idempotent producers."""
+"""DescribeProducers: who is remembered in a partition."""
 
 from typing import Any
 
@@ -6,24 +6,8 @@ from kafkalog.errors import for_clients
 from kafkalog.server.handlers.common import code_of
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
-from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["describe_producers", "init_producer_id"]
-
-
-def init_producer_id(node: Node, request: Request) -> dict[str, Any]:
-    """A producer id that nobody else has or had, with epoch 0."""
-    body = request.body
-    if body.transactional_id is not None:
-        # Transactions are not there yet; no other code ends a client's retries as clearly.
-        return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "producer_epoch": -1}
-    if (body.producer_id == -1) != (body.producer_epoch == -1):
-        return {"error_code": ErrorCode.INVALID_REQUEST, "producer_epoch": -1}
-    try:
-        producer_id = node.producer_ids.next()
-    except Exception as problem:
-        return {"error_code": code_of(problem), "producer_epoch": -1}
-    return {"producer_id": producer_id, "producer_epoch": 0}
+__all__ = ["describe_producers"]
 
 
 def describe_producers(node: Node, request: Request) -> dict[str, Any]:

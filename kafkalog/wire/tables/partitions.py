@@ -14,7 +14,7 @@ __all__ = [
 ]
 
 PRODUCE = Api(
-    0, "Produce", "3-13", flexible=9, served="0-11",
+    0, "Produce", "3-13", flexible=9, served="0-13",
     request="""
         TransactionalId:str(null =null), Acks:i16, TimeoutMs:i32,
         TopicData[]{

@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 INIT_PRODUCER_ID = Api(
-    22, "InitProducerId", "0-6", flexible=2, served="0-4",
+    22, "InitProducerId", "0-6", flexible=2, served="0-5",
     request="""
         TransactionalId:str(null), TransactionTimeoutMs:i32, ProducerId:i64(3+ =-1),
         ProducerEpoch:i16(3+ =-1), Enable2Pc:bool(6+), KeepPreparedTxn:bool(6+)
@@ -28,7 +28,7 @@ INIT_PRODUCER_ID = Api(
 )  # fmt: skip
 
 ADD_PARTITIONS_TO_TXN = Api(
-    24, "AddPartitionsToTxn", "0-5", flexible=3,
+    24, "AddPartitionsToTxn", "0-5", flexible=3, served="0-5",
     request="""
         Transactions[](4+){
             TransactionalId:str, ProducerId:i64, ProducerEpoch:i16, VerifyOnly:bool,
@@ -52,13 +52,13 @@ ADD_PARTITIONS_TO_TXN = Api(
 )  # fmt: skip
 
 ADD_OFFSETS_TO_TXN = Api(
-    25, "AddOffsetsToTxn", "0-4", flexible=3,
+    25, "AddOffsetsToTxn", "0-4", flexible=3, served="0-4",
     request="TransactionalId:str, ProducerId:i64, ProducerEpoch:i16, GroupId:str",
     response="ThrottleTimeMs:i32, ErrorCode:i16",
 )  # fmt: skip
 
 END_TXN = Api(
-    26, "EndTxn", "0-5", flexible=3,
+    26, "EndTxn", "0-5", flexible=3, served="0-5",
     request="TransactionalId:str, ProducerId:i64, ProducerEpoch:i16, Committed:bool",
     response="""
         ThrottleTimeMs:i32, ErrorCode:i16, ProducerId:i64(5+ =-1), ProducerEpoch:i16(5+ =-1)
@@ -66,7 +66,7 @@ END_TXN = Api(
 )  # fmt: skip
 
 WRITE_TXN_MARKERS = Api(
-    27, "WriteTxnMarkers", "1-2", flexible=1,
+    27, "WriteTxnMarkers", "1-2", flexible=1, served="1",
     request="""
         Markers[]{
             ProducerId:i64, ProducerEpoch:i16, TransactionResult:bool,
@@ -85,7 +85,7 @@ WRITE_TXN_MARKERS = Api(
 )  # fmt: skip
 
 TXN_OFFSET_COMMIT = Api(
-    28, "TxnOffsetCommit", "0-5", flexible=3,
+    28, "TxnOffsetCommit", "0-5", flexible=3, served="0-5",
     request="""
         TransactionalId:str, GroupId:str, ProducerId:i64, ProducerEpoch:i16,
         GenerationId:i32(3+ =-1), MemberId:str(3+), GroupInstanceId:str(3+ null =null),
@@ -106,7 +106,7 @@ TXN_OFFSET_COMMIT = Api(
 )  # fmt: skip
 
 DESCRIBE_TRANSACTIONS = Api(
-    65, "DescribeTransactions", "0", flexible=0,
+    65, "DescribeTransactions", "0", flexible=0, served="0",
     request="TransactionalIds:[]str",
     response="""
         ThrottleTimeMs:i32,
@@ -119,7 +119,7 @@ DESCRIBE_TRANSACTIONS = Api(
 )  # fmt: skip
 
 LIST_TRANSACTIONS = Api(
-    66, "ListTransactions", "0-2", flexible=0,
+    66, "ListTransactions", "0-2", flexible=0, served="0-1",
     request="""
         StateFilters:[]str, ProducerIdFilters:[]i64, DurationFilter:i64(1+ =-1),
         TransactionalIdPattern:str(2+ null =null)

@@ -58,7 +58,7 @@ def test_unknown_names_are_named_with_the_nearest_known_one() -> None:
 
 
 def test_what_is_not_there_yet_says_so() -> None:
-    names = ["quota.window.num", "share.coordinator.threads", "transaction.max.timeout.ms"]
+    names = ["quota.window.num", "share.coordinator.threads", "transaction.two.phase.commit.enable"]
     for name, note in zip(names, sorted_out(dict.fromkeys(names, "x")).notes, strict=True):
         assert note == f"{name}: ignored: it is not there yet"
 

@@ -129,7 +129,7 @@ REFUSED = {
     "no sequence": (batch(ROWS, producer_id=5, producer_epoch=0), ErrorCode.INVALID_RECORD),
     "transaction": (
         batch(ROWS, producer_id=5, producer_epoch=0, base_sequence=0, transactional=True),
-        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ),
     "too large": (one(bytes(2_000_000)), ErrorCode.MESSAGE_TOO_LARGE),
 }  # fmt: skip

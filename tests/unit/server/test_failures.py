@@ -197,10 +197,9 @@ def test_a_handler_that_fails_is_answered_and_logged_once_with_its_request(
     [
         (apis.DESCRIBE_ACLS, 1, {"resource_type_filter": 2, "pattern_type_filter": 3,
                                  "operation": 3, "permission_type": 3}),
-        (apis.ADD_OFFSETS_TO_TXN, 3, {"transactional_id": "t"}),
         (apis.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}),
     ],
-    ids=["acls", "transactions", "sasl"],
+    ids=["acls", "sasl"],
 )  # fmt: skip
 def test_what_is_known_and_not_served_is_answered_so(
     raw: Raw, caplog: pytest.LogCaptureFixture, api: Api, version: int, body: dict[str, Any]

@@ -32,7 +32,8 @@ def test_every_version_lists_every_served_api(raw: Raw, version: int) -> None:
     assert ranges == apis.SERVED
     # metadata.version as Kafka 4 tells it: from 3.3 on; to its tools lower ones have no name.
     told = [("metadata.version", 7)] if version >= 3 else []
-    told += [("eligible.leader.replicas.version", 0), ("kraft.version", 0)] if version >= 4 else []
+    zero = ("eligible.leader.replicas.version", "kraft.version", "transaction.version")
+    told += [(name, 0) for name in zero] if version >= 4 else []
     assert [(f.name, f.min_version) for f in found.supported_features] == told
 
 
@@ -57,7 +58,8 @@ def test_software_names_have_their_form(raw: Raw) -> None:
 def test_protocols_that_are_not_there_yet_are_not_announced(raw: Raw) -> None:
     found = raw.call(apis.API_VERSIONS, 4, client_software_name="test", client_software_version="1")
     told = {one.name: one.max_version_level for one in found.finalized_features}
-    assert told == {"metadata.version": 27, "eligible.leader.replicas.version": 1}
+    on = {"metadata.version": 27, "eligible.leader.replicas.version": 1, "transaction.version": 2}
+    assert told == on  # group.version is in the metadata, too
 
 
 def test_a_feature_that_changes_is_told_to_the_next_who_asks(broker: Broker, raw: Raw) -> None:
@@ -376,18 +378,6 @@ def test_producer_ids_are_given_once_over_restarts(make_broker: MakeBroker) -> N
                 seen.append(found.producer_id)
         broker.close()
     assert len(set(seen)) == len(seen)
-
-
-def test_transactions_are_refused_honestly(raw: Raw) -> None:
-    found = raw.call(apis.INIT_PRODUCER_ID, transactional_id="x", transaction_timeout_ms=1000)
-    assert found.error_code == ErrorCode.UNSUPPORTED_VERSION
-    one = raw.call(apis.FIND_COORDINATOR, 2, key="x", key_type=1)
-    assert one.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert "not there yet" in one.error_message
-    (one,) = raw.call(apis.FIND_COORDINATOR, 4, coordinator_keys=["x"], key_type=1).coordinators
-    assert one.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert "not there yet" in one.error_message
-    assert "not there yet" in one.error_message
 
 
 def test_idempotent_producers_are_shown(raw: Raw) -> None:

@@ -109,10 +109,11 @@ def test_records_that_do_not_add_up_are_refused(compacted: Raw) -> None:
     assert found.error_code == ErrorCode.INVALID_RECORD
 
 
-def test_transactions_are_refused_on_both_ways(compacted: Raw) -> None:
+def test_a_transaction_without_an_id_is_refused_on_both_ways(compacted: Raw) -> None:
     more = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
     for data in (packed(**more), batch([Row(b"v", b"k")], **more)):
-        assert compacted.produce_batch("t", data).error_code == ErrorCode.INVALID_TXN_STATE
+        found = compacted.produce_batch("t", data)
+        assert found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_internal_topics_are_nobodys_on_both_ways(broker: Broker, raw: Raw) -> None:

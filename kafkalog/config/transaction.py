@@ -1,0 +1,34 @@
+"""The settings of the transaction coordinator."""
+
+from kafkalog.config.declare import Settings, Whole
+
+__all__ = ["TransactionConfig"]
+
+
+class TransactionConfig(Settings):
+    """The settings of the transaction coordinator; a broker takes them with its own."""
+
+    scope = "broker"
+
+    transaction_max_timeout_ms = Whole(
+        900_000, "Longest timeout that a transactional producer may ask for.", unit="ms", low=1
+    )
+    transactional_id_expiration_ms = Whole(
+        604_800_000,
+        "How long a transactional id is kept after its last transaction.",
+        unit="ms",
+        low=1,
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms = Whole(
+        10_000, "Time between two looks for transactions whose time is over.", unit="ms", low=1
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms = Whole(
+        3_600_000, "Time between two looks for transactional ids to forget.", unit="ms", low=1
+    )
+    transaction_state_log_num_partitions = Whole(50, "Partitions of __transaction_state.", low=1)
+    transaction_state_log_segment_bytes = Whole(
+        104_857_600, "segment.bytes of __transaction_state.", unit="bytes", low=1
+    )
+    transaction_state_log_replication_factor = Whole(
+        3, "Replicas of __transaction_state; never more than there are brokers.", low=1
+    )

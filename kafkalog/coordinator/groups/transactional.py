@@ -1,0 +1,85 @@
+"""TxnOffsetCommit, and what becomes of its offsets when their transaction ends.
+
+They are written at once, and count when the marker says commit.  Source: Kafka's
+OffsetMetadataManager; KIP-98, KIP-447 (a generation fences), KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkalog.coordinator.core import append_error
+from kafkalog.coordinator.groups import offsets
+from kafkalog.coordinator.groups.group import Group, State
+from kafkalog.coordinator.groups.groups import validate_member
+from kafkalog.coordinator.groups.offsets import Known
+from kafkalog.coordinator.groups.shard import GroupShard
+from kafkalog.coordinator.step import Producer, Request, Step
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["commit", "end"]
+
+
+def commit(shard: GroupShard, step: Step, request: Request, known: Known) -> None:
+    """Answer a TxnOffsetCommit once its offsets are in the journal."""
+    body = request.body
+    group = shard.groups.get(body.group_id)
+    error = _check(group, request)
+    if error is ErrorCode.NONE and not request.holds():
+        error = ErrorCode.INVALID_TXN_STATE  # its transaction ended meanwhile
+    if error is not ErrorCode.NONE:
+        offsets.commit_failed(step, request, error, known)
+        return
+    if group is None:
+        group = shard.new_group(body.group_id, step.wall_ms)
+    taken: offsets.Taken = {}
+    results = offsets.take(shard, step, request, known, taken)
+    if taken and not shard.has_room(offsets.more_bytes(group, taken)):
+        taken = {}
+        results = offsets.refused(results)
+    if not taken:
+        if group.unused:
+            shard.forget(group)
+        step.answer(request.answer, topics=results)
+        return
+    offsets.write_commit(
+        shard, step, group, request, (taken, results),
+        Producer(body.producer_id, body.producer_epoch),
+    )  # fmt: skip
+
+
+def _check(group: Group | None, request: Request) -> ErrorCode:
+    """Whether the sender may commit for the group: what KIP-447 asks."""
+    body = request.body
+    member_id = getattr(body, "member_id", "")
+    instance_id = getattr(body, "group_instance_id", None)
+    generation = getattr(body, "generation_id", -1)
+    if group is None:
+        return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
+    if group.state is State.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if generation < 0 and group.state is State.EMPTY:
+        return ErrorCode.NONE
+    if generation >= 0 or member_id or instance_id is not None:
+        error = validate_member(group, member_id, instance_id)
+        if error is ErrorCode.NONE and generation != group.generation:
+            error = ErrorCode.ILLEGAL_GENERATION
+        return error
+    return ErrorCode.NONE  # a producer of before KIP-447, which knows no group
+
+
+def end(
+    shard: GroupShard, step: Step, producer: Producer, done: Callable[[ErrorCode], None]
+) -> None:
+    """Write the marker of a transaction; then its offsets count, or are forgotten."""
+
+    def settle(step: Step, error: ErrorCode) -> None:
+        if error is not ErrorCode.REQUEST_TIMED_OUT:
+            late(step, error)
+        done(error if error is ErrorCode.NONE else append_error(error))
+
+    def late(_: Step, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            shard.end_transaction(producer.producer_id, bool(producer.commit))
+
+    step.write(shard.partition, [], settle, late, producer)

@@ -1,0 +1,377 @@
+"""All transactional ids of this broker, without a thread: which request goes to which of them,
+what their ends still have to do, and what time does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import Any
+
+from kafkalog.config.transaction import TransactionConfig
+from kafkalog.coordinator.core import Core
+from kafkalog.coordinator.journal import JournalBatch
+from kafkalog.coordinator.step import Body, Request, Step
+from kafkalog.coordinator.timers import Key
+from kafkalog.coordinator.transactions import loader, requests
+from kafkalog.coordinator.transactions.admin import Filters, describe, described_error
+from kafkalog.coordinator.transactions.requests import Asked, Given
+from kafkalog.coordinator.transactions.shard import Outside, TransactionShard
+from kafkalog.coordinator.transactions.transaction import NONE, State, Transaction, completed
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.api import Api
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["SERVED", "TransactionCore"]
+
+SERVED = frozenset(
+    {
+        apis.INIT_PRODUCER_ID,
+        apis.ADD_PARTITIONS_TO_TXN,
+        apis.ADD_OFFSETS_TO_TXN,
+        apis.END_TXN,
+        apis.DESCRIBE_TRANSACTIONS,
+        apis.LIST_TRANSACTIONS,
+    }
+)
+"""The APIs that `request` takes."""
+
+APPEND_MS = 30_000
+"""How long a change may be on its way into the journal: Kafka's request.timeout.ms."""
+RETRY_MS = 100
+"""Until a marker, or the record of a complete end, is tried again."""
+BATCHED_VERSION = 4
+"""From this version AddPartitionsToTxn has several transactional ids, and is for brokers."""
+FENCED_SINCE = {
+    apis.INIT_PRODUCER_ID: 4, apis.ADD_PARTITIONS_TO_TXN: 2, apis.ADD_OFFSETS_TO_TXN: 2,
+    apis.END_TXN: 2,
+}  # fmt: skip
+"""The version from which a client knows PRODUCER_FENCED (KIP-588)."""
+RAISING_SINCE = 5
+"""The version of EndTxn from which each end raises the epoch: version 2 of transactions."""
+_GONE = {
+    ErrorCode.NONE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+}
+"""Outcomes of a marker after which there is nothing left to do: the partition was deleted, or has
+a newer one."""
+
+Results = dict[TopicPartition, ErrorCode]
+
+
+def _told(api: Api, version: int, error: ErrorCode) -> ErrorCode:
+    """An error as a client of this version knows it."""
+    if error is ErrorCode.PRODUCER_FENCED and version < FENCED_SINCE[api]:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
+
+
+def _asked_partitions(topics: Iterable[Any]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
+
+
+def _by_topic(topics: Iterable[Any], results: Callable[[TopicPartition], ErrorCode]) -> list[Body]:
+    return [
+        {
+            "name": topic.name,
+            "results_by_partition": [
+                {
+                    "partition_index": number,
+                    "partition_error_code": results(TopicPartition(topic.name, number)),
+                }
+                for number in topic.partitions
+            ],
+        }
+        for topic in topics
+    ]
+
+
+class TransactionCore(Core[TransactionShard]):
+    """The transactional ids.  One thread only: the coordinator's."""
+
+    def __init__(self, config: TransactionConfig, outside: Outside) -> None:
+        super().__init__(APPEND_MS)
+        self.config = config
+        self._outside = outside
+        self._handlers: dict[Api, Callable[[Step, Request], None]] = {
+            apis.INIT_PRODUCER_ID: self._init_producer,
+            apis.ADD_PARTITIONS_TO_TXN: self._add_partitions,
+            apis.ADD_OFFSETS_TO_TXN: self._add_offsets,
+            apis.END_TXN: self._end,
+            apis.DESCRIBE_TRANSACTIONS: self._describe,
+            apis.LIST_TRANSACTIONS: self._list,
+        }
+
+    # ---- partitions ------------------------------------------------------------------------
+
+    def new_shard(self, partition: int) -> TransactionShard:
+        """An empty shard of a partition, to be filled by `load`."""
+        return TransactionShard(partition, self.config, self.timers, self._outside)
+
+    def load(self, shard: TransactionShard, batches: Iterable[JournalBatch], wall_ms: int) -> None:
+        """Fill an empty shard from its journal; in any thread, touches no timer."""
+        loader.load(shard, batches)
+
+    def _resume(self, shard: TransactionShard, step: Step) -> None:
+        loader.resume(shard, step)
+        self._look_for_late(shard.partition, step)
+        self._look_for_expired(shard.partition, step)
+
+    def _resigned(self, shard: TransactionShard, step: Step) -> None:
+        """Who waits waits for the journal only, and was told."""
+
+    # ---- requests --------------------------------------------------------------------------
+
+    def request(self, api: Api, request: Request, step: Step) -> None:
+        """Take a request; it is answered in this step or a later one."""
+        self._handlers[api](step, request)
+
+    def refuse(self, api: Api, request: Request, step: Step, error: ErrorCode) -> None:
+        """Answer with an error that has nothing to do with a transaction's state."""
+        body = request.body
+        if api is apis.ADD_PARTITIONS_TO_TXN and request.version < BATCHED_VERSION:
+            topics = _by_topic(body.v3_and_below_topics, lambda _where: error)
+            step.answer(request.answer, results_by_topic_v3_and_below=topics)
+        elif api is apis.INIT_PRODUCER_ID:
+            step.answer(request.answer, error_code=error, producer_epoch=NONE)
+        elif api is apis.DESCRIBE_TRANSACTIONS:
+            found = [described_error(name, error) for name in body.transactional_ids]
+            step.answer(request.answer, transaction_states=found)
+        else:
+            step.answer(request.answer, error_code=error)
+
+    def _init_producer(self, step: Step, request: Request) -> None:
+        body, version = request.body, request.version
+        asked = Asked(body.transactional_id, body.producer_id, body.producer_epoch)
+
+        def then(step: Step, given: Given) -> None:
+            code = _told(apis.INIT_PRODUCER_ID, version, given.error)
+            step.answer(request.answer, error_code=code, producer_id=given.producer_id,
+                        producer_epoch=given.epoch)  # fmt: skip
+
+        if (body.producer_id == NONE) != (body.producer_epoch == NONE):
+            then(step, Given(ErrorCode.INVALID_REQUEST))
+            return
+        shard, error = self.where(asked.transactional_id)
+        if shard is None:
+            then(step, Given(error))
+        else:
+            requests.init_producer(shard, step, asked, body.transaction_timeout_ms, then)
+
+    def _end(self, step: Step, request: Request) -> None:
+        body = request.body
+        asked = Asked(body.transactional_id, body.producer_id, body.producer_epoch)
+
+        def then(step: Step, given: Given) -> None:
+            code = _told(apis.END_TXN, request.version, given.error)
+            step.answer(request.answer, error_code=code, producer_id=given.producer_id,
+                        producer_epoch=given.epoch)  # fmt: skip
+
+        shard, error = self.where(asked.transactional_id)
+        version = 2 if request.version >= RAISING_SINCE else 0
+        if shard is None:
+            then(step, Given(error))
+        else:
+            requests.end(shard, step, asked, body.committed, version, then)
+
+    # ---- partitions of transactions --------------------------------------------------------
+
+    def join(
+        self, step: Step, asked: Asked, partitions: Collection[TopicPartition], version: int,
+        then: Callable[[Step, Results], None],
+    ) -> None:  # fmt: skip
+        """Let partitions, which exist, be part of a transaction of this version."""
+        shard, error = self.where(asked.transactional_id)
+        if shard is None:
+            then(step, dict.fromkeys(partitions, error))
+            return
+        requests.add_partitions(
+            shard, step, asked, partitions, version,
+            lambda step, error: then(step, dict.fromkeys(partitions, error)),
+        )  # fmt: skip
+
+    def verify(self, asked: Asked, partitions: Collection[TopicPartition]) -> Results:
+        """Whether partitions are part of an open transaction."""
+        shard, error = self.where(asked.transactional_id)
+        if shard is None:
+            return dict.fromkeys(partitions, error)
+        return requests.verify(shard, asked, partitions)
+
+    def _add_partitions(self, step: Step, request: Request) -> None:
+        body, version = request.body, request.version
+        if version < BATCHED_VERSION:
+            topics = body.v3_and_below_topics
+            asked = Asked(body.v3_and_below_transactional_id, body.v3_and_below_producer_id,
+                          body.v3_and_below_producer_epoch)  # fmt: skip
+
+            def only(step: Step, results: Results) -> None:
+                def told(where: TopicPartition) -> ErrorCode:
+                    return _told(apis.ADD_PARTITIONS_TO_TXN, version, results[where])
+
+                found = _by_topic(topics, told)
+                step.answer(request.answer, results_by_topic_v3_and_below=found)
+
+            self._add(step, asked, _asked_partitions(topics), only)
+            return
+        asked_for = body.transactions
+        done: dict[int, Results] = {}
+
+        def one(number: int, step: Step, results: Results) -> None:
+            done[number] = results
+            if len(done) == len(asked_for):
+                step.answer(request.answer, error_code=ErrorCode.NONE, results_by_transaction=[
+                    {"transactional_id": each.transactional_id,
+                     "topic_results": _by_topic(each.topics, done[i].__getitem__)}
+                    for i, each in enumerate(asked_for)
+                ])  # fmt: skip
+
+        if not asked_for:
+            step.answer(request.answer, error_code=ErrorCode.NONE, results_by_transaction=[])
+        for number, each in enumerate(asked_for):
+            asked = Asked(each.transactional_id, each.producer_id, each.producer_epoch)
+            partitions = _asked_partitions(each.topics)
+            if each.verify_only:
+                one(number, step, self.verify(asked, partitions))
+            else:
+                self._add(step, asked, partitions, partial(one, number))
+
+    def _add(
+        self, step: Step, asked: Asked, partitions: list[TopicPartition],
+        then: Callable[[Step, Results], None],
+    ) -> None:  # fmt: skip
+        """All of them, or none when one is missing."""
+        counts = {topic: self._outside.topic_partitions(topic) for topic, _ in partitions}
+        missing = {p for p in partitions if not 0 <= p.partition < counts[p.topic]}
+        if missing:
+            lost, fine = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+            then(step, {p: lost if p in missing else fine for p in partitions})
+        else:
+            self.join(step, asked, partitions, 0, then)
+
+    def _add_offsets(self, step: Step, request: Request) -> None:
+        body = request.body
+        asked = Asked(body.transactional_id, body.producer_id, body.producer_epoch)
+        where = self._outside.group_partition(body.group_id)
+
+        def then(step: Step, results: Results) -> None:
+            (error,) = results.values()
+            code = _told(apis.ADD_OFFSETS_TO_TXN, request.version, error)
+            step.answer(request.answer, error_code=code)
+
+        if where is None:
+            step.answer(request.answer, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        else:
+            self.join(step, asked, [where], 0, then)
+
+    # ---- ends ------------------------------------------------------------------------------
+
+    def marked(
+        self, number: int, name: str, epoch: int, where: TopicPartition, error: ErrorCode,
+        step: Step,
+    ) -> None:  # fmt: skip
+        """The outcome of a Marker of partition `number`, for the transaction that ended with
+        `epoch`."""
+        shard = self.shards.get(number)
+        one = None if shard is None else shard.ids.get(name)
+        if shard is None or one is None or not one.status.prepared or one.status.epoch != epoch:
+            return  # told before, or somebody else's now
+        if where not in one.markers:
+            return
+        if error in _GONE:
+            one.markers.discard(where)
+            if not one.markers:
+                self._complete(shard, step, one)
+        else:
+            key = ("marker", number, name, f"{where.partition} {where.topic}")
+            self.timers.set(key, step.now_ms + RETRY_MS)
+
+    def _complete(self, shard: TransactionShard, step: Step, one: Transaction) -> None:
+        """All partitions know: write it down, until it is written."""
+        if one.pending is not None or not one.status.prepared or one.markers:
+            return
+
+        def settled(step: Step, error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE and not shard.closed:
+                key = ("complete", shard.partition, one.transactional_id, "")
+                self.timers.set(key, step.now_ms + RETRY_MS)
+
+        shard.write(step, one, completed(one.status, step.wall_ms), settled)
+
+    # ---- admin -----------------------------------------------------------------------------
+
+    def _describe(self, step: Step, request: Request) -> None:
+        found = []
+        for name in request.body.transactional_ids:
+            shard, error = self.where(name)
+            if not name:
+                found.append(described_error(name, ErrorCode.INVALID_REQUEST))
+            elif shard is None:
+                found.append(described_error(name, error))
+            else:
+                found.append(describe(shard, name))
+        step.answer(request.answer, transaction_states=found)
+
+    def _list(self, step: Step, request: Request) -> None:
+        body = request.body
+        if self.stopped or self.loading:
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            if self.stopped:
+                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            step.answer(request.answer, error_code=code)
+            return
+        filters = Filters(body.state_filters, body.producer_id_filters, body.duration_filter)
+        found: list[Body] = []
+        for shard in self.shards.values():
+            found += filters.listed(shard, step)
+        step.answer(request.answer, error_code=ErrorCode.NONE,
+                    unknown_state_filters=filters.unknown, transaction_states=found)  # fmt: skip
+
+    # ---- time ------------------------------------------------------------------------------
+
+    def _expire(self, key: Key, step: Step) -> None:
+        kind, partition, name, detail = key
+        shard = self.shards.get(partition)
+        if shard is None:
+            return
+        if kind == "late":
+            self._look_for_late(partition, step)
+            self._abort_late(shard, step)
+        elif kind == "expired":
+            self._look_for_expired(partition, step)
+            self._forget_expired(shard, step)
+        elif (one := shard.ids.get(name)) is None:
+            return
+        elif kind == "complete":
+            self._complete(shard, step, one)
+        else:
+            number, _, topic = detail.partition(" ")
+            where = TopicPartition(topic, int(number))
+            if one.status.prepared and where in one.markers:
+                shard.send(step, one, where)
+
+    def _look_for_late(self, partition: int, step: Step) -> None:
+        ms = self.config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self.timers.set(("late", partition, "", ""), step.now_ms + ms)
+
+    def _look_for_expired(self, partition: int, step: Step) -> None:
+        ms = self.config.transaction_remove_expired_transaction_cleanup_interval_ms
+        self.timers.set(("expired", partition, "", ""), step.now_ms + ms)
+
+    @staticmethod
+    def _abort_late(shard: TransactionShard, step: Step) -> None:
+        """Abort transactions that are open for too long."""
+        for one in shard.ids.values():
+            over = one.deadline_ms is not None and step.now_ms >= one.deadline_ms
+            if over and one.pending is None and one.status.state is State.ONGOING:
+                requests.fence(shard, step, one)
+
+    def _forget_expired(self, shard: TransactionShard, step: Step) -> None:
+        """Forget transactional ids that nobody used for long."""
+        before_ms = step.wall_ms - self.config.transactional_id_expiration_ms
+        for one in list(shard.ids.values()):
+            status = one.status
+            if one.pending is None and status.over and status.updated_ms <= before_ms:
+                dead = status._replace(state=State.DEAD)
+                shard.write(step, one, dead, lambda _step, _error: None)

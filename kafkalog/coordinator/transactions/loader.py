@@ -1,0 +1,59 @@
+"""From a partition of __transaction_state back to its transactional ids: the last record of
+each counts.  Source: Kafka's TransactionStateManager.loadTransactionMetadata."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from kafkalog.coordinator.journal import JournalBatch
+from kafkalog.coordinator.step import Step
+from kafkalog.coordinator.transactions.records import loaded_id, loaded_status
+from kafkalog.coordinator.transactions.shard import TransactionShard
+from kafkalog.coordinator.transactions.transaction import State, Transaction
+from kafkalog.errors import KafkalogError
+
+__all__ = ["load", "resume"]
+
+LOG = logging.getLogger(__name__)
+
+
+def load(shard: TransactionShard, batches: Iterable[JournalBatch]) -> None:
+    """Fill an empty shard from its journal.  Touches no timer; see resume.
+
+    A record that cannot be read is logged and left out.
+    """
+    values: dict[str, tuple[int, bytes]] = {}
+    for batch in batches:
+        for record in batch.records:
+            try:
+                name = None if record.key is None else loaded_id(record.key)
+            except KafkalogError as error:
+                _skip(shard, record.offset, error)
+                continue
+            if name is None:
+                _skip(shard, record.offset, "no transactional id")
+            elif record.value is None:
+                values.pop(name, None)
+            else:
+                values[name] = record.offset, record.value
+    for name, (offset, value) in values.items():
+        try:
+            status = loaded_status(value)
+        except (KafkalogError, ValueError) as error:
+            _skip(shard, offset, error)
+            continue
+        if status.state is not State.DEAD:  # Kafka writes a tombstone instead
+            one = shard.ids[name] = Transaction(name, status)
+            one.recorded = True
+
+
+def _skip(shard: TransactionShard, offset: int, why: object) -> None:
+    LOG.warning("__transaction_state-%d: offset %d: %s", shard.partition, offset, why)
+
+
+def resume(shard: TransactionShard, step: Step) -> None:
+    """Go on with what the journal says is under way: what was decided is told to partitions, what
+    is open has the rest of its time."""
+    for one in shard.ids.values():
+        shard.take(step, one, one.status)

@@ -1,0 +1,269 @@
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn, as far as one transactional id
+goes: each ends with a call of `then`.
+
+Source: Kafka's TransactionCoordinator; KIP-98, KIP-360, KIP-588, KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kafkalog.coordinator.core import append_error
+from kafkalog.coordinator.step import Step
+from kafkalog.coordinator.transactions.shard import TransactionShard
+from kafkalog.coordinator.transactions.transaction import (
+    COMPLETE,
+    EPOCH_MAX,
+    NONE,
+    VERSION_2,
+    State,
+    Status,
+    Transaction,
+    added,
+    completed,
+    ended,
+    initialized,
+    is_exhausted,
+    rotated,
+)
+from kafkalog.errors import KafkalogError
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["Asked", "Given", "add_partitions", "end", "fence", "init_producer", "verify"]
+
+CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
+FENCED = ErrorCode.PRODUCER_FENCED
+UNMAPPED = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+class Asked(NamedTuple):
+    """Who asks: a transactional id, and the producer that its client is."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+class Given(NamedTuple):
+    """What a producer is told."""
+
+    error: ErrorCode
+    producer_id: int = NONE
+    epoch: int = NONE
+
+
+Told = Callable[[Step, Given], None]
+Then = Callable[[Step, ErrorCode], None]
+
+
+# ---- InitProducerId ------------------------------------------------------------------------
+
+
+def init_producer(
+    shard: TransactionShard, step: Step, asked: Asked, timeout_ms: int, then: Told
+) -> None:
+    """Give a client the next epoch of its transactional id, which fences who had it before."""
+    if not asked.transactional_id:
+        then(step, Given(ErrorCode.INVALID_REQUEST))
+        return
+    if not 0 < timeout_ms <= shard.config.transaction_max_timeout_ms:
+        then(step, Given(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+        return
+    try:
+        one = _known_or_new(shard, asked.transactional_id, timeout_ms)
+        status = _initialized(shard, step, one, asked, timeout_ms)
+    except KafkalogError as problem:
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if problem.code is None else problem.code
+        then(step, Given(ErrorCode(code)))
+        return
+    if not one.recorded and isinstance(status, ErrorCode) and one.pending is None:
+        del shard.ids[one.transactional_id]
+    if isinstance(status, ErrorCode):
+        then(step, Given(status))
+        return
+
+    def settled(step: Step, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            then(step, Given(error, status.producer_id, status.epoch))
+        else:
+            then(step, Given(append_error(error)))
+
+    shard.write(step, one, status, settled)
+
+
+def _known_or_new(shard: TransactionShard, name: str, timeout_ms: int) -> Transaction:
+    one = shard.ids.get(name)
+    if one is None:
+        fresh = Status(shard.outside.new_producer_id(), NONE, timeout_ms)
+        one = shard.ids[name] = Transaction(name, fresh)
+    return one
+
+
+def _initialized(
+    shard: TransactionShard, step: Step, one: Transaction, asked: Asked, timeout_ms: int
+) -> Status | ErrorCode:
+    """The status to write, or the answer for now."""
+    status = one.status
+    if one.pending is not None:
+        return CONCURRENT
+    wanted = None if asked.producer_id == NONE else asked.epoch
+    if wanted is not None and not (
+        status.epoch == NONE
+        or asked.producer_id == status.producer_id
+        or (asked.producer_id == status.previous_id and is_exhausted(asked.epoch))
+    ):
+        return FENCED
+    if status.prepared:
+        return CONCURRENT
+    if status.state is State.ONGOING:
+        # Its transaction is aborted first; the client comes again and is given an epoch then.
+        fence(shard, step, one)
+        return CONCURRENT
+    if is_exhausted(status.epoch) and wanted in (None, status.epoch):
+        new_id = shard.outside.new_producer_id()
+        return rotated(status, new_id, timeout_ms, step.wall_ms, wanted)
+    return initialized(status, timeout_ms, step.wall_ms, wanted) or FENCED
+
+
+# ---- partitions ----------------------------------------------------------------------------
+
+
+def _known(shard: TransactionShard, asked: Asked) -> Transaction | ErrorCode:
+    """The transactional id of a producer that may go on with it."""
+    if not asked.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    one = shard.ids.get(asked.transactional_id)
+    if one is None or one.status.epoch == NONE or one.status.producer_id != asked.producer_id:
+        return UNMAPPED
+    return FENCED if one.status.epoch != asked.epoch else one
+
+
+def add_partitions(
+    shard: TransactionShard,
+    step: Step,
+    asked: Asked,
+    partitions: Iterable[TopicPartition],
+    version: int,
+    then: Then,
+) -> None:
+    """Let partitions be part of a transaction, which begins with the first ones."""
+    one = _known(shard, asked)
+    if isinstance(one, ErrorCode):
+        then(step, one)
+        return
+    wanted = frozenset(partitions)
+    status = one.status
+    if one.pending is not None or status.prepared:
+        then(step, CONCURRENT)
+    elif status.state is State.ONGOING and wanted <= status.partitions:
+        then(step, ErrorCode.NONE)
+    else:
+        shard.write(
+            step, one, added(status, wanted, step.wall_ms, version),
+            lambda step, error: then(step, append_error(error)),
+        )  # fmt: skip
+
+
+def verify(
+    shard: TransactionShard, asked: Asked, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """Whether each partition is part of the producer's open transaction."""
+    found = _known(shard, asked)
+    if isinstance(found, ErrorCode):
+        return dict.fromkeys(partitions, found)
+    if found.status.prepared:
+        return dict.fromkeys(partitions, CONCURRENT)
+    joined = found.status.partitions
+    return {
+        one: ErrorCode.NONE if one in joined else ErrorCode.TRANSACTION_ABORTABLE
+        for one in partitions
+    }
+
+
+# ---- ends ----------------------------------------------------------------------------------
+
+
+def end(
+    shard: TransactionShard, step: Step, asked: Asked, commit: bool, version: int, then: Told
+) -> None:
+    """Decide the end of a transaction; its partitions learn of it afterwards."""
+    decided = _end(shard, asked, commit, version)
+    if not isinstance(decided, Transaction):
+        then(step, decided)
+        return
+    one, status = decided, decided.status
+    next_id = NONE
+    if version >= VERSION_2 and is_exhausted(status.epoch):
+        try:
+            next_id = shard.outside.new_producer_id()
+        except KafkalogError as problem:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR if problem.code is None else problem.code
+            then(step, Given(ErrorCode(code)))
+            return
+    after = ended(status, commit, step.wall_ms, version, next_id=next_id)
+
+    def settled(step: Step, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            told = completed(after, step.wall_ms)
+            then(step, Given(error, told.producer_id, told.epoch))
+        else:
+            then(step, Given(append_error(error)))
+
+    shard.write(step, one, after, settled)
+
+
+def _end(shard: TransactionShard, asked: Asked, commit: bool, version: int) -> Transaction | Given:
+    """The transactional id whose transaction may be ended, or the answer."""
+    if not asked.transactional_id:
+        return Given(ErrorCode.INVALID_REQUEST)
+    one = shard.ids.get(asked.transactional_id)
+    if one is None or one.status.epoch == NONE:
+        return Given(UNMAPPED)
+    status = one.status
+    raises = version >= VERSION_2
+    # The end that raised the epoch, asked for once more.
+    moved = (
+        raises and asked.producer_id == status.previous_id
+        and asked.epoch == EPOCH_MAX - 1 and status.epoch == 0
+    )  # fmt: skip
+    again = moved or (
+        raises and status.version >= VERSION_2 and asked.producer_id == status.producer_id
+        and asked.epoch == status.epoch - 1
+    )  # fmt: skip
+    if status.producer_id != asked.producer_id and not moved:
+        return Given(UNMAPPED)
+    if raises:
+        retried = status.prepared or status.state in COMPLETE
+        fresh = asked.epoch == status.epoch and not status.prepared
+        valid = fresh or (again and retried)
+    else:
+        valid = asked.epoch == status.epoch
+    if not valid:
+        return Given(FENCED)
+    if one.pending is not None:
+        return Given(CONCURRENT)
+    if status.state is State.ONGOING:
+        return one
+    if raises and not again:
+        # Nothing was written since the last end: what may be aborted all the same.
+        return Given(ErrorCode.INVALID_TXN_STATE) if commit else one
+    return _end_again(status, commit)
+
+
+def _end_again(status: Status, commit: bool) -> Given:
+    """The answer to a repeated EndTxn, or to one without a transaction."""
+    if status.state is State.EMPTY or status.commits != commit:
+        return Given(ErrorCode.INVALID_TXN_STATE)
+    if status.prepared:
+        return Given(CONCURRENT)
+    return Given(ErrorCode.NONE, status.producer_id, status.epoch)
+
+
+def fence(shard: TransactionShard, step: Step, one: Transaction) -> None:
+    """Abort an open transaction under an epoch that its producer does not have."""
+    status = one.status
+    version = min(shard.outside.level(), VERSION_2)
+    after = ended(status, False, step.wall_ms, version, fence=True)
+    shard.write(step, one, after, lambda _step, _error: None)

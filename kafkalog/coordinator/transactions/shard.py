@@ -1,0 +1,131 @@
+"""The transactional ids of one partition of __transaction_state, and how they change.
+
+A change is decided, written, and only then true: until its outcome is known it is `pending`, and
+whoever wants another one is told to come again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.coordinator.core import Shard
+from kafkalog.coordinator.transactions.records import key_of, status_record
+from kafkalog.coordinator.transactions.transaction import State, Status, Transaction
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog.config.transaction import TransactionConfig
+    from kafkalog.coordinator.step import Step
+    from kafkalog.coordinator.timers import Timers
+
+__all__ = ["Marker", "Outside", "TransactionShard"]
+
+Then = Callable[["Step", ErrorCode], None]
+
+
+class Marker(NamedTuple):
+    """An effect of a step: the end of a transaction is to be written to a partition of it, and the
+    outcome to be told to TransactionCore.marked."""
+
+    shard: int
+    """The partition of __transaction_state that it comes from."""
+    transactional_id: str
+    where: TopicPartition
+    producer_id: int
+    epoch: int
+    commit: bool
+    coordinator_epoch: int
+
+
+class Outside(NamedTuple):
+    """What the coordinator asks of the rest of the broker; called in its thread."""
+
+    new_producer_id: Callable[[], int]
+    """An id that nobody has or had.  Raises: KafkalogError."""
+    topic_partitions: Callable[[str], int]
+    """How many partitions a topic has; 0: there is none of the name."""
+    group_partition: Callable[[str], TopicPartition | None]
+    """Where a group's offsets are; None: there is no topic for them."""
+    level: Callable[[], int]
+    """Of the feature transaction.version."""
+    leader_epoch: Callable[[int], int]
+    """Of a partition of __transaction_state."""
+
+
+class TransactionShard(Shard):
+    """The transactional ids of one partition.  One thread only: the coordinator's."""
+
+    def __init__(
+        self, partition: int, config: TransactionConfig, timers: Timers, outside: Outside
+    ) -> None:
+        super().__init__(partition)
+        self.config = config
+        self.timers = timers
+        """Those of all shards."""
+        self.outside = outside
+        self.epoch = outside.leader_epoch(partition)
+        """What markers say of their coordinator: one that was replaced is not believed."""
+        self.ids: dict[str, Transaction] = {}
+
+    def live(self) -> Iterator[Transaction]:
+        """Those that are not being forgotten."""
+        return (one for one in self.ids.values() if not one.dead and one.recorded)
+
+    def write(self, step: Step, one: Transaction, status: Status, then: Then) -> None:
+        """Let a transactional id have another status; `then` is called with the outcome, with
+        REQUEST_TIMED_OUT when it is not known in time.  A change that comes late counts, too."""
+        one.pending = status
+
+        def settle(step: Step, error: ErrorCode) -> None:
+            if error is not ErrorCode.REQUEST_TIMED_OUT:
+                self._settled(step, one, status, error)
+            then(step, error)
+
+        def late(step: Step, error: ErrorCode) -> None:
+            self._settled(step, one, status, error)
+
+        dead = status.state is State.DEAD
+        record = status_record(one.transactional_id, status, self.outside.level())
+        if dead:
+            record = key_of(one.transactional_id), None
+        step.write(self.partition, [record], settle, late)
+
+    def _settled(self, step: Step, one: Transaction, status: Status, error: ErrorCode) -> None:
+        one.pending = None
+        if error is not ErrorCode.NONE:
+            if not one.recorded and self.ids.get(one.transactional_id) is one:
+                del self.ids[one.transactional_id]  # nobody was given it
+            return
+        one.recorded = True
+        if status.state is State.DEAD:
+            self.ids.pop(one.transactional_id, None)
+            return
+        self.take(step, one, status)
+
+    def take(self, step: Step, one: Transaction, status: Status) -> None:
+        """A status is in the journal: begin what follows from it."""
+        begins = status.state is State.ONGOING and one.status.state is not State.ONGOING
+        one.status = status
+        if status.state is not State.ONGOING:
+            one.deadline_ms = None
+        elif begins or one.deadline_ms is None:
+            spent_ms = max(0, step.wall_ms - status.start_ms)
+            one.deadline_ms = step.now_ms + max(0, status.timeout_ms - spent_ms)
+        if status.prepared:
+            one.markers = set(status.partitions)
+            if not one.markers:
+                self.timers.set(("complete", self.partition, one.transactional_id, ""), step.now_ms)
+            for where in sorted(one.markers):
+                self.send(step, one, where)
+
+    def send(self, step: Step, one: Transaction, where: TopicPartition) -> None:
+        """Have the end of a transaction written to one of its partitions."""
+        status = one.status
+        step.effects.append(
+            Marker(
+                self.partition, one.transactional_id, where, status.producer_id, status.epoch,
+                status.commits, self.epoch,
+            )
+        )  # fmt: skip

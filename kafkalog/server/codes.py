@@ -1,0 +1,22 @@
+"""What a client is told of a failure."""
+
+import logging
+
+from kafkalog.errors import Closed, KafkalogError, NotFound, StaleLog
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["code_of"]
+
+_logger = logging.getLogger(__name__)
+
+
+def code_of(problem: BaseException) -> ErrorCode:
+    """Kafka's code for a failure; what it has no word for is logged."""
+    if isinstance(problem, (Closed, NotFound)):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # its log is gone: so is the partition
+    if isinstance(problem, StaleLog):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # it was cut meanwhile: ask again
+    if isinstance(problem, KafkalogError) and problem.code is not None:
+        return ErrorCode(problem.code)
+    _logger.error("answered UNKNOWN_SERVER_ERROR: %s: %s", type(problem).__name__, problem)
+    return ErrorCode.UNKNOWN_SERVER_ERROR

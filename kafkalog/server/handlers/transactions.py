@@ -1,0 +1,214 @@
+"""Transactions: what their coordinator answers, and TxnOffsetCommit, which two of them answer."""
+
+import threading
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from kafkalog.coordinator.step import Producer, Step
+from kafkalog.coordinator.step import Request as Asking
+from kafkalog.coordinator.transactions.core import Results
+from kafkalog.coordinator.transactions.requests import Asked
+from kafkalog.server.guards import Guard
+from kafkalog.server.handlers.common import code_of
+from kafkalog.server.handlers.failures import handler_failed
+from kafkalog.server.handlers.groups import asks_too_much
+from kafkalog.server.journal import OFFSETS_TOPIC
+from kafkalog.server.node import Node
+from kafkalog.server.request import Request
+from kafkalog.server.topics import internal_topic
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = [
+    "add_offsets",
+    "as_writer",
+    "init_producer_id",
+    "to_coordinator",
+    "txn_offset_commit",
+    "write_markers",
+]
+
+JOINS_SINCE = 5
+"""The version of TxnOffsetCommit from which the group's partition joins by being written."""
+
+
+def asking(request: Request) -> Asking:
+    """A request as coordinators take it."""
+    peer = request.peer
+    return Asking(request.body, request.version, peer.client_id or "", peer.host, request.answer)
+
+
+def to_coordinator(node: Node, request: Request) -> None:
+    """Hand a request to the coordinator, which answers now or later."""
+    if asks_too_much(request):
+        request.drop()
+        return
+    node.transactions.submit(request.api, asking(request))
+
+
+def init_producer_id(node: Node, request: Request) -> Mapping[str, Any] | None:
+    """Of a transactional id its coordinator answers; else an id that nobody else has or had."""
+    body = request.body
+    if body.transactional_id is not None:
+        to_coordinator(node, request)
+        return None
+    if (body.producer_id == -1) != (body.producer_epoch == -1):
+        return {"error_code": ErrorCode.INVALID_REQUEST, "producer_epoch": -1}
+    try:
+        producer_id = node.producer_ids.next()
+    except Exception as problem:
+        return {"error_code": code_of(problem), "producer_epoch": -1}
+    return {"producer_id": producer_id, "producer_epoch": 0}
+
+
+def add_offsets(node: Node, request: Request) -> None:
+    """The partition of a group's offsets joins, which must be there for that."""
+    internal_topic(node, OFFSETS_TOPIC)
+    to_coordinator(node, request)
+
+
+# ---- TxnOffsetCommit -----------------------------------------------------------------------
+
+
+def as_writer(error: ErrorCode, knows: bool) -> ErrorCode:
+    """What a producer is told when the coordinator does not let it write; `knows`: it knows
+    TRANSACTION_ABORTABLE."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and not knows:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+def txn_offset_commit(node: Node, request: Request) -> None:
+    """The coordinator of transactions says whether the producer may, that of groups does it."""
+    if asks_too_much(request):
+        request.drop()
+        return
+    internal_topic(node, OFFSETS_TOPIC)
+    body = request.body
+    asked = Asked(body.transactional_id, body.producer_id, body.producer_epoch)
+    partition = node.coordinator.partition_for(body.group_id)
+    if partition is None:
+        _refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return
+    where = TopicPartition(OFFSETS_TOPIC, partition)
+    guard = node.guards.begin(where, body.producer_id)
+
+    def allowed(_: Step, results: Results) -> None:
+        error = results[where]
+        if error is not ErrorCode.NONE:
+            node.guards.end(guard)
+            _refuse(request, _as_committer(error, request.version))
+        else:
+            _commit(node, request, guard)
+
+    def event(step: Step) -> None:
+        try:
+            if request.version >= JOINS_SINCE:
+                node.transactions.core.join(step, asked, [where], 2, allowed)
+            else:
+                allowed(step, node.transactions.core.verify(asked, [where]))
+        except Exception as problem:
+            node.guards.end(guard)
+            handler_failed(request, problem)
+
+    if not node.transactions.ask(event):
+        node.guards.end(guard)
+        _refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def _as_committer(error: ErrorCode, version: int) -> ErrorCode:
+    if error is ErrorCode.CONCURRENT_TRANSACTIONS and version < JOINS_SINCE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # which clients of then try again
+    if error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # that of groups is another one
+    return as_writer(error, version >= JOINS_SINCE)
+
+
+def _commit(node: Node, request: Request, guard: Guard) -> None:
+    def answer(body: dict[str, Any]) -> None:
+        node.guards.end(guard)
+        request.answer(body)
+
+    asked = asking(request)
+    node.coordinator.submit(request.api, asked._replace(answer=answer, holds=lambda: guard.holds))
+
+
+def _refuse(request: Request, error: ErrorCode) -> None:
+    topics = [
+        {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": one.partition_index, "error_code": error}
+                for one in topic.partitions
+            ],
+        }
+        for topic in request.body.topics
+    ]
+    request.answer({"topics": topics})
+
+
+# ---- WriteTxnMarkers -----------------------------------------------------------------------
+
+
+def write_markers(node: Node, request: Request) -> None:
+    """End transactions in partitions, whatever their coordinator knows: what an administrator does
+    with one that hangs."""
+    if asks_too_much(request):
+        request.drop()
+        return
+    _Marking(node, request).begin()
+
+
+class _Marking:
+    """The markers of a request, and what became of each."""
+
+    def __init__(self, node: Node, request: Request) -> None:
+        self._node = node
+        self._request = request
+        self._asked = [
+            (number, TopicPartition(topic.name, index))
+            for number, marker in enumerate(request.body.markers)
+            for topic in marker.topics
+            for index in topic.partition_indexes
+        ]
+        self._lock = threading.Lock()  # guards what follows
+        self._results: dict[tuple[int, TopicPartition], ErrorCode] = {}
+
+    def begin(self) -> None:
+        if not self._asked:
+            self._answer()
+        for key in dict.fromkeys(self._asked):
+            number, where = key
+            marker = self._request.body.markers[number]
+            producer = Producer(marker.producer_id, marker.producer_epoch,
+                                marker.transaction_result, marker.coordinator_epoch)  # fmt: skip
+            self._node.markers.write(where, producer, partial(self._done, key))
+
+    def _done(self, key: tuple[int, TopicPartition], error: ErrorCode) -> None:
+        with self._lock:
+            self._results[key] = error
+            if len(self._results) < len(dict.fromkeys(self._asked)):
+                return
+        self._answer()
+
+    def _answer(self) -> None:
+        markers = []
+        for number, marker in enumerate(self._request.body.markers):
+            topics = [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {
+                            "partition_index": index,
+                            "error_code": self._results[number, TopicPartition(topic.name, index)],
+                        }
+                        for index in topic.partition_indexes
+                    ],
+                }
+                for topic in marker.topics
+            ]
+            markers.append({"producer_id": marker.producer_id, "topics": topics})
+        self._request.answer({"markers": markers})

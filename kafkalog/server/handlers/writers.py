@@ -1,0 +1,154 @@
+"""Who may begin to write in a transaction: the coordinator says so, partition by partition.
+
+A batch that goes on with a transaction that is open in its partition needs no word of the
+coordinator, and never comes here but with others.  The first one of each partition does (KIP-890).
+Up to version 11 of Produce the partition must have joined before; from version 12 on it joins
+by being written.
+"""
+
+import struct
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from kafkalog._native import lib
+from kafkalog.coordinator.step import Step
+from kafkalog.coordinator.transactions.core import Results
+from kafkalog.coordinator.transactions.requests import Asked
+from kafkalog.errors import InvalidTxnState, KafkalogError
+from kafkalog.server.guards import Guard
+from kafkalog.server.handlers.failures import handler_failed
+from kafkalog.server.node import Node
+from kafkalog.server.reactor import Appended
+from kafkalog.server.request import Request
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["ATTRIBUTES_POS", "Refused", "Verdict", "Verdicts", "allow", "transactional"]
+
+ATTRIBUTES_POS = 21
+_PRODUCER = struct.Struct(">qh")
+_PRODUCER_POS = 43
+KNOWS_ABORTABLE_SINCE = 11
+"""The version of Produce from which a producer knows TRANSACTION_ABORTABLE."""
+JOINS_SINCE = 12
+_RETRY = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}  # fmt: skip
+"""What a producer does not expect of a partition: told NOT_ENOUGH_REPLICAS it asks again."""
+
+
+class Writes(NamedTuple):
+    """The transactional batches of a request that have one producer."""
+
+    producer_id: int
+    epoch: int
+    partitions: list[TopicPartition]
+
+
+class Refused(KafkalogError):
+    """What a request asks for is refused with an error of Kafka's that has no class of its own."""
+
+    def __init__(self, error: ErrorCode, text: str) -> None:
+        super().__init__(text)
+        self.error = error
+
+
+class Verdict:
+    """Whether one batch may be written."""
+
+    def __init__(self, node: Node, guard: Guard, error: ErrorCode) -> None:
+        self._node = node
+        self._guard = guard
+        self._error = error
+
+    def append(self, append: Callable[[], Appended]) -> Appended:
+        """Append it, if that is allowed and still so.
+
+        Raises: Refused by the coordinator, InvalidTxnState, what `append` raises.
+        """
+        if self._error is not ErrorCode.NONE:
+            raise Refused(self._error, "the coordinator does not let the producer write here")
+        with self._node.guards.writing(self._guard) as holds:
+            if not holds:
+                raise InvalidTxnState("its transaction has ended in this partition")
+            return append()
+
+    def end(self) -> None:
+        """It was written, or was not."""
+        self._node.guards.end(self._guard)
+
+
+Verdicts = dict[tuple[str | None, int], Verdict]
+
+
+def transactional(named: list[tuple[str | None, Any]]) -> list[Writes]:
+    """The transactional batches of a request, by their producers; without those of topics that are
+    not there."""
+    found: dict[tuple[int, int], list[TopicPartition]] = defaultdict(list)
+    for name, topic in named:
+        if name is None:
+            continue
+        for one in topic.partition_data:
+            records = one.records or b""
+            if len(records) < lib.KL_BATCH_HEADER_BYTES:
+                continue
+            if records[ATTRIBUTES_POS + 1] & lib.KL_ATTR_TRANSACTIONAL:
+                producer = _PRODUCER.unpack_from(records, _PRODUCER_POS)
+                found[producer].append(TopicPartition(name, one.index))
+    return [Writes(*producer, partitions) for producer, partitions in found.items()]
+
+
+def allow(
+    node: Node, request: Request, writes: list[Writes], then: Callable[[Verdicts], None]
+) -> None:
+    """Ask the coordinator; `then` is called with what it says, in a thread of Python's own."""
+    guards = {
+        (where, one.producer_id): node.guards.begin(where, one.producer_id)
+        for one in writes
+        for where in one.partitions
+    }
+    verdicts: Verdicts = {}
+    left = len(writes)
+
+    def done(one: Writes, _: Step | None, results: Results) -> None:
+        nonlocal left
+        for where, error in results.items():
+            guard = guards[where, one.producer_id]
+            verdicts[where.topic, where.partition] = Verdict(
+                node, guard, _as_producer(error, request.version)
+            )
+        left -= 1
+        if not left:
+            node.begun.submit(partial(then, verdicts))
+
+    def event(step: Step) -> None:
+        core = node.transactions.core
+        try:
+            for one in writes:
+                asked = Asked(request.body.transactional_id, one.producer_id, one.epoch)
+                there = [w for w in one.partitions if node.partitions.has(*w)]
+                if request.version >= JOINS_SINCE:
+                    core.join(step, asked, there, 2, partial(done, one))
+                else:
+                    done(one, step, core.verify(asked, there))
+        except Exception as problem:
+            for guard in guards.values():
+                node.guards.end(guard)
+            handler_failed(request, problem)
+
+    if not node.transactions.ask(event):
+        for one in writes:
+            gone = dict.fromkeys(one.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            done(one, None, gone)
+
+
+def _as_producer(error: ErrorCode, version: int) -> ErrorCode:
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    early = error is ErrorCode.CONCURRENT_TRANSACTIONS and version < JOINS_SINCE
+    return ErrorCode.NOT_ENOUGH_REPLICAS if early or error in _RETRY else error

@@ -1,0 +1,582 @@
+"""Transactions, their coordinator, producers, partitions and what may go wrong, in virtual time.
+
+The coordinator is the real one (its core); network, journal, partitions and producers are
+simulated, and chance comes from one seed.  What must hold whatever happens:
+
+X1  a transaction is whole or not there: all that was written under it ends the same way, as its
+    producer was told
+X2  once faults end no transaction stays open for longer than its timeout and a look
+X3  a producer writes nothing after a newer one of its transactional id was told that it may
+X4  of version 2: nothing of one transaction lands in another
+X5  what the coordinator knows is what it would know after a restart, when nothing is under way
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+from kafkalog.coordinator.core import Append
+from kafkalog.coordinator.step import Request, Step
+from kafkalog.coordinator.transactions.core import Results, TransactionCore
+from kafkalog.coordinator.transactions.requests import Asked
+from kafkalog.coordinator.transactions.shard import Marker, Outside
+from kafkalog.server.guards import Guard, Guards
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.api import Api
+from kafkalog.wire.error_codes import ErrorCode
+from tests.unit.coordinator.desk import HOST, WALL_MS, MemoryJournal, Reply
+from tests.unit.coordinator.office import settings
+from tests.unit.coordinator.simulation import Violated
+
+IDS = ("one", "two")
+PARTITIONS = 4
+TIMEOUT_MS = 20_000
+REQUEST_MS = 5_000
+SLOW_MS = 15_000
+FAULTY_MS = 120_000
+SETTLE_MS = 120_000
+CONFIG = settings(transaction_abort_timed_out_transaction_cleanup_interval_ms=5_000)
+OK = ErrorCode.NONE
+AGAIN = {
+    ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+}  # fmt: skip
+APPEND_ERRORS = [
+    ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REQUEST_TIMED_OUT,
+]  # fmt: skip
+
+
+@dataclass
+class Faults:
+    """How often what goes wrong; all 0: nothing does."""
+
+    delay_ms: int = 5
+    lost: float = 0.0
+    twice: float = 0.0
+    slow: float = 0.0
+    append_fails: float = 0.0
+    append_fails_written: float = 0.0
+    append_slow: float = 0.0
+    marker_fails: float = 0.0
+    crash: float = 0.0
+    dies: float = 0.0
+
+
+@dataclass
+class Known:
+    """What a partition knows of a producer id."""
+
+    epoch: int
+    last: int = -1
+    """Its last sequence of the epoch."""
+    open: list[str] | None = None
+    """Tags of what its open transaction has written."""
+
+
+class Partition:
+    """As a log treats transactional batches and markers."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Known] = {}
+        self.ended: list[tuple[frozenset[str], bool]] = []
+        """Tags that a marker ended together, and whether it was a commit."""
+
+    def is_open(self, producer: tuple[int, int]) -> bool:
+        known = self.known.get(producer[0])
+        return known is not None and known.open is not None and known.epoch == producer[1]
+
+    def append(self, producer: tuple[int, int], sequence: int, tag: str) -> tuple[ErrorCode, bool]:
+        """The outcome, and whether something was written."""
+        known = self.known.setdefault(producer[0], Known(producer[1]))
+        if producer[1] < known.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH, False
+        if producer[1] > known.epoch:
+            known.epoch, known.last = producer[1], -1
+        if sequence <= known.last:
+            return OK, False
+        if sequence != known.last + 1:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False
+        known.last = sequence
+        known.open = [*(known.open or []), tag]
+        return OK, True
+
+    def mark(self, marker: Marker) -> ErrorCode:
+        known = self.known.setdefault(marker.producer_id, Known(marker.epoch))
+        if marker.epoch < known.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if marker.epoch > known.epoch:
+            known.epoch, known.last = marker.epoch, -1
+        if known.open is not None:
+            self.ended.append((frozenset(known.open), marker.commit))
+            known.open = None
+        return OK
+
+
+class World:
+    """Virtual time, the coordinator, its journal, the partitions, the network."""
+
+    def __init__(self, seed: int, core: Callable[..., TransactionCore]) -> None:
+        self.rng = random.Random(seed)
+        self.make_core = core
+        self.faults = Faults()
+        self.now_ms = 0
+        self.order = count()
+        self.queue: list[tuple[int, int, Callable[[], None]]] = []
+        self.journal = MemoryJournal()
+        self.ids = count(1000)
+        self.level = self.rng.choice([0, 1, 2])
+        self.parts = {TopicPartition("a", n): Partition() for n in range(PARTITIONS)}
+        self.guards = Guards()
+        self.epoch = 0
+        self.ready_ms = 0
+        self.entitled: dict[str, tuple[int, int]] = {}
+        """By transactional id: the newest producer id and epoch that a new producer was given."""
+        self.given: dict[tuple[int, int], int] = {}
+        """Producer ids and epochs, and who got them."""
+        self.told: dict[str, bool] = {}
+        """By tag: what its producer was told of its end."""
+        self.version2: set[str] = set()
+        self.written = 0
+        self.trace: list[str] = []
+        self.restart()
+
+    def note(self, text: str) -> None:
+        self.trace.append(f"{self.now_ms:>8} {text}")
+
+    def later(self, ms: int, event: Callable[[], None]) -> None:
+        heappush(self.queue, (self.now_ms + ms, next(self.order), event))
+
+    def run(self, until_ms: int, done: Callable[[], bool] = lambda: False) -> None:
+        while not done():
+            timer_ms = self.core.timers.next_ms()
+            event_ms = self.queue[0][0] if self.queue else until_ms + 1
+            next_ms = event_ms if timer_ms is None else min(event_ms, max(timer_ms, self.now_ms))
+            if next_ms > until_ms:
+                self.now_ms = until_ms
+                return
+            self.now_ms = next_ms
+            if event_ms == next_ms:
+                heappop(self.queue)[2]()
+            else:
+                self.step(lambda _step: None)
+            if self.rng.random() < self.faults.crash:
+                self.restart()
+
+    # ---- the coordinator -------------------------------------------------------------------
+
+    def restart(self) -> None:
+        """The coordinator dies, and another one reads the journal."""
+        self.epoch += 1
+        self.ready_ms = 0
+        self.note(f"coordinator {self.epoch} starts")
+        outside = Outside(
+            lambda: next(self.ids), lambda _topic: PARTITIONS, lambda _group: None,
+            lambda: self.level, lambda _partition: self.epoch,
+        )  # fmt: skip
+        self.core = self.make_core(CONFIG, outside)
+        self.core.begin_load(0, 1)
+        shard = self.core.new_shard(0)
+        self.core.load(shard, self.journal.read(0), WALL_MS + self.now_ms)
+        self.step(lambda step: self.core.end_load(shard, step))
+
+    def step(self, event: Callable[[Step], None]) -> None:
+        step = Step(self.now_ms, WALL_MS + self.now_ms)
+        event(step)
+        self.core.tick(step)
+        while step.writes:
+            for append in self.core.appends(step):
+                self._append(append)
+        for answer, body in step.answers:
+            answer(body)
+        for marker in step.effects:
+            self._mark(marker)
+
+    def _append(self, append: Append) -> None:
+        rng, faults, epoch = self.rng, self.faults, self.epoch
+        error, written = OK, True
+        if rng.random() < faults.append_fails:
+            error = rng.choice(APPEND_ERRORS)
+            written = rng.random() < faults.append_fails_written
+        delay = rng.randint(0, 40_000) if rng.random() < faults.append_slow else rng.randint(0, 3)
+        self.ready_ms = max(self.now_ms + delay, self.ready_ms)
+        early = rng.random() < 0.5
+        if written and early:
+            self.journal.put(0, append.records)
+
+        def outcome() -> None:
+            if epoch == self.epoch:
+                if written and not early:
+                    self.journal.put(0, append.records)
+                self.step(lambda step: self.core.settled(append.number, error, step))
+
+        self.later(self.ready_ms - self.now_ms, outcome)
+
+    def _mark(self, marker: Marker) -> None:
+        epoch = self.epoch
+
+        def write() -> None:
+            if epoch != self.epoch:
+                return  # it died with its process
+            error = OK
+            if self.rng.random() < self.faults.marker_fails:
+                error = ErrorCode.KAFKA_STORAGE_ERROR
+            if error is OK or self.rng.random() < 0.5:  # told as failed, and yet there
+                with self.guards.ending(marker.where, marker.producer_id):
+                    found = self.parts[marker.where].mark(marker)
+                error = found if error is OK else error
+                kind = "commit" if marker.commit else "abort"
+                who = f"{marker.producer_id}/{marker.epoch}"
+                self.note(f"{kind} of {who} in {marker.where.partition}")
+            self.step(lambda step: self.core.marked(
+                marker.shard, marker.transactional_id, marker.epoch, marker.where, error, step
+            ))  # fmt: skip
+
+        self.later(self._travel(), write)
+
+    # ---- the network -----------------------------------------------------------------------
+
+    def _travel(self) -> int:
+        slow = self.rng.random() < self.faults.slow
+        return self.rng.randint(0, SLOW_MS if slow else self.faults.delay_ms)
+
+    def _lost(self) -> bool:
+        return self.rng.random() < self.faults.lost
+
+    def post(self, request: Callable[[Callable[[Any], None]], None], then: Any) -> None:
+        """Let a request arrive, once, twice or never; `then` gets its answer, or None."""
+        over: list[bool] = []
+
+        def arrive(body: Any) -> None:
+            if not over:
+                over.append(True)
+                then(body)
+
+        def answered(body: Any) -> None:
+            if not self._lost():
+                self.later(self._travel(), lambda: arrive(body))
+
+        for _ in range(2 if self.rng.random() < self.faults.twice else 1):
+            if not self._lost():
+                self.later(self._travel(), lambda: request(answered))
+        self.later(REQUEST_MS, lambda: arrive(None))
+
+    def send(self, api: Api, version: int, fields: dict[str, Any], then: Any) -> None:
+        def request(answered: Callable[[Any], None]) -> None:
+            reply, epoch = Reply(api, version), self.epoch
+
+            def answer(body: dict[str, Any]) -> None:
+                reply(body)
+                if epoch == self.epoch:
+                    answered(reply.body)
+
+            decoded = api.decode_request(version, api.encode_request(version, fields))
+            asked = Request(decoded, version, "client", HOST, answer)
+            self.step(lambda step: self.core.request(api, asked, step))
+
+        self.post(request, then)
+
+    def produce(self, producer: Producer, where: TopicPartition, sequence: int, tag: str) -> None:
+        """A batch, as a broker takes it: verified where its transaction is not open yet."""
+        identity, v2 = producer.identity, producer.version == 2
+
+        def request(answered: Callable[[Any], None]) -> None:
+            if self.parts[where].is_open(identity):
+                answered(self._written(producer, identity, where, sequence, tag))
+                return
+            guard = self.guards.begin(where, identity[0])
+            asked, epoch = Asked(producer.name, *identity), self.epoch
+
+            def allowed(_: Step, results: Results) -> None:
+                if results[where] is not OK:
+                    answered(results[where])
+                    return
+                self.later(self._travel(), lambda: append(guard) if epoch == self.epoch else None)
+
+            def append(guard: Guard) -> None:
+                with self.guards.writing(guard) as holds:
+                    error = ErrorCode.INVALID_TXN_STATE
+                    if holds:
+                        error = self._written(producer, identity, where, sequence, tag)
+                    answered(error)
+
+            def event(step: Step) -> None:
+                if v2:
+                    self.core.join(step, asked, [where], 2, allowed)
+                else:
+                    allowed(step, self.core.verify(asked, [where]))
+
+            self.step(event)
+
+        self.post(request, lambda error: producer.produced(where, sequence, tag, error))
+
+    def _written(
+        self, producer: Producer, identity: tuple[int, int], where: TopicPartition,
+        sequence: int, tag: str,
+    ) -> ErrorCode:  # fmt: skip
+        error, new = self.parts[where].append(identity, sequence, tag)
+        if new:
+            self.written += 1
+            self.note(f"{tag} in {where.partition} by {identity}")
+            if identity < self.entitled[producer.name]:
+                raise Violated(f"X3: {tag} by {identity}, which was fenced")
+        return error
+
+    # ---- what must hold --------------------------------------------------------------------
+
+    def check(self) -> None:
+        """X1 and X4, of what has ended."""
+        ends: dict[str, set[bool]] = {}
+        for where, part in self.parts.items():
+            for tags, commit in part.ended:
+                if len(tags) > 1 and tags & self.version2:
+                    raise Violated(f"X4: {sorted(tags)} ended together in {where.partition}")
+                for tag in tags:
+                    ends.setdefault(tag, set()).add(commit)
+        for tag, found in ends.items():
+            if tag not in self.version2:
+                continue
+            if len(found) > 1:
+                raise Violated(f"X1: {tag} was committed and aborted")
+            if tag in self.told and found != {self.told[tag]}:
+                raise Violated(f"X1: {tag} is {found}, its producer was told {self.told[tag]}")
+
+    def open(self) -> list[str]:
+        return [
+            f"{where.partition}: {producer_id}/{known.epoch}"
+            for where, part in self.parts.items()
+            for producer_id, known in part.known.items()
+            if known.open is not None
+        ]
+
+    def check_journal(self) -> None:
+        """X5."""
+        shard = self.core.shards[0]
+        if any(one.pending is not None for one in shard.ids.values()):
+            return
+        other = self.make_core(CONFIG, shard.outside).new_shard(0)
+        self.core.load(other, self.journal.read(0), 0)
+        version = self.level >= 1
+
+        def picture(found: Any) -> Any:
+            return {
+                name: one.status._replace(last_epoch=-1) if version else one.status[:7]
+                for name, one in found.ids.items()
+            }
+
+        if picture(other) != picture(shard):
+            raise Violated(f"X5: {picture(shard)} is written as {picture(other)}")
+
+
+@dataclass
+class Producer:
+    """A client of a transactional id, as Java's is; may die at any time."""
+
+    world: World
+    name: str
+    number: int
+    """Of those of the id: newer ones have higher numbers."""
+    version: int
+    identity: tuple[int, int] = (-1, -1)
+    alive: bool = True
+    sequences: dict[TopicPartition, int] = field(default_factory=dict)
+    tags: int = 0
+    tag: str = ""
+    left: list[TopicPartition] = field(default_factory=list)
+    failed: bool = False
+
+    def _later(self, ms: int, what: Callable[[], None]) -> None:
+        self.world.later(ms, lambda: what() if self.alive else None)
+
+    def _heard(self, then: Callable[[Any], None]) -> Callable[[Any], None]:
+        return lambda answer: then(answer) if self.alive else None
+
+    def start(self) -> None:
+        fields = {"transactional_id": self.name, "transaction_timeout_ms": TIMEOUT_MS}
+        self.world.send(apis.INIT_PRODUCER_ID, 4, fields, self._heard(self._started))
+
+    def _started(self, answer: Any) -> None:
+        error = None if answer is None else ErrorCode(answer.error_code)
+        if error is OK:
+            self.identity = answer.producer_id, answer.producer_epoch
+            if self.world.given.setdefault(self.identity, self.number) != self.number:
+                raise Violated(f"X3: {self.identity} was given twice")
+            newest = self.world.entitled.get(self.name, self.identity)
+            self.world.entitled[self.name] = max(newest, self.identity)
+            self.world.note(f"{self.name} {self.number} is {self.identity}")
+            self._begin()
+        else:
+            self._later(100, self.start)
+
+    def _begin(self) -> None:
+        rng = self.world.rng
+        self.tags += 1
+        self.tag = f"{self.name}-{self.number}-{self.tags}"
+        if self.version == 2:
+            self.world.version2.add(self.tag)
+        self.failed = False
+        self.left = rng.sample(list(self.world.parts), rng.randint(1, 3))
+        if self.version == 2:
+            self._produce()
+        else:
+            self._add()
+
+    def _add(self) -> None:
+        fields = {
+            "v3_and_below_transactional_id": self.name,
+            "v3_and_below_producer_id": self.identity[0],
+            "v3_and_below_producer_epoch": self.identity[1],
+            "v3_and_below_topics": [{"name": "a", "partitions": [w.partition for w in self.left]}],
+        }
+
+        def added(answer: Any) -> None:
+            error = None
+            if answer is not None:
+                (topic,) = answer.results_by_topic_v3_and_below
+                error = ErrorCode(topic.results_by_partition[0].partition_error_code)
+            if error is OK:
+                self._produce()
+            elif error is None or error in AGAIN:
+                self._later(50, self._add)
+            else:
+                self.die()
+
+        self.world.send(apis.ADD_PARTITIONS_TO_TXN, 3, fields, self._heard(added))
+
+    def _produce(self) -> None:
+        for where in self.left:
+            sequence = self.sequences.get(where, 0)
+            self.sequences[where] = sequence + 1
+            self.world.produce(self, where, sequence, self.tag)
+
+    def produced(self, where: TopicPartition, sequence: int, tag: str, error: Any) -> None:
+        if not self.alive or tag != self.tag or where not in self.left:
+            return
+        if error is OK:
+            self.left.remove(where)
+        elif error is None and self.world.rng.random() < 0.3:
+            self.failed = True  # it gives up on the batch, which may come yet
+            self.left.remove(where)
+        elif error is None or error in AGAIN:
+            self._later(50, lambda: self._again(where, sequence, tag))
+            return
+        elif error is ErrorCode.INVALID_PRODUCER_EPOCH:
+            self.die()
+            return
+        else:
+            self.failed = True
+            self.left.remove(where)
+        if not self.left:
+            self._later(self.world.rng.choice([0, 10, 1_000]), self._end)
+
+    def _again(self, where: TopicPartition, sequence: int, tag: str) -> None:
+        if tag == self.tag and where in self.left:
+            self.world.produce(self, where, sequence, tag)
+
+    def _end(self) -> None:
+        commit = not self.failed and self.world.rng.random() < 0.8
+        self._decide(commit, self.tag)
+
+    def _decide(self, commit: bool, tag: str) -> None:
+        fields = {
+            "transactional_id": self.name, "producer_id": self.identity[0],
+            "producer_epoch": self.identity[1], "committed": commit,
+        }  # fmt: skip
+
+        def ended(answer: Any) -> None:
+            error = None if answer is None else ErrorCode(answer.error_code)
+            if error is OK:
+                self.world.told[tag] = commit
+                if self.version == 2:
+                    self.identity = answer.producer_id, answer.producer_epoch
+                    self.sequences.clear()
+                if self.version == 1 and self.failed:
+                    self.die()  # it does not know its sequences any more
+                    return
+                self._later(self.world.rng.choice([0, 5, 500]), self._begin)
+            elif error is None or error in AGAIN:
+                self._later(50, lambda: self._decide(commit, tag))
+            else:
+                self.die()
+
+        api, version = apis.END_TXN, 5 if self.version == 2 else 4
+        self.world.send(api, version, fields, self._heard(ended))
+
+    def die(self) -> None:
+        """Without a word; what it sent may arrive yet."""
+        if self.alive:
+            self.alive = False
+            self.world.note(f"{self.name} {self.number} dies")
+
+
+def simulate(seed: int, core: Callable[..., TransactionCore] = TransactionCore) -> World:
+    """One run: faults for a while, then peace, in which all transactions must end.
+
+    Raises: Violated, with the trace of what happened as its note.
+    """
+    world = World(seed, core)
+    try:
+        _simulate(world)
+    except AssertionError as error:
+        told = "\n".join(world.trace[-60:])
+        raise Violated(f"seed {seed}: {error}\n{told}") from error
+    return world
+
+
+def _simulate(world: World) -> None:
+    rng = world.rng
+    world.faults = Faults(
+        delay_ms=rng.choice([1, 20, 200]),
+        lost=rng.choice([0, 0.01, 0.1]),
+        twice=rng.choice([0, 0.05, 0.3]),
+        slow=rng.choice([0, 0.02, 0.1]),
+        append_fails=rng.choice([0, 0.02, 0.2]),
+        append_fails_written=rng.choice([0, 0.5]),
+        append_slow=rng.choice([0, 0.02]),
+        marker_fails=rng.choice([0, 0.1]),
+        crash=rng.choice([0, 0.001, 0.02]),
+        dies=rng.choice([0, 0.02, 0.1]),
+    )
+    failing = world.faults.append_fails > 0
+    versions = {name: rng.choice([1, 2]) for name in IDS}
+    numbers = count()
+    clients: list[Producer] = []
+
+    def start(name: str) -> None:
+        clients.append(Producer(world, name, next(numbers), versions[name]))
+        clients[-1].start()
+
+    def second() -> None:
+        for name in IDS:
+            alive = [one for one in clients if one.alive and one.name == name]
+            for one in alive:
+                if rng.random() < world.faults.dies:
+                    one.die()
+            # Now and then another one starts while the old one does not know.
+            if not alive or (len(alive) < 3 and rng.random() < 0.02):
+                start(name)
+        world.check()
+        if not world.faults.append_fails and rng.random() < 0.2:
+            world.check_journal()
+        if world.now_ms < FAULTY_MS:
+            world.later(1_000, second)
+
+    second()
+    world.run(FAULTY_MS)
+    world.faults = Faults()
+    for one in clients:
+        one.die()
+    world.run(world.now_ms + REQUEST_MS + SLOW_MS)
+    world.run(world.now_ms + SETTLE_MS, lambda: not world.open())
+    if world.open():
+        raise Violated(f"X2: open after {SETTLE_MS} ms: {world.open()}")
+    world.check()
+    if not failing:  # what failed may be written all the same
+        world.run(world.now_ms + 60_000)
+        world.check_journal()

@@ -1,0 +1,111 @@
+"""The simulation finds nothing wrong with transactions, and finds what is planted in them.
+
+Each run has a seed that is told where it finds something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkalog.coordinator.transactions import loader, requests
+from kafkalog.coordinator.transactions.core import TransactionCore
+from kafkalog.coordinator.transactions.transaction import Status
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.effort import SEED, rounds
+from tests.unit.coordinator.simulation import Violated
+from tests.unit.coordinator.simulation_transactions import simulate
+
+CANARY_RUNS = 100
+PARTS, RUNS = 2, 20
+
+
+@pytest.mark.explore
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_transactions_keep_their_promises_whatever_happens(part: int) -> None:
+    """X1 to X5 hold under lost, slow and repeated messages, deaths, restarts, a failing journal
+    and failing markers."""
+    for number in rounds(RUNS):
+        seed = SEED + number * PARTS + part
+        world = simulate(seed)
+        assert world.written, f"seed {seed}: nothing happened"
+
+
+def takes_failures_for_success(patch: pytest.MonkeyPatch) -> None:
+    """An append that failed counts as done."""
+    settled = TransactionCore.settled
+    patch.setattr(
+        TransactionCore, "settled", lambda self, number, _e, step: settled(
+            self, number, ErrorCode.NONE, step)
+    )  # fmt: skip
+
+
+def never_looks_for_late_ones(patch: pytest.MonkeyPatch) -> None:
+    """Transactions have no timeout."""
+    patch.setattr(TransactionCore, "_abort_late", staticmethod(lambda *_: None))
+
+
+def forgets_what_was_decided(patch: pytest.MonkeyPatch) -> None:
+    """A restart does not go on with ends that were prepared."""
+    patch.setattr(loader, "resume", lambda *_: None)
+
+
+def sends_markers_once(patch: pytest.MonkeyPatch) -> None:
+    """A marker that failed counts as written."""
+    marked = TransactionCore.marked
+    patch.setattr(
+        TransactionCore, "marked", lambda self, number, name, epoch, where, _e, step: marked(
+            self, number, name, epoch, where, ErrorCode.NONE, step)
+    )  # fmt: skip
+
+
+def fences_nobody(patch: pytest.MonkeyPatch) -> None:
+    """A new producer is given the epoch of the old one."""
+    given = requests.initialized
+
+    def same(status: Status, *args: Any) -> Status | None:
+        after = given(status, *args)
+        return after and after._replace(epoch=max(status.epoch, 0))
+
+    patch.setattr(requests, "initialized", same)
+
+
+def lets_anybody_write(patch: pytest.MonkeyPatch) -> None:
+    """Batches are not verified: whoever comes begins a transaction."""
+    patch.setattr(requests, "verify", lambda _s, _a, partitions: dict.fromkeys(
+        partitions, ErrorCode.NONE))  # fmt: skip
+
+
+def keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    """Version 2 does not raise the epoch with each end."""
+    end = requests.ended
+
+    def kept(status: Status, *args: Any, **more: Any) -> Status:
+        after = end(status, *args, **more)
+        return after if more.get("fence") else after._replace(epoch=status.epoch)
+
+    patch.setattr(requests, "ended", kept)
+
+
+CANARIES = [
+    takes_failures_for_success,
+    never_looks_for_late_ones,
+    forgets_what_was_decided,
+    sends_markers_once,
+    fences_nobody,
+    lets_anybody_write,
+    keeps_the_epoch,
+]
+
+
+@pytest.mark.parametrize("plant", CANARIES, ids=lambda plant: plant.__name__)
+def test_the_simulation_finds_what_is_planted(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(Violated):
+        for seed in range(CANARY_RUNS):
+            simulate(seed)

@@ -1,0 +1,370 @@
+"""Transactional ids: epochs, partitions, ends, time, and what a restart finds."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog.coordinator.transactions.records import loaded_status, status_record
+from kafkalog.coordinator.transactions.transaction import EPOCH_MAX, State, Status
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+from tests.unit.coordinator.desk import WALL_MS
+from tests.unit.coordinator.office import OFFSETS, Office, settings
+
+OK = ErrorCode.NONE
+FENCED = ErrorCode.PRODUCER_FENCED
+CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
+UNMAPPED = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+A = [TopicPartition("a", number) for number in range(9)]
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+# ---- InitProducerId ------------------------------------------------------------------------
+
+
+def test_each_client_of_an_id_gets_the_next_epoch(office: Office) -> None:
+    assert office.new() == (1000, 0)
+    assert office.new() == (1000, 1)
+    assert office.new("other") == (1001, 0)
+    assert office.state() == "Empty"
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"name": ""}, ErrorCode.INVALID_REQUEST),
+        ({"timeout_ms": 0}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"timeout_ms": 900_001}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"producer": (5, -1)}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_is_refused(office: Office, fields: dict[str, object], error: ErrorCode) -> None:
+    reply = office.init(**fields)  # type: ignore[arg-type]
+    assert (reply.error, reply.producer_id, reply.producer_epoch) == (error, -1, -1)
+    assert office.listed() == []
+
+
+def test_a_producer_that_says_who_it_is_may_go_on(office: Office) -> None:
+    """KIP-360: its epoch is raised, once however often it asks; somebody else's is fenced."""
+    first = office.new()
+    reply = office.init(producer=first)
+    assert (reply.producer_id, reply.producer_epoch) == (1000, 1)
+    assert office.init(producer=first).producer_epoch == 1
+    assert office.new() == (1000, 2)
+    assert office.init(producer=first).error is FENCED
+    assert office.init(producer=(7, 0)).error is FENCED
+    assert office.init(producer=first, version=3).error is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_new_client_ends_the_open_transaction_of_the_old_one(office: Office) -> None:
+    old = office.new()
+    assert office.add(old, 1) == [OK]
+    office.waiting = []
+    assert office.init().error is CONCURRENT
+    assert office.state() == "PrepareAbort"
+    assert office.init().error is CONCURRENT
+    assert office.end(old).error is FENCED
+    (marker,) = office.waiting
+    assert (marker.where, marker.producer_id, marker.epoch, marker.commit) == (A[1], 1000, 1, False)
+    assert marker.coordinator_epoch == 5
+    office.mark_all()
+    assert office.state() == "CompleteAbort"
+    assert office.new() == (1000, 2)
+
+
+def test_used_up_epochs_lead_to_a_new_producer_id(office: Office) -> None:
+    producer = (0, 0)
+    for _ in range(EPOCH_MAX):
+        producer = office.new()
+    assert producer == (1000, EPOCH_MAX - 1)
+    reply = office.init(producer=producer)
+    assert (reply.producer_id, reply.producer_epoch) == (1001, 0)
+    # The answer was lost: asked again, it is not fenced.
+    again = office.init(producer=producer)
+    assert (again.producer_id, again.producer_epoch) == (1001, 0)
+
+
+# ---- partitions ----------------------------------------------------------------------------
+
+
+def test_partitions_join(office: Office) -> None:
+    producer = office.new()
+    assert office.add(producer, 1, 2) == [OK, OK]
+    assert office.offsets(producer) is OK
+    found = office.described()
+    assert found.transaction_state == "Ongoing"
+    assert found.transaction_start_time_ms == WALL_MS
+    assert [(t.topic, list(t.partitions)) for t in found.topics] == [
+        (OFFSETS.topic, [OFFSETS.partition]), ("a", [1, 2]),
+    ]  # fmt: skip
+
+
+def test_who_may_not_add_partitions(office: Office) -> None:
+    producer = office.new()
+    assert office.add((producer[0], 5), 1) == [FENCED]
+    assert office.add((producer[0], 5), 1, version=1) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert office.add((7, 0), 1) == [UNMAPPED]
+    assert office.add(producer, 1, name="unknown") == [UNMAPPED]
+    office.topics["a"] = 2
+    lost, fine = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert office.add(producer, 1, 2) == [fine, lost]
+    assert office.state() == "Empty"
+
+
+def test_brokers_ask_whether_a_partition_is_part_of_a_transaction(office: Office) -> None:
+    producer = office.new()
+    assert office.batch(producer, 1) == [OK]
+    abortable = ErrorCode.TRANSACTION_ABORTABLE
+    assert office.batch(producer, 1, 2, verify=True) == [OK, abortable]
+    assert office.batch((producer[0], 3), 1, verify=True) == [FENCED]
+    assert office.batch((3, 0), 1, verify=True) == [UNMAPPED]
+    office.waiting = []
+    assert office.end(producer).error is OK
+    assert office.batch(producer, 1, verify=True) == [CONCURRENT]
+    assert office.batch(producer, 1) == [CONCURRENT]
+    office.mark_all()
+    assert office.batch(producer, 1, verify=True) == [abortable]
+
+
+# ---- ends ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_end_is_decided_then_told_then_complete(office: Office, commit: bool) -> None:
+    word = "Commit" if commit else "Abort"
+    producer = office.new()
+    office.add(producer, 1, 2)
+    office.waiting = []
+    assert office.end(producer, commit).error is OK
+    assert office.state() == f"Prepare{word}"
+    assert [(m.where, m.epoch, m.commit) for m in office.waiting] == [
+        (A[1], 0, commit), (A[2], 0, commit),
+    ]  # fmt: skip
+    assert office.end(producer, commit).error is CONCURRENT
+    assert office.end(producer, not commit).error is ErrorCode.INVALID_TXN_STATE
+    assert office.add(producer, 3) == [CONCURRENT]
+    office.told(office.waiting[0])
+    assert [list(t.partitions) for t in office.described().topics] == [[2]]
+    office.told(office.waiting[1])
+    assert office.state() == f"Complete{word}"
+    assert office.end(producer, commit).error is OK
+    assert office.end(producer, not commit).error is ErrorCode.INVALID_TXN_STATE
+    assert office.add(producer, 3) == [OK]
+
+
+def test_without_a_transaction_there_is_nothing_to_end(office: Office) -> None:
+    producer = office.new()
+    assert office.end(producer).error is ErrorCode.INVALID_TXN_STATE
+    assert office.end(producer, False).error is ErrorCode.INVALID_TXN_STATE
+    assert office.end((producer[0], 9)).error is FENCED
+    assert office.end((producer[0], 9), version=1).error is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert office.end((77, 0)).error is UNMAPPED
+    assert office.end(producer, name="").error is ErrorCode.INVALID_REQUEST
+
+
+def test_a_marker_that_fails_is_written_again(office: Office) -> None:
+    producer = office.new()
+    office.add(producer, 1)
+    office.refusals = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR]
+    office.end(producer)
+    assert office.state() == "PrepareCommit"
+    office.wait(1_000)
+    assert office.state() == "CompleteCommit"
+    assert [m.where for m in office.marks] == [A[1]]
+
+
+def test_a_partition_that_is_gone_needs_no_marker(office: Office) -> None:
+    producer = office.new()
+    office.add(producer, 1)
+    office.refusals = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    office.end(producer)
+    assert office.state() == "CompleteCommit"
+
+
+def test_what_is_not_written_down_is_not_so(office: Office) -> None:
+    """A failed append changes nothing; one whose outcome comes late counts."""
+    producer = office.new()
+    office.errors = [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert office.add(producer, 1) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert office.state() == "Empty"
+    office.add(producer, 1)
+    office.held = []
+    reply = office.end(producer)
+    assert reply.waits
+    assert office.init().error is CONCURRENT
+    assert office.add(producer, 1) == [CONCURRENT]
+    office.wait(30_000)
+    assert reply.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert office.state() == "Ongoing"
+    office.release()
+    assert office.state() == "CompleteCommit"
+    assert [m.commit for m in office.marks] == [True]
+
+
+def test_an_id_that_was_never_written_down_is_not_there(office: Office) -> None:
+    office.errors = [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert office.init().error is ErrorCode.NOT_COORDINATOR
+    assert office.listed() == []
+    assert office.described().error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert office.new() == (1001, 0)
+
+
+# ---- version 2 -----------------------------------------------------------------------------
+
+
+def test_each_end_raises_the_epoch(office: Office) -> None:
+    """KIP-890: what is late of an old transaction has another epoch than a new one."""
+    producer = office.new()
+    office.batch(producer, 1)
+    reply = office.end(producer, version=5)
+    assert (reply.error, reply.producer_id, reply.producer_epoch) == (OK, 1000, 1)
+    assert [m.epoch for m in office.marks] == [1]
+    assert office.state() == "CompleteCommit"
+    again = office.end(producer, version=5)
+    assert (again.error, again.producer_epoch) == (OK, 1)
+    assert office.end(producer, False, version=5).error is ErrorCode.INVALID_TXN_STATE
+    assert office.batch(producer, 1) == [FENCED]
+    assert office.batch((1000, 1), 1) == [OK]
+
+
+def test_a_version_2_may_abort_what_wrote_nothing(office: Office) -> None:
+    producer = office.new()
+    assert office.end(producer, True, version=5).error is ErrorCode.INVALID_TXN_STATE
+    reply = office.end(producer, False, version=5)
+    assert (reply.error, reply.producer_epoch) == (OK, 1)
+    office.wait(0)
+    assert office.state() == "CompleteAbort"
+    reply = office.end((1000, 1), False, version=5)
+    assert (reply.error, reply.producer_epoch) == (OK, 2)
+    office.wait(0)
+    assert office.state() == "CompleteAbort"
+
+
+def test_an_end_that_uses_up_the_epochs_gives_a_new_producer_id(office: Office) -> None:
+    last = (1000, EPOCH_MAX - 1)
+    name = "t"
+    status = Status(*last, 60_000, State.EMPTY, updated_ms=WALL_MS)
+    office.journal.put(partition_of(office, name), [status_record(name, status, 2)])
+    office.restart()
+    assert office.batch(last, 1) == [OK]
+    office.waiting = []
+    reply = office.end(last, version=5)
+    assert (reply.error, reply.producer_id, reply.producer_epoch) == (OK, 1000, 0)
+    assert [(m.producer_id, m.epoch) for m in office.waiting] == [(1000, EPOCH_MAX)]
+
+
+def partition_of(office: Office, name: str) -> int:
+    shard, _ = office.core.where(name)
+    assert shard is not None
+    return shard.partition
+
+
+# ---- time ----------------------------------------------------------------------------------
+
+
+def test_a_transaction_that_takes_too_long_is_aborted(office: Office) -> None:
+    producer = office.new(timeout_ms=30_000)
+    office.add(producer, 1)
+    office.wait(29_000)
+    assert office.state() == "Ongoing"
+    office.wait(11_000)
+    assert office.state() == "CompleteAbort"
+    assert [(m.epoch, m.commit) for m in office.marks] == [(1, False)]
+    assert office.end(producer).error is FENCED
+    assert office.add(producer, 1) == [FENCED]
+
+
+def test_ids_that_nobody_uses_are_forgotten() -> None:
+    office = Office(settings(transactional_id_expiration_ms=3_600_000 * 3))
+    office.new("idle")
+    producer = office.new("busy")
+    office.add(producer, 1, name="busy")
+    office.wait(3_600_000 * 2)
+    assert office.listed() == ["busy", "idle"]
+    office.new("busy")
+    office.wait(3_600_000 * 2)
+    assert office.listed() == ["busy"]
+    office.restart()
+    assert office.listed() == ["busy"]
+
+
+# ---- restarts ------------------------------------------------------------------------------
+
+
+def test_a_restart_goes_on_where_the_journal_ends(office: Office) -> None:
+    """In each state: who is open stays so, with the rest of its time; who decided tells it."""
+    empty, ongoing = office.new("empty"), office.new("open", 40_000)
+    office.add(ongoing, 1, name="open")
+    commit, abort = office.new("commit"), office.new("abort")
+    office.waiting = []
+    for name, producer in (("commit", commit), ("abort", abort)):
+        office.add(producer, 1, 2, name=name)
+        office.end(producer, name == "commit", name=name)
+    states = {name: office.state(name) for name in ("empty", "open", "commit", "abort")}
+    assert states == {
+        "empty": "Empty", "open": "Ongoing", "commit": "PrepareCommit", "abort": "PrepareAbort",
+    }  # fmt: skip
+    office.wait(25_000)
+    office.waiting = []
+    office.restart()
+    assert sorted((m.transactional_id, m.where, m.commit) for m in office.waiting) == [
+        ("abort", A[1], False), ("abort", A[2], False),
+        ("commit", A[1], True), ("commit", A[2], True),
+    ]  # fmt: skip
+    office.mark_all()
+    assert office.state("commit") == "CompleteCommit"
+    assert office.state("abort") == "CompleteAbort"
+    assert office.init("empty").producer_epoch == empty[1] + 1
+    office.wait(25_000)
+    assert office.state("open") == "CompleteAbort"
+
+
+def test_while_partitions_load_requests_are_told_so(office: Office) -> None:
+    producer = office.new()
+    office.core.shards.clear()
+    office.core.loading = {0, 1, 2, 3}
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert office.init().error is loading
+    assert office.add(producer, 1) == [loading]
+    assert office.batch(producer, 1, verify=True) == [loading]
+    assert office.end(producer).error is loading
+    assert office.offsets(producer) is loading
+    assert office.described().error_code == loading
+    office.core.loading.clear()
+    assert office.init().error is ErrorCode.NOT_COORDINATOR
+
+
+# ---- lists ---------------------------------------------------------------------------------
+
+
+def test_transactions_are_listed_by_state_producer_and_duration(office: Office) -> None:
+    office.new("empty")
+    producer = office.new("open")
+    office.add(producer, 1, name="open")
+    office.wait(5_000)
+    assert office.listed() == ["empty", "open"]
+    assert office.listed(state_filters=["Ongoing"]) == ["open"]
+    assert office.listed(producer_id_filters=[producer[0]]) == ["open"]
+    assert office.listed(duration_filter=6_000, state_filters=["Ongoing"]) == []
+    assert office.listed(duration_filter=4_000, state_filters=["Ongoing"]) == ["open"]
+    assert office.listed(state_filters=["ongoing", "Dead"]) == []
+
+
+# ---- records -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("state", list(State))
+def test_a_status_comes_back_as_it_was_written(level: int, state: State) -> None:
+    partitions = frozenset() if state is State.EMPTY else frozenset(A[:3])
+    status = Status(9, 3, 60_000, state, partitions, 17, 18, 8, 10, 2)
+    _, value = status_record("t", status, level)
+    assert value is not None
+    found = loaded_status(value)
+    if level == 0:  # what has no field in that version
+        status = status._replace(previous_id=-1, next_id=-1, version=0)
+    assert found == status
