@@ -27,6 +27,7 @@ MS_MIN = SECONDS_LIMIT
 """From there on a plain number is a time in ms, as common.parse_time takes it."""
 SPECIAL = '["\\\\\\x00-\\x1f]'
 """What a JSON string must escape."""
+SPECIAL_BYTES = bytes(range(0x20)) + b'"\\'
 
 
 def csv_columns(source: Input, shape: Shape, whole: list[bool]) -> Iterator[Block]:
@@ -151,12 +152,14 @@ def _objects(cells: dict[str, Any]) -> Any:
     between = "{"
     for name, column in cells.items():
         between += f"{encode_basestring(name)}:"
-        numbers = pc.match_substring_regex(column, f"^(?:{NUMBER})$")
+        numbers = pc.and_(pc.greater_equal(column, "-"), pc.less(column, ":"))  # by its first byte
+        if pc.any(numbers).as_py():
+            numbers = pc.match_substring_regex(column, f"^(?:{NUMBER})$")
         if pc.all(numbers).as_py():
             pieces += [between, column]
             between = ","
             continue
-        if pc.any(pc.match_substring_regex(column, SPECIAL)).as_py():
+        if _has_special(column):
             texts = [encode_basestring(cell)[1:-1] for cell in column.to_pylist()]
             column = pa.array(texts, pa.string())
         if pc.any(numbers).as_py():
@@ -167,6 +170,18 @@ def _objects(cells: dict[str, Any]) -> Any:
             pieces += [f'{between}"', column]
             between = '",'
     return pc.binary_join_element_wise(*pieces, between.removesuffix(",") + "}", "")
+
+
+def _has_special(column: Any) -> bool:
+    """Whether a text has a character that a JSON string must escape."""
+    import pyarrow.compute as pc
+
+    if column.offset:
+        return bool(pc.any(pc.match_substring_regex(column, SPECIAL)).as_py())
+    # All texts lie side by side: one look at their bytes is ten times as fast as one at each.
+    count = pc.sum(pc.binary_length(column)).as_py() or 0
+    data = bytes(memoryview(column.buffers()[2] or b"")[:count])
+    return len(data.translate(None, SPECIAL_BYTES)) < count
 
 
 def _times(column: Any, shape: Shape) -> Any:

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from json.encoder import encode_basestring
+from operator import attrgetter
 from typing import Any
 
 from kafkalog.cli.arrowcsv import MS_MIN, NUMBER, check_heads, csv_columns
@@ -119,15 +120,13 @@ def _json_decoder(shape: Shape) -> Callable[[list[bytes]], Block | None]:
         return lambda lines: None
     if any("." in name for name in names):
         return lambda lines: None
-    plain_ms = shape.plain_ms
     places = {name: f"f{i}" for i, name in enumerate(names)}
     fields = [(place, object, msgspec.UNSET) for place in places.values()]
     rename = {place: name for name, place in places.items()}
     decode = msgspec.json.Decoder(msgspec.defstruct("Row", fields, rename=rename, gc=False)).decode
 
     def column(rows: Sequence[Any], name: str) -> list[Any]:
-        place = places[name]
-        cells = [getattr(row, place) for row in rows]
+        cells = list(map(attrgetter(places[name]), rows))
         if msgspec.UNSET in cells:
             raise ValueError(f"no field {name!r}")
         return cells
@@ -145,11 +144,7 @@ def _json_decoder(shape: Shape) -> Callable[[list[bytes]], Block | None]:
             if shape.key is not None:
                 keys = _cells_as_bytes(column(rows, shape.key))
             if shape.timestamp is not None:
-                name = shape.timestamp
-                times = [
-                    cell if type(cell) is int and plain_ms and MS_MIN <= cell < MS_MAX
-                    else _time(name, cell, shape) for cell in column(rows, name)
-                ]  # fmt: skip
+                times = _times(shape.timestamp, column(rows, shape.timestamp), shape)
         except (ValueError, RecursionError, msgspec.MsgspecError):
             return None
         if not _fit(values, keys, shape):
@@ -157,6 +152,18 @@ def _json_decoder(shape: Shape) -> Callable[[list[bytes]], Block | None]:
         return Block(values, keys, times, len(lines) - len(taken))
 
     return block
+
+
+def _times(name: str, cells: list[Any], shape: Shape) -> list[int | None]:
+    """Milliseconds; as they are where all are plain numbers of them.  Raises: ValueError."""
+    if shape.plain_ms:
+        whole = set(map(type, cells)) == {int}
+        if whole and min(cells) >= MS_MIN and max(cells) < MS_MAX:
+            return cells
+    return [
+        cell if type(cell) is int and shape.plain_ms and MS_MIN <= cell < MS_MAX
+        else _time(name, cell, shape) for cell in cells
+    ]  # fmt: skip
 
 
 def _cells_as_bytes(cells: list[Any]) -> list[bytes | None]:
