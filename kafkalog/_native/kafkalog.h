@@ -525,9 +525,10 @@ typedef struct {
     int32_t active;
 } kl_segment_info;
 
-/* The segments in the order of offsets: *count there are, at most max_entries written. */
-kl_status kl_log_segments(kl_log *log, kl_segment_info *out, size_t max_entries,
-                          size_t *count);
+/* The segments from the one that holds `from_offset` on: *count there are, at most max_entries
+ * written.  Unless `whole` no file is read, and of times and entries nothing said. */
+kl_status kl_log_segments(kl_log *log, int64_t from_offset, int32_t whole,
+                          kl_segment_info *out, size_t max_entries, size_t *count);
 
 enum { KL_FILE_LOG = 0, KL_FILE_OFFSET_INDEX = 1, KL_FILE_TIME_INDEX = 2 };
 /* A read-only view of a sealed segment's file, mapped for as long as the handle lives:

@@ -25,7 +25,7 @@ from kafkalog.errors import (
 from kafkalog.log.handle import Handle
 from kafkalog.log.removal import purge
 from kafkalog.log.retention import SegmentFacts
-from kafkalog.log.segments import list_segments
+from kafkalog.log.segments import over_segments
 from kafkalog.types import TopicPartition
 
 __all__ = [
@@ -249,9 +249,13 @@ def _total(rounds: Sequence[Compaction]) -> Compaction:
 def look(log: Handle) -> Cleanable:
     """What of an open log may be compacted now."""
     state = log.state()
-    return cleanable(
-        list_segments(log), log.config, state.log_start_offset, state.log_end_offset,
-        state.last_stable_offset, log.owner.state.cleaner(log.tp), log.clock.now_ms(),
+    checkpoint, now_ms = log.owner.state.cleaner(log.tp), log.clock.now_ms()
+    return over_segments(
+        log,
+        lambda segments: cleanable(
+            segments, log.config, state.log_start_offset, state.log_end_offset,
+            state.last_stable_offset, checkpoint, now_ms,
+        ),
     )  # fmt: skip
 
 

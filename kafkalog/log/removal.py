@@ -6,7 +6,7 @@ from kafkalog.errors import NoSpace
 from kafkalog.log.handle import Handle
 from kafkalog.log.outgoing import read_batches
 from kafkalog.log.retention import Expiry, expired
-from kafkalog.log.segments import list_segments
+from kafkalog.log.segments import list_segments, over_segments
 
 __all__ = ["apply_retention", "delete_before", "purge", "truncate", "truncate_fully"]
 
@@ -50,8 +50,11 @@ def apply_retention(log: Handle, now_ms: int | None = None) -> Expiry | None:
     """See Log.apply_retention."""
     now_ms = log.clock.now_ms() if now_ms is None else now_ms
     state = log.state()
-    found = expired(
-        list_segments(log), log.config, state.high_watermark, state.log_start_offset, now_ms
+    found = over_segments(
+        log,
+        lambda segments: expired(
+            segments, log.config, state.high_watermark, state.log_start_offset, now_ms
+        ),
     )
     if found is not None:
         _delete_segments(log, found.before_offset)

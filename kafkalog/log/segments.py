@@ -1,35 +1,68 @@
 """A log's segments as Python sees them: numbers, and NumPy views of their files."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalog._native import check, ffi, lib
+from kafkalog.errors import StaleLog
 from kafkalog.log.handle import Handle
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["Segment", "list_segments"]
+__all__ = ["Segment", "list_segments", "over_segments"]
+
+LOOKS = 20  # while segments go away under what is decided over them
 
 
-class Segment(NamedTuple):
-    """One segment at the moment it was asked for."""
+@dataclass(frozen=True)
+class Segment:
+    """One segment at the moment it was asked for; what its indexes tell is read when wanted."""
 
-    log: Handle
+    log: Handle = field(repr=False)
     base_offset: int
     next_offset: int
     """The next segment's base, or the log's end."""
     size_bytes: int
     """Of the `.log` file."""
-    first_timestamp_ms: int
-    """Largest timestamp of the first batch; -1: none."""
-    largest_timestamp_ms: int
-    """-1: no record has one."""
-    offset_index_entries: int
-    time_index_entries: int
     created_ms: int
     """Or the file's modification time, where it was there before."""
     active: bool
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """Largest timestamp of the first batch; -1: none.
+
+        Raises: StaleLog when the segment is gone, as do the next three; CorruptMessage.
+        """
+        return int(self._whole.first_timestamp_ms)
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """-1: no record has one."""
+        return int(self._whole.largest_timestamp_ms)
+
+    @property
+    def offset_index_entries(self) -> int:
+        """Entries of the `.index`."""
+        return int(self._whole.offset_index_entries)
+
+    @property
+    def time_index_entries(self) -> int:
+        """Entries of the `.timeindex`."""
+        return int(self._whole.time_index_entries)
+
+    @cached_property
+    def _whole(self) -> Any:
+        out, count = ffi.new("kl_segment_info *"), ffi.new("size_t *")
+        check(lib.kl_log_segments(self.log.c, self.base_offset, 1, out, 1, count))
+        if out.base_offset != self.base_offset:
+            raise StaleLog(f"log {self.log.path} has no segment {self.base_offset} any more")
+        return out
 
     @property
     def offset_index(self) -> "npt.NDArray[np.void]":
@@ -76,9 +109,22 @@ def list_segments(log: Handle) -> tuple[Segment, ...]:
     """All segments of `log`, in the order of offsets; the last one is active."""
     return tuple(
         Segment(
-            log, info.base_offset, info.next_offset, info.size_bytes, info.first_timestamp_ms,
-            info.largest_timestamp_ms, info.offset_index_entries, info.time_index_entries,
-            info.created_ms, bool(info.active),
+            log, info.base_offset, info.next_offset, info.size_bytes, info.created_ms,
+            bool(info.active),
         )
-        for info in log.many("kl_segment_info", lib.kl_log_segments)
+        for info in log.many("kl_segment_info", lib.kl_log_segments, 0, 0)
     )  # fmt: skip
+
+
+T = TypeVar("T")
+
+
+def over_segments(log: Handle, decide: Callable[[tuple[Segment, ...]], T]) -> T:
+    """What `decide` says of the segments; asked again when one went away meanwhile.
+
+    Raises: StaleLog when that does not end.
+    """
+    for _ in range(LOOKS):
+        with contextlib.suppress(StaleLog):
+            return decide(list_segments(log))
+    return decide(list_segments(log))

@@ -321,22 +321,22 @@ kl_status kl_log_aborted(kl_log *log, int64_t start, int64_t stop, kl_aborted *o
     return status;
 }
 
-static kl_status describe(kl_log *log, const kl_look *look, size_t i,
+static kl_status describe(kl_log *log, const kl_look *look, size_t i, bool whole,
                           kl_segment_info *out) {
     kl_segment *segment = look->version->segments[i];
-    int64_t largest, first;
-    kl_status status = kl_log_prepare(log, look, i);
-    if (!status) status = times_of(log, look, i, &largest, &first);
-    if (status) return status;
     *out = (kl_segment_info){
         .base_offset = segment->base_offset,
         .next_offset = kl_look_next_base(look, i),
         .size_bytes = kl_look_bytes(look, i),
-        .largest_timestamp_ms = largest,
-        .first_timestamp_ms = first,
         .created_ms = segment->created_ms,
         .active = !kl_look_is_sealed(look, i),
     };
+    if (!whole) return KL_OK;
+    kl_status status = kl_log_prepare(log, look, i);
+    if (!status)
+        status =
+            times_of(log, look, i, &out->largest_timestamp_ms, &out->first_timestamp_ms);
+    if (status) return status;
     size_t offsets, times;
     kl_segment_count_entries(segment, &offsets, &times);
     out->offset_index_entries = (int64_t)offsets;
@@ -344,24 +344,25 @@ static kl_status describe(kl_log *log, const kl_look *look, size_t i,
     return KL_OK;
 }
 
-static kl_status segments_once(kl_log *log, kl_segment_info *out, size_t max_entries,
-                               size_t *count) {
+static kl_status segments_once(kl_log *log, int64_t from_offset, bool whole,
+                               kl_segment_info *out, size_t max_entries, size_t *count) {
     kl_look look;
     kl_status status = kl_log_look(log, &look);
     if (status) return status;
-    *count = look.version->count;
+    size_t first = kl_version_find(look.version, from_offset);
+    *count = look.version->count - first;
     for (size_t i = 0; !status && i < KL_MIN(*count, max_entries); i++)
-        status = describe(log, &look, i, &out[i]);
+        status = describe(log, &look, first + i, whole, &out[i]);
     kl_status changed = kl_log_unchanged(log, look.generation);
     kl_look_drop(&look);
     return changed ? changed : status;
 }
 
-kl_status kl_log_segments(kl_log *log, kl_segment_info *out, size_t max_entries,
-                          size_t *count) {
+kl_status kl_log_segments(kl_log *log, int64_t from_offset, int32_t whole,
+                          kl_segment_info *out, size_t max_entries, size_t *count) {
     kl_status status = KL_E_STALE;
     for (int tries = 0; status == KL_E_STALE && tries < KL_STALE_TRIES; tries++)
-        status = segments_once(log, out, max_entries, count);
+        status = segments_once(log, from_offset, whole, out, max_entries, count);
     return status;
 }
 

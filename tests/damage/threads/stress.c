@@ -207,7 +207,7 @@ static void ask(kl_log *log, worker *w) {
     case 0: expect(kl_log_find_time(log, 1700000000000 + draw(w, 1000), &found)); break;
     case 1: expect(kl_log_find_largest_time(log, &found)); break;
     case 2: {
-        kl_status status = kl_log_segments(log, list, LIST_MAX, &count);
+        kl_status status = kl_log_segments(log, 0, 1, list, LIST_MAX, &count);
         expect(status);
         if (status || count == 0) break;
         status = kl_log_view(log, list[0].base_offset, (int32_t)draw(w, 3), &view);

@@ -140,3 +140,41 @@ def test_what_a_change_left_is_not_what_was_there_before(tmp_path):
         log.append_many([b"x" * 3000] * 300, batch_bytes=3000, timestamps_ms=[5000] * 300)
         assert {len(reader[offset].value) for offset in range(200, 500, 7)} == {3000}
         assert reader.offset_at(5000) == 200
+
+
+def test_a_first_look_at_segments_reads_nothing(tmp_path, counted):
+    """Their names, sizes and offsets are known; times and entries are read where they are asked."""
+    with kafkalog.Log(tmp_path / "log-0", config=CONFIG) as log:
+        for _ in range(20):
+            fill(log, 10)
+            log.roll()
+        log.delete_before(50)
+    with kafkalog.Log(tmp_path / "log-0", config={**CONFIG, "retention.bytes": 100_000}) as log:
+        counted.kl_io_reset()
+        segments = log.segments
+        assert [s.base_offset for s in segments] == list(range(50, 201, 10))
+        assert sum(s.size_bytes for s in segments) == log.size_bytes
+        log.flush()  # checkpoints ask where the first one begins
+        assert log.apply_retention() is not None  # and retention by size only how large they are
+        assert counted.kl_io_calls(b"pread") == 0
+        oldest = log.segments[0]
+        assert (oldest.first_timestamp_ms, oldest.largest_timestamp_ms) == (
+            oldest.base_offset,
+            oldest.next_offset - 1,
+        )
+        assert (oldest.offset_index_entries, oldest.time_index_entries) == (1, 2)
+        assert 0 < counted.kl_io_calls(b"pread") < 10
+
+
+def test_a_segment_that_is_gone_says_so(tmp_path):
+    """What it knew it still knows; what it would read is not there."""
+    with kafkalog.Log(tmp_path / "log-0", config=CONFIG) as log:
+        fill(log, 10)
+        log.roll()
+        fill(log, 10)
+        first, second = log.segments
+        log.delete_before(10)
+        assert (first.base_offset, first.next_offset) == (0, 10)
+        with pytest.raises(kafkalog.StaleLog, match="no segment 0"):
+            _ = first.largest_timestamp_ms
+        assert second.largest_timestamp_ms == 19

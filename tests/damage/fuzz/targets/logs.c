@@ -47,7 +47,7 @@ static kl_log_state check_state(kl_log *log) {
 static void look_at_segments(kl_log *log, const kl_log_state *state) {
     kl_segment_info list[LIST_MAX];
     size_t count;
-    kl_status status = kl_log_segments(log, list, LIST_MAX, &count);
+    kl_status status = kl_log_segments(log, 0, 1, list, LIST_MAX, &count);
     if (status) return;
     WANT(count == (size_t)state->segment_count);
     for (size_t i = 0; i < KL_MIN(count, (size_t)LIST_MAX); i++) {
