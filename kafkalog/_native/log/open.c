@@ -43,7 +43,9 @@ static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recov
             log->leader_epoch += 1;
     }
     if (!log->clean) log->dir_dirty = log->touched = true;
-    if (!status) status = kl_statepage_create(&folder, &log->page);
+    if (!status)
+        status =
+            kl_statepage_create(&folder, kl_log_active(log)->offsets.count, &log->page);
     if (log->page) log->generation = (kl_statepage_generation(log->page) + 3) & ~(int64_t)1;
     if (!status) kl_log_publish(log);
 out:

@@ -118,6 +118,11 @@ static bool has_room(int fd) {
     return fstatvfs(fd, &found) == 0 && found.f_bavail >= found.f_blocks / 4;
 }
 
+/* A file's, with room for `rows` rows and as many more. */
+static size_t bytes_for(size_t rows) {
+    return PAGE_BYTES + KL_MIN(2 * KL_MAX(rows, ROWS_MIN), ROWS_MAX) * ROW_BYTES;
+}
+
 static page_layout *map_file(int fd, int protection, size_t bytes) {
     void *map = kl_io->mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
     return map == MAP_FAILED ? NULL : map;
@@ -192,15 +197,15 @@ static int open_new_page(uid_t owner, const struct stat *folder, char name[NAME_
     return kl_open_at(AT_FDCWD, name, flags, 0600);
 }
 
-static kl_statepage *page_new(page_layout *layout, const char *name,
+static kl_statepage *page_new(page_layout *layout, size_t bytes, const char *name,
                               const struct stat *file) {
     kl_statepage *page = layout ? kl_alloc(sizeof *page) : NULL;
     if (page == NULL) {
-        if (layout) kl_io->munmap(layout, PAGE_BYTES);
+        if (layout) kl_io->munmap(layout, bytes);
         return NULL;
     }
     page->layout = layout;
-    page->mapped_bytes = PAGE_BYTES;
+    page->mapped_bytes = bytes;
     page->file = file->st_ino;
     snprintf(page->name, sizeof page->name, "%s", name);
     return page;
@@ -224,7 +229,7 @@ static void take_over(kl_statepage *page, const struct stat *folder) {
     layout->magic = PAGE_MAGIC;
 }
 
-kl_status kl_statepage_create(const struct stat *folder, kl_statepage **out) {
+kl_status kl_statepage_create(const struct stat *folder, size_t rows, kl_statepage **out) {
     *out = NULL;
     char name[NAME_BYTES];
     struct stat file = {0};
@@ -236,10 +241,11 @@ kl_status kl_statepage_create(const struct stat *folder, kl_statepage **out) {
     bool mine = kl_io->fstat(fd, &file) == 0 &&
                 (file.st_uid == owner ||
                  (file.st_uid == geteuid() && fchown(fd, owner, (gid_t)-1) == 0));
-    if (mine && kl_io->fallocate(fd, 0, 0, PAGE_BYTES) == 0)
-        layout = map_file(fd, PROT_READ | PROT_WRITE, PAGE_BYTES);
+    size_t bytes = rows > 0 && has_room(fd) ? bytes_for(rows) : PAGE_BYTES;
+    if (mine && kl_io->fallocate(fd, 0, 0, (off_t)bytes) == 0)
+        layout = map_file(fd, PROT_READ | PROT_WRITE, bytes);
     kl_io->close(fd);
-    kl_statepage *page = page_new(layout, name, &file);
+    kl_statepage *page = page_new(layout, bytes, name, &file);
     if (page == NULL) return KL_OK;
     take_over(page, folder);
     *out = page;
@@ -266,7 +272,7 @@ static bool map_rows(kl_statepage *page, size_t rows, bool writer) {
     if (fd < 0) return false;
     bool had = kl_io->fstat(fd, &file) == 0 && file.st_ino == page->file;
     if (writer) {
-        bytes = PAGE_BYTES + KL_MIN(2 * KL_MAX(rows, ROWS_MIN), ROWS_MAX) * ROW_BYTES;
+        bytes = bytes_for(rows);
         had = had && has_room(fd) && kl_io->fallocate(fd, 0, 0, (off_t)bytes) == 0;
     } else if (had) {
         had = file.st_size >= (off_t)bytes;
@@ -290,14 +296,15 @@ static void show(kl_statepage *page, kl_index *index, size_t entry_bytes, size_t
 }
 
 void kl_statepage_share(kl_statepage *page, kl_index *offsets, kl_index *times) {
-    size_t rows = KL_MAX(offsets->count, times->count);
+    /* What is shorter than an interval is read whole: most small logs need no rows. */
+    size_t rows = offsets->count ? KL_MAX(offsets->count, times->count) : 0;
     if (rows == 0) page->retry_rows = 0;
     bool whole = rows >= page->retry_rows && map_rows(page, rows, true);
     if (!whole) page->retry_rows = KL_MAX(page->retry_rows, 2 * rows);
     /* Whoever sees these sees that what lay there before is no more. */
     atomic_thread_fence(memory_order_release);
-    if (whole) show(page, offsets, OFFSET_ENTRY_BYTES, 0);
-    if (whole) show(page, times, TIME_ENTRY_BYTES, OFFSET_ENTRY_BYTES);
+    if (whole && rows) show(page, offsets, OFFSET_ENTRY_BYTES, 0);
+    if (whole && rows) show(page, times, TIME_ENTRY_BYTES, OFFSET_ENTRY_BYTES);
     page->entries[0] = (int64_t)offsets->shown;
     page->entries[1] = (int64_t)times->shown;
     page->entries[2] = whole;
@@ -374,7 +381,7 @@ static kl_statepage *open_page_of(uid_t user, const struct stat *folder) {
     if (kl_io->fstat(fd, &file) == 0 && file.st_uid == user && file.st_size >= PAGE_BYTES)
         layout = map_file(fd, PROT_READ, PAGE_BYTES);
     kl_io->close(fd);
-    kl_statepage *page = page_new(layout, name, &file);
+    kl_statepage *page = page_new(layout, PAGE_BYTES, name, &file);
     if (page == NULL) return NULL;
     if (layout->magic == PAGE_MAGIC && layout->device == (uint64_t)folder->st_dev &&
         layout->inode == (uint64_t)folder->st_ino && atomic_load(&layout->open) &&

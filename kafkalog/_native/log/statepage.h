@@ -34,9 +34,9 @@ typedef struct {
 
 typedef struct kl_statepage kl_statepage;
 
-/* Writer: make or take over the page of `folder`.  *out = NULL where there is no memory file
- * system. */
-kl_status kl_statepage_create(const struct stat *folder, kl_statepage **out);
+/* Writer: make or take over the page of `folder`, with room for `rows` entries behind it.
+ * *out = NULL where there is no memory file system. */
+kl_status kl_statepage_create(const struct stat *folder, size_t rows, kl_statepage **out);
 /* The generation that the page had when it was taken over; 0 for a new one. */
 int64_t kl_statepage_generation(const kl_statepage *page);
 /* All of `values` but the counts of entries, which kl_statepage_share makes. */
