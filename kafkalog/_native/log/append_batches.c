@@ -170,6 +170,11 @@ static kl_status admit(kl_log *log, arrival *in, kl_batch *last, kl_appended *ou
     }
     in->bytes = kept;
     kl_producers_free(&after);
+    /* They go into one segment, whose offsets are its base and 31 bits. */
+    if (!status && next_offset - log->log_end > INT32_MAX)
+        status = kl_fail(KL_E_RECORD_LIST_TOO_LARGE,
+                         "batches with %lld offsets, wanted at most %d in one call",
+                         (long long)(next_offset - log->log_end), INT32_MAX);
     if (!status && (int64_t)kept > log->config.segment_bytes)
         status = kl_fail(KL_E_RECORD_LIST_TOO_LARGE,
                          "%zu bytes of batches do not fit segment.bytes %lld", kept,

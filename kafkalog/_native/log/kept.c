@@ -24,6 +24,27 @@ static kl_status free_name(const kl_segment *segment, kl_dir *dir,
     return status;
 }
 
+kl_status kl_kept_check(kl_dir *dir) {
+    kl_names names = {0};
+    size_t count = 0;
+    const char *first = NULL, *last = NULL;
+    kl_status status = kl_dir_list(dir, &names);
+    for (size_t i = 0; i < names.count; i++) {
+        if (strstr(names.names[i], KEPT_SUFFIX) == NULL) continue;
+        last = names.names[i];
+        if (count++ == 0) first = last;
+    }
+    if (!status && count >= KL_KEPT_FILES_MAX)
+        status = kl_fail(
+            KL_E_CORRUPT,
+            "%s needs a recovery, and %zu files with what earlier ones took out lie there, "
+            "from %s to %s, wanted fewer than %d: nothing was cut; move them elsewhere or "
+            "delete them, then open it again",
+            dir->path, count, first, last, KL_KEPT_FILES_MAX);
+    kl_names_free(&names);
+    return status;
+}
+
 static void note_name(char first[KL_NAME_BYTES], const char *name) {
     if (first[0] == 0) memcpy(first, name, KL_NAME_BYTES);
 }
@@ -63,6 +84,7 @@ kl_status kl_keep_tail(kl_segment *segment, kl_dir *dir, int64_t pos,
     if (!status && !zero) status = kl_file_sync(copy);
     kl_file_drop(copy);
     if (!status && zero) return kl_dir_unlink(dir, unfinished);
+    if (!status) status = kl_kept_check(dir);
     KL_FP("recover.keep.before_rename");
     if (!status) status = kl_dir_rename(dir, unfinished, name);
     if (!status) status = kl_dir_sync(dir);

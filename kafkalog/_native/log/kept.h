@@ -4,9 +4,15 @@
 
 #include "segment.h"
 
+/* So many lie in a folder at most when a recovery begins, else it takes nothing out:
+ * KL_E_CORRUPT tells what to do with them. */
+enum { KL_KEPT_FILES_MAX = 1000 };
+
+/* KL_E_CORRUPT: there are so many already. */
+kl_status kl_kept_check(kl_dir *dir);
 /* Copy the bytes of `segment` from `pos` to its end into a new file, on disk on return; no
- * file for bytes that are all zero, which nobody wrote.  `first` gets its name when it is
- * empty.  The segment stays as it is. */
+ * file for bytes that are all zero, which nobody wrote, else a kl_kept_check.  `first` gets its
+ * name when it is empty.  The segment stays as it is. */
 kl_status kl_keep_tail(kl_segment *segment, kl_dir *dir, int64_t pos,
                        char first[KL_NAME_BYTES]);
 /* Rename the whole `.log`; what was derived from it stays. */

@@ -55,7 +55,10 @@ struct kl_log {
     kl_marker *marker; /* the caller's; NULL: none, or removed */
     bool touched;      /* changed since it was opened: only then a close writes */
     bool closed;
-    bool changing;     /* segments are taken away or exchanged, in part without the lock */
+    bool changing; /* segments are taken away or exchanged, in part without the lock */
+    kl_segment *
+        *left; /* out of `version`, oldest first: a deletion failed at their names */
+    size_t left_count; /* the next change of segments goes on with them */
     bool cleaner_open; /* a round of compaction is under way (clean.h), */
     bool cleaner_busy; /* and inside of a call: a close waits for its end */
     kl_status offline; /* KL_OK, or KL_E_STORAGE for good */
@@ -251,6 +254,8 @@ kl_status kl_log_look(kl_log *log, kl_look *out);
 
 /* ---- truncate.c -------------------------------------------------------------------- */
 kl_status kl_log_restart_at(kl_log *log, int64_t offset); /* empty, beginning at `offset` */
+/* Try again to take away the names that a deletion left; nobody else changes segments. */
+kl_status kl_log_delete_left(kl_log *log, kl_dir *dir);
 
 /* ---- flush.c ----------------------------------------------------------------------- */
 void kl_log_sync_run(void *owner);

@@ -125,6 +125,7 @@ static kl_status close_cleanly(kl_log *log, bool sync) {
     kl_dir *dir = NULL;
     kl_status status = kl_dir_open(log->path, 0, &dir);
     if (status) return status;
+    (void)kl_log_delete_left(log, dir); /* else the next open does, below the start */
     kl_segment *active = kl_log_active(log);
     status = KL_FP_STATUS("log.close.before_seal");
     if (!status) status = kl_segment_seal(active, dir);
@@ -212,6 +213,8 @@ void kl_log_abandon(kl_log *log) {
     log->page = NULL;
     kl_version_drop(log->version);
     log->version = NULL;
+    for (size_t i = 0; i < log->left_count; i++) kl_segment_drop(log->left[i]);
+    log->left_count = 0;
     kl_unlock(&log->lock);
 }
 
@@ -222,6 +225,7 @@ void kl_log_free(kl_log *log) {
         kl_producers_free(&log->producers);
         kl_epochs_free(&log->epochs);
         kl_buffer_free(&log->scratch);
+        kl_release(log->left);
         kl_release(log->path);
         pthread_cond_destroy(&log->changed);
         pthread_cond_destroy(&log->gathered);

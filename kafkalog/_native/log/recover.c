@@ -13,7 +13,8 @@ static kl_status cut_tail(kl_log *log, kl_dir *dir, size_t index, int64_t valid_
     recovery->truncated_pos = valid_bytes;
     recovery->truncated_bytes += segment->size - valid_bytes;
     kl_status status = KL_OK;
-    if (log->writable && valid_bytes < segment->size)
+    if (log->writable && !last) status = kl_kept_check(dir); /* some more it may become */
+    if (!status && log->writable && valid_bytes < segment->size)
         status = kl_keep_tail(segment, dir, valid_bytes, recovery->kept);
     for (size_t i = log->version->count; !status && i-- > index + 1;) {
         recovery->segments_dropped++;

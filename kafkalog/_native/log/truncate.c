@@ -48,12 +48,38 @@ static kl_status delete_from(kl_log *log, kl_dir *dir, size_t first) {
     return status;
 }
 
+kl_status kl_log_delete_left(kl_log *log, kl_dir *dir) {
+    kl_status status = KL_OK;
+    size_t done = 0;
+    while (done < log->left_count) {
+        status = KL_FP_STATUS("delete.before_segment");
+        if (!status) status = kl_segment_delete(log->left[done], dir);
+        if (status) break;
+        kl_segment_drop(log->left[done++]);
+    }
+    if (done == 0) return status;
+    log->left_count -= done;
+    memmove(log->left, log->left + done, log->left_count * sizeof *log->left);
+    return status;
+}
+
+static kl_status clear_left(kl_log *log) {
+    kl_dir *dir = NULL;
+    if (log->left_count == 0) return KL_OK;
+    kl_status status = kl_dir_open(log->path, 0, &dir);
+    if (!status) status = kl_log_delete_left(log, dir);
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    return status;
+}
+
 kl_status kl_log_restart_at(kl_log *log, int64_t offset) {
     kl_dir *dir = NULL;
     kl_segment *fresh = NULL;
     kl_log_settle_changes(log);
     if (log->closed) return kl_fail(KL_E_CLOSED, "log %s is closed", log->path);
-    kl_status status = begin(log, &dir);
+    kl_status status = clear_left(log); /* the new one may get a name of theirs */
+    if (!status) status = begin(log, &dir);
     if (status) {
         kl_dir_free(dir);
         return status;
@@ -286,18 +312,33 @@ static kl_status forget_oldest(kl_log *log, const deletion *gone) {
     return KL_OK;
 }
 
-/* Their names go, the oldest first. */
-static kl_status delete_oldest(const deletion *gone, kl_dir *dir, int64_t *bases,
-                               size_t max_bases, size_t *deleted) {
-    kl_status status = KL_OK;
-    for (size_t i = 0; i < gone->count; i++) {
-        status = KL_FP_STATUS("delete.before_segment");
-        if (!status) status = kl_segment_delete(gone->oldest[i], dir);
-        if (status) return status;
-        if (*deleted < max_bases) bases[*deleted] = gone->oldest[i]->base_offset;
-        *deleted += 1;
-    }
+static void unleave(kl_log *log, size_t count) {
+    while (count-- > 0) kl_segment_drop(log->left[--log->left_count]);
+}
+
+/* Whose names go now: those that are left from before, and then `gone`. */
+static kl_status leave(kl_log *log, const deletion *gone) {
+    if (gone->count == 0) return KL_OK;
+    size_t count = log->left_count + gone->count;
+    kl_segment **left = kl_resize(log->left, count * sizeof *left);
+    if (left == NULL)
+        return kl_fail(KL_E_NO_MEMORY, "no memory to delete %zu segments", count);
+    log->left = left;
+    for (size_t i = 0; i < gone->count; i++)
+        left[log->left_count++] = kl_segment_retain(gone->oldest[i]);
     return KL_OK;
+}
+
+/* The names go, the oldest first.  What fails now is tried again: later ones never go before
+ * earlier ones, which would leave a hole. */
+static kl_status delete_names(kl_log *log, kl_dir *dir, int64_t *bases, size_t max_bases,
+                              size_t *deleted) {
+    size_t before = log->left_count;
+    for (size_t i = 0; i < KL_MIN(before, max_bases); i++)
+        bases[i] = log->left[i]->base_offset;
+    kl_status status = kl_log_delete_left(log, dir);
+    *deleted = before - log->left_count;
+    return status;
 }
 
 /* Reserved, not locked.  What replaces them is durable before they go: the snapshot that keeps
@@ -310,22 +351,25 @@ static kl_status delete_chosen(kl_log *log, kl_dir *dir, const deletion *gone,
     if (!status && gone->boundary) status = kl_dir_sync(dir);
     if (status) return status; /* nothing is changed */
     kl_lock(&log->lock);
-    kl_log_change_begin(log);
-    status = forget_oldest(log, gone);
-    kl_log_change_end(log);
+    status = leave(log, gone);
+    if (!status && gone->count) {
+        kl_log_change_begin(log);
+        status = forget_oldest(log, gone);
+        if (status) unleave(log, gone->count);
+        kl_log_change_end(log);
+    }
     kl_look look = kl_log_see(log);
     kl_version_retain(look.version);
     kl_unlock(&log->lock);
     if (status) goto out;
     int64_t until = kl_version_active(look.version)->base_offset + 1;
-    status = delete_oldest(gone, dir, bases, max_bases, deleted);
+    status = delete_names(log, dir, bases, max_bases, deleted);
     KL_FP("delete.before_snapshots");
     if (!status) status = kl_log_trim_snapshots(look.version, dir, INT64_MAX, until);
     if (!status) status = kl_dir_sync(dir);
     if (!status) goto out;
     kl_lock(&log->lock);
     log->dir_dirty = true;
-    /* Names that are left below the start go when the log is opened. */
     if (!kl_passes(status)) kl_log_fail_storage(log, status);
     kl_unlock(&log->lock);
 out:
@@ -366,8 +410,9 @@ static kl_status delete_all_bare(kl_log *log, int64_t *bases, size_t max_bases,
     status = kl_segment_create(dir, log->log_end, &fresh);
     if (!status) status = kl_version_add(&log->version, fresh);
     if (!status) status = choose(log, log->log_end, &gone);
-    if (!status) status = delete_oldest(&gone, dir, bases, max_bases, deleted);
-    if (!status) status = forget_oldest(log, &gone);
+    if (!status) status = leave(log, &gone);
+    if (!status && (status = forget_oldest(log, &gone)) != KL_OK) unleave(log, gone.count);
+    if (!status) status = delete_names(log, dir, bases, max_bases, deleted);
     if (!status) status = kl_log_write_snapshot(log, dir, log->log_end, true);
     if (status == KL_E_NO_SPACE) {
         status = unlink_deleted(dir, INT64_MAX, &files);
@@ -397,7 +442,7 @@ kl_status kl_log_delete_segments(kl_log *log, int64_t before_offset, int64_t *ba
         }
     }
     if (!status) status = choose(log, before_offset, &gone);
-    if (status || gone.count == 0) goto out;
+    if (status || gone.count + log->left_count == 0) goto out;
     status = kl_log_make_dirty(log);
     if (!status) status = kl_dir_open(log->path, 0, &dir);
     if (status) goto out;

@@ -192,6 +192,25 @@ def test_a_last_offset_delta_at_the_end_of_its_numbers(log_dir):
         assert log.end_offset == 0
 
 
+def test_more_offsets_than_a_segment_has(log_dir):
+    """Batches that nobody looked into may claim any number of records."""
+    whole = bytearray(batches.batch([Row(b"a", timestamp_ms=T)], codec="lz4"))
+    whole[23:27] = (2**31 - 2).to_bytes(4, "big")
+    whole[57:61] = (2**31 - 1).to_bytes(4, "big")
+    data = batches.seal(bytes(whole[21:]))
+    done = ffi.new("kl_appended *")
+    how = ffi.new("kl_append_options *", {"leader_epoch": -1, "now_ms": T})
+    with kafkalog.Log(log_dir) as log:
+        log.append(b"first", timestamp_ms=T)
+        status = lib.kl_log_append_batches(log._c, data * 2, 2 * len(data), how, done)
+        assert status == lib.KL_E_RECORD_LIST_TOO_LARGE
+        assert (log.end_offset, done.base_offset) == (1, -1)
+        for end in (2**31, 2**32 - 1):
+            assert lib.kl_log_append_batches(log._c, data, len(data), how, done) == lib.KL_OK
+            assert log.end_offset == end
+        assert [one.base_offset for one in log.segments] == [0, 2**31]
+
+
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_control_batch_comes_alone(log_dir, place):
     """What it ends is noted with it; a coordinator sends none among others."""

@@ -28,6 +28,10 @@ def no_segment(native_test: tuple[Any, Any]) -> Iterator[Any]:
     hooks.kl_failpoint_reset()
 
 
+def log_files(folder: Path) -> list[Path]:
+    return list((folder / "t-0").glob("*.log"))
+
+
 def page_of(folder: Path) -> Path:
     found = os.stat(folder)
     name = f"{found.st_dev:x}-{found.st_ino:x}"
@@ -44,6 +48,50 @@ def test_a_log_that_lost_its_last_segment_leaves_no_page(tmp_path: Path, no_segm
         log.truncate_fully(1000)
     lib.kl_log_abandon(log._c)
     assert not page_of(log.path).exists()
+
+
+@pytest.mark.parametrize("reached", [1, 2, 3])
+def test_a_deletion_that_failed_goes_on_where_it_stopped(
+    tmp_path: Path, native_test: tuple[Any, Any], reached: int
+) -> None:
+    """Not with later ones: who opened the folder then would find a hole."""
+    hooks = native_test[1]
+    with kafkalog.Log(tmp_path / "t-0", config=CONFIG) as log:
+        fill(log)
+        bases = [one.base_offset for one in log.segments]
+        hooks.kl_failpoint_reset()
+        hooks.kl_failpoint_set(b"delete.before_segment", *NO_SPACE, reached)
+        with pytest.raises(errors.NoSpace):
+            delete_segments(log, bases[3])
+        hooks.kl_failpoint_reset()
+        assert log.start_offset == bases[3]
+        left = sorted(int(path.stem) for path in log_files(tmp_path))
+        assert left == bases[reached - 1 :]
+        assert delete_segments(log, bases[4]) == 5 - reached
+        assert sorted(int(path.stem) for path in log_files(tmp_path)) == bases[4:]
+        assert log.verify(deep=True).clean
+
+
+def test_a_log_begins_again_only_when_no_old_name_is_left(
+    tmp_path: Path, native_test: tuple[Any, Any]
+) -> None:
+    """Its first segment may have the name of one that a deletion left."""
+    hooks = native_test[1]
+    with kafkalog.Log(tmp_path / "t-0", config=CONFIG) as log:
+        fill(log)
+        before = log.segments[3].base_offset
+        hooks.kl_failpoint_reset()
+        hooks.kl_failpoint_set(b"delete.before_segment", *NO_SPACE, 1)
+        with pytest.raises(errors.NoSpace):
+            delete_segments(log, before)
+        hooks.kl_failpoint_reset()
+        log.truncate_fully(0)
+        assert log.append(b"new", key=b"k") == 0
+        assert delete_segments(log, 1) == 1
+        assert log.append(b"newer", key=b"k") == 1
+        assert [path.stem for path in log_files(tmp_path)] == [f"{1:020}"]
+    with kafkalog.Log(tmp_path / "t-0", config=CONFIG) as log:
+        assert [r.value for r in log.read()] == [b"newer"]
 
 
 def test_an_open_that_cannot_begin_again_fails(tmp_path: Path, no_segment: Any) -> None:
