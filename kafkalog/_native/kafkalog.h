@@ -110,8 +110,7 @@ void kl_marker_free(kl_marker *marker);
 
 /* ---- batches ----------------------------------------------------------------------- */
 
-/* The header of a record batch, magic 2 (docs/format.md, "Record batch"). */
-typedef struct {
+typedef struct { /* the header of a batch, magic 2: docs/format.md, "Record batch" */
     int64_t base_offset;
     int64_t last_offset; /* base_offset + last_offset_delta */
     int64_t base_timestamp;
@@ -324,6 +323,7 @@ typedef struct {
     int32_t leader_epoch;          /* -1: the latest in leader-epoch-checkpoint, or 0 */
     int64_t first_offset;          /* base of the first segment of a new log */
     int64_t derived_sum; /* kl_log_derived_sum when it was closed cleanly; -1: unknown */
+    int32_t keeps_point; /* 1: it stands alone, and notes itself how far it is on disk */
 } kl_open;
 
 /* What recovery found and did. */

@@ -475,9 +475,6 @@ class Manager:
         if self.mode == "w" and not self._forked():
             self.upkeep.closing(log, all_synced)
 
-    def flushed(self, log: Handle) -> None:
-        """Nothing to do: a job writes the recovery points of all logs."""
-
     def gone(self, log: Handle) -> None:
         """A log ends whose folder was taken out."""
         self.upkeep.gone(log)

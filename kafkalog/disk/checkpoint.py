@@ -22,6 +22,7 @@ from kafkalog.types import TopicPartition
 __all__ = [
     "CLEANER",
     "CLEAN_MARKER",
+    "FLUSHED",
     "HIGH_WATERMARK",
     "LOCK",
     "LOG_START",
@@ -39,6 +40,8 @@ HIGH_WATERMARK = "replication-offset-checkpoint"
 CLEANER = "cleaner-offset-checkpoint"
 CLEAN_MARKER = ".kafka_cleanshutdown"
 LOCK = ".lock"
+FLUSHED = "flushed-offset"
+"""How far a log that stands alone is on disk: written by the data plane while it grows."""
 
 OFFSET_MAX = (1 << 63) - 1
 PARTITION_MAX = (1 << 31) - 1
@@ -179,7 +182,8 @@ class DirectoryState:
         """The kl_marker * for kl_log_open; NULL in mode "r"."""
         self.broker_epoch = -1
         """Of this broker's registration, if there is one: the clean marker tells it."""
-        self._own = own
+        self.own = own
+        """The directory is the folder of a log that stands alone."""
         self._pid = os.getpid()
         self.lock = threading.RLock()
         """Guards the entries and their files; held from the look at a log's offsets until they
@@ -247,7 +251,7 @@ class DirectoryState:
         if data is None:
             return False
         self._vouched = parse_marker(data)
-        if not self._own:
+        if not self.own:
             return True
         # A folder is easily moved and written elsewhere, so its marker names what it vouches for.
         vouched, found = self._vouched and self._vouched.last, _last_segment(self.path)
@@ -270,14 +274,14 @@ class DirectoryState:
         """The first visible offset; -1: the first segment's base."""
         with self.lock:
             known = self._entries[LOG_START]
-            if self._own and tp not in known and len(known) == 1:
+            if self.own and tp not in known and len(known) == 1:
                 known[tp] = known.popitem()[1]  # the folder was renamed since
         return self._get(LOG_START, tp)
 
     def derived_sum(self, tp: TopicPartition) -> int:
         """What the clean close left of what is derived from a log's batches; -1: unknown."""
         with self.lock:
-            if self._own and tp not in self._derived and len(self._derived) == 1:
+            if self.own and tp not in self._derived and len(self._derived) == 1:
                 self._derived[tp] = self._derived.popitem()[1]  # the folder was renamed since
             return self._derived.get(tp, -1)
 
@@ -426,7 +430,7 @@ class DirectoryState:
         """
         with self.lock:
             vouched = Vouched(
-                _last_segment(self.path) if self._own else None,
+                _last_segment(self.path) if self.own else None,
                 self._written[LOG_START],
                 self._derived,
             )

@@ -32,9 +32,6 @@ class Owner(Protocol):
     def opened(self, log: "Handle") -> None:
         """The log is open."""
 
-    def flushed(self, log: "Handle") -> None:
-        """Somebody flushed it: recovery need not look at what is below its flushed offset."""
-
     def closing(self, log: "Handle", all_synced: bool) -> None:
         """The log is about to close: remember its offsets.
 
@@ -263,7 +260,6 @@ class Handle:
         while (status := lib.kl_log_flush(self.c, target, WAIT_SLICE_MS)) == lib.KL_E_TIMEOUT:
             pass
         check(status)
-        self.owner.flushed(self)
 
     def lead(self, epoch: int) -> None:
         """Let what is appended from now on carry this leader epoch.

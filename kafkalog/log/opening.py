@@ -31,6 +31,8 @@ class LogOpen(NamedTuple):
     high_watermark: int
     derived_sum: int
     """Of what a clean close left, see DirectoryState; -1: unknown."""
+    alone: bool
+    """It stands alone: nobody else writes down how far it is on disk."""
     marker: Any
     """A kl_marker, or None."""
     is_marked: Callable[[], bool]
@@ -63,6 +65,7 @@ def open_plan(
         # A single copy: all that is in the log is committed.
         high_watermark=-1,
         derived_sum=state.derived_sum(tp) if clean else -1,
+        alone=state.own,
         marker=state.marker,
         is_marked=state.is_marked,
         config=config,
@@ -132,6 +135,7 @@ def _open(path: str, how: LogOpen) -> tuple[Any, Recovery]:
         "leader_epoch": -1,
         "first_offset": 0,
         "derived_sum": how.derived_sum,
+        "keeps_point": how.alone,
     })  # fmt: skip
     out, found = ffi.new("kl_log **"), ffi.new("kl_recovery *")
     marker = how.marker if how.marker is not None else ffi.NULL

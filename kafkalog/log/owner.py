@@ -1,6 +1,5 @@
 """Who looks after an open log: its data directory's manager, or its own folder."""
 
-import logging
 import os
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from kafkalog.config.topic import TopicConfig
 from kafkalog.disk.checkpoint import (
     CLEAN_MARKER,
     CLEANER,
+    FLUSHED,
     HIGH_WATERMARK,
     LOCK,
     LOG_START,
@@ -18,7 +18,7 @@ from kafkalog.disk.checkpoint import (
     tell_unclean,
 )
 from kafkalog.disk.layout import META_PROPERTIES, Folder, bare_folder, check_topic
-from kafkalog.errors import ArgumentError, IoFailed, NoSpace, NotFound
+from kafkalog.errors import ArgumentError, NoSpace, NotFound
 from kafkalog.log.above import Lent, above
 from kafkalog.log.handle import Handle
 from kafkalog.log.opening import open_plan
@@ -34,9 +34,6 @@ __all__ = [
     "offsets_of",
     "open_log",
 ]
-
-
-_logger = logging.getLogger(__name__)
 
 
 class Offsets(NamedTuple):
@@ -65,7 +62,6 @@ class LoneOwner:
         """Look after the one log of `state`'s folder until it is closed."""
         self.state = state
         self._offsets: Offsets | None = None
-        self._checkpointed: tuple[int, int] | None = None  # the segments, when it was written
 
     def opened(self, log: Handle) -> None:
         """Write down of a new log that nothing of it is missing: recovery may believe that."""
@@ -73,22 +69,6 @@ class LoneOwner:
             self.state.save(recovery_points={log.tp: log.end_offset})
         if log.mode == "w" and log.recovery.segments_recovered > 1:
             log.flush()  # once is enough
-
-    def flushed(self, log: Handle) -> None:
-        """Write the recovery point down when segments came or went since the last time.
-
-        Recovery reads the whole segment that it lies in, so that more would be for nothing.
-        """
-        with self.state.lock:  # so that no truncation comes between
-            found = log.state()
-            segments = (int(found.generation), int(found.segment_count))
-            if segments == self._checkpointed or log.ending:
-                return
-            try:
-                self.state.save(recovery_points={log.tp: int(found.flushed_offset)})
-                self._checkpointed = segments
-            except (IoFailed, NoSpace) as problem:  # what it saves is time: the records are safe
-                _logger.warning("%s: the recovery point stays where it was: %s", log.path, problem)
 
     def closing(self, log: Handle, all_synced: bool) -> None:
         """Remember the offsets."""
@@ -121,9 +101,6 @@ class Reader:
         self.state = state
 
     def opened(self, log: Handle) -> None:
-        """Nothing to do."""
-
-    def flushed(self, log: Handle) -> None:
         """Nothing to do."""
 
     def closing(self, log: Handle, all_synced: bool) -> None:
@@ -218,7 +195,15 @@ def absorbed(state: DirectoryState, path: str, tp: TopicPartition) -> bool:
         state.save(recovery_points={tp: max(0, alone.recovery_point(tp))})
         if (cleaned := alone.cleaner(tp)) > state.cleaner(tp):
             state.save(cleaners={tp: cleaned})
-        for name in (CLEAN_MARKER, RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER, LOCK):
+        for name in (
+            CLEAN_MARKER,
+            RECOVERY_POINT,
+            LOG_START,
+            HIGH_WATERMARK,
+            CLEANER,
+            FLUSHED,
+            LOCK,
+        ):
             alone.directory.unlink(name)
     finally:
         alone.close()

@@ -173,12 +173,13 @@ static kl_status run_round(kl_log *log) {
         log->sync_wanted = true; /* segments were cut or swapped meanwhile: once more */
     }
 out:
-    log->syncing = false;
     log->round_ns = kl_monotonic_ns() - began_ns;
     log->flushers_wanted = log->flushers;
     log->flushers -= served;
     KL_ASSERT(log->flushers >= 0);
     if (passes) log->failed_rounds += 1;
+    kl_log_note_point(log);
+    log->syncing = false;
     pthread_cond_broadcast(&log->changed);
     return passes ? status : KL_OK;
 }
@@ -215,7 +216,7 @@ kl_status kl_log_flush_start(kl_log *log, int64_t *target) {
 
 /* Locked.  A truncation can leave an end below the target: all there is counts. */
 static bool on_disk(const kl_log *log, int64_t target) {
-    return log->flushed >= KL_MIN(target, log->log_end) &&
+    return log->flushed >= KL_MIN(target, log->log_end) && !log->noting &&
            !(log->sync_wanted && log->dir_dirty);
 }
 

@@ -47,6 +47,7 @@ struct kl_log {
     int64_t recovery_point;
     int64_t first_start;
     int64_t first_high_watermark;
+    bool keeps_point;    /* point.c */
     int64_t derived_sum; /* of a clean log, else -1: kl_log_sum_derived */
 
     pthread_mutex_t lock;   /* guards what follows; held across append, roll, truncate */
@@ -91,7 +92,9 @@ struct kl_log {
     int32_t flushers_wanted; /* and how many are to, before a round begins */
     int64_t counted_rounds;  /* since it was opened, those that counted the flushers */
     pthread_cond_t gathered; /* so many do */
-    int64_t flushed;         /* the recovery point */
+    int64_t flushed;         /* the recovery point, */
+    int64_t noted;           /* and what of it a crash leaves; -1: nothing */
+    bool noting;             /* it is being written: as `changing` for who cuts the log */
     int64_t failed_rounds;   /* for want of memory, descriptors or space */
     bool dir_dirty;          /* names changed since the directory was synced */
     bool texts_dirty; /* so did the epochs, or nobody synced partition.metadata yet */
@@ -109,6 +112,7 @@ struct kl_log {
 /* The files of this folder, each calls only those above it:
  *   index, aborts, epochs, producers, statepage; sidecar, guard, segment: parts of a log
  *   state      entering, the list of segments, ends, failures
+ *   point      how far it is on disk, noted
  *   flush      group commit
  *   snapshot, derive, recover: what is derived from the bytes, made anew from them
  *   append     one batch into the log, rolls
@@ -256,6 +260,14 @@ kl_status kl_log_look(kl_log *log, kl_look *out);
 kl_status kl_log_restart_at(kl_log *log, int64_t offset); /* empty, beginning at `offset` */
 /* Try again to take away the names that a deletion left; nobody else changes segments. */
 kl_status kl_log_delete_left(kl_log *log, kl_dir *dir);
+
+/* ---- point.c ----------------------------------------------------------------------- */
+/* Take the note of a log that was not closed into its recovery point. */
+kl_status kl_log_load_point(kl_log *log);
+/* Locked, but not while it writes: note `flushed`, when it lies in a later segment. */
+void kl_log_note_point(kl_log *log);
+/* Locked, in a change: durably no note, before what it speaks of is cut. */
+kl_status kl_log_forget_point(kl_log *log, kl_dir *dir);
 
 /* ---- flush.c ----------------------------------------------------------------------- */
 void kl_log_sync_run(void *owner);

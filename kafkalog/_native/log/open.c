@@ -72,6 +72,8 @@ static kl_status log_new(const char *path, const kl_open *how, kl_marker *marker
     log->marker = log->writable ? marker : NULL;
     log->clean = how->clean;
     log->recovery_point = how->recovery_point;
+    log->noted = how->recovery_point;
+    log->keeps_point = log->writable && how->keeps_point;
     log->derived_sum = how->clean ? how->derived_sum : -1;
     log->first_start = how->log_start_offset;
     log->first_high_watermark = how->high_watermark;
@@ -97,6 +99,7 @@ kl_status kl_log_open(const char *path, const kl_log_config *config, const kl_op
     kl_status status = log_new(path, how, marker, &log);
     if (status) return status;
     status = kl_log_configure(log, config);
+    if (!status && how->keeps_point && !how->clean) status = kl_log_load_point(log);
     if (!status && log->writable) {
         kl_lock(&log->lock);
         status = open_writer(log, how, recovery);

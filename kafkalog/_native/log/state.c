@@ -148,12 +148,12 @@ int64_t kl_look_bound(const kl_look *look, int32_t bound) {
 }
 
 void kl_log_settle_changes(kl_log *log) {
-    while (log->changing) kl_cond_wait_ms(&log->changed, &log->lock, -1);
+    while (log->changing || log->noting) kl_cond_wait_ms(&log->changed, &log->lock, -1);
 }
 
 kl_status kl_log_reserve(kl_log *log) {
     kl_status status;
-    while (!(status = kl_log_enter_write(log)) && log->changing) {
+    while (!(status = kl_log_enter_write(log)) && (log->changing || log->noting)) {
         kl_cond_wait_ms(&log->changed, &log->lock, -1);
         kl_log_leave(log);
     }

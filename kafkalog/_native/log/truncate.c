@@ -25,6 +25,20 @@ static kl_status begin(kl_log *log, kl_dir **dir) {
     return status;
 }
 
+/* The same, for a cut: nothing speaks any more of what is cut as being on disk. */
+static kl_status begin_cut(kl_log *log, kl_dir **dir) {
+    kl_status status = begin(log, dir);
+    if (status) return status;
+    status = kl_log_forget_point(log, *dir);
+    if (status) {
+        kl_log_change_end(log);
+        kl_dir_close(*dir);
+        kl_dir_free(*dir);
+        *dir = NULL;
+    }
+    return status;
+}
+
 /* Names on disk and in memory may disagree after a failure: then the log is offline.  Not
  * when they agree after each step (`stepwise`) and what failed passes. */
 static kl_status end(kl_log *log, kl_dir *dir, kl_status status, bool stepwise) {
@@ -79,7 +93,7 @@ kl_status kl_log_restart_at(kl_log *log, int64_t offset) {
     kl_log_settle_changes(log);
     if (log->closed) return kl_fail(KL_E_CLOSED, "log %s is closed", log->path);
     kl_status status = clear_left(log); /* the new one may get a name of theirs */
-    if (!status) status = begin(log, &dir);
+    if (!status) status = begin_cut(log, &dir);
     if (status) {
         kl_dir_free(dir);
         return status;
@@ -213,7 +227,7 @@ kl_status kl_log_truncate(kl_log *log, int64_t offset) {
         status = kl_log_restart_at(log, offset);
     } else if (offset < log->log_end) {
         status = try_room(log, offset);
-        if (!status) status = begin(log, &dir);
+        if (!status) status = begin_cut(log, &dir);
         if (!status) {
             status = truncate_to(log, dir, offset);
             lower_bounds(log);

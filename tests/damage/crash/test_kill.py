@@ -80,9 +80,10 @@ def test_a_kill_at_every_failpoint_loses_nothing(name, zygote, passed, memory_pa
                 if words[0] != "hits":
                     ledger.note(words)
             # The sync thread runs when it may, and joins what waits for it: how often is not
-            # fixed, but that a flush passes there is.
+            # fixed, but that a flush passes there is.  Nor is how often it notes how far it is.
             survived = words[0] == "done"
             free = failpoint.startswith("flush.") and (name != "flush" or after > 1)
+            free |= failpoint.startswith("dir.replace.") and (name != "close" or after > 1)
             assert not survived or free, failpoint
             try:
                 account(zygote.start("look", path=path, number=ledger.next_number), ledger)

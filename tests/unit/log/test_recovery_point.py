@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 import kafkalog
 from kafkalog.directory.manager import Manager
 from tests.support import trees
@@ -26,6 +28,72 @@ def test_a_flush_moves_the_recovery_point_of_a_log_that_stands_alone(tmp_path):
     with kafkalog.Log(killed, config=CONFIG) as log:
         assert log.end_offset == end
         assert log.recovery.segments_recovered <= 2
+
+
+@pytest.mark.parametrize("settings", [{}, {"flush.messages": 7}], ids=["rolls", "flush.messages"])
+def test_successive_kills_do_not_add_up(tmp_path, settings, wait_until):
+    """Nobody calls flush: syncs come from rolls, or from flush.messages."""
+    config = CONFIG | settings
+    killed = tmp_path / "killed0" / "log-0"
+    kafkalog.Log(killed, config=config).close()
+    costs = []
+    for number in range(1, 6):
+        with kafkalog.Log(killed, config=config) as log:
+            costs.append((log.recovery.segments_recovered, log.recovery.truncated_bytes))
+            fill(log, 10, flush=False)
+            base = log.segments[-1].base_offset
+            wait_until(lambda log=log, base=base: log.flushed_offset >= base, "the roll's sync")
+            end = log.end_offset
+            note = killed / "flushed-offset"
+            wait_until(lambda note=note, base=base: noted(note) >= base, "the note of it")
+            killed = trees.copy_tree(killed, tmp_path / f"killed{number}" / "log-0")
+    assert max(costs) <= (2, 0), costs
+    with kafkalog.Log(killed, mode="r") as log:
+        assert log.recovery.segments_recovered <= 2
+        assert (log.end_offset, log.verify().clean) == (end, True)
+
+
+def noted(note: Path) -> int:
+    return int.from_bytes(note.read_bytes()[4:12], "big") if note.exists() else -1
+
+
+def test_a_note_that_is_none_costs_time_only(tmp_path):
+    """Cut, flipped, empty: the log is read from the checkpoint on."""
+    path = tmp_path / "log-0"
+    with kafkalog.Log(path, config=CONFIG) as log:
+        fill(log, 5, flush=True)
+        end = log.end_offset
+        killed = trees.copy_tree(path, tmp_path / "killed" / "log-0")
+    note = killed / "flushed-offset"
+    data = note.read_bytes()
+    wrong = [
+        data[:-1] + bytes([data[-1] ^ 1]),
+        data[:9],
+        b"",
+        data * 2,
+        data[:8] + b"\xff" + data[9:],
+    ]
+    for number, damaged in enumerate(wrong):
+        note.write_bytes(damaged)
+        copy = trees.copy_tree(killed, tmp_path / f"copy{number}" / "log-0")
+        with kafkalog.Log(copy, config=CONFIG) as log:
+            assert log.recovery.segments_recovered > 4
+            assert log.end_offset == end
+
+
+def test_no_note_is_left_of_what_is_cut(tmp_path):
+    """Before the first byte goes, whoever cuts: also where a directory's manager does."""
+    path = tmp_path / "log-0"
+    note = path / "flushed-offset"
+    with kafkalog.Log(path, config=CONFIG) as log:
+        fill(log, 5, flush=True)
+        assert note.exists()
+        log.truncate(log.end_offset - 1)
+        assert not note.exists()
+        fill(log, 5, flush=True)
+        assert note.exists()
+        log.truncate_fully(7)
+        assert not note.exists()
 
 
 def test_a_recovery_is_paid_for_once(tmp_path):

@@ -1,0 +1,69 @@
+/* point.c: how far a log that stands alone is on disk, noted while it grows, so that a recovery
+ * reads what was not flushed and no more.  In a data directory a job writes checkpoints. */
+#include "log.h"
+
+/* The file: magic, the offset, CRC-32C of both.  Absent: nothing is noted. */
+static const char NAME[] = "flushed-offset";
+enum { AT_OFFSET = 4, AT_CRC = 12, NOTE_BYTES = 16, MAGIC = 0x4b4c4631 /* KLF1 */ };
+
+static bool parse(const uint8_t *data, size_t bytes, int64_t *offset) {
+    if (bytes != NOTE_BYTES || kl_get32(data) != MAGIC ||
+        kl_get32(data + AT_CRC) != kl_crc32c(data, AT_CRC))
+        return false;
+    *offset = (int64_t)kl_get64(data + AT_OFFSET);
+    return true;
+}
+
+kl_status kl_log_load_point(kl_log *log) {
+    kl_dir *dir = NULL;
+    uint8_t data[NOTE_BYTES + 1];
+    size_t bytes;
+    int64_t offset;
+    kl_status status = kl_dir_open(log->path, 0, &dir);
+    if (!status) status = kl_dir_read(dir, NAME, data, sizeof data, &bytes);
+    if (!status && parse(data, bytes, &offset))
+        log->recovery_point = KL_MAX(log->recovery_point, offset);
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    /* What is not there, or no note, costs a longer recovery. */
+    return status == KL_E_NOT_FOUND || status == KL_E_BUFFER_TOO_SMALL ||
+                   status == KL_E_CORRUPT
+               ? KL_OK
+               : status;
+}
+
+static kl_status write_note(const kl_log *log, int64_t offset) {
+    kl_dir *dir = NULL;
+    uint8_t data[NOTE_BYTES];
+    kl_put32(data, MAGIC);
+    kl_put64(data + AT_OFFSET, (uint64_t)offset);
+    kl_put32(data + AT_CRC, kl_crc32c(data, AT_CRC));
+    kl_status status = kl_dir_open(log->path, 0, &dir);
+    if (!status) status = kl_dir_replace(dir, NAME, data, sizeof data);
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    return status;
+}
+
+void kl_log_note_point(kl_log *log) {
+    if (!log->keeps_point || log->closed || log->offline || log->changing) return;
+    /* Recovery reads the whole segment that the point lies in: more would be for nothing. */
+    size_t index = kl_version_find(log->version, log->flushed);
+    if (log->version->segments[index]->base_offset <= log->noted) return;
+    int64_t offset = log->flushed;
+    log->noting = true;
+    kl_unlock(&log->lock);
+    kl_status status = write_note(log, offset);
+    kl_lock(&log->lock);
+    log->noting = false;
+    if (!status) log->noted = offset; /* else the next round tries: what it saves is time */
+    pthread_cond_broadcast(&log->changed);
+}
+
+kl_status kl_log_forget_point(kl_log *log, kl_dir *dir) {
+    KL_ASSERT(!log->noting);
+    log->noted = -1;
+    kl_status status = kl_dir_unlink(dir, NAME);
+    if (status == KL_E_NOT_FOUND) return KL_OK;
+    return status ? status : kl_dir_sync(dir);
+}
