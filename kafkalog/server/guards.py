@@ -39,6 +39,11 @@ class Guards:
         self._guards: dict[Key, set[Guard]] = {}
         self._locks = [threading.RLock() for _ in range(LOCKS)]
 
+    def any(self) -> bool:
+        """Whether a write is under way."""
+        with self._lock:
+            return bool(self._guards)
+
     def begin(self, where: TopicPartition, producer_id: int) -> Guard:
         """Guard a write, before the coordinator is asked for it."""
         guard = Guard((where, producer_id))

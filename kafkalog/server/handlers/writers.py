@@ -105,6 +105,10 @@ def allow(
     node: Node, request: Request, writes: list[Writes], then: Callable[[Verdicts], None]
 ) -> None:
     """Ask the coordinator; `then` is called with what it says, in a thread of Python's own."""
+    writes = [
+        one._replace(partitions=[where for where in one.partitions if node.partitions.has(*where)])
+        for one in writes
+    ]
     guards = {
         (where, one.producer_id): node.guards.begin(where, one.producer_id)
         for one in writes
@@ -129,11 +133,10 @@ def allow(
         try:
             for one in writes:
                 asked = Asked(request.body.transactional_id, one.producer_id, one.epoch)
-                there = [w for w in one.partitions if node.partitions.has(*w)]
                 if request.version >= JOINS_SINCE:
-                    core.join(step, asked, there, 2, partial(done, one))
+                    core.join(step, asked, one.partitions, 2, partial(done, one))
                 else:
-                    done(one, step, core.verify(asked, there))
+                    done(one, step, core.verify(asked, one.partitions))
         except Exception as problem:
             for guard in guards.values():
                 node.guards.end(guard)

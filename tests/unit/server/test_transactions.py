@@ -178,6 +178,17 @@ def test_a_partition_that_did_not_join_is_not_written(raw: Raw) -> None:
     assert ends(raw) == (0, 0)
 
 
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_partition_that_is_not_there_keeps_nothing(
+    broker: Broker, raw: Raw, version: int
+) -> None:
+    client = Client(raw)
+    for topic, partition in (("t", 9), ("none", 0)):
+        found = client.write(topic, b"x", partition=partition, version=version)
+        assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not broker._node.guards.any()
+
+
 def test_what_comes_behind_the_end_is_refused(raw: Raw, wait_until: Wait) -> None:
     client = Client(raw)
     client.add("t", 0)

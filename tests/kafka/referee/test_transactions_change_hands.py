@@ -1,0 +1,78 @@
+"""Transactions change hands: what is open in a directory of ours Apache Kafka ends, and the other
+way round; so does what it wrote under our producer ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkalog.server.broker import Broker
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support import apache
+from tests.support.raw import Raw
+from tests.unit.server.test_transactions import Client, aborted, committed, ends, ready
+
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(240)]
+
+Wait = Callable[..., None]
+OK = ErrorCode.NONE
+LONG_MS = 600_000
+OURS = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
+START_S = 60.0
+
+
+def begin(raw: Raw, wait_until: Wait, name: str, partition: int, offset: int) -> Client:
+    """An open transaction that wrote a record and committed an offset."""
+    ready(raw, wait_until)
+    client = Client(raw, name, LONG_MS)
+    assert client.add("t", partition) == [OK]
+    assert client.write("t", b"by " + name.encode(), partition=partition).error_code == OK
+    assert raw.call(apis.ADD_OFFSETS_TO_TXN, 3, group_id="g", **client.who).error_code == OK
+    wait_until(lambda: client.commit_offsets(offset) is OK, "the offsets", START_S)
+    return client
+
+
+def end(client: Client, raw: Raw, wait_until: Wait, commit: bool) -> None:
+    """On another broker than that where it began."""
+    client.raw = raw
+    raw.call(apis.FIND_COORDINATOR, key_type=1, coordinator_keys=[client.name])
+    wait_until(lambda: client.state() == "Ongoing", "it is known", START_S)
+    assert client.end(commit).error_code == OK
+    wait_until(lambda: client.state().startswith("Complete"), "its end", START_S)
+
+
+def test_transactions_change_hands(tmp_path: Path, wait_until: Wait) -> None:
+    try:
+        apache.jars()
+    except apache.Unavailable as reason:
+        pytest.skip(str(reason))
+    directory = tmp_path / "data"
+    with Broker(directory, config=OURS) as ours, Raw(ours.bootstrap_servers) as raw:
+        raw.create("t", 2)
+        first = begin(raw, wait_until, "first", 0, 7)
+        assert ends(raw, 0) == (0, 1)
+
+    with apache.Broker(directory) as kafka, Raw(f"127.0.0.1:{kafka.port}") as raw:
+        ready(raw, wait_until)
+        end(first, raw, wait_until, commit=True)
+        wait_until(lambda: ends(raw, 0) == (2, 2), "the marker", START_S)
+        wait_until(lambda: committed(raw).committed_offset == 7, "the offsets", START_S)
+        second = begin(raw, wait_until, "second", 1, 9)
+        assert second.producer_id != first.producer_id
+
+    with Broker(directory, config=OURS) as ours, Raw(ours.bootstrap_servers) as raw:
+        ready(raw, wait_until)
+        assert ends(raw, 1) == (0, 1)
+        assert committed(raw, stable=True).error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+        end(second, raw, wait_until, commit=False)
+        wait_until(lambda: ends(raw, 1) == (2, 2), "the marker")
+        assert aborted(raw, 1) == [(second.producer_id, 0)]
+        wait_until(lambda: committed(raw, stable=True).committed_offset == 7, "the offsets")
+        first.raw = raw
+        assert first.state() == "CompleteCommit"
+        again = Client(raw, "first")
+        assert (again.producer_id, again.epoch) == (first.producer_id, first.epoch + 1)
