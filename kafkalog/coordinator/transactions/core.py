@@ -120,7 +120,8 @@ class TransactionCore(Core[TransactionShard]):
         self._look_for_expired(shard.partition, step)
 
     def _resigned(self, shard: TransactionShard, step: Step) -> None:
-        """Who waits waits for the journal only, and was told."""
+        for one in list(shard.ids.values()):
+            shard.refuse_waiting(step, one, ErrorCode.NOT_COORDINATOR)
 
     # ---- requests --------------------------------------------------------------------------
 
@@ -345,6 +346,8 @@ class TransactionCore(Core[TransactionShard]):
             return
         elif kind == "complete":
             self._complete(shard, step, one)
+        elif kind == "waiting":
+            shard.refuse_waiting(step, one, ErrorCode.CONCURRENT_TRANSACTIONS)
         else:
             number, _, topic = detail.partition(" ")
             where = TopicPartition(topic, int(number))

@@ -20,6 +20,7 @@ from kafkalog.coordinator.transactions.transaction import (
     State,
     Status,
     Transaction,
+    Waiting,
     added,
     completed,
     ended,
@@ -156,7 +157,12 @@ def add_partitions(
     wanted = frozenset(partitions)
     status = one.status
     if one.pending is not None or status.prepared:
-        then(step, CONCURRENT)
+        # The end before is being told, most often: its producer need not ask twice.
+        waiting = Waiting(
+            lambda step: add_partitions(shard, step, asked, wanted, version, then), then
+        )
+        if not shard.park(step, one, waiting):
+            then(step, CONCURRENT)
     elif status.state is State.ONGOING and wanted <= status.partitions:
         then(step, ErrorCode.NONE)
     else:

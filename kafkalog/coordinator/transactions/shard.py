@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.coordinator.core import Shard
 from kafkalog.coordinator.transactions.records import key_of, status_record
-from kafkalog.coordinator.transactions.transaction import State, Status, Transaction
+from kafkalog.coordinator.transactions.transaction import State, Status, Transaction, Waiting
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from kafkalog.coordinator.timers import Timers
 
 __all__ = ["Marker", "Outside", "TransactionShard"]
+
+WAITING_MAX = 16
+"""Requests of one transactional id that wait for another change of it."""
+WAITING_MS = 1_000
 
 Then = Callable[["Step", ErrorCode], None]
 
@@ -92,8 +96,37 @@ class TransactionShard(Shard):
             record = key_of(one.transactional_id), None
         step.write(self.partition, [record], settle, late)
 
+    def park(self, step: Step, one: Transaction, waiting: Waiting) -> bool:
+        """Let a request wait until a change is over that is under way, and an end that was decided
+        is complete; False: too many do.  It is refused when that takes long."""
+        if len(one.waiting) >= WAITING_MAX:
+            return False
+        if not one.waiting:
+            key = ("waiting", self.partition, one.transactional_id, "")
+            self.timers.set(key, step.now_ms + WAITING_MS)
+        one.waiting.append(waiting)
+        return True
+
+    def refuse_waiting(self, step: Step, one: Transaction, error: ErrorCode) -> None:
+        """Tell requests that wait that they do so in vain."""
+        waiting, one.waiting = one.waiting, []
+        for request in waiting:
+            request.refuse(step, error)
+
+    def _go_on(self, step: Step, one: Transaction) -> None:
+        """A change is over: whoever waited may try again, and wait again."""
+        if one.pending is None and not one.status.prepared and one.waiting:
+            self.timers.cancel(("waiting", self.partition, one.transactional_id, ""))
+            waiting, one.waiting = one.waiting, []
+            for request in waiting:
+                request.again(step)
+
     def _settled(self, step: Step, one: Transaction, status: Status, error: ErrorCode) -> None:
         one.pending = None
+        self._apply(step, one, status, error)
+        self._go_on(step, one)
+
+    def _apply(self, step: Step, one: Transaction, status: Status, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
             if not one.recorded and self.ids.get(one.transactional_id) is one:
                 del self.ids[one.transactional_id]  # nobody was given it

@@ -6,11 +6,13 @@ producer that asks with its own), KIP-890 (an epoch for each transaction).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
+from kafkalog.coordinator.step import Step
 from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
     "EPOCH_MAX",
@@ -18,6 +20,7 @@ __all__ = [
     "State",
     "Status",
     "Transaction",
+    "Waiting",
     "added",
     "completed",
     "ended",
@@ -92,6 +95,13 @@ class Status(NamedTuple):
         return self.state is State.EMPTY or self.state in COMPLETE
 
 
+class Waiting(NamedTuple):
+    """A request that waits for another change to be over."""
+
+    again: Callable[[Step], None]
+    refuse: Callable[[Step, ErrorCode], None]
+
+
 class Transaction:
     """One transactional id.  One thread only: the coordinator's."""
 
@@ -105,6 +115,8 @@ class Transaction:
         """When its open transaction is over, on the monotonic clock."""
         self.markers: set[TopicPartition] = set()
         """Of a prepared end: partitions that do not know it yet."""
+        self.waiting: list[Waiting] = []
+        """Requests that another change is in the way of."""
         self.recorded = False
         """Whether the journal has anything of it."""
 

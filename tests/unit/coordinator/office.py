@@ -158,13 +158,24 @@ class Office:
         self, producer: tuple[int, int], *partitions: int, topic: str = "a", name: str = "t",
         version: int = 3,
     ) -> list[ErrorCode]:  # fmt: skip
-        reply = self.call(
+        return self.codes(
+            self.adding(producer, *partitions, topic=topic, name=name, version=version)
+        )
+
+    @staticmethod
+    def codes(reply: Reply) -> list[ErrorCode]:
+        (found,) = reply.results_by_topic_v3_and_below
+        return [ErrorCode(one.partition_error_code) for one in found.results_by_partition]
+
+    def adding(
+        self, producer: tuple[int, int], *partitions: int, topic: str = "a", name: str = "t",
+        version: int = 3,
+    ) -> Reply:  # fmt: skip
+        return self.call(
             apis.ADD_PARTITIONS_TO_TXN, version, v3_and_below_transactional_id=name,
             v3_and_below_producer_id=producer[0], v3_and_below_producer_epoch=producer[1],
             v3_and_below_topics=[{"name": topic, "partitions": list(partitions)}],
         )  # fmt: skip
-        (found,) = reply.results_by_topic_v3_and_below
-        return [ErrorCode(one.partition_error_code) for one in found.results_by_partition]
 
     def batch(
         self, producer: tuple[int, int], *partitions: int, verify: bool = False, name: str = "t",

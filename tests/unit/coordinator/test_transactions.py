@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from kafkalog.coordinator.transactions.records import loaded_status, status_record
@@ -125,7 +127,6 @@ def test_brokers_ask_whether_a_partition_is_part_of_a_transaction(office: Office
     office.waiting = []
     assert office.end(producer).error is OK
     assert office.batch(producer, 1, verify=True) == [CONCURRENT]
-    assert office.batch(producer, 1) == [CONCURRENT]
     office.mark_all()
     assert office.batch(producer, 1, verify=True) == [abortable]
 
@@ -146,7 +147,6 @@ def test_an_end_is_decided_then_told_then_complete(office: Office, commit: bool)
     ]  # fmt: skip
     assert office.end(producer, commit).error is CONCURRENT
     assert office.end(producer, not commit).error is ErrorCode.INVALID_TXN_STATE
-    assert office.add(producer, 3) == [CONCURRENT]
     office.told(office.waiting[0])
     assert [list(t.partitions) for t in office.described().topics] == [[2]]
     office.told(office.waiting[1])
@@ -154,6 +154,32 @@ def test_an_end_is_decided_then_told_then_complete(office: Office, commit: bool)
     assert office.end(producer, commit).error is OK
     assert office.end(producer, not commit).error is ErrorCode.INVALID_TXN_STATE
     assert office.add(producer, 3) == [OK]
+
+
+def test_who_comes_before_the_end_is_complete_waits_for_it(office: Office) -> None:
+    """For a while: then it is told to come again."""
+    producer = office.new()
+    office.add(producer, 1)
+    office.waiting = []
+    office.end(producer)
+    early = office.adding(producer, 2)
+    assert early.waits
+    office.mark_all()
+    assert office.codes(early) == [OK]
+    assert [list(t.partitions) for t in office.described().topics] == [[2]]
+    office.waiting = []
+    office.end(producer)
+    late = office.adding(producer, 3)
+    many = [office.adding(producer, 3) for _ in range(16)]
+    assert office.codes(many[-1]) == [CONCURRENT]
+    office.wait(999)
+    assert late.waits
+    office.wait(1)
+    assert office.codes(late) == [CONCURRENT]
+    last = office.adding(producer, 3)
+    for partition in range(4):
+        office.step(partial(office.core.resign, partition))
+    assert office.codes(last) == [ErrorCode.NOT_COORDINATOR]
 
 
 def test_without_a_transaction_there_is_nothing_to_end(office: Office) -> None:
@@ -196,7 +222,6 @@ def test_what_is_not_written_down_is_not_so(office: Office) -> None:
     reply = office.end(producer)
     assert reply.waits
     assert office.init().error is CONCURRENT
-    assert office.add(producer, 1) == [CONCURRENT]
     office.wait(30_000)
     assert reply.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert office.state() == "Ongoing"
