@@ -5,6 +5,7 @@ when it runs, so that `kafkalog --help` answers at once.
 """
 
 import argparse
+import errno
 import importlib
 import io
 import os
@@ -153,6 +154,7 @@ def _overview() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit status, which `EXIT_CODES` explains."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _fill_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # A file's name or a key may be anything: it must print whatever the terminal speaks.
         if isinstance(stream, io.TextIOWrapper):
@@ -165,6 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UsageError(_unknown(command))
         if "--help" in rest or "-h" in rest:
             parser_of(command, _action_in(command, rest)).print_help()
+            sys.stdout.flush()
             return 0
         options = parser_of(command).parse_intermixed_args(rest)
         _check_options(command, options)
@@ -180,6 +183,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except Exception as problem:
         return _failed(problem)
+
+
+def _fill_closed_streams() -> None:
+    """Put something where a shell closed one of ours (`>&-`): else the next file that is opened
+    becomes it, and what is printed goes in there.  Writing to it fails, as for any program;
+    errors that nobody can see are dropped."""
+    for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
+        if stream is not None:
+            continue
+        made = os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR)
+        if made != number:  # it is there all the same: somebody else's
+            os.close(made)
+        elif number == 1:
+            sys.stdout = open(made, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        elif number == 2:
+            sys.stderr = open(made, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def _silence_stdout() -> None:
@@ -211,6 +230,27 @@ def _unknown(command: str) -> str:
     return f"no command {command!r}{hint}"
 
 
+_NEXT = {
+    errno.ECONNREFUSED: "nobody listens there; kafkalog serve begins a broker",
+    errno.EADDRINUSE: "give --listen another port, or port 0 for a free one",
+    errno.EBADF: "the output was closed",
+}
+"""What to do about a failure of the world that is often met."""
+
+
+def _what_next(problem: Exception) -> str:
+    """A hint behind a message; empty where it says enough."""
+    from kafkalog.errors import Locked
+
+    if isinstance(problem, Locked):
+        return "; a broker's directory is reached through it: --bootstrap-server"
+    cause: BaseException | None = problem
+    while cause is not None and getattr(cause, "errno", None) is None:
+        cause = cause.__cause__ or cause.__context__
+    hint = _NEXT.get(getattr(cause, "errno", None) or 0)
+    return f"; {hint}" if hint else ""
+
+
 def _failed(problem: Exception) -> int:
     """One line for what the user or the world did; a traceback for our own mistakes."""
     from kafkalog.errors import ArgumentError, KafkalogError, NotFound, UnknownTopicOrPartition
@@ -224,7 +264,11 @@ def _failed(problem: Exception) -> int:
     else:
         text = problem.strerror or str(problem)
         text = f"{os.fsdecode(problem.filename)}: {text}" if problem.filename else text
-    print(f"kafkalog: {text}", file=sys.stderr)
+    print(f"kafkalog: {text}{_what_next(problem)}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:  # it was the output: Python would tell it again at its end
+        _silence_stdout()
     if isinstance(problem, CommandError):
         return problem.status
     usage = (ArgumentError, FileNotFoundError, NotFound, UnknownTopicOrPartition)

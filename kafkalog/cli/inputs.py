@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone, tzinfo
 from typing import Any, NamedTuple
 
-from kafkalog.cli.common import CommandError, parse_time, time_ms
+from kafkalog.cli.common import CommandError, UsageError, parse_time, time_ms
 
 __all__ = [
     "Bad",
@@ -89,6 +89,8 @@ class Input:
         self._open()
 
     def _open(self) -> None:
+        if self.live and sys.stdin is None:
+            raise UsageError("-: the standard input is closed")
         self.raw: Any = sys.stdin.buffer if self.live else open(self.path, "rb")  # noqa: SIM115
         ending = os.path.splitext(self.name)[1]
         if ending == ".gz":
@@ -107,7 +109,7 @@ class Input:
         """The format, by name when `wanted` is auto; the standard input by its first byte."""
         if wanted != "auto":
             return wanted
-        if self.raw is sys.stdin.buffer and isinstance(self.stream, io.BufferedReader):
+        if self.live and isinstance(self.stream, io.BufferedReader):
             return "json" if self.stream.peek(1)[:1] == b"{" else "text"
         return format_by_name(self.name)
 
@@ -129,7 +131,7 @@ class Input:
 
     def close(self) -> None:
         """Close the file; the standard input stays open."""
-        if self.raw is not sys.stdin.buffer:
+        if not self.live:
             self.stream.close()
             self.raw.close()
 
@@ -149,7 +151,7 @@ def read_lines(source: Input) -> Iterator[tuple[int, list[bytes]]]:
     """(number of the first line, lines without their ends), by blocks.  Raises: CommandError."""
     number, rest = 1, b""
     # Who types, or pipes from a program that does, must not wait for a whole megabyte.
-    live = source.stream is sys.stdin.buffer
+    live = source.live and source.stream is sys.stdin.buffer
     read = source.stream.read1 if live else source.stream.read
     waiting: list[bytes] = []
     while chunk := read(CHUNK_BYTES):

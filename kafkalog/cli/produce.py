@@ -320,7 +320,7 @@ class _Run:
                 producer.partitions(options.topic)
                 self.progress.begun = time.monotonic()
                 for path in self.files:
-                    if path == "-" and sys.stdin.isatty():
+                    if path == "-" and sys.stdin is not None and sys.stdin.isatty():
                         warn("a record a line; Ctrl-D ends")
                     self._one(path, shape, headers, producer)
         except KeyboardInterrupt:

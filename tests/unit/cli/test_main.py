@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,8 @@ import pytest
 from kafkalog.cli import COMMANDS, EXIT_CODES, main, parser_of, render_markdown
 from kafkalog.cli.common import CODECS, parse_time, preview, show_bytes, show_time
 from kafkalog.cli.inputs import timestamp_parser
+from kafkalog.directory.manager import Manager
+from kafkalog.log.log import Log
 from tests.unit.cli.conftest import Command
 
 ROOT = Path(__file__).parents[3]
@@ -90,6 +94,58 @@ def test_python_dash_m(tmp_path: Path) -> None:
     )  # fmt: skip
     assert ran.returncode == 2
     assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("shell", "status", "told"),
+    [
+        (
+            "consume --dir d --topic t >&-",
+            1,
+            "kafkalog: Bad file descriptor; the output was closed",
+        ),
+        ("topics --dir d >&-", 1, "kafkalog: Bad file descriptor; the output was closed"),
+        ("topics --dir d >&- 2>&-", 1, ""),
+        ("topics --dir nope 2>&-", 2, ""),
+        ("consume --dir d --topic t > /dev/full", 1, "kafkalog: No space left on device"),
+        ("ingest - --dir e --topic t <&-", 2, "kafkalog: -: the standard input is closed"),
+        ("verify d <&-", 0, ""),
+        ("ingest t.txt --dir e --topic t <&-", 0, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full(
+    tmp_path: Path, shell: str, status: int, told: str
+) -> None:
+    """One line on stderr, if there is one; and no file of the data becomes the output."""
+    with Log(tmp_path / "d" / "t-0") as log:
+        log.append(b"x" * 100_000)
+    (tmp_path / "t.txt").write_text("a\n")
+    before = (tmp_path / "d" / "t-0" / f"{0:020}.log").read_bytes()
+    command = f"{sys.executable} -m kafkalog {shell}"
+    ran = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True,
+                         env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60)  # fmt: skip
+    assert ran.returncode == status, ran
+    said = ran.stderr.strip()
+    assert said.startswith(told) and (bool(said) is bool(told)) and "\n" not in said
+    assert (tmp_path / "d" / "t-0" / f"{0:020}.log").read_bytes() == before
+
+
+def test_a_failure_that_is_often_met_says_what_to_do(kafkalog: Command, tmp_path: Path) -> None:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+        refused = kafkalog("topics", "--bootstrap-server", f"127.0.0.1:{port}")
+        assert refused.status == 1
+        assert refused.err.endswith("nobody listens there; kafkalog serve begins a broker\n")
+        one.listen()
+        taken = kafkalog("serve", "--dir", tmp_path / "d", "--listen", f"127.0.0.1:{port}")
+        assert (taken.status, "another port" in taken.err) == (1, True)
+    with Manager(tmp_path / "d"):
+        command = [sys.executable, "-m", "kafkalog", "serve", "--dir", "d",
+                   "--listen", "127.0.0.1:0"]  # fmt: skip
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60,
+                             env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+        assert (ran.returncode, "--bootstrap-server" in ran.stderr) == (1, True)
 
 
 def test_debug_shows_the_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
