@@ -30,6 +30,7 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     ("authorizer.", _NOBODY),
     ("super.users", _NOBODY),
     ("allow.everyone.if.no.acl.found", _NOBODY),
+    ("transaction.state.log.min.isr", _ONE_NODE),
     ("transaction.", _LATER),
     ("transactional.", _LATER),
     ("quota.", _LATER),

@@ -19,6 +19,11 @@ class TransactionConfig(Settings):
         unit="ms",
         low=1,
     )
+    kafkalog_transactional_ids_max = Whole(
+        1_000_000,
+        "Transactional ids kept; a new one has to wait until others are forgotten.",
+        low=1,
+    )
     transaction_abort_timed_out_transaction_cleanup_interval_ms = Whole(
         10_000, "Time between two looks for transactions whose time is over.", unit="ms", low=1
     )

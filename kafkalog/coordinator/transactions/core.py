@@ -108,7 +108,11 @@ class TransactionCore(Core[TransactionShard]):
 
     def new_shard(self, partition: int) -> TransactionShard:
         """An empty shard of a partition, to be filled by `load`."""
-        return TransactionShard(partition, self.config, self.timers, self._outside)
+        return TransactionShard(partition, self.config, self.timers, self._outside, self._has_room)
+
+    def _has_room(self) -> bool:
+        kept = sum(len(shard.ids) for shard in self.shards.values())
+        return kept < self.config.kafkalog_transactional_ids_max
 
     def load(self, shard: TransactionShard, batches: Iterable[JournalBatch], wall_ms: int) -> None:
         """Fill an empty shard from its journal; in any thread, touches no timer."""

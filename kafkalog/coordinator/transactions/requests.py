@@ -72,6 +72,9 @@ def init_producer(
     if not 0 < timeout_ms <= shard.config.transaction_max_timeout_ms:
         then(step, Given(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
         return
+    if asked.transactional_id not in shard.ids and not shard.has_room():
+        then(step, Given(ErrorCode.COORDINATOR_NOT_AVAILABLE))  # clients try again
+        return
     try:
         one = _known_or_new(shard, asked.transactional_id, timeout_ms)
         status = _initialized(shard, step, one, asked, timeout_ms)

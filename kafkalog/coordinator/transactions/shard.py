@@ -62,13 +62,16 @@ class TransactionShard(Shard):
     """The transactional ids of one partition.  One thread only: the coordinator's."""
 
     def __init__(
-        self, partition: int, config: TransactionConfig, timers: Timers, outside: Outside
-    ) -> None:
+        self, partition: int, config: TransactionConfig, timers: Timers, outside: Outside,
+        has_room: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        """`has_room`: whether one more transactional id may be kept, of all shards."""
         super().__init__(partition)
         self.config = config
         self.timers = timers
         """Those of all shards."""
         self.outside = outside
+        self.has_room = has_room
         self.epoch = outside.leader_epoch(partition)
         """What markers say of their coordinator: one that was replaced is not believed."""
         self.ids: dict[str, Transaction] = {}

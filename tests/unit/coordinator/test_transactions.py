@@ -317,6 +317,18 @@ def test_ids_that_nobody_uses_are_forgotten() -> None:
     assert office.listed() == ["busy"]
 
 
+def test_so_many_ids_are_kept() -> None:
+    """A new one has room when another is forgotten; those that are there go on."""
+    office = Office(settings(kafkalog_transactional_ids_max=3, transactional_id_expiration_ms=1))
+    for name in "abc":
+        office.new(name)
+    assert office.init("d").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert office.init("a").error is OK
+    assert office.listed() == ["a", "b", "c"]
+    office.wait(3_600_000)
+    assert office.new("d")[1] == 0
+
+
 # ---- restarts ------------------------------------------------------------------------------
 
 
