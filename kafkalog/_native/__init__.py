@@ -4,12 +4,13 @@ KAFKALOG_NATIVE=test in the environment loads the extension with failpoints inst
 """
 
 import os
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 from kafkalog import errors
 
-__all__ = ["check", "failure", "ffi", "lib"]
+__all__ = ["append_direct", "check", "direct_handle", "failure", "ffi", "lib"]
 
 _build = "_kl_test" if os.environ.get("KAFKALOG_NATIVE") == "test" else "_kl"
 _extension = import_module(f"{__name__}.{_build}")
@@ -49,3 +50,21 @@ def check(status: int) -> None:
     """Raise the exception that `status` stands for; nothing when it is KL_OK."""
     if status:
         raise failure(status)
+
+
+# ---- without cffi ----------------------------------------------------------------------------
+
+if lib.kl_direct_install(__name__.encode()):
+    raise ImportError(f"{__name__}: found no room for the functions of direct.h")
+
+append_direct: Callable[[Any, Any, Any, Any], int | None] = globals()["append_direct"]
+"""kl_log_append: what direct_handle gave, value, key (None: none), timestamp (None: now).
+
+None when one of them is other than bytes and a time; nothing was done then.
+"""
+_handle_direct: Callable[[int, Any], Any] = globals()["handle_direct"]
+
+
+def direct_handle(log: Any) -> Any:
+    """What `append_direct` takes for a kl_log; it keeps the log."""
+    return _handle_direct(int(ffi.cast("uintptr_t", log)), log)

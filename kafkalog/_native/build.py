@@ -19,12 +19,14 @@ PREAMBLE = """
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #include "kafkalog.h"
 #include "capsule.h"
+#include "direct.h"
 """
 
-# What the Arrow PyCapsule interface wants beside kafkalog.h: see capsule.h, and
-# kafkalog.log.arrow, which defines the callbacks of a stream in Python.
+# Beside kafkalog.h: what is made per record (direct.h), and what the Arrow PyCapsule interface
+# wants: see capsule.h, and kafkalog.log.arrow, which defines the callbacks of a stream in Python.
 ARROW = """
 void *kl_capsule_memory(size_t bytes);
+int kl_direct_install(const char *module_name);
 void kl_capsule_free_schema(void *capsule);
 void kl_capsule_free_array(void *capsule);
 void kl_capsule_free_stream(void *capsule);

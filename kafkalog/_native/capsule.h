@@ -1,8 +1,8 @@
 /* capsule.h: destructors of the PyCapsules that hand Arrow structs to other packages.
  *
- * The one place where C knows Python's API, and no part of the data plane: only the code
- * that cffi generates includes it, behind Python.h.  Python runs a destructor with the GIL
- * held; a consumer that took the struct has set its `release` to NULL. */
+ * With direct.h the one place where C knows Python's API, and no part of the data plane: only
+ * the code that cffi generates includes it, behind Python.h.  Python runs a destructor with
+ * the GIL held; a consumer that took the struct has set its `release` to NULL. */
 #ifndef KL_CAPSULE_H
 #define KL_CAPSULE_H
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from kafkalog._native import check, failure, ffi, lib
+from kafkalog._native import append_direct, check, direct_handle, failure, ffi, lib
 from kafkalog.batch.columns import Columns, Rows
 from kafkalog.batch.encode import target_codec
 from kafkalog.clock import Clock
@@ -57,11 +57,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Log", "handle_of", "log_over"]
 
-# The one call that is made per record: looked up once.
-_append: Callable[..., int] = lib.kl_log_append
-_NOW = -1  # for C; a record without a timestamp takes the way of many rows
-_NULL = ffi.NULL
-
 
 class Log:
     """An append-only log of records in Kafka's format, in a folder of its own.
@@ -103,6 +98,7 @@ class Log:
         """What opening found and did."""
         self._handle = handle
         self._c = handle.c
+        self._direct = direct_handle(handle.c)
         self._give_back = lent.give_back
         self._ending = threading.RLock()  # a signal's handler may come from inside of a close
         self._closed = False
@@ -175,6 +171,7 @@ class Log:
                 if not self._handle.ended:
                     self._handle = self._handle.husk()
                     self._c = self._handle.c
+                    self._direct = direct_handle(self._c)
 
     # ---- what it holds ---------------------------------------------------------------------
 
@@ -264,27 +261,13 @@ class Log:
         InvalidTimestamp, NoSpace (passes when space returns), StorageOffline (final),
         ReadOnly, Closed, ForkedHandle.
         """
-        if (
-            headers is not NO_HEADERS
-            or expected_offset is not None
-            or self._handle.compresses
-            or type(value) is not bytes
-        ):
-            return append_row(self._handle, value, key, headers, timestamp_ms, expected_offset)
-        try:
-            if timestamp_ms is None:
-                stamp = _NOW
-            elif (stamp := timestamp_ms) < 0:
-                return append_row(self._handle, value, key, headers, timestamp_ms, expected_offset)
-            if key is None:
-                offset = _append(self._c, _NULL, -1, value, len(value), stamp)
-            else:
-                offset = _append(self._c, key, len(key), value, len(value), stamp)
-        except (TypeError, OverflowError):  # what is wrong, or other than bytes
-            return append_row(self._handle, value, key, headers, timestamp_ms, expected_offset)
-        if offset < 0:
-            raise failure(-offset)
-        return offset
+        if headers is NO_HEADERS and expected_offset is None and not self._handle.compresses:
+            offset = append_direct(self._direct, value, key, timestamp_ms)
+            if offset is not None:  # it was plain: bytes, and a time that is one
+                if offset < 0:
+                    raise failure(-offset)
+                return offset
+        return append_row(self._handle, value, key, headers, timestamp_ms, expected_offset)
 
     def append_many(
         self,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 enum {
+    SMALL_BATCH_BYTES = 1 << 10,
     RESERVE_BYTES_MIN = 64 << 10, /* blocks allocated ahead: from this, doubling, */
     RESERVE_BYTES_MAX = 16 << 20  /* to this */
 };
@@ -373,10 +374,15 @@ static kl_status append_one(kl_log *log, const char *key, int64_t key_bytes,
     size_t bytes = kl_batch_one_bytes(key_bytes, value_bytes);
     kl_status status = kl_check_size(&rules, (int64_t)bytes);
     if (!status) status = kl_check_time(&rules, timestamp_ms);
-    log->scratch.bytes = 0;
-    if (!status) status = kl_buffer_reserve(&log->scratch, bytes);
+    /* A small one is built where the last one was, for whatever log: of ten thousand logs no
+     * scratch is at hand. */
+    uint8_t small[SMALL_BATCH_BYTES], *data = small;
+    if (!status && bytes > sizeof small) {
+        log->scratch.bytes = 0;
+        status = kl_buffer_reserve(&log->scratch, bytes);
+        data = log->scratch.data;
+    }
     if (KL_UNLIKELY(status)) return kl_fail_prefix(status, "log %s", log->path);
-    uint8_t *data = log->scratch.data;
     kl_batch_build_one(data, (const uint8_t *)key, key_bytes, (const uint8_t *)value,
                        value_bytes, timestamp_ms);
     if (stamped) kl_batch_set_time(data, bytes, now_ms, true);
