@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,9 @@ else:
     _why_not = ""
     __all__ = ["DefaultSource", "register"]
 
+IMPORT_S = 60
+"""How long the import of two packages may take."""
+
 
 def register(spark: SparkSession) -> None:
     """Make `format("kafkalog")` known to this session.
@@ -35,15 +39,28 @@ def register(spark: SparkSession) -> None:
     """
     if _why_not:
         raise ImportError(f"kafkalog needs PySpark 4.0 or later: {_why_not}")
+    worker = _other_python()
+    if worker and not _knows_us(worker):
+        raise ImportError(
+            f"Spark runs {worker}, which has no kafkalog; this is {sys.executable}. Set "
+            f"PYSPARK_PYTHON={sys.executable} before the session begins"
+        )
+    spark.dataSource.register(DefaultSource)
+
+
+def _knows_us(worker: str) -> bool:
+    """Whether a Python can import what its part of the work needs.
+
+    Spark itself finds out when a plan is made, and tells it as a trace of that Python.
+    """
+    words = [worker, "-c", "import kafkalog, pyspark_kafkalog"]
     try:
-        spark.dataSource.register(DefaultSource)
-    except Exception as problem:
-        if worker := _other_python():
-            raise ImportError(
-                f"Spark runs {worker}, which has no kafkalog; this is {sys.executable}. Set "
-                f"PYSPARK_PYTHON={sys.executable} before the session begins"
-            ) from problem
-        raise
+        done = subprocess.run(words, capture_output=True, timeout=IMPORT_S)
+    except subprocess.TimeoutExpired:
+        return True  # a machine that slow has its reasons; Spark will say more
+    except OSError:
+        return False
+    return done.returncode == 0
 
 
 def _other_python() -> str | None:

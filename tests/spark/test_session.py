@@ -15,6 +15,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 import kafkalog
+from tests.conftest import ROOT
 from tests.spark.conftest import START_MS, spark_environment, write_topic
 from tests.support import kafka_data
 from tests.support.answers import TIMESTAMP_TYPES
@@ -269,6 +270,58 @@ def test_an_installed_package_is_found_by_listing_folders(tmp_path: Path):
         timeout=60,
     )
     assert done.stdout.strip() == "True", done.stderr
+
+
+NOT_ACTIVATED = """
+import sys
+sys.path.insert(0, sys.argv[3])
+from pathlib import Path
+from tests.spark.conftest import build_session
+import pyspark_kafkalog
+
+spark = build_session(Path(sys.argv[1], "warehouse"))
+spark.sparkContext.setLogLevel("OFF")
+try:
+    pyspark_kafkalog.register(spark)
+except ImportError as error:
+    print(error)
+else:
+    reader = spark.read.format("kafkalog").option("subscribe", "one")
+    print(reader.load(sys.argv[2]).count())
+"""
+
+
+def test_an_environment_that_is_not_activated(java: str, topics: Path, tmp_path: Path):
+    """Its Python is called by its path, so that the `python3` which Spark starts is another one:
+    the error says what to set, and with that it works."""
+    other = Path(getattr(sys, "_base_executable", sys.executable))
+    if other == Path(sys.executable):
+        pytest.skip("this Python is of no virtual environment")
+    try:
+        importlib.metadata.distribution("kafkalog")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("kafkalog is not installed in this environment, only on the path")
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    (binaries / "python3").symlink_to(other)
+    unset = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "VIRTUAL_ENV")
+    environment = {name: text for name, text in os.environ.items() if name not in unset}
+    environment["PATH"] = os.pathsep.join([str(binaries), str(Path(java).parent), "/usr/bin:/bin"])
+    environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+    def run(**more: str) -> str:
+        words = [str(tmp_path), str(topics), str(ROOT)]
+        done = subprocess.run(
+            [sys.executable, "-c", NOT_ACTIVATED, *words], cwd=tmp_path,
+            env={**environment, **more}, capture_output=True, text=True, timeout=110,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    said = run()
+    assert f"Set PYSPARK_PYTHON={sys.executable}" in said
+    assert str(binaries / "python3") in said
+    assert run(PYSPARK_PYTHON=sys.executable).split()[-1] == "50"
 
 
 def test_a_worker_of_another_environment_is_named(monkeypatch, tmp_path):
