@@ -149,7 +149,22 @@ def _open(path: str, how: LogOpen) -> tuple[Any, Recovery]:
     )  # fmt: skip
     if recovery.kept:
         _tell(path, recovery)
+    if how.mode == "w" and recovery.truncated_bytes:
+        _tell_left(path, recovery)
     return handle, recovery
+
+
+def _tell_left(path: str, recovery: Recovery) -> None:
+    """Where what is to be cut lies there still: there is no room to keep it."""
+    name = f"{recovery.truncated_segment:020}.log"
+    if os.path.getsize(os.path.join(path, name)) > recovery.truncated_pos:
+        import logging
+
+        logging.getLogger(__name__).warning(
+            "%s: was not closed cleanly, and there is no room to keep what is to be cut from byte "
+            "%d of %s on: it stays where it is; reads and retention go on, appends when there is "
+            "room", path, recovery.truncated_pos, name,
+        )  # fmt: skip
 
 
 def _tell(path: str, recovery: Recovery) -> None:

@@ -58,6 +58,7 @@ kl_status kl_log_roll_locked(kl_log *log, int64_t base_offset) {
     if (old->base_offset == base_offset && old->size == 0) return KL_OK;
     kl_dir *dir = NULL;
     kl_status status = kl_log_make_dirty(log);
+    if (!status) status = kl_log_settle_tail(log);
     if (status) return status;
     status = kl_dir_open(log->path, 0, &dir);
     if (status) return status;
@@ -185,6 +186,8 @@ kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes) {
     kl_segment *active = kl_log_active(log);
     kl_status status = kl_log_make_dirty(log);
     if (KL_UNLIKELY(status)) return status;
+    status = kl_log_settle_tail(log);
+    if (KL_UNLIKELY(status)) return status;
     status = make_room(log, (int64_t)bytes);
     if (KL_UNLIKELY(status)) return status;
     if (KL_UNLIKELY(active->torn)) status = take_back_bytes(log, active);
@@ -239,6 +242,7 @@ static kl_status note_abort(kl_log *log, const kl_batch *batch, bool *noted) {
     const kl_producer_entry *entry = kl_producers_find(&log->producers, batch->producer_id);
     if (entry == NULL || entry->txn_start_offset < 0) return KL_OK;
     kl_status status = kl_log_make_dirty(log);
+    if (!status) status = kl_log_settle_tail(log);
     if (!status) status = make_room(log, batch->batch_bytes);
     if (status) return status;
     /* The last stable offset right after the marker: kafka.md, trap 2.17.3. */

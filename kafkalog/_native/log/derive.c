@@ -220,7 +220,9 @@ static kl_status exchange_aborts(kl_segment *segment, kl_dir *dir, kl_aborts *fo
     *found = before;
     segment->aborts.loaded = true;
     if (writable) status = kl_aborts_rewrite(&segment->aborts, dir, true);
-    if (!status && writable && sealed) {
+    if (status == KL_E_NO_SPACE) {
+        status = KL_OK; /* with its seal, or by the next open */
+    } else if (!status && writable && sealed) {
         status = kl_guard_reseal(segment, dir, true);
         if (status == KL_E_NO_SPACE) status = kl_sidecar_drop(dir, segment->base_offset);
     }

@@ -53,15 +53,16 @@ static bool is_zero(const uint8_t *data, size_t bytes) {
     return bytes == 0 || (data[0] == 0 && memcmp(data, data + 1, bytes - 1) == 0);
 }
 
-/* Copy [pos, size) to the beginning of `to`; *zero: none of it was written by anybody. */
-static kl_status copy_tail(kl_segment *segment, kl_file *to, int64_t pos, bool *zero) {
+/* Copy [pos, end) to the beginning of `to`; *zero: none of it was written by anybody. */
+static kl_status copy_tail(kl_segment *segment, kl_file *to, int64_t pos, int64_t end,
+                           bool *zero) {
     uint8_t *step = kl_alloc(STEP_BYTES);
     if (step == NULL)
         return kl_fail(KL_E_NO_MEMORY, "no memory to copy %s", kl_file_name(segment->file));
     kl_status status = KL_OK;
     *zero = true;
-    for (int64_t at = pos; at < segment->size && !status;) {
-        size_t want = (size_t)KL_MIN(segment->size - at, (int64_t)STEP_BYTES), got;
+    for (int64_t at = pos; at < end && !status;) {
+        size_t want = (size_t)KL_MIN(end - at, (int64_t)STEP_BYTES), got;
         status = kl_file_read(segment->file, step, want, at, &got);
         if (status || got == 0) break;
         *zero = *zero && is_zero(step, got);
@@ -72,7 +73,7 @@ static kl_status copy_tail(kl_segment *segment, kl_file *to, int64_t pos, bool *
     return status;
 }
 
-kl_status kl_keep_tail(kl_segment *segment, kl_dir *dir, int64_t pos,
+kl_status kl_keep_tail(kl_segment *segment, kl_dir *dir, int64_t pos, int64_t end,
                        char first[KL_NAME_BYTES]) {
     char name[KL_NAME_BYTES], unfinished[KL_NAME_BYTES];
     kl_file *copy = NULL;
@@ -80,7 +81,7 @@ kl_status kl_keep_tail(kl_segment *segment, kl_dir *dir, int64_t pos,
     kl_segment_name(unfinished, segment->base_offset, KL_LOG_SUFFIX KL_CLEANED_SUFFIX);
     kl_status status = free_name(segment, dir, name);
     if (!status) status = kl_file_create(dir->path, unfinished, &copy);
-    if (!status) status = copy_tail(segment, copy, pos, &zero);
+    if (!status) status = copy_tail(segment, copy, pos, end, &zero);
     if (!status && !zero) status = kl_file_sync(copy);
     kl_file_drop(copy);
     if (!status && zero) return kl_dir_unlink(dir, unfinished);
@@ -88,8 +89,12 @@ kl_status kl_keep_tail(kl_segment *segment, kl_dir *dir, int64_t pos,
     KL_FP("recover.keep.before_rename");
     if (!status) status = kl_dir_rename(dir, unfinished, name);
     if (!status) status = kl_dir_sync(dir);
-    if (status) /* what lies there now the next open removes */
-        return kl_fail_prefix(status, "what recovery cuts off cannot be kept");
+    if (status) { /* the room that it takes is wanted */
+        char why[400];
+        snprintf(why, sizeof why, "%s", kl_error_message());
+        (void)kl_dir_unlink(dir, unfinished);
+        return kl_fail(status, "what recovery cuts off cannot be kept: %s", why);
+    }
     note_name(first, name);
     return KL_OK;
 }

@@ -10,10 +10,10 @@ enum { KL_KEPT_FILES_MAX = 1000 };
 
 /* KL_E_CORRUPT: there are so many already. */
 kl_status kl_kept_check(kl_dir *dir);
-/* Copy the bytes of `segment` from `pos` to its end into a new file, on disk on return; no
+/* Copy the bytes [pos, end) of `segment` into a new file, on disk on return; no
  * file for bytes that are all zero, which nobody wrote, else a kl_kept_check.  `first` gets its
  * name when it is empty.  The segment stays as it is. */
-kl_status kl_keep_tail(kl_segment *segment, kl_dir *dir, int64_t pos,
+kl_status kl_keep_tail(kl_segment *segment, kl_dir *dir, int64_t pos, int64_t end,
                        char first[KL_NAME_BYTES]);
 /* Rename the whole `.log`; what was derived from it stays. */
 kl_status kl_keep_segment(kl_segment *segment, kl_dir *dir, char first[KL_NAME_BYTES]);

@@ -224,6 +224,10 @@ kl_status kl_log_rebuild_epochs(kl_log *log);
 kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
                               int64_t known, kl_recovery *recovery);
 
+/* Locked, before the active segment changes: what recovery found no room for is kept and cut
+ * now.  KL_E_NO_SPACE: still not, and nothing is changed. */
+kl_status kl_log_settle_tail(kl_log *log);
+
 /* ---- snapshot.c -------------------------------------------------------------------- */
 kl_status kl_log_write_snapshot(kl_log *log, kl_dir *dir, int64_t offset, bool sync);
 /* Load the newest usable one at or below `from`; *offset is its place, or the log's first

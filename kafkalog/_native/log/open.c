@@ -131,6 +131,7 @@ static kl_status close_cleanly(kl_log *log, bool sync) {
     (void)kl_log_delete_left(log, dir); /* else the next open does, below the start */
     kl_segment *active = kl_log_active(log);
     status = KL_FP_STATUS("log.close.before_seal");
+    if (!status) status = kl_log_settle_tail(log);
     if (!status) status = kl_segment_seal(active, dir);
     KL_FP("log.close.before_snapshot");
     if (!status) status = kl_log_write_snapshot(log, dir, log->log_end, sync);

@@ -2,6 +2,32 @@
 #include "kept.h"
 #include "log.h"
 
+/* There was no room to keep what lies behind `valid_bytes`: it stays, and is cut before anything
+ * takes its place. */
+static kl_status leave_tail(kl_log *log, kl_dir *dir, kl_segment *segment,
+                            int64_t valid_bytes) {
+    segment->owed_end = segment->reserved = segment->size;
+    segment->size = valid_bytes;
+    log->dir_dirty = true;
+    return kl_sidecar_drop(dir, segment->base_offset);
+}
+
+kl_status kl_log_settle_tail(kl_log *log) {
+    kl_segment *active = kl_log_active(log);
+    if (KL_LIKELY(active->owed_end == 0)) return KL_OK;
+    kl_dir *dir = NULL;
+    char kept[KL_NAME_BYTES] = {0};
+    kl_status status = kl_dir_open(log->path, 0, &dir);
+    if (!status) status = kl_keep_tail(active, dir, active->size, active->owed_end, kept);
+    if (!status) status = kl_file_truncate(active->file, active->size);
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    if (status) return kl_fail_prefix(status, "log %s, a torn tail", log->path);
+    active->reserved = active->size;
+    active->owed_end = 0;
+    return KL_OK;
+}
+
 /* Cut segment `index` at `valid_bytes` and let go of all behind it, from the last one
  * down, so that a crash in the middle leaves a log that this can be done to again.  What is
  * cut is kept beside the log. */
@@ -15,7 +41,9 @@ static kl_status cut_tail(kl_log *log, kl_dir *dir, size_t index, int64_t valid_
     kl_status status = KL_OK;
     if (log->writable && !last) status = kl_kept_check(dir); /* some more it may become */
     if (!status && log->writable && valid_bytes < segment->size)
-        status = kl_keep_tail(segment, dir, valid_bytes, recovery->kept);
+        status = kl_keep_tail(segment, dir, valid_bytes, segment->size, recovery->kept);
+    bool owed = status == KL_E_NO_SPACE;
+    if (owed) status = KL_OK;
     for (size_t i = log->version->count; !status && i-- > index + 1;) {
         recovery->segments_dropped++;
         recovery->truncated_bytes += log->version->segments[i]->size;
@@ -31,6 +59,7 @@ static kl_status cut_tail(kl_log *log, kl_dir *dir, size_t index, int64_t valid_
         segment->size = valid_bytes;
         return KL_OK;
     }
+    if (owed) return leave_tail(log, dir, segment, valid_bytes);
     kl_segment *cut = NULL;
     status = kl_segment_cut(segment, dir, valid_bytes, last, &cut);
     if (status) return status;

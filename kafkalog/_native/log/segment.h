@@ -45,6 +45,7 @@ typedef struct kl_segment {
     int64_t covered;        /* a reader's active one: its indexes know the batches below, */
     bool own_entries;       /* and not only from the writer's page */
     bool has_gaps;          /* recovery found offsets missing inside: it was compacted */
+    int64_t owed_end;       /* up to here lies a tail to be kept and cut; 0: none */
     bool torn;              /* bytes of an append that failed lie behind `size` */
     bool stale_aborts;      /* the `.txnindex` has an entry more than `aborts` */
     bool unsynced;          /* its derived files were written: kl_segment_sync_derived */

@@ -93,6 +93,7 @@ kl_status kl_log_restart_at(kl_log *log, int64_t offset) {
     kl_log_settle_changes(log);
     if (log->closed) return kl_fail(KL_E_CLOSED, "log %s is closed", log->path);
     kl_status status = clear_left(log); /* the new one may get a name of theirs */
+    if (!status && log->version->count) status = kl_log_settle_tail(log);
     if (!status) status = begin_cut(log, &dir);
     if (status) {
         kl_dir_free(dir);
@@ -226,7 +227,8 @@ kl_status kl_log_truncate(kl_log *log, int64_t offset) {
     } else if (offset < log->version->segments[0]->base_offset) {
         status = kl_log_restart_at(log, offset);
     } else if (offset < log->log_end) {
-        status = try_room(log, offset);
+        status = kl_log_settle_tail(log);
+        if (!status) status = try_room(log, offset);
         if (!status) status = begin_cut(log, &dir);
         if (!status) {
             status = truncate_to(log, dir, offset);

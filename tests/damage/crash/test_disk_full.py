@@ -412,6 +412,70 @@ def test_a_killed_writer_on_a_full_disk(disk):
         assert [record.value for record in log.read()] == [b"goes on"]
 
 
+@pytest.mark.parametrize("last", [True, False], ids=["last", "middle"])
+def test_a_torn_tail_on_a_full_disk(disk, last, caplog):
+    """A writer opens, reads and deletes; the tail is cut when there is room for its copy."""
+    log = filled(disk, disk / "log-0")
+    path = disk / "log-0"
+    held = [record.offset for record in log.read()]
+    log._handle.abandon()
+    (path / "flushed-offset").unlink(missing_ok=True)
+    (path / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+    segments = sorted(path.glob("*.log"))
+    torn = segments[-1] if last else segments[-2]
+    data = bytearray(torn.read_bytes())
+    headers = list(batches.headers(bytes(data)))
+    half = headers[len(headers) // 2]
+    data[half.pos + 30] ^= 1
+    with torn.open("r+b") as file:  # in place: it needs no block
+        file.write(data)
+    tail = bytes(data[half.pos :])
+    held = [offset for offset in held if offset < half.base_offset]
+    Ballast(disk).fill()
+    with kafkalog.Log(path, config=FULL) as log:
+        assert "no room" in caplog.text and str(half.pos) in caplog.text
+        assert (log.recovery.kept == "") == last and log.recovery.truncated_bytes >= len(tail)
+        assert [record.offset for record in log.read()] == held
+        for change in (lambda: log.append(bytes(100)), log.roll, lambda: log.truncate(held[-2])):
+            with pytest.raises(kafkalog.NoSpace, match="tail"):
+                change()
+        assert torn.read_bytes()[half.pos :][: len(tail)] == tail, "something of it was cut"
+        log.flush()
+        if last:
+            log.delete_before(log.segments[-1].base_offset)
+            assert free_bytes(disk) > 100_000
+        else:  # it is the last one now
+            Ballast(disk).drop()
+        held = [record.offset for record in log.read()]
+        assert log.append(b"goes on") == held[-1] + 1
+        assert (path / f"{torn.name}.damaged").read_bytes().rstrip(b"\0") == tail.rstrip(b"\0")
+    with kafkalog.Log(path, config=FULL) as log:
+        assert [record.offset for record in log.read()] == [*held, held[-1] + 1]
+        assert log.verify().clean
+
+
+def test_a_close_with_a_torn_tail_on_a_full_disk_cuts_nothing(disk):
+    """It warns, and the next open recovers again."""
+    path = disk / "log-0"
+    filled(disk, path)._handle.abandon()
+    (path / "flushed-offset").unlink(missing_ok=True)
+    [*_, torn] = sorted(path.glob("*.log"))
+    data = bytearray(torn.read_bytes())
+    half = list(batches.headers(bytes(data)))[1]
+    data[half.pos + 30] ^= 1
+    with torn.open("r+b") as file:
+        file.write(data)
+    Ballast(disk).fill()
+    for _ in range(2):
+        with kafkalog.Log(path, config=FULL) as log:
+            assert log.end_offset == half.base_offset
+        assert torn.read_bytes() == bytes(data)
+    Ballast(disk).drop()
+    with kafkalog.Log(path, config=FULL) as log:
+        assert log.recovery.kept == f"{torn.name}.damaged"
+        assert log.append(b"goes on") == half.base_offset
+
+
 def test_retention_of_a_full_data_directory(disk):
     """The job of a directory frees the disk, and the directory closes and opens."""
     manager = Manager(disk / "data", {"log.retention.check.interval.ms": 1 << 40}, FULL)
