@@ -1,4 +1,4 @@
-/* bytes.h: big-endian numbers and zig-zag varints at a place in memory. */
+/* bytes.h: big-endian numbers and varints, plain and zig-zag, at a place in memory. */
 #ifndef KL_BYTES_H
 #define KL_BYTES_H
 
@@ -47,9 +47,8 @@ static inline size_t kl_varint_bytes(int64_t v) {
     uint64_t u = kl_zigzag(v) | 1;
     return (size_t)(70 - __builtin_clzll(u)) / 7;
 }
-/* Write `v` at `p` (room for 10 bytes); how many bytes it took. */
-static inline size_t kl_put_varint(uint8_t *p, int64_t v) {
-    uint64_t u = kl_zigzag(v);
+/* Write `u` at `p` (room for 10 bytes); how many bytes it took. */
+static inline size_t kl_put_uvarint(uint8_t *p, uint64_t u) {
     size_t n = 0;
     while (u >= 0x80) {
         p[n++] = (uint8_t)(u | 0x80);
@@ -58,12 +57,15 @@ static inline size_t kl_put_varint(uint8_t *p, int64_t v) {
     p[n++] = (uint8_t)u;
     return n;
 }
+static inline size_t kl_put_varint(uint8_t *p, int64_t v) {
+    return kl_put_uvarint(p, kl_zigzag(v));
+}
 /* Read a varint of at most `bytes_max` bytes below `end`; the place behind it, or NULL when
  * it is cut off or too long. */
-static inline const uint8_t *kl_get_varlong(const uint8_t *p, const uint8_t *end,
-                                            int bytes_max, int64_t *out) {
+static inline const uint8_t *kl_get_uvarlong(const uint8_t *p, const uint8_t *end,
+                                             int bytes_max, uint64_t *out) {
     if (KL_LIKELY(p < end && *p < 0x80)) {
-        *out = kl_unzigzag(*p);
+        *out = *p;
         return p + 1;
     }
     uint64_t u = 0;
@@ -71,13 +73,29 @@ static inline const uint8_t *kl_get_varlong(const uint8_t *p, const uint8_t *end
         uint8_t b = *p++;
         u |= (uint64_t)(b & 0x7f) << (7 * i);
         if (b < 0x80) {
-            *out = kl_unzigzag(u);
+            *out = u;
             return p;
         }
     }
     return NULL;
 }
 /* A 32-bit one: at most 5 bytes, and a value that fits. */
+static inline const uint8_t *kl_get_uvarint(const uint8_t *p, const uint8_t *end,
+                                            uint32_t *out) {
+    uint64_t u;
+    p = kl_get_uvarlong(p, end, KL_VARINT_BYTES_MAX, &u);
+    if (KL_UNLIKELY(p == NULL || u > UINT32_MAX)) return NULL;
+    *out = (uint32_t)u;
+    return p;
+}
+/* Zig-zag ones. */
+static inline const uint8_t *kl_get_varlong(const uint8_t *p, const uint8_t *end,
+                                            int bytes_max, int64_t *out) {
+    uint64_t u;
+    p = kl_get_uvarlong(p, end, bytes_max, &u);
+    if (KL_LIKELY(p != NULL)) *out = kl_unzigzag(u);
+    return p;
+}
 static inline const uint8_t *kl_get_varint(const uint8_t *p, const uint8_t *end,
                                            int32_t *out) {
     int64_t v;

@@ -6,8 +6,8 @@
 /* So much may be allocated for a length that nobody has checked. */
 static const size_t SMALL_BYTES = 256 << 10;
 
-kl_status kl_walk_init(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_pos,
-                       size_t chunk_bytes) {
+void kl_walk_init(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_pos,
+                  size_t chunk_bytes) {
     KL_ASSERT(pos >= 0 && chunk_bytes >= KL_BATCH_HEADER_BYTES);
     *walk = (kl_walk){
         .file = kl_file_retain(file),
@@ -16,15 +16,13 @@ kl_status kl_walk_init(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_po
         .chunk_pos = pos,
         .chunk_bytes = chunk_bytes,
     };
-    return KL_OK;
 }
 
-kl_status kl_walk_headers(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_pos,
-                          uint8_t *scratch, size_t chunk_bytes) {
-    kl_status status = kl_walk_init(walk, file, pos, end_pos, chunk_bytes);
+void kl_walk_headers(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_pos,
+                     uint8_t *scratch, size_t chunk_bytes) {
+    kl_walk_init(walk, file, pos, end_pos, chunk_bytes);
     walk->chunk = (kl_buffer){scratch, 0, chunk_bytes};
     walk->borrowed = true;
-    return status;
 }
 
 void kl_walk_done(kl_walk *walk) {
@@ -170,12 +168,9 @@ kl_status kl_walk_open(const char *path, int64_t start_pos, kl_walk **out) {
         status = kl_fail(KL_E_NO_MEMORY, "no memory for a walk");
         goto out;
     }
-    status = kl_walk_init(walk, file, start_pos, file_bytes, PUBLIC_CHUNK_BYTES);
-    if (status) goto out;
+    kl_walk_init(walk, file, start_pos, file_bytes, PUBLIC_CHUNK_BYTES);
     *out = walk;
-    walk = NULL;
 out:
-    kl_release(walk);
     kl_file_drop(file);
     kl_release(dir);
     return status;

@@ -16,14 +16,15 @@ struct kl_walk {
     kl_buffer chunk;
     size_t chunk_bytes; /* how much is read at once; grows for a large batch */
     bool borrowed;      /* the chunk's memory is the caller's, and does not grow */
+    kl_status status;   /* of kl_walk_more, and of what was done with a batch */
 };
 
 /* `chunk_bytes`: 64 KiB for a lookup, 1 MiB for recovery. */
-kl_status kl_walk_init(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_pos,
-                       size_t chunk_bytes);
+void kl_walk_init(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_pos,
+                  size_t chunk_bytes);
 /* Of headers only, in `scratch` of chunk_bytes: nothing is allocated. */
-kl_status kl_walk_headers(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_pos,
-                          uint8_t *scratch, size_t chunk_bytes);
+void kl_walk_headers(kl_walk *walk, kl_file *file, int64_t pos, int64_t end_pos,
+                     uint8_t *scratch, size_t chunk_bytes);
 void kl_walk_done(kl_walk *walk);
 /* The next batch: header, and with `whole` its bytes at *data, valid until the next call;
  * walk->pos moves behind it.  *found false at the end.
@@ -32,5 +33,22 @@ void kl_walk_done(kl_walk *walk);
  * Without `whole` only the header is read when the batch is not in the chunk. */
 kl_status kl_walk_step(kl_walk *walk, bool whole, kl_batch *batch, const uint8_t **data,
                        bool *found);
+
+/* The next header, for a loop; false: at the end, or walk->status says why not. */
+static inline bool kl_walk_more(kl_walk *walk, kl_batch *batch) {
+    bool found = false;
+    if (!walk->status) walk->status = kl_walk_step(walk, false, batch, NULL, &found);
+    return found && !walk->status;
+}
+/* kl_walk_done, and how the walk ended. */
+static inline kl_status kl_walk_end(kl_walk *walk) {
+    kl_walk_done(walk);
+    return walk->status;
+}
+/* It ended where no batch is that we know: damage, a torn end, an old format. */
+static inline bool kl_walk_met_damage(kl_status status) {
+    return status == KL_E_CORRUPT_MESSAGE || status == KL_E_BUFFER_TOO_SMALL ||
+           status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT;
+}
 
 #endif

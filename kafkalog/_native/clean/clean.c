@@ -190,14 +190,13 @@ static kl_status fetch(kl_cleaner *cleaner, bool *found) {
     *found = cleaner->have_item;
     if (cleaner->have_item || cleaner->walked) return KL_OK;
     kl_segment *segment = cleaner->segments[cleaner->segment];
-    kl_status status = KL_OK;
     if (!cleaner->walking)
-        status = kl_walk_init(&cleaner->walk, segment->file, 0, segment->size,
-                              KL_CHUNK_RECOVER_BYTES);
-    if (status) return status;
+        kl_walk_init(&cleaner->walk, segment->file, 0, segment->size,
+                     KL_CHUNK_RECOVER_BYTES);
     cleaner->walking = true;
     kl_batch *batch = &cleaner->item.batch;
-    status = kl_walk_step(&cleaner->walk, true, batch, &cleaner->item_data, found);
+    kl_status status =
+        kl_walk_step(&cleaner->walk, true, batch, &cleaner->item_data, found);
     if (status == KL_E_BUFFER_TOO_SMALL) status = KL_E_CORRUPT_MESSAGE;
     if (!status && *found) status = check_place(cleaner, batch);
     if (!status && *found) status = check_header(cleaner, batch);

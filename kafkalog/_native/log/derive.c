@@ -56,9 +56,8 @@ static kl_status note_recovered(kl_log *log, kl_segment *segment, const kl_batch
 static kl_status recover_from(kl_log *log, kl_segment *segment, int64_t pos,
                               int64_t end_pos, int64_t *valid_bytes, int64_t *end_offset) {
     kl_walk walk;
-    kl_status status =
-        kl_walk_init(&walk, segment->file, pos, end_pos, KL_CHUNK_RECOVER_BYTES);
-    if (status) return status;
+    kl_status status = KL_OK;
+    kl_walk_init(&walk, segment->file, pos, end_pos, KL_CHUNK_RECOVER_BYTES);
     for (;;) {
         kl_batch batch;
         const uint8_t *data;
@@ -182,32 +181,25 @@ static kl_status replay_segment(kl_log *log, kl_segment *segment, int64_t from,
                                 kl_aborts *aborts) {
     kl_walk walk;
     int64_t now_ms = kl_now_ms();
-    kl_status status = kl_walk_init(
-        &walk, segment->file, 0, segment->size,
-        kl_segment_header_chunk(segment, segment->size, KL_CHUNK_RECOVER_BYTES));
-    if (status) return status;
-    for (;;) {
-        kl_batch batch;
-        bool found;
-        int64_t pos = walk.pos;
-        status = kl_walk_step(&walk, false, &batch, NULL, &found);
-        if (status || !found) break;
+    kl_walk_init(&walk, segment->file, 0, segment->size,
+                 kl_segment_header_chunk(segment, segment->size, KL_CHUNK_RECOVER_BYTES));
+    for (kl_batch batch; kl_walk_more(&walk, &batch);) {
         if (batch.base_offset < from || batch.producer_id < 0) continue;
         if (!kl_batch_is_control(&batch)) {
-            status = kl_producers_apply(&log->producers, &batch,
-                                        kl_producers_heard(batch.max_timestamp, now_ms));
+            walk.status = kl_producers_apply(
+                &log->producers, &batch, kl_producers_heard(batch.max_timestamp, now_ms));
         } else {
             const uint8_t *data;
-            walk.pos = pos;
-            status = kl_walk_step(&walk, true, &batch, &data, &found);
-            if (!status) status = replay_marker(log, aborts, &batch, data, now_ms);
+            bool found;
+            walk.pos = batch.pos;
+            walk.status = kl_walk_step(&walk, true, &batch, &data, &found);
+            if (!walk.status)
+                walk.status = replay_marker(log, aborts, &batch, data, now_ms);
         }
-        if (status) break;
     }
-    kl_walk_done(&walk);
+    kl_status status = kl_walk_end(&walk);
     /* Damage below the recovery point stays where it is and its readers are told. */
-    if (is_damage(status) || status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT) return KL_OK;
-    return status;
+    return kl_walk_met_damage(status) ? KL_OK : status;
 }
 
 /* What a replay found takes the place of a segment's aborted transactions. */
@@ -287,21 +279,13 @@ kl_status kl_log_rebuild_epochs(kl_log *log) {
     for (size_t i = 0; !status && i < log->version->count; i++) {
         kl_segment *segment = log->version->segments[i];
         kl_walk walk;
-        status =
-            kl_walk_init(&walk, segment->file, 0, segment->size, KL_CHUNK_RECOVER_BYTES);
-        if (status) break;
-        for (bool found = true; found;) {
-            kl_batch batch;
-            status = kl_walk_step(&walk, false, &batch, NULL, &found);
-            if (status) break;
-            if (found && batch.leader_epoch > kl_epochs_latest(&log->epochs))
-                status =
+        kl_walk_init(&walk, segment->file, 0, segment->size, KL_CHUNK_RECOVER_BYTES);
+        for (kl_batch batch; kl_walk_more(&walk, &batch);)
+            if (batch.leader_epoch > kl_epochs_latest(&log->epochs))
+                walk.status =
                     kl_epochs_assign(&log->epochs, batch.leader_epoch, batch.base_offset);
-            if (status) break;
-        }
-        kl_walk_done(&walk);
-        if (is_damage(status) || status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT)
-            status = KL_OK;
+        status = kl_walk_end(&walk);
+        if (kl_walk_met_damage(status)) status = KL_OK;
     }
     return status;
 }

@@ -73,13 +73,9 @@ static kl_status swap_end(kl_dir *dir, const char *name, int64_t base, int64_t *
     kl_status status = kl_segment_open(dir->path, name, base, false, &segment);
     if (status) return status;
     kl_walk walk;
-    status = kl_walk_init(&walk, segment->file, 0, segment->size, KL_CHUNK_RECOVER_BYTES);
-    for (bool found = true; !status && found;) {
-        kl_batch batch;
-        status = kl_walk_step(&walk, false, &batch, NULL, &found);
-        if (!status && found) *end = batch.last_offset + 1;
-    }
-    kl_walk_done(&walk);
+    kl_walk_init(&walk, segment->file, 0, segment->size, KL_CHUNK_RECOVER_BYTES);
+    for (kl_batch batch; kl_walk_more(&walk, &batch);) *end = batch.last_offset + 1;
+    status = kl_walk_end(&walk);
     kl_segment_drop(segment);
     return status == KL_E_IO || status == KL_E_NO_MEMORY ? status : KL_OK;
 }
@@ -330,30 +326,23 @@ static kl_status find_clean_end(kl_log *log, kl_dir *dir, bool *sane,
     if (active->offsets.count)
         pos = kl_index_offset_at(&active->offsets, active->offsets.count - 1).pos;
     kl_walk walk;
-    status = kl_walk_init(&walk, active->file, pos, active->size, KL_CHUNK_LOOKUP_BYTES);
-    if (status) return status;
+    kl_walk_init(&walk, active->file, pos, active->size, KL_CHUNK_LOOKUP_BYTES);
     log->log_end = active->base_offset;
     bool times = kl_segment_begin_times(active, pos);
     bool grows = true; /* base offsets lie outside of the checksum */
-    for (bool found = true; !status && found && grows;) {
-        kl_batch batch;
-        status = kl_walk_step(&walk, false, &batch, NULL, &found);
-        if (status || !found) break;
+    for (kl_batch batch; grows && kl_walk_more(&walk, &batch);) {
         grows = batch.base_offset >= log->log_end;
         log->log_end = batch.last_offset + 1;
         if (times) kl_segment_see_times(active, &batch);
     }
-    kl_walk_done(&walk);
+    status = kl_walk_end(&walk);
     if (times && status) kl_segment_forget_times(active);
     *sane = !status && grows;
     /* A header's counts may be wrong and still parse: the end that was noted tells. */
     if (!log->loaded && log->recovery_point >= 0 && log->log_end != log->recovery_point)
         *sane = false;
     /* An old format in the middle, too, is for the recovery to judge. */
-    if (status == KL_E_CORRUPT_MESSAGE || status == KL_E_BUFFER_TOO_SMALL ||
-        status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT)
-        return KL_OK;
-    return status;
+    return kl_walk_met_damage(status) ? KL_OK : status;
 }
 
 /* Not of what does not count: the file may go on behind its usable entries. */

@@ -89,20 +89,16 @@ static kl_status search_segment(const kl_log *log, const kl_look *look, size_t i
     size_t offsets, times;
     kl_segment_count_entries(segment, &offsets, &times);
     int64_t apart = end_pos / (int64_t)(offsets + 1);
-    kl_status status = kl_walk_init(
+    kl_walk_init(
         &walk, segment->file, pos, end_pos,
         (size_t)KL_MIN(KL_MAX(apart, (int64_t)KL_CHUNK_LOOKUP_BYTES), CHUNK_BYTES_MAX));
-    while (!status && !*done) {
-        kl_batch batch;
-        bool have;
-        status = kl_walk_step(&walk, false, &batch, NULL, &have);
-        if (status || !have) break;
+    for (kl_batch batch; !*done && kl_walk_more(&walk, &batch);) {
         if (batch.max_timestamp < timestamp_ms || batch.last_offset < look->log_start)
             continue;
-        status = look_into(&walk, segment, kl_look_is_sealed(look, index), &batch,
-                           timestamp_ms, look->log_start, found, done);
+        walk.status = look_into(&walk, segment, kl_look_is_sealed(look, index), &batch,
+                                timestamp_ms, look->log_start, found, done);
     }
-    kl_walk_done(&walk);
+    kl_status status = kl_walk_end(&walk);
     return status ? kl_fail_prefix(status, "log %s, looking for a time", log->path) : KL_OK;
 }
 
@@ -173,16 +169,12 @@ static kl_status largest_of_records(kl_log *log, const kl_look *look, int64_t *l
         kl_walk walk;
         status = times_of(log, look, i, &own, &first);
         if (status || own <= *largest) continue;
-        status = kl_walk_init(&walk, look->version->segments[i]->file, 0,
-                              kl_look_bytes(look, i), KL_CHUNK_RECOVER_BYTES);
-        for (bool have = true; !status && have;) {
-            kl_batch batch;
-            status = kl_walk_step(&walk, false, &batch, NULL, &have);
-            if (!status && have && batch.record_count > 0 &&
-                batch.last_offset >= look->log_start)
+        kl_walk_init(&walk, look->version->segments[i]->file, 0, kl_look_bytes(look, i),
+                     KL_CHUNK_RECOVER_BYTES);
+        for (kl_batch batch; kl_walk_more(&walk, &batch);)
+            if (batch.record_count > 0 && batch.last_offset >= look->log_start)
                 *largest = KL_MAX(*largest, batch.max_timestamp);
-        }
-        kl_walk_done(&walk);
+        status = kl_walk_end(&walk);
     }
     return status ? kl_fail_prefix(status, "log %s, looking for a time", log->path) : KL_OK;
 }

@@ -288,13 +288,9 @@ static kl_status walk_to_end(const place *from, int64_t guess, int64_t limit,
     kl_walk walk;
     uint8_t scratch[KL_CHUNK_LOOKUP_BYTES];
     *pos = guess;
-    kl_status status =
-        kl_walk_headers(&walk, segment->file, guess, from->end_pos, scratch,
-                        kl_segment_header_chunk(segment, from->end_pos, sizeof scratch));
-    for (bool found = true; !status && found;) {
-        kl_batch batch;
-        status = kl_walk_step(&walk, false, &batch, NULL, &found);
-        if (status || !found) break;
+    kl_walk_headers(&walk, segment->file, guess, from->end_pos, scratch,
+                    kl_segment_header_chunk(segment, from->end_pos, sizeof scratch));
+    for (kl_batch batch; kl_walk_more(&walk, &batch);) {
         /* What the guess passed over ends where the batch there begins. */
         if (*pos == guess && guess > from->pos) *next_offset = batch.base_offset;
         if (batch.last_offset >= from->bound) break;
@@ -304,8 +300,7 @@ static kl_status walk_to_end(const place *from, int64_t guess, int64_t limit,
         *next_offset = batch.last_offset + 1;
         if (walk.pos >= limit) break;
     }
-    kl_walk_done(&walk);
-    return status;
+    return kl_walk_end(&walk);
 }
 
 /* The end of the last whole batch within `max_bytes` of `from` and below its bound; the sparse

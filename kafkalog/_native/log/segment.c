@@ -186,21 +186,12 @@ static kl_status note_rest(kl_segment *segment, const kl_index_source *source) {
         segment->max_timestamp_offset = last.offset;
     }
     kl_walk walk;
-    kl_status status =
-        kl_walk_init(&walk, segment->file, from, source->end_pos,
-                     header_chunk(segment, source->end_pos, KL_CHUNK_RECOVER_BYTES));
-    for (bool found = true; !status && found;) {
-        kl_batch batch;
-        int64_t pos = walk.pos;
-        status = kl_walk_step(&walk, false, &batch, NULL, &found);
-        if (!status && found)
-            status = note(segment, &batch, pos, source->index_interval_bytes);
-    }
-    kl_walk_done(&walk);
-    if (status == KL_E_CORRUPT_MESSAGE || status == KL_E_BUFFER_TOO_SMALL ||
-        status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT)
-        return KL_OK;
-    return status;
+    kl_walk_init(&walk, segment->file, from, source->end_pos,
+                 header_chunk(segment, source->end_pos, KL_CHUNK_RECOVER_BYTES));
+    for (kl_batch batch; kl_walk_more(&walk, &batch);)
+        walk.status = note(segment, &batch, batch.pos, source->index_interval_bytes);
+    kl_status status = kl_walk_end(&walk);
+    return kl_walk_met_damage(status) ? KL_OK : status;
 }
 
 /* Locked.  Make both indexes anew; every byte of the log is kept. */
@@ -360,24 +351,14 @@ typedef struct {
 static kl_status scan_times(kl_segment *segment, int64_t pos, int64_t end_pos,
                             time_range *range) {
     kl_walk walk;
-    kl_status status =
-        kl_walk_init(&walk, segment->file, pos, end_pos, KL_CHUNK_LOOKUP_BYTES);
-    if (status) return status;
-    for (;;) {
-        kl_batch batch;
-        bool found;
-        status = kl_walk_step(&walk, false, &batch, NULL, &found);
-        if (status || !found) break;
+    kl_walk_init(&walk, segment->file, pos, end_pos, KL_CHUNK_LOOKUP_BYTES);
+    for (kl_batch batch; kl_walk_more(&walk, &batch);)
         if (batch.max_timestamp > range->largest) {
             range->largest = batch.max_timestamp;
             range->largest_offset = batch.last_offset;
         }
-    }
-    kl_walk_done(&walk);
-    if (status == KL_E_CORRUPT_MESSAGE || status == KL_E_BUFFER_TOO_SMALL ||
-        status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT)
-        return KL_OK;
-    return status;
+    kl_status status = kl_walk_end(&walk);
+    return kl_walk_met_damage(status) ? KL_OK : status;
 }
 
 static kl_status read_first(kl_segment *segment, int64_t end_pos, int64_t *first) {
@@ -540,9 +521,8 @@ kl_status kl_segment_locate(kl_segment *segment, int64_t end_pos, int64_t offset
     kl_offset_entry floor = hint.floor;
     kl_walk walk;
     uint8_t scratch[KL_CHUNK_LOOKUP_BYTES];
-    kl_status status =
-        kl_walk_headers(&walk, segment->file, floor.pos, end_pos, scratch, hint.chunk);
-    if (status) return status;
+    kl_status status = KL_OK;
+    kl_walk_headers(&walk, segment->file, floor.pos, end_pos, scratch, hint.chunk);
     for (;;) {
         kl_batch batch;
         bool found;

@@ -84,20 +84,15 @@ void kl_sums_free(kl_sums *sums) {
 /* The sums of a segment that was opened in the middle, from its headers. */
 static kl_status sum_headers(kl_segment *segment) {
     kl_walk walk;
-    kl_status status =
-        kl_walk_init(&walk, segment->file, 0, segment->size, KL_REGION_BYTES);
-    if (status) return status;
+    kl_walk_init(&walk, segment->file, 0, segment->size, KL_REGION_BYTES);
     kl_sums_clear(&segment->sums);
-    for (bool found = true; !status && found;) {
-        kl_batch batch;
-        status = kl_walk_step(&walk, false, &batch, NULL, &found);
-        if (!status && found) status = kl_sums_reserve(&segment->sums, 1);
-        if (!status && found)
+    for (kl_batch batch; kl_walk_more(&walk, &batch);) {
+        walk.status = kl_sums_reserve(&segment->sums, 1);
+        if (!walk.status)
             kl_sums_add(&segment->sums, walk.chunk.data + (batch.pos - walk.chunk_pos),
                         batch.pos, batch.batch_bytes);
     }
-    kl_walk_done(&walk);
-    return status;
+    return kl_walk_end(&walk);
 }
 
 /* ---- whose it is ---------------------------------------------------------------------- */
@@ -212,8 +207,7 @@ kl_status kl_sidecar_write(kl_segment *segment, kl_dir *dir) {
     sidecar_name(name, segment->base_offset);
     kl_status status = KL_OK;
     if (segment->sums.pos != segment->size) status = sum_headers(segment);
-    if (status == KL_E_CORRUPT_MESSAGE || status == KL_E_BUFFER_TOO_SMALL ||
-        status == KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT) {
+    if (kl_walk_met_damage(status)) {
         status = kl_sidecar_drop(dir, segment->base_offset); /* nothing to vouch for */
         goto out;
     }

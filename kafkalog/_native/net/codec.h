@@ -43,15 +43,14 @@ static inline int64_t kl_in_i64(kl_in *in) {
     return p ? (int64_t)kl_get64(p) : 0;
 }
 static inline uint32_t kl_in_uvarint(kl_in *in) {
-    uint32_t value = 0;
-    for (int shift = 0; shift < 35; shift += 7) {
-        const uint8_t *p = kl_in_take(in, 1);
-        if (p == NULL || (shift == 28 && *p > 0x0f)) break;
-        value |= (uint32_t)(*p & 0x7f) << shift;
-        if (*p < 0x80) return value;
+    uint32_t value;
+    const uint8_t *behind = in->bad ? NULL : kl_get_uvarint(in->at, in->end, &value);
+    if (KL_UNLIKELY(behind == NULL)) {
+        in->bad = true;
+        return 0;
     }
-    in->bad = true;
-    return 0;
+    in->at = behind;
+    return value;
 }
 /* The length of what follows, -1: null; `wide`: 4 bytes where it is not compact, else 2. */
 static inline int64_t kl_in_length(kl_in *in, bool wide) {
@@ -105,9 +104,7 @@ static inline uint8_t *kl_out_i64(uint8_t *p, int64_t value) {
     return p + 8;
 }
 static inline uint8_t *kl_out_uvarint(uint8_t *p, uint32_t value) {
-    for (; value >= 0x80; value >>= 7) *p++ = (uint8_t)(value | 0x80);
-    *p = (uint8_t)value;
-    return p + 1;
+    return p + kl_put_uvarint(p, value);
 }
 static inline uint8_t *kl_out_bytes(uint8_t *p, const void *data, size_t bytes) {
     if (bytes) memcpy(p, data, bytes);

@@ -36,10 +36,5 @@ bool kl_header_parse(kl_span frame, kl_header *out);
 /* Whether requests of this key and version have tagged fields: header version 2.  Also of
  * versions that nobody knows yet; keys that nobody knows have none. */
 bool kl_header_flexible(int16_t api_key, int16_t api_version);
-/* An unsigned varint of at most 5 bytes below `end` that fits 32 bits; the place behind it,
- * or NULL. */
-const uint8_t *kl_get_uvarint(const uint8_t *p, const uint8_t *end, uint32_t *out);
-/* The place behind tagged fields, or NULL.  Their content is skipped. */
-const uint8_t *kl_skip_tagged_fields(const uint8_t *p, const uint8_t *end);
 
 #endif
