@@ -160,6 +160,10 @@ def absolute(path: str | os.PathLike[str]) -> str:
         text = os.fsdecode(path)
     except TypeError:
         raise ArgumentError(f"path: found {path!r}, wanted a folder's path") from None
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise ArgumentError(f"path: found {text!r}, which no file system can hold") from None
     if not text:
         raise ArgumentError("path: found an empty one, wanted a folder")
     return os.path.abspath(text)

@@ -24,6 +24,7 @@ from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import InvalidSetting, KafkalogError
 from kafkalog.inspect.lost import lost_metadata
+from kafkalog.log.owner import absolute
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.server import listeners as places
 from kafkalog.server.dispatch import Dispatch
@@ -134,6 +135,11 @@ class Broker:
         directory of several nodes, without metadata, or with ACLs), IoFailed (an address that
         cannot be taken).
         """
+        if config is not None and not isinstance(config, Mapping):
+            raise InvalidSetting(
+                f"config: found {type(config).__name__}, wanted a mapping from settings to values"
+            )
+        self._path = absolute(path)
         given = dict(config or {})
         for name, value in given.items():
             refuse_protection(name, value)
@@ -150,7 +156,6 @@ class Broker:
         self._closing = threading.Lock()
         self._closed = False
         self._undo: list[Any] = []  # what ends the parts that were begun, in their order
-        self._path = os.path.abspath(os.fspath(path))
         try:
             self._open()
             self._serve(planned)

@@ -45,8 +45,13 @@ class Advertised(NamedTuple):
 
 
 def named(listeners: str | Sequence[str]) -> list[str]:
-    """Listeners with their names: one without any is PLAINTEXT."""
+    """Listeners with their names: one without any is PLAINTEXT.
+
+    Raises: InvalidSetting.
+    """
     texts = listeners.split(",") if isinstance(listeners, str) else listeners
+    if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
+        raise InvalidSetting(f"listeners: found {listeners!r}, wanted host:port, or a list of such")
     return [text if "://" in text else f"{PLAINTEXT}://{text.strip()}" for text in texts]
 
 
