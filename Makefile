@@ -25,7 +25,7 @@ PROCESSES := -n auto --dist loadfile --no-loadscope-reorder
 CHECKED := tests/house tests/examples $(addprefix tests/unit/,base batch config disk inspect log \
            metadata net plane scan test_clock.py)
 
-.PHONY: help demo check test explore bench lint format docs sanitize fuzz torture test-versions build wheel clean distclean print-python
+.PHONY: help demo check test explore bench lint format docs sanitize fuzz torture suites test-versions build wheel clean distclean print-python
 
 help:
 	@echo "make demo           the tour: a year of flights through the log, under a minute"
@@ -39,6 +39,7 @@ help:
 	@echo "make sanitize       the tests under ASan and UBSan, those with threads under TSan"
 	@echo "make fuzz           fuzzing of all that takes outside bytes, KAFKALOG_FUZZ_MINUTES (10)"
 	@echo "make torture        the long forms: fuzzing, threads, crashes, power cuts"
+	@echo "make suites         the tests that other clients ship, against a broker; 20 minutes"
 	@echo "make wheel          a wheel for Linux with glibc, in build/wheels"
 	@echo "make test-versions  a quick subset on every Python >= 3.10 of this machine"
 	@echo "make clean          remove what was built; distclean: and .venv"
@@ -113,6 +114,10 @@ torture: fuzz
 	    .ci/explore
 	@KAFKALOG_LONG=1 $(PY) -m pytest tests/kafka/clients/test_kill.py tests/hostile \
 	    tests/damage/enumerate tests/damage/sweep
+
+suites: build
+	@.ci/need cc java maven
+	@$(PY) -m tests.kafka.suites
 
 # For machines without a compiler.
 wheel: build

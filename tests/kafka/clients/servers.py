@@ -43,9 +43,12 @@ class Server:
 
     name: str
 
-    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, settings: dict[str, str] | None = None, port: int | None = None
+    ) -> None:
+        """`port`: where clients connect, for those that cannot be told; else a free one."""
         self.directory = directory
-        self.port, self._inner = apache.free_port(), apache.free_port()
+        self.port, self._inner = port or apache.free_port(), apache.free_port()
         self.proxy = Proxy(("127.0.0.1", self._inner))
         self.settings = {
             **SETTINGS,

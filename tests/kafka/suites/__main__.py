@@ -1,0 +1,78 @@
+"""python -m tests.kafka.suites [--side kafkalog|kafka] [--work FOLDER] [NAME ...]"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.kafka.clients.servers import SIDES
+from tests.kafka.suites import golang, librdkafka, python
+from tests.kafka.suites.suite import Suite, judged
+
+SUITES = {
+    suite.name: suite
+    for suite in (golang.FRANZ_GO, golang.KAFKA_GO, python.SUITE, librdkafka.SUITE)
+}
+READY_S = 60
+
+
+def _prepared(suite: Suite) -> Path:
+    """The suite's folder, built at first use."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkalog"
+    folder = cache / "suites" / f"{suite.name}-{suite.version}"
+    if not (folder / "prepared").exists():
+        print(f"{suite.name} {suite.version}: fetching and building", flush=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        suite.prepare(folder)
+        (folder / "prepared").touch()
+    return folder
+
+
+def _run(suite: Suite, side: str) -> bool:
+    """Whether nothing failed but what was known to."""
+    folder = _prepared(suite)
+    begun_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="kafkalog-suite-") as work:
+        server = SIDES[side](Path(work) / "data", dict(suite.settings), port=suite.port)
+        with server:
+            while not server.answers():
+                if time.monotonic() - begun_s > READY_S:
+                    sys.exit(f"{side} does not answer: {server.output()[-2000:]}")
+                time.sleep(0.1)
+            found = judged(suite, suite.run(folder, server.bootstrap))
+    took_s = time.monotonic() - begun_s
+    ran = found.passed + len(found.failed) + len(found.unexpected)
+    print(
+        f"{suite.name} {suite.version} on {side}: {found.passed} of {ran} passed, "
+        f"{found.skipped} skip themselves, {took_s:.0f} s"
+    )
+    for name in found.failed:
+        print(f"  as known      {name}: {suite.excused[name]}")
+    for name in found.better:
+        print(f"  passes now    {name}: take it out of the list")
+    for name in found.unexpected:
+        print(f"  FAILED        {name}: see {folder}")
+    sys.stdout.flush()
+    return not found.unexpected
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.kafka.suites")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SUITES))
+    parser.add_argument("--side", choices=sorted(SIDES), default="kafkalog")
+    options = parser.parse_args()
+    unknown = set(options.names) - set(SUITES)
+    if unknown:
+        parser.error(f"no such suite: {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
+    fine = [_run(SUITES[name], options.side) for name in options.names or SUITES]
+    return 0 if all(fine) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""franz-go's and kafka-go's tests, out of the module cache."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.kafka.suites.suite import RUN_S, Outcome, Suite, call, copied
+
+_WORDS: dict[str, Outcome] = {"pass": "passed", "fail": "failed", "skip": "skipped"}
+_ACLS = "ACLs (an Apache Kafka without an authorizer refuses them, too)"
+_SCRAM = "SCRAM"
+
+
+def _fetch(module: str, folder: Path) -> Path:
+    """The module's source, where its tests may write."""
+    told = json.loads(call(["go", "mod", "download", "-json", module], folder))
+    copied(Path(told["Dir"]), folder / "module")
+    return folder / "module"
+
+
+def _run(package: Path, env: Mapping[str, str], arguments: list[str]) -> dict[str, Outcome]:
+    """Each top test of a package and how it ended."""
+    command = ["go", "test", "-json", "-count=1", f"-timeout={RUN_S}s", *arguments, "."]
+    outcomes: dict[str, Outcome] = {}
+    for line in call(command, package, RUN_S + 60, env).splitlines():
+        event = json.loads(line) if line.startswith("{") else {}
+        name = event.get("Test", "")
+        if not name or "/" in name:
+            continue
+        if event["Action"] == "run":
+            outcomes[name] = "failed"  # until it is heard of again
+        elif event["Action"] in _WORDS:
+            outcomes[name] = _WORDS[event["Action"]]
+    return outcomes
+
+
+def _franz_prepare(folder: Path) -> None:
+    call(["go", "vet", "."], _fetch("github.com/twmb/franz-go@v1.22.2", folder) / "pkg" / "kgo")
+
+
+def _franz_run(folder: Path, bootstrap: str) -> dict[str, Outcome]:
+    env = {"KGO_SEEDS": bootstrap, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": "50000"}
+    return _run(folder / "module" / "pkg" / "kgo", env, [])
+
+
+def _kafka_go_prepare(folder: Path) -> None:
+    module = _fetch("github.com/segmentio/kafka-go@v0.4.51", folder)
+    call(["go", "mod", "tidy"], module)
+    call(["go", "vet", "."], module)
+
+
+def _kafka_go_run(folder: Path, _: str) -> dict[str, Outcome]:
+    return _run(folder / "module", {"KAFKA_VERSION": "4.1.1", "KAFKA_SKIP_NETTEST": "1"}, [])
+
+
+FRANZ_GO = Suite("franz-go", "1.22.2", _franz_prepare, _franz_run, {})
+KAFKA_GO = Suite(
+    "kafka-go", "0.4.51", _kafka_go_prepare, _kafka_go_run,
+    excused={
+        "TestClientAlterClientQuotas": "quotas",
+        "TestAlterUserScramCredentials": _SCRAM,
+        "TestDescribeUserScramCredentials": _SCRAM,
+        "TestClientCreateACLs": _ACLS,
+        "TestClientDeleteACLs": _ACLS,
+        "TestClientDescribeACLs": _ACLS,
+        "TestUnsupportedSASLMechanism": "it wants a second listener, at port 9093, with SASL",
+        "TestReaderConsumerGroup": "a null pointer of its own, with Apache Kafka, too",
+    },
+    settings={
+        "auto.create.topics.enable": "true",
+        "group.min.session.timeout.ms": "6000",
+        # What the tests compare with.
+        "listeners": "PLAINTEXT://127.0.0.1:9092",
+        "advertised.listeners": "PLAINTEXT://localhost:9092",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
+    },
+    port=9092,
+)  # fmt: skip

@@ -1,0 +1,88 @@
+"""librdkafka's tests against a broker, in their quick mode, a process each.
+
+The source comes inside node-rdkafka's package.  A test that fails ends its whole process with an
+abort, so that each has one of its own; those that need no broker are left out (-L).
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+from tests.kafka.suites.suite import Outcome, Suite, call, fetched
+from tests.support import apache
+
+PACKAGE = "node-rdkafka@3.6.1"
+TEST_S = 400
+AT_ONCE = 2
+PATIENCE = 2
+"""How much slower this machine may be than the tests think."""
+COMMANDS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
+}
+_LINE = re.compile(r"^\| (\d{4}_\S+)\s+\| .*?(PASSED|FAILED|SKIPPED) ", re.MULTILINE)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def prepare(folder: Path) -> None:
+    unpacked = fetched(["npm", "pack", "--silent", PACKAGE], folder)
+    shutil.move(unpacked / "deps" / "librdkafka", folder / "librdkafka")
+    source = folder / "librdkafka"
+    call(["sh", "./configure", "--disable-gssapi", "--disable-curl"], source)
+    call(["make", "-j2", "libs"], source)
+    call(["make", "-j2", "test-runner"], source / "tests")
+
+
+def _one(tests: Path, bootstrap: str, number: str) -> dict[str, Outcome]:
+    env = {
+        "TESTS": number, "TEST_LEVEL": "1", "TEST_KAFKA_VERSION": "4.1.1",
+        # Not the one that the system may have.
+        "LD_LIBRARY_PATH": f"{tests.parent / 'src'}:{tests.parent / 'src-cpp'}",
+        "KAFKA_PATH": str(tests / "kafka"), "BROKERS": bootstrap,
+    }  # fmt: skip
+    command = ["timeout", str(TEST_S), "./test-runner", "-Q", "-L", "-p1"]
+    text = call(command, tests, TEST_S + 10, env, log=f"{number}.log")
+    lines = _LINE.findall(_COLOUR.sub("", text))
+    if not lines:
+        return {number: "failed"}
+    words: dict[str, Outcome] = {"PASSED": "passed", "FAILED": "failed", "SKIPPED": "skipped"}
+    return {name: words[word] for name, word in lines}
+
+
+def _commands(folder: Path) -> None:
+    """Kafka's own commands where the tests look for them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, main in COMMANDS.items():
+        script = folder / name
+        script.write_text(f'#!/bin/sh\nexec {shlex.join(apache.java(main))} "$@"\n')
+        script.chmod(0o755)
+
+
+def run(folder: Path, bootstrap: str) -> dict[str, Outcome]:
+    tests = folder / "librdkafka" / "tests"
+    (tests / "test.conf").write_text(
+        f"bootstrap.servers={bootstrap}\ntest.timeout.multiplier={PATIENCE}\n"
+    )
+    _commands(tests / "kafka" / "bin")
+    numbers = sorted({path.name[:4] for path in tests.glob("0[01]*-*.c*")})
+    outcomes: dict[str, Outcome] = {}
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        for found in pool.map(lambda number: _one(tests, bootstrap, number), numbers):
+            outcomes.update(found)
+    return outcomes
+
+
+SUITE = Suite(
+    "librdkafka", "2.12.0", prepare, run,
+    excused={
+        "0081_admin": "ACLs, SCRAM and the settings of groups (KIP-848)",
+        "0115_producer_auth": "ACLs",
+        "0119_consumer_auth": "ACLs",
+        "0129_fetch_aborted_msgs": "segment.bytes of 20,000, which Kafka 4.1 refuses, too",
+    },
+    settings={"auto.create.topics.enable": "true", "num.partitions": "4"},
+)  # fmt: skip
