@@ -10,6 +10,7 @@ import concurrent.futures
 import re
 import shlex
 import shutil
+from functools import partial
 from pathlib import Path
 
 from tests.kafka.suites.suite import Outcome, Suite, call, fetched
@@ -32,12 +33,15 @@ def prepare(folder: Path) -> None:
     unpacked = fetched(["npm", "pack", "--silent", PACKAGE], folder)
     shutil.move(unpacked / "deps" / "librdkafka", folder / "librdkafka")
     source = folder / "librdkafka"
+    # They want three brokers for no more than their topics.
+    test = source / "tests" / "0103-transactions.c"
+    test.write_text(re.sub(r"(wait_exists\([^;]*?), 3,(\s+\d+\))", r"\1, 1,\2", test.read_text()))
     call(["sh", "./configure", "--disable-gssapi", "--disable-curl"], source)
     call(["make", "-j2", "libs"], source)
     call(["make", "-j2", "test-runner"], source / "tests")
 
 
-def _one(tests: Path, bootstrap: str, number: str) -> dict[str, Outcome]:
+def _one(tests: Path, bootstrap: str, number: str) -> Outcome:
     env = {
         "TESTS": number, "TEST_LEVEL": "1", "TEST_KAFKA_VERSION": "4.1.1",
         # Not the one that the system may have.
@@ -46,11 +50,11 @@ def _one(tests: Path, bootstrap: str, number: str) -> dict[str, Outcome]:
     }  # fmt: skip
     command = ["timeout", str(TEST_S), "./test-runner", "-Q", "-L", "-p1"]
     text = call(command, tests, TEST_S + 10, env, log=f"{number}.log")
-    lines = _LINE.findall(_COLOUR.sub("", text))
-    if not lines:
-        return {number: "failed"}
-    words: dict[str, Outcome] = {"PASSED": "passed", "FAILED": "failed", "SKIPPED": "skipped"}
-    return {name: words[word] for name, word in lines}
+    words = {word for _, word in _LINE.findall(_COLOUR.sub("", text))}
+    # Without a word it ended in an abort; a file may hold a test of each kind.
+    if not words or "FAILED" in words:
+        return "failed"
+    return "passed" if "PASSED" in words else "skipped"
 
 
 def _commands(folder: Path) -> None:
@@ -69,20 +73,19 @@ def run(folder: Path, bootstrap: str) -> dict[str, Outcome]:
     )
     _commands(tests / "kafka" / "bin")
     numbers = sorted({path.name[:4] for path in tests.glob("0[01]*-*.c*")})
-    outcomes: dict[str, Outcome] = {}
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        for found in pool.map(lambda number: _one(tests, bootstrap, number), numbers):
-            outcomes.update(found)
-    return outcomes
+        return dict(zip(numbers, pool.map(partial(_one, tests, bootstrap), numbers), strict=True))
 
 
 SUITE = Suite(
     "librdkafka", "2.12.0", prepare, run,
     excused={
-        "0081_admin": "ACLs, SCRAM and the settings of groups (KIP-848)",
-        "0115_producer_auth": "ACLs",
-        "0119_consumer_auth": "ACLs",
-        "0129_fetch_aborted_msgs": "segment.bytes of 20,000, which Kafka 4.1 refuses, too",
+        "0077": "segment.bytes of 10,000, which Kafka 4.1 refuses, too",
+        "0081": "ACLs, SCRAM and the settings of groups (KIP-848)",
+        "0109": "ACLs",
+        "0115": "ACLs",
+        "0119": "ACLs",
+        "0129": "segment.bytes of 20,000, which Kafka 4.1 refuses, too",
     },
     settings={"auto.create.topics.enable": "true", "num.partitions": "4"},
 )  # fmt: skip
