@@ -4,7 +4,7 @@
 #include "base/hash.h"
 
 void kl_producers_init(kl_producers *producers) {
-    *producers = (kl_producers){.first_open = INT64_MAX, .snapshot_offset = -1};
+    *producers = (kl_producers){.snapshot_offset = -1};
 }
 
 static void give_spare(kl_producers *producers, kl_producer_entry *entry) {
@@ -13,15 +13,19 @@ static void give_spare(kl_producers *producers, kl_producer_entry *entry) {
     producers->spare_count++;
 }
 
-void kl_producers_clear(kl_producers *producers) {
-    for (kl_producer_entry *entry = producers->oldest, *next; entry; entry = next) {
+static void give_list(kl_producers *producers, kl_producer_list *list) {
+    for (kl_producer_entry *entry = list->oldest, *next; entry; entry = next) {
         next = entry->newer;
         give_spare(producers, entry);
     }
-    producers->oldest = producers->newest = NULL;
+    *list = (kl_producer_list){0};
+}
+
+void kl_producers_clear(kl_producers *producers) {
+    give_list(producers, &producers->idle);
+    give_list(producers, &producers->open);
     producers->count = 0;
     producers->open_txns = 0;
-    producers->first_open = INT64_MAX;
     producers->finished_count = 0;
     kl_table_clear(&producers->table);
 }
@@ -48,44 +52,63 @@ kl_producer_entry *kl_producers_find(const kl_producers *producers, int64_t prod
     return kl_table_find(&producers->table, hash, &producer_id, same_id);
 }
 
-/* ---- from the one that was silent longest to the latest ------------------------------- */
+/* ---- two lists: who is in a transaction, and who is not ------------------------------- */
 
-static void unlink_entry(kl_producers *producers, kl_producer_entry *entry) {
+static void unlink_entry(kl_producer_list *list, kl_producer_entry *entry) {
     if (entry->older) entry->older->newer = entry->newer;
-    else producers->oldest = entry->newer;
+    else list->oldest = entry->newer;
     if (entry->newer) entry->newer->older = entry->older;
-    else producers->newest = entry->older;
+    else list->newest = entry->older;
 }
 
-static void link_newest(kl_producers *producers, kl_producer_entry *entry) {
-    entry->older = producers->newest;
+static void link_newest(kl_producer_list *list, kl_producer_entry *entry) {
+    entry->older = list->newest;
     entry->newer = NULL;
     if (entry->older) entry->older->newer = entry;
-    else producers->oldest = entry;
-    producers->newest = entry;
+    else list->oldest = entry;
+    list->newest = entry;
 }
 
 static void hear(kl_producers *producers, kl_producer_entry *entry, int64_t heard_ms) {
     entry->heard_ms = heard_ms;
-    if (producers->newest == entry) return;
-    unlink_entry(producers, entry);
-    link_newest(producers, entry);
+    if (entry->txn_start_offset >= 0 || producers->idle.newest == entry) return;
+    unlink_entry(&producers->idle, entry);
+    link_newest(&producers->idle, entry);
+}
+
+static void open_txn(kl_producers *producers, kl_producer_entry *entry, int64_t start) {
+    unlink_entry(&producers->idle, entry);
+    entry->txn_start_offset = start;
+    link_newest(&producers->open, entry);
+    producers->open_txns++;
+}
+
+/* It begins behind all others, unless a snapshot told of some beyond its own end. */
+static void put_in_order(kl_producer_list *open, kl_producer_entry *entry) {
+    kl_producer_entry *before = entry->older;
+    if (KL_LIKELY(!before || before->txn_start_offset <= entry->txn_start_offset)) return;
+    unlink_entry(open, entry);
+    while (before && before->txn_start_offset > entry->txn_start_offset)
+        before = before->older;
+    entry->older = before;
+    entry->newer = before ? before->newer : open->oldest;
+    entry->newer->older = entry;
+    if (before) before->newer = entry;
+    else open->oldest = entry;
+}
+
+static void end_txn(kl_producers *producers, kl_producer_entry *entry) {
+    unlink_entry(&producers->open, entry);
+    entry->txn_start_offset = -1;
+    link_newest(&producers->idle, entry);
+    producers->open_txns--;
 }
 
 static void forget(kl_producers *producers, kl_producer_entry *entry) {
     kl_table_remove(&producers->table, kl_hash_number((uint64_t)entry->producer_id), entry);
-    unlink_entry(producers, entry);
+    unlink_entry(&producers->idle, entry);
     give_spare(producers, entry);
     producers->count--;
-}
-
-/* Keep the bound, when there is one to forget. */
-static void forget_oldest(kl_producers *producers) {
-    for (kl_producer_entry *entry = producers->oldest; entry; entry = entry->newer) {
-        if (entry->txn_start_offset >= 0) continue;
-        forget(producers, entry);
-        return;
-    }
 }
 
 static kl_status reserve_entries(kl_producers *producers, size_t more) {
@@ -121,7 +144,8 @@ static kl_status obtain(kl_producers *producers, int64_t producer_id,
                         int16_t producer_epoch, kl_producer_entry **out) {
     *out = kl_producers_find(producers, producer_id);
     if (*out) return KL_OK;
-    if (producers->count >= KL_PRODUCERS_MAX) forget_oldest(producers);
+    if (producers->count >= KL_PRODUCERS_MAX && producers->idle.oldest)
+        forget(producers, producers->idle.oldest);
     kl_status status = reserve_entries(producers, 1);
     if (status) return status;
     kl_producer_entry *entry = producers->spare;
@@ -134,18 +158,10 @@ static kl_status obtain(kl_producers *producers, int64_t producer_id,
         .coordinator_epoch = -1,
         .producer_epoch = producer_epoch,
     };
-    link_newest(producers, entry);
+    link_newest(&producers->idle, entry);
     producers->count++;
     *out = entry;
     return kl_table_add(&producers->table, kl_hash_number((uint64_t)producer_id), entry);
-}
-
-static void find_first_open(kl_producers *producers) {
-    producers->first_open = INT64_MAX;
-    if (producers->open_txns == 0) return;
-    for (const kl_producer_entry *entry = producers->oldest; entry; entry = entry->newer)
-        if (entry->txn_start_offset >= 0)
-            producers->first_open = KL_MIN(producers->first_open, entry->txn_start_offset);
 }
 
 /* ---- check -------------------------------------------------------------------------- */
@@ -183,6 +199,16 @@ static kl_status check_sequence(const kl_producer_entry *entry, const kl_batch *
                    batch->base_sequence, wanted);
 }
 
+/* Whether one more can be remembered, when `more` transactions are opened before it. */
+static kl_status check_room(const kl_producers *producers, size_t more,
+                            int64_t producer_id) {
+    if (KL_LIKELY(producers->open_txns + more < KL_PRODUCERS_MAX)) return KL_OK;
+    return kl_fail(KL_E_NO_MEMORY,
+                   "producer %lld: %zu others are in transactions, wanted fewer than %d "
+                   "before another one writes",
+                   (long long)producer_id, producers->open_txns + more, KL_PRODUCERS_MAX);
+}
+
 kl_status kl_producers_check(kl_producers *producers, const kl_batch *batch,
                              bool sequence_checked, const kl_producer_batch **duplicate) {
     *duplicate = NULL;
@@ -193,7 +219,8 @@ kl_status kl_producers_check(kl_producers *producers, const kl_batch *batch,
         return kl_fail(KL_E_INVALID_RECORD, "producer %lld: sequence %d, wanted at least 0",
                        (long long)batch->producer_id, batch->base_sequence);
     const kl_producer_entry *entry = kl_producers_find(producers, batch->producer_id);
-    if (entry == NULL) return KL_OK; /* new, expired or gone by retention: any sequence */
+    if (entry == NULL) /* new, expired or gone by retention: any sequence */
+        return check_room(producers, 0, batch->producer_id);
     if (sequence_checked) {
         *duplicate = find_duplicate(entry, batch);
         if (*duplicate) return KL_OK;
@@ -225,12 +252,15 @@ kl_status kl_producers_try(kl_producers *producers, kl_producers *after,
         kl_producer_entry *entry;
         kl_status status = obtain(after, batch->producer_id, batch->producer_epoch, &entry);
         if (status) return status;
-        kl_producer_entry *older = entry->older;
+        unlink_entry(&after->idle, entry);
         *entry = *known;
-        entry->older = older; /* it is the newest */
-        entry->newer = NULL;
+        bool open = known->txn_start_offset >= 0; /* counted already, where it is known */
+        link_newest(open ? &after->open : &after->idle, entry);
     }
-    kl_status status = kl_producers_check(after, batch, check_sequence, duplicate);
+    kl_status status = KL_OK;
+    if (known == NULL && kl_producers_find(after, batch->producer_id) == NULL)
+        status = check_room(producers, after->open_txns, batch->producer_id);
+    if (!status) status = kl_producers_check(after, batch, check_sequence, duplicate);
     if (status || *duplicate) return status;
     return kl_producers_apply(after, batch, 0);
 }
@@ -281,9 +311,8 @@ kl_status kl_producers_apply(kl_producers *producers, const kl_batch *batch,
     push_batch(entry, &seen);
     entry->last_timestamp_ms = batch->max_timestamp;
     if (kl_batch_is_transactional(batch) && entry->txn_start_offset < 0) {
-        entry->txn_start_offset = batch->base_offset;
-        producers->open_txns++;
-        producers->first_open = KL_MIN(producers->first_open, batch->base_offset);
+        open_txn(producers, entry, batch->base_offset);
+        put_in_order(&producers->open, entry);
     }
     return KL_OK;
 }
@@ -304,9 +333,7 @@ kl_status kl_producers_apply_marker(kl_producers *producers, int64_t producer_id
     entry->last_timestamp_ms = timestamp_ms;
     if (entry->txn_start_offset < 0) return KL_OK;
     *first_offset = entry->txn_start_offset;
-    entry->txn_start_offset = -1;
-    producers->open_txns--;
-    if (*first_offset == producers->first_open) find_first_open(producers);
+    end_txn(producers, entry);
     producers->finished[producers->finished_count++] = (kl_finished_txn){
         .producer_id = producer_id,
         .first_offset = *first_offset,
@@ -316,18 +343,14 @@ kl_status kl_producers_apply_marker(kl_producers *producers, int64_t producer_id
 }
 
 int64_t kl_producers_first_open(const kl_producers *producers) {
-    return producers->first_open;
+    return producers->open.oldest ? producers->open.oldest->txn_start_offset : INT64_MAX;
 }
 
 int64_t kl_producers_first_open_besides(const kl_producers *producers,
                                         const kl_producer_entry *left_out) {
-    int64_t first = producers->first_open;
-    if (left_out->txn_start_offset != first) return first;
-    first = INT64_MAX;
-    for (const kl_producer_entry *entry = producers->oldest; entry; entry = entry->newer)
-        if (entry != left_out && entry->txn_start_offset >= 0)
-            first = KL_MIN(first, entry->txn_start_offset);
-    return first;
+    const kl_producer_entry *first = producers->open.oldest;
+    if (first == left_out) first = first->newer;
+    return first ? first->txn_start_offset : INT64_MAX;
 }
 
 int64_t kl_producers_first_unstable(kl_producers *producers, int64_t high_watermark) {
@@ -340,7 +363,7 @@ int64_t kl_producers_first_unstable(kl_producers *producers, int64_t high_waterm
         memmove(producers->finished, producers->finished + below,
                 producers->finished_count * sizeof *producers->finished);
     }
-    int64_t first = producers->first_open;
+    int64_t first = kl_producers_first_open(producers);
     for (size_t i = 0; i < producers->finished_count; i++)
         first = KL_MIN(first, producers->finished[i].first_offset);
     return first;
@@ -348,10 +371,9 @@ int64_t kl_producers_first_unstable(kl_producers *producers, int64_t high_waterm
 
 size_t kl_producers_expire(kl_producers *producers, int64_t before_ms) {
     size_t before = producers->count;
-    for (kl_producer_entry *entry = producers->oldest, *next; entry; entry = next) {
+    for (kl_producer_entry *entry = producers->idle.oldest, *next; entry; entry = next) {
         next = entry->newer;
-        if (entry->txn_start_offset < 0 && entry->heard_ms < before_ms)
-            forget(producers, entry);
+        if (entry->heard_ms < before_ms) forget(producers, entry);
     }
     return before - producers->count;
 }
@@ -412,8 +434,10 @@ size_t kl_producers_list(const kl_producers *producers, kl_producer *out,
                          size_t max_entries) {
     if (producers->count > max_entries || producers->count == 0) return producers->count;
     size_t i = 0;
-    for (const kl_producer_entry *entry = producers->oldest; entry; entry = entry->newer)
-        out[i++] = describe(entry);
+    const kl_producer_list *lists[] = {&producers->idle, &producers->open};
+    for (int l = 0; l < 2; l++)
+        for (const kl_producer_entry *entry = lists[l]->oldest; entry; entry = entry->newer)
+            out[i++] = describe(entry);
     qsort(out, producers->count, sizeof *out, compare_ids);
     return producers->count;
 }
@@ -532,11 +556,7 @@ static kl_status load_entry(kl_producers *producers, const kl_producer *from,
         };
         push_batch(entry, &last);
     }
-    if (from->txn_start_offset >= 0) {
-        entry->txn_start_offset = from->txn_start_offset;
-        producers->open_txns++;
-        producers->first_open = KL_MIN(producers->first_open, from->txn_start_offset);
-    }
+    if (from->txn_start_offset >= 0) open_txn(producers, entry, from->txn_start_offset);
     return KL_OK;
 }
 
@@ -546,17 +566,30 @@ static int compare_heard(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-/* Bring the list into the order of when they were heard of. */
-static kl_status sort_heard(kl_producers *producers) {
-    size_t count = producers->count, i = 0;
-    kl_producer_entry **all = kl_alloc(KL_MAX(count, (size_t)1) * sizeof *all);
-    if (all == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for %zu producers", count);
-    for (kl_producer_entry *entry = producers->oldest; entry; entry = entry->newer)
-        all[i++] = entry;
-    qsort(all, count, sizeof *all, compare_heard);
-    producers->oldest = producers->newest = NULL;
-    for (i = 0; i < count; i++) link_newest(producers, all[i]);
-    kl_release(all);
+static int compare_starts(const void *a, const void *b) {
+    int64_t left = (*(kl_producer_entry *const *)a)->txn_start_offset;
+    int64_t right = (*(kl_producer_entry *const *)b)->txn_start_offset;
+    return (left > right) - (left < right);
+}
+
+static void sort(kl_producer_list *list, kl_producer_entry **room,
+                 int (*compare)(const void *, const void *)) {
+    size_t count = 0;
+    for (kl_producer_entry *entry = list->oldest; entry; entry = entry->newer)
+        room[count++] = entry;
+    qsort(room, count, sizeof *room, compare);
+    *list = (kl_producer_list){0};
+    for (size_t i = 0; i < count; i++) link_newest(list, room[i]);
+}
+
+/* Bring both lists into their order. */
+static kl_status sort_lists(kl_producers *producers) {
+    size_t count = KL_MAX(producers->count, (size_t)1);
+    kl_producer_entry **room = kl_alloc(count * sizeof *room);
+    if (room == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for %zu producers", count);
+    sort(&producers->idle, room, compare_heard);
+    sort(&producers->open, room, compare_starts);
+    kl_release(room);
     return KL_OK;
 }
 
@@ -570,7 +603,7 @@ kl_status kl_producers_load(kl_producers *producers, const uint8_t *data, size_t
         kl_producer from = get_entry(p);
         status = load_entry(producers, &from, now_ms);
     }
-    if (!status) status = sort_heard(producers);
+    if (!status) status = sort_lists(producers);
     if (status) kl_producers_clear(producers);
     return status;
 }

@@ -11,7 +11,8 @@
 enum {
     KL_PRODUCER_BATCHES = 5, /* remembered per producer, as Kafka does */
     /* Producers that a log remembers: with one more, who was silent longest is forgotten, but
-     * none in a transaction.  About 25 MB. */
+     * none in a transaction; when all are in one, nobody joins them.  About 25 MB.  More come
+     * only from what a log holds already, and from markers one. */
     KL_PRODUCERS_MAX = 100000
 };
 
@@ -25,7 +26,7 @@ typedef struct {
 
 typedef struct kl_producer_entry kl_producer_entry;
 struct kl_producer_entry {
-    kl_producer_entry *older; /* by when they were heard of last */
+    kl_producer_entry *older; /* in its list */
     kl_producer_entry *newer; /* of a spare one: the next */
     int64_t heard_ms;         /* by our clock; read back: not after then */
     int64_t producer_id;
@@ -45,14 +46,18 @@ typedef struct {
 } kl_finished_txn;
 
 typedef struct {
-    kl_table table; /* by producer id, which clients choose */
     kl_producer_entry *oldest;
     kl_producer_entry *newest;
+} kl_producer_list;
+
+typedef struct {
+    kl_table table;           /* by producer id, which clients choose */
+    kl_producer_list idle;    /* by when they were heard of last */
+    kl_producer_list open;    /* in a transaction, by where it begins */
     kl_producer_entry *spare; /* memory of entries to come */
     size_t spare_count;
     size_t count;
-    size_t open_txns;
-    int64_t first_open;        /* of the earliest open transaction, INT64_MAX: none */
+    size_t open_txns;          /* how many `open` has */
     kl_finished_txn *finished; /* ascending last_offset */
     size_t finished_count;
     size_t finished_capacity;
@@ -69,6 +74,7 @@ kl_producer_entry *kl_producers_find(const kl_producers *producers, int64_t prod
  * *duplicate: the remembered batch that it repeats, else NULL.
  * KL_E_INVALID_PRODUCER_EPOCH, KL_E_OUT_OF_ORDER_SEQUENCE_NUMBER, KL_E_INVALID_TXN_STATE;
  * KL_E_INVALID_RECORD: a negative sequence or producer epoch.
+ * KL_E_NO_MEMORY: one more than can be remembered (KL_PRODUCERS_MAX).
  * `check_sequence` false: the coordinator's own appends. */
 kl_status kl_producers_check(kl_producers *producers, const kl_batch *batch,
                              bool check_sequence, const kl_producer_batch **duplicate);

@@ -5,6 +5,7 @@ import time
 import pytest
 
 import kafkalog
+from kafkalog import errors
 from kafkalog._native import check, ffi, lib
 from tests.support import batches
 from tests.support.batches import Row
@@ -68,6 +69,60 @@ def test_the_one_silent_longest_makes_room(log_dir):
         known = log.producers
     with kafkalog.Log(log_dir) as log:
         assert log.producers == known
+
+
+def opened(producer_id: int, sequence: int = 0) -> bytes:
+    return batches.batch([Row(b"v", timestamp_ms=5)], producer_id=producer_id, producer_epoch=0,
+                         base_sequence=sequence, transactional=True)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_when_all_are_in_transactions_nobody_joins_them(log_dir):
+    """None of them may be forgotten: who comes then is told, until one ends."""
+    with kafkalog.Log(log_dir) as log:
+        log.append_batches(b"".join(opened(i) for i in range(PRODUCERS_MAX - 1)))
+        with pytest.raises(errors.NoMemory, match="100000 others are in transactions"):
+            log.append_batches(opened(10**6) + opened(10**6 + 1) + opened(10**6 + 2))
+        log.append_batches(sent(2 * 10**6) + sent(2 * 10**6 + 1))  # one makes room for the other
+        log.append_batches(opened(10**6))
+        assert len(log.producers) == PRODUCERS_MAX
+        for data in (opened(10**6 + 1), sent(10**6 + 1), sent(10**6 + 1) + sent(10**6 + 2)):
+            with pytest.raises(errors.NoMemory, match="100000 others are in transactions"):
+                log.append_batches(data)
+        log.append_batches(opened(7, 1) + opened(8, 1))
+        assert len(log.producers) == PRODUCERS_MAX
+        assert log.last_stable_offset == 0
+        log.append_marker(0, 0, commit=True)
+        assert log.last_stable_offset == 1
+        log.append_marker(2, 0, commit=True)
+        assert log.last_stable_offset == 1
+        log.append_marker(1, 0, commit=False)
+        assert log.last_stable_offset == 3
+        log.append_batches(opened(10**6 + 1))
+        assert len(log.producers) == PRODUCERS_MAX
+        known = log.producers
+    with kafkalog.Log(log_dir) as log:
+        assert log.producers == known
+        assert log.last_stable_offset == 3
+        log.append_marker(3, 0, commit=True)
+        assert log.last_stable_offset == 4
+
+
+def test_to_make_room_costs_the_same_however_many_are_in_transactions(log_dir):
+    """Each one that came looked through all that may not be forgotten."""
+    spent = []
+    with kafkalog.Log(log_dir) as log:
+        for first, count in ((0, 1_000), (10_000, PRODUCERS_MAX - 2_000)):
+            log.append_batches(b"".join(opened(first + i) for i in range(count)))
+            if first:
+                log.append_batches(b"".join(sent(10**6 + i) for i in range(1_000)))
+            newcomers = [sent(10**7 + first + i) for i in range(2_000)]
+            began = time.process_time()
+            for data in newcomers:
+                log.append_batches(data)
+            spent.append(time.process_time() - began)
+        assert len(log.producers) == PRODUCERS_MAX
+    assert spent[1] < 10 * spent[0]
 
 
 def test_ids_that_were_chosen_cost_what_others_cost(tmp_path):
