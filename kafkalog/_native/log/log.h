@@ -184,6 +184,11 @@ kl_status kl_log_reserve(kl_log *log);
 void kl_log_settle_changes(kl_log *log);
 void kl_log_release(kl_log *log); /* locked, and left locked */
 
+/* ---- read.c ------------------------------------------------------------------------ */
+/* Whether a writer's slice from `offset` on is found without the disk, as far as indexes go;
+ * itself it waits for nothing but the lock. */
+bool kl_log_is_at_hand(kl_log *log, int64_t offset);
+
 /* ---- append.c ---------------------------------------------------------------------- */
 /* Remove the clean marker before the first change. */
 kl_status kl_log_make_dirty(kl_log *log);

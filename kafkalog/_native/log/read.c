@@ -375,6 +375,20 @@ static kl_status slice_once(kl_log *log, int64_t offset, int32_t bound, size_t m
     return status;
 }
 
+bool kl_log_is_at_hand(kl_log *log, int64_t offset) {
+    place from;
+    if (look_for(log, offset, KL_LOG_END, &from)) return true; /* the read will say it */
+    const kl_version *version = from.look.version;
+    size_t index = from.hinted ? from.index : kl_version_find(version, offset);
+    bool passed = from.hinted && from.pos >= kl_look_bytes(&from.look, index);
+    if (passed && kl_look_is_sealed(&from.look, index)) index++;
+    bool at_hand = offset < from.look.log_start || /* an error, told from memory */
+                   !kl_look_is_sealed(&from.look, index) ||
+                   kl_segment_indexes_at_hand(version->segments[index]);
+    kl_look_drop(&from.look);
+    return at_hand;
+}
+
 kl_status kl_log_slice(kl_log *log, int64_t offset, int32_t bound, size_t max_bytes,
                        int at_least_one, kl_slice *out, kl_read *where) {
     kl_status status = KL_E_STALE;

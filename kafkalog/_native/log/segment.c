@@ -241,6 +241,13 @@ bool kl_segment_has_indexes(kl_segment *segment) {
     return loaded;
 }
 
+bool kl_segment_indexes_at_hand(kl_segment *segment) {
+    if (pthread_mutex_trylock(&segment->lock)) return false;
+    bool loaded = segment->offsets.loaded && segment->times.loaded;
+    kl_unlock(&segment->lock);
+    return loaded;
+}
+
 void kl_segment_unload_indexes(kl_segment *segment) {
     if (pthread_mutex_trylock(&segment->lock)) return;
     kl_index_unload(&segment->offsets);

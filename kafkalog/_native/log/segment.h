@@ -81,6 +81,8 @@ kl_status kl_segment_note(kl_segment *segment, const kl_batch *batch, int64_t po
 /* The active one's new entries are shown with the next publish of the page. */
 void kl_segment_share(kl_segment *segment, kl_statepage *page);
 bool kl_segment_has_indexes(kl_segment *segment);
+/* The same without a wait: false, too, when somebody works with them, who loads them maybe. */
+bool kl_segment_indexes_at_hand(kl_segment *segment);
 void kl_segment_unload_indexes(kl_segment *segment); /* unless somebody uses them now */
 void kl_segment_count_entries(kl_segment *segment, size_t *offsets, size_t *times);
 

@@ -1,8 +1,9 @@
-/* cold.c: pieces of files that are on disk only.
+/* cold.c: what is on disk only.
  *
  * sendfile(2) waits for the disk where a page is not in memory, and with it all connections
  * of the network thread.  So a piece is looked for first, and one that is not there is read
- * by a thread of its own, into nowhere: then sendfile finds it. */
+ * by a thread of its own, into nowhere: then sendfile finds it.  So are the indexes and
+ * headers by which the place of a read is found: it is looked for by such a thread first. */
 #include "cold.h"
 
 #include <errno.h>
@@ -30,25 +31,68 @@ static void read_piece(const kl_warming *warming) {
     }
 }
 
+/* As the request will do it, and nothing is kept of it: what fails here fails there. */
+static void load_item(const kl_load_item *item) {
+    kl_log *log = item->replica->log;
+    kl_slice slice;
+    kl_read where;
+    if (!kl_replica_enter(item->replica)) return;
+    kl_status status =
+        kl_log_slice(log, item->offset, item->committed ? KL_COMMITTED : KL_UNCOMMITTED,
+                     item->bytes, true, &slice, &where);
+    kl_slice_drop(&slice);
+    kl_aborted aborted;
+    size_t count = 1;
+    if (!status && item->committed)
+        (void)kl_log_aborted(log, item->offset, where.next_offset, &aborted, 1, &count);
+    kl_replica_leave(item->replica);
+}
+
+static void free_load(kl_load *load) {
+    for (size_t i = 0; i < load->count; i++) kl_replica_drop(load->items[i].replica);
+    kl_release(load);
+}
+
+/* Locked, but not while it works. */
+static void run_warming(kl_cold *cold) {
+    kl_warming *warming = cold->first;
+    cold->first = warming->next;
+    if (cold->first == NULL) cold->last = NULL;
+    bool stop = cold->stop;
+    kl_unlock(&cold->lock);
+    if (!stop) read_piece(warming);
+    kl_warmed(warming); /* the last look at it: its request may end at once */
+    kl_lock(&cold->lock);
+}
+
+/* Locked, but not while it works. */
+static void run_load(kl_cold *cold) {
+    kl_load *load = cold->first_load;
+    cold->first_load = load->next;
+    if (cold->first_load == NULL) cold->last_load = NULL;
+    bool stop = cold->stop;
+    kl_unlock(&cold->lock);
+    for (size_t i = 0; !stop && i < load->count; i++) load_item(&load->items[i]);
+    kl_lock(&cold->lock);
+    load->done = true;
+    if (load->request) kl_request_wake(load->request); /* which leaves it */
+    else free_load(load);
+}
+
 static void *run(void *argument) {
     kl_cold *cold = argument;
     kl_lock(&cold->lock);
     for (;;) {
-        kl_warming *warming = cold->first;
-        if (warming == NULL) {
+        if (cold->first) {
+            run_warming(cold);
+        } else if (cold->first_load) {
+            run_load(cold);
+        } else {
             if (cold->stop) break;
             cold->waiting++;
             KL_ASSERT(pthread_cond_wait(&cold->some, &cold->lock) == 0);
             cold->waiting--;
-            continue;
         }
-        cold->first = warming->next;
-        if (cold->first == NULL) cold->last = NULL;
-        bool stop = cold->stop;
-        kl_unlock(&cold->lock);
-        if (!stop) read_piece(warming);
-        kl_warmed(warming); /* the last look at it: its request may end at once */
-        kl_lock(&cold->lock);
     }
     kl_unlock(&cold->lock);
     return NULL;
@@ -81,6 +125,38 @@ static bool push(kl_cold *cold, kl_warming *warming) {
 bool kl_cold_warm(kl_cold *cold, kl_warming *warming) {
     size_t bytes = (size_t)(warming->end - warming->pos);
     return kl_io->cached(warming->fd, (off_t)warming->pos, bytes) || !push(cold, warming);
+}
+
+kl_load *kl_load_new(size_t items_max) {
+    kl_load *load = NULL;
+    if (items_max <= (SIZE_MAX - sizeof *load) / sizeof load->items[0])
+        load = kl_alloc(sizeof *load + items_max * sizeof load->items[0]);
+    return load;
+}
+
+bool kl_cold_load(kl_cold *cold, kl_load *load, kl_request *request) {
+    load->request = request;
+    kl_lock(&cold->lock);
+    bool taken = have_thread(cold);
+    if (taken) {
+        load->next = NULL;
+        if (cold->last_load) cold->last_load->next = load;
+        else cold->first_load = load;
+        cold->last_load = load;
+        pthread_cond_signal(&cold->some);
+    }
+    kl_unlock(&cold->lock);
+    if (!taken) free_load(load);
+    return taken;
+}
+
+bool kl_cold_leave(kl_cold *cold, kl_load *load) {
+    kl_lock(&cold->lock);
+    load->request = NULL;
+    bool done = load->done;
+    kl_unlock(&cold->lock);
+    if (done) free_load(load);
+    return done;
 }
 
 void kl_cold_stop(kl_cold *cold) {

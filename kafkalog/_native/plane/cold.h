@@ -1,10 +1,31 @@
-/* cold.h: pieces of files that are on disk only. */
+/* cold.h: what is on disk only: pieces of files that go out, indexes that are wanted. */
 #ifndef KL_COLD_H
 #define KL_COLD_H
 
 #include "net/request.h"
+#include "replica/replica.h"
 
 enum { KL_COLD_THREADS = 4 };
+
+/* A place in a log that is to be read from. */
+typedef struct {
+    kl_replica *replica; /* retained */
+    int64_t offset;
+    size_t bytes;
+    bool committed;
+} kl_load_item;
+
+/* Places that a request wants to read from, and whose indexes are not in memory.  It has
+ * memory of its own: the request may end before it. */
+typedef struct kl_load kl_load;
+struct kl_load {
+    kl_load *next;
+    kl_request
+        *request; /* guarded by the lock of kl_cold, as is done; NULL: it has ended */
+    bool done;
+    size_t count;
+    kl_load_item items[];
+};
 
 /* Threads that may wait for the disk, where a network thread should not.  They are started
  * when they are first wanted. */
@@ -12,6 +33,7 @@ typedef struct {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t some;
     kl_warming *first, *last;
+    kl_load *first_load, *last_load;
     pthread_t threads[KL_COLD_THREADS];
     int32_t count;   /* of threads */
     int32_t waiting; /* of them, for something to do */
@@ -21,6 +43,13 @@ typedef struct {
 void kl_cold_init(kl_cold *cold);
 /* Whether these bytes are in memory, as kl_ops.warm. */
 bool kl_cold_warm(kl_cold *cold, kl_warming *warming);
+/* Room for places to load; NULL: no memory. */
+kl_load *kl_load_new(size_t items_max);
+/* Load them and wake the request.  False: there is no thread for it; it is freed. */
+bool kl_cold_load(kl_cold *cold, kl_load *load, kl_request *request);
+/* The request goes on, or ends: it is not woken by this load any more, which is not its own any
+ * more either.  Whether all was loaded. */
+bool kl_cold_leave(kl_cold *cold, kl_load *load);
 /* All that was pushed was told so, and the threads have ended. */
 void kl_cold_stop(kl_cold *cold);
 void kl_cold_free(kl_cold *cold);

@@ -33,6 +33,7 @@ static kl_fetch *take(kl_request *request) {
     fetch->forgotten_topics = 0;
     fetch->code = CODE_NONE;
     fetch->incremental = fetch->epoch_error = false;
+    fetch->loaded = false;
     return fetch;
 }
 
@@ -56,6 +57,12 @@ static void drop_replicas(kl_fetch_set *set) {
         kl_replica_drop(set->items[i]->replica);
         set->items[i]->replica = NULL;
     }
+}
+
+/* What is not loaded by now is left out: the time is over, or the client is gone. */
+static void leave_load(kl_fetch *fetch) {
+    if (fetch->load) fetch->loaded = kl_cold_leave(&fetch->data->cold, fetch->load);
+    fetch->load = NULL;
 }
 
 /* ---- the frames of those that wait -------------------------------------------------------- */
@@ -89,6 +96,7 @@ static void let_frame_go(kl_request *request, kl_fetch *fetch) {
 static void put_back(kl_request *request, kl_fetch *fetch, bool keep_session) {
     kl_data *data = kl_data_of(request);
     stop_waiting(fetch);
+    leave_load(fetch);
     let_frame_go(request, fetch);
     kl_fetch_drop_slices(fetch);
     drop_replicas(fetch->set);
@@ -210,6 +218,26 @@ static bool park(kl_request *request, kl_fetch *fetch, int64_t missing) {
     return true;
 }
 
+/* Have the indexes loaded by who may wait for the disk; false: there is nobody. */
+static bool park_cold(kl_request *request, kl_fetch *fetch) {
+    kl_load *load = kl_load_new(fetch->cold_count);
+    if (load == NULL) return false;
+    for (size_t i = 0; i < fetch->set->count; i++) {
+        kl_fetch_item *item = fetch->set->items[i];
+        if (!item->cold) continue;
+        size_t bytes = (size_t)KL_MAX(KL_MIN(item->max_bytes, fetch->max_bytes), 0);
+        load->items[load->count++] = (kl_load_item){kl_replica_retain(item->replica),
+                                                    item->offset, bytes, fetch->committed};
+    }
+    fetch->load = load;
+    request->parked = fetch;
+    request->deadline_ms = INT64_MAX; /* its time is for records that are not there yet */
+    if (kl_cold_load(&fetch->data->cold, load, request)) return true;
+    fetch->load = NULL;
+    request->parked = NULL;
+    return false;
+}
+
 /* ---- runs --------------------------------------------------------------------------------- */
 
 static kl_verdict finish(kl_request *request, kl_fetch *fetch) {
@@ -228,11 +256,20 @@ static kl_verdict read_or_park(kl_request *request, kl_fetch *fetch) {
     for (;;) {
         int64_t bytes;
         bool at_once = kl_fetch_read(request, fetch, &bytes);
+        if (fetch->cold_count > 0 && !request->expired) {
+            kl_fetch_drop_slices(fetch);
+            fetch->loaded = true;
+            if (keep_frame(request, fetch) && park_cold(request, fetch)) return KL_PARKED;
+            continue;
+        }
         if (at_once || bytes >= min_bytes || request->expired || fetch->max_wait_ms <= 0 ||
             !keep_frame(request, fetch))
             return finish(request, fetch);
         kl_fetch_drop_slices(fetch);
-        if (park(request, fetch, min_bytes - bytes)) return KL_PARKED;
+        if (park(request, fetch, min_bytes - bytes)) {
+            request->deadline_ms = fetch->until_ms;
+            return KL_PARKED;
+        }
     }
 }
 
@@ -259,16 +296,15 @@ static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
         drop_replicas(&fetch->asked); /* looked up again, with the session's others */
         look_up(request, fetch->set);
     }
-    int64_t now_ms = kl_now_of(request);
-    kl_verdict verdict = read_or_park(request, fetch);
-    if (verdict == KL_PARKED) request->deadline_ms = now_ms + fetch->max_wait_ms;
-    return verdict;
+    fetch->until_ms = kl_now_of(request) + fetch->max_wait_ms;
+    return read_or_park(request, fetch);
 }
 
 kl_verdict kl_fetch_run(kl_request *request) {
     kl_fetch *fetch = request->parked;
     if (fetch) {
         stop_waiting(fetch);
+        leave_load(fetch);
         return read_or_park(request, fetch);
     }
     if (request->api_version < KL_FETCH_MIN || request->api_version > KL_FETCH_MAX)

@@ -26,6 +26,10 @@ struct kl_fetch {
     kl_wait wait;
     kl_buffer copied;    /* records that are not sent from their file, of all partitions */
     int32_t slices;      /* that are */
+    size_t cold_count;   /* items that are not looked for yet, as their index is on disk */
+    kl_load *load;       /* of these; NULL: none is under way */
+    bool loaded;         /* they were: what is missing still is read all the same */
+    int64_t until_ms;    /* when max_wait_ms is over */
     kl_aborted *aborted; /* transactions, of all partitions one after another */
     size_t aborted_count;
     size_t aborted_capacity;

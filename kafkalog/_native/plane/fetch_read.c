@@ -26,7 +26,7 @@ void kl_fetch_drop_slices(kl_fetch *fetch) {
 static void forget_findings(const kl_fetch *fetch, kl_fetch_item *item) {
     kl_data_drop_slice(fetch->data, &item->slice);
     item->slice_bytes = 0;
-    item->copied = false;
+    item->copied = item->cold = false;
     item->code = CODE_NONE;
     item->diverging_end = -1;
     item->high_watermark = item->last_stable = item->log_start = -1;
@@ -140,6 +140,12 @@ static kl_status read_records(kl_fetch *fetch, kl_fetch_item *item, budget *budg
         budget->more = true;
         return KL_OK;
     }
+    if (!fetch->loaded && !kl_log_is_at_hand(item->replica->log, item->offset)) {
+        kl_data_unpin(fetch->data);
+        item->cold = true;
+        fetch->cold_count++;
+        return KL_OK;
+    }
     kl_read where;
     kl_status status = kl_log_slice(item->replica->log, item->offset,
                                     fetch->committed ? KL_COMMITTED : KL_UNCOMMITTED,
@@ -215,6 +221,7 @@ bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes) {
     fetch->aborted_count = 0;
     fetch->copied.bytes = 0;
     fetch->slices = 0;
+    fetch->cold_count = 0;
     fetch->epoch_error = false;
     for (size_t i = 0; i < fetch->set->count; i++) {
         kl_fetch_item *item = fetch->set->items[i];

@@ -34,6 +34,7 @@ typedef struct {
     bool forgotten;
     bool waiting;
     bool answered;
+    bool cold; /* see kl_fetch.cold_count */
     int16_t code;
     int32_t diverging_epoch; /* of diverging_end >= 0 */
     int64_t diverging_end;   /* -1: it does not diverge */

@@ -1,0 +1,139 @@
+"""While the disk holds one call, a network thread goes on: with the same partition and others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kafkalog.log.log import handle_of
+from tests.support import batches
+from tests.unit.log.test_held_disk import CONFIG, NotHeld, delete_segments, fill, held
+from tests.unit.plane.peer import LEADER, Peer, Served, one
+
+Wait = Callable[..., None]
+
+
+@pytest.fixture
+def cold(serve: Callable[..., Served], faults: Any) -> Iterator[Served]:
+    """Two partitions of some segments, none of whose indexes is in memory; one network thread."""
+    served = serve(**{"num.network.threads": 1})
+    served.put(partitions=2, config=CONFIG)
+    for log in served.logs.values():
+        fill(log)
+    served.reactor.remove_topic("t")
+    for log in served.logs.values():
+        log.close()
+    served.put(partitions=2, config=CONFIG)
+    for partition in range(2):  # the first change of all takes the marker of a clean close away
+        served.connect().produce_one(one(key=b"k"), ("t", partition))
+        served.logs["t", partition].flush()
+    yield served
+    faults.kl_io_reset()
+
+
+def offsets(peer: Peer, place: tuple[str, int], offset: int) -> list[int]:
+    """What a Fetch brings, by the batches' offsets."""
+    return [h.base_offset for h in batches.headers(peer.fetch_one(offset, place).records)]
+
+
+def meanwhile(served: Served) -> None:
+    """Produce and Fetch of others; with a network thread that waits their time is over."""
+    peer = served.connect()
+    for place in [("t", 0), ("t", 1)]:
+        end = peer.produce_one(one(key=b"k"), place, acks=LEADER).base_offset
+        assert end == served.logs[place].end_offset - 1
+        assert offsets(peer, place, end) == [end]
+
+
+def first_of(served: Served, segment: int) -> int:
+    """By the names: a question for the segments would load their indexes."""
+    return sorted(int(path.stem) for path in (served.folder / "t-0").glob("*.log"))[segment]
+
+
+@pytest.mark.parametrize("nth", [1, 2], ids=["its folder", "its file"])
+def test_an_index_that_is_loaded(cold: Served, faults: Any, wait_until: Wait, nth: int) -> None:
+    """For a fetch, and for another one that wants the same index."""
+    offset = first_of(cold, 2) + 3
+    peers = [cold.connect() for _ in range(2)]
+
+    def get() -> None:
+        peers[0].send_fetch({("t", 0): offset}, max_bytes=1000)
+        assert peers[0].receive().responses[0].partitions[0].error_code == 0
+
+    with held(faults, b"openat", get, wait_until, nth):
+        peers[1].send_fetch({("t", 0): offset}, max_bytes=1000)
+        meanwhile(cold)
+    found = peers[1].receive().responses[0].partitions[0]
+    assert next(iter(batches.headers(found.records))).base_offset == offset
+
+
+def test_who_leaves_while_an_index_is_loaded(cold: Served, faults: Any, wait_until: Wait) -> None:
+    offset = first_of(cold, 2)
+    peer = cold.connect()
+    faults.kl_io_hold_one(b"openat", 1)
+    peer.send_fetch({("t", 0): offset}, max_wait_ms=60_000)
+    wait_until(lambda: faults.kl_io_waiting(b"openat") == 1, "the index is opened")
+    peer.close()
+    wait_until(lambda: cold.parked() == 0, "the request has ended")
+    meanwhile(cold)
+    faults.kl_io_hold(b"openat", faults.KL_HOLD_NONE)
+    assert offsets(cold.connect(), ("t", 0), offset)[0] == offset
+
+
+def test_a_stop_while_an_index_is_loaded(cold: Served, faults: Any, wait_until: Wait) -> None:
+    """Who waits gets its answer, without what lies on the disk."""
+    peer = cold.connect()
+    faults.kl_io_hold_one(b"openat", 1)
+    peer.send_fetch({("t", 0): first_of(cold, 2)}, max_wait_ms=60_000)
+    wait_until(lambda: faults.kl_io_waiting(b"openat") == 1, "the index is opened")
+    peer.socket.shutdown(1)
+    found = peer.receive().responses[0].partitions[0]
+    assert (found.error_code, found.records) == (0, b"")
+    faults.kl_io_hold(b"openat", faults.KL_HOLD_NONE)
+
+
+def test_an_index_that_cannot_be_read(cold: Served, faults: Any) -> None:
+    """The error is the request's, as if it had read itself; then all is well."""
+    offset = first_of(cold, 2)
+    peer = cold.connect()
+    faults.kl_io_fail(b"openat", 1, 5, 1, 0)
+    assert peer.fetch_one(offset, ("t", 0)).error_code != 0
+    faults.kl_io_reset()
+    assert offsets(peer, ("t", 0), offset)[0] == offset
+
+
+def test_some_indexes_are_loaded_and_others_not(cold: Served) -> None:
+    """All of them are answered, whatever was there."""
+    last = cold.logs["t", 1].end_offset - 1
+    wanted = {("t", 0): first_of(cold, 2), ("t", 1): last}
+    first, second = cold.connect().fetch(wanted).responses[0].partitions
+    assert next(iter(batches.headers(first.records))).base_offset == wanted["t", 0]
+    assert next(iter(batches.headers(second.records))).base_offset == last
+
+
+@pytest.mark.parametrize("call", [b"unlinkat", b"renameat", b"fdatasync", b"fsync"])
+def test_a_deletion_that_waits(cold: Served, faults: Any, wait_until: Wait, call: bytes) -> None:
+    log = cold.logs["t", 0]
+    before = first_of(cold, 3)
+    try:
+        with held(faults, call, lambda: delete_segments(log, before), wait_until):
+            meanwhile(cold)
+    except NotHeld:
+        assert call != b"fsync"
+    assert log.start_offset == before
+
+
+def test_compaction_that_waits(cold: Served, faults: Any, wait_until: Wait) -> None:
+    log = cold.logs["t", 0]
+    log.roll()
+    with held(faults, b"fsync", log.compact, wait_until):
+        meanwhile(cold)
+
+
+def test_a_sync_that_waits(cold: Served, faults: Any, wait_until: Wait) -> None:
+    log = handle_of(cold.logs["t", 0])
+    cold.connect().produce_one(one(key=b"k"))
+    with held(faults, b"fdatasync", log.flush, wait_until):
+        meanwhile(cold)
