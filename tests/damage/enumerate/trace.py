@@ -96,7 +96,10 @@ def parse(lines: Iterable[bytes]) -> Iterator[Step]:
 
 
 def slow_disk(steps: list[Step], main_thread: int) -> list[Step]:
-    """The same on a disk where what is synced in the background is done as late as can be."""
+    """The same on a disk where what is synced in the background is done as late as can be.
+
+    What the same thread does behind such a sync, as noting how far the log is, comes later, too.
+    """
     out: list[Step] = []
     late: list[Step] = []
     kind = ""
@@ -106,7 +109,8 @@ def slow_disk(steps: list[Step], main_thread: int) -> list[Step]:
         if step.mark and kind not in LOOSE:
             out += late
             late = []
-        background = step.syncs and step.thread != main_thread
+        waits = step.syncs or any(step.thread == other.thread for other in late)
+        background = waits and step.thread != main_thread
         if background and kind in LOOSE:
             late.append(step)
         else:
