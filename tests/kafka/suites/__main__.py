@@ -13,12 +13,12 @@ from pathlib import Path
 from tests.kafka.clients.servers import SIDES
 from tests.kafka.suites import golang, librdkafka, python
 from tests.kafka.suites.suite import Suite, judged
+from tests.unit.net.network import wait_for
 
 SUITES = {
     suite.name: suite
     for suite in (golang.FRANZ_GO, golang.KAFKA_GO, python.SUITE, librdkafka.SUITE)
 }
-READY_S = 60
 
 
 def _prepared(suite: Suite) -> Path:
@@ -41,10 +41,7 @@ def _run(suite: Suite, side: str) -> bool:
     with tempfile.TemporaryDirectory(prefix="kafkalog-suite-") as work:
         server = SIDES[side](Path(work) / "data", dict(suite.settings), port=suite.port)
         with server:
-            while not server.answers():
-                if time.monotonic() - begun_s > READY_S:
-                    sys.exit(f"{side} does not answer: {server.output()[-2000:]}")
-                time.sleep(0.1)
+            wait_for(server.answers, f"an answer of {side}")
             found = judged(suite, suite.run(folder, server.bootstrap))
     took_s = time.monotonic() - begun_s
     ran = found.passed + len(found.failed) + len(found.unexpected)
