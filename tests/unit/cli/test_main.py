@@ -138,14 +138,19 @@ def test_a_failure_that_is_often_met_says_what_to_do(kafkalog: Command, tmp_path
         assert refused.status == 1
         assert refused.err.endswith("nobody listens there; kafkalog serve begins a broker\n")
         one.listen()
-        taken = kafkalog("serve", "--dir", tmp_path / "d", "--listen", f"127.0.0.1:{port}")
-        assert (taken.status, "another port" in taken.err) == (1, True)
+        status, told = served(tmp_path, f"127.0.0.1:{port}")
+        assert status == 1 and "another port" in told
     with Manager(tmp_path / "d"):
-        command = [sys.executable, "-m", "kafkalog", "serve", "--dir", "d",
-                   "--listen", "127.0.0.1:0"]  # fmt: skip
-        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60,
-                             env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
-        assert (ran.returncode, "--bootstrap-server" in ran.stderr) == (1, True)
+        status, told = served(tmp_path, "127.0.0.1:0")
+        assert status == 1 and "--bootstrap-server" in told
+
+
+def served(folder: Path, listen: str) -> tuple[int, str]:
+    """`kafkalog serve` as a process, since it sets up its process's logging: status, stderr."""
+    command = [sys.executable, "-m", "kafkalog", "serve", "--dir", "d", "--listen", listen]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60,
+                         env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    return ran.returncode, ran.stderr
 
 
 def test_debug_shows_the_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
