@@ -9,8 +9,6 @@ import re
 import secrets
 import signal
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ import pytest
 
 from tests.support import brokers, cases
 from tests.support.effort import SEED, examples
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -151,11 +150,6 @@ def wait_until() -> Callable[..., None]:
     """`wait_until(condition, what, timeout_s=10)`: return when `condition()` is true."""
 
     def wait(condition: Callable[[], object], what: str, timeout_s: float = 10.0) -> None:
-        deadline = time.monotonic() + timeout_s
-        pause = threading.Event()
-        while not condition():
-            if time.monotonic() > deadline:
-                pytest.fail(f"not within {timeout_s} s: {what}")
-            pause.wait(0.002)
+        wait_for(condition, what, timeout_s)
 
     return wait

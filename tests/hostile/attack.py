@@ -12,7 +12,8 @@ from typing import Any
 from kafkalog.wire.runtime import uvarint_bytes
 from tests.support import batches
 from tests.support.batches import Row
-from tests.unit.net.network import Client, wait_for
+from tests.support.waiting import wait_for
+from tests.unit.net.network import Client
 
 CLOSED = "closed"
 RECORD_HEAD = struct.Struct(">hiqqqhii")

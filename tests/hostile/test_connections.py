@@ -19,7 +19,8 @@ from kafkalog.wire.runtime import uvarint_bytes
 from tests.hostile.attack import blocked, flood
 from tests.hostile.victim import MIB, Victim
 from tests.support.effort import LONG, SEED
-from tests.unit.net.network import framed, header, wait_for
+from tests.support.waiting import wait_for
+from tests.unit.net.network import framed, header
 
 LITTLE = 8 * MIB
 """What bytes on a connection may cost that never become a request."""

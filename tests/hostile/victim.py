@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from kafkalog.wire import apis
 from tests.hostile.attack import commit_fields
-from tests.unit.net.network import Client, wait_for
+from tests.support.waiting import wait_for
+from tests.unit.net.network import Client
 from tests.unit.plane.peer import Peer
 
 MIB = 1 << 20

@@ -7,8 +7,6 @@ import json
 import random
 import shutil
 import subprocess
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support import apache
 from tests.support.raw import Raw
+from tests.support.waiting import wait_for
 
 START_MS = 1_767_225_600_000
 KINDS = ("NoTimestampType", "CreateTime", "LogAppendTime")
@@ -34,14 +33,8 @@ DUMPED = (".index", ".log", ".snapshot", ".timeindex", ".txnindex")
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
-    """The first true value of `condition`."""
-    end = time.monotonic() + PATIENCE_S
-    pause = threading.Event()
-    while not (found := condition()):
-        if time.monotonic() > end:
-            raise RuntimeError(f"not in {PATIENCE_S} s: {what}")
-        pause.wait(0.1)
-    return found
+    """The first true value of `condition`, for which Kafka may take a while."""
+    return wait_for(condition, what, PATIENCE_S, pause_s=0.1)
 
 
 def text_of(data: bytes | None) -> str | None:

@@ -11,7 +11,6 @@ import re
 import socket
 import struct
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from kafkalog.wire import apis, headers
 from kafkalog.wire.api import Api
 from kafkalog.wire.values import Struct
+from tests.support.waiting import wait_for
 from tests.unit.coordinator.desk import Desk, config
 
 CLIENT = "client"
@@ -182,11 +182,7 @@ class KafkaSide(Side):
         return sent.done.is_set()
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        pause = threading.Event()
-        while not condition():
-            assert time.monotonic() < deadline, f"Kafka, not within {PATIENCE_S} s: {what}"
-            pause.wait(0.01)
+        wait_for(condition, f"Kafka: {what}", PATIENCE_S, pause_s=0.01)
 
 
 class OurSide(Side):

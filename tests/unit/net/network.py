@@ -6,30 +6,17 @@ import os
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 from kafkalog.config.server import ServerConfig
 from kafkalog.server.reactor import Reactor, Request
+from tests.support.waiting import LIMIT_S, wait_for
 
-LIMIT_S = 20.0
-"""No wait of a test is longer; a machine under load must still make it."""
 SANITIZED = "san.so" in os.environ.get("LD_PRELOAD", "")
 """Their run-time takes memory of its own for everything."""
 METADATA, OFFSET_COMMIT, CONTROLLED_SHUTDOWN, API_VERSIONS = 3, 8, 7, 18
 PRODUCE, FETCH = 0, 1
-
-
-def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    """The first true value of `condition`, looked at again and again."""
-    end = time.monotonic() + LIMIT_S
-    pause = threading.Event()
-    while not (value := condition()):
-        if time.monotonic() > end:
-            raise AssertionError(f"not in {LIMIT_S} s: {what}")
-        pause.wait(0.002)
-    return value
 
 
 def header(key: int, version: int, correlation: int, client_id: bytes | None = b"me") -> bytes:

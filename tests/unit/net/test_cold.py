@@ -12,8 +12,9 @@ import pytest
 
 import kafkalog
 from kafkalog._native import lib
+from tests.support.waiting import wait_for
 from tests.unit.net.kafka_requests import fetch, fetched
-from tests.unit.net.network import Server, wait_for
+from tests.unit.net.network import Server
 
 BYTES = 300_000
 

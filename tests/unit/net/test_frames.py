@@ -8,6 +8,7 @@ import struct
 import pytest
 
 from tests.support.effort import SEED
+from tests.support.waiting import wait_for
 from tests.unit.net import network
 from tests.unit.net.network import Client, Server, framed, header, request
 
@@ -166,7 +167,7 @@ def test_a_length_alone_takes_no_memory(server):
     before = resident_bytes()
     for client in clients:
         client.send(struct.pack(">i", 8 << 20))
-    network.wait_for(lambda: server.reactor.stats().buffer_bytes > 100 * (8 << 20), "all were read")
+    wait_for(lambda: server.reactor.stats().buffer_bytes > 100 * (8 << 20), "all were read")
     if not network.SANITIZED:
         assert resident_bytes() - before < 20 << 20
     for client in clients:

@@ -14,7 +14,8 @@ import pytest
 from kafkalog.config.server import ServerConfig
 from kafkalog.errors import ArgumentError, Closed, IoFailed, KafkalogError, NotFound
 from kafkalog.server.reactor import Reactor
-from tests.unit.net.network import Client, Server, request, wait_for
+from tests.support.waiting import wait_for
+from tests.unit.net.network import Client, Server, request
 
 
 def has_ipv6() -> bool:

@@ -8,9 +8,10 @@ import pytest
 
 from kafkalog._native import lib
 from tests.support.effort import SEED
+from tests.support.waiting import wait_for
 from tests.unit.net import network
 from tests.unit.net.kafka_requests import STORED, fetch, fetched, produce, produced
-from tests.unit.net.network import Server, request, wait_for
+from tests.unit.net.network import Server, request
 
 
 def test_the_next_request_of_a_connection_comes_up_when_the_first_is_answered():

@@ -9,8 +9,9 @@ import pytest
 
 from kafkalog.errors import NotFound
 from tests.support.effort import SEED
+from tests.support.waiting import wait_for
 from tests.unit.net.kafka_requests import produce
-from tests.unit.net.network import Client, Server, request, wait_for
+from tests.unit.net.network import Client, Server, request
 
 
 def test_a_full_queue_stops_reading_and_goes_on(served):

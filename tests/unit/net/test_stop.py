@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from kafkalog.errors import Closed, ForkedHandle, Timeout
+from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.net.kafka_requests import fetch, fetched, produce, produced
-from tests.unit.net.network import LIMIT_S, Server, echo, request, wait_for
+from tests.unit.net.network import Server, echo, request
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -7,8 +7,9 @@ import random
 import pytest
 
 from tests.support.effort import SEED
+from tests.support.waiting import wait_for
 from tests.unit.net.kafka_requests import fetch, fetched
-from tests.unit.net.network import Server, framed, header, request, wait_for
+from tests.unit.net.network import Server, framed, header, request
 
 HALF_FRAME_MS, IDLE_MS = 10_000, 100_000
 

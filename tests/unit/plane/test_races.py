@@ -13,7 +13,7 @@ import kafkalog
 from kafkalog.errors import Closed, NotFound, StorageOffline
 from kafkalog.log.log import handle_of
 from tests.support import batches
-from tests.unit.net.network import wait_for
+from tests.support.waiting import wait_for
 from tests.unit.plane.peer import ALL, LEADER, Peer, Served, one
 
 ROUNDS = 60

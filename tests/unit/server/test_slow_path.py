@@ -14,7 +14,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.support.batches import Row, batch
 from tests.support.raw import Raw
-from tests.unit.net.network import wait_for
+from tests.support.waiting import wait_for
 from tests.unit.server.conftest import MakeBroker
 
 
