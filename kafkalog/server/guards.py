@@ -2,8 +2,9 @@
 
 Between the coordinator's word and the append, the transaction may have ended: its marker is in
 the partition already.  What came behind it would belong to no transaction that ends, or to the
-next one.  So a write is guarded from before the coordinator is asked, a marker takes
-the guard away, and none of the two gets between the other's look and its append.
+next one.  So a write is guarded from the step on in which the coordinator allows it, a marker takes
+the guard away, and none of the two gets between the other's look and its append.  Not sooner: a
+write may wait for the transaction before to end, whose markers are none of its business.
 """
 
 import threading
@@ -45,7 +46,7 @@ class Guards:
             return bool(self._guards)
 
     def begin(self, where: TopicPartition, producer_id: int) -> Guard:
-        """Guard a write, before the coordinator is asked for it."""
+        """Guard a write, in the step of the coordinator that allows it."""
         guard = Guard((where, producer_id))
         with self._lock:
             self._guards.setdefault(guard.key, set()).add(guard)

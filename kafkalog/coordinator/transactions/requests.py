@@ -199,6 +199,15 @@ def end(
 ) -> None:
     """Decide the end of a transaction; its partitions learn of it afterwards."""
     decided = _end(shard, asked, commit, version)
+    if isinstance(decided, _Early):
+        # It has the epoch that the end before gave it: most often all it wrote was given up.
+        waiting = Waiting(
+            lambda step: end(shard, step, asked, commit, version, then),
+            lambda step, error: then(step, Given(error)),
+        )
+        if not shard.park(step, decided.one, waiting):
+            then(step, Given(CONCURRENT))
+        return
     if not isinstance(decided, Transaction):
         then(step, decided)
         return
@@ -223,7 +232,15 @@ def end(
     shard.write(step, one, after, settled)
 
 
-def _end(shard: TransactionShard, asked: Asked, commit: bool, version: int) -> Transaction | Given:
+class _Early(NamedTuple):
+    """The next transaction is to be ended before the end of the one before is complete."""
+
+    one: Transaction
+
+
+def _end(
+    shard: TransactionShard, asked: Asked, commit: bool, version: int
+) -> Transaction | Given | _Early:
     """The transactional id whose transaction may be ended, or the answer."""
     if not asked.transactional_id:
         return Given(ErrorCode.INVALID_REQUEST)
@@ -245,12 +262,13 @@ def _end(shard: TransactionShard, asked: Asked, commit: bool, version: int) -> T
         return Given(UNMAPPED)
     if raises:
         retried = status.prepared or status.state in COMPLETE
-        fresh = asked.epoch == status.epoch and not status.prepared
-        valid = fresh or (again and retried)
+        valid = asked.epoch == status.epoch or (again and retried)
     else:
         valid = asked.epoch == status.epoch
     if not valid:
         return Given(FENCED)
+    if raises and not again and (status.prepared or one.pending is not None):
+        return _Early(one)  # Kafka says PRODUCER_FENCED of a prepared one: no client survives that
     if one.pending is not None:
         return Given(CONCURRENT)
     if status.state is State.ONGOING:

@@ -94,15 +94,14 @@ def txn_offset_commit(node: Node, request: Request) -> None:
         _refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return
     where = TopicPartition(OFFSETS_TOPIC, partition)
-    guard = node.guards.begin(where, body.producer_id)
 
     def allowed(_: Step, results: Results) -> None:
         error = results[where]
         if error is not ErrorCode.NONE:
-            node.guards.end(guard)
             _refuse(request, _as_committer(error, request.version))
         else:
-            _commit(node, request, guard)
+            # Not before it is allowed: markers of the transaction before may be on their way.
+            _commit(node, request, node.guards.begin(where, body.producer_id))
 
     def event(step: Step) -> None:
         try:
@@ -111,11 +110,9 @@ def txn_offset_commit(node: Node, request: Request) -> None:
             else:
                 allowed(step, node.transactions.core.verify(asked, [where]))
         except Exception as problem:
-            node.guards.end(guard)
             handler_failed(request, problem)
 
     if not node.transactions.ask(event):
-        node.guards.end(guard)
         _refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -133,7 +130,13 @@ def _commit(node: Node, request: Request, guard: Guard) -> None:
         request.answer(body)
 
     asked = asking(request)
-    node.coordinator.submit(request.api, asked._replace(answer=answer, holds=lambda: guard.holds))
+    try:
+        node.coordinator.submit(
+            request.api, asked._replace(answer=answer, holds=lambda: guard.holds)
+        )
+    except BaseException:
+        node.guards.end(guard)
+        raise
 
 
 def _refuse(request: Request, error: ErrorCode) -> None:

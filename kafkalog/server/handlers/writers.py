@@ -59,7 +59,8 @@ class Refused(KafkalogError):
 class Verdict:
     """Whether one batch may be written."""
 
-    def __init__(self, node: Node, guard: Guard, error: ErrorCode) -> None:
+    def __init__(self, node: Node, guard: Guard | None, error: ErrorCode) -> None:
+        """`guard` is None when it may not."""
         self._node = node
         self._guard = guard
         self._error = error
@@ -69,7 +70,7 @@ class Verdict:
 
         Raises: Refused by the coordinator, InvalidTxnState, what `append` raises.
         """
-        if self._error is not ErrorCode.NONE:
+        if self._guard is None:
             raise Refused(self._error, "the coordinator does not let the producer write here")
         with self._node.guards.writing(self._guard) as holds:
             if not holds:
@@ -78,7 +79,8 @@ class Verdict:
 
     def end(self) -> None:
         """It was written, or was not."""
-        self._node.guards.end(self._guard)
+        if self._guard is not None:
+            self._node.guards.end(self._guard)
 
 
 Verdicts = dict[tuple[str | None, int], Verdict]
@@ -109,18 +111,16 @@ def allow(
         one._replace(partitions=[where for where in one.partitions if node.partitions.has(*where)])
         for one in writes
     ]
-    guards = {
-        (where, one.producer_id): node.guards.begin(where, one.producer_id)
-        for one in writes
-        for where in one.partitions
-    }
     verdicts: Verdicts = {}
     left = len(writes)
 
     def done(one: Writes, _: Step | None, results: Results) -> None:
         nonlocal left
         for where, error in results.items():
-            guard = guards[where, one.producer_id]
+            # In the step that allows it, so that no marker of the same transaction was sent yet,
+            # and all of the one before, which it may have waited for, are written.
+            allowed = error is ErrorCode.NONE
+            guard = node.guards.begin(where, one.producer_id) if allowed else None
             verdicts[where.topic, where.partition] = Verdict(
                 node, guard, _as_producer(error, request.version)
             )
@@ -138,8 +138,8 @@ def allow(
                 else:
                     done(one, step, core.verify(asked, one.partitions))
         except Exception as problem:
-            for guard in guards.values():
-                node.guards.end(guard)
+            for verdict in verdicts.values():
+                verdict.end()
             handler_failed(request, problem)
 
     if not node.transactions.ask(event):

@@ -290,13 +290,13 @@ class World:
             if self.parts[where].is_open(identity):
                 answered(self._written(producer, identity, where, sequence, tag))
                 return
-            guard = self.guards.begin(where, identity[0])
             asked, epoch = Asked(producer.name, *identity), self.epoch
 
             def allowed(_: Step, results: Results) -> None:
                 if results[where] is not OK:
                     answered(results[where])
                     return
+                guard = self.guards.begin(where, identity[0])
                 self.later(self._travel(), lambda: append(guard) if epoch == self.epoch else None)
 
             def append(guard: Guard) -> None:

@@ -182,6 +182,32 @@ def test_who_comes_before_the_end_is_complete_waits_for_it(office: Office) -> No
     assert office.codes(last) == [ErrorCode.NOT_COORDINATOR]
 
 
+@pytest.mark.parametrize("written", [True, False])
+def test_the_next_end_waits_for_the_one_before(office: Office, written: bool) -> None:
+    """A producer that gives up at once on what it was about to write is not fenced for that."""
+    producer = office.new()
+    office.batch(producer, 1)
+    office.waiting = []
+    assert office.end(producer, version=5).producer_epoch == 1
+    producer = producer[0], 1
+    early = office.adding(producer, 2) if written else None
+    end = office.end(producer, False, version=5)
+    assert end.waits
+    office.mark_all()
+    assert early is None or office.codes(early) == [OK]
+    assert (end.error, end.producer_epoch) == (OK, 2)
+    office.wait(0)
+    assert office.state() == "CompleteAbort"
+    office.waiting = []
+    office.batch((producer[0], 2), 1)
+    office.end((producer[0], 2), version=5)
+    late = office.end((producer[0], 3), version=5)
+    office.wait(1_000)
+    assert late.error is CONCURRENT
+    assert office.end((producer[0], 4), version=5).error is FENCED
+    assert office.end((producer[0], 1), version=5).error is FENCED
+
+
 def test_without_a_transaction_there_is_nothing_to_end(office: Office) -> None:
     producer = office.new()
     assert office.end(producer).error is ErrorCode.INVALID_TXN_STATE

@@ -10,6 +10,7 @@ import pytest
 
 from kafkalog.clock import ManualClock
 from kafkalog.server.broker import Broker
+from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.batches import Row, batch
@@ -64,10 +65,11 @@ class Client:
 
         return list(self.until(call).codes)
 
-    def write(
+    def produce_body(
         self, topic: str, *values: bytes, partition: int = 0, version: int = 11, acks: int = -1,
         sequence: int | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> dict[str, Any]:  # fmt: skip
+        """The fields of a Produce request."""
         data = batch(
             [Row(value, b"k") for value in values], producer_id=self.producer_id,
             producer_epoch=self.epoch, transactional=True,
@@ -75,10 +77,17 @@ class Client:
         )  # fmt: skip
         entry: dict[str, Any] = {"partition_data": [{"index": partition, "records": data}]}
         entry["topic_id" if version >= 13 else "name"] = topic
+        return {"transactional_id": self.name, "acks": acks, "timeout_ms": 30_000,
+                "topic_data": [entry]}  # fmt: skip
 
+    def write(
+        self, topic: str, *values: bytes, partition: int = 0, version: int = 11, acks: int = -1,
+        sequence: int | None = None,
+    ) -> Any:  # fmt: skip
         def call() -> Any:
-            reply = self.raw.call(apis.PRODUCE, version, transactional_id=self.name, acks=acks,
-                                  timeout_ms=30_000, topic_data=[entry])  # fmt: skip
+            body = self.produce_body(topic, *values, partition=partition, version=version,
+                                     acks=acks, sequence=sequence)  # fmt: skip
+            reply = self.raw.call(apis.PRODUCE, version, **body)
             return reply.responses[0].partition_responses[0]
 
         found = self.until(call)
@@ -95,12 +104,15 @@ class Client:
             self.sequence = 0
         return reply
 
-    def commit_offsets(self, offset: int, version: int = 3, **more: Any) -> ErrorCode:
+    def offsets_body(self, offset: int) -> dict[str, Any]:
+        """The fields of a TxnOffsetCommit request."""
         topics = [{"name": "t", "partitions": [
             {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""},
         ]}]  # fmt: skip
-        reply = self.raw.call(apis.TXN_OFFSET_COMMIT, version, group_id="g", topics=topics,
-                              **self.who, **more)  # fmt: skip
+        return {"group_id": "g", "topics": topics, **self.who}
+
+    def commit_offsets(self, offset: int, version: int = 3, **more: Any) -> ErrorCode:
+        reply = self.raw.call(apis.TXN_OFFSET_COMMIT, version, **self.offsets_body(offset), **more)
         return ErrorCode(reply.topics[0].partitions[0].error_code)
 
     def state(self) -> str:
@@ -227,6 +239,39 @@ def test_with_version_2_a_partition_joins_by_being_written(raw: Raw, wait_until:
     late = client.write("t", b"late", version=12)
     assert late.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
     assert ends(raw) == (6, 6)
+
+
+def test_the_next_transaction_waits_for_the_markers_of_the_last_one(
+    broker: Broker, raw: Raw, wait_until: Wait
+) -> None:
+    """Which are not taken for its own: records and offsets are written behind them."""
+    ready(raw, wait_until)
+    client = Client(raw)
+    assert client.write("t", b"a", version=12).error_code == OK
+    assert client.commit_offsets(1, version=5) is OK
+    node = broker._node
+    held = node.guards.begin(TopicPartition("t", 0), client.producer_id)
+    with Raw(broker.bootstrap_servers) as one, Raw(broker.bootstrap_servers) as two:
+        with node.guards.writing(held):  # no marker is written meanwhile
+            assert client.end(version=5).error_code == OK
+            assert client.state() == "PrepareCommit"
+            one.send(apis.PRODUCE, 12, client.produce_body("t", b"b"))
+            two.send(apis.TXN_OFFSET_COMMIT, 5, client.offsets_body(2))
+            wait_until(lambda: waiting(broker) == 2, "both wait")
+        written = one.receive(apis.PRODUCE, 12).responses[0].partition_responses[0]
+        assert (written.error_code, written.base_offset) == (OK, 2)
+        offsets = two.receive(apis.TXN_OFFSET_COMMIT, 5).topics[0].partitions[0]
+        assert offsets.error_code == OK
+    assert client.end(version=5).error_code == OK
+    wait_until(lambda: ends(raw) == (4, 4), "the marker")
+    wait_until(lambda: committed(raw, stable=True).committed_offset == 2, "the offsets")
+    assert not node.guards.any()
+
+
+def waiting(broker: Broker) -> int:
+    """How many requests wait for the end of a transaction."""
+    shards = list(broker._node.transactions.core.shards.values())
+    return sum(len(one.waiting) for shard in shards for one in list(shard.ids.values()))
 
 
 @pytest.mark.parametrize("version", [1, 2])
