@@ -157,7 +157,9 @@ def _open(path: str, how: LogOpen) -> tuple[Any, Recovery]:
 def _tell_left(path: str, recovery: Recovery) -> None:
     """Where what is to be cut lies there still: there is no room to keep it."""
     name = f"{recovery.truncated_segment:020}.log"
-    if os.path.getsize(os.path.join(path, name)) > recovery.truncated_pos:
+    file = os.path.join(path, name)
+    # It may be gone: what ends below the log's start begins again.
+    if os.path.exists(file) and os.path.getsize(file) > recovery.truncated_pos:
         import logging
 
         logging.getLogger(__name__).warning(
