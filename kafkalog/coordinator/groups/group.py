@@ -366,12 +366,17 @@ class Group:
         partitions[where.partition] = offset
 
     def drop_offset(self, where: TopicPartition) -> None:
-        """Forget a commit, if there is one."""
+        """Forget a commit, if there is one, and those of transactions that have not ended."""
         partitions = self.offsets.get(where.topic, {})
         before = partitions.pop(where.partition, None)
         self.weight.add(-offset_bytes(before.metadata) if before else 0)
         if not partitions:
             self.offsets.pop(where.topic, None)
+        for producer_id, pending in list(self.pending_offsets.items()):
+            if (offset := pending.pop(where, None)) is not None:
+                self.weight.add(-offset_bytes(offset.metadata))
+            if not pending:
+                del self.pending_offsets[producer_id]
 
     def known_offsets(self) -> Iterator[TopicPartition]:
         """Where something is committed, or about to be; some of them twice."""
@@ -380,6 +385,8 @@ class Group:
                 yield TopicPartition(topic, partition)
         for commit in self.commits.values():
             yield from commit.offsets
+        for pending in self.pending_offsets.values():
+            yield from pending
 
     def unstable(self, where: TopicPartition) -> bool:
         """Whether a transaction that has not ended committed something there."""

@@ -87,12 +87,14 @@ class _Load:
             where = key.group, TopicPartition(key.topic, key.partition)
             # Neither Kafka nor we write tombstones inside of a transaction.
             if record.value is None:
+                # Of open transactions too: a commit would bring back what was deleted.
                 self.offsets.pop(where, None)
+                for pending in self.pending.values():
+                    pending.pop(where, None)
             elif producer_id is None:
                 self.offsets[where] = record.offset, record.value
             else:
-                pending = self.pending.setdefault(producer_id, {})
-                pending[where] = record.offset, record.value
+                self.pending.setdefault(producer_id, {})[where] = record.offset, record.value
         elif kind == 2:
             if record.value is None:
                 self.groups.pop(key.group, None)

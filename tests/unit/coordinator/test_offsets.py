@@ -241,6 +241,47 @@ def test_a_transaction_ends_while_the_coordinator_runs(desk: Desk) -> None:
     assert desk.committed(stable=True)[T0].error_code == 0
 
 
+@pytest.mark.parametrize("how", ["group", "offsets", "topic"])
+@pytest.mark.parametrize("before", [True, False])
+def test_what_is_deleted_does_not_come_back_with_a_transaction(
+    desk: Desk, how: str, before: bool
+) -> None:
+    """In the journal as in memory, whether there was a commit before or not; what is committed
+    after the deletion counts."""
+    if before:
+        desk.commit({T0: 1})
+    transactional(desk, 7, {T0: 5})
+    desk.restart()
+    if how == "group":
+        assert desk.delete("g").results[0].error_code == NONE
+    elif how == "offsets":
+        topics = [{"name": "t", "partitions": [{"partition_index": 0}]}]
+        fields = {"group_id": "g", "topics": topics}
+        assert codes(desk.call(apis.OFFSET_DELETE, 0, fields)) == [NONE]
+    else:
+        desk._step(lambda step: desk.core.drop_topics({"t"}, step))
+    assert desk.committed(stable=True).get(T0) is None
+    transactional(desk, 7, {T1: 6})
+    desk.restart()
+    marker(desk, 7, lib.KL_CONTROL_COMMIT)
+    desk.restart()
+    assert desk.offsets() == {T1: 6}
+
+
+@pytest.mark.parametrize("how", ["group", "offsets"])
+def test_an_end_finds_nothing_of_what_was_deleted(desk: Desk, how: str) -> None:
+    desk.commit({U0: 1})
+    transactional(desk, 7, {T0: 5})
+    desk.restart()
+    if how == "group":
+        desk.delete("g")
+    else:
+        topics = [{"name": "t", "partitions": [{"partition_index": 0}]}]
+        desk.call(apis.OFFSET_DELETE, 0, {"group_id": "g", "topics": topics})
+    desk.core.shards[partition_of(desk)].end_transaction(7, True)
+    assert desk.offsets() == ({} if how == "group" else {U0: 1})
+
+
 # ---- the end of offsets --------------------------------------------------------------------
 
 
