@@ -92,10 +92,12 @@ CANARIES: dict[Callable[[Steps], Steps], str] = {
     folder_never_synced: "roll",
     replaced_before_synced: "delete",
     copy_before_synced: "truncate",
-    aborts_never_synced: "aborted_then_closed",
     snapshots_never_synced: "retain",
     start_never_written: "delete",
     acknowledged_early: "flush",
     cut_never_synced: "epochs",
     vouched_before_synced: "reopen",
 }
+
+# What would break a promise if what it forgets were believed without a look.
+DERIVED: dict[Callable[[Steps], Steps], str] = {aborts_never_synced: "aborted_then_closed"}

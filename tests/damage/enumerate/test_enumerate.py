@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.damage.enumerate import cuts, protocols
-from tests.damage.enumerate.canaries import CANARIES
+from tests.damage.enumerate.canaries import CANARIES, DERIVED
 from tests.damage.enumerate.cuts import Enumeration, Fault
 from tests.damage.enumerate.disk import Disk, digest
 from tests.damage.enumerate.judge import Judge
@@ -89,6 +89,15 @@ def test_a_planted_bug_is_found(canary, recorded, memory):
     with pytest.raises(Fault) as found:
         trace.systematic()
     print(found.value)
+
+
+@pytest.mark.parametrize("forgotten", DERIVED, ids=lambda forgotten: forgotten.__name__)
+def test_what_is_derived_again_needs_no_sync(forgotten, recorded, memory):
+    """A clean close vouches for its sum: what the disk lost is made again from the batches."""
+    name = DERIVED[forgotten]
+    steps, root = recorded(name)
+    place = memory / f"derived-{forgotten.__name__}"
+    enumeration(name, forgotten(steps), root, place, share=1).systematic()
 
 
 def test_what_is_kept_whole_is_what_the_disk_holds(recorded, memory, native_test):
