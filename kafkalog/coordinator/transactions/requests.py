@@ -268,7 +268,7 @@ def _end(
     if not valid:
         return Given(FENCED)
     if raises and not again and (status.prepared or one.pending is not None):
-        return _Early(one)  # Kafka says PRODUCER_FENCED of a prepared one: no client survives that
+        return _Early(one)  # Kafka tells it to come again
     if one.pending is not None:
         return Given(CONCURRENT)
     if status.state is State.ONGOING:
