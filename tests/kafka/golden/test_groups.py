@@ -25,10 +25,10 @@ def lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def journal_of(directory: Path) -> MemoryJournal:
-    """All of __consumer_offsets, as its logs say."""
+def journal_of(directory: Path, topic: str = "__consumer_offsets") -> MemoryJournal:
+    """All of a topic that a coordinator keeps, as its logs say."""
     journal = MemoryJournal()
-    for folder in sorted(directory.glob("__consumer_offsets-*")):
+    for folder in sorted(directory.glob(f"{topic}-*")):
         with kafkalog.Log(folder, mode="r") as log:
             journal.batches[log.partition] = list(journal_batches(log))
             journal.ends[log.partition] = log.end_offset

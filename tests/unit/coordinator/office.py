@@ -34,8 +34,10 @@ class Office:
     """One coordinator of transactions, its journal, its partitions and its time."""
 
     def __init__(
-        self, config: TransactionConfig | None = None, journal: MemoryJournal | None = None
-    ) -> None:
+        self, config: TransactionConfig | None = None, journal: MemoryJournal | None = None,
+        partitions: int = PARTITIONS,
+    ) -> None:  # fmt: skip
+        self.partitions = partitions
         self.config = config or settings()
         self.journal = journal or MemoryJournal()
         self.now_ms = 0
@@ -64,8 +66,8 @@ class Office:
             lambda _partition: 5,
         )
         self.core = TransactionCore(self.config, outside)
-        for partition in range(PARTITIONS):
-            self.core.begin_load(partition, PARTITIONS)
+        for partition in range(self.partitions):
+            self.core.begin_load(partition, self.partitions)
             shard = self.core.new_shard(partition)
             self.core.load(shard, self.journal.read(partition), self.wall_ms)
             self.step(lambda step, shard=shard: self.core.end_load(shard, step))

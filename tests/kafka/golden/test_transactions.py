@@ -1,0 +1,94 @@
+"""Transactional ids that Apache Kafka wrote: all load, and what is open goes on or is aborted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+from tests.kafka.golden.test_groups import journal_of, lines
+from tests.unit.coordinator.desk import WALL_MS
+from tests.unit.coordinator.office import Office
+
+TOPIC = "__transaction_state"
+OK = ErrorCode.NONE
+
+
+@pytest.fixture
+def case(kafka_cases: Path) -> Path:
+    return kafka_cases / "transactions"
+
+
+@pytest.fixture
+def office(case: Path) -> Office:
+    """A coordinator that begins when Kafka's ended."""
+    count = len(list((case / "log").glob(f"{TOPIC}-*")))
+    found = Office(journal=journal_of(case / "log", TOPIC), partitions=count)
+    begun = [found.described(one["transactional_id"]).transaction_start_time_ms
+             for one in ids(case)]  # fmt: skip
+    found.now_ms = max(begun) - WALL_MS
+    found.waiting = []
+    found.restart()
+    return found
+
+
+def ids(case: Path) -> list[Any]:
+    return lines(case / "expected" / "transactions.jsonl")
+
+
+def still_open(case: Path) -> list[Any]:
+    return [one for one in ids(case) if one["state"] == "Ongoing"]
+
+
+def told(office: Office, one: dict[str, Any]) -> dict[str, Any]:
+    """What DescribeTransactions says, as Kafka's tool showed it."""
+    found = office.described(one["transactional_id"])
+    return {
+        "transactional_id": found.transactional_id,
+        "state": found.transaction_state,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "timeout_ms": found.transaction_timeout_ms,
+        "partitions": sorted(f"{t.topic}-{p}" for t in found.topics for p in t.partitions),
+    }
+
+
+def test_all_are_as_kafka_told_them(office: Office, case: Path) -> None:
+    expected = ids(case)
+    assert [told(office, one) for one in expected] == expected
+    assert office.listed() == [one["transactional_id"] for one in expected]
+    assert not office.waiting
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_is_open_is_ended_by_its_producer(office: Office, case: Path, commit: bool) -> None:
+    """In all its partitions, those of Kafka's time and one that joins now; so again after a
+    restart."""
+    for one in still_open(case):
+        name, producer = one["transactional_id"], (one["producer_id"], one["producer_epoch"])
+        assert office.add(producer, 7, name=name) == [OK]
+        office.restart()
+        office.waiting = []
+        assert office.end(producer, commit, name=name).error is OK
+        where = {f"{m.where.topic}-{m.where.partition}" for m in office.waiting}
+        assert where == {*one["partitions"], "a-7"}
+        assert {(m.producer_id, m.epoch, m.commit) for m in office.waiting} == {(*producer, commit)}
+        office.mark_all()
+        office.restart()
+        assert office.state(name) == ("CompleteCommit" if commit else "CompleteAbort")
+
+
+def test_what_is_open_is_aborted_when_its_time_is_over(office: Office, case: Path) -> None:
+    opened = still_open(case)
+    office.waiting = None
+    office.wait(max(one["timeout_ms"] for one in opened) + 20_000)
+    marks = {(m.where, m.producer_id, m.epoch, m.commit) for m in office.marks}
+    assert marks == {
+        (TopicPartition(topic, int(number)), one["producer_id"], one["producer_epoch"] + 1, False)
+        for one in opened
+        for topic, number in (where.rsplit("-", 1) for where in one["partitions"])
+    }
+    assert {office.state(one["transactional_id"]) for one in opened} == {"CompleteAbort"}
