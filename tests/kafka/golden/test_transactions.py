@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+import kafkalog
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 from tests.kafka.golden.test_groups import journal_of, lines
+from tests.support import trees
+from tests.support.answers import read_all
 from tests.unit.coordinator.desk import WALL_MS
 from tests.unit.coordinator.office import Office
 
@@ -92,3 +95,27 @@ def test_what_is_open_is_aborted_when_its_time_is_over(office: Office, case: Pat
         for topic, number in (where.rsplit("-", 1) for where in one["partitions"])
     }
     assert {office.state(one["transactional_id"]) for one in opened} == {"CompleteAbort"}
+
+
+def test_an_end_shows_or_hides_what_was_open(case: Path, tmp_path: Path) -> None:
+    """In the logs that Kafka wrote: records of the open transaction, and only they, differ."""
+    rows = [
+        r for r in lines(case / "expected" / "producers.jsonl") if r["txn_start_offset"] is not None
+    ]
+    assert len(rows) == sum(len(one["partitions"]) for one in still_open(case))
+    for row in rows:
+        name = f"{row['topic']}-{row['partition']}"
+        shown = []
+        for commit in (True, False):
+            copy = trees.copy_tree(case / "log" / name, tmp_path / str(commit) / name)
+            with kafkalog.Log(copy) as log:
+                assert log.last_stable_offset <= row["txn_start_offset"]
+                log.append_marker(row["producer_id"], row["producer_epoch"], commit)
+                assert log.last_stable_offset == log.end_offset
+                found = read_all(log, isolation="read_committed")
+                shown.append({record.offset for record in found})
+        committed, aborted = shown
+        assert aborted < committed
+        opened = committed - aborted
+        assert min(opened) == row["txn_start_offset"]
+        assert len(opened) == row["last_sequence"] + 1  # it began with its first sequence
