@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "consume": "print the records of a topic, from a data directory or a broker",
     "topics": "show what a data directory or a cluster holds; create, alter, delete topics",
     "groups": "list and describe consumer groups with their lag; reset their offsets; delete them",
+    "transactions": "list and describe transactions; find those that hang, and end them",
     "configs": "show and change the settings of topics and brokers",
     "offsets": "show where partitions begin and end, or what lies at a time",
     "perf": "measure a broker: produce, consume, end to end",

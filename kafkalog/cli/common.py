@@ -18,6 +18,7 @@ __all__ = [
     "CommandError",
     "UsageError",
     "add_dir",
+    "agreed",
     "count_argument",
     "find_partitions",
     "json_bytes",
@@ -201,3 +202,20 @@ def open_log(tp: "TopicPartition", path: str) -> "Log | None":
 def warn(text: str) -> None:
     """One line on stderr."""
     print(f"kafkalog: {text}", file=sys.stderr)
+
+
+def agreed(what: str) -> bool:
+    """Ask whoever sits at the terminal whether to go on with `what`, a sentence.
+
+    Nobody there is no, and so is Ctrl-D.  On the error output: what is printed may go into a
+    program.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():  # None: it was closed
+        return False
+    print(f"{what} Go on? [y/N] ", end="", file=sys.stderr)
+    sys.stderr.flush()
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        print(file=sys.stderr)  # Ctrl-D leaves the cursor behind the question
+        return False
+    return answer.strip().lower() in ("y", "yes")

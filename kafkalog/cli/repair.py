@@ -1,10 +1,9 @@
 """`kafkalog repair`: a plan to mend what verify finds, and its execution when asked."""
 
 import argparse
-import sys
 from pathlib import Path
 
-from kafkalog.cli.common import UsageError, json_line
+from kafkalog.cli.common import UsageError, agreed, json_line
 
 EXAMPLES = """\
 example:
@@ -60,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         if not options.json:
             print(_summary(len(work), report.clean))
         return 0 if report.clean else 1
-    if lost and not options.yes and not _agreed(len(lost)):
+    if lost and not options.yes and not agreed(f"{len(lost)} records of internal topics go."):
         raise UsageError(
             f"{options.path}: {len(lost)} records of internal topics would go, listed above, and "
             "with them what they say of topics, settings, groups and commits: nothing was "
@@ -77,22 +76,6 @@ def run(options: argparse.Namespace) -> int:
     if not options.json:
         print("verify: clean" if report.clean else "verify: NOT CLEAN, see kafkalog verify")
     return 0 if report.clean else 1
-
-
-def _agreed(count: int) -> bool:
-    """Ask whoever sits at the terminal; nobody there is no, and so is Ctrl-D.
-
-    On the error output: what is printed may go into a program.
-    """
-    if sys.stdin is None or not sys.stdin.isatty():  # None: it was closed
-        return False
-    print(f"{count} records of internal topics go. Go on? [y/N] ", end="", file=sys.stderr)
-    sys.stderr.flush()
-    answer = sys.stdin.readline()
-    if not answer.endswith("\n"):
-        print(file=sys.stderr)  # Ctrl-D leaves the cursor behind the question
-        return False
-    return answer.strip().lower() in ("y", "yes")
 
 
 def _summary(count: int, clean: bool) -> str:

@@ -19,10 +19,13 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["Backoff", "Cluster", "PartitionInfo", "TopicInfo"]
+__all__ = ["GROUP", "TRANSACTION", "Backoff", "Cluster", "PartitionInfo", "TopicInfo"]
 
 T = TypeVar("T")
-GROUP, NO_NODE = 0, -1
+NO_NODE = -1
+GROUP, TRANSACTION = 0, 1
+"""What a coordinator is of: a group, a transactional id."""
+_COORDINATED = {GROUP: "group", TRANSACTION: "transactional id"}
 UNKNOWN_TOPIC_MS = 1_500
 """How long a topic may be unknown before we say so: it may have been made a moment ago."""
 
@@ -94,7 +97,7 @@ class Cluster:
         self.topics: dict[str, TopicInfo] = {}
         """What is known of topics that were asked for."""
         self._names: dict[UUID, str] = {}
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
         self._open: dict[int, Connection] = {}
         self._first: Connection | None = None
         self._reached = False
@@ -281,23 +284,23 @@ class Cluster:
 
     # ---- coordinators ------------------------------------------------------------------
 
-    def coordinator(self, group: str) -> int:
-        """The node that coordinates a group.
+    def coordinator(self, name: str, kind: int = GROUP) -> int:
+        """The node that coordinates a group, or (TRANSACTION) a transactional id.
 
         Raises: CoordinatorNotAvailable and others, which are retriable; as `any`.
         """
-        if group not in self._coordinators:
-            self._coordinators[group] = self._find_coordinator(group)
-        return self._coordinators[group]
+        if (kind, name) not in self._coordinators:
+            self._coordinators[kind, name] = self._find_coordinator(name, kind)
+        return self._coordinators[kind, name]
 
-    def forget_coordinator(self, group: str) -> None:
+    def forget_coordinator(self, name: str, kind: int = GROUP) -> None:
         """Ask for it again when it is needed."""
-        self._coordinators.pop(group, None)
+        self._coordinators.pop((kind, name), None)
 
-    def _find_coordinator(self, group: str) -> int:
+    def _find_coordinator(self, name: str, kind: int) -> int:
         connection = self.any()
         version = connection.version_of(apis.FIND_COORDINATOR)
-        body = {"key": group, "key_type": GROUP, "coordinator_keys": [group]}
+        body = {"key": name, "key_type": kind, "coordinator_keys": [name]}
         answer = connection.call(apis.FIND_COORDINATOR, body, version)
         found = answer
         if version >= 4:
@@ -307,7 +310,7 @@ class Cluster:
                     f"{len(answer.coordinators)} coordinators, wanted 1"
                 )
             found = answer.coordinators[0]
-        check_code(found.error_code, f"group {group!r}", found.error_message)
+        check_code(found.error_code, f"{_COORDINATED[kind]} {name!r}", found.error_message)
         self.nodes.setdefault(found.node_id, Address(found.host, found.port))
         return int(found.node_id)
 

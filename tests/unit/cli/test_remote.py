@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -546,3 +547,30 @@ def test_nobody_there(kafkalog: Command) -> None:
     assert kafkalog("topics", "--bootstrap-server", "a:b:c").status == 2
     assert main(["topics", "--dir", "x", "--bootstrap-server", "y"]) == 2
     assert main(["topics"]) == 2
+
+
+# ---- transactions --------------------------------------------------------------------------
+
+
+def test_a_transaction_is_shown_and_aborted(at: Command, servers: str, topic: str) -> None:
+    """Listed, described, not hanging, and ended all the same where that is wanted."""
+    from confluent_kafka import Producer
+
+    name = f"{topic}-id"
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": name, "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    hour_ago_ms = time.time_ns() // 1_000_000 - 3_600_000
+    producer.produce(topic, b"v", partition=2, timestamp=hour_ago_ms)
+    producer.flush(30)
+    (row,) = [r for r in at("transactions", "--json").rows() if r["transactional_id"] == name]
+    (told,) = at("transactions", "--describe", "--transactional-id", name, "--json").rows()
+    assert (row["state"], told["producer_id"]) == ("Ongoing", row["producer_id"])
+    assert told["partitions"] == [f"{topic}-2"]
+    assert at("transactions", "find-hanging", "--topic", topic).out == "no hanging transaction\n"
+    assert at("transactions", "find-hanging", "--broker-id", 1).out == "no hanging transaction\n"
+    words = ["--topic", topic, "--partition", 2]
+    at("transactions", "abort", *words, "--start-offset", 0, "--yes")
+    (row,) = [r for r in at("offsets", topic, "--json").rows() if r["partition"] == 2]
+    assert row["latest"] == 2  # the record, and the marker
+    producer.abort_transaction(30)

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.client import topics
-from kafkalog.client.cluster import Backoff, Cluster
+from kafkalog.client.cluster import TRANSACTION, Backoff, Cluster
 from kafkalog.client.connection import Options
 from kafkalog.client.failures import check_code, failure_class
 from kafkalog.client.groups import committed_offsets, describe_group
@@ -214,6 +214,19 @@ def test_the_coordinator_is_asked_for_again_when_it_moves(peer: Peer, scripted: 
     )
     assert committed_offsets(scripted, "g") == {}
     assert peer.count(apis.FIND_COORDINATOR) == 4
+
+
+def test_a_transactional_id_may_have_a_groups_name(peer: Peer, scripted: Cluster) -> None:
+    """They have coordinators of their own, and each is asked for."""
+    other = coordinator(peer)
+    other["coordinators"][0]["node_id"] = 2
+    peer.on(apis.FIND_COORDINATOR, coordinator(peer), other)
+    for _ in range(2):
+        assert (scripted.coordinator("g"), scripted.coordinator("g", TRANSACTION)) == (1, 2)
+    assert [asked.key_type for asked in peer.sent(apis.FIND_COORDINATOR)] == [0, 1]
+    scripted.forget_coordinator("g")
+    assert (scripted.coordinator("g"), scripted.coordinator("g", TRANSACTION)) == (2, 2)
+    assert peer.count(apis.FIND_COORDINATOR) == 3
 
 
 def test_a_group_of_another_kind_has_no_readable_assignment(peer: Peer, scripted: Cluster) -> None:

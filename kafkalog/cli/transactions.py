@@ -1,0 +1,321 @@
+"""`kafkalog transactions`: who has one, which of them hang, and the end of those."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.cli.common import (
+    CommandError,
+    UsageError,
+    agreed,
+    count_argument,
+    json_line,
+    show_time,
+    table,
+)
+from kafkalog.cli.remote import (
+    action_of,
+    add_actions,
+    add_bootstrap,
+    names_of,
+    open_cluster,
+    partitions_of,
+    say,
+)
+
+if TYPE_CHECKING:
+    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.transactions import ProducerInfo, TransactionInfo
+    from kafkalog.types import TopicPartition
+
+EXAMPLES = """\
+example:
+  kafkalog transactions --bootstrap-server localhost:9092
+  kafkalog transactions describe billing-1 --bootstrap-server localhost:9092
+  kafkalog transactions find-hanging --broker-id 1 --bootstrap-server localhost:9092
+  kafkalog transactions abort --topic access --partition 0 --start-offset 1207 \\
+      --bootstrap-server localhost:9092
+"""
+
+ACTIONS = {
+    "list": "the transactional ids (what is done when no action is given)",
+    "describe": "what the coordinator knows of a transactional id",
+    "find-hanging": "transactions that are open in a partition and unknown to every coordinator",
+    "abort": "end a transaction in one partition, whatever its coordinator knows; asks first",
+}
+
+OPTIONS = {
+    "transactional_id": ("describe",),
+    "duration_filter": ("list",),
+    "broker_id": ("find-hanging",),
+    "max_transaction_timeout": ("find-hanging",),
+    "topic": ("find-hanging", "abort"),
+    "partition": ("find-hanging", "abort"),
+    "start_offset": ("abort",),
+    "producer_id": ("abort",),
+    "producer_epoch": ("abort",),
+    "coordinator_epoch": ("abort",),
+    "yes": ("abort",),
+    "json": ("list", "describe", "find-hanging"),
+}
+"""The options that only some actions have."""
+DEFAULT = "list"
+MINUTE_MS = 60_000
+OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+"""The states in which a transaction is open."""
+LARGEST = {"producer_id": 2**63 - 1, "producer_epoch": 2**15 - 1, "coordinator_epoch": 2**31 - 1}
+"""What names a transaction to abort, as large as the protocol has it."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_bootstrap(parser)
+    add_actions(parser, ACTIONS, "TRANSACTIONAL-ID")
+    parser.add_argument(
+        "--transactional-id", action="append", default=[], metavar="NAME",
+        help="the same as a word",
+    )  # fmt: skip
+    parser.add_argument(
+        "--duration-filter", type=count_argument, metavar="MS",
+        help="list: only those whose transaction began longer ago; those that had none, too",
+    )  # fmt: skip
+    parser.add_argument(
+        "--broker-id", type=int, metavar="N", help="find-hanging: in the partitions of this broker"
+    )
+    parser.add_argument(
+        "--max-transaction-timeout", type=count_argument, default=15, metavar="MINUTES",
+        help="find-hanging: how long ago they wrote last (default 15), as the brokers' "
+        "transaction.max.timeout.ms",
+    )  # fmt: skip
+    parser.add_argument("--topic", metavar="TOPIC", help="find-hanging, abort: in this topic")
+    parser.add_argument(
+        "--partition", type=int, metavar="N", help="find-hanging, abort: in this partition"
+    )
+    parser.add_argument(
+        "--start-offset", type=int, metavar="OFFSET",
+        help="abort: the one that begins there, as find-hanging shows it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--producer-id", type=int, metavar="ID",
+        help="abort: the one of this producer, in place of --start-offset",
+    )  # fmt: skip
+    parser.add_argument("--producer-epoch", type=int, metavar="N", help="abort: with --producer-id")
+    parser.add_argument(
+        "--coordinator-epoch", type=int, metavar="N", help="abort: with --producer-id"
+    )
+    parser.add_argument("--yes", action="store_true", help="abort: without asking")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do one action."""
+    action, words = action_of(options, ACTIONS, DEFAULT)
+    names = names_of(words, *options.transactional_id)
+    if action == "describe" and not names:
+        raise UsageError("describe: which transactional id? give its name")
+    if action != "describe" and names:
+        raise UsageError(f"{action}: found the name {names[0]!r}, wanted none")
+    with open_cluster(options) as cluster:
+        if action == "describe":
+            _describe(cluster, options, names)
+        else:
+            DO[action](cluster, options)
+    return 0
+
+
+def _list(cluster: "Cluster", options: argparse.Namespace) -> None:
+    from kafkalog.client.transactions import list_transactions
+
+    longer_ms = -1 if options.duration_filter is None else options.duration_filter
+    found = list_transactions(cluster, longer_ms=longer_ms)
+    if options.json:
+        for one in found:
+            row = {"transactional_id": one.name, "coordinator": one.coordinator}
+            print(json_line({**row, "producer_id": one.producer_id, "state": one.state}))
+    elif not found:
+        print("no transactional id")
+    else:
+        cells = [[o.name, str(o.coordinator), str(o.producer_id), o.state] for o in found]
+        heads = ["transactional id", "coordinator", "producer", "state"]
+        print(table(heads, cells, left=frozenset({0, 3})))
+
+
+def _describe(cluster: "Cluster", options: argparse.Namespace, names: list[str]) -> None:
+    from kafkalog.client.transactions import describe_transactions
+
+    found = describe_transactions(cluster, names)
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise CommandError(f"no transactional id {missing[0]!r}")
+    now_ms = cluster.clock.now_ms()
+    rows = [_described(found[name], now_ms) for name in names]
+    if options.json:
+        for row in rows:
+            print(json_line(row))
+        return
+    cells = [
+        [
+            row["transactional_id"],
+            str(row["coordinator"]),
+            str(row["producer_id"]),
+            str(row["producer_epoch"]),
+            row["state"],
+            str(row["timeout_ms"]),
+            "-" if row["start_ms"] is None else show_time(row["start_ms"]),
+            "-" if row["open_ms"] is None else str(row["open_ms"]),
+            ", ".join(row["partitions"]) or "-",
+        ]
+        for row in rows
+    ]
+    heads = ["transactional id", "coordinator", "producer", "epoch", "state", "timeout ms",
+             "began", "open ms", "partitions"]  # fmt: skip
+    print(table(heads, cells, left=frozenset({0, 4, 6, 8})))
+
+
+def _described(one: "TransactionInfo", now_ms: int) -> dict[str, Any]:
+    # Of one that has ended a coordinator still tells when it began.
+    begun = one.start_ms >= 0 and one.state in OPEN
+    return {
+        "transactional_id": one.name,
+        "coordinator": one.coordinator,
+        "producer_id": one.producer_id,
+        "producer_epoch": one.epoch,
+        "state": one.state,
+        "timeout_ms": one.timeout_ms,
+        "start_ms": one.start_ms if begun else None,
+        "open_ms": now_ms - one.start_ms if begun else None,
+        "partitions": [f"{tp.topic}-{tp.partition}" for tp in one.partitions],
+    }
+
+
+# ---- find-hanging --------------------------------------------------------------------------
+
+
+def _find_hanging(cluster: "Cluster", options: argparse.Namespace) -> None:
+    from kafkalog.client.transactions import find_hanging
+
+    age_ms = options.max_transaction_timeout * MINUTE_MS
+    found = find_hanging(cluster, _searched(cluster, options), age_ms, options.broker_id)
+    if options.json:
+        for one in found:
+            who = one.producer
+            row = {"topic": one.partition.topic, "partition": one.partition.partition}
+            row |= {"producer_id": who.producer_id, "producer_epoch": who.epoch}
+            row |= {"coordinator_epoch": who.coordinator_epoch, "start_offset": who.start_offset}
+            print(
+                json_line({**row, "last_timestamp_ms": who.last_timestamp_ms, "age_ms": one.age_ms})
+            )
+        return
+    if not found:
+        print("no hanging transaction")
+        return
+    cells = [
+        [
+            one.partition.topic,
+            str(one.partition.partition),
+            str(one.producer.producer_id),
+            str(one.producer.epoch),
+            str(one.producer.coordinator_epoch),
+            str(one.producer.start_offset),
+            show_time(one.producer.last_timestamp_ms),
+            str(one.age_ms // MINUTE_MS),
+        ]
+        for one in found
+    ]
+    heads = ["topic", "part", "producer", "epoch", "coordinator epoch", "start offset",
+             "wrote last", "minutes ago"]  # fmt: skip
+    print(table(heads, cells, left=frozenset({0, 6})))
+
+
+def _searched(cluster: "Cluster", options: argparse.Namespace) -> "list[TopicPartition]":
+    """The partitions in which to look.  Raises: UsageError, UnknownTopicOrPartition."""
+    from kafkalog.client.offsets import all_partitions
+    from kafkalog.client.topics import list_topics
+
+    if options.topic is not None:
+        found = [_partition(cluster, options)] if options.partition is not None else (
+            all_partitions(cluster, options.topic)
+        )  # fmt: skip
+    elif options.partition is not None:
+        raise UsageError("find-hanging: --partition: of which topic? give --topic")
+    elif options.broker_id is None:
+        raise UsageError("find-hanging: where? give --broker-id, or --topic")
+    else:
+        topics = list_topics(cluster, internal=True)
+        found = [tp for topic in topics for tp in all_partitions(cluster, topic)]
+    node = options.broker_id
+    if node is None:
+        return found
+    if node not in cluster.nodes:
+        known = ", ".join(map(str, sorted(cluster.nodes)))
+        raise UsageError(f"--broker-id: found {node}, wanted one of {known}")
+    return [
+        tp for tp in found if node in cluster.topics[tp.topic].partitions[tp.partition].replicas
+    ]
+
+
+def _partition(cluster: "Cluster", options: argparse.Namespace) -> "TopicPartition":
+    if options.partition < 0:
+        raise UsageError(f"--partition: found {options.partition}, wanted 0 or more")
+    return partitions_of(cluster, f"{options.topic}:{options.partition}")[0]
+
+
+# ---- abort ---------------------------------------------------------------------------------
+
+
+def _abort(cluster: "Cluster", options: argparse.Namespace) -> None:
+    from kafkalog.client.transactions import abort_transaction
+
+    _check_abort(options)
+    tp = _partition(cluster, options)
+    where = f"{tp.topic}-{tp.partition}"
+    if options.start_offset is not None:
+        one = _beginning_at(cluster, tp, options.start_offset)
+        producer_id, epoch, of_coordinator = one.producer_id, one.epoch, one.coordinator_epoch
+    else:
+        producer_id, epoch = options.producer_id, options.producer_epoch
+        of_coordinator = options.coordinator_epoch
+    what = f"the transaction of producer {producer_id}, epoch {epoch}, in {where}"
+    if not options.yes and not agreed(f"{what[0].upper()}{what[1:]} is aborted."):
+        raise UsageError(f"abort: {what}: nothing was written; add --yes")
+    abort_transaction(cluster, tp, producer_id, epoch, of_coordinator)
+    say(f"aborted {what}")
+
+
+def _check_abort(options: argparse.Namespace) -> None:
+    """Raises: UsageError for options that do not name one transaction."""
+    if options.topic is None or options.partition is None:
+        raise UsageError("abort: where? give --topic and --partition")
+    words = [f"--{name.replace('_', '-')}" for name in LARGEST]
+    given = []
+    for word, (name, largest) in zip(words, LARGEST.items(), strict=True):
+        value = getattr(options, name)
+        least = -1 if name == "coordinator_epoch" else 0  # -1: it has ended nothing there yet
+        if value is not None and not least <= value <= largest:
+            raise UsageError(f"{word}: found {value}, wanted {least} to {largest}")
+        if value is not None:
+            given.append(word)
+    if options.start_offset is not None:
+        if given:
+            raise UsageError(f"abort: found --start-offset and {given[0]}, wanted one of them")
+    elif len(given) < len(words):
+        found = " and ".join(given) or "neither"
+        wanted = f"{', '.join(words[:-1])} and {words[-1]}"
+        raise UsageError(f"abort: found {found}, wanted --start-offset, or {wanted}")
+
+
+def _beginning_at(cluster: "Cluster", tp: "TopicPartition", offset: int) -> "ProducerInfo":
+    """The producer whose transaction is open from this offset on.  Raises: CommandError."""
+    from kafkalog.client.transactions import describe_producers
+
+    producers = describe_producers(cluster, [tp])[tp]
+    begun = {one.start_offset: one for one in producers if one.start_offset >= 0}
+    if offset not in begun:
+        at = ", ".join(map(str, sorted(begun)[:10]))
+        there = f"those that are open begin at {at}" if begun else "none is open there"
+        raise CommandError(
+            f"{tp.topic}-{tp.partition}: no open transaction begins at offset {offset}: {there}"
+        )
+    return begun[offset]
+
+
+DO = {"list": _list, "find-hanging": _find_hanging, "abort": _abort}

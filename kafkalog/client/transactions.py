@@ -1,0 +1,275 @@
+"""Transactions from outside: who has one, who writes in partitions, which hang, and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from kafkalog import errors
+from kafkalog.client.cluster import TRANSACTION, Cluster
+from kafkalog.client.failures import check_code
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = [
+    "Hanging",
+    "ProducerInfo",
+    "TransactionInfo",
+    "TransactionListing",
+    "abort_transaction",
+    "describe_producers",
+    "describe_transactions",
+    "find_hanging",
+    "list_transactions",
+]
+
+PARTITIONS_AT_ONCE = 1_000
+"""Of how many partitions one request asks for the producers."""
+
+
+class TransactionListing(NamedTuple):
+    """A transactional id in a list."""
+
+    name: str
+    coordinator: int
+    """A node."""
+    producer_id: int
+    state: str
+
+
+class TransactionInfo(NamedTuple):
+    """A transactional id, as its coordinator knows it."""
+
+    name: str
+    coordinator: int
+    """A node."""
+    producer_id: int
+    epoch: int
+    state: str
+    timeout_ms: int
+    start_ms: int
+    """Milliseconds since 1970; negative: no transaction is open."""
+    partitions: tuple[TopicPartition, ...]
+    """Those in which it is open."""
+
+
+class ProducerInfo(NamedTuple):
+    """A producer that a partition remembers."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    """-1: no transaction of it has ended here."""
+    start_offset: int
+    """Of its open transaction; -1: it has none."""
+
+
+class Hanging(NamedTuple):
+    """A transaction that is open in a partition, and of which no coordinator knows."""
+
+    partition: TopicPartition
+    producer: ProducerInfo
+    age_ms: int
+    """Since it wrote last."""
+
+
+def list_transactions(
+    cluster: Cluster, producer_ids: Collection[int] = (), longer_ms: int = -1
+) -> list[TransactionListing]:
+    """The transactional ids of every coordinator, sorted by name.
+
+    `producer_ids`: only theirs; empty: all.  `longer_ms`: only those whose transaction,
+    ended or not, began longer ago, and those that had none; -1: all.
+
+    Raises: UnsupportedVersion: `longer_ms` for a broker before 3.8; what a broker answers.
+    """
+    body = {
+        "state_filters": [],
+        "producer_id_filters": sorted(producer_ids),
+        "duration_filter": longer_ms,
+    }
+
+    def step() -> list[TransactionListing]:
+        cluster.refresh([])
+        found = []
+        for node in sorted(cluster.nodes):
+            connection = cluster.connect(node)
+            version = connection.version_of(apis.LIST_TRANSACTIONS)
+            if longer_ms >= 0 and version < 1:
+                raise errors.UnsupportedVersion(
+                    f"{connection.address}: ListTransactions: version {version}, wanted 1 to "
+                    "filter by duration"
+                )
+            answer = connection.call(apis.LIST_TRANSACTIONS, body, version)
+            check_code(answer.error_code, f"transactions of node {node}")
+            found += [
+                TransactionListing(
+                    one.transactional_id, node, one.producer_id, one.transaction_state
+                )
+                for one in answer.transaction_states
+            ]
+        return sorted(found)
+
+    return cluster.retrying(step)
+
+
+def describe_transactions(cluster: Cluster, names: Iterable[str]) -> dict[str, TransactionInfo]:
+    """Transactional ids by name; one that its coordinator does not know is left out.
+
+    Raises: what a broker answers.
+    """
+    wanted = list(dict.fromkeys(names))
+
+    def step() -> dict[str, TransactionInfo]:
+        by_node: dict[int, list[str]] = {}
+        for name in wanted:
+            by_node.setdefault(cluster.coordinator(name, TRANSACTION), []).append(name)
+        found = {}
+        for node, some in by_node.items():
+            answer = cluster.connect(node).call(
+                apis.DESCRIBE_TRANSACTIONS, {"transactional_ids": some}
+            )
+            states = {one.transactional_id: one for one in answer.transaction_states}
+            for name in some:
+                one = states.get(name)
+                if one is None:
+                    raise errors.BadAnswer(f"DescribeTransactions: no answer for {name!r}")
+                if one.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                    continue
+                check_code(one.error_code, f"transactional id {name!r}")
+                found[name] = TransactionInfo(
+                    name, node, one.producer_id, one.producer_epoch, one.transaction_state,
+                    one.transaction_timeout_ms, one.transaction_start_time_ms,
+                    tuple(sorted(TopicPartition(t.topic, p) for t in one.topics
+                                 for p in t.partitions)),
+                )  # fmt: skip
+        return found
+
+    return cluster.retrying(step)
+
+
+def describe_producers(
+    cluster: Cluster, partitions: Iterable[TopicPartition], node: int | None = None
+) -> dict[TopicPartition, list[ProducerInfo]]:
+    """Who is remembered in partitions; `node`: as this one has it, None: as their leaders do.
+
+    Raises: UnknownTopicOrPartition; what a broker answers.
+    """
+    wanted = list(dict.fromkeys(partitions))
+    found: dict[TopicPartition, list[ProducerInfo]] = {}
+
+    def step() -> None:
+        left = [tp for tp in wanted if tp not in found]
+        by_node = cluster.by_leader(left) if node is None else {node: left}
+        for one, some in by_node.items():
+            for at in range(0, len(some), PARTITIONS_AT_ONCE):
+                found.update(_producers(cluster, one, some[at : at + PARTITIONS_AT_ONCE]))
+
+    cluster.retrying(step)
+    return found
+
+
+def _producers(
+    cluster: Cluster, node: int, partitions: list[TopicPartition]
+) -> dict[TopicPartition, list[ProducerInfo]]:
+    topics: dict[str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    rows = [{"name": name, "partition_indexes": some} for name, some in topics.items()]
+    answer = cluster.connect(node).call(apis.DESCRIBE_PRODUCERS, {"topics": rows})
+    found = {}
+    for topic in answer.topics:
+        for row in topic.partitions:
+            tp = TopicPartition(topic.name, row.partition_index)
+            what = f"producers of {tp.topic}-{tp.partition}"
+            check_code(row.error_code, what, row.error_message)
+            found[tp] = [
+                ProducerInfo(
+                    one.producer_id, one.producer_epoch, one.last_sequence, one.last_timestamp,
+                    one.coordinator_epoch, one.current_txn_start_offset,
+                )
+                for one in row.active_producers
+            ]  # fmt: skip
+    missing = sorted(set(partitions) - set(found))
+    if missing:
+        tp = missing[0]
+        raise errors.BadAnswer(f"DescribeProducers: no answer for {tp.topic}-{tp.partition}")
+    return found
+
+
+def find_hanging(
+    cluster: Cluster, partitions: Iterable[TopicPartition], age_ms: int, node: int | None = None
+) -> list[Hanging]:
+    """Transactions that wrote last at least `age_ms` ago, are open in a partition and belong to
+    no transaction that a coordinator has open there.  Sorted by partition and offset.
+
+    `node`: what this one has of the partitions, None: what their leaders have.
+
+    Raises: UnknownTopicOrPartition; what a broker answers.
+    """
+    late = _late(cluster, partitions, age_ms, node)
+    if not late:
+        return []
+    listed = list_transactions(cluster, {one.producer.producer_id for one in late})
+    known = describe_transactions(cluster, [one.name for one in listed])
+    open_in = {(one.producer_id, tp) for one in known.values() for tp in one.partitions}
+    unknown = [one for one in late if (one.producer.producer_id, one.partition) not in open_in]
+    # One that ended since it was seen is unknown to its coordinator now, and its marker is there.
+    again = _late(cluster, {one.partition for one in unknown}, age_ms, node)
+    still = {(one.partition, one.producer.producer_id, one.producer.start_offset) for one in again}
+    return [
+        one
+        for one in unknown
+        if (one.partition, one.producer.producer_id, one.producer.start_offset) in still
+    ]
+
+
+def _late(
+    cluster: Cluster, partitions: Iterable[TopicPartition], age_ms: int, node: int | None
+) -> list[Hanging]:
+    """The open transactions that wrote last at least `age_ms` ago."""
+    producers = describe_producers(cluster, partitions, node)
+    now_ms = cluster.clock.now_ms()
+    found = [
+        Hanging(tp, one, now_ms - one.last_timestamp_ms)
+        for tp, each in producers.items()
+        for one in each
+        if one.start_offset >= 0 and now_ms - one.last_timestamp_ms >= age_ms
+    ]
+    return sorted(found, key=lambda one: (one.partition, one.producer.start_offset))
+
+
+def abort_transaction(
+    cluster: Cluster, tp: TopicPartition, producer_id: int, epoch: int, coordinator_epoch: int
+) -> None:
+    """End a transaction in one partition, whatever its coordinator knows of it.
+
+    Raises: UnknownTopicOrPartition, InvalidProducerEpoch and TransactionCoordinatorFenced: the
+    partition knows a later epoch; what a broker answers.
+    """
+    marker = {
+        "producer_id": producer_id,
+        "producer_epoch": epoch,
+        "transaction_result": False,
+        "topics": [{"name": tp.topic, "partition_indexes": [tp.partition]}],
+        "coordinator_epoch": max(coordinator_epoch, 0),  # -1: of one that has ended nothing yet
+    }
+
+    def step() -> None:
+        connection = cluster.connect(cluster.leader(tp))
+        version = connection.version_of(apis.WRITE_TXN_MARKERS, at_most=1)
+        answer = connection.call(apis.WRITE_TXN_MARKERS, {"markers": [marker]}, version)
+        codes = [
+            row.error_code
+            for one in answer.markers
+            for topic in one.topics
+            for row in topic.partitions
+        ]
+        if len(codes) != 1:
+            raise errors.BadAnswer(f"WriteTxnMarkers: found {len(codes)} results, wanted 1")
+        check_code(codes[0], f"{tp.topic}-{tp.partition}: abort of producer {producer_id}")
+
+    cluster.retrying(step)
