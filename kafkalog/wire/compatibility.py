@@ -169,12 +169,12 @@ def _used(served: range, known: int | None) -> str:
 
 def _suites() -> Iterator[str]:
     yield "\n## Other clients' own tests\n"
-    yield "The tests that clients ship, with their broker replaced by `kafkalog serve`; those of"
-    yield "kafka-python, sarama and kafka-go that failed, and the walks, with Apache Kafka 4.1.1,"
-    yield "too. Tests of SASL and SSL were left out. Where a client"
-    yield "ships no tests that need a broker, the same calls went to both and the outcomes were"
-    yield "compared. What was found has tests in `tests/kafka/clients` and `tests/unit/server`."
-    yield "They were run before transactions were there.\n"
+    yield "The tests that clients ship, with their broker replaced by `kafkalog serve`. Those with"
+    yield "a * are fetched, built and run by `make suites` (`python -m tests.kafka.suites --side"
+    yield "kafka` asks Apache Kafka); the others were run by hand, before transactions were there."
+    yield "Where a client ships no tests that need a broker, the same calls went to both and the"
+    yield "outcomes were compared. What was found has tests in `tests/kafka/clients` and"
+    yield "`tests/unit/server`.\n"
     yield "| client | what was run | passed | the rest |"
     yield "| --- | --- | --- | --- |"
     for row in SUITES:

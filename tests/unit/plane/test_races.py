@@ -19,6 +19,8 @@ from tests.unit.plane.peer import ALL, LEADER, Peer, Served, one
 ROUNDS = 60
 GONE = {0, 3, 6, 100}
 """Fine, or the topic is being removed."""
+CUT = 6
+"""A truncation took what waited for the disk."""
 
 
 def run_all(*works: Callable[[], None]) -> None:
@@ -40,12 +42,23 @@ def run_all(*works: Callable[[], None]) -> None:
         raise failed[0]
 
 
-def hand_back(served: Served, done: threading.Event) -> None:
-    """What Python does with what is unknown."""
-    while not done.is_set():
-        request = served.reactor.take(10)
-        if request is not None:
-            request.again()
+def run_beside_python(served: Served, *works: Callable[[], None]) -> None:
+    """Each in a thread of its own, and one more that hands back what is unknown, as Python does."""
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            run_all(*works)
+        finally:
+            done.set()
+
+    def hand_back() -> None:
+        while not done.is_set():
+            request = served.reactor.take(10)
+            if request is not None:
+                request.again()
+
+    run_all(work, hand_back)
 
 
 def produce(peer: Peer, acks: int, codes: set[int]) -> None:
@@ -69,21 +82,17 @@ def consume(peer: Peer, **more: Any) -> None:
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_topic_comes_and_goes_under_load(served, durable):
     served.put(durable=durable)
-    done = threading.Event()
     peers = [served.connect() for _ in range(5)]
 
-    def works() -> None:
-        run_all(
-            lambda: produce(peers[0], ALL, GONE),
-            lambda: produce(peers[1], LEADER, GONE),
-            lambda: consume(peers[2]),
-            lambda: consume(peers[3], version=13, isolation_level=1),
-            lambda: consume(peers[4], version=11, session_epoch=0),
-            lambda: come_and_go(served, durable),
-        )
-        done.set()
-
-    run_all(works, lambda: hand_back(served, done))
+    run_beside_python(
+        served,
+        lambda: produce(peers[0], ALL, GONE),
+        lambda: produce(peers[1], LEADER, GONE),
+        lambda: consume(peers[2]),
+        lambda: consume(peers[3], version=13, isolation_level=1),
+        lambda: consume(peers[4], version=11, session_epoch=0),
+        lambda: come_and_go(served, durable),
+    )
 
 
 def come_and_go(served: Served, durable: bool) -> None:
@@ -96,7 +105,6 @@ def come_and_go(served: Served, durable: bool) -> None:
 
 def test_deletion_and_truncation_under_load(served):
     log = served.put(config={"segment.bytes": 2000, "file.delete.delay.ms": 0})
-    done = threading.Event()
     peers = [served.connect() for _ in range(4)]
 
     def change() -> None:
@@ -107,17 +115,14 @@ def test_deletion_and_truncation_under_load(served):
             else:
                 log.delete_before(max(log.start_offset, log.high_watermark - 5))
 
-    def works() -> None:
-        run_all(
-            lambda: produce(peers[0], ALL, {0}),
-            lambda: produce(peers[1], LEADER, {0}),
-            lambda: consume(peers[2]),
-            lambda: consume(peers[3], version=16),
-            change,
-        )
-        done.set()
-
-    run_all(works, lambda: hand_back(served, done))
+    run_beside_python(
+        served,
+        lambda: produce(peers[0], ALL, {0, CUT}),
+        lambda: produce(peers[1], LEADER, {0}),
+        lambda: consume(peers[2]),
+        lambda: consume(peers[3], version=16),
+        change,
+    )
     report = log.verify()
     assert report.clean, report
 
