@@ -6,8 +6,19 @@ from pathlib import Path
 
 
 def copy_tree(source: Path, target: Path) -> Path:
-    """A copy that may be written, whatever the modes of the source."""
-    shutil.copytree(source, target, copy_function=shutil.copyfile)
+    """A copy that may be written, whatever the modes of the source.
+
+    A log that is open puts small files in the place of older ones, in a thread of its own: what
+    was renamed while it was copied is there under its new name, so that it is begun again.
+    """
+    while True:
+        try:
+            shutil.copytree(source, target, copy_function=shutil.copyfile)
+            break
+        except shutil.Error as problem:
+            if any("No such file" not in why for _, _, why in problem.args[0]):
+                raise
+            shutil.rmtree(target)
     for path in (target, *target.rglob("*")):
         path.chmod(0o700 if path.is_dir() else 0o600)
     return target

@@ -68,9 +68,10 @@ static kl_status decode(kl_aborts *aborts, const uint8_t *p, size_t i,
     if (version != 0)
         return kl_fail(KL_E_CORRUPT, "entry %zu has version %d, wanted 0", i, version);
     if (entry.last_offset <= last_before || entry.last_offset >= offset_limit)
-        return kl_fail(KL_E_CORRUPT, "entry %zu has lastOffset %lld, wanted %lld to %lld",
-                       i, (long long)entry.last_offset, (long long)last_before + 1,
-                       (long long)offset_limit - 1);
+        return kl_fail(KL_E_CORRUPT,
+                       "entry %zu has lastOffset %lld, wanted above %lld and below %lld", i,
+                       (long long)entry.last_offset, (long long)last_before,
+                       (long long)offset_limit);
     if (entry.first_offset < 0 || entry.first_offset >= entry.last_offset)
         return kl_fail(
             KL_E_CORRUPT,
