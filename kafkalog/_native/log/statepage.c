@@ -128,6 +128,17 @@ static page_layout *map_file(int fd, int protection, size_t bytes) {
     return map == MAP_FAILED ? NULL : map;
 }
 
+/* Whoever has a dead writer's page mapped learns from it that it is over, and looks for the next
+ * writer's: that one gets a file of its own. */
+static bool end_page(int fd) {
+    page_layout *layout = map_file(fd, PROT_READ | PROT_WRITE, PAGE_BYTES);
+    if (layout == NULL) return false;
+    bool dead = !owner_lives(layout);
+    if (dead) atomic_store(&layout->open, 0);
+    kl_io->munmap(layout, PAGE_BYTES);
+    return dead;
+}
+
 /* Remove pages whose writers are dead: once per process, so that killed ones do not pile
  * up.  A page that is being taken over right now may go too: its readers scan tails then. */
 static void sweep(const char *folder) {
@@ -137,15 +148,14 @@ static void sweep(const char *folder) {
     if (dir == NULL) return;
     for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
         if (entry->d_name[0] == '.') continue;
-        int fd =
-            kl_open_at(dirfd(dir), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
+        int fd = kl_open_at(dirfd(dir), entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
         if (fd < 0) continue;
         page_layout head;
         ssize_t got = kl_io->pread(fd, &head, sizeof head, 0);
-        kl_io->close(fd);
         if (got != (ssize_t)sizeof head ||
-            (head.magic == PAGE_MAGIC && !owner_lives(&head)))
+            (head.magic == PAGE_MAGIC && !owner_lives(&head) && end_page(fd)))
             kl_io->unlinkat(dirfd(dir), entry->d_name, 0);
+        kl_io->close(fd);
     }
     closedir(dir);
 }

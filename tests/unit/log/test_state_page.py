@@ -4,6 +4,7 @@ import os
 import struct
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,39 @@ def test_the_sweep_leaves_other_containers_pages_alone(tmp_path):
     finally:
         other.unlink(missing_ok=True)
         dead.unlink(missing_ok=True)
+
+
+WRITER = """
+import sys, kafkalog
+log = kafkalog.Log(sys.argv[1])
+log.append(b"x")
+print("appended", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_reader_goes_on_with_the_next_writer_after_a_kill(tmp_path):
+    """The first one's page is swept by the second, which makes another file of that name."""
+    path = tmp_path / "log-0"
+    with ExitStack() as stack:
+
+        def write_elsewhere() -> subprocess.Popen[str]:
+            writer = subprocess.Popen(
+                [sys.executable, "-c", WRITER, str(path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            stack.enter_context(writer)
+            stack.callback(writer.kill)
+            assert writer.stdout.readline() == "appended\n"
+            return writer
+
+        first = write_elsewhere()
+        reader = stack.enter_context(kafkalog.Log(path, mode="r"))
+        assert reader.end_offset == 1
+        first.kill()
+        first.wait()
+        write_elsewhere()
+        assert reader.end_offset == 2
+        assert [record.offset for record in reader.read()] == [0, 1]
