@@ -3,7 +3,10 @@
 
 #include "log.h"
 
-enum { RELOAD_TRIES = 2000 }; /* some seconds: a long change of segments is rare */
+enum {
+    RELOAD_TRIES = 2000, /* some seconds: a long change of segments is rare */
+    PAGE_LOOK_MS = 1000  /* how often a reader looks whether its writer lives */
+};
 
 /* ---- after a writer ------------------------------------------------------------------ */
 
@@ -167,18 +170,29 @@ static kl_status grow_active(kl_log *log, const kl_page_values *values) {
     return kl_segment_follow(active, log->page, values, true);
 }
 
+/* Whether the page says what is.  A writer that was killed leaves it as it was, and whoever
+ * writes next may be none of ours, or another user with a page elsewhere. */
+static bool page_is_kept(kl_log *log, kl_page_values *values) {
+    if (!kl_statepage_read(log->page, values)) return false;
+    int64_t now_ms = kl_monotonic_ms();
+    if (KL_LIKELY(now_ms - log->page_looked_ms < PAGE_LOOK_MS)) return true;
+    log->page_looked_ms = now_ms;
+    return kl_statepage_lives(log->page);
+}
+
 kl_status kl_log_refresh(kl_log *log) {
     if (log->writable) return KL_OK;
     kl_status status = kl_log_enter(log);
     if (status) return status;
     kl_page_values values;
-    if (log->page && !kl_statepage_read(log->page, &values)) {
+    if (log->page && !page_is_kept(log, &values)) {
         kl_statepage_close(log->page, false);
         log->page = NULL;
         log->generation = -1; /* the next look is at the folder itself */
     }
     if (log->page == NULL) {
         status = kl_statepage_open(log->path, &log->page);
+        log->page_looked_ms = kl_monotonic_ms();
         if (!status && log->page && !kl_statepage_read(log->page, &values)) {
             kl_statepage_close(log->page, false);
             log->page = NULL;

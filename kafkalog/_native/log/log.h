@@ -78,6 +78,7 @@ struct kl_log {
     kl_read_hint hints[KL_READ_HINTS];
     unsigned next_hint;
     kl_statepage *page;     /* NULL: none */
+    int64_t page_looked_ms; /* a reader: when it looked last whether its writer lives */
     int64_t seen_folder_ns; /* a reader without a page: when the folder changed last, */
     int64_t seen_bytes;     /* and how long the last .log was when it was looked at */
     uint64_t jitter_state;

@@ -4,7 +4,8 @@ import os
 import struct
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -97,28 +98,40 @@ sys.stdin.read()
 """
 
 
+@contextmanager
+def writer_elsewhere(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that appended one record and has the log open; killed at the end."""
+    command = [sys.executable, "-c", WRITER, str(path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as writer:
+        try:
+            assert writer.stdout.readline() == "appended\n"
+            yield writer
+        finally:
+            writer.kill()
+
+
 def test_a_reader_goes_on_with_the_next_writer_after_a_kill(tmp_path):
     """The first one's page is swept by the second, which makes another file of that name."""
     path = tmp_path / "log-0"
     with ExitStack() as stack:
-
-        def write_elsewhere() -> subprocess.Popen[str]:
-            writer = subprocess.Popen(
-                [sys.executable, "-c", WRITER, str(path)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            stack.enter_context(writer)
-            stack.callback(writer.kill)
-            assert writer.stdout.readline() == "appended\n"
-            return writer
-
-        first = write_elsewhere()
-        reader = stack.enter_context(kafkalog.Log(path, mode="r"))
-        assert reader.end_offset == 1
-        first.kill()
-        first.wait()
-        write_elsewhere()
+        with writer_elsewhere(path):
+            reader = stack.enter_context(kafkalog.Log(path, mode="r"))
+            assert reader.end_offset == 1
+        stack.enter_context(writer_elsewhere(path))
         assert reader.end_offset == 2
         assert [record.offset for record in reader.read()] == [0, 1]
+
+
+def test_a_reader_does_not_wait_for_a_writer_that_was_killed(tmp_path, wait_until):
+    """Whoever goes on there may be none of ours, and says nothing in any page."""
+    path = tmp_path / "log-0"
+    with ExitStack() as stack:
+        with writer_elsewhere(path):
+            reader = stack.enter_context(kafkalog.Log(path, mode="r"))
+            assert reader.end_offset == 1
+        [file] = path.glob("*.log")
+        data = file.read_bytes()
+        with file.open("ab") as raw:
+            raw.write((1).to_bytes(8, "big") + data[8:])
+        wait_until(lambda: reader.end_offset == 2, "the record that came behind the kill")
