@@ -294,15 +294,22 @@ class TransactionCore(Core[TransactionShard]):
 
     def _complete(self, shard: TransactionShard, step: Step, one: Transaction) -> None:
         """All partitions know: write it down, until it is written."""
-        if one.pending is not None or not one.status.prepared or one.markers:
+        if not one.status.prepared or one.markers:
             return
 
-        def settled(step: Step, error: ErrorCode) -> None:
-            if error is not ErrorCode.NONE and not shard.closed:
+        def again(step: Step) -> None:
+            if not shard.closed:
                 key = ("complete", shard.partition, one.transactional_id, "")
                 self.timers.set(key, step.now_ms + RETRY_MS)
 
-        shard.write(step, one, completed(one.status, step.wall_ms), settled)
+        def settled(step: Step, error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                again(step)
+
+        if one.pending is not None:
+            again(step)  # it takes too long: that it came to nothing is seen here alone
+        else:
+            shard.write(step, one, completed(one.status, step.wall_ms), settled)
 
     # ---- admin -----------------------------------------------------------------------------
 

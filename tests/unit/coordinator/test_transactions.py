@@ -256,6 +256,21 @@ def test_what_is_not_written_down_is_not_so(office: Office) -> None:
     assert [m.commit for m in office.marks] == [True]
 
 
+def test_an_end_is_written_down_though_the_journal_stood_still(office: Office) -> None:
+    """Longer than anybody waits for it: the journal gives the append up."""
+    producer = office.new()
+    office.add(producer, 1)
+    office.waiting = []
+    office.end(producer)
+    office.held = []
+    office.mark_all()
+    office.wait(60_000)
+    assert office.state() == "PrepareCommit"
+    office.release(ErrorCode.REQUEST_TIMED_OUT)
+    office.wait(1_000)
+    assert office.state() == "CompleteCommit"
+
+
 def test_an_id_that_was_never_written_down_is_not_there(office: Office) -> None:
     office.errors = [ErrorCode.KAFKA_STORAGE_ERROR]
     assert office.init().error is ErrorCode.NOT_COORDINATOR
