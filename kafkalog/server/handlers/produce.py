@@ -34,6 +34,7 @@ from kafkalog.server.handlers.writers import (
     Verdicts,
     allow,
     transactional,
+    writer_of,
 )
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import looks_inside
@@ -117,7 +118,7 @@ class _Append:
         try:
             self.run()
         except Exception as problem:
-            handler_failed(self._request, problem)
+            self._fail(problem)
 
     def run(self, limit: int = INSIDE_BYTES) -> None:
         """Append those that are left.  What decompresses to more than `limit` bytes goes on in
@@ -126,12 +127,14 @@ class _Append:
         while self._left:
             try:
                 name, asked = self._left[0]
-                verdict = self._verdicts.get((name, asked.index))
+                key = name, asked.index, writer_of(asked.records)
+                verdict = self._verdicts.get(key)
                 self._done.append(_append(node, request, name, asked, limit, verdict))
             except _TooMuch:
                 node.bulk.submit(self._rest)
                 return
             self._left.popleft()
+            self._verdicts.pop(key, None)  # it was for one batch
         if request.body.acks == ALL or any(one.on_disk for one in self._done):
             _Waiting(node, request, self._done).begin()
         else:
@@ -141,7 +144,12 @@ class _Append:
         try:
             self.run(sys.maxsize)
         except Exception as problem:
-            handler_failed(self._request, problem)
+            self._fail(problem)
+
+    def _fail(self, problem: Exception) -> None:
+        for verdict in self._verdicts.values():
+            verdict.end()
+        handler_failed(self._request, problem)
 
 
 def _append(

@@ -25,7 +25,15 @@ from kafkalog.server.request import Request
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["ATTRIBUTES_POS", "Refused", "Verdict", "Verdicts", "allow", "transactional"]
+__all__ = [
+    "ATTRIBUTES_POS",
+    "Refused",
+    "Verdict",
+    "Verdicts",
+    "allow",
+    "transactional",
+    "writer_of",
+]
 
 ATTRIBUTES_POS = 21
 _PRODUCER = struct.Struct(">qh")
@@ -83,22 +91,31 @@ class Verdict:
             self._node.guards.end(self._guard)
 
 
-Verdicts = dict[tuple[str | None, int], Verdict]
+Producer = tuple[int, int]
+"""Its id and epoch."""
+Verdicts = dict[tuple[str | None, int, Producer | None], Verdict]
+"""By topic, partition and producer: what one of them may, another in the same request may not."""
+
+
+def writer_of(records: bytes | None) -> Producer | None:
+    """The producer of a transactional batch; None of any other."""
+    if records is None or len(records) < lib.KL_BATCH_HEADER_BYTES:
+        return None
+    if not records[ATTRIBUTES_POS + 1] & lib.KL_ATTR_TRANSACTIONAL:
+        return None
+    producer_id, epoch = _PRODUCER.unpack_from(records, _PRODUCER_POS)
+    return producer_id, epoch
 
 
 def transactional(named: list[tuple[str | None, Any]]) -> list[Writes]:
     """The transactional batches of a request, by their producers; without those of topics that are
     not there."""
-    found: dict[tuple[int, int], list[TopicPartition]] = defaultdict(list)
+    found: dict[Producer, list[TopicPartition]] = defaultdict(list)
     for name, topic in named:
         if name is None:
             continue
         for one in topic.partition_data:
-            records = one.records or b""
-            if len(records) < lib.KL_BATCH_HEADER_BYTES:
-                continue
-            if records[ATTRIBUTES_POS + 1] & lib.KL_ATTR_TRANSACTIONAL:
-                producer = _PRODUCER.unpack_from(records, _PRODUCER_POS)
+            if (producer := writer_of(one.records)) is not None:
                 found[producer].append(TopicPartition(name, one.index))
     return [Writes(*producer, partitions) for producer, partitions in found.items()]
 
@@ -121,7 +138,7 @@ def allow(
             # and all of the one before, which it may have waited for, are written.
             allowed = error is ErrorCode.NONE
             guard = node.guards.begin(where, one.producer_id) if allowed else None
-            verdicts[where.topic, where.partition] = Verdict(
+            verdicts[where.topic, where.partition, (one.producer_id, one.epoch)] = Verdict(
                 node, guard, _as_producer(error, request.version)
             )
         left -= 1

@@ -190,6 +190,25 @@ def test_a_partition_that_did_not_join_is_not_written(raw: Raw) -> None:
     assert ends(raw) == (0, 0)
 
 
+@pytest.mark.parametrize("stranger_first", [True, False])
+def test_what_one_producer_may_another_in_its_request_may_not(
+    broker: Broker, raw: Raw, wait_until: Wait, stranger_first: bool
+) -> None:
+    """Nobody would end the transaction that it begins."""
+    client, stranger = Client(raw), Client(raw, "other")
+    client.add("t", 0)
+    body = client.produce_body("t", b"a")
+    entries = body["topic_data"][0]["partition_data"]
+    (other,) = stranger.produce_body("t", b"b")["topic_data"][0]["partition_data"]
+    entries.insert(0 if stranger_first else 1, other)
+    reply = raw.call(apis.PRODUCE, 11, **body).responses[0].partition_responses
+    codes = [OK, ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+    assert [one.error_code for one in reply] == (codes[::-1] if stranger_first else codes)
+    assert client.end().error_code == OK
+    wait_until(lambda: ends(raw) == (2, 2), "the marker")
+    assert not broker._node.guards.any()
+
+
 @pytest.mark.parametrize("version", [11, 12])
 def test_a_partition_that_is_not_there_keeps_nothing(
     broker: Broker, raw: Raw, version: int
