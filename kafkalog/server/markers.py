@@ -60,6 +60,9 @@ class Markers:
     def _write(self, where: TopicPartition, producer: Producer, done: Done) -> None:
         if where.topic == OFFSETS_TOPIC:
             # The groups' coordinator writes there, and knows then what becomes of offsets.
+            if not self._partitions.has(*where):
+                done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # deleted: it would say it is elsewhere
+                return
             end = partial(self._groups.core.end_transaction, where.partition, producer)
             self._groups.post(lambda step: end(self._guarded(where, producer), done, step))
             return

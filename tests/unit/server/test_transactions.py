@@ -353,6 +353,17 @@ def test_offsets_are_part_of_a_transaction(
     assert client.commit_offsets(9, 3) is ErrorCode.INVALID_TXN_STATE
 
 
+def test_the_topic_of_offsets_is_deleted_in_the_middle(raw: Raw, wait_until: Wait) -> None:
+    ready(raw, wait_until)
+    client = Client(raw)
+    assert client.commit_offsets(7, 5) is OK
+    topics = [{"name": "__consumer_offsets", "topic_id": UUID(int=0)}]
+    (found,) = raw.call(apis.DELETE_TOPICS, topics=topics).responses
+    assert found.error_code == OK
+    assert client.end(version=5).error_code == OK
+    wait_until(lambda: client.state() == "CompleteCommit", "its end")
+
+
 def test_a_generation_that_is_over_commits_nothing(raw: Raw, wait_until: Wait) -> None:
     ready(raw, wait_until)
     client = Client(raw)
