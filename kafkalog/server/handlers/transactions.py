@@ -179,11 +179,14 @@ class _Marking:
         ]
         self._lock = threading.Lock()  # guards what follows
         self._results: dict[tuple[int, TopicPartition], ErrorCode] = {}
+        self._left = 0
 
     def begin(self) -> None:
-        if not self._asked:
+        wanted = dict.fromkeys(self._asked)
+        self._left = len(wanted)
+        if not wanted:
             self._answer()
-        for key in dict.fromkeys(self._asked):
+        for key in wanted:
             number, where = key
             marker = self._request.body.markers[number]
             producer = Producer(marker.producer_id, marker.producer_epoch,
@@ -193,7 +196,8 @@ class _Marking:
     def _done(self, key: tuple[int, TopicPartition], error: ErrorCode) -> None:
         with self._lock:
             self._results[key] = error
-            if len(self._results) < len(dict.fromkeys(self._asked)):
+            self._left -= 1
+            if self._left:
                 return
         self._answer()
 

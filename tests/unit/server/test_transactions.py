@@ -413,15 +413,15 @@ def test_an_administrator_ends_what_hangs(raw: Raw, wait_until: Wait) -> None:
     client = Client(raw)
     client.add("t", 0)
     client.write("t", b"a")
-    asked = [{"name": "t", "partition_indexes": [0, 9]}]
-    here, _ = raw.call(apis.DESCRIBE_PRODUCERS, topics=asked).topics[0].partitions
+    asked = [{"name": "t", "partition_indexes": [0, 9, 9]}]
+    here, *_ = raw.call(apis.DESCRIBE_PRODUCERS, topics=asked).topics[0].partitions
     (one,) = here.active_producers
     assert (one.producer_id, one.current_txn_start_offset) == (client.producer_id, 0)
     marker = {"producer_id": one.producer_id, "producer_epoch": one.producer_epoch,
               "transaction_result": False, "coordinator_epoch": 0, "topics": asked}  # fmt: skip
     (found,) = raw.call(apis.WRITE_TXN_MARKERS, markers=[marker]).markers
     codes = [part.error_code for part in found.topics[0].partitions]
-    assert codes == [OK, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert codes == [OK, *[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2]
     assert ends(raw) == (2, 2)
     assert aborted(raw) == [(client.producer_id, 0)]
 
