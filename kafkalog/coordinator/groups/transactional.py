@@ -14,6 +14,7 @@ from kafkalog.coordinator.groups.group import Group, State
 from kafkalog.coordinator.groups.groups import validate_member
 from kafkalog.coordinator.groups.offsets import Known
 from kafkalog.coordinator.groups.shard import GroupShard
+from kafkalog.coordinator.groups.weight import offset_bytes
 from kafkalog.coordinator.step import Producer, Request, Step
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -34,7 +35,7 @@ def commit(shard: GroupShard, step: Step, request: Request, known: Known) -> Non
         group = shard.new_group(body.group_id, step.wall_ms)
     taken: offsets.Taken = {}
     results = offsets.take(shard, step, request, known, taken)
-    if taken and not shard.has_room(offsets.more_bytes(group, taken)):
+    if taken and not shard.has_room(_more_bytes(group, body.producer_id, taken)):
         taken = {}
         results = offsets.refused(results)
     if not taken:
@@ -46,6 +47,13 @@ def commit(shard: GroupShard, step: Step, request: Request, known: Known) -> Non
         shard, step, group, request, (taken, results),
         Producer(body.producer_id, body.producer_epoch),
     )  # fmt: skip
+
+
+def _more_bytes(group: Group, producer_id: int, taken: offsets.Taken) -> int:
+    """What is kept beside all that is committed, until the transaction ends."""
+    before = group.pending_offsets.get(producer_id, {})
+    more = sum(offset_bytes(offset.metadata) for offset in taken.values())
+    return more - sum(offset_bytes(before[w].metadata) for w in taken if w in before)
 
 
 def _check(group: Group | None, request: Request) -> ErrorCode:

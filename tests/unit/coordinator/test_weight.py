@@ -14,6 +14,7 @@ from kafkalog.coordinator.groups.weight import (
     member_bytes,
     offset_bytes,
 )
+from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.coordinator.desk import Desk, config
 
@@ -111,6 +112,28 @@ def test_who_would_take_more_than_there_is_room_for_is_told_so() -> None:
     assert again.topics[0].partitions[0].error_code == ErrorCode.NONE
     reply = desk.join(one.member_id, "old", protocols=[("range", b"x" * 100)])
     assert reply.waits
+    check(desk)
+
+
+def test_what_transactions_keep_beside_what_is_committed_counts() -> None:
+    """The same partitions again, by one producer after the other, none of which ends."""
+    desk = Desk(config(kafkalog_groups_max_bytes=LIMIT))
+    desk.commit({("t", partition): 1 for partition in range(10)})
+
+    def commit(producer_id: int) -> set[ErrorCode]:
+        where = [{"partition_index": p, "committed_offset": 2, "committed_metadata": ""}
+                 for p in range(10)]  # fmt: skip
+        reply = desk.call(apis.TXN_OFFSET_COMMIT, 3, {
+            "transactional_id": "x", "group_id": "g", "producer_id": producer_id,
+            "producer_epoch": 0, "topics": [{"name": "t", "partitions": where}],
+        })  # fmt: skip
+        return {ErrorCode(one.error_code) for one in reply.topics[0].partitions}
+
+    room = (LIMIT - desk.core.weight.bytes) // (10 * offset_bytes(""))
+    assert [commit(producer_id) for producer_id in range(room)] == [{ErrorCode.NONE}] * room
+    assert commit(room) == {FULL}
+    assert commit(0) == {ErrorCode.NONE}  # in the place of what it committed before
+    assert desk.core.weight.bytes <= LIMIT
     check(desk)
 
 
