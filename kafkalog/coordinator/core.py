@@ -25,6 +25,9 @@ __all__ = ["APPEND_BYTES", "Append", "Core", "Shard", "append_error"]
 APPEND_BYTES = 262_144
 """Writes are put together up to this size: far below max.message.bytes, so that one which is
 too large spoils no other."""
+LOAD_AGAIN_MS = 11_000
+"""Until a partition that could not be read is read again; longer than its log is let alone, see
+kafkalog.server.partitions."""
 _NOT_AVAILABLE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -125,6 +128,7 @@ class Core(Generic[S]):
 
     def begin_load(self, partition: int, partition_count: int) -> None:
         """This broker coordinates a partition, which is now being read."""
+        self.timers.cancel(("load", partition, "", ""))
         self.partition_count = partition_count
         self.loading.add(partition)
 
@@ -136,8 +140,15 @@ class Core(Generic[S]):
         self.shards[shard.partition] = shard
         self._resume(shard, step)
 
+    def not_loaded(self, partition: int, step: Step) -> None:
+        """A partition could not be read: that is tried again after a while."""
+        if partition in self.loading:
+            self.resign(partition, step)
+            self.timers.set(("load", partition, "", ""), step.now_ms + LOAD_AGAIN_MS)
+
     def resign(self, partition: int, step: Step) -> None:
         """This broker no longer coordinates a partition: what waits is told so."""
+        self.timers.cancel(("load", partition, "", ""))
         self.loading.discard(partition)
         shard = self.shards.pop(partition, None)
         if shard is None:
@@ -174,6 +185,8 @@ class Core(Generic[S]):
             try:
                 if key[0] == "append":
                     self._time_out(key[1], step)
+                elif key[0] == "load":
+                    step.loads.append(key[1])
                 else:
                     self._expire(key, step)
             except Exception as problem:  # the others' time has come all the same

@@ -77,6 +77,7 @@ class Coordinator(Generic[C]):
         self._events: deque[Event] = deque()  # all others
         self._to_load: deque[int] = deque()
         self._loader: threading.Thread | None = None
+        self._unread: set[int] = set()  # the loader's thread only
         self._closing = False
         self._gives_up = False
         self._partition_count = 0
@@ -240,6 +241,8 @@ class Coordinator(Generic[C]):
         while step.writes:
             for append in self.core.appends(step):
                 self._append(append, step)
+        if step.loads:
+            self.load(step.loads, self.core.partition_count)
         effects, step.effects = step.effects, []
         for effect in effects:
             try:
@@ -290,9 +293,16 @@ class Coordinator(Generic[C]):
                 batches = self._journal.read(partition)
                 self.core.load(shard, batches, self._clock.now_ms())
             except Exception:
-                LOG.exception("%s coordinator: partition %d cannot be read", self._name, partition)
-                self.post(partial(self.core.resign, partition))
+                if partition not in self._unread:  # told once, tried again and again
+                    self._unread.add(partition)
+                    LOG.exception(
+                        "%s coordinator: partition %d cannot be read", self._name, partition
+                    )
+                self.post(partial(self.core.not_loaded, partition))
             else:
+                if partition in self._unread:
+                    self._unread.remove(partition)
+                    LOG.info("%s coordinator: partition %d is read now", self._name, partition)
                 self.post(partial(self._end_load, shard))
 
     def _end_load(self, shard: Any, step: Step) -> None:

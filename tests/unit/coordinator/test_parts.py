@@ -14,6 +14,7 @@ import pytest
 import kafkalog
 from kafkalog import errors
 from kafkalog.clock import ManualClock, SystemClock
+from kafkalog.coordinator.core import LOAD_AGAIN_MS
 from kafkalog.coordinator.groups.core import SERVED, GroupCore
 from kafkalog.coordinator.journal import JournalBatch, journal_batches
 from kafkalog.coordinator.partitions import java_hash, partition_for
@@ -182,16 +183,29 @@ def test_requests_are_answered_while_partitions_load(
     assert state(coordinator, wait_until) == ErrorCode.NOT_COORDINATOR
 
 
-def test_a_partition_that_cannot_be_read_is_given_up(
-    coordinator: Groups, journal: SlowJournal, wait_until: Wait
+def test_a_partition_that_cannot_be_read_is_tried_again(
+    coordinator: Groups, journal: SlowJournal, clock: ManualClock, wait_until: Wait
 ) -> None:
+    whole = journal.read
+    attempts: list[int] = []
+
     def read(partition: int) -> Iterator[JournalBatch]:
-        raise errors.CorruptLog(f"partition {partition}")
+        attempts.append(partition)
+        raise errors.StorageOffline(f"partition {partition}")
 
     journal.read = read  # type: ignore[method-assign]
     coordinator.load(range(4), 4)
     gone = ErrorCode.NOT_COORDINATOR
-    wait_until(lambda: state(coordinator, wait_until) == gone, "given up")
+    for times in (1, 2):
+        wait_until(lambda times=times: len(attempts) == 4 * times, "tried")
+        wait_until(lambda: state(coordinator, wait_until) == gone, "given up")
+        wait_until(lambda: len(coordinator.core.timers) == 4, "a time to try again")
+        if times == 2:
+            journal.read = whole  # type: ignore[method-assign]
+        clock.advance(LOAD_AGAIN_MS)
+    wait_until(lambda: state(coordinator, wait_until) == 0, "read")
+    coordinator.resign(partition_for("g", 4))
+    assert state(coordinator, wait_until) == gone
 
 
 def test_answers_wait_for_the_journal_without_a_thread(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from kafkalog.clock import ManualClock
+from kafkalog.coordinator.core import LOAD_AGAIN_MS
 from kafkalog.server.broker import Broker
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -16,6 +18,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.support.batches import Row, batch
 from tests.support.raw import Raw
 from tests.unit.server.conftest import MakeBroker
+from tests.unit.server.test_offline_logs import folder_for_file, heal
 
 Wait = Callable[..., None]
 OK = ErrorCode.NONE
@@ -406,6 +409,31 @@ def test_a_restart_finds_what_was_open_and_what_was_decided(
         wait_until(lambda: ends(raw) == (3, 3), "the marker")
         ready(raw, wait_until)
         wait_until(lambda: committed(raw, stable=True).committed_offset == 7, "the offsets")
+
+
+def test_a_coordinator_whose_log_could_not_be_opened_comes_back(
+    make_broker: MakeBroker, wait_until: Wait
+) -> None:
+    """What was open meanwhile is ended then, without a restart."""
+    one_each = dict.fromkeys(ONE_PARTITION, 1)
+    with make_broker(**one_each) as first, Raw(first.bootstrap_servers) as raw:
+        raw.create("t", 1)
+        client = Client(raw)
+        client.add("t", 0)
+        client.write("t", b"a")
+        folder = Path(first.path) / "__transaction_state-0"
+    folder_for_file(folder)
+    clock = ManualClock()
+    broker = make_broker(clock, **one_each)
+    timers = broker._node.transactions.core.timers
+    with Raw(broker.bootstrap_servers) as raw:
+        wait_until(lambda: ("load", 0, "", "") in timers, "the log is offline")
+        ask = {"committed": True, **client.who}
+        assert raw.call(apis.END_TXN, 4, **ask).error_code == ErrorCode.NOT_COORDINATOR
+        heal(folder)
+        clock.advance(LOAD_AGAIN_MS)
+        wait_until(lambda: raw.call(apis.END_TXN, 4, **ask).error_code == OK, "its end")
+        wait_until(lambda: ends(raw) == (2, 2), "the marker")
 
 
 def test_an_administrator_ends_what_hangs(raw: Raw, wait_until: Wait) -> None:
