@@ -259,6 +259,9 @@ class Coordinator(Generic[C]):
         except KafkalogError as error:
             code = -1 if error.code is None else error.code
             self._settled(append.number, ErrorCode(code), step)
+        except Exception:  # no memory for the batch: the thread is for all others, too
+            LOG.exception("an append could not be made")
+            self._settled(append.number, ErrorCode.UNKNOWN_SERVER_ERROR, step)
 
     def _done(self, number: int, error: ErrorCode) -> None:
         self.post(partial(self._settled, number, error))

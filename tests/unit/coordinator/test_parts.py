@@ -228,6 +228,11 @@ def test_answers_wait_for_the_journal_without_a_thread(
     failed = commit(coordinator, 12)
     wait_until(lambda: not failed.waits, "the failure")
     assert codes(failed) == [ErrorCode.NOT_COORDINATOR]
+    journal.fails = MemoryError()
+    failed = commit(coordinator, 13)
+    wait_until(lambda: not failed.waits, "a failure that nobody thought of")
+    assert codes(failed) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert state(coordinator, wait_until) == 0
 
 
 def test_timers_run_on_the_clock(coordinator: Groups, clock: ManualClock, wait_until: Wait) -> None:
