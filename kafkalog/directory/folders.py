@@ -68,6 +68,17 @@ class Folders:
         except OSError:
             return True  # who opens it is told why
 
+    def bare(self, tp: TopicPartition) -> bool:
+        """Whether nothing is in it but what was made with it: neither an id nor a byte of a log."""
+        if self.partition_id(tp) is not None:
+            return False
+        with os.scandir(self.path(tp)) as entries:
+            return all(
+                entry.is_file(follow_symlinks=False)
+                and (entry.name == layout.PARTITION_METADATA or not entry.stat().st_size)
+                for entry in entries
+            )
+
     def path(self, tp: TopicPartition) -> str:
         """The folder's path.
 

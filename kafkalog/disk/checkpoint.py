@@ -47,6 +47,8 @@ OFFSET_MAX = (1 << 63) - 1
 PARTITION_MAX = (1 << 31) - 1
 # A hundred thousand partitions with the longest names; more is not a checkpoint file.
 FILE_BYTES_MAX = 32 << 20
+# Log starts and sums of as many, with commas and brackets.
+MARKER_BYTES_MAX = 3 * FILE_BYTES_MAX
 
 _ENTRY = re.compile(r"(\S{1,255}) ([0-9]{1,10}) ([0-9]{1,19})")
 _SEGMENT = re.compile(r"[0-9]{20}\.log")
@@ -87,7 +89,8 @@ def readable_offsets(data: bytes) -> dict[TopicPartition, int]:
     """The entries of those lines of a damaged checkpoint file that are whole."""
     entries: dict[TopicPartition, int] = {}
     for line in data.decode("utf-8", "replace").split("\n")[:-1]:
-        if (match := _ENTRY.fullmatch(line)) and int(match[2]) <= PARTITION_MAX:
+        match = _ENTRY.fullmatch(line)
+        if match and int(match[2]) <= PARTITION_MAX and int(match[3]) <= OFFSET_MAX:
             entries.setdefault(TopicPartition(match[1], int(match[2])), int(match[3]))
     return entries
 
@@ -247,7 +250,7 @@ class DirectoryState:
 
     def _was_clean(self) -> bool:
         path = os.path.join(self.path, CLEAN_MARKER)
-        data = self.directory.read(CLEAN_MARKER, FILE_BYTES_MAX)
+        data = self.directory.read(CLEAN_MARKER, MARKER_BYTES_MAX)
         if data is None:
             return False
         self._vouched = parse_marker(data)
@@ -421,7 +424,7 @@ class DirectoryState:
 
     def is_marked(self) -> bool:
         """Whether the clean marker lies there now."""
-        return self.directory.read(CLEAN_MARKER, 1 << 16) is not None
+        return os.path.lexists(os.path.join(self.path, CLEAN_MARKER))
 
     def mark_clean(self) -> None:
         """Write the clean marker, durably.  The last thing of a close, when every log is whole.

@@ -190,7 +190,9 @@ def settle_folders(
         if known and not removed:
             continue
         found = manager.folders.partition_id(tp)
-        if found in removed:
+        # A removed topic's that nobody used may have come back without its id: see Folders.make.
+        nobodys = removed and not known and manager.folders.bare(tp)
+        if found in removed or nobodys:
             leftover.append(tp)
         elif not known:
             manager.folders.hide(tp)

@@ -61,6 +61,9 @@ class Removals:
 
         # Files of open logs, too, when a folder cannot be removed: that is tried again.
         try:
+            if over:
+                # Else a power cut could bring one back under its old name, its id gone already.
+                place.folders.sync()
             each(place, over, remove)
         finally:
             each(

@@ -139,7 +139,9 @@ def _check_metadata(folder: Path, report: Report) -> None:
     if not path.exists():
         return
     try:
-        parse_partition_metadata(path.read_bytes())
+        data = path.read_bytes()
+        if data.strip(b"\0"):  # else a power cut came before anything was flushed: as Folders reads
+            parse_partition_metadata(data)
     except (KafkalogError, OSError) as problem:
         report.add("metadata-bytes", path, problem, "version: 0 and a topic_id")
 

@@ -214,6 +214,15 @@ def test_state_damage_is_found(transactions: Path) -> None:
     assert verify(transactions).clean
 
 
+@pytest.mark.parametrize("left", [b"", bytes(43)])
+def test_what_a_power_cut_leaves_of_a_new_topics_id_is_no_damage(
+    transactions: Path, left: bytes
+) -> None:
+    """It reaches the disk with the first records; an open writes it again."""
+    (transactions / "partition.metadata").write_bytes(left)
+    assert verify(transactions).clean
+
+
 def emptied_snapshot() -> bytes:
     """A snapshot that is whole and lists no producer, where one has a transaction open."""
     from kafkalog._native import lib

@@ -15,6 +15,7 @@ from kafkalog.disk.checkpoint import (
     RECOVERY_POINT,
     DirectoryState,
     parse_offsets,
+    readable_offsets,
     render_offsets,
 )
 from kafkalog.errors import CorruptLog, Locked, NotFound, ReadOnly
@@ -33,6 +34,13 @@ entries = st.dictionaries(tps, st.integers(0, 2**63 - 1), max_size=20)
 def test_what_is_rendered_is_parsed(found):
     """Any topics, partitions and offsets that can be."""
     assert parse_offsets(render_offsets(found)) == found
+
+
+@given(st.lists(st.sampled_from(["a 0 5", "a 0", "b 1 9223372036854775808", "c 2147483648 1"])))
+def test_what_is_kept_of_a_damaged_file_can_be_read(lines):
+    """Whole lines stay, and what they say is not refused the next time."""
+    kept = readable_offsets("\n".join([*lines, ""]).encode())
+    assert parse_offsets(render_offsets(kept)) == kept == ({A0: 5} if "a 0 5" in lines else {})
 
 
 @given(st.binary(max_size=200))
@@ -340,6 +348,23 @@ def test_a_new_log_start_takes_the_marker_away_first(tmp_path):
         assert not state.is_marked()
 
     with_state(tmp_path, work)
+
+
+def test_the_marker_of_many_partitions_is_seen(tmp_path):
+    """It has a line for each, which together are longer than any small file."""
+    many = [TopicPartition("a", number) for number in range(5_000)]
+
+    def work(state):
+        for tp in many:
+            state.note_derived(tp, (1 << 62) + tp.partition)
+        state.mark_clean()
+
+    with_state(tmp_path, work)
+    state = DirectoryState(tmp_path, "r")
+    assert (tmp_path / CLEAN_MARKER).stat().st_size > 1 << 16
+    assert state.is_marked()
+    assert [state.derived_sum(tp) & 0xFFFF for tp in many] == list(range(5_000))
+    state.close()
 
 
 @pytest.mark.parametrize("bit", range(0, 8 * 150, 7))

@@ -389,6 +389,28 @@ def test_no_snapshot_forgets_a_topic_whose_folders_may_come_back(
     assert metadata.take_snapshot() is not None
 
 
+def test_a_cut_that_brings_back_an_unused_topic_without_its_id_blocks_no_name(data: Path) -> None:
+    """Neither its folder's new name nor its id was on disk: there is nothing in it to keep."""
+    with Manager(data) as manager, MetadataLog.open(manager) as metadata:
+        create(metadata, "gone", 2)
+        manager.get("gone", 1)
+        delete(metadata, "gone")
+        cut = data.with_name("cut")
+        shutil.copytree(data, cut)
+    for name in folders(cut):
+        back = cut / name.split(".")[0]
+        (cut / name).rename(back)
+        (back / "partition.metadata").write_bytes(b"")
+    (cut / "mine-0").mkdir()
+    (cut / "mine-0" / "notes").write_text("of somebody else")
+    assert {"gone-0", "gone-1"} < folders(cut)
+    with Manager(cut) as manager, MetadataLog.open(manager) as metadata:
+        assert [problem for problem in metadata.problems if "gone" in problem] == []
+        assert [problem for problem in metadata.problems if "mine-0" in problem]
+        create(metadata, "gone", 1)
+        assert manager.get("gone", 0).end_offset == 0
+
+
 def test_folders_that_nobody_knows_are_named_and_left_alone(data: Path) -> None:
     with Manager(data) as manager, MetadataLog.open(manager) as metadata:
         create(metadata, "a", 1)
