@@ -11,9 +11,9 @@ from enum import Enum
 from typing import NamedTuple
 
 from kafkalog.coordinator.groups.weight import (
-    EXPECTED_BYTES,
     GROUP_BYTES,
     Weight,
+    expected_bytes,
     member_bytes,
     offset_bytes,
 )
@@ -127,6 +127,11 @@ class Member:
         self.weighed_bytes = 0
         """What it counts for in its group's weight."""
 
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        """The texts by which it is known, of any length that a request may have."""
+        return self.member_id, self.instance_id, self.client_id
+
     def metadata(self, protocol: str) -> bytes:
         """What it said about a protocol; empty when it does not speak it."""
         return next((data for name, data in self.protocols if name == protocol), b"")
@@ -226,21 +231,26 @@ class Group:
     def add(self, member: Member, protocol_type: str) -> None:
         """Take a member in, who is nobody's replacement."""
         if not self.members:
-            self.protocol_type = protocol_type
+            self.be_of(protocol_type)
         if self.leader is None:
             self.leader = member.member_id
         self._insert(member)
         self._expect_no_more(member.member_id)
 
+    def be_of(self, protocol_type: str | None) -> None:
+        """Note the protocol type of its members."""
+        self.weight.add(len(protocol_type or "") - len(self.protocol_type or ""))
+        self.protocol_type = protocol_type
+
     def expect(self, member_id: str) -> None:
         """Note an id that was given out."""
         self.pending.add(member_id)
-        self.weight.add(EXPECTED_BYTES)
+        self.weight.add(expected_bytes(member_id))
 
     def _expect_no_more(self, member_id: str) -> None:
         if member_id in self.pending:
             self.pending.remove(member_id)
-            self.weight.add(-EXPECTED_BYTES)
+            self.weight.add(-expected_bytes(member_id))
 
     def expect_nobody(self) -> None:
         """Forget the ids that were given out."""
@@ -298,7 +308,7 @@ class Group:
 
     def weigh(self, member: Member) -> None:
         """Count a member that changed anew."""
-        found = member_bytes(member.protocols, member.assignment)
+        found = member_bytes(member.names, member.protocols, member.assignment)
         self.weight.add(found - member.weighed_bytes)
         member.weighed_bytes = found
 

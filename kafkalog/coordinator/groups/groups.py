@@ -6,6 +6,8 @@ out before one joins), KIP-559 (protocol names in SyncGroup), KIP-814 (skip assi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kafkalog.coordinator.core import append_error
 from kafkalog.coordinator.groups import rebalance, records
 from kafkalog.coordinator.groups.group import CONSUMER, Group, Member, Protocols, State
@@ -18,9 +20,9 @@ __all__ = ["heartbeat", "join", "leave", "sync", "validate_member"]
 
 NEW_MEMBER_JOIN_MS = 300_000
 """How long the first JoinGroup of a member may wait before the member is given up."""
-MORE_BYTES = 4096
-"""By how much a member may say more than before when nothing more is to be kept: which
-partitions it owns changes with each generation."""
+SMALL_BYTES = 4096
+"""So much a member may say, and be given to do, when nothing more is to be kept: which partitions
+it owns changes with each generation."""
 NULL_NAME_VERSION = 7
 """From this version on a JoinGroup that is refused names no protocol."""
 KNOWN_ID_VERSION = 4
@@ -74,15 +76,20 @@ def join(shard: GroupShard, step: Step, request: Request) -> None:
 
 
 def _more_bytes(group: Group | None, request: Request) -> int:
-    """What a JoinGroup would make the coordinator keep; 0 or less of a member that says about as
-    much as before."""
-    said = member_bytes(_protocols(request), b"")
+    """What a JoinGroup would make the coordinator keep beyond what its member takes; 0 of a member
+    that says little."""
+    body, protocols = request.body, _protocols(request)
     if group is not None:
-        before = group.static.get(request.body.group_instance_id) or request.body.member_id
+        before = group.static.get(body.group_instance_id) or body.member_id
         if (known := group.members.get(before)) is not None:
-            kept = known.weighed_bytes - len(known.assignment)
-            return said - kept - MORE_BYTES
-    return said + (GROUP_BYTES + len(request.body.group_id)) * (group is None)
+            small = member_bytes((), protocols, b"") <= member_bytes((), (), b"") + SMALL_BYTES
+            said = member_bytes(known.names, protocols, known.assignment)
+            return 0 if small else said - known.weighed_bytes
+    instance_id, client_id = body.group_instance_id, request.client_id
+    names = instance_id or client_id, instance_id, client_id  # the first as part of its id
+    said = member_bytes(names, protocols, b"")
+    new = GROUP_BYTES + len(body.group_id) + len(body.protocol_type)
+    return said + new * (group is None)
 
 
 def _without_null(answer: Answer) -> Answer:
@@ -316,10 +323,22 @@ def sync(shard: GroupShard, step: Step, request: Request) -> None:
         return
     if member.sync is not None:  # as in replaced_join
         step.answer(member.sync, error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        member.sync = None
+    given = {each.member_id: each.assignment for each in body.assignments}
+    leads = member.member_id == group.leader
+    if leads and not shard.has_room(_more_assigned(group, given)):
+        step.answer(request.answer, error_code=ErrorCode.GROUP_MAX_SIZE_REACHED)
+        return
     member.sync = request.answer
-    if member.member_id == group.leader:
-        given = {each.member_id: each.assignment for each in body.assignments}
+    if leads:
         _assign(shard, step, group, {m: given.get(m, b"") for m in group.members})
+
+
+def _more_assigned(group: Group, given: Mapping[str, bytes]) -> int:
+    """What an assignment takes beyond the one before; 0 of one that is small for each member."""
+    wanted = sum(len(given.get(member_id, b"")) for member_id in group.members)
+    before = sum(len(member.assignment) for member in group.members.values())
+    return 0 if wanted <= SMALL_BYTES * len(group.members) else wanted - before
 
 
 def _check_sync(group: Group | None, request: Request) -> ErrorCode:

@@ -113,7 +113,7 @@ def loaded_group(group: Group, value: Struct) -> None:
     """Let `group`, without members, be what a group record says of it."""
     group.state_ms = value.current_state_timestamp
     group.generation = value.generation
-    group.protocol_type = value.protocol_type or None
+    group.be_of(value.protocol_type or None)
     group.protocol = value.protocol
     group.state = State.STABLE if value.members else State.EMPTY
     for each in value.members:

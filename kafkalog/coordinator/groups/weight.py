@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 __all__ = [
-    "EXPECTED_BYTES",
     "GROUP_BYTES",
     "Weight",
+    "expected_bytes",
     "member_bytes",
     "offset_bytes",
 ]
@@ -41,9 +41,18 @@ class Weight:
             within.add(self.bytes)
 
 
-def member_bytes(said: Iterable[tuple[str, bytes]], assignment: bytes) -> int:
-    """What a member takes that said this of its protocols."""
-    return MEMBER_BYTES + sum(len(name) + len(data) for name, data in said) + len(assignment)
+def member_bytes(
+    names: Iterable[str | None], said: Iterable[tuple[str, bytes]], assignment: bytes
+) -> int:
+    """What a member takes of these names that said this of its protocols."""
+    texts = sum(len(name) for name in names if name)
+    texts += sum(len(name) + len(data) for name, data in said)
+    return MEMBER_BYTES + texts + len(assignment)
+
+
+def expected_bytes(member_id: str) -> int:
+    """What an id takes that was given out."""
+    return EXPECTED_BYTES + len(member_id)
 
 
 def offset_bytes(metadata: str) -> int:

@@ -9,8 +9,8 @@ import pytest
 
 from kafkalog.coordinator.groups.group import Group
 from kafkalog.coordinator.groups.weight import (
-    EXPECTED_BYTES,
     GROUP_BYTES,
+    expected_bytes,
     member_bytes,
     offset_bytes,
 )
@@ -27,8 +27,9 @@ def weighed(group: Group) -> int:
     committed = [o for partitions in group.offsets.values() for o in partitions.values()]
     pending = [o for offsets in group.pending_offsets.values() for o in offsets.values()]
     return (
-        GROUP_BYTES + len(group.group_id) + EXPECTED_BYTES * len(group.pending)
-        + sum(member_bytes(m.protocols, m.assignment) for m in group.members.values())
+        GROUP_BYTES + len(group.group_id) + len(group.protocol_type or "")
+        + sum(map(expected_bytes, group.pending))
+        + sum(member_bytes(m.names, m.protocols, m.assignment) for m in group.members.values())
         + sum(offset_bytes(offset.metadata) for offset in [*committed, *pending])
     )  # fmt: skip
 
@@ -134,6 +135,38 @@ def test_what_transactions_keep_beside_what_is_committed_counts() -> None:
     assert commit(room) == {FULL}
     assert commit(0) == {ErrorCode.NONE}  # in the place of what it committed before
     assert desk.core.weight.bytes <= LIMIT
+    check(desk)
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_names_of_any_length_count(version: int) -> None:
+    """Of clients, of instances, of protocol types: all are kept with a member or its id."""
+    desk = Desk(config(kafkalog_groups_max_bytes=LIMIT // 2))
+    long = "n" * 17_000
+    assert desk.join(group="a", version=version, client_id=long).error == FULL
+    assert desk.join(group="b", instance=long).error == FULL
+    assert desk.join(group="c", version=version, protocol_type=long).error == FULL
+    desk.join(group="d", version=version, client_id=long[:6_000])
+    assert desk.core.weight.bytes > 6_000
+    check(desk)
+
+
+def test_no_member_that_is_there_takes_more_little_by_little() -> None:
+    """What it says and what its leader gives it has a small size, or there is room for it."""
+    desk = Desk(config(kafkalog_groups_max_bytes=LIMIT))
+    (one,) = desk.stable(1)
+    for kib in range(1, 100):
+        reply = desk.join(one.member_id, protocols=[("range", bytes(kib << 10))])
+        assert desk.core.weight.bytes <= LIMIT
+        if not reply.waits and reply.error == FULL:
+            break
+    assert kib > 20
+    assert reply.error == FULL
+    again = desk.join(one.member_id, protocols=[("range", bytes(3_000))])
+    given = {one.member_id: bytes(LIMIT)}
+    assert desk.sync(again, given).error == FULL
+    assert desk.core.weight.bytes <= LIMIT
+    assert desk.sync(again, {one.member_id: bytes(4_096)}).error == ErrorCode.NONE
     check(desk)
 
 
