@@ -146,7 +146,7 @@ class Partitions:
 
     def look(self, topic: str, partition: int) -> "Log | None":
         """As `log`, for who only reads: None where nothing was ever written, so that a look
-        makes no file.  Such a partition begins and ends at 0, in leader epoch 0.
+        makes no file.  Such a partition begins and ends at 0, in the epoch of its leader.
         """
         tp = TopicPartition(topic, partition)
         with self._lock:
@@ -154,10 +154,8 @@ class Partitions:
             if log is not None:
                 return log
             self._id(tp)
-            led = self._image.partition(*tp)
         state = self._manager.state  # says more where files were lost
-        fresh = led is not None and led.leader_epoch == 0
-        fresh = fresh and max(state.recovery_point(tp), state.log_start(tp)) <= 0
+        fresh = max(state.recovery_point(tp), state.log_start(tp)) <= 0
         if fresh and not self._manager.folders.written(tp):
             return None
         return self.log(topic, partition)

@@ -19,15 +19,17 @@ def offset_for_leader_epoch(node: Node, request: Request) -> dict[str, Any]:
 
 
 def _one(node: Node, topic: str, asked: Any) -> dict[str, Any]:
-    code = epoch_error(node.image.partition(topic, asked.partition), asked.current_leader_epoch)
-    if code:
+    state = node.image.partition(topic, asked.partition)
+    code = epoch_error(state, asked.current_leader_epoch)
+    if code or state is None:
         return {"error_code": code}
     try:
         log = node.partitions.look(topic, asked.partition)
         if log is not None:
             epoch, end = log.epoch_end(asked.leader_epoch)
-        else:  # never written: what there is ends where it begins, in the first epoch
-            epoch, end = (0, 0) if asked.leader_epoch == 0 else (-1, -1)
+        else:  # never written: every epoch that there was ends where it began
+            was = 0 <= asked.leader_epoch <= state.leader_epoch
+            epoch, end = (asked.leader_epoch, 0) if was else (-1, -1)
     except Exception as problem:
         return {"error_code": code_of(problem)}
     return {"leader_epoch": epoch, "end_offset": end}

@@ -18,8 +18,8 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 """The version of the request from which each special timestamp has a meaning."""
 _NOTHING = -1, -1, -1
-_NEVER_WRITTEN = dict.fromkeys((LATEST, EARLIEST, EARLIEST_LOCAL), (-1, 0, 0))
-"""(timestamp, offset, leader epoch) of a partition without files, by what was asked."""
+_ENDS = (LATEST, EARLIEST, EARLIEST_LOCAL)
+"""All of which are 0 of a partition without files."""
 CONSUMER = -1
 """ReplicaId of clients; others see the log's end."""
 READ_COMMITTED = 1
@@ -45,14 +45,15 @@ def list_offsets(node: Node, request: Request) -> dict[str, Any]:
 def _one(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]:
     state = node.image.partition(topic, asked.partition_index)
     code = epoch_error(state, asked.current_leader_epoch)
-    if code:
+    if code or state is None:
         return {"error_code": code}
     if asked.timestamp < 0 and request.version < SINCE.get(asked.timestamp, 1 << 15):
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     try:
         log = node.partitions.look(topic, asked.partition_index)
         if log is None:
-            timestamp, offset, epoch = _NEVER_WRITTEN.get(asked.timestamp, _NOTHING)
+            nothing = (-1, 0, state.leader_epoch) if asked.timestamp in _ENDS else _NOTHING
+            timestamp, offset, epoch = nothing
         else:
             timestamp, offset, epoch = _look(log, request.body, asked.timestamp)
     except Exception as problem:

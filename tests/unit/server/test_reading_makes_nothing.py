@@ -33,14 +33,28 @@ def tree(path: str | os.PathLike[str]) -> set[str]:
             for name in (*folders, *files)}  # fmt: skip
 
 
-@pytest.fixture
-def fresh(make_broker: MakeBroker) -> Iterator[Raw]:
-    """A connection to a broker whose topics nobody has written to; one group was looked for."""
+@pytest.fixture(params=["new", "killed"])
+def fresh(make_broker: MakeBroker, request: pytest.FixtureRequest) -> Iterator[Raw]:
+    """A connection to a broker whose topics nobody has written to; one group was looked for.
+    After a kill every leader epoch is another."""
     broker = make_broker()
     with Raw(broker.bootstrap_servers) as raw:
         raw.create("a", 3)
         raw.create("kept", 2, cleanup_policy="compact")
         raw.call(apis.FIND_COORDINATOR, 0, key="g")
+        if request.param == "new":
+            yield raw
+            return
+    broker.close()
+    (Path(broker.path) / CLEAN_MARKER).unlink()
+    before = tree(broker.path)
+    broker = make_broker()
+    with Raw(broker.bootstrap_servers) as raw:
+        found = raw.call(apis.LIST_GROUPS, 4)
+        while found.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            found = raw.call(apis.LIST_GROUPS, 4)
+        made = {os.path.relpath(path, broker.path) for path in tree(broker.path) - before}
+        assert {path for path in made if not path.startswith(METADATA_TOPIC)} <= {".lock"}
         yield raw
 
 
@@ -73,7 +87,7 @@ def looks() -> Iterator[tuple[Api, int, dict[str, Any]]]:
                 entries = places(50, timestamp=time, current_leader_epoch=-1)
                 yield apis.LIST_OFFSETS, version, body(apis.LIST_OFFSETS, version, entries)
     for version in apis.OFFSET_FOR_LEADER_EPOCH.served or ():
-        for epoch in (0, 3):
+        for epoch in (0, 1, 3):
             entries = places(50, leader_epoch=epoch, current_leader_epoch=-1)
             asked = body(apis.OFFSET_FOR_LEADER_EPOCH, version, entries)
             yield apis.OFFSET_FOR_LEADER_EPOCH, version, asked
