@@ -200,13 +200,13 @@ class DirectoryState:
             self._vouched: Vouched | None = None
             self.clean = self._was_clean()
             """Whether the directory was closed cleanly by whoever wrote to it last."""
-            self._derived: dict[TopicPartition, int] = {}
-            if self._vouched:
-                self._derived = self._vouched.derived
             names = (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER)
             self._entries = {name: self._load(name) for name in names}
             self._written = {name: dict(self._entries[name]) for name in names}  # on disk
             self._restore_log_starts()
+            self._derived: dict[TopicPartition, int] = {}
+            if self._vouched:
+                self._derived = self._vouched.derived
         except BaseException:
             self.directory.close()
             raise
@@ -231,6 +231,12 @@ class DirectoryState:
         """What the marker says of them counts more than a file that says something else."""
         if self._vouched is None or self._entries[LOG_START] == self._vouched.log_starts:
             return
+        if self.mode == "r":
+            data = self.directory.read(CLEAN_MARKER, MARKER_BYTES_MAX)
+            if data is None or parse_marker(data) != self._vouched:
+                # Its writer began after the marker was looked at, and deleted records.
+                self._vouched, self.clean = None, False
+                return
         path = os.path.join(self.path, LOG_START)
         self._problem(f"{path}: is not what was written at the clean close, which is used instead")
         self._entries[LOG_START] = dict(self._vouched.log_starts)

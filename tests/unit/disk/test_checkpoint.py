@@ -18,6 +18,7 @@ from kafkalog.disk.checkpoint import (
     readable_offsets,
     render_offsets,
 )
+from kafkalog.disk.directory import Directory
 from kafkalog.errors import CorruptLog, Locked, NotFound, ReadOnly
 from kafkalog.types import TopicPartition
 
@@ -335,6 +336,24 @@ def test_after_a_clean_close_the_marker_repeats_them(tmp_path, damage):
         assert any(LOG_START in problem for problem in state.problems)
         state.close()
     assert (tmp_path / LOG_START).read_bytes() == whole
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_reader_believes_a_writer_that_begins_while_it_looks(tmp_path, monkeypatch, ended):
+    """Between its look at the marker and that at the log starts, which are newer."""
+    with_state(tmp_path, lambda s: (s.save({A0: 5}, {A0: 2}, {A0: 4}), s.mark_clean()))
+    read = Directory.read
+
+    def meanwhile(self, name, limit):
+        if name == LOG_START:
+            monkeypatch.setattr(Directory, "read", read)
+            with_state(tmp_path, lambda s: (s.save(None, {A0: 3}), s.mark_clean() if ended else 0))
+        return read(self, name, limit)
+
+    monkeypatch.setattr(Directory, "read", meanwhile)
+    state = DirectoryState(tmp_path, "r")
+    assert (state.clean, state.log_start(A0), state.problems) == (False, 3, [])
+    state.close()
 
 
 def test_a_new_log_start_takes_the_marker_away_first(tmp_path):
