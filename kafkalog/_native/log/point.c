@@ -47,9 +47,10 @@ static kl_status write_note(const kl_log *log, int64_t offset) {
 
 void kl_log_note_point(kl_log *log) {
     if (!log->keeps_point || log->closed || log->offline || log->changing) return;
-    /* Recovery reads the whole segment that the point lies in: more would be for nothing. */
+    /* Recovery reads the whole segment that the point lies in: more would be for nothing, and
+     * so is the first. */
     size_t index = kl_version_find(log->version, log->flushed);
-    if (log->version->segments[index]->base_offset <= log->noted) return;
+    if (index == 0 || log->version->segments[index]->base_offset <= log->noted) return;
     int64_t offset = log->flushed;
     log->noting = true;
     kl_unlock(&log->lock);
