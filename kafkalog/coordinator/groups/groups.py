@@ -30,6 +30,8 @@ KNOWN_ID_VERSION = 4
 SKIP_ASSIGNMENT_VERSION = 9
 NAMES_IN_SYNC_VERSION = 5
 LEAVE_LIST_VERSION = 3
+MAY_BE_THERE = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+"""What was not heard of in time, or not known to be safe, may be in the journal all the same."""
 
 
 def validate_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
@@ -282,6 +284,9 @@ def _record_replacement(
                 reverted.rebalance_timeout_ms = old.rebalance_timeout_ms
                 reverted.session_timeout_ms = old.session_timeout_ms
                 shard.keep_session(group, reverted, step.now_ms)
+                if error in MAY_BE_THERE:
+                    # Then the journal says the new id: the next generation replaces it.
+                    rebalance.begin(shard, step, group)
             if answer is not None:
                 step.answer(answer, **rebalance.refused_join(append_error(error)))
             return
