@@ -35,5 +35,8 @@ class TransactionConfig(Settings):
         104_857_600, "segment.bytes of __transaction_state.", unit="bytes", low=1
     )
     transaction_state_log_replication_factor = Whole(
-        3, "Replicas of __transaction_state; never more than there are brokers.", low=1
+        3,
+        "Replicas of __transaction_state; never more than there are brokers.",
+        low=1,
+        high=32_767,
     )

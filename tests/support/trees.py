@@ -24,6 +24,14 @@ def copy_tree(source: Path, target: Path) -> Path:
     return target
 
 
+def nothing_was_flushed(folder: Path) -> Path:
+    """Take from a killed log that stands alone what tells how far it was on disk: a roll's own sync
+    may have written it by then, or not."""
+    (folder / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+    (folder / "flushed-offset").unlink(missing_ok=True)
+    return folder
+
+
 def fingerprint(directory: Path, pattern: str = "*") -> dict[str, tuple[int, str]]:
     """Name to (size, SHA-256) of every file below, by relative name."""
     return {

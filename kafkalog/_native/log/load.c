@@ -397,16 +397,6 @@ static kl_status finish_deletion(kl_log *log, kl_dir *dir, int64_t *indexless) {
     return status ? status : kl_log_load_segments(log, dir, false, NULL, indexless);
 }
 
-static kl_status load_epochs(kl_log *log, kl_dir *dir) {
-    kl_status status = kl_epochs_load(&log->epochs, dir);
-    bool lost = status == KL_E_CORRUPT || (!status && log->epochs.count == 0);
-    if (lost)
-        status = log->log_end > log->version->segments[0]->base_offset
-                     ? kl_log_rebuild_epochs(log)
-                     : KL_OK;
-    return status;
-}
-
 /* Sealed segments from `base_offset` on have their indexes again, as others that open the
  * folder expect.  One that cannot be read says so when it is read. */
 static void restore_indexes(kl_log *log, int64_t base_offset) {
@@ -419,7 +409,7 @@ static void restore_indexes(kl_log *log, int64_t base_offset) {
 
 kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
     int64_t indexless, corrupt_from, rebuild_from = INT64_MAX;
-    bool sane = false;
+    bool sane = false, lost;
     doubts doubt = {0};
     kl_names names = {0};
     kl_status status = kl_dir_list(dir, &names);
@@ -429,7 +419,8 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
     if (!status && log->writable) status = finish_deletion(log, dir, &indexless);
     if (status) return status;
     status = kl_epochs_load(&log->epochs, dir);
-    if (status == KL_E_CORRUPT) status = KL_OK; /* made anew below */
+    if (status == KL_E_CORRUPT) status = KL_OK;
+    lost = log->epochs.count == 0;
     if (!status && log->version->count == 0) {
         /* A crash came between the segments' end and that of what tells of their producers:
          * the log that begins here knows none. */
@@ -448,8 +439,9 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
         int64_t known = log->clean ? INT64_MAX : log->recovery_point;
         status = kl_log_recover_tail(log, dir, from, log->loaded ? -1 : known, recovery);
     }
-    if (!status && doubt.epochs) status = kl_log_rebuild_epochs(log);
-    if (!status && log->epochs.count == 0) status = load_epochs(log, dir);
+    /* A recovery finds those of what it reads; the batches before it have theirs, too. */
+    lost = lost && log->log_end > log->version->segments[0]->base_offset;
+    if (!status && (lost || doubt.epochs)) status = kl_log_rebuild_epochs(log);
     if (!status) status = kl_log_load_aborts(log, dir, &corrupt_from);
     if (status) return status;
     if (doubt.aborts) corrupt_from = KL_MIN(corrupt_from, kl_log_active(log)->base_offset);
@@ -469,7 +461,6 @@ void kl_log_settle(kl_log *log) {
     log->log_start = KL_MAX(log->first_start, log->version->segments[0]->base_offset);
     if (log->log_end < log->log_start)
         log->log_end = log->log_start; /* reading: all is gone */
-    if (!log->writable) kl_epochs_truncate_start(&log->epochs, log->log_start);
     log->high_watermark = log->log_end;
     if (!log->end_is_high_watermark && log->first_high_watermark >= 0)
         log->high_watermark =

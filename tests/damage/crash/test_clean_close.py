@@ -181,7 +181,7 @@ def test_segments_behind_a_cut_are_kept(memory_path):
         for value in wanted():
             log.append(value, timestamp_ms=1)
         killed = trees.copy_tree(path, memory_path / "killed-0")
-    (killed / "recovery-point-offset-checkpoint").unlink()
+    trees.nothing_was_flushed(killed)
     logs = sorted(killed.glob("*.log"))
     dropped = {file.name: file.read_bytes() for file in logs[2:] if file.stat().st_size}
     flip(logs[1], 70, 0)

@@ -19,7 +19,7 @@ import pytest
 import kafkalog
 from kafkalog.directory.jobs.retention import retain
 from kafkalog.directory.manager import Manager
-from tests.support import batches
+from tests.support import batches, trees
 
 MIB = 1 << 20
 CONFIG = {"segment.bytes": 256 << 10, "index.interval.bytes": 4096, "file.delete.delay.ms": 0}
@@ -419,8 +419,7 @@ def test_a_torn_tail_on_a_full_disk(disk, last, caplog):
     path = disk / "log-0"
     held = [record.offset for record in log.read()]
     log._handle.abandon()
-    (path / "flushed-offset").unlink(missing_ok=True)
-    (path / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+    trees.nothing_was_flushed(path)
     segments = sorted(path.glob("*.log"))
     torn = segments[-1] if last else segments[-2]
     data = bytearray(torn.read_bytes())

@@ -6,12 +6,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from confluent_kafka import (
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
-    KafkaException,
-    Producer,
     TopicPartition,
 )
 from confluent_kafka.admin import OffsetSpec
@@ -85,15 +82,6 @@ def test_the_cluster_describes_itself(server: Server, admin: Any) -> None:
     assert found.cluster_id and len(found.nodes) == 1
     assert f"{found.nodes[0].host}:{found.nodes[0].port}" == server.bootstrap
     assert found.controller.id == found.nodes[0].id
-
-
-def test_a_transactional_producer_is_told_at_once(side: str, server: Server) -> None:
-    """librdkafka asks again, as long as it may, on nearly every other error."""
-    if side == "kafka":
-        pytest.skip("Apache Kafka has transactions")
-    producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "x"})
-    with pytest.raises(KafkaException, match="not there yet"):
-        producer.init_transactions(WAIT_S)
 
 
 def result_of(futures: dict[Any, Any]) -> Any:

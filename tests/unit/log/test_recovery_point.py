@@ -102,8 +102,7 @@ def test_a_recovery_is_paid_for_once(tmp_path):
     with kafkalog.Log(path, config=CONFIG) as log:
         fill(log, 30, flush=False)
         killed = trees.copy_tree(path, tmp_path / "killed0" / "log-0")
-    (killed / "recovery-point-offset-checkpoint").unlink()
-    (killed / "flushed-offset").unlink(missing_ok=True)  # of a roll's own sync
+    trees.nothing_was_flushed(killed)
     counts = []
     for number in range(1, 4):
         with kafkalog.Log(killed, config=CONFIG) as log:
