@@ -5,6 +5,7 @@ system is shut down, it is killed, and the file system is mounted again.
 """
 
 import random
+import re
 import threading
 
 import pytest
@@ -121,10 +122,9 @@ def test_an_open_log_outlives_its_disk(zygote, disk):
         assert log.end_offset >= 3 and log.verify().clean
 
 
-def test_a_writer_that_does_not_flush_is_found(zygote, disk):
-    """The harness itself: acknowledged and never synced is seen to be lost."""
-    ledger = DurableLedger()
-    path, cuts = str(disk.root / "log-0"), []
+def lied(zygote, disk, path):
+    """What is found of records that were acknowledged and never synced, at a cut."""
+    ledger, cuts = DurableLedger(), []
 
     def after():
         if ledger.promises == 20 and not cuts:
@@ -134,8 +134,20 @@ def test_a_writer_that_does_not_flush_is_found(zygote, disk):
     failure = account(worker, ledger, after)
     assert failure is not None and any(word in failure for word in DISK_IS_GONE)
     assert ledger.flushed >= 20
-    with pytest.raises(AssertionError, match=r"found 0\.\.\d+ of 0\.\.\d+"):
+    try:
         look(zygote, disk, path, ledger)
+    except AssertionError as found:
+        return str(found)
+    return None
+
+
+def test_a_writer_that_does_not_flush_is_found(zygote, disk):
+    """The harness itself: acknowledged and never synced is seen to be lost, unless the kernel wrote
+    it back by itself just then."""
+    found = None
+    for number in range(5):
+        found = found or lied(zygote, disk, str(disk.root / f"log-{number}"))
+    assert found is not None and re.search(r"found 0\.\.\d+ of 0\.\.\d+", found), found
 
 
 def test_the_ledger_takes_a_beginning_and_nothing_else():
