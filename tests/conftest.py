@@ -88,19 +88,35 @@ def servers(
     No longer, as ours lives in this process, whose disk other tests let fail.  Each test has
     topics and groups of its own there.
     """
+    folder = tmp_path_factory.mktemp("broker") / "log"
+    with brokers.running(request.param, folder) as found:
+        wait_until(lambda: answers(found), "the broker takes connections", 60)
+        yield found
+
+
+@pytest.fixture(scope="module", params=brokers.PLACES)
+def where(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    wait_until: Callable[..., None],
+) -> Iterator[Any]:
+    """As `servers`, and then ours without a port: what a client is told of where to go."""
+    folder = tmp_path_factory.mktemp("broker") / "log"
+    with brokers.running(request.param, folder) as found:
+        wait_until(lambda: answers(found), "the broker takes connections", 60)
+        yield found
+
+
+def answers(where: Any) -> bool:
+    """Whether a broker answers a client."""
     from kafkalog.client.cluster import Cluster
     from kafkalog.client.topics import list_topics
     from kafkalog.errors import KafkalogError
 
-    def answers() -> bool:
-        with contextlib.suppress(KafkalogError), Cluster(found) as cluster:
-            list_topics(cluster)
-            return True
-        return False
-
-    with brokers.running(request.param, tmp_path_factory.mktemp("broker") / "log") as found:
-        wait_until(answers, "the broker takes connections", 60)
-        yield found
+    with contextlib.suppress(KafkalogError), Cluster(where) as cluster:
+        list_topics(cluster)
+        return True
+    return False
 
 
 @pytest.fixture

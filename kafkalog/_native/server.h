@@ -44,6 +44,11 @@ kl_status kl_server_new(const kl_server_config *config, kl_server **out);
  * caller's number for it, seen in requests.  Before and after kl_server_start.  KL_E_IO. */
 kl_status kl_server_listen(kl_server *server, const char *host_or_path, int32_t port,
                            int32_t listener, int32_t *bound_port);
+/* Serve one end of a connected stream socket, as if it had been accepted on `listener`: limits
+ * and counters hold, its peer is "inside".  On KL_OK the descriptor is the server's, else it
+ * stays the caller's.  KL_E_TIMEOUT: there are too many connections now.  KL_E_CLOSED: the
+ * server was stopped.  KL_E_ARGUMENT: it was not started.  KL_E_IO. */
+kl_status kl_server_adopt(kl_server *server, int fd, int32_t listener);
 /* Accept and serve. */
 kl_status kl_server_start(kl_server *server);
 /* No new connections, no new requests; what is in flight is answered for timeout_ms at most;
@@ -76,7 +81,7 @@ typedef struct {
     int32_t client_id_bytes;  /* -1: null */
     const uint8_t *body;      /* behind the header and its tagged fields */
     size_t body_bytes;
-    char peer[64]; /* "10.0.0.1:40312", "[::1]:40312", "unix" */
+    char peer[64]; /* "10.0.0.1:40312", "[::1]:40312", "unix", "inside" */
 } kl_request_info;
 
 /* The next request, those of the control listener first.  KL_E_TIMEOUT: none came, call

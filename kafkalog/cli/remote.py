@@ -107,7 +107,7 @@ def add_place(parser: argparse.ArgumentParser, directory: str) -> None:
 def open_cluster(options: argparse.Namespace) -> "Cluster":
     """The cluster that the options name; nothing is sent yet.  Raises: ArgumentError."""
     from kafkalog.client.cluster import Cluster
-    from kafkalog.client.connection import Options
+    from kafkalog.client.transport import Options
 
     if options.request_timeout_ms < 1:
         raise UsageError(

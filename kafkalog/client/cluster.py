@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from kafkalog import errors
-from kafkalog.client.connection import Address, Connection, Options, parse_servers
+from kafkalog.client.connection import Connection
 from kafkalog.client.failures import check_code, failure_class, is_retriable, name_of
+from kafkalog.client.transport import Address, Options, Where, reach
 from kafkalog.clock import Clock, SystemClock
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -82,12 +83,16 @@ class Cluster:
 
     def __init__(
         self,
-        servers: str | Sequence[Address],
+        where: Where,
         options: Options = Options(),  # noqa: B008
         clock: Clock | None = None,
     ) -> None:
-        """Nothing is sent yet.  Raises: ArgumentError for servers that are no addresses."""
-        self.servers = parse_servers(servers) if isinstance(servers, str) else list(servers)
+        """Nothing is sent yet.
+
+        Raises: ArgumentError for servers that are no addresses; Closed (a store).
+        """
+        self.transport = reach(where)
+        self.servers = list(self.transport.servers)
         self.options = options
         self.clock: Clock = SystemClock() if clock is None else clock
         self.cluster_id: str | None = None
@@ -134,7 +139,7 @@ class Cluster:
             self.refresh([])
         if node not in self.nodes:
             raise errors.PeerGone(f"node {node} is not in the cluster now")
-        self._open[node] = made = Connection(self.nodes[node], self.options)
+        self._open[node] = made = Connection(self.nodes[node], self.options, self.transport)
         return made
 
     def another(self, node: int) -> Connection:
@@ -146,7 +151,7 @@ class Cluster:
             self.refresh([])
         if node not in self.nodes:
             raise errors.PeerGone(f"node {node} is not in the cluster now")
-        return Connection(self.nodes[node], self.options)
+        return Connection(self.nodes[node], self.options, self.transport)
 
     def any(self) -> Connection:
         """Some broker's connection; one that is there if possible.
@@ -161,7 +166,7 @@ class Cluster:
         known = [address for address in self.nodes.values() if address not in self.servers]
         for address in (*self.servers, *known):
             try:
-                self._first = Connection(address, self.options)
+                self._first = Connection(address, self.options, self.transport)
             except errors.KafkalogError as failed:
                 problem = failed
             else:

@@ -7,7 +7,6 @@ no answer, and whether the broker acted on it is not known.
 
 from __future__ import annotations
 
-import re
 import select
 import socket
 import struct
@@ -19,41 +18,17 @@ from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.failures import check_code
+from kafkalog.client.transport import Address, Options, Tcp, Transport
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.headers import decode_response_header, encode_request_header
 
-__all__ = ["Address", "Connection", "Options", "answering", "parse_servers"]
+__all__ = ["Connection", "answering"]
 
 SIZE = struct.Struct(">i")
 CHUNK_BYTES = 1 << 20
 JOINED_BYTES = 1 << 16
 """Up to here a copy costs less than a second packet."""
-
-
-class Address(NamedTuple):
-    """Where a broker listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-class Options(NamedTuple):
-    """How patient a client is, and how much it takes; times in milliseconds."""
-
-    client_id: str = "kafkalog"
-    connect_timeout_ms: int = 10_000
-    request_timeout_ms: int = 30_000
-    """For one answer."""
-    api_timeout_ms: int = 60_000
-    """For one call with all its retries."""
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
-    response_bytes_max: int = 256 << 20
-    """A larger answer is refused by its size field."""
 
 
 class _Sent(NamedTuple):
@@ -73,22 +48,6 @@ def answering(connections: Iterable[Connection], wait_s: float) -> list[Connecti
     return [by_number[number] for number, _ in poll.poll(max(wait_s, 0) * 1000)]
 
 
-def parse_servers(text: str) -> list[Address]:
-    """`host:port,...` as addresses; an IPv6 host stands in brackets; the port is 9092 if none.
-
-    Raises: ArgumentError.
-    """
-    found = []
-    for piece in filter(None, (piece.strip() for piece in text.split(","))):
-        match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:/\[\]]+))(?::(\d{1,5}))?", piece)
-        if match is None or not 0 < int(match[3] or 9092) < 65536:
-            raise errors.ArgumentError(f"server {piece!r}: wanted host:port")
-        found.append(Address(match[1] or match[2], int(match[3] or 9092)))
-    if not found:
-        raise errors.ArgumentError(f"servers {text!r}: wanted host:port, or several with commas")
-    return found
-
-
 @cache
 def _software_version() -> str:
     from importlib.metadata import PackageNotFoundError, version
@@ -102,10 +61,15 @@ def _software_version() -> str:
 class Connection:
     """A socket to one broker, and the versions that both sides know.  One thread at a time."""
 
-    def __init__(self, address: Address, options: Options = Options()) -> None:  # noqa: B008
-        """Connect and agree on versions.
+    def __init__(
+        self,
+        address: Address,
+        options: Options = Options(),  # noqa: B008
+        transport: Transport | None = None,
+    ) -> None:
+        """Connect, over `transport` (None: TCP), and agree on versions.
 
-        Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion.
+        Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion; Closed (the transport).
         """
         self.address = address
         self.options = options
@@ -115,7 +79,8 @@ class Connection:
         """Finalized features of the cluster, by name."""
         self._sent: deque[_Sent] = deque()
         self._correlation_id = 0
-        self._socket = self._connect()
+        way = Tcp([address]) if transport is None else transport
+        self._socket: socket.socket | None = way.connect(address, options)
         try:
             self._negotiate()
         except BaseException:
@@ -245,17 +210,6 @@ class Connection:
             return sent.api.decode_response(sent.version, frame, pos)
         except errors.InvalidRequest as problem:
             raise self._bad(str(problem)) from None
-
-    def _connect(self) -> socket.socket | None:
-        patience_s = self.options.connect_timeout_ms / 1000
-        try:
-            made = socket.create_connection(self.address, patience_s)
-        except TimeoutError:
-            raise errors.Timeout(f"{self.address}: no connection in {patience_s:g} s") from None
-        except OSError as problem:
-            raise errors.PeerGone(f"{self.address}: {problem.strerror or problem}") from None
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return made
 
     def _open(self) -> socket.socket:
         if self._socket is None:

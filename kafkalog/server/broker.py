@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
+from kafkalog.client.transport import Transport
 from kafkalog.clock import Clock, SystemClock
 from kafkalog.config.protection import refuse_protection
 from kafkalog.config.served import check_served
@@ -22,7 +23,7 @@ from kafkalog.coordinator.thread import Coordinator
 from kafkalog.coordinator.transactions.core import TransactionCore
 from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.directory.manager import Manager
-from kafkalog.errors import InvalidSetting, KafkalogError
+from kafkalog.errors import Closed, InvalidSetting, KafkalogError
 from kafkalog.inspect.lost import lost_metadata
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
@@ -30,6 +31,7 @@ from kafkalog.server import listeners as places
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
 from kafkalog.server.guards import Guards
+from kafkalog.server.inside import Inside
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Journal
 from kafkalog.server.markers import Markers
 from kafkalog.server.node import Node
@@ -125,7 +127,8 @@ class Broker:
         """Open the directory at `path`, made when missing, and serve it.
 
         `listeners`: host:port or NAME://host:port, several with commas or in a list, port 0 for
-        a free one; None: what `config` says, else a free port of 127.0.0.1.  `config`: settings
+        a free one; None: what `config` says, else a free port of 127.0.0.1; an empty list: none,
+        only this process reaches it (see `kafkalog.Store`).  `config`: settings
         by Kafka's names (docs/settings.md), of the broker, and under the broker's names of all
         topics.  What differs from `kafkalog serve`: group.initial.rebalance.delay.ms is 0 where it
         is not given.
@@ -150,7 +153,8 @@ class Broker:
         self._config = ServerConfig.of(given)
         check_served(self._config)
         self._given = given
-        planned = places.planned(self._config)
+        alone = not isinstance(listeners, str) and listeners is not None and not listeners
+        planned = () if alone else places.planned(self._config)
         self._clock: Clock = clock or SystemClock()
         self._pid = os.getpid()
         self._closing = threading.Lock()
@@ -166,7 +170,7 @@ class Broker:
             raise
         _brokers.add(self)
         _logger.info("%s: node %d of cluster %s serves %s", self.path, self._node.node_id,
-                     self._node.image.cluster_id, self.bootstrap_servers)  # fmt: skip
+                     self._node.image.cluster_id, self._place())  # fmt: skip
 
     @property
     def path(self) -> str:
@@ -204,7 +208,7 @@ class Broker:
         reactor = Reactor(config, node_id=metadata.image.node_id, manual_clock=manual)
         self._undo.append(reactor.close)
         bound = {one.name: _listen(reactor, one, number) for number, one in enumerate(planned)}
-        advertised = places.plan(config, bound)
+        advertised = places.plan(config, bound) if planned else ()
         endpoints = [(*one, PLAINTEXT) for one in advertised if one.port]
         metadata.register(endpoints, config.broker_rack or None)
         partitions = Partitions(manager, metadata, reactor)
@@ -244,6 +248,8 @@ class Broker:
         if manual:
             ticks = Ticks(reactor, self._clock, name)
             self._undo.append(ticks.stop)
+        self._inside = Inside(reactor, self.path)
+        self._undo.append(self._inside.close)
         follow_coordinators(self._node)
         coordinator.start()
         transactions.start()
@@ -262,14 +268,28 @@ class Broker:
         """The settings of the start."""
         return self._config
 
+    @property
+    def transport(self) -> Transport:
+        """How clients of this process reach it, without a socket that others could see.
+
+        Raises: Closed.
+        """
+        if self._closed:
+            raise Closed(f"{self.path}: the broker is closed")
+        return self._inside
+
+    def _place(self) -> str:
+        return self.bootstrap_servers or "this process"
+
     def __repr__(self) -> str:
-        state = "closed" if self._closed else self.bootstrap_servers
+        state = "closed" if self._closed else self._place()
         return f"Broker({self.path!r}, {state})"
 
     # ---- ending ------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Answer what is in flight, flush everything, write the clean marker.
+        """Close the clients of this process, answer what is in flight, flush everything, write
+        the clean marker.
 
         Harmless when repeated.  In a forked child it only forgets.
 

@@ -10,6 +10,8 @@ from kafkalog.config.server import ServerConfig
 from kafkalog.errors import InvalidSetting
 
 __all__ = [
+    "INSIDE",
+    "INSIDE_PLACE",
     "Advertised",
     "Listener",
     "bootstrap_servers",
@@ -24,6 +26,8 @@ _logger = logging.getLogger(__name__)
 
 PLAINTEXT = "PLAINTEXT"
 _UNIX = "unix:"
+INSIDE = (1 << 31) - 1
+"""The number of what is no listener: connections of this process's own."""
 
 
 class Listener(NamedTuple):
@@ -42,6 +46,10 @@ class Advertised(NamedTuple):
     name: str
     host: str
     port: int
+
+
+INSIDE_PLACE = Advertised("INSIDE", "inside", 0)
+"""What clients inside are told of where the broker is; only their transport knows the way."""
 
 
 def named(listeners: str | Sequence[str]) -> list[str]:

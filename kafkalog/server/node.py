@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.clock import Clock
 from kafkalog.config.server import ServerConfig
-from kafkalog.server.listeners import Advertised
+from kafkalog.server.listeners import INSIDE, INSIDE_PLACE, Advertised
 
 if TYPE_CHECKING:
     from kafkalog.coordinator.groups.core import GroupCore
@@ -71,4 +71,4 @@ class Node(NamedTuple):
 
     def told(self, listener: int) -> Advertised:
         """Where clients of a listener find this broker."""
-        return self.advertised[listener]
+        return INSIDE_PLACE if listener == INSIDE else self.advertised[listener]

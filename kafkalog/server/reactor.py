@@ -4,6 +4,7 @@ What C does not answer itself is taken with `Reactor.take` and answered with `Re
 each by any thread.  What is to be served is put with `put_topic` and `put_partition`.
 """
 
+import socket
 import uuid
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -49,7 +50,7 @@ class Request:
             name = ffi.unpack(ffi.cast("const char *", info.client_id), info.client_id_bytes)
             self.client_id = name.decode("utf-8", "replace")
         self.peer: str = ffi.string(info.peer).decode("ascii")
-        """`10.0.0.1:40312`, `[::1]:40312`, `unix`."""
+        """`10.0.0.1:40312`, `[::1]:40312`, `unix`, `inside`."""
         self.body_bytes: int = info.body_bytes
         self._at = info.body
         self._body: memoryview | None = None
@@ -185,6 +186,15 @@ class Reactor:
         bound = ffi.new("int32_t *")
         check(lib.kl_server_listen(self._c, host.encode(), port, listener, bound))
         return int(bound[0])
+
+    def adopt(self, connection: socket.socket, listener: int) -> None:
+        """Serve one end of a connected stream socket as if it had been accepted on `listener`;
+        on return it is the reactor's, on failure it stays the caller's.
+
+        Raises: Timeout (too many connections now), Closed, ArgumentError (not started), IoFailed.
+        """
+        check(lib.kl_server_adopt(self._c, connection.fileno(), listener))
+        connection.detach()
 
     def start(self) -> None:
         """Accept and serve.

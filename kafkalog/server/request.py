@@ -18,9 +18,9 @@ class Peer(NamedTuple):
 
     client_id: str | None
     host: str
-    """As Kafka writes it: `/10.0.0.1`; `unix` of a Unix socket."""
+    """As Kafka writes it: `/10.0.0.1`; `unix` of a Unix socket, `inside` of this process."""
     listener: int
-    """The number of the listener in the order of `listeners`."""
+    """The number of the listener in the order of `listeners`, or INSIDE."""
 
 
 class Request:

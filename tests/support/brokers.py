@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support import apache
 
 SIDES = [pytest.param("kafka", marks=pytest.mark.java), "kafkalog"]
+PLACES = [*SIDES, "inside"]
+"""The sides, and ours without a port."""
 SETTINGS = {
     "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": "0",
@@ -22,14 +25,18 @@ SETTINGS = {
 
 
 @contextlib.contextmanager
-def running(side: str, directory: Path) -> Iterator[str]:
-    """`host:port` of a broker of one side, which ends with the block; skips where it cannot run."""
-    if side == "kafkalog":
+def running(side: str, directory: Path) -> Iterator[Any]:
+    """`host:port` of a broker of one side, of `inside` the broker itself: what a client takes.
+
+    It ends with the block; skips where it cannot run.
+    """
+    if side != "kafka":
         from kafkalog import Broker
 
         config = {**SETTINGS, "kafkalog.durability": "os"}
-        with Broker(directory, listeners="PLAINTEXT://127.0.0.1:0", config=config) as broker:
-            yield broker.bootstrap_servers
+        listeners = () if side == "inside" else "PLAINTEXT://127.0.0.1:0"
+        with Broker(directory, listeners=listeners, config=config) as broker:
+            yield broker if side == "inside" else broker.bootstrap_servers
         return
     try:
         apache.jars()

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -100,7 +101,8 @@ static void name_peer(kl_conn *conn, const address *from) {
                      ntohs(from->v6.sin6_port));
         }
         break;
-    default: snprintf(conn->peer, sizeof conn->peer, "unix");
+    case AF_UNIX: snprintf(conn->peer, sizeof conn->peer, "unix"); break;
+    default: snprintf(conn->peer, sizeof conn->peer, "inside"); /* of this process */
     }
 }
 
@@ -204,9 +206,9 @@ kl_status kl_acceptor_listen(kl_net *net, const char *host_or_path, int32_t port
 
 /* ---- accepting ----------------------------------------------------------------------- */
 
-static void set_options(const kl_server_config *config, int fd, bool is_unix) {
+static void set_options(const kl_server_config *config, int fd, bool local) {
     static const int on = 1;
-    if (!is_unix) {
+    if (!local) {
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     }
@@ -215,52 +217,80 @@ static void set_options(const kl_server_config *config, int fd, bool is_unix) {
                    sizeof config->send_buffer_bytes);
 }
 
-static kl_thread *thread_of(kl_net *net, const kl_listening *listening) {
+static kl_thread *thread_of(kl_net *net, int32_t listener) {
     int32_t count = net->config->network_threads;
-    if (listening->number == net->config->control_listener) return &net->threads[count];
+    if (listener == net->config->control_listener) return &net->threads[count];
     return &net->threads[net->acceptor.next_thread++ % (uint32_t)count];
 }
 
-/* Under the lock.  Give a socket to a network thread, or close it. */
-static void take_in(kl_net *net, const kl_listening *listening, int fd,
-                    const address *from) {
-    kl_acceptor *acceptor = &net->acceptor;
-    kl_conn *conn = kl_alloc(sizeof *conn);
-    if (conn == NULL) {
-        close(fd);
-        return;
-    }
-    conn->net = net;
-    conn->listener = listening->number;
-    conn->fd = fd;
-    name_peer(conn, from);
-    const uint8_t *counted = listening->is_unix ? NULL : conn->address;
-    if (!kl_peers_enter(&net->peers, counted, &conn->from)) {
-        atomic_fetch_add(&acceptor->refused_per_ip, 1);
-        close(fd);
-        kl_release(conn);
-        return;
-    }
-    kl_thread *thread = conn->thread = thread_of(net, listening);
-    conn->id = ++acceptor->last_id;
-    set_options(net->config, fd, listening->is_unix);
-    atomic_fetch_add(&acceptor->accepted, 1);
+/* Count a connection, or refuse it. */
+static kl_status enter(kl_net *net, kl_conn *conn, const address *from) {
+    bool counted = from->any.sa_family == AF_INET || from->any.sa_family == AF_INET6;
+    if (kl_peers_enter(&net->peers, counted ? conn->address : NULL, &conn->from))
+        return KL_OK;
+    atomic_fetch_add(&net->acceptor.refused_per_ip, 1);
+    return kl_fail(KL_E_TIMEOUT, "%s: it has too many connections", conn->peer);
+}
+
+/* Let a network thread know of a connection's socket. */
+static kl_status hand_over(kl_thread *thread, kl_conn *conn) {
     /* Edge-triggered for both ways at once: no call per request.  That it can be written to
      * is an event by itself, by which the thread learns of it. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                                 .data.ptr = conn};
     kl_lock(&thread->lock);
     kl_link_last(&thread->conns, &conn->all);
-    int failed = epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, fd, &event);
-    if (failed) {
-        kl_link_remove(&conn->all);
-        close(fd);
-    }
+    int failed = epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, conn->fd, &event);
+    int error = errno;
+    if (failed) kl_link_remove(&conn->all);
     kl_unlock(&thread->lock);
-    if (failed) {
-        kl_peers_leave(&net->peers, conn->from);
+    return failed ? kl_fail_errno(error, "a connection's socket") : KL_OK;
+}
+
+/* Under the lock.  Give a socket to a network thread; on failure it stays the caller's. */
+static kl_status take_in(kl_net *net, int32_t listener, int fd, const address *from) {
+    kl_acceptor *acceptor = &net->acceptor;
+    kl_conn *conn = kl_alloc(sizeof *conn);
+    if (conn == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a connection");
+    conn->net = net;
+    conn->listener = listener;
+    conn->fd = fd;
+    name_peer(conn, from);
+    kl_status status = enter(net, conn, from);
+    if (status) {
+        kl_release(conn);
+        return status;
+    }
+    kl_thread *thread = conn->thread = thread_of(net, listener);
+    conn->id = ++acceptor->last_id;
+    bool local = from->any.sa_family != AF_INET && from->any.sa_family != AF_INET6;
+    set_options(net->config, fd, local);
+    atomic_fetch_add(&acceptor->accepted, 1);
+    kl_peer *counted =
+        conn->from; /* the connection is the thread's once that knows of it */
+    status = hand_over(thread, conn);
+    if (status) {
+        kl_peers_leave(&net->peers, counted);
         kl_release(conn);
     }
+    return status;
+}
+
+kl_status kl_acceptor_adopt(kl_net *net, int fd, int32_t listener) {
+    static const address inside = {.any.sa_family = AF_UNSPEC};
+    bool control = listener == net->config->control_listener;
+    if (!control && kl_peers_full(&net->peers))
+        return kl_fail(KL_E_TIMEOUT, "%lld connections are there already",
+                       (long long)atomic_load(&net->peers.count));
+    int status_flags = fcntl(fd, F_GETFL), flags = fcntl(fd, F_GETFD);
+    if (status_flags < 0 || flags < 0 ||
+        fcntl(fd, F_SETFL, status_flags | O_NONBLOCK) != 0 ||
+        fcntl(fd, F_SETFD, flags | FD_CLOEXEC) != 0)
+        return kl_fail_errno(errno, "socket %d", fd);
+    kl_lock(&net->acceptor.lock);
+    kl_status status = take_in(net, listener, fd, &inside);
+    kl_unlock(&net->acceptor.lock);
+    return status;
 }
 
 /* False: there are no descriptors, or no memory. */
@@ -274,7 +304,7 @@ static bool accept_some(kl_net *net, const kl_listening *listening) {
         int fd =
             kl_io->accept4(listening->fd, &from.any, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
         int error = fd < 0 ? errno : 0;
-        if (fd >= 0) take_in(net, listening, fd, &from);
+        if (fd >= 0 && take_in(net, listening->number, fd, &from) != KL_OK) close(fd);
         kl_unlock(&net->acceptor.lock);
         if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
             atomic_fetch_add(&net->acceptor.pauses, 1);

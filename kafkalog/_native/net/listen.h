@@ -34,6 +34,8 @@ kl_status kl_acceptor_start(kl_net *net);
 /* kl_server_listen, of a server that was not stopped. */
 kl_status kl_acceptor_listen(kl_net *net, const char *host_or_path, int32_t port,
                              int32_t listener, int32_t *bound_port);
+/* kl_server_adopt, of a server that runs. */
+kl_status kl_acceptor_adopt(kl_net *net, int fd, int32_t listener);
 /* No connection is accepted when it returns, and the sockets are closed. */
 void kl_acceptor_stop(kl_net *net);
 /* At most so many connections from now on; more that are there stay. */

@@ -36,6 +36,17 @@ kl_status kl_server_listen(kl_server *server, const char *host_or_path, int32_t 
     return status;
 }
 
+kl_status kl_server_adopt(kl_server *server, int fd, int32_t listener) {
+    kl_status status = kl_server_check(server);
+    if (status) return status;
+    kl_lock(&server->life);
+    if (server->stopped) status = kl_fail(KL_E_CLOSED, "the server was stopped");
+    else if (!server->started) status = kl_fail(KL_E_ARGUMENT, "the server does not run");
+    else status = kl_acceptor_adopt(&server->net, fd, listener);
+    kl_unlock(&server->life);
+    return status;
+}
+
 /* ---- partitions ---------------------------------------------------------------------- */
 
 kl_status kl_server_put_topic(kl_server *server, const char *name, const uint8_t *id,

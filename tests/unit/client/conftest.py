@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.connection import Options
+from kafkalog.client.transport import Options
 from tests.support.scripted import Peer
 
 QUICK = Options(

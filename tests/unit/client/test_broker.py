@@ -29,8 +29,8 @@ from kafkalog.wire.error_codes import ErrorCode
 
 
 @pytest.fixture
-def cluster(servers: str) -> Iterator[Cluster]:
-    with Cluster(servers) as made:
+def cluster(where: Any) -> Iterator[Cluster]:
+    with Cluster(where) as made:
         yield made
 
 
@@ -220,19 +220,19 @@ QUICK = GroupOptions(session_timeout_ms=6_000, heartbeat_ms=200, commit_ms=0)
 class Member:
     """A group's member on a thread of its own; ends when told."""
 
-    def __init__(self, servers: str, group: str, topic: str, options: GroupOptions) -> None:
+    def __init__(self, where: Any, group: str, topic: str, options: GroupOptions) -> None:
         self.seen: list[tuple[int, int]] = []
         self.assignment: list[TopicPartition] = []
         self.failure: BaseException | None = None
         self._end = threading.Event()
         self._thread = threading.Thread(
-            target=self._run, args=(servers, group, topic, options), daemon=True
+            target=self._run, args=(where, group, topic, options), daemon=True
         )
         self._thread.start()
 
-    def _run(self, servers: str, group: str, topic: str, options: GroupOptions) -> None:
+    def _run(self, where: Any, group: str, topic: str, options: GroupOptions) -> None:
         try:
-            with Cluster(servers) as cluster:
+            with Cluster(where) as cluster:
                 consumer = GroupConsumer(
                     cluster, group, [topic], options, FetchOptions(max_wait_ms=50)
                 )
@@ -259,13 +259,13 @@ def fill(cluster: Cluster, topic: str, count: int) -> None:
 
 
 def test_a_group_shares_out_and_takes_back(
-    cluster: Cluster, servers: str, topic: str, wait_until: Callable[..., None]
+    cluster: Cluster, where: Any, topic: str, wait_until: Callable[..., None]
 ) -> None:
     """Two members: every partition has one owner; one leaves: the other has all of them."""
     fill(cluster, topic, 30)
-    one = Member(servers, topic, topic, QUICK)
+    one = Member(where, topic, topic, QUICK)
     wait_until(lambda: len(one.seen) == 30, "the first reads everything", 30)
-    two = Member(servers, topic, topic, QUICK)
+    two = Member(where, topic, topic, QUICK)
     wait_until(
         lambda: sorted([*one.assignment, *two.assignment]) == all_partitions(cluster, topic)
         and one.assignment and two.assignment, "both have some", 30,
@@ -354,9 +354,9 @@ def test_a_group_with_members_is_not_changed_from_outside(cluster: Cluster, topi
 
 
 def test_a_group_joins_again_when_its_topic_grows(
-    cluster: Cluster, servers: str, topic: str, wait_until: Callable[..., None]
+    cluster: Cluster, where: Any, topic: str, wait_until: Callable[..., None]
 ) -> None:
-    member = Member(servers, topic, topic, QUICK._replace(metadata_ms=100))
+    member = Member(where, topic, topic, QUICK._replace(metadata_ms=100))
     wait_until(lambda: len(member.assignment) == 3, "it has all of them", 30)
     topics.create_partitions(cluster, topic, 4)
     wait_until(lambda: len(member.assignment) == 4, "it has the new one, too", 30)

@@ -10,10 +10,10 @@ import pytest
 from kafkalog import errors
 from kafkalog.client import topics
 from kafkalog.client.cluster import TRANSACTION, Backoff, Cluster
-from kafkalog.client.connection import Options
 from kafkalog.client.failures import check_code, failure_class
 from kafkalog.client.groups import committed_offsets, describe_group
 from kafkalog.client.offsets import LATEST, list_offsets
+from kafkalog.client.transport import Options
 from kafkalog.clock import ManualClock
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis

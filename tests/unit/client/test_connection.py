@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from kafkalog import errors
-from kafkalog.client.connection import Address, Connection, Options, answering, parse_servers
+from kafkalog.client.connection import Connection, answering
+from kafkalog.client.transport import Address, Options, parse_servers
 from kafkalog.wire import apis
 from tests.support.scripted import CLOSE, STALL, Body, Peer, Raw
 

@@ -1,0 +1,139 @@
+"""How a client reaches brokers: over TCP, or whatever else gives it a connected stream socket.
+
+Everything above a transport is the same for all: frames, versions, retries.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from kafkalog import errors
+
+__all__ = ["Address", "Client", "Options", "Tcp", "Transport", "Where", "parse_servers", "reach"]
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Options(NamedTuple):
+    """How patient a client is, and how much it takes; times in milliseconds."""
+
+    client_id: str = "kafkalog"
+    connect_timeout_ms: int = 10_000
+    request_timeout_ms: int = 30_000
+    """For one answer."""
+    api_timeout_ms: int = 60_000
+    """For one call with all its retries."""
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    response_bytes_max: int = 256 << 20
+    """A larger answer is refused by its size field."""
+
+
+class Client(Protocol):
+    """What ends before that over which it talks."""
+
+    def close(self) -> object:
+        """End; harmless when repeated."""
+
+
+class Transport(Protocol):
+    """Where brokers are, and how to get there; used from many threads."""
+
+    @property
+    def servers(self) -> Sequence[Address]:
+        """The first brokers to ask; at least one."""
+
+    def connect(self, address: Address, options: Options) -> socket.socket:
+        """A connected stream socket to one of `servers`, or to what a broker named.
+
+        Raises: PeerGone, Timeout, Closed.
+        """
+
+    def attach(self, client: Client) -> None:
+        """Know of a client, which is to be closed first should this end before it."""
+
+
+@runtime_checkable
+class Reachable(Protocol):
+    """Something that has a transport: a store."""
+
+    @property
+    def transport(self) -> Transport:
+        """The way to its broker."""
+
+
+Where: TypeAlias = "str | Sequence[str | Address] | Transport | Reachable"
+"""`host:port,...`, a list of such or of addresses, a transport, or a store."""
+
+
+def parse_servers(text: str) -> list[Address]:
+    """`host:port,...` as addresses; an IPv6 host stands in brackets; the port is 9092 if none.
+
+    Raises: ArgumentError.
+    """
+    found = []
+    for piece in filter(None, (piece.strip() for piece in text.split(","))):
+        match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:/\[\]]+))(?::(\d{1,5}))?", piece)
+        if match is None or not 0 < int(match[3] or 9092) < 65536:
+            raise errors.ArgumentError(f"server {piece!r}: wanted host:port")
+        found.append(Address(match[1] or match[2], int(match[3] or 9092)))
+    if not found:
+        raise errors.ArgumentError(f"servers {text!r}: wanted host:port, or several with commas")
+    return found
+
+
+class Tcp:
+    """The transport to brokers that listen on TCP ports."""
+
+    def __init__(self, servers: Sequence[Address]) -> None:
+        """`servers`: those to begin with."""
+        self.servers = tuple(servers)
+
+    def connect(self, address: Address, options: Options) -> socket.socket:
+        """As Transport.connect."""
+        patience_s = options.connect_timeout_ms / 1000
+        try:
+            made = socket.create_connection(address, patience_s)
+        except TimeoutError:
+            raise errors.Timeout(f"{address}: no connection in {patience_s:g} s") from None
+        except OSError as problem:
+            raise errors.PeerGone(f"{address}: {problem.strerror or problem}") from None
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made
+
+    def attach(self, client: Client) -> None:
+        """Nothing: a port does not end with this process's clients."""
+
+
+def reach(where: Where) -> Transport:
+    """The transport to `where`.
+
+    Raises: ArgumentError for what is none of Where; Closed for a store that is closed.
+    """
+    if isinstance(where, str):
+        return Tcp(parse_servers(where))
+    if isinstance(where, Sequence):
+        found: list[Address] = []
+        for one in where:
+            found += parse_servers(one) if isinstance(one, str) else [Address(*one)]
+        if not found:
+            raise errors.ArgumentError("servers: found none, wanted at least one host:port")
+        return Tcp(found)
+    if isinstance(where, Reachable):
+        return where.transport
+    if not hasattr(where, "connect"):
+        raise errors.ArgumentError(
+            f"servers: found {type(where).__name__}, wanted host:port, a list of such or a store"
+        )
+    return where
