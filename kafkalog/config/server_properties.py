@@ -13,6 +13,7 @@ __all__ = ["Properties", "read_properties", "sorted_out"]
 _ONE_NODE = "ignored: there is one node, which needs no quorum"
 _LATER = "ignored: it is not there yet"
 _NOBODY = "ignored: this value keeps nobody out"
+_UNTUNED = "ignored: the coordinator needs no tuning"
 _FAMILIES: tuple[tuple[str, str], ...] = (
     ("controller.", _ONE_NODE),
     ("early.start.listeners", _ONE_NODE),
@@ -32,14 +33,14 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
     ("allow.everyone.if.no.acl.found", _NOBODY),
     ("transaction.state.log.min.isr", _ONE_NODE),
     ("transaction.", _LATER),
-    ("transactional.", _LATER),
+    ("add.partitions.to.txn.", _UNTUNED),
     ("quota.", _LATER),
     ("client.quota.", _LATER),
     ("share.", _LATER),
     ("group.share.", _LATER),
     ("group.consumer.", _LATER),
     ("group.streams.", _LATER),
-    ("group.coordinator.", "ignored: the coordinator needs no tuning"),
+    ("group.coordinator.", _UNTUNED),
     ("remote.log.", "ignored: kafkalog has no tiered storage"),
     ("metric", _LATER),
     ("kafka.metrics.", _LATER),
@@ -76,6 +77,8 @@ _IGNORED = {
     "principal.builder.class": _NOBODY,
     "create.topic.policy.class.name": _NOBODY,
     "alter.config.policy.class.name": _NOBODY,
+    "transaction.partition.verification.enable": "ignored: writes are always verified",
+    "transaction.state.log.load.buffer.size": _UNTUNED,
     "fetch.purgatory.purge.interval.requests": "ignored: nothing has to be purged",
     "producer.purgatory.purge.interval.requests": "ignored: nothing has to be purged",
     "delete.records.purgatory.purge.interval.requests": "ignored: nothing has to be purged",

@@ -8,19 +8,23 @@ one round become one append, and how long they may take.
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 from kafkalog.coordinator.journal import JournalBatch
 from kafkalog.coordinator.partitions import partition_for
-from kafkalog.coordinator.step import JournalRecord, Producer, Request, Step, Write
+from kafkalog.coordinator.step import JournalRecord, Producer, Request, Step, Write, all_of
 from kafkalog.coordinator.timers import Key, Timers
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["APPEND_BYTES", "Append", "Core", "Shard", "append_error"]
+
+LOG = logging.getLogger(__name__)
 
 APPEND_BYTES = 262_144
 """Writes are put together up to this size: far below max.message.bytes, so that one which is
@@ -154,9 +158,9 @@ class Core(Generic[S]):
         if shard is None:
             return
         shard.closed = True
-        for append in [a for a in self._waiting.values() if a.partition == partition]:
-            self.settled(append.number, ErrorCode.NOT_COORDINATOR, step)
-        self._resigned(shard, step)
+        left = [a.number for a in self._waiting.values() if a.partition == partition]
+        told = (partial(self.settled, n, ErrorCode.NOT_COORDINATOR, step) for n in left)
+        all_of([*told, partial(self._resigned, shard, step)])
 
     def where(self, key: str) -> tuple[S | None, ErrorCode]:
         """The shard of a group or a transactional id, or why there is none."""
@@ -180,19 +184,15 @@ class Core(Generic[S]):
         due = []
         while (key := self.timers.due(step.now_ms)) is not None:
             due.append(key)
-        failure: Exception | None = None
-        for key in due:
-            try:
-                if key[0] == "append":
-                    self._time_out(key[1], step)
-                elif key[0] == "load":
-                    step.loads.append(key[1])
-                else:
-                    self._expire(key, step)
-            except Exception as problem:  # the others' time has come all the same
-                failure = failure or problem
-        if failure is not None:
-            raise failure
+        all_of(partial(self._ring, key, step) for key in due)
+
+    def _ring(self, key: Key, step: Step) -> None:
+        if key[0] == "append":
+            self._time_out(key[1], step)
+        elif key[0] == "load":
+            step.loads.append(key[1])
+        else:
+            self._expire(key, step)
 
     # ---- the journal -----------------------------------------------------------------------
 
@@ -209,7 +209,10 @@ class Core(Generic[S]):
         while writes:
             write = writes.popleft()
             if write.partition not in self.shards:
-                write.settle(step, ErrorCode.NOT_COORDINATOR)
+                try:
+                    write.settle(step, ErrorCode.NOT_COORDINATOR)
+                except Exception:
+                    LOG.exception("an error of the coordinator")  # the others are written
                 writes.extend(step.writes)
                 step.writes = []
                 continue
@@ -241,14 +244,11 @@ class Core(Generic[S]):
         if error is ErrorCode.REQUEST_TIMED_OUT and not late:
             # The journal gave up before we did: nothing more will be heard of it.
             error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        for write in append.writes:
-            if not late:
-                write.settle(step, error)
-            elif write.late is not None:
-                write.late(step, error)
+        outcomes = [write.late if late else write.settle for write in append.writes]
+        all_of(partial(tell, step, error) for tell in outcomes if tell is not None)
 
     def _time_out(self, number: int, step: Step) -> None:
         append = self._waiting[number]
         self._timed_out.add(number)
-        for write in append.writes:
-            write.settle(step, ErrorCode.REQUEST_TIMED_OUT)
+        error = ErrorCode.REQUEST_TIMED_OUT
+        all_of(partial(write.settle, step, error) for write in append.writes)

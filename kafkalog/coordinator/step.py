@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kafkalog.wire.error_codes import ErrorCode
@@ -16,6 +16,7 @@ __all__ = [
     "Settle",
     "Step",
     "Write",
+    "all_of",
 ]
 
 Body = dict[str, Any]
@@ -67,6 +68,21 @@ class Write(NamedTuple):
     late: Settle | None
     """After a timeout, called with the outcome."""
     producer: Producer | None = None
+
+
+def all_of(calls: Iterable[Callable[[], None]]) -> None:
+    """Make every call, whatever becomes of the others.
+
+    Raises: the first failure, after all of them.
+    """
+    failure: Exception | None = None
+    for call in calls:
+        try:
+            call()
+        except Exception as problem:
+            failure = failure or problem
+    if failure is not None:
+        raise failure
 
 
 class Step:

@@ -257,11 +257,12 @@ class Coordinator(Generic[C]):
         try:
             self._journal.append(append.partition, append.records, done, append.producer)
         except KafkalogError as error:
-            code = -1 if error.code is None else error.code
-            self._settled(append.number, ErrorCode(code), step)
+            code = ErrorCode(-1 if error.code is None else error.code)
+            self._guarded(partial(self._settled, append.number, code), step)
         except Exception:  # no memory for the batch: the thread is for all others, too
             LOG.exception("an append could not be made")
-            self._settled(append.number, ErrorCode.UNKNOWN_SERVER_ERROR, step)
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            self._guarded(partial(self._settled, append.number, code), step)
 
     def _done(self, number: int, error: ErrorCode) -> None:
         self.post(partial(self._settled, number, error))

@@ -105,8 +105,7 @@ def _outside(
 def _end(transactions: Coordinator[TransactionCore], markers: Markers, marker: Marker) -> None:
     """Write a marker that the coordinator wants written, and tell it."""
     producer = Producer(marker.producer_id, marker.epoch, marker.commit, marker.coordinator_epoch)
-    told = partial(transactions.core.marked, marker.shard, marker.transactional_id, marker.epoch,
-                   marker.where)  # fmt: skip
+    told = partial(transactions.core.marked, marker)
     markers.write(marker.where, producer, lambda error: transactions.post(partial(told, error)))
 
 

@@ -5,18 +5,26 @@ import logging
 from kafkalog.errors import Closed, KafkalogError, NotFound, StaleLog
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["code_of"]
+__all__ = ["code_of", "known_code"]
 
 _logger = logging.getLogger(__name__)
 
 
-def code_of(problem: BaseException) -> ErrorCode:
-    """Kafka's code for a failure; what it has no word for is logged."""
+def known_code(problem: BaseException) -> ErrorCode | None:
+    """Kafka's code for a failure; None where it has no word for it."""
     if isinstance(problem, (Closed, NotFound)):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # its log is gone: so is the partition
     if isinstance(problem, StaleLog):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER  # it was cut meanwhile: ask again
     if isinstance(problem, KafkalogError) and problem.code is not None:
         return ErrorCode(problem.code)
+    return None
+
+
+def code_of(problem: BaseException) -> ErrorCode:
+    """Kafka's code for a failure; what it has no word for is logged."""
+    found = known_code(problem)
+    if found is not None:
+        return found
     _logger.error("answered UNKNOWN_SERVER_ERROR: %s: %s", type(problem).__name__, problem)
     return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,7 +1,10 @@
 """The ends of transactions, written to the partitions that they are about."""
 
 import logging
+import threading
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from kafkalog.batch.control import marker_batch
@@ -9,8 +12,8 @@ from kafkalog.clock import Clock
 from kafkalog.coordinator.groups.core import GroupCore
 from kafkalog.coordinator.step import Producer
 from kafkalog.coordinator.thread import Coordinator
-from kafkalog.errors import Timeout
-from kafkalog.server.codes import code_of
+from kafkalog.errors import Closed, NotFound, Timeout, UnknownTopicOrPartition
+from kafkalog.server.codes import known_code
 from kafkalog.server.guards import Guards
 from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.server.partitions import Partitions
@@ -23,12 +26,17 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["Markers"]
 
 WAIT_MS = 60_000
+OPENERS = 4
+"""Logs that are opened at a time: each may have to be recovered, which takes as long as it has
+unflushed bytes."""
 Done = Callable[[ErrorCode], None]
+Write = Callable[[], None]
 _logger = logging.getLogger(__name__)
 
 
 class Markers:
-    """Writes markers, in a thread of its own: a log may have to be opened first."""
+    """Writes markers, in threads of its own: those of one partition in the order in which they were
+    asked for, and none behind a log that is being opened but its own."""
 
     def __init__(
         self,
@@ -47,25 +55,76 @@ class Markers:
         self._guards = guards
         self._clock = clock
         self._thread = Bulk(f"{name} markers")
+        self._openers = ThreadPoolExecutor(OPENERS, f"{name} markers")
+        self._lock = threading.Lock()  # guards what follows
+        self._behind: dict[TopicPartition, deque[Write]] = {}
+        """Markers for logs that are being opened."""
+        self._failing: dict[TopicPartition, tuple[type, ErrorCode]] = {}
+        """What a partition's markers met with: told when it changes."""
 
     def write(self, where: TopicPartition, producer: Producer, done: Done) -> None:
         """Append the marker that `producer` says; `done` with the outcome, once it is as durable as
         acks=all is.  From any thread; `done` is called in another."""
-        self._thread.submit(partial(self._write, where, producer, done))
+        self._thread.submit(partial(self._begin, where, producer, done))
 
     def stop(self) -> None:
         """End when all that was asked for was begun."""
         self._thread.stop()
+        self._openers.shutdown()
 
-    def _write(self, where: TopicPartition, producer: Producer, done: Done) -> None:
+    def _begin(self, where: TopicPartition, producer: Producer, done: Done) -> None:
         if where.topic == OFFSETS_TOPIC:
-            # The groups' coordinator writes there, and knows then what becomes of offsets.
-            if not self._partitions.has(*where):
-                done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # deleted: it would say it is elsewhere
-                return
-            end = partial(self._groups.core.end_transaction, where.partition, producer)
-            self._groups.post(lambda step: end(self._guarded(where, producer), done, step))
+            self._to_groups(where, producer, done)
             return
+        append = partial(self._append, where, producer, done)
+        with self._lock:
+            waiting = self._behind.get(where)
+            if waiting is not None:
+                waiting.append(append)
+                return
+            opened = self._partitions.is_open(*where) or not self._partitions.has(*where)
+            if not opened:
+                self._behind[where] = deque([append])
+        if opened:
+            append()
+            return
+        try:
+            self._openers.submit(self._open, where)
+        except RuntimeError:  # no thread can start any more: the interpreter ends
+            self._open(where)
+
+    def _to_groups(self, where: TopicPartition, producer: Producer, done: Done) -> None:
+        """The groups' coordinator writes there, and knows then what becomes of offsets."""
+        if not self._partitions.has(*where):
+            done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # deleted: it would say it is elsewhere
+            return
+
+        def told(error: ErrorCode) -> None:
+            gone = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            done(ErrorCode.NOT_COORDINATOR if gone and self._partitions.has(*where) else error)
+
+        end = partial(self._groups.core.end_transaction, where.partition, producer)
+        self._groups.post(lambda step: end(self._guarded(where, producer), told, step))
+
+    def _open(self, where: TopicPartition) -> None:
+        """Open a log, then write the markers that came for it meanwhile."""
+        try:
+            self._partitions.log(*where)
+        except Exception as problem:
+            _logger.debug("%s-%d: %s", *where, problem)  # each of them is told by its own try
+        while True:
+            with self._lock:
+                waiting = self._behind[where]
+                if not waiting:
+                    del self._behind[where]
+                    return
+                append = waiting.popleft()
+            try:
+                append()
+            except Exception:
+                _logger.exception("a failure of what was to be told")  # the next has its turn
+
+    def _append(self, where: TopicPartition, producer: Producer, done: Done) -> None:
         try:
             self._partitions.log(*where)
             now_ms = self._clock.now_ms()
@@ -74,12 +133,35 @@ class Markers:
             with self._guards.ending(where, producer.producer_id):
                 found = self._reactor.append(*where, batch, now_ms=now_ms, coordinator=True)
         except Exception as problem:
-            done(code_of(problem))
+            self._tell(where, problem, done)
             return
         self._acknowledger.wait(
-            *where, found.last_offset + 1, WAIT_MS, lambda problem: done(_outcome(problem)),
-            on_disk=found.sync_due,
+            *where, found.last_offset + 1, WAIT_MS,
+            lambda problem: self._tell(where, problem, done), on_disk=found.sync_due,
         )  # fmt: skip
+
+    def _tell(self, where: TopicPartition, problem: Exception | None, done: Done) -> None:
+        error = ErrorCode.NONE if problem is None else self._code(where, problem)
+        met = None if problem is None else (type(problem), error)
+        with self._lock:
+            before = self._failing.pop(where, None)
+            if met is not None and self._partitions.has(*where):
+                self._failing[where] = met
+        if met is None and before is not None:
+            _logger.info("%s-%d: transactions are ended again", *where)
+        elif met is not None and met != before and error not in _USUAL:
+            _logger.error("%s-%d: a transaction is not ended yet: %s: %s",
+                          *where, type(problem).__name__, problem)  # fmt: skip
+        done(error)
+
+    def _code(self, where: TopicPartition, problem: Exception) -> ErrorCode:
+        if isinstance(problem, Timeout):
+            return ErrorCode.REQUEST_TIMED_OUT
+        gone = isinstance(problem, (Closed, NotFound, UnknownTopicOrPartition))
+        if gone and self._partitions.has(*where):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # the broker ends, or the log is opened anew
+        found = known_code(problem)
+        return ErrorCode.UNKNOWN_SERVER_ERROR if found is None else found
 
     def _guarded(self, where: TopicPartition, producer: Producer) -> Callable[[], None]:
         """Takes away what was allowed before."""
@@ -91,7 +173,9 @@ class Markers:
         return close
 
 
-def _outcome(problem: Exception | None) -> ErrorCode:
-    if problem is None:
-        return ErrorCode.NONE
-    return ErrorCode.REQUEST_TIMED_OUT if isinstance(problem, Timeout) else code_of(problem)
+_USUAL = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+"""What a marker may meet with while nothing is wrong."""

@@ -144,6 +144,11 @@ class Partitions:
                     _logger.info("%s-%d: is open again", topic, partition)
         return log
 
+    def is_open(self, topic: str, partition: int) -> bool:
+        """Whether `log` would have nothing to open."""
+        with self._lock:
+            return TopicPartition(topic, partition) in self._served
+
     def look(self, topic: str, partition: int) -> "Log | None":
         """As `log`, for who only reads: None where nothing was ever written, so that a look
         makes no file.  Such a partition begins and ends at 0, in the epoch of its leader.

@@ -128,6 +128,29 @@ static kl_status check_open(const kl_log *log, const kl_append_options *how,
                    (long long)batch->producer_id, batch->producer_epoch);
 }
 
+/* Locked.  Whether its coordinator is the one that the producer had here last, or a newer one. */
+static kl_status check_marker(kl_log *log, const kl_batch *batch, const uint8_t *data) {
+    int32_t type, coordinator_epoch;
+    kl_status status = kl_batch_control(batch, data, &type, &coordinator_epoch);
+    if (status || (type != KL_CONTROL_ABORT && type != KL_CONTROL_COMMIT)) return status;
+    if (batch->producer_epoch < 0)
+        return kl_fail(KL_E_INVALID_RECORD,
+                       "marker of producer %lld: epoch %d, wanted at least 0",
+                       (long long)batch->producer_id, batch->producer_epoch);
+    return kl_producers_check_marker(&log->producers, batch->producer_id,
+                                     batch->producer_epoch, coordinator_epoch);
+}
+
+/* Locked.  Whether a batch of a producer may follow those before it.  *known: it repeats one. */
+static kl_status check_producer(kl_log *log, const arrival *in, kl_producers *after,
+                                const kl_batch *batch, const uint8_t *data,
+                                const kl_producer_batch **known) {
+    if (batch->producer_id < 0) return KL_OK;
+    if (kl_batch_is_control(batch)) return check_marker(log, batch, data);
+    return kl_producers_try(&log->producers, in->count > 1 ? after : NULL, batch,
+                            in->how.origin == KL_ORIGIN_CLIENT, known);
+}
+
 static void tell_duplicate(const kl_log *log, const kl_producer_batch *known,
                            kl_appended *out) {
     out->duplicate = 1;
@@ -151,9 +174,7 @@ static kl_status admit(kl_log *log, arrival *in, kl_batch *last, kl_appended *ou
         status = kl_batch_parse(in->data + pos, in->bytes - pos, &batch);
         if (status) break;
         bytes = (size_t)batch.batch_bytes;
-        if (batch.producer_id >= 0)
-            status = kl_producers_try(&log->producers, in->count > 1 ? &after : NULL,
-                                      &batch, in->how.origin == KL_ORIGIN_CLIENT, &known);
+        status = check_producer(log, in, &after, &batch, in->data + pos, &known);
         if (!status && !known) status = check_open(log, &in->how, &batch);
         if (status) break;
         if (known) {

@@ -75,7 +75,7 @@ kl_producer_entry *kl_producers_find(const kl_producers *producers, int64_t prod
  * KL_E_INVALID_PRODUCER_EPOCH, KL_E_OUT_OF_ORDER_SEQUENCE_NUMBER, KL_E_INVALID_TXN_STATE;
  * KL_E_INVALID_RECORD: a negative sequence or producer epoch.
  * KL_E_NO_MEMORY: one more than can be remembered (KL_PRODUCERS_MAX).
- * `check_sequence` false: the coordinator's own appends. */
+ * `check_sequence` false: the coordinator's own appends.  Not for markers. */
 kl_status kl_producers_check(kl_producers *producers, const kl_batch *batch,
                              bool check_sequence, const kl_producer_batch **duplicate);
 /* The same for one of several batches that come together: `after` (NULL: it comes alone) is

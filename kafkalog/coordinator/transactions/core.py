@@ -5,17 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from itertools import count
 from typing import Any
 
 from kafkalog.config.transaction import TransactionConfig
 from kafkalog.coordinator.core import Core
 from kafkalog.coordinator.journal import JournalBatch
-from kafkalog.coordinator.step import Body, Request, Step
+from kafkalog.coordinator.step import Body, Request, Step, all_of
 from kafkalog.coordinator.timers import Key
 from kafkalog.coordinator.transactions import loader, requests
 from kafkalog.coordinator.transactions.admin import Filters, describe, described_error
 from kafkalog.coordinator.transactions.requests import Asked, Given
-from kafkalog.coordinator.transactions.shard import Outside, TransactionShard
+from kafkalog.coordinator.transactions.shard import Marker, Outside, TransactionShard
 from kafkalog.coordinator.transactions.transaction import NONE, State, Transaction, completed
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -40,6 +41,9 @@ APPEND_MS = 30_000
 """How long a change may be on its way into the journal: Kafka's request.timeout.ms."""
 RETRY_MS = 100
 """Until a marker, or the record of a complete end, is tried again."""
+FENCED_MS = 10_000
+"""The same where a partition knows a newer coordinator, or an administrator said so: the end waits
+for an epoch of ours that is as new.  Kafka's coordinator writes no more of its markers, either."""
 BATCHED_VERSION = 4
 """From this version AddPartitionsToTxn has several transactional ids, and is for brokers."""
 FENCED_SINCE = {
@@ -53,10 +57,9 @@ _GONE = {
     ErrorCode.NONE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.INVALID_PRODUCER_EPOCH,
-    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
 }
 """Outcomes of a marker after which there is nothing left to do: the partition was deleted, or has
-a newer one."""
+a newer one.  Not where the coordinator is not believed: what it decided is open there yet."""
 
 Results = dict[TopicPartition, ErrorCode]
 
@@ -95,6 +98,7 @@ class TransactionCore(Core[TransactionShard]):
         super().__init__(APPEND_MS)
         self.config = config
         self._outside = outside
+        self._lives = count()
         self._handlers: dict[Api, Callable[[Step, Request], None]] = {
             apis.INIT_PRODUCER_ID: self._init_producer,
             apis.ADD_PARTITIONS_TO_TXN: self._add_partitions,
@@ -108,7 +112,9 @@ class TransactionCore(Core[TransactionShard]):
 
     def new_shard(self, partition: int) -> TransactionShard:
         """An empty shard of a partition, to be filled by `load`."""
-        return TransactionShard(partition, self.config, self.timers, self._outside, self._has_room)
+        return TransactionShard(
+            partition, next(self._lives), self.config, self.timers, self._outside, self._has_room
+        )
 
     def _has_room(self) -> bool:
         kept = sum(len(shard.ids) for shard in self.shards.values())
@@ -272,15 +278,19 @@ class TransactionCore(Core[TransactionShard]):
 
     # ---- ends ------------------------------------------------------------------------------
 
-    def marked(
-        self, number: int, name: str, epoch: int, where: TopicPartition, error: ErrorCode,
-        step: Step,
-    ) -> None:  # fmt: skip
-        """The outcome of a Marker of partition `number`, for the transaction that ended with
-        `epoch`."""
-        shard = self.shards.get(number)
-        one = None if shard is None else shard.ids.get(name)
-        if shard is None or one is None or not one.status.prepared or one.status.epoch != epoch:
+    def marked(self, marker: Marker, error: ErrorCode, step: Step) -> None:
+        """The outcome of a Marker.
+
+        Of one that a shard sent which was given up since it does not count, however it came out:
+        the shard that was loaded instead sends its own, which is on its way and must not come
+        upon the next transaction.
+        """
+        shard = self.shards.get(marker.shard)
+        if shard is None or shard.life != marker.life:
+            return
+        name, where = marker.transactional_id, marker.where
+        one = shard.ids.get(name)
+        if one is None or not one.status.prepared or one.status.epoch != marker.epoch:
             return  # told before, or somebody else's now
         if where not in one.markers:
             return
@@ -289,8 +299,9 @@ class TransactionCore(Core[TransactionShard]):
             if not one.markers:
                 self._complete(shard, step, one)
         else:
-            key = ("marker", number, name, f"{where.partition} {where.topic}")
-            self.timers.set(key, step.now_ms + RETRY_MS)
+            key = ("marker", marker.shard, name, f"{where.partition} {where.topic}")
+            fenced = error is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+            self.timers.set(key, step.now_ms + (FENCED_MS if fenced else RETRY_MS))
 
     def _complete(self, shard: TransactionShard, step: Step, one: Transaction) -> None:
         """All partitions know: write it down, until it is written."""
@@ -376,10 +387,12 @@ class TransactionCore(Core[TransactionShard]):
     @staticmethod
     def _abort_late(shard: TransactionShard, step: Step) -> None:
         """Abort transactions that are open for too long."""
-        for one in shard.ids.values():
-            over = one.deadline_ms is not None and step.now_ms >= one.deadline_ms
-            if over and one.pending is None and one.status.state is State.ONGOING:
-                requests.fence(shard, step, one)
+        late = [
+            one for one in shard.ids.values()
+            if one.deadline_ms is not None and step.now_ms >= one.deadline_ms
+            and one.pending is None and one.status.state is State.ONGOING
+        ]  # fmt: skip
+        all_of(partial(requests.fence, shard, step, one) for one in late)
 
     def _forget_expired(self, shard: TransactionShard, step: Step) -> None:
         """Forget transactional ids that nobody used for long."""

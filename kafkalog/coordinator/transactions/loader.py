@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 
 from kafkalog.coordinator.journal import JournalBatch
-from kafkalog.coordinator.step import Step
+from kafkalog.coordinator.step import Step, all_of
 from kafkalog.coordinator.transactions.records import loaded_id, loaded_status
 from kafkalog.coordinator.transactions.shard import TransactionShard
 from kafkalog.coordinator.transactions.transaction import State, Transaction
@@ -55,5 +56,4 @@ def _skip(shard: TransactionShard, offset: int, why: object) -> None:
 def resume(shard: TransactionShard, step: Step) -> None:
     """Go on with what the journal says is under way: what was decided is told to partitions, what
     is open has the rest of its time."""
-    for one in shard.ids.values():
-        shard.take(step, one, one.status)
+    all_of(partial(shard.take, step, one, one.status) for one in shard.ids.values())

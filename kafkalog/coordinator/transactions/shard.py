@@ -7,9 +7,11 @@ whoever wants another one is told to come again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.coordinator.core import Shard
+from kafkalog.coordinator.step import all_of
 from kafkalog.coordinator.transactions.records import key_of, status_record
 from kafkalog.coordinator.transactions.transaction import State, Status, Transaction, Waiting
 from kafkalog.types import TopicPartition
@@ -35,6 +37,9 @@ class Marker(NamedTuple):
 
     shard: int
     """The partition of __transaction_state that it comes from."""
+    life: int
+    """Which of the shards that this partition had: what became of another's does not count, see
+    TransactionCore.marked."""
     transactional_id: str
     where: TopicPartition
     producer_id: int
@@ -62,11 +67,13 @@ class TransactionShard(Shard):
     """The transactional ids of one partition.  One thread only: the coordinator's."""
 
     def __init__(
-        self, partition: int, config: TransactionConfig, timers: Timers, outside: Outside,
-        has_room: Callable[[], bool],
+        self, partition: int, life: int, config: TransactionConfig, timers: Timers,
+        outside: Outside, has_room: Callable[[], bool],
     ) -> None:  # fmt: skip
-        """`has_room`: whether one more transactional id may be kept, of all shards."""
+        """`life`: no other shard has it; `has_room`: whether one more transactional id may be kept,
+        of all shards."""
         super().__init__(partition)
+        self.life = life
         self.config = config
         self.timers = timers
         """Those of all shards."""
@@ -86,9 +93,11 @@ class TransactionShard(Shard):
         one.pending = status
 
         def settle(step: Step, error: ErrorCode) -> None:
-            if error is not ErrorCode.REQUEST_TIMED_OUT:
-                self._settled(step, one, status, error)
-            then(step, error)
+            told = partial(then, step, error)
+            if error is ErrorCode.REQUEST_TIMED_OUT:
+                told()
+            else:
+                all_of([partial(self._settled, step, one, status, error), told])
 
         def late(step: Step, error: ErrorCode) -> None:
             self._settled(step, one, status, error)
@@ -113,16 +122,14 @@ class TransactionShard(Shard):
     def refuse_waiting(self, step: Step, one: Transaction, error: ErrorCode) -> None:
         """Tell requests that wait that they do so in vain."""
         waiting, one.waiting = one.waiting, []
-        for request in waiting:
-            request.refuse(step, error)
+        all_of(partial(request.refuse, step, error) for request in waiting)
 
     def _go_on(self, step: Step, one: Transaction) -> None:
         """A change is over: whoever waited may try again, and wait again."""
         if one.pending is None and not one.status.prepared and one.waiting:
             self.timers.cancel(("waiting", self.partition, one.transactional_id, ""))
             waiting, one.waiting = one.waiting, []
-            for request in waiting:
-                request.again(step)
+            all_of(partial(request.again, step) for request in waiting)
 
     def _settled(self, step: Step, one: Transaction, status: Status, error: ErrorCode) -> None:
         one.pending = None
@@ -161,7 +168,7 @@ class TransactionShard(Shard):
         status = one.status
         step.effects.append(
             Marker(
-                self.partition, one.transactional_id, where, status.producer_id, status.epoch,
-                status.commits, self.epoch,
+                self.partition, self.life, one.transactional_id, where, status.producer_id,
+                status.epoch, status.commits, self.epoch,
             )
         )  # fmt: skip

@@ -124,11 +124,16 @@ def allow(
     node: Node, request: Request, writes: list[Writes], then: Callable[[Verdicts], None]
 ) -> None:
     """Ask the coordinator; `then` is called with what it says, in a thread of Python's own."""
-    writes = [
+    verdicts: Verdicts = {}
+    there = [
         one._replace(partitions=[where for where in one.partitions if node.partitions.has(*where)])
         for one in writes
     ]
-    verdicts: Verdicts = {}
+    # Without a partition that is there nobody is asked: a transaction would begin.
+    writes = [one for one in there if one.partitions]
+    if not writes:
+        then(verdicts)
+        return
     left = len(writes)
 
     def done(one: Writes, _: Step | None, results: Results) -> None:

@@ -67,10 +67,14 @@ class Office:
         )
         self.core = TransactionCore(self.config, outside)
         for partition in range(self.partitions):
-            self.core.begin_load(partition, self.partitions)
-            shard = self.core.new_shard(partition)
-            self.core.load(shard, self.journal.read(partition), self.wall_ms)
-            self.step(lambda step, shard=shard: self.core.end_load(shard, step))
+            self.load(partition)
+
+    def load(self, partition: int) -> None:
+        """Let the coordinator read a partition of its journal."""
+        self.core.begin_load(partition, self.partitions)
+        shard = self.core.new_shard(partition)
+        self.core.load(shard, self.journal.read(partition), self.wall_ms)
+        self.step(lambda step: self.core.end_load(shard, step))
 
     @property
     def wall_ms(self) -> int:
@@ -106,9 +110,7 @@ class Office:
         """The outcome of a marker."""
         if error is ErrorCode.NONE:
             self.marks.append(marker)
-        self.step(lambda step: self.core.marked(
-            marker.shard, marker.transactional_id, marker.epoch, marker.where, error, step
-        ))  # fmt: skip
+        self.step(lambda step: self.core.marked(marker, error, step))
 
     def release(self, error: ErrorCode = ErrorCode.NONE) -> None:
         """End the appends that were held, and hold no more."""

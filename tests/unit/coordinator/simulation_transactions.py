@@ -234,9 +234,7 @@ class World:
                 kind = "commit" if marker.commit else "abort"
                 who = f"{marker.producer_id}/{marker.epoch}"
                 self.note(f"{kind} of {who} in {marker.where.partition}")
-            self.step(lambda step: self.core.marked(
-                marker.shard, marker.transactional_id, marker.epoch, marker.where, error, step
-            ))  # fmt: skip
+            self.step(lambda step: self.core.marked(marker, error, step))
 
         self.later(self._travel(), write)
 

@@ -57,8 +57,8 @@ def sends_markers_once(patch: pytest.MonkeyPatch) -> None:
     """A marker that failed counts as written."""
     marked = TransactionCore.marked
     patch.setattr(
-        TransactionCore, "marked", lambda self, number, name, epoch, where, _e, step: marked(
-            self, number, name, epoch, where, ErrorCode.NONE, step)
+        TransactionCore, "marked", lambda self, marker, _e, step: marked(
+            self, marker, ErrorCode.NONE, step)
     )  # fmt: skip
 
 

@@ -6,8 +6,10 @@ from functools import partial
 
 import pytest
 
+from kafkalog.coordinator.step import Step
+from kafkalog.coordinator.transactions.core import APPEND_MS, FENCED_MS
 from kafkalog.coordinator.transactions.records import loaded_status, status_record
-from kafkalog.coordinator.transactions.transaction import EPOCH_MAX, State, Status
+from kafkalog.coordinator.transactions.transaction import EPOCH_MAX, State, Status, Waiting
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.coordinator.desk import WALL_MS
@@ -227,6 +229,86 @@ def test_a_marker_that_fails_is_written_again(office: Office) -> None:
     office.wait(1_000)
     assert office.state() == "CompleteCommit"
     assert [m.where for m in office.marks] == [A[1]]
+
+
+def test_a_marker_of_a_coordinator_that_is_not_believed_is_not_done(office: Office) -> None:
+    """What was decided is open there yet: it is told again, at leisure, and at each start."""
+    producer = office.new()
+    office.add(producer, 1)
+    office.refusals = [ErrorCode.TRANSACTION_COORDINATOR_FENCED] * 2
+    office.end(producer)
+    office.wait(FENCED_MS - 1)
+    assert (office.state(), len(office.refusals)) == ("PrepareCommit", 1)
+    office.restart()
+    assert (office.state(), office.refusals) == ("PrepareCommit", [])
+    office.wait(FENCED_MS)
+    assert office.state() == "CompleteCommit"
+
+
+def test_markers_of_an_earlier_shard_do_not_end_the_next_transaction(office: Office) -> None:
+    """Its partition of the journal was given up and read again: a marker of before that is told
+    as written leaves that of the new shard on its way."""
+    producer = office.new()
+    office.batch(producer, 1)
+    office.waiting = []
+    office.end(producer, version=5)
+    where = partition_of(office, "t")
+    office.step(partial(office.core.resign, where))
+    office.load(where)
+    stale, fresh = office.waiting
+    assert stale._replace(life=0) == fresh._replace(life=0)
+    office.told(stale)
+    early = office.adding((producer[0], 1), 1)
+    assert (office.state(), early.waits) == ("PrepareCommit", True)
+    office.told(fresh)
+    assert (office.state(), office.codes(early)) == ("Ongoing", [OK])
+    office.told(stale)
+    assert office.state() == "Ongoing"
+
+
+def fails(*_: object) -> None:
+    raise RuntimeError("an error of ours")
+
+
+@pytest.mark.parametrize("outcome", ["settled", "late", "timed out", "elsewhere"])
+def test_a_write_that_ends_in_an_error_of_ours_is_in_no_others_way(
+    office: Office, outcome: str
+) -> None:
+    told: list[ErrorCode] = []
+    step = Step(office.now_ms, office.wall_ms)
+    for settle in (fails, lambda _step, error: told.append(error)):
+        step.write(99 if outcome == "elsewhere" else 0, [(b"k", b"v")], settle, settle)
+    if outcome == "elsewhere":
+        assert office.core.appends(step) == []
+        assert told == [ErrorCode.NOT_COORDINATOR]
+        return
+    (append,) = office.core.appends(step)
+    if outcome != "settled":
+        step.now_ms += APPEND_MS
+        with pytest.raises(RuntimeError):
+            office.core.tick(step)
+        assert told == [ErrorCode.REQUEST_TIMED_OUT]
+    if outcome != "timed out":
+        with pytest.raises(RuntimeError):
+            office.core.settled(append.number, OK, step)
+        assert told[-1] is OK
+
+
+def test_one_that_waited_and_ends_in_an_error_of_ours_is_in_no_others_way(office: Office) -> None:
+    producer = office.new()
+    office.add(producer, 1)
+    one = office.core.shards[partition_of(office, "t")].ids["t"]
+    told: list[str] = []
+    for again in (fails, lambda _step: told.append("again")):
+        one.waiting.append(Waiting(again, fails))
+    with pytest.raises(RuntimeError):
+        office.end(producer)
+    assert told == ["again"]
+    for refuse in (fails, lambda _step, _error: told.append("refused")):
+        one.waiting.append(Waiting(fails, refuse))
+    with pytest.raises(RuntimeError):
+        office.step(partial(office.core.resign, partition_of(office, "t")))
+    assert told == ["again", "refused"]
 
 
 def test_a_partition_that_is_gone_needs_no_marker(office: Office) -> None:

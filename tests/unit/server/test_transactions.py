@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +13,9 @@ import pytest
 
 from kafkalog.clock import ManualClock
 from kafkalog.coordinator.core import LOAD_AGAIN_MS
+from kafkalog.coordinator.partitions import partition_for
+from kafkalog.coordinator.step import Producer
+from kafkalog.errors import Closed, IoFailed
 from kafkalog.server.broker import Broker
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -221,6 +226,14 @@ def test_a_partition_that_is_not_there_keeps_nothing(
         found = client.write(topic, b"x", partition=partition, version=version)
         assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert not broker._node.guards.any()
+
+
+def test_what_is_written_nowhere_begins_nothing(raw: Raw) -> None:
+    """Version 2: a transaction without a partition would be open until its time is over."""
+    client = Client(raw)
+    found = client.write("none", b"x", version=12)
+    assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert client.state() == "Empty"
 
 
 def test_what_comes_behind_the_end_is_refused(raw: Raw, wait_until: Wait) -> None:
@@ -452,6 +465,105 @@ def test_an_administrator_ends_what_hangs(raw: Raw, wait_until: Wait) -> None:
     assert codes == [OK, *[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2]
     assert ends(raw) == (2, 2)
     assert aborted(raw) == [(client.producer_id, 0)]
+
+
+def test_a_coordinator_of_before_is_not_believed(
+    broker: Broker, raw: Raw, wait_until: Wait
+) -> None:
+    """Its marker is not written, nor is what ours decided taken for told."""
+    client = Client(raw)
+    client.add("t", 0)
+    client.write("t", b"a")
+    asked = [{"name": "t", "partition_indexes": [0]}]
+    fields = {"producer_id": client.producer_id, "producer_epoch": client.epoch,
+              "transaction_result": False, "topics": asked}  # fmt: skip
+
+    def mark(coordinator_epoch: int) -> ErrorCode:
+        marker = {**fields, "coordinator_epoch": coordinator_epoch}
+        (found,) = raw.call(apis.WRITE_TXN_MARKERS, markers=[marker]).markers
+        return ErrorCode(found.topics[0].partitions[0].error_code)
+
+    assert mark(7) is OK
+    assert mark(6) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert ends(raw) == (2, 2)
+    assert client.end(False).error_code == OK
+    timers = broker._node.transactions.core.timers
+    key = ("marker", partition_for("t", 2), "t", "0 t")
+    wait_until(lambda: key in timers, "it is tried again")
+    assert client.state() == "PrepareAbort"
+    assert ends(raw) == (2, 2)
+
+
+def test_ends_do_not_wait_for_a_log_that_is_being_opened(
+    make_broker: MakeBroker, wait_until: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recovery of one partition holds up its own markers alone, in their order."""
+    with make_broker(**ONE_PARTITION) as first, Raw(first.bootstrap_servers) as raw:
+        raw.create("t", 3)
+        slow, quick = Client(raw, "slow"), Client(raw, "quick")
+        for client, partition in ((slow, 1), (quick, 0)):
+            client.add("t", partition)
+            client.write("t", b"a", partition=partition)
+    broker = make_broker(**ONE_PARTITION)
+    node = broker._node
+    begun, go_on = Event(), Event()
+    get = node.manager.get
+
+    def held(topic: str, partition: int) -> Any:
+        if (topic, partition) == ("t", 1):
+            begun.set()
+            assert go_on.wait(20)
+        return get(topic, partition)
+
+    monkeypatch.setattr(node.manager, "get", held)
+    with Raw(broker.bootstrap_servers) as raw:
+        slow.raw = quick.raw = raw
+        assert slow.end().error_code == OK
+        assert begun.wait(20)
+        assert quick.end(False).error_code == OK
+        wait_until(lambda: quick.state() == "CompleteAbort", "the quick one ends")
+        assert slow.state() == "PrepareCommit"
+        told: list[ErrorCode] = []
+        again = Producer(slow.producer_id, slow.epoch, True, 0)
+        node.markers.write(TopicPartition("t", 1), again, told.append)
+        assert told == []
+        go_on.set()
+        wait_until(lambda: slow.state() == "CompleteCommit", "the slow one ends")
+        wait_until(lambda: told, "what came behind")
+        assert (told, ends(raw, 1)) == ([OK], (3, 3))
+
+
+def test_a_marker_that_finds_no_log_is_not_done(
+    broker: Broker, raw: Raw, wait_until: Wait, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """A broker that closes has closed logs, whose partitions are there yet.  It is said once what
+    is in a marker's way, and when nothing is any more."""
+    client = Client(raw)
+    client.add("t", 0)
+    client.write("t", b"a")
+    caplog.set_level(logging.INFO, "kafkalog.server.markers")
+    node = broker._node
+    log, tries = node.partitions.log, 0
+    failures = [Closed("closed")] * 2 + [RuntimeError("odd")] * 3 + [IoFailed("of the disk")]
+
+    def fails(topic: str, partition: int) -> Any:
+        nonlocal tries
+        if topic != "t" or tries == len(failures):
+            return log(topic, partition)
+        tries += 1
+        raise failures[tries - 1]
+
+    monkeypatch.setattr(node.partitions, "log", fails)
+    assert client.end().error_code == OK
+    wait_until(lambda: client.state() == "CompleteCommit", "its end")
+    assert (tries, ends(raw)) == (len(failures), (2, 2))
+    said = [one.message for one in caplog.records if one.name == "kafkalog.server.markers"]
+    assert said == [
+        "t-0: a transaction is not ended yet: RuntimeError: odd",
+        "t-0: a transaction is not ended yet: IoFailed: of the disk",
+        "t-0: transactions are ended again",
+    ]
 
 
 def test_transactions_are_listed(raw: Raw) -> None:
