@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "groups": "list and describe consumer groups with their lag; reset their offsets; delete them",
     "transactions": "list and describe transactions; find those that hang, and end them",
     "configs": "show and change the settings of topics and brokers",
+    "features": "show and change the levels of a cluster's features",
     "offsets": "show where partitions begin and end, or what lies at a time",
     "perf": "measure a broker: produce, consume, end to end",
     "dump": "show what is inside Kafka's files, batch by batch",

@@ -46,6 +46,7 @@ ACTIONS = {
 OPTIONS = {
     "transactional_id": ("describe",),
     "duration_filter": ("list",),
+    "transactional_id_pattern": ("list",),
     "broker_id": ("find-hanging",),
     "max_transaction_timeout": ("find-hanging",),
     "topic": ("find-hanging", "abort"),
@@ -77,6 +78,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--duration-filter", type=count_argument, metavar="MS",
         help="list: only those whose transaction began longer ago; those that had none, too",
+    )  # fmt: skip
+    parser.add_argument(
+        "--transactional-id-pattern", metavar="PATTERN",
+        help="list: only ids that match this regular expression as a whole",
     )  # fmt: skip
     parser.add_argument(
         "--broker-id", type=int, metavar="N", help="find-hanging: in the partitions of this broker"
@@ -126,7 +131,8 @@ def _list(cluster: "Cluster", options: argparse.Namespace) -> None:
     from kafkalog.client.transactions import list_transactions
 
     longer_ms = -1 if options.duration_filter is None else options.duration_filter
-    found = list_transactions(cluster, longer_ms=longer_ms)
+    pattern = options.transactional_id_pattern
+    found = list_transactions(cluster, longer_ms=longer_ms, pattern=pattern)
     if options.json:
         for one in found:
             row = {"transactional_id": one.name, "coordinator": one.coordinator}

@@ -58,6 +58,14 @@ def _software_version() -> str:
         return "0"
 
 
+def software() -> dict[str, str]:
+    """Who asks, as ApiVersions has it (KIP-511)."""
+    return {
+        "client_software_name": "kafkalog",
+        "client_software_version": _software_version(),
+    }
+
+
 class Connection:
     """A socket to one broker, and the versions that both sides know.  One thread at a time."""
 
@@ -137,10 +145,7 @@ class Connection:
 
     def _negotiate(self) -> None:
         api = apis.API_VERSIONS
-        body = {
-            "client_software_name": "kafkalog",
-            "client_software_version": _software_version(),
-        }
+        body = software()
         version: int = api.versions.stop - 1
         answer = self._ask_versions(version, body)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION and version:

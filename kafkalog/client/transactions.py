@@ -24,6 +24,8 @@ __all__ = [
     "list_transactions",
 ]
 
+PATTERN_SINCE = 2
+"""The version of ListTransactions."""
 PARTITIONS_AT_ONCE = 1_000
 """Of how many partitions one request asks for the producers."""
 
@@ -77,14 +79,19 @@ class Hanging(NamedTuple):
 
 
 def list_transactions(
-    cluster: Cluster, producer_ids: Collection[int] = (), longer_ms: int = -1
+    cluster: Cluster,
+    producer_ids: Collection[int] = (),
+    longer_ms: int = -1,
+    pattern: str | None = None,
 ) -> list[TransactionListing]:
     """The transactional ids of every coordinator, sorted by name.
 
     `producer_ids`: only theirs; empty: all.  `longer_ms`: only those whose transaction,
-    ended or not, began longer ago, and those that had none; -1: all.
+    ended or not, began longer ago, and those that had none; -1: all.  `pattern`: only those
+    whose whole name matches this regular expression.
 
-    Raises: UnsupportedVersion: `longer_ms` for a broker before 3.8; what a broker answers.
+    Raises: UnsupportedVersion: `longer_ms` for a broker before 3.8, `pattern` before 4.1; what a
+    broker answers.
     """
     body = {
         "state_filters": [],
@@ -103,7 +110,13 @@ def list_transactions(
                     f"{connection.address}: ListTransactions: version {version}, wanted 1 to "
                     "filter by duration"
                 )
-            answer = connection.call(apis.LIST_TRANSACTIONS, body, version)
+            if pattern is not None and version < PATTERN_SINCE:
+                raise errors.UnsupportedVersion(
+                    f"{connection.address}: ListTransactions: version {version}, wanted "
+                    f"{PATTERN_SINCE} to filter by a pattern"
+                )
+            asked = body if pattern is None else {**body, "transactional_id_pattern": pattern}
+            answer = connection.call(apis.LIST_TRANSACTIONS, asked, version)
             check_code(answer.error_code, f"transactions of node {node}")
             found += [
                 TransactionListing(

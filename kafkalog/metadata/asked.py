@@ -12,6 +12,8 @@ from kafkalog.wire.values import ZERO_UUID
 
 __all__ = [
     "Assignment",
+    "FeatureChange",
+    "FeatureChanges",
     "MoreOfTopic",
     "MorePartitions",
     "Move",
@@ -105,6 +107,22 @@ class SettingChanges(NamedTuple):
     """Settings that are to be changed."""
 
     resources: Sequence[ResourceChange]
+    validate_only: bool = False
+
+
+class FeatureChange(NamedTuple):
+    """A feature that is to have another level; 0: off."""
+
+    name: str
+    level: int
+    kind: int
+    """1: an upgrade, 2: a safe downgrade, 3: any downgrade."""
+
+
+class FeatureChanges(NamedTuple):
+    """Features that are to have other levels, all or none."""
+
+    changes: Sequence[FeatureChange]
     validate_only: bool = False
 
 

@@ -5,6 +5,8 @@ from typing import Any
 
 from kafkalog.metadata.asked import (
     Assignment,
+    FeatureChange,
+    FeatureChanges,
     MoreOfTopic,
     MorePartitions,
     Move,
@@ -24,6 +26,7 @@ __all__ = [
     "all_settings",
     "deleted_topics",
     "elections",
+    "features",
     "more_partitions",
     "moves",
     "new_topics",
@@ -91,6 +94,19 @@ def settings(body: Any) -> SettingsAsked:
         for one in body.resources
     ]
     return SettingsAsked(asked, body.include_synonyms, body.include_documentation)
+
+
+def features(body: Any, version: int) -> FeatureChanges:
+    """Of UpdateFeatures, which first knew one kind of downgrade only."""
+
+    def kind_of(one: Any) -> int:
+        return int(one.upgrade_type) if version else 1 + bool(one.allow_downgrade)
+
+    changes = [
+        FeatureChange(one.feature, one.max_version_level, kind_of(one))
+        for one in body.feature_updates
+    ]
+    return FeatureChanges(changes, bool(version) and body.validate_only)
 
 
 def elections(body: Any) -> list[tuple[str, list[int]]] | None:

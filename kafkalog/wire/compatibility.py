@@ -96,7 +96,7 @@ NOTES = {
     18: "A version that is not known is answered in version 0, so that the client asks again.",
     22: "6 is for two-phase commits of others (KIP-939).",
     27: "For administrators: `kafkalog transactions abort`, Kafka's own tool.",
-    66: "2 takes regular expressions.",
+    66: "Patterns as RE2's, without flags, word boundaries and Unicode classes.",
     43: "One node leads everything: the answer says so.",
     45: "One node holds everything: the answer says so.",
     46: "One node holds everything: the answer says so.",

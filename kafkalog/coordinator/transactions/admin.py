@@ -1,10 +1,11 @@
-"""DescribeTransactions and ListTransactions.  Source: KIP-664, KIP-994."""
+"""DescribeTransactions and ListTransactions.  Source: KIP-664, KIP-994, KIP-1152."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from itertools import groupby
 
+from kafkalog.coordinator.pattern import Pattern
 from kafkalog.coordinator.step import Body, Step
 from kafkalog.coordinator.transactions.shard import TransactionShard
 from kafkalog.coordinator.transactions.transaction import State, Transaction
@@ -48,9 +49,14 @@ class Filters:
     """Which transactional ids a ListTransactions wants; empty filters let all through."""
 
     def __init__(
-        self, states: Collection[str], producer_ids: Collection[int], longer_ms: int
+        self, states: Collection[str], producer_ids: Collection[int], longer_ms: int, pattern: str
     ) -> None:
-        """`longer_ms`: only transactions that began longer ago; negative: any."""
+        """`longer_ms`: only transactions that began longer ago; negative: any.  `pattern`: of whole
+        transactional ids, "": any.
+
+        Raises: ArgumentError for a pattern that is none.
+        """
+        self._pattern = Pattern(pattern) if pattern else None
         self.unknown = [title for title in dict.fromkeys(states) if title not in BY_TITLE]
         """Names of states that Kafka has not."""
         self._states = {BY_TITLE[title] for title in states if title in BY_TITLE}
@@ -73,6 +79,8 @@ class Filters:
     def _wanted(self, one: Transaction, step: Step) -> bool:
         status = one.status
         if self._producer_ids and status.producer_id not in self._producer_ids:
+            return False
+        if self._pattern is not None and not self._pattern.matches(one.transactional_id):
             return False
         if not self._any_state and status.state not in self._states:
             return False

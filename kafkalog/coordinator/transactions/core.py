@@ -18,6 +18,7 @@ from kafkalog.coordinator.transactions.admin import Filters, describe, described
 from kafkalog.coordinator.transactions.requests import Asked, Given
 from kafkalog.coordinator.transactions.shard import Marker, Outside, TransactionShard
 from kafkalog.coordinator.transactions.transaction import NONE, State, Transaction, completed
+from kafkalog.errors import ArgumentError
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
@@ -344,7 +345,12 @@ class TransactionCore(Core[TransactionShard]):
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             step.answer(request.answer, error_code=code)
             return
-        filters = Filters(body.state_filters, body.producer_id_filters, body.duration_filter)
+        try:
+            filters = Filters(body.state_filters, body.producer_id_filters, body.duration_filter,
+                              body.transactional_id_pattern or "")  # fmt: skip
+        except ArgumentError:
+            step.answer(request.answer, error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+            return
         found: list[Body] = []
         for shard in self.shards.values():
             found += filters.listed(shard, step)

@@ -24,9 +24,10 @@ from kafkalog.errors import (
     for_clients,
 )
 from kafkalog.log.log import Log, handle_of
-from kafkalog.metadata import configs, directory, settings
+from kafkalog.metadata import configs, directory, features, settings
 from kafkalog.metadata import plan as controller
 from kafkalog.metadata.asked import (
+    FeatureChanges,
     MorePartitions,
     NewTopics,
     SettingChanges,
@@ -365,6 +366,13 @@ class MetadataLog:
     def describe_configs(self, asked: SettingsAsked) -> list[Result]:
         """DescribeConfigs: the response's `results`."""
         return configs.describe_configs(self.image, asked, self._site.config)
+
+    def update_features(self, asked: FeatureChanges) -> Result:
+        """UpdateFeatures: the error of all, if there is one."""
+        version = self._loaded.kraft_version
+        return self._plan(
+            lambda image: features.update_features(image, asked, self._site, version)
+        )[0]
 
     def quorum(self) -> Quorum:
         """What DescribeQuorum tells of this log."""

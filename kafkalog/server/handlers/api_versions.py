@@ -4,8 +4,7 @@ import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-from kafkalog.metadata.image import ELIGIBLE_REPLICAS, METADATA_VERSION
-from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN
+from kafkalog.metadata.features import SUPPORTED
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
@@ -15,12 +14,6 @@ __all__ = ["api_versions", "refusal"]
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511: names and versions of client software."""
-SUPPORTED = {
-    METADATA_VERSION: (LEVEL_MIN, LEVEL), ELIGIBLE_REPLICAS: (0, 1), "kraft.version": (0, 1),
-    "transaction.version": (0, 2),
-}  # fmt: skip
-"""Features that are there, and their levels.  The metadata also have a level of group.version, as
-Kafka writes it: told, clients would use a protocol that is not there yet."""
 ZERO_SINCE = 4
 """A feature whose lowest level is 0 must not be told to older clients (KAFKA-17492)."""
 

@@ -158,7 +158,7 @@ DESCRIBE_QUORUM = Api(
 )  # fmt: skip
 
 UPDATE_FEATURES = Api(
-    57, "UpdateFeatures", "0-2", flexible=0,
+    57, "UpdateFeatures", "0-2", flexible=0, served="0-2",
     request="""
         timeoutMs:i32(=60000),
         FeatureUpdates[]{

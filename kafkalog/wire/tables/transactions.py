@@ -119,7 +119,7 @@ DESCRIBE_TRANSACTIONS = Api(
 )  # fmt: skip
 
 LIST_TRANSACTIONS = Api(
-    66, "ListTransactions", "0-2", flexible=0, served="0-1",
+    66, "ListTransactions", "0-2", flexible=0, served="0-2",
     request="""
         StateFilters:[]str, ProducerIdFilters:[]i64, DurationFilter:i64(1+ =-1),
         TransactionalIdPattern:str(2+ null =null)

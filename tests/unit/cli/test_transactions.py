@@ -96,6 +96,9 @@ def test_a_transaction_is_listed_and_described(at: Command, producer: Any) -> No
     assert (row["transactional_id"], row["coordinator"], row["state"]) == ("pay", 1, "Ongoing")
     assert at().out.splitlines()[1].split() == ["pay", "1", str(row["producer_id"]), "Ongoing"]
     assert at("--list", "--duration-filter", HOUR_MS).out == "no transactional id\n"
+    assert at("list", "--transactional-id-pattern", "pa").out == "no transactional id\n"
+    assert "pay" in at("list", "--transactional-id-pattern", "p.*").out
+    assert "INVALID_REGULAR_EXPRESSION" in at("list", "--transactional-id-pattern", "(").err
     (told,) = at("describe", "pay", "--json").rows()
     assert told["producer_id"] == row["producer_id"]
     assert (told["state"], told["partitions"]) == ("Ongoing", ["t-0"])

@@ -11,6 +11,7 @@ from kafkalog.coordinator.transactions.core import APPEND_MS, FENCED_MS
 from kafkalog.coordinator.transactions.records import loaded_status, status_record
 from kafkalog.coordinator.transactions.transaction import EPOCH_MAX, State, Status, Waiting
 from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.coordinator.desk import WALL_MS
 from tests.unit.coordinator.office import OFFSETS, Office, settings
@@ -512,6 +513,19 @@ def test_transactions_are_listed_by_state_producer_and_duration(office: Office) 
     assert office.listed(duration_filter=6_000, state_filters=["Ongoing"]) == []
     assert office.listed(duration_filter=4_000, state_filters=["Ongoing"]) == ["open"]
     assert office.listed(state_filters=["ongoing", "Dead"]) == []
+
+
+def test_transactions_are_listed_by_a_pattern_of_their_ids(office: Office) -> None:
+    for name in ("billing-1", "billing-2", "stock-1"):
+        office.new(name)
+    assert office.listed(2, transactional_id_pattern="billing-.*") == ["billing-1", "billing-2"]
+    assert office.listed(2, transactional_id_pattern="billing") == []
+    assert office.listed(2, transactional_id_pattern=r"^(billing|stock)-[^2]$") == [
+        "billing-1", "stock-1",
+    ]  # fmt: skip
+    assert len(office.listed(2, transactional_id_pattern="")) == 3
+    bad = office.call(apis.LIST_TRANSACTIONS, 2, transactional_id_pattern="(")
+    assert bad.error is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 # ---- records -------------------------------------------------------------------------------

@@ -1,0 +1,135 @@
+"""`kafkalog features`: the levels of a cluster's features, in the words of Kafka's tool."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.common import CommandError, UsageError, json_line
+from kafkalog.cli.remote import action_of, add_actions, add_bootstrap, open_cluster, say
+
+if TYPE_CHECKING:
+    from kafkalog.client.cluster import Cluster
+
+EXAMPLES = """\
+example:
+  kafkalog features --bootstrap-server localhost:9092
+  kafkalog features upgrade transaction.version=2 --bootstrap-server localhost:9092
+  kafkalog features downgrade transaction.version=1 --dry-run --bootstrap-server localhost:9092
+"""
+
+ACTIONS = {
+    "describe": "the levels that the broker knows and those in use (what is done without action)",
+    "upgrade": "give features higher levels",
+    "downgrade": "give features lower levels",
+    "disable": "the same with level 0",
+}
+
+OPTIONS = {
+    "feature": ("upgrade", "downgrade", "disable"),
+    "unsafe": ("downgrade", "disable"),
+    "dry_run": ("upgrade", "downgrade", "disable"),
+    "json": ("describe",),
+}
+"""The options that only some actions have."""
+DEFAULT = "describe"
+LEVEL_MAX = 32_767
+METADATA = "metadata.version"
+RELEASES = (
+    "3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2", "3.3-IV3", "3.4-IV0",
+    "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1",
+    "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2",
+    "4.0-IV3", "4.1-IV0", "4.1-IV1",
+)  # fmt: skip
+"""Kafka's names of the levels of metadata.version, from 1 on."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_bootstrap(parser)
+    add_actions(parser, ACTIONS, "FEATURE")
+    parser.add_argument(
+        "--feature", action="append", default=[], metavar="FEATURE=LEVEL",
+        help="the same as a word; to disable: without level",
+    )  # fmt: skip
+    parser.add_argument(
+        "--unsafe", action="store_true", help="downgrade, disable: though metadata may be lost"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="let the broker check it only")
+    parser.add_argument("--json", action="store_true", help="describe: one JSON object a feature")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do one action."""
+    action, words = action_of(options, ACTIONS, DEFAULT)
+    named = [*words, *options.feature]
+    if action == "describe":
+        if named:
+            raise UsageError(f"describe: found {named[0]!r}, wanted no feature")
+        with open_cluster(options) as cluster:
+            _describe(cluster, options)
+        return 0
+    levels = _levels(action, named)
+    with open_cluster(options) as cluster:
+        _update(cluster, options, action, levels)
+    return 0
+
+
+def _levels(action: str, named: list[str]) -> dict[str, int]:
+    if not named:
+        raise UsageError(f"{action}: which feature? give its name" + _wanted(action))
+    found: dict[str, int] = {}
+    for text in named:
+        name, equals, level = text.partition("=")
+        name = name.strip()
+        fine = not equals if action == "disable" else level.strip().isdigit()
+        if not name or not fine or (equals and int(level) > LEVEL_MAX):
+            raise UsageError(f"{action}: found {text!r}, wanted FEATURE{_wanted(action)}")
+        if name in found:
+            raise UsageError(f"{action}: found {name} twice, wanted it once")
+        found[name] = int(level) if equals else 0
+    return found
+
+
+def _wanted(action: str) -> str:
+    return "" if action == "disable" else "=LEVEL"
+
+
+def _level(name: str, level: int) -> str:
+    known = name == METADATA and 0 < level <= len(RELEASES)
+    return RELEASES[level - 1] if known else str(level)
+
+
+def _describe(cluster: "Cluster", options: argparse.Namespace) -> None:
+    from kafkalog.client.features import describe_features
+
+    found = describe_features(cluster)
+    for one in found.features:
+        if options.json:
+            row = {"feature": one.name, "supported_min": one.lowest, "supported_max": one.highest}
+            print(json_line({**row, "finalized": one.level, "epoch": found.epoch}))
+            continue
+        low, high, level = (_level(one.name, n) for n in (one.lowest, one.highest, one.level))
+        print(
+            f"Feature: {one.name}\tSupportedMinVersion: {low}\tSupportedMaxVersion: {high}\t"
+            f"FinalizedVersionLevel: {level}\tEpoch: {'-' if found.epoch < 0 else found.epoch}"
+        )
+
+
+def _update(
+    cluster: "Cluster", options: argparse.Namespace, action: str, levels: dict[str, int]
+) -> None:
+    from kafkalog.client import features
+
+    kind = features.UPGRADE
+    if action != "upgrade":
+        kind = features.UNSAFE_DOWNGRADE if options.unsafe else features.SAFE_DOWNGRADE
+    found = features.update_features(cluster, levels, kind, options.dry_run)
+    dry = options.dry_run
+    for name, problem in sorted(found.items()):
+        to = "" if action == "disable" else f" to {levels[name]}"
+        if problem is None:
+            say(f"{name} {'can be' if dry else 'was'} {action}d{to}.")
+        else:
+            say(f"{'Can not' if dry else 'Could not'} {action} {name}{to}. {problem}")
+    failed = sum(problem is not None for problem in found.values())
+    if failed:
+        raise CommandError(f"{failed} out of {len(levels)} operation(s) failed.")

@@ -1,0 +1,336 @@
+"""Regular expressions that strangers send, matched in time that grows with the text alone.
+
+Kafka takes them as RE2 does, and so the syntax and the meaning are RE2's: no references back and
+no looks ahead, which would take a time without bound.  What is rarely written of RE2's is refused:
+word boundaries, flags, Unicode and POSIX classes.  All that is told is whether a text matches as a
+whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kafkalog.errors import ArgumentError
+
+__all__ = ["Pattern"]
+
+TEXT_MAX = 1_000
+"""Characters of a pattern."""
+NODES_MAX = 1_000
+"""What a pattern may become when its repetitions are written out."""
+NESTED_MAX = 50
+REPEATS_MAX = 1_000
+"""RE2's."""
+STEPS_MAX = 10_000
+"""Steps that are remembered: then they are forgotten and found again."""
+CODE_MAX = 0x10FFFF
+
+
+class _Set(NamedTuple):
+    """Characters, as ranges of code points; `out`: all others."""
+
+    ranges: tuple[tuple[int, int], ...]
+    out: bool = False
+
+    def has(self, code: int) -> bool:
+        return any(low <= code <= high for low, high in self.ranges) != self.out
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one character."""
+        return not self.out and len(self.ranges) == 1 and len(set(self.ranges[0])) == 1
+
+    def inside(self) -> tuple[tuple[int, int], ...]:
+        """The same without `out`."""
+        if not self.out:
+            return self.ranges
+        found, start = [], 0
+        for low, high in sorted(self.ranges):
+            if low > start:
+                found.append((start, low - 1))
+            start = max(start, high + 1)
+        return (*found, (start, CODE_MAX)) if start <= CODE_MAX else tuple(found)
+
+
+_DIGITS = ((48, 57),)
+_WORD = ((48, 57), (65, 90), (95, 95), (97, 122))
+_SPACE = ((9, 10), (12, 13), (32, 32))
+_CLASSES = {
+    "d": _Set(_DIGITS), "D": _Set(_DIGITS, True), "w": _Set(_WORD), "W": _Set(_WORD, True),
+    "s": _Set(_SPACE), "S": _Set(_SPACE, True),
+}  # fmt: skip
+_CONTROLS = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
+_ANY = _Set(((10, 10),), True)
+
+Node = Callable[["_Program", int], int]
+"""Adds itself to a program in front of what comes next; where it begins."""
+
+
+class _Program:
+    """What to do at each place of a pattern; the last is the end."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[str, Any]] = [("done", None)]
+
+    def add(self, kind: str, what: Any) -> int:
+        if len(self.steps) >= NODES_MAX:
+            raise ArgumentError(f"a pattern with more than {NODES_MAX} parts, wanted fewer")
+        self.steps.append((kind, what))
+        return len(self.steps) - 1
+
+
+def _one(found: _Set) -> Node:
+    return lambda program, after: program.add("one", (found, after))
+
+
+def _edge(kind: str) -> Node:
+    return lambda program, after: program.add(kind, after)
+
+
+def _row(nodes: list[Node]) -> Node:
+    def add(program: _Program, after: int) -> int:
+        for node in reversed(nodes):
+            after = node(program, after)
+        return after
+
+    return add
+
+
+def _any_of(nodes: list[Node]) -> Node:
+    if len(nodes) == 1:
+        return nodes[0]
+    return lambda program, after: program.add("split", [node(program, after) for node in nodes])
+
+
+def _repeated(node: Node, least: int, most: int | None) -> Node:
+    def add(program: _Program, after: int) -> int:
+        begin = after
+        if most is None:
+            begin = program.add("split", [])
+            program.steps[begin][1].extend((node(program, begin), after))
+        else:
+            for _ in range(most - least):
+                begin = program.add("split", [node(program, begin), after])
+        for _ in range(least):
+            begin = node(program, begin)
+        return begin
+
+    return add
+
+
+class _Reader:
+    """Reads a pattern."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.nested = 0
+
+    def bad(self, why: str) -> ArgumentError:
+        return ArgumentError(f"pattern {self.text!r}, at {self.at}: {why}")
+
+    def next_is(self, *words: str) -> bool:
+        return any(self.text.startswith(word, self.at) for word in words)
+
+    def took(self, word: str) -> bool:
+        if not self.next_is(word):
+            return False
+        self.at += len(word)
+        return True
+
+    def take(self) -> str:
+        if self.at >= len(self.text):
+            raise self.bad("it ends too early")
+        self.at += 1
+        return self.text[self.at - 1]
+
+    def whole(self) -> Node:
+        found = self.choices()
+        if self.at < len(self.text):
+            raise self.bad("a closing bracket without its opening one")
+        return found
+
+    def choices(self) -> Node:
+        found = [self.row()]
+        while self.took("|"):
+            found.append(self.row())
+        return _any_of(found)
+
+    def row(self) -> Node:
+        found: list[Node] = []
+        while self.at < len(self.text) and not self.next_is("|", ")"):
+            found.append(self.repeated())
+        return _row(found)
+
+    def repeated(self) -> Node:
+        node, times = self.atom(), 0
+        while (bounds := self.bounds()) is not None:
+            node = _repeated(node, *bounds)
+            self.took("?")  # how much it takes matters to nobody who wants the whole
+            times += 1
+            if times > 1:
+                raise self.bad("a repetition of a repetition")
+        return node
+
+    def bounds(self) -> tuple[int, int | None] | None:
+        """How often what stands before is repeated; None: it is not."""
+        for word, found in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self.took(word):
+                return found
+        begin = self.at
+        if not self.took("{"):
+            return None
+        low, comma, high = self.text[self.at :].partition("}")[0].partition(",")
+        end = self.text.find("}", self.at)
+        if end < 0 or not _is_number(low) or (high and not _is_number(high)):
+            self.at = begin
+            return None  # it means itself
+        self.at = end + 1
+        least = int(low)
+        most = least if not comma else int(high) if high else None
+        if least > REPEATS_MAX or (most is not None and not least <= most <= REPEATS_MAX):
+            raise self.bad(f"so many repetitions, wanted 0 to {REPEATS_MAX}, the smaller first")
+        return least, most
+
+    def atom(self) -> Node:
+        first = self.take()
+        if first == "(":
+            return self.group()
+        if first == "[":
+            return _one(self.bracket())
+        if first == ".":
+            return _one(_ANY)
+        if first in "^$":
+            return _edge("begin" if first == "^" else "end")
+        if first in "*+?":
+            self.at -= 1
+            raise self.bad("a repetition of nothing")
+        if first != "\\":
+            return _one(_Set(((ord(first), ord(first)),)))
+        if self.took("A"):
+            return _edge("begin")
+        return _edge("end") if self.took("z") else _one(self.escaped())
+
+    def group(self) -> Node:
+        self.nested += 1
+        if self.nested > NESTED_MAX:
+            raise self.bad(f"more than {NESTED_MAX} brackets in each other")
+        if self.next_is("?") and not self.took("?:"):
+            raise self.bad("flags and names are not taken")
+        found = self.choices()
+        if not self.took(")"):
+            raise self.bad("a bracket is not closed")
+        self.nested -= 1
+        return found
+
+    def escaped(self) -> _Set:
+        """What a backslash stands before."""
+        word = self.take()
+        if word in _CLASSES:
+            return _CLASSES[word]
+        if word in _CONTROLS:
+            code = _CONTROLS[word]
+        elif word == "x":
+            long = self.took("{")
+            digits = self.text[self.at :].partition("}")[0] if long else self.text[self.at :][:2]
+            try:
+                code = int(digits, 16) if digits.isalnum() and (long or len(digits) == 2) else -1
+            except ValueError:
+                code = -1
+            if not 0 <= code <= CODE_MAX:
+                raise self.bad("no number of a character")
+            self.at += len(digits) + long
+        elif word.isalnum() or not word.isascii():
+            raise self.bad(f"\\{word} is not taken")
+        else:
+            code = ord(word)
+        return _Set(((code, code),))
+
+    def bracket(self) -> _Set:
+        out = self.took("^")
+        ranges: list[tuple[int, int]] = []
+        first = True
+        while first or not self.next_is("]"):
+            if self.next_is("[:"):
+                raise self.bad("POSIX classes are not taken")
+            low = self.member()
+            first = False
+            rest = self.text[self.at :]
+            if not low.single or not rest.startswith("-") or rest[1:2] == "]":
+                ranges += low.inside()
+                continue
+            self.at += 1
+            high = self.member()
+            (start, _), (end, _) = low.ranges[0], high.ranges[0]
+            if not high.single or end < start:
+                raise self.bad("a range that does not rise")
+            ranges.append((start, end))
+        self.at += 1
+        return _Set(tuple(ranges), out)
+
+    def member(self) -> _Set:
+        word = self.take()
+        return self.escaped() if word == "\\" else _Set(((ord(word), ord(word)),))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 9
+
+
+class Pattern:
+    """A pattern, ready to be matched.  One thread only."""
+
+    def __init__(self, text: str) -> None:
+        """Raises: ArgumentError, with what is wrong and where."""
+        if len(text) > TEXT_MAX:
+            raise ArgumentError(f"a pattern of {len(text)} characters, wanted at most {TEXT_MAX}")
+        program = _Program()
+        begin = _Reader(text).whole()(program, 0)
+        self._steps = program.steps
+        self._begin = frozenset([begin])
+        self._next: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+
+    def matches(self, text: str) -> bool:
+        """Whether the pattern matches all of a text."""
+        if not text:
+            return 0 in self._reached(self._begin, begin=True, end=True)
+        known = self._next
+        at = self._moved(self._begin, text[0], begin=True)
+        for char in text[1:]:
+            after = known.get((at, char))
+            if after is None:
+                if len(known) >= STEPS_MAX:
+                    known.clear()
+                after = known[at, char] = self._moved(at, char)
+            at = after
+            if not at:
+                return False
+        return 0 in self._reached(at, end=True)
+
+    def _moved(self, at: frozenset[int], char: str, begin: bool = False) -> frozenset[int]:
+        code = ord(char)
+        found = set()
+        for one in self._reached(at, begin=begin):
+            kind, what = self._steps[one]
+            if kind == "one" and what[0].has(code):
+                found.add(what[1])
+        return frozenset(found)
+
+    def _reached(
+        self, at: frozenset[int], begin: bool = False, end: bool = False
+    ) -> frozenset[int]:
+        """Where it may be without taking a character."""
+        found, left = set(at), list(at)
+        while left:
+            kind, what = self._steps[left.pop()]
+            more = []
+            if kind == "split":
+                more = what
+            elif (kind == "begin" and begin) or (kind == "end" and end):
+                more = [what]
+            for one in more:
+                if one not in found:
+                    found.add(one)
+                    left.append(one)
+        return frozenset(found)

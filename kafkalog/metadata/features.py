@@ -1,0 +1,107 @@
+"""The levels of features: what there is, and what UpdateFeatures would change.
+
+Pure, as plan.py.  Source: Kafka's FeatureControlManager; KIP-584, KIP-778, KIP-1022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafkalog.metadata.asked import FeatureChange, FeatureChanges
+from kafkalog.metadata.configs import Refused
+from kafkalog.metadata.image import BROKER, ELIGIBLE_REPLICAS, METADATA_VERSION, MetadataImage
+from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN
+from kafkalog.metadata.plan import Plan, Record, Site
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["SUPPORTED", "update_features"]
+
+KRAFT_VERSION = "kraft.version"
+MIN_INSYNC = "min.insync.replicas"
+SUPPORTED: Mapping[str, tuple[int, int]] = {
+    METADATA_VERSION: (LEVEL_MIN, LEVEL), ELIGIBLE_REPLICAS: (0, 1), KRAFT_VERSION: (0, 1),
+    "transaction.version": (0, 2),
+}  # fmt: skip
+"""Features that are there, and their levels.  The metadata also have a level of group.version, as
+Kafka writes it: told, clients would use a protocol that is not there yet."""
+KNOWN = {*SUPPORTED, "group.version", "share.version", "streams.version"}
+"""Those that Kafka 4.1 has."""
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+"""What a change may be."""
+PREFIX = "The update failed for all features since the following feature had an error: "
+
+
+def update_features(
+    image: MetadataImage, asked: FeatureChanges, site: Site, kraft_version: int
+) -> Plan:
+    """UpdateFeatures, of all that is asked for or of nothing: one result, with the error that comes
+    first.  `kraft_version`: of the metadata's quorum, which no request changes here."""
+    changes = {one.name: one for one in asked.changes}
+    records: list[Record] = []
+    try:
+        for change in changes.values():
+            records.append(_changed(image, change, kraft_version))
+    except Refused as error:
+        return Plan([], [{"error_code": int(error.code), "error_message": f"{PREFIX}{error}"}])
+    if ELIGIBLE_REPLICAS in changes and changes[ELIGIBLE_REPLICAS].level:
+        records += _least_in_sync(image, site)
+    return Plan([] if asked.validate_only else records, [{"error_code": 0, "error_message": None}])
+
+
+def _changed(image: MetadataImage, change: FeatureChange, kraft_version: int) -> Record:
+    """The record of one change.  Raises: Refused."""
+    name, level, kind = change
+    current = kraft_version if name == KRAFT_VERSION else image.features.get(name, 0)
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise _invalid(change, "The controller does not support the given upgrade type.")
+    if level < 0:
+        raise _invalid(change, "A feature version cannot be less than 0.")
+    low, high = SUPPORTED.get(name, (0, 0))
+    if name == KRAFT_VERSION:
+        low = high = kraft_version
+    if not low <= level <= high:
+        here = f"Local controller {image.node_id}"
+        versions = f"{low}-{high}" if low < high else str(low)
+        raise _invalid(
+            change, f"{here} only supports versions {versions}" if high else
+            f"{here} does not support this feature.",
+        )  # fmt: skip
+    if level < current and kind == UPGRADE:
+        raise _invalid(
+            change, "Can't downgrade the version of this feature without setting the upgrade type "
+            "to either safe or unsafe downgrade.",
+        )  # fmt: skip
+    if level > current and kind != UPGRADE:
+        raise _invalid(change, "Can't downgrade to a newer version.")
+    if name not in KNOWN:
+        raise _invalid(change, f"Feature {name} not found.")
+    if name == METADATA_VERSION and level < current:
+        why = (
+            "Unsafe metadata downgrade is not supported in this version."
+            if kind == UNSAFE_DOWNGRADE else "Refusing to perform the requested downgrade because "
+            "it might delete metadata information."
+        )  # fmt: skip
+        raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid metadata.version {level}. {why}")
+    return "FeatureLevelRecord", {"name": name, "feature_level": level}
+
+
+def _invalid(change: FeatureChange, why: str) -> Refused:
+    what = f"Invalid update version {change.level} for feature {change.name}"
+    return Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{what}. {why}")
+
+
+def _least_in_sync(image: MetadataImage, site: Site) -> list[Record]:
+    """With eligible leader replicas it is the cluster's, and no broker has its own."""
+    found: list[Record] = []
+    if MIN_INSYNC not in image.config(BROKER, ""):
+        least = str(site.config.topic.min_insync_replicas)
+        found.append(("ConfigRecord", _setting("", least)))
+    for kind, name in image.configs:
+        if kind == BROKER and name and MIN_INSYNC in image.config(kind, name):
+            found.append(("ConfigRecord", _setting(name, None)))
+    return found
+
+
+def _setting(broker: str, value: str | None) -> dict[str, object]:
+    where = {"resource_type": BROKER, "resource_name": broker}
+    return {**where, "name": MIN_INSYNC, "value": value}
