@@ -190,7 +190,8 @@ kl_status kl_server_set_endpoint(kl_server *server, int32_t listener, const char
 typedef struct {
     int64_t sessions;           /* fetch sessions, now */
     int64_t session_partitions; /* of all of them, now */
-    int64_t sessions_evicted;   /* since the start */
+    int64_t sessions_evicted;   /* since the start, as is */
+    int64_t session_looks;      /* at a session's partition: for each that may have news */
 } kl_session_stats;
 void kl_server_get_sessions(kl_server *server, kl_session_stats *out);
 

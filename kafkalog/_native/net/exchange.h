@@ -2,8 +2,8 @@
 #ifndef KL_EXCHANGE_H
 #define KL_EXCHANGE_H
 
+#include "base/list.h"
 #include "frame.h"
-#include "list.h"
 #include "pool.h"
 #include "post.h"
 #include "request.h"

@@ -24,6 +24,7 @@ static kl_fetch *take(kl_request *request) {
     } else {
         fetch = kl_alloc(sizeof *fetch);
         if (fetch == NULL) return NULL;
+        kl_fetch_set_init(&fetch->asked);
     }
     fetch->next = NULL;
     fetch->data = kl_data_of(request);
@@ -44,21 +45,6 @@ static void free_one(kl_fetch *fetch) {
     kl_release(fetch);
 }
 
-static void stop_waiting(kl_fetch *fetch) {
-    for (size_t i = 0; i < fetch->set->count; i++) {
-        kl_fetch_item *item = fetch->set->items[i];
-        if (item->waiting) kl_wait_remove(&item->waiter);
-        item->waiting = false;
-    }
-}
-
-static void drop_replicas(kl_fetch_set *set) {
-    for (size_t i = 0; i < set->count; i++) {
-        kl_replica_drop(set->items[i]->replica);
-        set->items[i]->replica = NULL;
-    }
-}
-
 /* What is not loaded by now is left out: the time is over, or the client is gone. */
 static void leave_load(kl_fetch *fetch) {
     if (fetch->load) fetch->loaded = kl_cold_leave(&fetch->data->cold, fetch->load);
@@ -75,7 +61,7 @@ static bool keep_frame(kl_request *request, kl_fetch *fetch) {
     if (fetch->frame_bytes > 0 || bytes <= PARKED_BYTES_SMALL) return true;
     if (fetch->set != &fetch->asked) {
         kl_fetch_set_clear(&fetch->asked); /* whose names lie in the frame */
-        if (fetch->asked.capacity > KEEP_ITEMS) kl_fetch_set_free(&fetch->asked);
+        if (fetch->asked.capacity > KEEP_ITEMS) kl_fetch_set_trim(&fetch->asked);
         kl_request_release_frame(request);
         return true;
     }
@@ -95,14 +81,13 @@ static void let_frame_go(kl_request *request, kl_fetch *fetch) {
  * client will not hear what the session is. */
 static void put_back(kl_request *request, kl_fetch *fetch, bool keep_session) {
     kl_data *data = kl_data_of(request);
-    stop_waiting(fetch);
+    kl_watch_stop(&fetch->set->watch);
     leave_load(fetch);
     let_frame_go(request, fetch);
     kl_fetch_drop_slices(fetch);
-    drop_replicas(fetch->set);
     if (fetch->session)
         kl_sessions_give(data->sessions, fetch->session, keep_session, kl_now_of(request));
-    drop_replicas(&fetch->asked);
+    kl_fetch_set_let_go(&fetch->asked);
     kl_fetch_set_clear(&fetch->asked);
     request->parked = NULL;
     if (fetch->copied.capacity > KEEP_BYTES) kl_buffer_free(&fetch->copied);
@@ -126,15 +111,15 @@ void kl_fetches_free(kl_fetch *list) {
 
 /* ---- before the first read ---------------------------------------------------------------- */
 
-/* Find the set's partitions in the table; false: some are not there. */
+/* Find in the table what is due; false: some are not there. */
 static bool look_up(kl_request *request, kl_fetch_set *set) {
     kl_topics *topics = kl_data_of(request)->topics;
     const kl_topic *topic = NULL;
     const kl_fetch_topic *last = NULL;
     bool all = true;
     kl_topics_lock(topics);
-    for (size_t i = 0; i < set->count; i++) {
-        kl_fetch_item *item = set->items[i];
+    for (kl_fetch_item *item = kl_fetch_set_first(set); item;
+         item = kl_fetch_set_behind(set, item)) {
         if (item->topic != last) {
             last = item->topic;
             const kl_topic_key key = {last->name, last->by_id ? last->id : NULL};
@@ -142,7 +127,7 @@ static bool look_up(kl_request *request, kl_fetch_set *set) {
         }
         item->topic_known = topic != NULL;
         item->flags = topic ? kl_topic_flags(topic) : 0;
-        item->replica = topic ? kl_topic_replica(topic, item->partition) : NULL;
+        kl_fetch_item_take(item, topic ? kl_topic_replica(topic, item->partition) : NULL);
         item->offline = topic && kl_topic_offline(topic, item->partition);
         all &= item->replica != NULL;
     }
@@ -165,9 +150,12 @@ static void find_session(kl_request *request, kl_fetch *fetch) {
 /* The session gets what was asked, and is what is read. */
 static void enter_incremental(kl_request *request, kl_fetch *fetch) {
     kl_fetch_set *set = &fetch->session->set;
+    const kl_session_asks asks = {request->api_version, fetch->replica_id,
+                                  fetch->committed};
+    if (!kl_session_asks_as_before(fetch->session, &asks)) kl_fetch_set_all_due(set);
     bool whole = kl_fetch_set_merge(set, &fetch->asked);
     kl_fetch_forget(fetch);
-    kl_fetch_set_sweep(set);
+    kl_fetch_set_hear(set);
     kl_sessions *sessions = kl_data_of(request)->sessions;
     bool room = kl_sessions_count(sessions, fetch->session, kl_now_of(request));
     if (!whole || !room) {
@@ -191,7 +179,10 @@ static void enter_full(kl_request *request, kl_fetch *fetch) {
     fetch->session =
         kl_sessions_make(sessions, &fetch->asked,
                          request->api_version >= KL_FETCH_TOPIC_IDS, kl_now_of(request));
-    if (fetch->session) fetch->set = &fetch->session->set;
+    if (fetch->session == NULL) return;
+    fetch->session->asks =
+        (kl_session_asks){request->api_version, fetch->replica_id, fetch->committed};
+    fetch->set = &fetch->session->set;
 }
 
 /* ---- waiting ------------------------------------------------------------------------------ */
@@ -202,18 +193,8 @@ void kl_fetch_cancel(kl_request *request) { put_back(request, request->parked, f
 
 /* Wait for `missing` more bytes; false: they may be there already. */
 static bool park(kl_request *request, kl_fetch *fetch, int64_t missing) {
-    kl_wait_init(&fetch->wait, wake, request, missing);
-    for (size_t i = 0; i < fetch->set->count; i++) {
-        kl_fetch_item *item = fetch->set->items[i];
-        item->waiter.replica = item->replica;
-        item->waiter.kind = fetch->committed ? KL_FOR_COMMITTED : KL_FOR_SHOWN;
-        item->waiting = true;
-        kl_wait_add(&fetch->wait, &item->waiter, item->bound);
-    }
-    if (!kl_wait_arm(&fetch->wait)) {
-        stop_waiting(fetch);
-        return false;
-    }
+    kl_fetch_set_watch(fetch->set, fetch->committed, true);
+    if (!kl_watch_wait(&fetch->set->watch, wake, request, missing)) return false;
     request->parked = fetch;
     return true;
 }
@@ -222,8 +203,8 @@ static bool park(kl_request *request, kl_fetch *fetch, int64_t missing) {
 static bool park_cold(kl_request *request, kl_fetch *fetch) {
     kl_load *load = kl_load_new(fetch->cold_count);
     if (load == NULL) return false;
-    for (size_t i = 0; i < fetch->set->count; i++) {
-        kl_fetch_item *item = fetch->set->items[i];
+    for (kl_fetch_item *item = kl_fetch_set_first(fetch->set); item;
+         item = kl_fetch_set_behind(fetch->set, item)) {
         if (!item->cold) continue;
         size_t bytes = (size_t)KL_MAX(KL_MIN(item->max_bytes, fetch->max_bytes), 0);
         load->items[load->count++] = (kl_load_item){kl_replica_retain(item->replica),
@@ -243,7 +224,10 @@ static bool park_cold(kl_request *request, kl_fetch *fetch) {
 static kl_verdict finish(kl_request *request, kl_fetch *fetch) {
     bool put = kl_fetch_answer(request, fetch);
     bool keep = put && fetch->code == CODE_NONE && fetch->set->count > 0;
-    if (fetch->session && keep) kl_fetch_set_rotate(fetch->set);
+    if (fetch->session && keep) {
+        kl_fetch_set_rotate(fetch->set);
+        kl_fetch_set_watch(fetch->set, fetch->committed, false);
+    }
     put_back(request, fetch, keep);
     return put ? KL_DONE : KL_DROP;
 }
@@ -266,6 +250,7 @@ static kl_verdict read_or_park(kl_request *request, kl_fetch *fetch) {
             !keep_frame(request, fetch))
             return finish(request, fetch);
         kl_fetch_drop_slices(fetch);
+        fetch->loaded = false;
         if (park(request, fetch, min_bytes - bytes)) {
             request->deadline_ms = fetch->until_ms;
             return KL_PARKED;
@@ -293,7 +278,7 @@ static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
         return KL_DROP;
     }
     if (fetch->set != &fetch->asked) {
-        drop_replicas(&fetch->asked); /* looked up again, with the session's others */
+        kl_fetch_set_let_go(&fetch->asked); /* looked up again, with the session's others */
         look_up(request, fetch->set);
     }
     fetch->until_ms = kl_now_of(request) + fetch->max_wait_ms;
@@ -303,7 +288,7 @@ static kl_verdict run_first(kl_request *request, kl_fetch *fetch) {
 kl_verdict kl_fetch_run(kl_request *request) {
     kl_fetch *fetch = request->parked;
     if (fetch) {
-        stop_waiting(fetch);
+        kl_watch_stop(&fetch->set->watch);
         leave_load(fetch);
         return read_or_park(request, fetch);
     }

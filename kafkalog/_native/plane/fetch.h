@@ -23,12 +23,11 @@ struct kl_fetch {
     kl_fetch_set asked; /* by this request */
     kl_fetch_set *set;  /* what is read: `asked`, or its session's */
     kl_session *session;
-    kl_wait wait;
     kl_buffer copied;    /* records that are not sent from their file, of all partitions */
     int32_t slices;      /* that are */
     size_t cold_count;   /* items that are not looked for yet, as their index is on disk */
     kl_load *load;       /* of these; NULL: none is under way */
-    bool loaded;         /* they were: what is missing still is read all the same */
+    bool loaded;         /* they were: what is missing still is read all the same, once */
     int64_t until_ms;    /* when max_wait_ms is over */
     kl_aborted *aborted; /* transactions, of all partitions one after another */
     size_t aborted_count;
@@ -55,10 +54,10 @@ void kl_fetches_free(kl_fetch *list);
 
 /* fetch_parse.c.  False: the frame is none of its version, or asks for too much. */
 bool kl_fetch_parse(kl_request *request, kl_fetch *fetch);
-/* Mark what the request wants forgotten in the session's set. */
+/* Let the session's set forget what the request wants forgotten. */
 void kl_fetch_forget(kl_fetch *fetch);
 
-/* fetch_read.c.  Read all partitions; *bytes of records.  True: more is there to be had than
+/* fetch_read.c.  Read all that is due; *bytes of records.  True: more is there to be had than
  * was taken, or something else that is not to be waited for. */
 bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes);
 void kl_fetch_drop_slices(kl_fetch *fetch);

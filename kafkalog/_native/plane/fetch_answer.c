@@ -105,7 +105,7 @@ static bool put_topic(out *out, const kl_fetch_topic *topic, uint32_t partitions
 /* ---- which partitions -------------------------------------------------------------------- */
 
 /* A session's client is told only what it does not know. */
-static bool is_due(const kl_fetch *fetch, kl_fetch_item *item) {
+static bool is_news(const kl_fetch *fetch, kl_fetch_item *item) {
     bool news = item->slice_bytes > 0 || item->code || item->diverging_end >= 0 ||
                 item->high_watermark != item->told_high_watermark ||
                 item->log_start != item->told_log_start;
@@ -114,29 +114,24 @@ static bool is_due(const kl_fetch *fetch, kl_fetch_item *item) {
     return news || !fetch->incremental;
 }
 
-static kl_fetch_item *item_at(const kl_fetch *fetch, size_t i) {
-    return fetch->set->items[i];
-}
-
-/* How many from the i-th on are of its topic; *next is the one behind them. */
-static uint32_t group(const kl_fetch *fetch, size_t i, size_t *next) {
-    const kl_fetch_topic *topic = item_at(fetch, i)->topic;
+/* How many from the item on are of its topic; *next is the one behind them. */
+static uint32_t group(const kl_fetch *fetch, kl_fetch_item *item, kl_fetch_item **next) {
+    const kl_fetch_topic *topic = item->topic;
     uint32_t count = 0;
-    for (*next = i; *next < fetch->set->count; *next += 1) {
-        const kl_fetch_item *item = item_at(fetch, *next);
+    for (; item; item = kl_fetch_set_behind(fetch->set, item)) {
         if (!item->answered) continue;
         if (item->topic != topic) break;
         count++;
     }
+    *next = item;
     return count;
 }
 
-static bool put_group(out *out, kl_fetch *fetch, size_t i, size_t next, uint32_t count) {
-    if (!put_topic(out, item_at(fetch, i)->topic, count)) return false;
-    for (; i < next; i++) {
-        kl_fetch_item *item = item_at(fetch, i);
+static bool put_group(out *out, kl_fetch *fetch, kl_fetch_item *item,
+                      const kl_fetch_item *next, uint32_t count) {
+    if (!put_topic(out, item->topic, count)) return false;
+    for (; item != next; item = kl_fetch_set_behind(fetch->set, item))
         if (item->answered && !put_partition(out, fetch, item)) return false;
-    }
     if (!begin(out, 1)) return false;
     out->p = kl_out_no_tags(out->p, out->flexible);
     end(out);
@@ -191,15 +186,16 @@ bool kl_fetch_answer(kl_request *request, kl_fetch *fetch) {
     int16_t version = request->api_version;
     out out = {
         .request = request, .version = version, .flexible = version >= KL_FETCH_FLEXIBLE};
-    size_t count = fetch->code ? 0 : fetch->set->count, next;
+    kl_fetch_item *first = fetch->code ? NULL : kl_fetch_set_first(fetch->set), *next;
     uint32_t topics = 0;
-    for (size_t i = 0; i < count; i++)
-        item_at(fetch, i)->answered = is_due(fetch, item_at(fetch, i));
-    for (size_t i = 0; i < count; i = next) topics += group(fetch, i, &next) > 0;
+    for (kl_fetch_item *item = first; item; item = kl_fetch_set_behind(fetch->set, item))
+        item->answered = is_news(fetch, item);
+    for (kl_fetch_item *item = first; item; item = next)
+        topics += group(fetch, item, &next) > 0;
     if (!put_head(&out, fetch, topics)) return false;
-    for (size_t i = 0; i < count; i = next) {
-        uint32_t partitions = group(fetch, i, &next);
-        if (partitions && !put_group(&out, fetch, i, next, partitions)) return false;
+    for (kl_fetch_item *item = first; item; item = next) {
+        uint32_t partitions = group(fetch, item, &next);
+        if (partitions && !put_group(&out, fetch, item, next, partitions)) return false;
     }
     return put_endpoints(&out, fetch);
 }

@@ -45,7 +45,7 @@ static bool parse_topics(const kl_request *request, kl_fetch *fetch, kl_in *in) 
     return !in->bad;
 }
 
-/* With `fetch`: mark them as forgotten; without: pass over them. */
+/* With `fetch`: its session forgets them; without: pass over them. */
 static bool walk_forgotten(kl_fetch *fetch, kl_in *in, bool by_id, uint32_t topics) {
     for (; topics > 0; topics--) {
         kl_topic_key key;

@@ -14,13 +14,10 @@ enum {
     UNPINNED_BYTES_MAX = 64 << 10
 };
 
-static kl_wait_kind kind_of(const kl_fetch *fetch) {
-    return fetch->committed ? KL_FOR_COMMITTED : KL_FOR_SHOWN;
-}
-
 void kl_fetch_drop_slices(kl_fetch *fetch) {
-    for (size_t i = 0; i < fetch->set->count; i++)
-        kl_data_drop_slice(fetch->data, &fetch->set->items[i]->slice);
+    for (kl_fetch_item *item = kl_fetch_set_first(fetch->set); item;
+         item = kl_fetch_set_behind(fetch->set, item))
+        kl_data_drop_slice(fetch->data, &item->slice);
 }
 
 static void forget_findings(const kl_fetch *fetch, kl_fetch_item *item) {
@@ -43,9 +40,9 @@ static int16_t unknown(const kl_fetch_item *item) {
 
 /* What is answered without a look at the log. */
 static int16_t check_role(const kl_request *request, const kl_fetch *fetch,
-                          const kl_fetch_item *item) {
+                          kl_fetch_item *item) {
     const kl_replica *replica = item->replica;
-    int32_t epoch = atomic_load(&replica->leader_epoch);
+    int32_t epoch = item->seen_epoch = atomic_load(&replica->leader_epoch);
     if (atomic_load(&replica->ended)) return CODE_KAFKA_STORAGE_ERROR;
     if ((item->flags & KL_TOPIC_ZSTD) && request->api_version < KL_FETCH_ZSTD)
         return CODE_UNSUPPORTED_COMPRESSION_TYPE;
@@ -177,7 +174,7 @@ static int16_t read_entered(const kl_request *request, kl_fetch *fetch, kl_fetch
     int16_t code = check_role(request, fetch, item);
     if (code == CODE_NONE) code = check_diverging(item);
     if (code) return code;
-    item->bound = kl_replica_bound(replica, kind_of(fetch));
+    item->bound = kl_replica_bound(replica, fetch->committed);
     bool inside = item->offset >= atomic_load(&replica->log_start) &&
                   item->offset <= atomic_load(&replica->log_end);
     kl_status status = KL_OK;
@@ -223,11 +220,14 @@ bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes) {
     fetch->slices = 0;
     fetch->cold_count = 0;
     fetch->epoch_error = false;
-    for (size_t i = 0; i < fetch->set->count; i++) {
-        kl_fetch_item *item = fetch->set->items[i];
+    kl_fetch_set_hear(fetch->set);
+    int64_t looks = 0;
+    for (kl_fetch_item *item = kl_fetch_set_first(fetch->set); item;
+         item = kl_fetch_set_behind(fetch->set, item), looks++) {
         read_item(request, fetch, item, &budget);
         at_once |= item->code != CODE_NONE || item->diverging_end >= 0;
     }
+    if (fetch->session) kl_sessions_looked(kl_data_of(request)->sessions, looks);
     *bytes = budget.given;
     return at_once || budget.more;
 }

@@ -2,6 +2,7 @@
 #include "fetchset.h"
 
 #include "base/hash.h"
+#include "codes.h"
 
 enum { INDEX_KEPT_SLOTS = 2048 }; /* of a request's set */
 
@@ -29,9 +30,6 @@ static bool reserve_items(kl_fetch_set *set) {
     if (items == NULL) return false;
     memset(items + set->capacity, 0, (capacity - set->capacity) * sizeof(kl_fetch_item *));
     set->items = items;
-    kl_fetch_item **late = kl_resize(set->late, capacity * sizeof(kl_fetch_item *));
-    if (late == NULL) return false;
-    set->late = late;
     set->capacity = capacity;
     return true;
 }
@@ -42,13 +40,14 @@ kl_fetch_item *kl_fetch_set_add(kl_fetch_set *set, kl_fetch_topic *topic,
     kl_fetch_item *item = set->items[set->count];
     if (item == NULL) item = set->items[set->count] = kl_alloc(sizeof *item);
     if (item == NULL) return NULL;
-    set->count++;
     *item = (kl_fetch_item){.topic = topic,
+                            .place = set->count++,
                             .partition = partition,
                             .told_high_watermark = -1,
                             .told_log_start = -1,
                             .diverging_end = -1};
     topic->uses++;
+    kl_link_last(&set->due, &item->due);
     return item;
 }
 
@@ -78,22 +77,94 @@ kl_fetch_topic *kl_fetch_set_topic(kl_fetch_set *set, const kl_topic_key *key) {
 void kl_fetch_set_clear(kl_fetch_set *set) {
     set->count = 0;
     set->topic_count = 0;
+    kl_ring_init(&set->due);
+}
+
+void kl_fetch_set_init(kl_fetch_set *set) {
+    kl_watch_init(&set->watch);
+    kl_ring_init(&set->due);
 }
 
 static void unuse(kl_fetch_topic *topic) {
     if (--topic->uses == 0 && topic->owned) kl_release(topic);
 }
 
-void kl_fetch_set_free(kl_fetch_set *set) {
-    for (size_t i = 0; set->keeps_topics && i < set->count; i++)
-        unuse(set->items[i]->topic);
+void kl_fetch_set_trim(kl_fetch_set *set) {
+    kl_fetch_set_clear(set);
     for (size_t i = 0; i < set->topic_capacity; i++) kl_release(set->topics[i]);
     for (size_t i = 0; i < set->capacity; i++) kl_release(set->items[i]);
     kl_release(set->topics);
     kl_release(set->items);
-    kl_release(set->late);
+    set->topics = NULL;
+    set->items = NULL;
+    set->topic_capacity = set->capacity = 0;
     kl_table_free(&set->index);
-    *set = (kl_fetch_set){0};
+}
+
+void kl_fetch_set_free(kl_fetch_set *set) {
+    kl_fetch_set_let_go(set);
+    for (size_t i = 0; set->keeps_topics && i < set->count; i++)
+        unuse(set->items[i]->topic);
+    kl_fetch_set_trim(set);
+    kl_watch_free(&set->watch);
+}
+
+/* ---- what is looked at ------------------------------------------------------------------- */
+
+static kl_fetch_item *item_of(const kl_fetch_set *set, kl_link *link) {
+    return link == &set->due ? NULL : KL_HOLDER(link, kl_fetch_item, due);
+}
+
+kl_fetch_item *kl_fetch_set_first(const kl_fetch_set *set) {
+    return item_of(set, set->due.next);
+}
+
+kl_fetch_item *kl_fetch_set_behind(const kl_fetch_set *set, const kl_fetch_item *item) {
+    return item_of(set, item->due.next);
+}
+
+void kl_fetch_set_due(kl_fetch_set *set, kl_fetch_item *item) {
+    if (!kl_link_in(&item->due)) kl_link_last(&set->due, &item->due);
+}
+
+void kl_fetch_set_all_due(kl_fetch_set *set) {
+    for (size_t i = 0; i < set->count; i++) kl_fetch_set_due(set, set->items[i]);
+}
+
+void kl_fetch_set_hear(kl_fetch_set *set) {
+    for (kl_watcher *one; (one = kl_watch_next(&set->watch)) != NULL;)
+        kl_fetch_set_due(set, KL_HOLDER(one, kl_fetch_item, watcher));
+}
+
+void kl_fetch_item_take(kl_fetch_item *item, kl_replica *replica) {
+    if (item->replica && item->replica != replica) kl_watch_remove(&item->watcher);
+    kl_replica_drop(item->replica);
+    item->replica = replica;
+}
+
+void kl_fetch_set_let_go(kl_fetch_set *set) {
+    for (size_t i = 0; i < set->count; i++) kl_fetch_item_take(set->items[i], NULL);
+}
+
+/* Whether there is nothing to be had of it, and its client knows that. */
+static bool is_quiet(const kl_fetch_item *item) {
+    return item->code == CODE_NONE && item->diverging_end < 0 && !item->cold &&
+           item->slice_bytes == 0 && item->offset >= item->bound &&
+           item->told_high_watermark == item->high_watermark &&
+           item->told_log_start == item->log_start;
+}
+
+void kl_fetch_set_watch(kl_fetch_set *set, bool committed, bool all) {
+    kl_fetch_item *next;
+    for (kl_fetch_item *item = kl_fetch_set_first(set); item; item = next) {
+        next = kl_fetch_set_behind(set, item);
+        bool quiet = is_quiet(item);
+        if (item->replica == NULL || (!quiet && !all)) continue;
+        const kl_seen seen = {committed, item->bound, item->high_watermark, item->log_start,
+                              item->seen_epoch};
+        kl_watch_add(&set->watch, &item->watcher, item->replica, &seen);
+        if (quiet) kl_link_remove(&item->due);
+    }
 }
 
 /* ---- a session's ------------------------------------------------------------------------- */
@@ -143,23 +214,30 @@ static void take_numbers(kl_fetch_item *item, const kl_fetch_item *from) {
     item->max_bytes = from->max_bytes;
 }
 
+/* Exchange the places of two items. */
+static void swap_items(kl_fetch_set *set, size_t a, size_t b) {
+    kl_fetch_item *item = set->items[a];
+    set->items[a] = set->items[b];
+    set->items[b] = item;
+    set->items[a]->place = a;
+    set->items[b]->place = b;
+}
+
 bool kl_fetch_set_fold(kl_fetch_set *set) {
-    size_t kept = 0, folded = 0;
+    size_t kept = 0;
     if (kl_table_reserve(&set->index, set->count)) return false;
     for (size_t i = 0; i < set->count; i++) {
         kl_fetch_item *item = set->items[i];
         kl_fetch_item *first = find(set, item->topic, item->partition);
         if (first) {
             take_numbers(first, item);
-            kl_replica_drop(item->replica);
-            item->replica = NULL;
-            set->late[folded++] = item; /* to be used again */
+            kl_fetch_item_take(item, NULL);
+            kl_link_remove(&item->due);
         } else {
             (void)kl_table_add(&set->index, hash(item->topic, item->partition), item);
-            set->items[kept++] = item;
+            swap_items(set, kept++, i); /* what is folded is behind, to be used again */
         }
     }
-    memcpy(set->items + kept, set->late, folded * sizeof(kl_fetch_item *));
     set->count = kept;
     if (set->index.slot_count > INDEX_KEPT_SLOTS) kl_table_free(&set->index);
     else kl_table_clear(&set->index);
@@ -180,6 +258,7 @@ bool kl_fetch_set_merge(kl_fetch_set *set, const kl_fetch_set *asked) {
             (void)kl_table_add(&set->index, hash(topic, from->partition), item);
         }
         take_numbers(item, from);
+        kl_fetch_set_due(set, item);
     }
     return true;
 }
@@ -188,31 +267,24 @@ void kl_fetch_set_forget(kl_fetch_set *set, const kl_topic_key *wanted, int32_t 
     kl_fetch_topic topic;
     fill_topic(&topic, wanted);
     kl_fetch_item *item = find(set, &topic, partition);
-    if (item) item->forgotten = true;
-}
-
-void kl_fetch_set_sweep(kl_fetch_set *set) {
-    size_t kept = 0;
-    for (size_t i = 0; i < set->count; i++) {
-        kl_fetch_item *item = set->items[i];
-        set->items[i] = NULL;
-        if (item->forgotten) {
-            kl_table_remove(&set->index, hash(item->topic, item->partition), item);
-            unuse(item->topic);
-            kl_release(item);
-        } else {
-            set->items[kept++] = item;
-        }
-    }
-    set->count = kept;
+    if (item == NULL) return;
+    kl_table_remove(&set->index, hash(item->topic, item->partition), item);
+    swap_items(set, item->place, set->count - 1);
+    set->items[--set->count] = NULL;
+    kl_fetch_item_take(item, NULL);
+    kl_link_remove(&item->due);
+    unuse(item->topic);
+    kl_release(item);
 }
 
 void kl_fetch_set_rotate(kl_fetch_set *set) {
-    size_t early_count = 0, late_count = 0;
-    for (size_t i = 0; i < set->count; i++) {
-        kl_fetch_item *item = set->items[i];
-        if (item->slice_bytes > 0) set->late[late_count++] = item;
-        else set->items[early_count++] = item;
+    kl_link late;
+    kl_ring_init(&late);
+    kl_fetch_item *next;
+    for (kl_fetch_item *item = kl_fetch_set_first(set); item; item = next) {
+        next = kl_fetch_set_behind(set, item);
+        if (item->slice_bytes > 0) kl_link_last(&late, &item->due);
     }
-    memcpy(set->items + early_count, set->late, late_count * sizeof(kl_fetch_item *));
+    for (kl_link *link; (link = kl_ring_first(&late)) != NULL;)
+        kl_link_last(&set->due, link);
 }

@@ -4,6 +4,7 @@
 #define KL_FETCHSET_H
 
 #include "base/table.h"
+#include "replica/watch.h"
 #include "topics.h"
 
 /* A topic of a set.  Its name lies in the request's frame or, `owned`, behind it. */
@@ -18,6 +19,8 @@ typedef struct {
 /* A partition: what is asked for, what was told last, and a run's findings. */
 typedef struct {
     kl_fetch_topic *topic;
+    size_t place; /* among the set's items */
+    kl_link due;  /* see kl_fetch_set.due */
     int64_t offset;
     int32_t partition;
     int32_t leader_epoch;       /* that the client knows; -1: any */
@@ -27,18 +30,17 @@ typedef struct {
     int64_t told_high_watermark; /* in the session's last answer; -1: none */
     int64_t told_log_start;
 
-    kl_replica *replica; /* retained while a request runs; NULL: not in the table */
+    kl_replica *replica; /* retained as long as the item has it; NULL: not in the table */
     int32_t flags;       /* KL_TOPIC_* */
     bool topic_known;
     bool offline; /* its log could not be opened */
-    bool forgotten;
-    bool waiting;
     bool answered;
     bool cold; /* see kl_fetch.cold_count */
     int16_t code;
     int32_t diverging_epoch; /* of diverging_end >= 0 */
     int64_t diverging_end;   /* -1: it does not diverge */
-    int64_t bound;           /* below which it was read */
+    int32_t seen_epoch;      /* of the leader, when it was read, */
+    int64_t bound;           /* below this */
     int64_t high_watermark;
     int64_t last_stable;
     int64_t log_start;
@@ -48,21 +50,27 @@ typedef struct {
     bool copied;        /* of those that are there */
     size_t aborted_at;  /* in the fetch's list */
     size_t aborted_count;
-    kl_waiter waiter;
+    kl_watcher watcher;
 } kl_fetch_item;
 
 typedef struct {
     kl_fetch_topic **topics; /* of a request's set alone: to be used again */
     size_t topic_count;
     size_t topic_capacity;
-    kl_fetch_item **items; /* in the order of the answer; an item stays where it is */
-    kl_fetch_item **late;  /* as many places to work with */
+    kl_fetch_item **items; /* in no order, once some went; an item's memory stays its own */
     size_t count;
     size_t capacity;
     kl_table index; /* a session's: by topic and partition */
     bool keeps_topics;
+    kl_watch watch;
+    /* Of items, in the order of the answer: those that are to be looked at.  All of a request's
+     * set; of a session's those that are new, were asked for or had news, and stay until they
+     * were looked at, have nothing to be read, and their client knows all of it: then they are
+     * watched. */
+    kl_link due;
 } kl_fetch_set;
 
+void kl_fetch_set_init(kl_fetch_set *set); /* zeroed before */
 /* An item for `partition` of a topic; the other fields are the caller's to fill, and valid
  * until the next add.  NULL: no memory. */
 kl_fetch_item *kl_fetch_set_add(kl_fetch_set *set, kl_fetch_topic *topic,
@@ -73,18 +81,32 @@ kl_fetch_topic *kl_fetch_set_topic(kl_fetch_set *set, const kl_topic_key *key);
  * said last.  False: no memory. */
 bool kl_fetch_set_fold(kl_fetch_set *set);
 void kl_fetch_set_clear(kl_fetch_set *set); /* of a request: keeps the memory */
-void kl_fetch_set_free(kl_fetch_set *set);
+void kl_fetch_set_trim(kl_fetch_set *set);  /* and lets it go */
+void kl_fetch_set_free(kl_fetch_set *set);  /* for good */
+/* No replica is kept, nothing watched. */
+void kl_fetch_set_let_go(kl_fetch_set *set);
+/* The partition's replica, whose reference it takes; NULL: there is none. */
+void kl_fetch_item_take(kl_fetch_item *item, kl_replica *replica);
+/* Let it be looked at next time. */
+void kl_fetch_set_due(kl_fetch_set *set, kl_fetch_item *item);
+/* Those due, in order: the first, and the one behind another; NULL: none. */
+kl_fetch_item *kl_fetch_set_first(const kl_fetch_set *set);
+kl_fetch_item *kl_fetch_set_behind(const kl_fetch_set *set, const kl_fetch_item *item);
+/* What the watch tells of is due. */
+void kl_fetch_set_hear(kl_fetch_set *set);
+/* Watch what is due; `all` false: only those of which there is nothing to be read or told. */
+void kl_fetch_set_watch(kl_fetch_set *set, bool committed, bool all);
 
 /* ---- a session's ------------------------------------------------------------------------- */
 
 /* Take what `asked` has into `set`: partitions that are new, new numbers of those that are
  * not.  False: no memory; `set` is whole but may lack some. */
 bool kl_fetch_set_merge(kl_fetch_set *set, const kl_fetch_set *asked);
-/* Mark a partition as forgotten, where it is there. */
+/* Drop a partition, where it is there. */
 void kl_fetch_set_forget(kl_fetch_set *set, const kl_topic_key *key, int32_t partition);
-/* Drop those that are marked. */
-void kl_fetch_set_sweep(kl_fetch_set *set);
 /* Those that were answered with records go to the end, so that each has its turn. */
 void kl_fetch_set_rotate(kl_fetch_set *set);
+/* Let all be looked at next time. */
+void kl_fetch_set_all_due(kl_fetch_set *set);
 
 #endif

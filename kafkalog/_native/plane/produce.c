@@ -310,9 +310,8 @@ static bool park(kl_request *request, kl_produce *produce) {
             kl_produce_item *item = &produce->items[i];
             if (!item->waiting) continue;
             item->waiter.replica = item->replica;
-            item->waiter.kind = item->promise.kind;
             item->waiter.promise = item->promise;
-            kl_wait_add(&produce->wait, &item->waiter, 0);
+            kl_wait_add(&produce->wait, &item->waiter);
         }
         armed = kl_wait_arm(&produce->wait);
         for (size_t i = 0; !armed && i < produce->count; i++)

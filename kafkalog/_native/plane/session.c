@@ -15,8 +15,10 @@ struct kl_sessions {
     pthread_mutex_t lock; /* guards what follows */
     kl_table by_id;
     kl_link by_use; /* the longest unused first */
+    kl_link gone;   /* closed and not in use: freed without the lock */
     int64_t count_max;
     kl_session_stats stats;
+    _Atomic int64_t looks; /* not under the lock */
 };
 
 kl_status kl_sessions_new(int32_t sessions_max, kl_sessions **out) {
@@ -24,6 +26,7 @@ kl_status kl_sessions_new(int32_t sessions_max, kl_sessions **out) {
     if (sessions == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for fetch sessions");
     pthread_mutex_init(&sessions->lock, NULL);
     kl_ring_init(&sessions->by_use);
+    kl_ring_init(&sessions->gone);
     sessions->count_max = sessions_max;
     return KL_OK;
 }
@@ -53,10 +56,23 @@ static kl_session *find(kl_sessions *sessions, int32_t id) {
     return kl_table_find(&sessions->by_id, hash_of(id), &id, same_id);
 }
 
-/* Locked.  Its memory goes, and counts until then. */
+/* Locked.  It counts no more, and its memory goes soon. */
 static void end_session(kl_sessions *sessions, kl_session *session) {
     sessions->stats.session_partitions -= (int64_t)session->counted;
-    free_session(session);
+    kl_link_last(&sessions->gone, &session->use);
+}
+
+/* Unlock, and free what has gone: each of its partitions is taken from who watches. */
+static void unlock(kl_sessions *sessions) {
+    kl_link gone;
+    kl_ring_init(&gone);
+    for (kl_link *link; (link = kl_ring_first(&sessions->gone)) != NULL;)
+        kl_link_last(&gone, link);
+    kl_unlock(&sessions->lock);
+    for (kl_link *link; (link = kl_ring_first(&gone)) != NULL;) {
+        kl_link_remove(link);
+        free_session(KL_HOLDER(link, kl_session, use));
+    }
 }
 
 /* Locked.  Nobody finds it any more; its user, or else we, end it. */
@@ -82,12 +98,19 @@ int16_t kl_sessions_take(kl_sessions *sessions, int32_t id, int32_t epoch, bool 
         session->busy = true;
         *out = session;
     }
-    kl_unlock(&sessions->lock);
+    unlock(sessions);
     return code;
 }
 
 void kl_session_advance(kl_session *session) {
     session->epoch = session->epoch == INT32_MAX ? 1 : session->epoch + 1;
+}
+
+bool kl_session_asks_as_before(kl_session *session, const kl_session_asks *asks) {
+    const kl_session_asks before = session->asks;
+    session->asks = *asks;
+    return before.api_version == asks->api_version &&
+           before.replica_id == asks->replica_id && before.committed == asks->committed;
 }
 
 /* Whether it may go for a newcomer of so many partitions: unused for long, or old and
@@ -160,6 +183,7 @@ kl_session *kl_sessions_make(kl_sessions *sessions, const kl_fetch_set *asked, b
     if (asked->count == 0 || !make_room(sessions, asked->count, 1, now_ms)) goto out;
     session = kl_alloc(sizeof *session);
     if (session == NULL) goto out;
+    kl_fetch_set_init(&session->set);
     session->id = free_id(sessions);
     if (session->id == 0 || !kl_fetch_set_merge(&session->set, asked) ||
         kl_table_add(&sessions->by_id, hash_of(session->id), session)) {
@@ -176,7 +200,7 @@ kl_session *kl_sessions_make(kl_sessions *sessions, const kl_fetch_set *asked, b
     sessions->stats.sessions++;
     sessions->stats.session_partitions += (int64_t)session->counted;
 out:
-    kl_unlock(&sessions->lock);
+    unlock(sessions);
     return session;
 }
 
@@ -187,7 +211,7 @@ bool kl_sessions_count(kl_sessions *sessions, kl_session *session, int64_t now_m
                 make_room(sessions, count - session->counted, 0, now_ms);
     sessions->stats.session_partitions += (int64_t)count - (int64_t)session->counted;
     session->counted = count;
-    kl_unlock(&sessions->lock);
+    unlock(sessions);
     return room;
 }
 
@@ -199,18 +223,23 @@ void kl_sessions_give(kl_sessions *sessions, kl_session *session, bool keep,
     if (session->closed) end_session(sessions, session);
     else if (!keep) close_session(sessions, session);
     else kl_link_last(&sessions->by_use, &session->use);
-    kl_unlock(&sessions->lock);
+    unlock(sessions);
 }
 
 void kl_sessions_close(kl_sessions *sessions, int32_t id) {
     kl_lock(&sessions->lock);
     kl_session *session = find(sessions, id);
     if (session) close_session(sessions, session);
-    kl_unlock(&sessions->lock);
+    unlock(sessions);
 }
 
 void kl_sessions_stats(kl_sessions *sessions, kl_session_stats *out) {
     kl_lock(&sessions->lock);
     *out = sessions->stats;
-    kl_unlock(&sessions->lock);
+    out->session_looks = atomic_load(&sessions->looks);
+    unlock(sessions);
+}
+
+void kl_sessions_looked(kl_sessions *sessions, int64_t count) {
+    atomic_fetch_add_explicit(&sessions->looks, count, memory_order_relaxed);
 }

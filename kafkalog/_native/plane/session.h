@@ -4,9 +4,15 @@
 #define KL_SESSION_H
 
 #include "fetchset.h"
-#include "net/list.h"
 
 typedef struct kl_sessions kl_sessions;
+
+/* What each of a session's requests says anew, and what all its partitions depend on. */
+typedef struct {
+    int16_t api_version;
+    int32_t replica_id;
+    bool committed;
+} kl_session_asks;
 
 typedef struct kl_session kl_session;
 struct kl_session {
@@ -20,6 +26,7 @@ struct kl_session {
     bool by_id;     /* topics by id: Fetch 13 and later */
 
     int32_t epoch; /* of the next request; this and the set are the one's that has it */
+    kl_session_asks asks;
     kl_fetch_set set;
 };
 
@@ -33,6 +40,8 @@ int16_t kl_sessions_take(kl_sessions *sessions, int32_t id, int32_t epoch, bool 
                          kl_session **out);
 /* The request is the session's next. */
 void kl_session_advance(kl_session *session);
+/* Whether it asks as the one before did; from now on that is so. */
+bool kl_session_asks_as_before(kl_session *session, const kl_session_asks *asks);
 /* A new one for what `asked` has, taken as above; NULL: none (too many, no memory). */
 kl_session *kl_sessions_make(kl_sessions *sessions, const kl_fetch_set *asked, bool by_id,
                              int64_t now_ms);
@@ -43,6 +52,8 @@ bool kl_sessions_count(kl_sessions *sessions, kl_session *session, int64_t now_m
 void kl_sessions_give(kl_sessions *sessions, kl_session *session, bool keep,
                       int64_t now_ms);
 void kl_sessions_close(kl_sessions *sessions, int32_t id); /* where there is one */
+/* So many partitions of a session were looked at. */
+void kl_sessions_looked(kl_sessions *sessions, int64_t count);
 void kl_sessions_stats(kl_sessions *sessions, kl_session_stats *out);
 
 #endif

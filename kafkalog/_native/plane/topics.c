@@ -122,6 +122,12 @@ static kl_status new_topic(kl_topics *topics, kl_span name, kl_topic **out) {
     return kl_table_add(&topics->by_name, kl_hash(topic->name, name.bytes), topic);
 }
 
+/* Under `changing`.  What its readers were told of it holds no more. */
+static void touch(const kl_topic *topic) {
+    for (int32_t i = 0; i < topic->capacity; i++)
+        if (topic->places[i].replica) kl_replica_touch(topic->places[i].replica);
+}
+
 kl_status kl_topics_put_topic(kl_topics *topics, const char *text, const uint8_t *id,
                               int32_t flags) {
     const kl_span name = {(const uint8_t *)text, strlen(text)};
@@ -131,6 +137,8 @@ kl_status kl_topics_put_topic(kl_topics *topics, const char *text, const uint8_t
     kl_lock(&topics->changing);
     lock_for_change(topics);
     kl_topic *topic = find_name(topics, name), *fresh = NULL;
+    bool other =
+        topic && (topic->flags != flags || memcmp(topic->id, id, sizeof topic->id));
     kl_status status = kl_table_reserve(&topics->by_id, 1);
     if (!status && topic == NULL) {
         status = new_topic(topics, name, &fresh);
@@ -146,6 +154,7 @@ kl_status kl_topics_put_topic(kl_topics *topics, const char *text, const uint8_t
         kl_release(fresh);
     }
     kl_topics_unlock(topics);
+    if (!status && other) touch(topic);
     kl_unlock(&topics->changing);
     return status;
 }

@@ -1,8 +1,8 @@
 /* replica.c: a partition's role here, and the way of a producer's batches through it. */
 #include "replica.h"
 
-/* Beside the count of users: more than calls there can be. */
-#define REMOVED ((int64_t)1 << 40)
+#include "watch.h"
+
 /* More than a request waits for, and a sum of some is no overflow. */
 #define ALL_OF_IT (INT64_MAX / 1024)
 
@@ -44,46 +44,23 @@ bool kl_replica_kept(const kl_replica *replica, const kl_promise *promise) {
     return reached(replica, promise->kind, promise->offset);
 }
 
-int64_t kl_replica_bound(const kl_replica *replica, kl_wait_kind kind) {
-    if (kind == KL_FOR_COMMITTED) return atomic_load(&replica->last_stable);
-    if (kind == KL_FOR_END) return atomic_load(&replica->log_end);
-    return atomic_load(&replica->high_watermark);
+/* Locked. */
+static void look_at(kl_replica *replica, kl_waiter *waiter) {
+    if (!kl_replica_kept(replica, &waiter->promise)) return;
+    unlink_waiter(replica, waiter);
+    count_off(waiter->wait, 1);
 }
 
-/* How many bytes lie below `bound`, counted from when the log was opened; -1: not known, as
- * it is not the end. */
-static int64_t shown_bytes(const kl_replica *replica, int64_t bound) {
-    /* In this order, the other way round than on_move: never more than up to the end. */
-    int64_t bytes = atomic_load(&replica->appended_bytes);
-    return bound == atomic_load(&replica->log_end) ? bytes : -1;
-}
-
-/* Locked.  The bound of the waiter's kind went from one offset to another. */
-static void look_at(kl_replica *replica, kl_waiter *waiter, int64_t before, int64_t now) {
-    if (waiter->kind == KL_FOR_OFFSET || waiter->kind == KL_FOR_DISK) {
-        if (!kl_replica_kept(replica, &waiter->promise)) return;
-        unlink_waiter(replica, waiter);
-        count_off(waiter->wait, 1);
-        return;
-    }
-    if (now == before) return;
-    int64_t before_bytes = waiter->seen_bytes;
-    waiter->seen_bytes = shown_bytes(replica, now);
-    bool known = before_bytes >= 0 && waiter->seen_bytes >= 0 && now > before;
-    count_off(waiter->wait, known ? waiter->seen_bytes - before_bytes : ALL_OF_IT);
-}
-
+/* Locked.  What is promised will not be kept, and who reads must look again. */
 static void end_all(kl_replica *replica) {
     for (kl_waiter *waiter = replica->first; waiter; waiter = waiter->next)
         end_wait(waiter->wait);
+    kl_watchers_told(replica, true);
 }
 
 /* On every move, under the log's lock. */
 static void on_move(void *owner, const kl_log_ends *ends) {
     kl_replica *replica = owner;
-    int64_t before[KL_FOR_END + 1];
-    for (int kind = 0; kind <= KL_FOR_END; kind++)
-        before[kind] = kl_replica_bound(replica, (kl_wait_kind)kind);
     int64_t end_before = atomic_load(&replica->log_end);
     bool shorter = ends->log_end < end_before || ends->log_start > end_before;
     bool cut = shorter || ends->log_start > atomic_load(&replica->log_start);
@@ -103,10 +80,10 @@ static void on_move(void *owner, const kl_log_ends *ends) {
     kl_waiter *next;
     for (kl_waiter *waiter = replica->first; waiter; waiter = next) {
         next = waiter->next;
-        look_at(replica, waiter, before[waiter->kind],
-                kl_replica_bound(replica, waiter->kind));
+        look_at(replica, waiter);
     }
     if (cut || ends->ended) end_all(replica);
+    else kl_watchers_told(replica, false);
     pthread_cond_broadcast(&replica->moved);
     kl_unlock(&replica->lock);
 }
@@ -123,7 +100,7 @@ kl_status kl_replica_new(kl_log *log, int32_t partition, const kl_role *role,
     pthread_mutex_init(&replica->lock, NULL);
     kl_cond_init(&replica->moved);
     kl_replica_set_role(replica, role);
-    kl_status status = kl_log_listen(log, on_move, replica);
+    kl_status status = log ? kl_log_listen(log, on_move, replica) : KL_OK;
     if (status) {
         kl_replica_drop(replica);
         *out = NULL;
@@ -139,40 +116,54 @@ kl_replica *kl_replica_retain(kl_replica *replica) {
 void kl_replica_drop(kl_replica *replica) {
     if (replica == NULL) return;
     if (atomic_fetch_sub_explicit(&replica->refs, 1, memory_order_acq_rel) > 1) return;
-    KL_ASSERT(replica->first == NULL);
+    KL_ASSERT(replica->first == NULL && replica->watchers == NULL);
     pthread_cond_destroy(&replica->moved);
     pthread_mutex_destroy(&replica->lock);
     kl_release(replica);
 }
 
+kl_status kl_replica_attach(kl_replica *replica, kl_log *log) {
+    /* First: who is told of its ends finds it. */
+    atomic_store(&replica->log, log);
+    return kl_log_listen(log, on_move, replica);
+}
+
 void kl_replica_set_role(kl_replica *replica, const kl_role *role) {
-    atomic_store(&replica->leader_epoch, role->leader_epoch);
+    int32_t epoch = atomic_exchange(&replica->leader_epoch, role->leader_epoch);
     atomic_store(&replica->durable, role->durable != 0);
+    if (epoch != role->leader_epoch) kl_replica_touch(replica);
+}
+
+void kl_replica_touch(kl_replica *replica) {
+    kl_lock(&replica->lock);
+    kl_watchers_told(replica, true);
+    kl_unlock(&replica->lock);
 }
 
 bool kl_replica_enter(kl_replica *replica) {
-    if (KL_LIKELY(atomic_fetch_add(&replica->users, 1) < REMOVED)) return true;
+    if (KL_LIKELY(atomic_fetch_add(&replica->users, 1) < KL_REPLICA_REMOVED)) return true;
     kl_replica_leave(replica);
     return false;
 }
 
 void kl_replica_leave(kl_replica *replica) {
-    if (KL_LIKELY(atomic_fetch_sub(&replica->users, 1) < REMOVED)) return;
+    if (KL_LIKELY(atomic_fetch_sub(&replica->users, 1) < KL_REPLICA_REMOVED)) return;
     kl_lock(&replica->lock);
     pthread_cond_broadcast(&replica->moved);
     kl_unlock(&replica->lock);
 }
 
 void kl_replica_remove(kl_replica *replica) {
-    atomic_fetch_add(&replica->users, REMOVED);
+    atomic_fetch_add(&replica->users, KL_REPLICA_REMOVED);
     kl_lock(&replica->lock);
     end_all(replica);
     pthread_cond_broadcast(&replica->moved);
-    while (atomic_load(&replica->users) > REMOVED)
+    while (atomic_load(&replica->users) > KL_REPLICA_REMOVED)
         kl_cond_wait_ms(&replica->moved, &replica->lock, -1);
     kl_unlock(&replica->lock);
     /* Behind this the log tells us nothing; it may have been closed before, and says so. */
-    (void)kl_log_listen(replica->log, NULL, NULL);
+    kl_log *log = replica->log;
+    if (log) (void)kl_log_listen(log, NULL, NULL);
 }
 
 /* ---- producers ------------------------------------------------------------------------------ */
@@ -205,21 +196,18 @@ void kl_wait_init(kl_wait *wait, void (*wake)(void *), void *owner, int64_t want
     atomic_store(&wait->state, KL_WAIT_OPEN);
 }
 
-void kl_wait_add(kl_wait *wait, kl_waiter *waiter, int64_t bound) {
+void kl_wait_add(kl_wait *wait, kl_waiter *waiter) {
     kl_replica *replica = waiter->replica;
     waiter->wait = wait;
     kl_lock(&replica->lock);
     link_waiter(replica, waiter);
-    /* Moves from here on find it; one before shows in the bound.  The high watermark is
-     * looked at first: with it all that was told before it is seen. */
+    /* Moves from here on find it.  The high watermark is looked at first: with it all that was
+     * told before it is seen. */
     (void)atomic_load(&replica->high_watermark);
-    waiter->seen_bytes = shown_bytes(replica, bound);
-    bool promised = waiter->kind == KL_FOR_OFFSET || waiter->kind == KL_FOR_DISK;
-    bool over = promised ? kl_replica_broken(replica, &waiter->promise)
-                         : kl_replica_bound(replica, waiter->kind) != bound;
-    if (over || atomic_load(&replica->users) >= REMOVED || atomic_load(&replica->ended))
+    if (kl_replica_broken(replica, &waiter->promise) ||
+        atomic_load(&replica->users) >= KL_REPLICA_REMOVED || atomic_load(&replica->ended))
         end_wait(wait);
-    else if (promised) look_at(replica, waiter, 0, 0);
+    else look_at(replica, waiter);
     kl_unlock(&replica->lock);
 }
 
@@ -244,7 +232,7 @@ kl_status kl_replica_sleep(kl_replica *replica, int64_t offset, bool on_disk,
     atomic_fetch_add(&replica->waiting, 1);
     while (!reached(replica, kind, offset)) {
         int64_t left_ms = end_ms - kl_monotonic_ms();
-        if (atomic_load(&replica->users) >= REMOVED)
+        if (atomic_load(&replica->users) >= KL_REPLICA_REMOVED)
             status = kl_fail(KL_E_CLOSED, "partition %d was removed", replica->partition);
         else if (atomic_load(&replica->ended))
             status = kl_fail(KL_E_STORAGE, "the log of partition %d is offline",

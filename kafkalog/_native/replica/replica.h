@@ -1,5 +1,5 @@
-/* replica.h: a partition's role on this node: where it leads, how far it may be read, who
- * waits for it to move.
+/* replica.h: a partition's role on this node: where it leads, how far it may be read, what
+ * producers were promised; who reads it is told by watch.h.
  *
  * Locks: the log's lock may be held when a replica's is taken (the log tells of its moves
  * so), never the other way round. */
@@ -11,40 +11,38 @@
 typedef struct kl_replica kl_replica;
 typedef struct kl_waiter kl_waiter;
 typedef struct kl_wait kl_wait;
+typedef struct kl_watcher kl_watcher;
 
 /* What a waiter waits for. */
 typedef enum {
-    KL_FOR_OFFSET,    /* the high watermark reaches `offset` */
-    KL_FOR_DISK,      /* the same, and all below `offset` is on disk */
-    KL_FOR_SHOWN,     /* there is more below the high watermark: counts bytes */
-    KL_FOR_COMMITTED, /* the same, below the last stable offset */
-    KL_FOR_END        /* the same, below the log end */
+    KL_FOR_OFFSET, /* the high watermark reaches `offset` */
+    KL_FOR_DISK    /* the same, and all below `offset` is on disk */
 } kl_wait_kind;
+
+/* Beside the count of users: more than calls there can be. */
+#define KL_REPLICA_REMOVED ((int64_t)1 << 40)
 
 /* What an acknowledgement waits for. */
 typedef struct {
-    kl_wait_kind kind; /* KL_FOR_DISK or KL_FOR_OFFSET */
+    kl_wait_kind kind;
     int64_t offset;
     int64_t cuts; /* of the replica, before the append */
 } kl_promise;
 
-/* One partition that somebody waits for; it lies in the caller's memory. */
+/* One promise that somebody waits for; it lies in the caller's memory. */
 struct kl_waiter {
     kl_replica *replica;
     kl_wait *wait; /* what all partitions of a request share */
     kl_waiter *next, *previous;
-    kl_wait_kind kind;
-    kl_promise promise; /* KL_FOR_OFFSET, KL_FOR_DISK */
-    int64_t seen_bytes; /* below its bound, when it was last looked at; -1: not known */
-    bool linked; /* guarded by the replica's lock, as are next, previous, seen_bytes */
+    kl_promise promise;
+    bool linked; /* guarded by the replica's lock, as are next and previous */
 };
 
 enum { KL_WAIT_OPEN = 0, KL_WAIT_ARMED = 1, KL_WAIT_WOKEN = 2 };
 
-/* A request that waits.  `wake` is called once, when `wanted` is used up: of KL_FOR_OFFSET
- * and KL_FOR_DISK each partition takes 1, of the others as many as there are new bytes; what
- * ends a partition (removed, offline, cut) uses it up at once.  It is called under a
- * replica's lock and must be quick. */
+/* A request that waits.  `wake` is called once, when `wanted` is used up: each promise that is
+ * kept takes 1; what ends a partition (removed, offline, cut) uses it up at once.  It is called
+ * under a replica's lock and must be quick. */
 struct kl_wait {
     void (*wake)(void *owner);
     void *owner;
@@ -53,10 +51,11 @@ struct kl_wait {
 };
 
 struct kl_replica {
-    _Atomic int64_t refs;  /* of the memory */
-    _Atomic int64_t users; /* calls inside of the log; REMOVED: no more may begin */
-    kl_log *log;           /* valid between kl_replica_enter and kl_replica_leave */
-    int32_t partition;     /* set when it is made, never changed */
+    _Atomic int64_t refs; /* of the memory */
+    _Atomic int64_t
+        users; /* calls inside of the log; KL_REPLICA_REMOVED: no more may begin */
+    kl_log *_Atomic log; /* valid between kl_replica_enter and kl_replica_leave */
+    int32_t partition;   /* set when it is made, never changed */
 
     /* As the log told last; read freely. */
     _Atomic int64_t log_start;
@@ -70,18 +69,24 @@ struct kl_replica {
     _Atomic int32_t leader_epoch;
     _Atomic int durable;
 
-    _Atomic int waiting;  /* waiters and sleepers: 0 lets a move pass without the lock */
+    _Atomic int waiting;  /* waiters, watchers, sleepers: 0: a move takes no lock */
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t moved; /* for sleepers, and for the last user of a removed one */
     kl_waiter *first;
+    kl_watcher *watchers;
 };
 
-/* The role over an open log, which must stay open until kl_replica_remove. */
+/* The role over an open log, which must stay open until kl_replica_remove; NULL: of a partition
+ * that nobody wrote to, which begins and ends at 0. */
 kl_status kl_replica_new(kl_log *log, int32_t partition, const kl_role *role,
                          kl_replica **out);
 kl_replica *kl_replica_retain(kl_replica *replica);
 void kl_replica_drop(kl_replica *replica); /* NULL is fine */
 void kl_replica_set_role(kl_replica *replica, const kl_role *role);
+/* The log of one that has none. */
+kl_status kl_replica_attach(kl_replica *replica, kl_log *log);
+/* Something else that readers must hear of has changed. */
+void kl_replica_touch(kl_replica *replica);
 /* No call uses the log when this returns, nor will one; its waiters are woken. */
 void kl_replica_remove(kl_replica *replica);
 
@@ -100,16 +105,12 @@ bool kl_replica_kept(const kl_replica *replica, const kl_promise *promise);
 /* Whether it never will be, as the log was cut since: what was promised may be gone, and other
  * records stand in its place. */
 bool kl_replica_broken(const kl_replica *replica, const kl_promise *promise);
-/* The end of what a wait kind may see. */
-int64_t kl_replica_bound(const kl_replica *replica, kl_wait_kind kind);
-
 /* ---- waiting --------------------------------------------------------------------------- */
 
 void kl_wait_init(kl_wait *wait, void (*wake)(void *), void *owner, int64_t wanted);
-/* Add a partition: replica, kind and promise of `waiter` are set.  The caller keeps a
- * reference to the replica until kl_wait_remove.  `bound`: what it saw as the kind's end,
- * so that a move in between counts. */
-void kl_wait_add(kl_wait *wait, kl_waiter *waiter, int64_t bound);
+/* Add a promise: replica and promise of `waiter` are set.  The caller keeps a reference to the
+ * replica until kl_wait_remove. */
+void kl_wait_add(kl_wait *wait, kl_waiter *waiter);
 /* All are added: false when it is over already, and `wake` will not be called. */
 bool kl_wait_arm(kl_wait *wait);
 /* Take it out; after it was taken out of all, `wake` is not called any more. */

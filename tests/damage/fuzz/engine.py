@@ -47,7 +47,7 @@ class Target(NamedTuple):
 
 _MENDED = "mutate_batches"
 _FAST_PATH = (
-    "replica/replica", "plane/codes", "plane/cold", "plane/data", "plane/fetch",
+    "replica/replica", "replica/watch", "plane/codes", "plane/cold", "plane/data", "plane/fetch",
     "plane/fetch_answer", "plane/fetch_parse", "plane/fetch_read", "plane/fetchset",
     "plane/plane", "plane/produce", "plane/produce_answer", "plane/session", "plane/topics",
 )  # fmt: skip

@@ -2,7 +2,7 @@
 #ifndef KL_LIST_H
 #define KL_LIST_H
 
-#include "base/base.h"
+#include "base.h"
 
 /* A place in a ring, or the ring's head.  Zeroed: in no ring. */
 typedef struct kl_link kl_link;
