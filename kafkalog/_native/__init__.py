@@ -10,7 +10,15 @@ from typing import Any
 
 from kafkalog import errors
 
-__all__ = ["append_direct", "check", "direct_handle", "failure", "ffi", "lib"]
+__all__ = [
+    "append_batches_direct",
+    "append_direct",
+    "check",
+    "direct_handle",
+    "failure",
+    "ffi",
+    "lib",
+]
 
 _build = "_kl_test" if os.environ.get("KAFKALOG_NATIVE") == "test" else "_kl"
 _extension = import_module(f"{__name__}.{_build}")
@@ -62,9 +70,16 @@ append_direct: Callable[[Any, Any, Any, Any], int | None] = globals()["append_di
 
 None when one of them is other than bytes and a time; nothing was done then.
 """
+append_batches_direct: Callable[[Any, bytes, int], tuple[int, int] | int | None] = globals()[
+    "append_batches_direct"
+]
+"""kl_log_append_batches of a client: what direct_handle gave, the batches, now in milliseconds.
+
+Their first and last offset, or a status; None where one is compressed: nothing was done then.
+"""
 _handle_direct: Callable[[int, Any], Any] = globals()["handle_direct"]
 
 
 def direct_handle(log: Any) -> Any:
-    """What `append_direct` takes for a kl_log; it keeps the log."""
+    """What the calls above take for a kl_log; it keeps the log."""
     return _handle_direct(int(ffi.cast("uintptr_t", log)), log)

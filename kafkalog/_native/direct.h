@@ -1,4 +1,5 @@
-/* direct.h: the call that is made per record, taken from Python without cffi's conversions.
+/* direct.h: the calls that are made per record and per batch, taken from Python without cffi's
+ * conversions.
  *
  * As capsule.h no part of the data plane: only the code that cffi generates includes it, behind
  * Python.h. */
@@ -7,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "batch/batch.h"
 #include "kafkalog.h"
 
 #ifndef METH_FASTCALL /* in the limited API since 3.10, which is the oldest that we take */
@@ -75,10 +77,49 @@ static PyObject *kl_direct_append(PyObject *self, PyObject *const *args, Py_ssiz
     return PyLong_FromLongLong(offset);
 }
 
+/* Whether any batch is compressed.  What is no batch ends the look: others say what is wrong. */
+static bool kl_direct_compressed(const uint8_t *data, size_t bytes) {
+    kl_batch batch;
+    for (size_t pos = 0; !kl_batch_parse(data + pos, bytes - pos, &batch);
+         pos += (size_t)batch.batch_bytes)
+        if (kl_batch_codec(&batch) != 0) return true;
+    return false;
+}
+
+/* (capsule, bytes, now in ms): what kl_log_append_batches says of a client's batches: their
+ * first and last offset, or one number, its status.  None: some of them are compressed, and
+ * nothing was done. */
+static PyObject *kl_direct_append_batches(PyObject *self, PyObject *const *args,
+                                          Py_ssize_t count) {
+    (void)self;
+    if (count != 3) {
+        PyErr_Format(PyExc_TypeError, "found %zd arguments, wanted 3", count);
+        return NULL;
+    }
+    kl_log *log = PyCapsule_GetPointer(args[0], KL_DIRECT_NAME);
+    char *batches;
+    Py_ssize_t bytes;
+    if (log == NULL || PyBytes_AsStringAndSize(args[1], &batches, &bytes)) return NULL;
+    kl_append_options how = {.origin = KL_ORIGIN_CLIENT, .leader_epoch = -1};
+    how.now_ms = PyLong_AsLongLong(args[2]);
+    if (how.now_ms == -1 && PyErr_Occurred()) return NULL;
+    if (kl_direct_compressed((const uint8_t *)batches, (size_t)bytes)) Py_RETURN_NONE;
+    kl_appended done;
+    kl_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status =
+        kl_log_append_batches(log, (const uint8_t *)batches, (size_t)bytes, &how, &done);
+    Py_END_ALLOW_THREADS;
+    if (status) return PyLong_FromLong(status);
+    return Py_BuildValue("LL", (long long)done.base_offset, (long long)done.last_offset);
+}
+
 #define KL_DIRECT_METHOD(function) (PyCFunction)(void (*)(void))(function)
 static PyMethodDef kl_direct_methods[] = {
     {"handle_direct", KL_DIRECT_METHOD(kl_direct_handle), METH_FASTCALL, NULL},
     {"append_direct", KL_DIRECT_METHOD(kl_direct_append), METH_FASTCALL, NULL},
+    {"append_batches_direct", KL_DIRECT_METHOD(kl_direct_append_batches), METH_FASTCALL,
+     NULL},
 };
 
 /* Give them to a module that is imported already, under their names; 0, or -1. */
@@ -86,7 +127,8 @@ static int kl_direct_install(const char *module_name) {
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *module = PyImport_AddModule(module_name); /* borrowed */
     int result = module == NULL ? -1 : 0;
-    for (int i = 0; i < 2 && result == 0; i++) {
+    size_t methods = sizeof kl_direct_methods / sizeof kl_direct_methods[0];
+    for (size_t i = 0; i < methods && result == 0; i++) {
         PyObject *function = PyCFunction_NewEx(&kl_direct_methods[i], NULL, NULL);
         result = function ? PyObject_SetAttrString(module, kl_direct_methods[i].ml_name,
                                                    function)

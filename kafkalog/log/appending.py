@@ -97,7 +97,7 @@ def append_expected(log: Handle, columns: Columns, codec: int, expected_offset: 
     columns.native.default_timestamp_ms = log.clock.now_ms()
     done = ffi.new("kl_appended *")
     _add(log, one_batch(columns, codec, log.config), done, expected)
-    return span_of(done)
+    return span_of(done.base_offset, done.last_offset)
 
 
 def append_batches(log: Handle, batches: bytes) -> Span:
@@ -105,7 +105,7 @@ def append_batches(log: Handle, batches: bytes) -> Span:
     data = prepared(batches, log.config, log.clock.now_ms(), log.max_decompressed_bytes)
     done = ffi.new("kl_appended *")
     _add(log, data, done)
-    return span_of(done)
+    return span_of(done.base_offset, done.last_offset)
 
 
 def _add(log: Handle, batches: Any, done: Any, expected_offset: int = -1) -> None:
@@ -118,7 +118,6 @@ def _add(log: Handle, batches: Any, done: Any, expected_offset: int = -1) -> Non
         log.c, ffi.from_buffer(batches), len(batches), options, done))  # fmt: skip
 
 
-def span_of(done: Any) -> Span:
-    """The offsets of a kl_appended."""
-    count = done.last_offset - done.base_offset + 1 if done.base_offset >= 0 else 0
-    return Span(done.base_offset, done.last_offset, count)
+def span_of(base_offset: int, last_offset: int) -> Span:
+    """What an append came to, by its offsets; -1 where nothing was appended."""
+    return Span(base_offset, last_offset, last_offset - base_offset + 1 if base_offset >= 0 else 0)

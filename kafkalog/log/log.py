@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from kafkalog._native import append_direct, check, direct_handle, failure, ffi, lib
+from kafkalog._native import (
+    append_batches_direct,
+    append_direct,
+    check,
+    direct_handle,
+    failure,
+    ffi,
+    lib,
+)
 from kafkalog.batch.columns import Columns, Rows
 from kafkalog.batch.encode import target_codec
 from kafkalog.clock import Clock
@@ -314,8 +322,16 @@ class Log:
         segment.bytes), InvalidTimestamp, OutOfOrderSequenceNumber, InvalidProducerEpoch,
         InvalidTxnState.
         """
-        view = bytes_like("buffer", buffer)
-        return append_batches(self._handle, buffer if type(buffer) is bytes else bytes(view))
+        if type(buffer) is not bytes:
+            buffer = bytes(bytes_like("buffer", buffer))
+        handle = self._handle
+        if not handle.compresses:
+            found = append_batches_direct(self._direct, buffer, handle.clock.now_ms())
+            if isinstance(found, tuple):
+                return span_of(*found)
+            if found is not None:
+                raise failure(found)
+        return append_batches(handle, buffer)
 
     def append_as_follower(self, buffer: bytes) -> Span:
         """Append batches of a leader's log, their offsets and epochs as they are.
@@ -324,7 +340,7 @@ class Log:
         """
         view, done = bytes_like("buffer", buffer), ffi.new("kl_appended *")
         check(lib.kl_log_append_follower(self._c, ffi.from_buffer(view), len(view), done))
-        return span_of(done)
+        return span_of(done.base_offset, done.last_offset)
 
     def append_marker(
         self,
