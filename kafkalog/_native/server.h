@@ -60,6 +60,10 @@ void kl_server_free(kl_server *server);
 /* Other limits than the config's from now on; who is connected stays.  KL_E_ARGUMENT. */
 kl_status kl_server_set_limits(kl_server *server, int32_t connections_max,
                                int32_t connections_per_ip_max);
+/* Another number of network threads: more begin at once; one that is too many gives its
+ * connections to the others, each when no request of it is in hand, and ends.  KL_E_ARGUMENT,
+ * KL_E_CLOSED; KL_E_NO_MEMORY, KL_E_IO: not all could begin. */
+kl_status kl_server_set_threads(kl_server *server, int32_t network_threads);
 /* Of a server with a manual clock: timers up to it run soon after. */
 void kl_server_set_time(kl_server *server, int64_t now_ms);
 
@@ -113,15 +117,16 @@ typedef struct {
     int64_t closed_garbage; /* lengths and headers that are none */
     int64_t bytes_in;
     int64_t bytes_out;
-    int64_t requests[100]; /* by API key */
-    int64_t fast;          /* Produce and Fetch that never went up */
-    int64_t queued;        /* now */
-    int64_t queue_full;    /* times that a connection had to wait for the queue */
-    int64_t parked;        /* now */
-    int64_t pinned;        /* now, slices of files that answers keep open */
-    int64_t cold;          /* pieces of files that had to come from disk first */
-    int64_t allocations;   /* of buffers and requests: stands still after warm-up */
-    int64_t buffer_bytes;  /* now, of frames and responses, in use and kept for use */
+    int64_t requests[100];   /* by API key */
+    int64_t fast;            /* Produce and Fetch that never went up */
+    int64_t queued;          /* now */
+    int64_t queue_full;      /* times that a connection had to wait for the queue */
+    int64_t parked;          /* now */
+    int64_t pinned;          /* now, slices of files that answers keep open */
+    int64_t cold;            /* pieces of files that had to come from disk first */
+    int64_t allocations;     /* of buffers and requests: stands still after warm-up */
+    int64_t buffer_bytes;    /* now, of frames and responses, in use and kept for use */
+    int64_t network_threads; /* now, that of the control listener and those that end too */
 } kl_server_stats;
 
 /* What was counted since the start. */

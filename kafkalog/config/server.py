@@ -39,7 +39,9 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig):
     inter_broker_listener_name = Word(
         "", "Kept for Kafka: one node has no other brokers to talk to; empty: the first listener."
     )
-    num_network_threads = Whole(3, "Threads that read requests and write responses.", low=1)
+    num_network_threads = Whole(
+        3, "Threads that read requests and write responses.", low=1, high=256
+    )
     num_io_threads = Whole(
         8, "Threads that answer what the network threads do not answer themselves.", low=1
     )
@@ -113,7 +115,7 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig):
 DYNAMIC = frozenset(s.synonym for s in TopicConfig.table.values() if s.synonym) | {
     "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.buffer.load.factor", "log.cleaner.io.max.bytes.per.second",
-    "max.connections", "max.connections.per.ip", "num.io.threads",
+    "max.connections", "max.connections.per.ip", "num.io.threads", "num.network.threads",
     "num.recovery.threads.per.data.dir", "producer.id.expiration.ms",
 }  # fmt: skip
 """Broker settings that take effect at run time: the defaults of topics, and what

@@ -58,7 +58,7 @@ _AT_START = frozenset({
 """What a properties file may say, that is no setting of ours by this name, and that no running
 broker changes."""
 
-_THREADS = ("num.io.threads", "num.recovery.threads.per.data.dir")
+_THREADS = ("num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir")
 """Counts of threads: one change doubles or halves them at most, as in Kafka, so that a slip of
 the hand starts no thousands."""
 

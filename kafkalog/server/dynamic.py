@@ -4,6 +4,7 @@ The defaults of topics go through the metadata into each log; see kafkalog.metad
 """
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalog.config.server import DYNAMIC, ServerConfig
@@ -41,9 +42,17 @@ def follow_settings(node: "Node", workers: "Workers") -> None:
 
     def obey(image: "MetadataImage") -> None:
         config = in_effect(node.config, image)
-        node.manager.reconfigure(config)
-        workers.resize(config.num_io_threads)
-        node.reactor.set_limits(config)
+        each: tuple[Callable[[], None], ...] = (
+            lambda: node.manager.reconfigure(config),
+            lambda: workers.resize(config.num_io_threads),
+            lambda: node.reactor.set_threads(config.num_network_threads),
+            lambda: node.reactor.set_limits(config),
+        )
+        for obeys in each:
+            try:
+                obeys()
+            except Exception:  # the others are obeyed all the same
+                _logger.exception("a setting of the broker is not obeyed")
 
     def changed(old: "MetadataImage", new: "MetadataImage") -> None:
         changed = changed_resources(old.configs, new.configs)

@@ -121,6 +121,7 @@ class Stats(NamedTuple):
     cold: int
     allocations: int
     buffer_bytes: int
+    network_threads: int
 
 
 def _end(c: Any, logs: "dict[tuple[str, int], Handle]") -> None:
@@ -319,6 +320,14 @@ class Reactor:
         """Obey max.connections and max.connections.per.ip as they are now."""
         per_ip = config.max_connections_per_ip
         check(lib.kl_server_set_limits(self._c, config.max_connections, per_ip))
+
+    def set_threads(self, count: int) -> None:
+        """Serve with another number of network threads.  Connections of one that goes are given
+        to the others, each when no request of it is in hand.
+
+        Raises: ArgumentError, Closed; NoMemory, IoFailed: not all could begin.
+        """
+        check(lib.kl_server_set_threads(self._c, count))
 
     def remove_topic(self, name: str) -> None:
         """Serve it no more: on return no call uses its logs, and who waited is answered.

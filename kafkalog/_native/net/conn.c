@@ -171,6 +171,7 @@ static void start(kl_conn *conn) {
  * then only one more of them. */
 static bool may_go_on(const kl_conn *conn) {
     if (atomic_load(&conn->thread->stop)) return false;
+    if (atomic_load(&conn->thread->leaving) && conn->whole == NULL) return false;
     if (conn->first == NULL) return true;
     if (conn->first->state == KL_ANSWERED) return false; /* it does not take its answers */
     if (conn->last->state != KL_WAITS_ON && conn->last->state != KL_ANSWERED) return false;
@@ -311,6 +312,15 @@ static void settle(kl_conn *conn) {
     }
 }
 
+/* What it brought from another thread counts here from now on. */
+static void arrive(kl_conn *conn) {
+    if (!conn->passed) return;
+    conn->passed = false;
+    if (conn->in == NULL) return;
+    kl_pool_adopt(&conn->thread->pool, conn->in);
+    conn->thread->half_bytes += conn->in->held;
+}
+
 void kl_conn_pump(kl_conn *conn) {
     size_t slice_budget = SLICE_BYTES_PER_TURN;
     int budget = REQUESTS_PER_TURN;
@@ -338,6 +348,13 @@ void kl_conn_pump(kl_conn *conn) {
     if (conn->fd >= 0) settle(conn);
 }
 
+/* From the rings of its thread. */
+static void unlink_conn(kl_conn *conn) {
+    kl_link *const links[] = {&conn->idle, &conn->partial, &conn->ready, &conn->dirty,
+                              &conn->starved};
+    for (size_t i = 0; i < sizeof links / sizeof links[0]; i++) kl_link_remove(links[i]);
+}
+
 /* What is parked for more data is answered as it is. */
 static void expire_waits(kl_conn *conn) {
     for (kl_exchange *x = conn->first; x != NULL; x = x->next)
@@ -349,6 +366,7 @@ static void expire_waits(kl_conn *conn) {
 
 void kl_conn_events(kl_conn *conn, uint32_t events) {
     if (conn->fd < 0) return; /* in this pass */
+    arrive(conn);
     if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) conn->readable = true;
     if (events & EPOLLOUT) conn->writable = true;
     /* No answer arrives any more.  (One who left without an error may have sent something
@@ -365,8 +383,30 @@ void kl_conn_events(kl_conn *conn, uint32_t events) {
     kl_conn_pump(conn);
 }
 
+void kl_conn_leave(kl_conn *conn) {
+    if (conn->fd < 0) return;
+    arrive(conn);
+    expire_waits(conn);
+    kl_conn_pump(conn);
+}
+
+bool kl_conn_part(kl_conn *conn) {
+    kl_thread *from = conn->thread;
+    if (conn->fd < 0 || conn->first || conn->whole || conn->ahead) return false;
+    arrive(conn);
+    if (conn->in) {
+        from->half_bytes -= conn->in->held;
+        kl_pool_part(&from->pool, conn->in);
+    }
+    conn->passed = true;
+    conn->readable = conn->writable = false; /* the other's epoll tells */
+    unlink_conn(conn);
+    return true;
+}
+
 void kl_conn_stop(kl_conn *conn) {
     if (conn->fd < 0) return;
+    arrive(conn);
     conn->peer_done = true;
     if (conn->whole) kl_exchange_end(conn->whole);
     conn->whole = NULL;
@@ -377,6 +417,7 @@ void kl_conn_stop(kl_conn *conn) {
 void kl_conn_close(kl_conn *conn) {
     kl_thread *thread = conn->thread;
     if (conn->fd < 0) return;
+    arrive(conn);
     /* By name: a forked child may have the socket still, and then it would stay in. */
     epoll_ctl(thread->epoll_fd, EPOLL_CTL_DEL, conn->fd, NULL);
     kl_lock(&thread->lock);
@@ -384,9 +425,7 @@ void kl_conn_close(kl_conn *conn) {
     close(conn->fd);
     conn->fd = -1;
     kl_unlock(&thread->lock);
-    kl_link *const links[] = {&conn->idle, &conn->partial, &conn->ready, &conn->dirty,
-                              &conn->starved};
-    for (size_t i = 0; i < sizeof links / sizeof links[0]; i++) kl_link_remove(links[i]);
+    unlink_conn(conn);
     if (conn->whole) kl_exchange_end(conn->whole);
     conn->whole = NULL;
     for (kl_exchange *x = conn->first, *next; x != NULL; x = next) {

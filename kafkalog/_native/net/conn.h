@@ -12,8 +12,8 @@
 typedef struct kl_net kl_net;
 
 struct kl_conn {
-    kl_net *net; /* set by the acceptor, never changed, as is what follows */
-    kl_thread *thread;
+    kl_thread *thread; /* changed only by itself, see kl_threads_pass */
+    kl_net *net;       /* set by the acceptor, never changed, as is what follows */
     uint64_t id;
     int32_t listener;
     char peer[64];
@@ -22,6 +22,7 @@ struct kl_conn {
     kl_link all;         /* thread->conns, under its lock */
 
     int fd;        /* -1 once closed */
+    bool passed;   /* by another thread: what was read does not count here yet */
     bool readable; /* as far as epoll told and no read was short since */
     bool writable;
     bool peer_done; /* it will send no more: what is parked for more data is answered */
@@ -58,6 +59,10 @@ void kl_conn_close(kl_conn *conn);
 /* Whether its large frame must wait until others are done with theirs.  One frame alone is
  * always read, whatever the limit. */
 bool kl_conn_starves(const kl_conn *conn);
+/* Its thread leaves: answer what is parked for more data, */
+void kl_conn_leave(kl_conn *conn);
+/* and make it ready to go to a thread that stays: false while a request of it is in hand. */
+bool kl_conn_part(kl_conn *conn);
 /* Begin to end: what is parked for more data is answered, nothing is read any more. */
 void kl_conn_stop(kl_conn *conn);
 

@@ -20,7 +20,7 @@ struct kl_thread {
     kl_net *net;
     int32_t index;
     pthread_t thread;
-    bool runs;
+    bool runs; /* to be joined */
     int epoll_fd;
 
     /* Any thread. */
@@ -28,6 +28,8 @@ struct kl_thread {
     _Atomic(bool) room;     /* the queue to Python has some again */
     _Atomic(bool) stop;     /* end when nothing is in flight, */
     _Atomic(bool) stop_now; /* and at once */
+    _Atomic(bool) leaving;  /* end when others have its connections; see threads.h */
+    bool ended;             /* so it did; guarded by the acceptor's lock */
     pthread_mutex_t lock;   /* guards conns */
     kl_link conns;
 
@@ -35,8 +37,9 @@ struct kl_thread {
     int64_t now_ms;  /* of this pass */
     int64_t trim_ms; /* when memory was trimmed last */
     bool stopping;
-    bool unanswered; /* requests were, when it was ended; read when it has */
-    bool trims;      /* some memory is kept for use */
+    bool was_leaving; /* in the pass before */
+    bool unanswered;  /* requests were, when it was ended; read when it has */
+    bool trims;       /* some memory is kept for use */
     kl_pool pool;
     kl_exchange *free;
     size_t free_count;
@@ -47,11 +50,11 @@ struct kl_thread {
     kl_link ready;
     kl_link dirty;
     kl_link stalled;
-    kl_link starved;   /* the one that waits longest first */
-    size_t held_max;   /* received bytes of large frames, from which on reading stops */
-    size_t half_bytes; /* received, of large frames that are not whole */
-    kl_link pass_end;  /* in dirty or ready: what is behind it is the next pass's */
-    kl_link dead;      /* closed in this pass */
+    kl_link starved;         /* the one that waits longest first */
+    _Atomic size_t held_max; /* received bytes of large frames, at which reading stops */
+    size_t half_bytes;       /* received, of large frames that are not whole */
+    kl_link pass_end;        /* in dirty or ready: what is behind it is the next pass's */
+    kl_link dead;            /* closed in this pass */
 
     kl_count closed_idle;
     kl_count closed_half_frame;

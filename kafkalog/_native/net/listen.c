@@ -9,7 +9,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
-#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -18,6 +17,7 @@
 #include "base/io.h"
 #include "base/thread.h"
 #include "net.h"
+#include "threads.h"
 
 enum {
     ACCEPTS_PER_TURN = 64,
@@ -217,12 +217,6 @@ static void set_options(const kl_server_config *config, int fd, bool local) {
                    sizeof config->send_buffer_bytes);
 }
 
-static kl_thread *thread_of(kl_net *net, int32_t listener) {
-    int32_t count = net->config->network_threads;
-    if (listener == net->config->control_listener) return &net->threads[count];
-    return &net->threads[net->acceptor.next_thread++ % (uint32_t)count];
-}
-
 /* Count a connection, or refuse it. */
 static kl_status enter(kl_net *net, kl_conn *conn, const address *from) {
     bool counted = from->any.sa_family == AF_INET || from->any.sa_family == AF_INET6;
@@ -230,21 +224,6 @@ static kl_status enter(kl_net *net, kl_conn *conn, const address *from) {
         return KL_OK;
     atomic_fetch_add(&net->acceptor.refused_per_ip, 1);
     return kl_fail(KL_E_TIMEOUT, "%s: it has too many connections", conn->peer);
-}
-
-/* Let a network thread know of a connection's socket. */
-static kl_status hand_over(kl_thread *thread, kl_conn *conn) {
-    /* Edge-triggered for both ways at once: no call per request.  That it can be written to
-     * is an event by itself, by which the thread learns of it. */
-    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-                                .data.ptr = conn};
-    kl_lock(&thread->lock);
-    kl_link_last(&thread->conns, &conn->all);
-    int failed = epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, conn->fd, &event);
-    int error = errno;
-    if (failed) kl_link_remove(&conn->all);
-    kl_unlock(&thread->lock);
-    return failed ? kl_fail_errno(error, "a connection's socket") : KL_OK;
 }
 
 /* Under the lock.  Give a socket to a network thread; on failure it stays the caller's. */
@@ -261,14 +240,14 @@ static kl_status take_in(kl_net *net, int32_t listener, int fd, const address *f
         kl_release(conn);
         return status;
     }
-    kl_thread *thread = conn->thread = thread_of(net, listener);
+    kl_thread *thread = conn->thread = kl_threads_next(net, listener);
     conn->id = ++acceptor->last_id;
     bool local = from->any.sa_family != AF_INET && from->any.sa_family != AF_INET6;
     set_options(net->config, fd, local);
     atomic_fetch_add(&acceptor->accepted, 1);
     kl_peer *counted =
         conn->from; /* the connection is the thread's once that knows of it */
-    status = hand_over(thread, conn);
+    status = kl_threads_put(thread, conn);
     if (status) {
         kl_peers_leave(&net->peers, counted);
         kl_release(conn);

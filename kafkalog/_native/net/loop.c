@@ -7,6 +7,7 @@
 
 #include "base/thread.h"
 #include "net.h"
+#include "threads.h"
 
 enum { EVENTS_MAX = 256, TRIM_MS = 5000 };
 
@@ -20,9 +21,6 @@ kl_status kl_thread_init(kl_thread *thread, kl_net *net, int32_t index) {
                               &thread->ready,   &thread->dirty, &thread->stalled,
                               &thread->starved, &thread->dead};
     for (size_t i = 0; i < sizeof rings / sizeof rings[0]; i++) kl_ring_init(rings[i]);
-    int64_t held_max = net->config->queued_bytes_max;
-    thread->held_max =
-        held_max < 0 ? SIZE_MAX : (size_t)(held_max / net->config->network_threads);
     thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     kl_status status = kl_post_init(&thread->post);
     if (status) return status;
@@ -260,6 +258,7 @@ static bool has_work(kl_thread *thread) {
     return kl_post_any(&thread->post) || atomic_load(&thread->room) ||
            kl_ring_first(&thread->ready) || kl_ring_first(&thread->dirty) ||
            (atomic_load(&thread->stop) && !thread->stopping) ||
+           (atomic_load(&thread->leaving) && !thread->was_leaving) ||
            atomic_load(&thread->stop_now);
 }
 
@@ -294,7 +293,20 @@ static void close_now(kl_conn *conn) {
     kl_conn_close(conn);
 }
 
+static void pass_on(kl_conn *conn) {
+    if (kl_conn_part(conn) && !kl_threads_pass(conn->net, conn)) kl_conn_close(conn);
+}
+
 /* Whether the thread goes on. */
+static bool look_at_leaving(kl_thread *thread) {
+    bool leaving = atomic_load(&thread->leaving);
+    if (leaving && !thread->was_leaving) each_conn(thread, kl_conn_leave);
+    if (leaving) each_conn(thread, pass_on);
+    thread->was_leaving = leaving;
+    return !leaving || !kl_threads_left(thread);
+}
+
+/* The same. */
 static bool look_at_stop(kl_thread *thread) {
     if (atomic_load(&thread->stop) && !thread->stopping) {
         thread->stopping = true;
@@ -308,6 +320,7 @@ static void *serve(void *argument) {
     kl_thread *thread = argument;
     struct epoll_event events[EVENTS_MAX];
     thread->now_ms = thread->trim_ms = kl_clock_now(&thread->net->clock);
+    thread->was_leaving = false;
     do {
         atomic_store(&thread->post.awake, false);
         int count = epoll_wait(thread->epoll_fd, events, EVENTS_MAX, sleep_ms(thread));
@@ -323,7 +336,7 @@ static void *serve(void *argument) {
         pump_ring(thread, &thread->ready, false);
         feed_starved(thread);
         free_dead(thread);
-    } while (look_at_stop(thread));
+    } while (look_at_stop(thread) && look_at_leaving(thread));
     free_dead(thread);
     return NULL;
 }

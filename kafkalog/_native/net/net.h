@@ -14,8 +14,9 @@ struct kl_net {
     const kl_ops *ops;
     void *context; /* of those who answer */
     kl_clock clock;
-    kl_thread *threads; /* the last is that of the control listener, when there is one */
-    int32_t thread_count;
+    kl_thread *threads;           /* see threads.h, also for what follows */
+    _Atomic int32_t thread_count; /* that there are, or were: only grows */
+    int32_t serving;              /* guarded by the acceptor's lock */
 
     kl_up up;
     kl_peers peers;

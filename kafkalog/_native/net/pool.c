@@ -58,6 +58,16 @@ void kl_pool_let_go(kl_pool *pool, kl_chunk *chunk) {
     chunk->held = 0;
 }
 
+void kl_pool_part(kl_pool *pool, const kl_chunk *chunk) {
+    pool->held_bytes -= chunk->held;
+    count(&pool->bytes, -(int64_t)class_bytes(chunk->size_class));
+}
+
+void kl_pool_adopt(kl_pool *pool, const kl_chunk *chunk) {
+    pool->held_bytes += chunk->held;
+    count(&pool->bytes, (int64_t)class_bytes(chunk->size_class));
+}
+
 void kl_pool_give(kl_pool *pool, kl_chunk *chunk) {
     if (chunk == NULL) return;
     kl_pool_let_go(pool, chunk);

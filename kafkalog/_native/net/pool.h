@@ -35,6 +35,10 @@ void kl_pool_hold(kl_pool *pool, kl_chunk *chunk, size_t bytes);
 /* They count no more.  NULL is fine. */
 void kl_pool_let_go(kl_pool *pool, kl_chunk *chunk);
 size_t kl_chunk_capacity(const kl_chunk *chunk);
+/* A chunk in use goes to another thread's pool: it counts here no more, */
+void kl_pool_part(kl_pool *pool, const kl_chunk *chunk);
+/* and there, when that thread says so. */
+void kl_pool_adopt(kl_pool *pool, const kl_chunk *chunk);
 /* Free what was not wanted since the last call; whether something is kept still. */
 bool kl_pool_trim(kl_pool *pool);
 void kl_pool_free(kl_pool *pool);

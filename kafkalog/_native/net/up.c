@@ -74,7 +74,7 @@ static bool has_room_again(kl_up *up) {
 }
 
 static void tell_room(kl_up *up) {
-    for (int32_t i = 0; i < up->thread_count; i++) {
+    for (int32_t i = 0; i < atomic_load(up->thread_count); i++) {
         atomic_store(&up->threads[i].room, true);
         kl_post_ring(&up->threads[i].post);
     }

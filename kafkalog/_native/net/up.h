@@ -21,7 +21,7 @@ typedef struct {
     bool wanted;       /* a thread has requests that found no room */
     bool closed;
     kl_thread *threads; /* who is told of room; never changed, as are */
-    int32_t thread_count;
+    const _Atomic int32_t *thread_count;
     int32_t control_listener;
     kl_slot *slots; /* of what was taken */
     uint32_t slot_count;

@@ -1,12 +1,12 @@
 /* server.c: the server's handle: start, stop, counters, and what a fork leaves of it. */
 #include "state.h"
 
+#include "net/crew.h"
 #include "net/loop.h"
+#include "net/threads.h"
 
 #include <time.h>
 #include <unistd.h>
-
-enum { NETWORK_THREADS_MAX = 256 };
 
 /* ---- fork: a child has none of the threads and must not keep the sockets ------------- */
 
@@ -81,7 +81,7 @@ static kl_status check_config(const kl_server_config *config) {
         const char *name;
         int64_t found, low, high;
     } each[] = {
-        {"network_threads", config->network_threads, 1, NETWORK_THREADS_MAX},
+        {"network_threads", config->network_threads, 1, KL_THREADS_MAX},
         {"queued_requests_max", config->queued_requests_max, 1, INT32_MAX},
         {"request_bytes_max", config->request_bytes_max, 1, INT32_MAX},
         {"queued_bytes_max", config->queued_bytes_max, -1, INT64_MAX},
@@ -106,7 +106,7 @@ static void free_all(kl_server *server) {
     /* Requests that Python still had go back to their threads' memory, then this goes. */
     for (kl_exchange *left; (left = kl_up_left(&net->up)) != NULL;) kl_exchange_end(left);
     kl_up_free(&net->up);
-    for (int32_t i = 0; i < net->thread_count; i++) kl_thread_free(&net->threads[i]);
+    kl_crew_free(net);
     kl_peers_free(&net->peers);
     pthread_mutex_destroy(&net->acceptor.lock);
     kl_plane_free(server->data);
@@ -115,8 +115,12 @@ static void free_all(kl_server *server) {
     kl_release(server);
 }
 
+enum {
+    PLACES = KL_THREADS_MAX + 1
+}; /* for network threads: no memory until they are used */
+
 /* Its parts; what fails is freed by the caller. */
-static kl_status make_net(kl_server *server, kl_thread *threads, int32_t count) {
+static kl_status make_net(kl_server *server, kl_thread *threads) {
     const kl_server_config *config = &server->config;
     kl_net *net = &server->net;
     net->config = config;
@@ -125,16 +129,13 @@ static kl_status make_net(kl_server *server, kl_thread *threads, int32_t count) 
     net->threads = threads;
     net->up.count_max = config->queued_requests_max;
     net->up.threads = threads;
-    net->up.thread_count = count;
+    net->up.thread_count = &net->thread_count;
     net->up.control_listener = config->control_listener;
     kl_up_init(&net->up);
     kl_acceptor_init(&net->acceptor);
     kl_status status = kl_peers_init(&net->peers);
-    for (int32_t i = 0; !status && i < count; i++) {
-        status = kl_thread_init(&threads[i], net, i);
-        net->thread_count = i + 1;
-    }
-    if (!status) status = kl_data_new(config, &net->clock, count, &server->data);
+    if (!status) status = kl_crew_init(net, config->network_threads);
+    if (!status) status = kl_data_new(config, &net->clock, PLACES, &server->data);
     net->context = server->data;
     if (!status)
         kl_acceptor_limit(net, config->connections_max, config->connections_per_ip_max);
@@ -145,9 +146,8 @@ kl_status kl_server_new(const kl_server_config *config, kl_server **out) {
     *out = NULL;
     kl_status status = check_config(config);
     if (status) return status;
-    int32_t count = config->network_threads + (config->control_listener >= 0 ? 1 : 0);
     kl_server *server = kl_alloc(sizeof *server);
-    kl_thread *threads = kl_alloc((size_t)count * sizeof *threads);
+    kl_thread *threads = kl_alloc((size_t)PLACES * sizeof *threads);
     if (server == NULL || threads == NULL) {
         kl_release(server);
         kl_release(threads);
@@ -156,7 +156,7 @@ kl_status kl_server_new(const kl_server_config *config, kl_server **out) {
     server->config = *config;
     server->generation = atomic_load(&kl_process_generation);
     pthread_mutex_init(&server->life, NULL);
-    status = make_net(server, threads, count);
+    status = make_net(server, threads);
     if (status) {
         free_all(server);
         return status;
@@ -186,8 +186,7 @@ kl_status kl_server_start(kl_server *server) {
     kl_lock(&server->life);
     if (server->stopped) status = kl_fail(KL_E_CLOSED, "the server was stopped");
     else if (server->started) status = kl_fail(KL_E_ARGUMENT, "the server runs already");
-    for (int32_t i = 0; !status && i < server->net.thread_count; i++)
-        status = kl_thread_start(&server->net.threads[i]);
+    if (!status) status = kl_crew_start(&server->net);
     if (!status) status = kl_acceptor_start(&server->net);
     if (!status) server->started = true;
     kl_unlock(&server->life);
@@ -260,6 +259,17 @@ kl_status kl_server_set_limits(kl_server *server, int32_t connections_max,
     return status;
 }
 
+kl_status kl_server_set_threads(kl_server *server, int32_t network_threads) {
+    kl_status status = kl_server_check(server);
+    if (!status) status = want("network_threads", network_threads, 1, KL_THREADS_MAX);
+    if (status) return status;
+    kl_lock(&server->life);
+    if (server->stopped) status = kl_fail(KL_E_CLOSED, "the server was stopped");
+    else status = kl_crew_resize(&server->net, network_threads, server->started);
+    kl_unlock(&server->life);
+    return status;
+}
+
 void kl_server_set_time(kl_server *server, int64_t now_ms) {
     if (kl_server_check(server)) return;
     atomic_store(&server->net.clock.manual_ms, now_ms);
@@ -297,4 +307,5 @@ void kl_server_get_stats(kl_server *server, kl_server_stats *out) {
         add_thread(&server->net.threads[i], out);
     out->pinned = atomic_load(&server->data->pinned);
     out->queued = kl_up_count(&server->net.up);
+    out->network_threads = kl_threads_running(&server->net);
 }

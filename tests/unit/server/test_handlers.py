@@ -13,6 +13,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.support.raw import Raw
+from tests.support.waiting import wait_for
 from tests.unit.server.conftest import MakeBroker
 
 TOPIC, BROKER = 2, 4
@@ -499,6 +500,30 @@ def test_threads_and_the_cleaner_follow_their_settings(broker: Broker, raw: Raw)
     assert broker._manager.config.log_cleaner_io_buffer_load_factor == 0.5
     assert broker._manager.config.producer_id_expiration_ms == 1000
     assert raw.call(apis.METADATA, topics=[]).brokers  # one thread still serves
+
+
+def test_network_threads_follow_their_setting(make_broker: MakeBroker) -> None:
+    """At once, and after a restart."""
+
+    def running(broker: Broker, count: int) -> None:
+        found = broker._node.reactor.stats
+        wait_for(lambda: found().network_threads == count, f"{count} network threads run")
+
+    broker = make_broker()
+    own = broker.config.num_network_threads
+    with Raw(broker.bootstrap_servers) as raw, Raw(broker.bootstrap_servers) as other:
+        assert raw.alter(BROKER, "1", num_network_threads=str(own + 2)).error_code == 0
+        running(broker, own + 2)
+        for wrong in ("1000", "0", str(own // 2 - 1), "257"):
+            found = raw.alter(BROKER, "1", num_network_threads=wrong)
+            assert found.error_code in (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG)
+        for count in (3, 2, 1, 2):
+            assert raw.alter(BROKER, "", num_network_threads="3").error_code == 0
+            assert raw.alter(BROKER, "1", num_network_threads=str(count)).error_code == 0
+            running(broker, count)
+            assert other.call(apis.METADATA, topics=[]).brokers
+    broker.close()
+    running(make_broker(), 2)
 
 
 def test_settings_survive_a_restart(make_broker: MakeBroker) -> None:

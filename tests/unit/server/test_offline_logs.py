@@ -166,8 +166,8 @@ def test_limits_of_connections_change_at_run_time(broker: Broker, raw: Raw) -> N
 
 def test_what_cannot_change_at_run_time_is_refused(raw: Raw) -> None:
     """With Kafka's words."""
-    answer = raw.alter(4, "1", num_network_threads="5")
+    answer = raw.alter(4, "1", queued_max_requests="5")
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert (
-        answer.error_message == "Cannot update these configs dynamically: ['num.network.threads']"
+        answer.error_message == "Cannot update these configs dynamically: ['queued.max.requests']"
     )

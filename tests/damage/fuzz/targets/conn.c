@@ -230,7 +230,8 @@ static void begin(void) {
     net.config = &config;
     net.ops = &ops;
     net.threads = net.up.threads = &thread;
-    net.thread_count = net.up.thread_count = 1;
+    net.thread_count = net.serving = 1;
+    net.up.thread_count = &net.thread_count;
     net.up.count_max = QUEUED_MAX;
     net.up.control_listener = -1;
     WANT(kl_peers_init(&net.peers) == KL_OK && kl_post_init(&thread.post) == KL_OK);

@@ -1,0 +1,16 @@
+/* crew.h: network threads begin, become more or fewer, and are freed. */
+#ifndef KL_CREW_H
+#define KL_CREW_H
+
+#include "net.h"
+
+/* So many, beside the control listener's, none of which runs.  net->threads has places, zeroed,
+ * for all that there may ever be. */
+kl_status kl_crew_init(kl_net *net, int32_t count);
+kl_status kl_crew_start(kl_net *net);
+/* From now on `count` take connections; `run`: the server runs.  One caller at a time.
+ * KL_E_NO_MEMORY, KL_E_IO: there are fewer than were wanted. */
+kl_status kl_crew_resize(kl_net *net, int32_t count, bool run);
+void kl_crew_free(kl_net *net); /* they have ended, or never ran */
+
+#endif

@@ -1,0 +1,63 @@
+/* threads.c: see threads.h. */
+#include "threads.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+
+kl_thread *kl_threads_nth(kl_net *net, int32_t n) {
+    return &net->threads[n + (net->config->control_listener >= 0 ? 1 : 0)];
+}
+
+kl_thread *kl_threads_next(kl_net *net, int32_t listener) {
+    if (listener == net->config->control_listener) return &net->threads[0];
+    return kl_threads_nth(net,
+                          (int32_t)(net->acceptor.next_thread++ % (uint32_t)net->serving));
+}
+
+kl_status kl_threads_put(kl_thread *thread, kl_conn *conn) {
+    /* Edge-triggered for both ways at once: no call per request.  That it can be written to
+     * is an event by itself, by which the thread learns of it. */
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                                .data.ptr = conn};
+    kl_lock(&thread->lock);
+    kl_link_last(&thread->conns, &conn->all);
+    int failed = epoll_ctl(thread->epoll_fd, EPOLL_CTL_ADD, conn->fd, &event);
+    int error = errno;
+    if (failed) kl_link_remove(&conn->all);
+    kl_unlock(&thread->lock);
+    return failed ? kl_fail_errno(error, "a connection's socket") : KL_OK;
+}
+
+bool kl_threads_pass(kl_net *net, kl_conn *conn) {
+    kl_thread *from = conn->thread;
+    kl_lock(&net->acceptor.lock);
+    bool leaves = atomic_load(&from->leaving); /* else it is wanted again */
+    kl_thread *to = leaves ? kl_threads_next(net, conn->listener) : from;
+    epoll_ctl(from->epoll_fd, EPOLL_CTL_DEL, conn->fd, NULL);
+    kl_lock(&from->lock);
+    kl_link_remove(&conn->all);
+    kl_unlock(&from->lock);
+    conn->thread = to;
+    bool taken = kl_threads_put(to, conn) == KL_OK; /* from here on it is the other's */
+    if (!taken) conn->thread = from;
+    kl_unlock(&net->acceptor.lock);
+    return taken;
+}
+
+bool kl_threads_left(kl_thread *thread) {
+    kl_net *net = thread->net;
+    kl_lock(&net->acceptor.lock);
+    thread->ended = atomic_load(&thread->leaving) && kl_ring_first(&thread->conns) == NULL;
+    bool ended = thread->ended;
+    kl_unlock(&net->acceptor.lock);
+    return ended;
+}
+
+int32_t kl_threads_running(kl_net *net) {
+    int32_t count = 0;
+    kl_lock(&net->acceptor.lock);
+    for (int32_t i = 0; i < net->thread_count; i++)
+        count += net->threads[i].runs && !net->threads[i].ended;
+    kl_unlock(&net->acceptor.lock);
+    return count;
+}
