@@ -154,8 +154,9 @@ typedef struct {
 kl_status kl_server_put_topic(kl_server *server, const char *name, const uint8_t *id,
                               int32_t flags);
 /* Serve a partition from an open log, or change its role.  The log must stay open until the
- * partition or its topic was removed, or the server freed.  KL_E_NOT_FOUND: no such topic.
- * KL_E_ARGUMENT: it has another log. */
+ * partition or its topic was removed, or the server freed.  NULL: nobody ever wrote to it; it
+ * is read as empty, and gets its log by a second call, until which Produce goes up; one that has
+ * its log keeps it.  KL_E_NOT_FOUND: no such topic.  KL_E_ARGUMENT: it has another log. */
 kl_status kl_server_put_partition(kl_server *server, const char *topic, int32_t partition,
                                   kl_log *log, const kl_role *role);
 /* A partition whose log cannot be opened (1), or is no longer known to be so (0): it is

@@ -3,7 +3,7 @@
 import os
 import threading
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import ClassVar, NoReturn
@@ -96,6 +96,8 @@ class Manager:
         self._closed = False
         self._scheduler: Scheduler | None = None
         self._cleaner = Cleaner(self)
+        self.on_open: Callable[[TopicPartition], None] = lambda _tp: None
+        """Told of each log that was opened, by whomever; it raises nothing."""
         self.state = DirectoryState(self.path, mode, create=True)
         """The lock, the clean marker and the checkpoints."""
         try:
@@ -338,6 +340,7 @@ class Manager:
             mine = handle is None
             if handle is None:
                 handle = self._open(tp)
+                self.on_open(tp)
             with self._idle:
                 log = self._logs.get(tp)
                 if log is None or log.closed:
@@ -424,6 +427,7 @@ class Manager:
             handle = self._reserve(tp)
             if handle is None:
                 handle = self._open_lent(tp, folder, config)
+                self.on_open(tp)
                 break
             if handle.take():
                 break

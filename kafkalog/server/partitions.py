@@ -84,11 +84,13 @@ class Partitions:
         self._lock = threading.RLock()
         self._image: MetadataImage = metadata.image
         self._served: dict[TopicPartition, Log] = {}
+        self._empty: set[TopicPartition] = set()  # of these the data plane knows no log
         self._offline: dict[TopicPartition, _Offline] = {}
         self._configs: dict[str, TopicConfig] = {}
         for topic in self._image.topics.values():
             self._introduce(topic)
         metadata.listen(self._changed)
+        manager.on_open = self._opened
 
     def config(self, topic: str) -> TopicConfig:
         """The settings in effect for a topic."""
@@ -165,6 +167,38 @@ class Partitions:
             return None
         return self.log(topic, partition)
 
+    def read(self, topic: str, partition: int) -> None:
+        """Let the data plane answer who reads the partition; as `look`, no file is made for it.
+
+        Raises: as `log`.
+        """
+        if self.look(topic, partition) is not None:
+            return
+        tp = TopicPartition(topic, partition)
+        with self._lock:
+            self._id(tp)
+            if tp not in self._served:
+                self._empty.add(tp)
+                self._tell_empty(tp)
+        self.look(topic, partition)  # which may have been written since
+
+    def _tell_empty(self, tp: TopicPartition) -> None:
+        state = self._image.partition(*tp)
+        durable = self.config(tp.topic).kafkalog_durability == "fsync"
+        epoch = -1 if state is None else state.leader_epoch
+        self._reactor.put_empty(*tp, leader_epoch=epoch, durable=durable)
+
+    def _opened(self, tp: TopicPartition) -> None:
+        """A log was opened, by whomever of this process: who reads its partition is to hear of
+        what is written there."""
+        with self._lock:
+            if tp not in self._empty:
+                return
+        try:
+            self.log(*tp)
+        except (KafkalogError, OSError) as problem:
+            _logger.warning("%s-%d: is not served: %s", *tp, problem)
+
     def offline(self, topic: str, partition: int) -> bool:
         """Whether the partition's log could not be opened a moment ago, or failed since."""
         tp = TopicPartition(topic, partition)
@@ -203,6 +237,7 @@ class Partitions:
         durable = self.config(tp.topic).kafkalog_durability == "fsync"
         self._reactor.put_partition(handle_of(log), leader_epoch=leader_epoch, durable=durable)
         self._served[tp] = log
+        self._empty.discard(tp)
 
     # ---- following the metadata ----------------------------------------------------------------
 
@@ -245,6 +280,8 @@ class Partitions:
             log = self._served.get(tp)
             if log is not None:
                 self._serve(tp, log, now.leader_epoch)
+            elif tp in self._empty:
+                self._tell_empty(tp)
 
     def _remove(self, topic: "Topic") -> None:
         # Nobody appends any more and who waits is answered; then the metadata takes the files.
@@ -253,6 +290,7 @@ class Partitions:
         for number in topic.partitions:
             tp = TopicPartition(topic.name, number)
             self._served.pop(tp, None)
+            self._empty.discard(tp)
             self._offline.pop(tp, None)
 
 

@@ -309,6 +309,16 @@ class Reactor:
         check(lib.kl_server_put_partition(self._c, topic.encode(), number, log.c, role))
         self._logs[topic, number] = log
 
+    def put_empty(self, topic: str, partition: int, *, leader_epoch: int, durable: bool) -> None:
+        """Let a partition be read that nobody ever wrote to: it begins and ends at 0.  With
+        put_partition it gets its log; one that has it keeps it.
+
+        Raises: NotFound (no such topic).
+        """
+        role = ffi.new("kl_role *", {"leader_epoch": leader_epoch, "durable": int(durable)})
+        status = lib.kl_server_put_partition(self._c, topic.encode(), partition, ffi.NULL, role)
+        check(status)
+
     def put_offline(self, topic: str, partition: int, offline: bool) -> None:
         """Answer for a partition without a log that its disk failed, or no longer.
 

@@ -56,7 +56,7 @@ kl_status kl_data_enter(kl_data *data, const char *name, int32_t partition,
     const kl_topic_key key = {{(const uint8_t *)name, strlen(name)}, NULL};
     kl_topics_lock(data->topics);
     const kl_topic *topic = kl_topics_find(data->topics, &key);
-    kl_replica *replica = *out = topic ? kl_topic_replica(topic, partition) : NULL;
+    kl_replica *replica = *out = topic ? kl_topic_replica(topic, partition, false) : NULL;
     kl_topics_unlock(data->topics);
     if (replica && kl_replica_enter(replica)) return KL_OK;
     kl_replica_drop(replica);

@@ -127,7 +127,8 @@ static bool look_up(kl_request *request, kl_fetch_set *set) {
         }
         item->topic_known = topic != NULL;
         item->flags = topic ? kl_topic_flags(topic) : 0;
-        kl_fetch_item_take(item, topic ? kl_topic_replica(topic, item->partition) : NULL);
+        kl_fetch_item_take(item,
+                           topic ? kl_topic_replica(topic, item->partition, true) : NULL);
         item->offline = topic && kl_topic_offline(topic, item->partition);
         all &= item->replica != NULL;
     }

@@ -55,12 +55,14 @@ static int16_t check_role(const kl_request *request, const kl_fetch *fetch,
 }
 
 /* Whether what the client read last is still in the log.  KIP-595. */
-static int16_t check_diverging(kl_fetch_item *item) {
+static int16_t check_diverging(kl_fetch_item *item, kl_log *log) {
     if (item->last_fetched_epoch < 0) return CODE_NONE;
-    int32_t epoch;
-    int64_t end;
-    kl_status status =
-        kl_log_epoch_end(item->replica->log, item->last_fetched_epoch, &epoch, &end);
+    bool was = item->last_fetched_epoch <= item->seen_epoch;
+    /* Never written: every epoch that there was ends where it began. */
+    int32_t epoch = was ? item->last_fetched_epoch : -1;
+    int64_t end = was ? 0 : -1;
+    kl_status status = KL_OK;
+    if (log) status = kl_log_epoch_end(log, item->last_fetched_epoch, &epoch, &end);
     if (status) return kl_code_of(status);
     if (epoch < 0 || end < 0) return CODE_OFFSET_OUT_OF_RANGE;
     if (item->offset < atomic_load(&item->replica->log_start))
@@ -172,8 +174,14 @@ static int16_t read_entered(const kl_request *request, kl_fetch *fetch, kl_fetch
                             budget *budget) {
     kl_replica *replica = item->replica;
     int16_t code = check_role(request, fetch, item);
-    if (code == CODE_NONE) code = check_diverging(item);
+    kl_log *log = replica->log;
+    if (code == CODE_NONE) code = check_diverging(item, log);
     if (code) return code;
+    if (log == NULL) { /* what it gets meanwhile is seen when it is watched */
+        item->bound = item->high_watermark = item->last_stable = item->log_start = 0;
+        bool beyond = item->offset != 0 && item->diverging_end < 0;
+        return beyond ? CODE_OFFSET_OUT_OF_RANGE : CODE_NONE;
+    }
     item->bound = kl_replica_bound(replica, fetch->committed);
     bool inside = item->offset >= atomic_load(&replica->log_start) &&
                   item->offset <= atomic_load(&replica->log_end);

@@ -167,7 +167,7 @@ static bool look_up(kl_request *request, kl_produce *produce) {
     for (size_t i = 0; i < produce->count; i++) {
         kl_produce_item *item = &produce->items[i];
         if (item->group_count) topic = kl_topics_find(topics, &item->topic);
-        item->replica = topic ? kl_topic_replica(topic, item->partition) : NULL;
+        item->replica = topic ? kl_topic_replica(topic, item->partition, false) : NULL;
         item->offline = topic && kl_topic_offline(topic, item->partition);
         item->flags = topic ? kl_topic_flags(topic) : 0;
         bool packed = (attributes_of(item) & KL_CODEC_MASK) != 0;

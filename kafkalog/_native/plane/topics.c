@@ -86,10 +86,11 @@ const kl_topic *kl_topics_find(const kl_topics *topics, const kl_topic_key *key)
 
 int32_t kl_topic_flags(const kl_topic *topic) { return topic->flags; }
 
-kl_replica *kl_topic_replica(const kl_topic *topic, int32_t partition) {
+kl_replica *kl_topic_replica(const kl_topic *topic, int32_t partition, bool empty) {
     if (partition < 0 || partition >= topic->capacity) return NULL;
     kl_replica *replica = topic->places[partition].replica;
-    return replica ? kl_replica_retain(replica) : NULL;
+    bool there = replica && (empty || replica->log);
+    return there ? kl_replica_retain(replica) : NULL;
 }
 
 bool kl_topic_offline(const kl_topic *topic, int32_t partition) {
@@ -182,6 +183,16 @@ static kl_status reserve(kl_topics *topics, const char *name, int32_t partition,
     return KL_OK;
 }
 
+/* Under `changing`.  A place whose replica could not get its log is as if it had none. */
+static void take_out(kl_topics *topics, place *at) {
+    kl_replica *replica = at->replica;
+    lock_for_change(topics);
+    at->replica = NULL;
+    kl_topics_unlock(topics);
+    kl_replica_remove(replica);
+    kl_replica_drop(replica);
+}
+
 kl_status kl_topics_put_partition(kl_topics *topics, const char *name, int32_t partition,
                                   kl_log *log, const kl_role *role) {
     kl_replica *old = NULL, *fresh = NULL;
@@ -191,8 +202,12 @@ kl_status kl_topics_put_partition(kl_topics *topics, const char *name, int32_t p
     kl_status status = reserve(topics, name, partition, &at);
     if (!status) old = at->replica;
     kl_topics_unlock(topics);
-    if (!status && old && old->log == log) kl_replica_set_role(old, role);
-    else if (!status && old)
+    kl_log *known = !status && old ? old->log : NULL;
+    if (!status && old && (log == NULL || known == NULL || known == log)) {
+        kl_replica_set_role(old, role);
+        if (log && known == NULL) status = kl_replica_attach(old, log);
+        if (status) take_out(topics, at);
+    } else if (!status && old)
         status =
             kl_fail(KL_E_ARGUMENT, "partition %s-%d has a log already: remove it first",
                     name, partition);
@@ -213,7 +228,9 @@ kl_status kl_topics_put_offline(kl_topics *topics, const char *name, int32_t par
     lock_for_change(topics);
     kl_status status = reserve(topics, name, partition, &at);
     if (!status) at->offline = offline;
+    bool empty = !status && at->replica && at->replica->log == NULL;
     kl_topics_unlock(topics);
+    if (offline && empty) take_out(topics, at); /* it has a log, that cannot be opened */
     kl_unlock(&topics->changing);
     return status;
 }

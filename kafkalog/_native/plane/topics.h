@@ -27,8 +27,9 @@ void kl_topics_lock(kl_topics *topics);
 void kl_topics_unlock(kl_topics *topics);
 const kl_topic *kl_topics_find(const kl_topics *topics, const kl_topic_key *key);
 int32_t kl_topic_flags(const kl_topic *topic);
-/* The partition, retained; NULL when it is not in the table. */
-kl_replica *kl_topic_replica(const kl_topic *topic, int32_t partition);
+/* The partition, retained; NULL when it is not in the table.  `empty`: or one that has no log
+ * yet, which can be read only. */
+kl_replica *kl_topic_replica(const kl_topic *topic, int32_t partition, bool empty);
 
 /* Whether its log could not be opened. */
 bool kl_topic_offline(const kl_topic *topic, int32_t partition);

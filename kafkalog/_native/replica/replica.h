@@ -84,7 +84,7 @@ kl_replica *kl_replica_retain(kl_replica *replica);
 void kl_replica_drop(kl_replica *replica); /* NULL is fine */
 void kl_replica_set_role(kl_replica *replica, const kl_role *role);
 /* The log of one that has none. */
-kl_status kl_replica_attach(kl_replica *replica, kl_log *log);
+kl_status kl_replica_attach(kl_replica *replica, kl_log *log); /* on failure: remove it */
 /* Something else that readers must hear of has changed. */
 void kl_replica_touch(kl_replica *replica);
 /* No call uses the log when this returns, nor will one; its waiters are woken. */

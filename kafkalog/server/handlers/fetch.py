@@ -12,11 +12,15 @@ __all__ = ["fetch", "open_logs"]
 _logger = logging.getLogger(__name__)
 
 
-def open_logs(node: Node, partitions: Any) -> None:
-    """Open what is there of (topic, partition) pairs; the data plane names what is not."""
+def open_logs(node: Node, partitions: Any, to_read: bool = False) -> None:
+    """Open what is there of (topic, partition) pairs; the data plane names what is not.
+
+    `to_read`: what nobody wrote to is not made.
+    """
+    use = node.partitions.read if to_read else node.partitions.log
     for topic, partition in partitions:
         try:
-            node.partitions.log(topic, partition)
+            use(topic, partition)
         except (UnknownTopicOrPartition, StorageOffline):
             pass
         except Exception:
@@ -24,12 +28,12 @@ def open_logs(node: Node, partitions: Any) -> None:
 
 
 def fetch(node: Node, request: Request) -> None:
-    """Open what the request reads and hand it back."""
+    """Let the data plane know what the request reads, and hand it back."""
     names = node.image.names
     wanted = []
     for topic in request.body.topics:
         name = names.get(topic.topic_id) if request.version >= 13 else topic.topic
         if name is not None:
             wanted += [(name, partition.partition) for partition in topic.partitions]
-    open_logs(node, wanted)
+    open_logs(node, wanted, to_read=True)
     request.again()

@@ -27,9 +27,11 @@ def parked(served, wait_until):
     return lambda count=1: wait_until(lambda: served.parked() == count, f"{count} parked")
 
 
-@pytest.mark.parametrize("count", [10, 300])
+@pytest.mark.parametrize("count", [10, 300, 10_000])
 def test_a_wake_looks_at_what_moved(served, peer, parked, count):
-    served.put(partitions=count)
+    served.put(partitions=10)
+    for partition in range(10, count):
+        served.reactor.put_empty("t", partition, leader_epoch=0, durable=False)
     session = begin(peer, {("t", p): 0 for p in range(count)}).session_id
     begun = looks(served)
     assert begun == count

@@ -22,6 +22,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
+from tests.support.waiting import wait_for
 from tests.unit.server.conftest import MakeBroker
 
 OFFSETS = "__consumer_offsets"
@@ -34,8 +35,10 @@ def tree(path: str | os.PathLike[str]) -> set[str]:
 
 
 @pytest.fixture(params=["new", "killed"])
-def fresh(make_broker: MakeBroker, request: pytest.FixtureRequest) -> Iterator[Raw]:
-    """A connection to a broker whose topics nobody has written to; one group was looked for.
+def started(
+    make_broker: MakeBroker, request: pytest.FixtureRequest
+) -> Iterator[tuple[Broker, Raw]]:
+    """A broker whose topics nobody has written to, and a connection; one group was looked for.
     After a kill every leader epoch is another."""
     broker = make_broker()
     with Raw(broker.bootstrap_servers) as raw:
@@ -43,7 +46,7 @@ def fresh(make_broker: MakeBroker, request: pytest.FixtureRequest) -> Iterator[R
         raw.create("kept", 2, cleanup_policy="compact")
         raw.call(apis.FIND_COORDINATOR, 0, key="g")
         if request.param == "new":
-            yield raw
+            yield broker, raw
             return
     broker.close()
     (Path(broker.path) / CLEAN_MARKER).unlink()
@@ -55,7 +58,13 @@ def fresh(make_broker: MakeBroker, request: pytest.FixtureRequest) -> Iterator[R
             found = raw.call(apis.LIST_GROUPS, 4)
         made = {os.path.relpath(path, broker.path) for path in tree(broker.path) - before}
         assert {path for path in made if not path.startswith(METADATA_TOPIC)} <= {".lock"}
-        yield raw
+        yield broker, raw
+
+
+@pytest.fixture
+def fresh(started: tuple[Broker, Raw]) -> Raw:
+    """The connection."""
+    return started[1]
 
 
 def places(count: int, **fields: Any) -> list[dict[str, Any]]:
@@ -99,6 +108,11 @@ def looks() -> Iterator[tuple[Api, int, dict[str, Any]]]:
         if version >= 4:  # before, asking for a topic makes it where the broker allows it
             yield apis.METADATA, version, {"topics": [{"name": "b"}, {"name": "__b"}],
                                            "allow_auto_topic_creation": False}  # fmt: skip
+    for version in apis.FETCH.served or ():
+        entries = places(50, fetch_offset=0, partition_max_bytes=1000, current_leader_epoch=-1,
+                         last_fetched_epoch=-1)  # fmt: skip
+        if version < 13:
+            yield apis.FETCH, version, {"session_epoch": -1, **body(apis.FETCH, version, entries)}
     wanted = [{"group_id": "g", "topics": [{"name": "a", "partition_indexes": [0]}]}]
     plain: tuple[tuple[Api, dict[str, Any]], ...] = (
         (apis.DESCRIBE_TOPIC_PARTITIONS, {"topics": [{"name": "a"}, {"name": "b"}],
@@ -137,23 +151,80 @@ def broker_path(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_what_was_never_written_begins_and_ends_at_0_as_it_would_when_opened(fresh: Raw) -> None:
-    """The same answers before a log is opened and after a consumer opened it."""
+def fetched(raw: Raw, place: tuple[str, int], **fields: Any) -> Any:
+    asked = {"partition": place[1], "fetch_offset": 0, "partition_max_bytes": 1000, **fields}
+    found = raw.call(apis.FETCH, 12, replica_id=-1, max_wait_ms=0, session_epoch=-1, topics=[
+        {"topic": place[0], "partitions": [asked]}])  # fmt: skip
+    return found.responses[0].partitions[0]
+
+
+def test_what_was_never_written_begins_and_ends_at_0_as_it_would_when_opened(
+    started: tuple[Broker, Raw],
+) -> None:
+    """The same answers before a log is opened and after it was."""
+    broker, fresh = started
 
     def answers() -> list[Any]:
         return [
             (api.name, version, fields, dict(fresh.call(api, version, **fields)))
             for api, version, fields in looks()
             if api in (apis.LIST_OFFSETS, apis.OFFSET_FOR_LEADER_EPOCH, apis.DESCRIBE_PRODUCERS)
-        ]
+        ] + [
+            (fields, dict(fetched(fresh, (topic, 0), **fields)))
+            for topic in ("a", "kept")
+            for fields in (
+                {}, {"fetch_offset": 1}, {"fetch_offset": -1},
+                *({"last_fetched_epoch": epoch} for epoch in (0, 1, 9)),
+                *({"current_leader_epoch": epoch} for epoch in (0, 1, 9)),
+                {"last_fetched_epoch": 0, "fetch_offset": 3},
+            )
+        ]  # fmt: skip
 
     before = answers()
     for topic, count in (("a", 3), ("kept", 2), (OFFSETS, 50)):
         for partition in range(count):
-            fresh.call(apis.FETCH, 11, replica_id=-1, max_wait_ms=0, session_epoch=-1, topics=[
-                {"topic": topic, "partitions": [{"partition": partition, "fetch_offset": 0,
-                                                 "partition_max_bytes": 100}]}])  # fmt: skip
+            broker._node.partitions.log(topic, partition)
     assert answers() == before
+
+
+@pytest.mark.parametrize("how", ["produce", "log", "directory"])
+def test_who_waits_for_what_was_never_written_is_woken(make_broker: MakeBroker, how: str) -> None:
+    """By a producer, and by a `Log` of this process, which the broker did not open."""
+    broker = make_broker()
+    with Raw(broker.bootstrap_servers) as raw, Raw(broker.bootstrap_servers) as other:
+        raw.create("a", 2)
+        before = tree(broker.path)
+        raw.send(apis.FETCH, 12, {
+            "replica_id": -1, "max_wait_ms": 30_000, "min_bytes": 1, "max_bytes": 1000,
+            "session_epoch": 0, "topics": [{"topic": "a", "partitions": [
+                {"partition": p, "fetch_offset": 0, "partition_max_bytes": 1000} for p in (0, 1)]}],
+        })  # fmt: skip
+        wait_for(lambda: broker._node.reactor.stats().parked == 1, "it waits")
+        assert tree(broker.path) == before
+        if how == "produce":
+            assert other.produce("a", b"v").error_code == 0
+        elif how == "log":
+            with Log(os.path.join(broker.path, "a-0")) as log:
+                log.append(b"v")
+        else:
+            broker._manager.get("a", 0).append(b"v")
+        found = raw.receive(apis.FETCH, 12).responses[0].partitions
+        assert [(p.high_watermark, bool(p.records)) for p in found] == [(1, True), (0, False)]
+        assert raw.produce("a", b"w").error_code == 0
+        assert fetched(raw, ("a", 0), fetch_offset=1).high_watermark == 2
+
+
+def test_a_log_that_cannot_be_opened_is_told_though_it_was_read_as_empty(
+    make_broker: MakeBroker, tmp_path: Path
+) -> None:
+    broker = make_broker()
+    with Raw(broker.bootstrap_servers) as raw:
+        raw.create("a", 1)
+        assert fetched(raw, ("a", 0)).error_code == 0
+        folder = Path(broker.path) / "a-0"
+        (folder / "00000000000000000000.log").mkdir()
+        assert raw.produce("a", b"v").error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert fetched(raw, ("a", 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_records_below_0_can_be_deleted_where_there_are_none(fresh: Raw, broker_path: Path) -> None:
