@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import NoReturn
+from typing import IO, NoReturn
 
 from kafkalog.cli.common import CommandError, UsageError
 
@@ -68,6 +68,10 @@ class _Parser(argparse.ArgumentParser):
         command = self.prog.removeprefix("kafkalog").strip()
         where = f"{command}: " if command else ""
         raise UsageError(f"{where}{message}; see {self.prog} --help")
+
+    def _print_message(self, message: str, file: IO[str] | None = None) -> None:
+        """As argparse, but what cannot be written is told."""
+        (file or sys.stderr).write(message)
 
 
 def exit_codes() -> str:
@@ -162,22 +166,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        if not words or words[0].startswith("-"):
-            return _without_command(words)
-        command, rest = words[0], words[1:]
-        if command not in COMMANDS | HIDDEN:
-            raise UsageError(_unknown(command))
-        if "--help" in rest or "-h" in rest:
-            parser_of(command, _action_in(command, rest)).print_help()
-            sys.stdout.flush()
-            return 0
-        options = parser_of(command).parse_intermixed_args(rest)
-        _check_options(command, options)
-        status = int(_module(command).run(options))
-        sys.stdout.flush()
+        status = _run(words)
+        sys.stdout.flush()  # what cannot be written is a failure, and Python's own end is too late
         return status
-    except SystemExit as end:  # argparse's, after --help
-        return end.code if isinstance(end.code, int) else 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -185,6 +176,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except Exception as problem:
         return _failed(problem)
+
+
+def _run(words: list[str]) -> int:
+    try:
+        if not words or words[0].startswith("-"):
+            return _without_command(words)
+        command, rest = words[0], words[1:]
+        if command not in COMMANDS | HIDDEN:
+            raise UsageError(_unknown(command))
+        if "--help" in rest or "-h" in rest:
+            parser_of(command, _action_in(command, rest)).print_help()
+            return 0
+        options = parser_of(command).parse_intermixed_args(rest)
+        _check_options(command, options)
+        return int(_module(command).run(options))
+    except SystemExit as end:  # argparse's, after --help
+        return end.code if isinstance(end.code, int) else 2
 
 
 def _fill_closed_streams() -> None:

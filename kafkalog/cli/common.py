@@ -25,6 +25,7 @@ __all__ = [
     "json_line",
     "open_log",
     "parse_time",
+    "plural",
     "preview",
     "settings_of",
     "show_bytes",
@@ -119,6 +120,11 @@ def show_bytes(count: float) -> str:
         if count < 1024:
             return f"{count:.1f} {unit}"
     return f"{count / 1024:.1f} TiB"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 topic`, `2,000 topics`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def preview(data: bytes | None, limit: int = 60) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kafkalog.cli.common import CODECS, UsageError, json_bytes, json_line, preview, show_time
+from kafkalog.cli.common import CODECS, UsageError, json_bytes, json_line, plural, preview, show_time
 from kafkalog.types import Header
 
 EXAMPLES = """\
@@ -338,7 +338,7 @@ def _batch_text(row: Row) -> str:
     words = [
         f"  at {row['position']}:",
         f"offsets {row['base_offset']}..{row['last_offset']}",
-        f"({row['count']} record{'' if row['count'] == 1 else 's'})",
+        f"({plural(row['count'], 'record')})",
         f"{row['bytes']} bytes {row['codec']}",
         show_time(row["timestamp"]),
         f"epoch {row['leader_epoch']}",

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.common import CommandError, UsageError, json_line, table
+from kafkalog.cli.common import CommandError, UsageError, json_line, plural, table
 from kafkalog.cli.remote import (
     action_of,
     add_actions,
@@ -185,8 +185,7 @@ def _lags(
     members = len(info.members)
     lag = sum(row["lag"] or 0 for row in rows)
     kind = f", protocol {info.protocol_type}" if info.protocol_type not in ("", "consumer") else ""
-    count = f"{members} member{'' if members == 1 else 's'}"
-    print(f"group {info.group}: {state}{kind}, {count}, lag {lag}")
+    print(f"group {info.group}: {state}{kind}, {plural(members, 'member')}, lag {lag}")
     print(table(heads, cells, left=frozenset({0, 5, 6, 7})))
 
 

@@ -14,6 +14,7 @@ from kafkalog.cli.common import (
     UsageError,
     add_dir,
     count_argument,
+    plural,
     settings_of,
     show_bytes,
     warn,
@@ -242,7 +243,7 @@ class _Run:
                 self._one(path)
         except KeyboardInterrupt:
             self.progress.clear()
-            warn(f"interrupted after {self.writer.records:,} records")
+            warn(f"interrupted after {plural(self.writer.records, 'record')}")
             raise
 
     def _one(self, path: str) -> None:
@@ -269,8 +270,8 @@ class _Run:
             self.writer.flush()
             allowed = f" ({self.errors} errors)" if self.options.max_errors else ""
             raise CommandError(
-                f"{name}:{line}: {why}{allowed}; {self.writer.records:,} records before it "
-                "were appended"
+                f"{name}:{line}: {why}{allowed}; {plural(self.writer.records, 'record')} before "
+                "it appended"
             )
         self.progress.clear()
         warn(f"{name}:{line}: {why}; skipped")
@@ -283,9 +284,9 @@ class _Run:
         ratio = f", {writer.bytes / stored:.1f} to 1" if stored > 0 else ""
         skipped = left_out(self.errors, self.blank)
         print(
-            f"{writer.records:,} records ({show_bytes(writer.bytes)}) from {files} "
-            f"file{'s' if files > 1 else ''} into {self.options.topic} ({parts} "
-            f"partition{'s' if parts > 1 else ''}) in {seconds:.2f} s: "
+            f"{plural(writer.records, 'record')} ({show_bytes(writer.bytes)}) from "
+            f"{plural(files, 'file')} into {self.options.topic} ({plural(parts, 'partition')}) "
+            f"in {seconds:.2f} s: "
             f"{writer.records / seconds:,.0f} records/s, {show_bytes(writer.bytes / seconds)}/s; "
             f"stored in {show_bytes(stored)}{ratio}{skipped}"
         )

@@ -13,6 +13,7 @@ from kafkalog.cli.common import (
     UsageError,
     count_argument,
     json_line,
+    plural,
     show_bytes,
     warn,
 )
@@ -134,7 +135,7 @@ def _figures(
 ) -> dict[str, Any]:
     """What was measured, up to a Ctrl-C; `latencies`: seconds, and of how many records."""
     text = (
-        f"{records:,} records, {show_bytes(size)} in {seconds:.2f} s: "
+        f"{plural(records, 'record')}, {show_bytes(size)} in {seconds:.2f} s: "
         f"{records / seconds:,.0f} records/s, {show_bytes(size / seconds)}/s"
     )
     figures: dict[str, Any] = {
@@ -203,7 +204,7 @@ def _produce(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
                 producer.send(options.topic, bodies[i % BODIES], partition=options.partition)
     except KeyboardInterrupt:
         progress.clear()
-        warn(f"interrupted: these are {sent[0]:,} of {wanted:,} records")
+        warn(f"interrupted: these are {sent[0]:,} of {plural(wanted, 'record')}")
     seconds = progress.seconds()
     progress.clear()
     if not sent[0]:
@@ -264,7 +265,7 @@ def _consume(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
     except KeyboardInterrupt:
         progress.clear()
         interrupted = True
-        warn(f"interrupted after {records:,} records")
+        warn(f"interrupted after {plural(records, 'record')}")
     finally:
         seconds = progress.seconds()
         progress.clear()
@@ -302,7 +303,7 @@ def _end_to_end(cluster: "Cluster", options: argparse.Namespace) -> dict[str, An
             fetcher.close()
     except KeyboardInterrupt:
         progress.clear()
-        warn(f"interrupted: these are {len(latencies):,} of {wanted:,} records")
+        warn(f"interrupted: these are {len(latencies):,} of {plural(wanted, 'record')}")
     seconds = progress.seconds()
     progress.clear()
     if not latencies:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafkalog.cli.common import CODECS, UsageError, open_log, show_bytes, show_time
+from kafkalog.cli.common import CODECS, UsageError, open_log, plural, show_bytes, show_time
 from kafkalog.cli.remote import open_cluster
 from kafkalog.types import Record, TopicPartition
 
@@ -90,11 +90,6 @@ def open_place(options: argparse.Namespace) -> Iterator[Place]:
         return
     with open_cluster(options) as cluster:
         yield ClusterPlace(cluster)
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 topic`, `2 topics`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def no_topic(where: str, name: str, topics: list[str]) -> UsageError:

@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.cli.blocks import read_blocks
-from kafkalog.cli.common import CODECS, CommandError, UsageError, count_argument, show_bytes, warn
+from kafkalog.cli.common import (
+    CODECS,
+    CommandError,
+    UsageError,
+    count_argument,
+    plural,
+    show_bytes,
+    warn,
+)
 from kafkalog.cli.inputs import Input, Shape, read_lines
 from kafkalog.cli.progress import Progress
 from kafkalog.cli.remote import (
@@ -325,7 +333,7 @@ class _Run:
                     self._one(path, shape, headers, producer)
         except KeyboardInterrupt:
             self.progress.clear()
-            warn(f"interrupted after {self.records:,} records were acknowledged")
+            warn(f"interrupted; {plural(self.records, 'record')} acknowledged")
             raise
 
     def _one(
@@ -374,7 +382,7 @@ class _Run:
             producer.flush()
             allowed = f" ({self.errors} errors)" if self.options.max_errors else ""
             raise CommandError(
-                f"{name}:{line}: {why}{allowed}; {self.records:,} records before it were sent"
+                f"{name}:{line}: {why}{allowed}; {plural(self.records, 'record')} before it sent"
             )
         self.progress.clear()
         warn(f"{name}:{line}: {why}; skipped")
@@ -386,8 +394,8 @@ class _Run:
         skipped = left_out(self.errors, self.blank)
         sure = "sent" if self.options.acks == "0" else "acknowledged"
         print(
-            f"{self.records:,} records ({show_bytes(self.bytes)}) {sure}, to {self.options.topic} "
-            f"({parts} partition{'' if parts == 1 else 's'}) in {seconds:.2f} s: "
+            f"{plural(self.records, 'record')} ({show_bytes(self.bytes)}) {sure}, to "
+            f"{self.options.topic} ({plural(parts, 'partition')}) in {seconds:.2f} s: "
             f"{self.records / seconds:,.0f} records/s, {show_bytes(self.bytes / seconds)}/s"
             f"{skipped}",
             file=sys.stderr if "-" in self.files else sys.stdout,

@@ -3,7 +3,7 @@
 import sys
 import time
 
-from kafkalog.cli.common import show_bytes
+from kafkalog.cli.common import plural, show_bytes
 
 __all__ = ["Progress"]
 
@@ -33,7 +33,7 @@ class Progress:
             return
         self.shown, self.dirty = now, True
         seconds = self.seconds()
-        line = f"{records:,} records  {records / seconds:,.0f}/s"
+        line = f"{plural(records, 'record')}  {records / seconds:,.0f}/s"
         if self.total_bytes:
             part = min(done_bytes / self.total_bytes, 1.0)
             filled = int(part * WIDTH)

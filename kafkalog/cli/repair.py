@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from kafkalog.cli.common import UsageError, agreed, json_line
+from kafkalog.cli.common import UsageError, agreed, json_line, plural
 
 EXAMPLES = """\
 example:
@@ -59,10 +59,11 @@ def run(options: argparse.Namespace) -> int:
         if not options.json:
             print(_summary(len(work), report.clean))
         return 0 if report.clean else 1
-    if lost and not options.yes and not agreed(f"{len(lost)} records of internal topics go."):
+    what = plural(len(lost), "record")
+    if lost and not options.yes and not agreed(f"Of internal topics go {what}."):
         raise UsageError(
-            f"{options.path}: {len(lost)} records of internal topics would go, listed above, and "
-            "with them what they say of topics, settings, groups and commits: nothing was "
+            f"{options.path}: of internal topics would go {what}, listed above, and with that what "
+            "they say of topics, settings, groups and commits: nothing was "
             "written; add --yes"
         )
     for _ in range(ROUNDS):
@@ -80,5 +81,5 @@ def run(options: argparse.Namespace) -> int:
 
 def _summary(count: int, clean: bool) -> str:
     if count:
-        return f"{count} action{'s' if count > 1 else ''}; nothing was written: add --execute"
+        return f"{plural(count, 'action')}; nothing was written: add --execute"
     return "nothing to do" if clean else "nothing that could be mended"

@@ -8,7 +8,7 @@ from datetime import timezone, tzinfo
 from typing import Any
 
 from kafkalog.cli.blocks import check_shape
-from kafkalog.cli.common import UsageError
+from kafkalog.cli.common import UsageError, plural
 from kafkalog.cli.inputs import Shape, format_by_name, timestamp_parser
 
 __all__ = ["add_fields", "add_times", "check_files", "left_out", "shape_of"]
@@ -87,9 +87,9 @@ def check_files(files: Iterable[str], shape: Shape, form: str) -> None:
 
 def left_out(errors: int, blank: int) -> str:
     """What of the lines became no record, for a summary."""
-    parts = [f"{errors:,} lines skipped"] if errors else []
+    parts = [f"{plural(errors, 'line')} skipped"] if errors else []
     if blank:
-        parts.append(f"{blank:,} blank line{'s' if blank > 1 else ''} left out")
+        parts.append(f"{plural(blank, 'blank line')} left out")
     return "".join(f", {part}" for part in parts)
 
 

@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -160,6 +160,8 @@ class Broker:
         self._closed = False
         self._undo: list[Any] = []  # what ends the parts that were begun, in their order
         try:
+            if not os.path.isdir(self.path):
+                self._try_to_listen(planned)
             self._open()
             self._serve(planned)
         except BaseException:
@@ -177,6 +179,12 @@ class Broker:
         return self._path
 
     # ---- beginning -------------------------------------------------------------------------
+
+    def _try_to_listen(self, planned: Sequence[places.Listener]) -> None:
+        """Who cannot listen shall not have made a directory for it."""
+        with closing(Reactor(self._config)) as reactor:
+            for number, one in enumerate(planned):
+                _listen(reactor, one, number)
 
     def _open(self) -> None:
         """The directory: logs and metadata."""

@@ -225,7 +225,7 @@ def test_a_bad_line_stops_the_run_and_what_was_before_it_stays(
     ran = kafkalog("ingest", path, "--dir", tmp_path / "d", "--topic", "t")
     assert ran.status == 1
     assert ran.err.startswith(f"kafkalog: {path}:3: no JSON")
-    assert "2 records before it were appended" in ran.err
+    assert "2 records before it appended" in ran.err
     assert len(records(tmp_path / "d", "t")) == 2
 
 

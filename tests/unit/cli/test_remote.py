@@ -230,7 +230,7 @@ def test_keys_before_a_separator(
                    servers, "--max-errors", 1)  # fmt: skip
     assert ran.status == 1
     assert "stdin:2: no ':' behind a key; skipped" in ran.err
-    assert "stdin:3: no ':' behind a key (2 errors); 1 records before it were sent" in ran.err
+    assert "stdin:3: no ':' behind a key (2 errors); 1 record before it sent" in ran.err
 
 
 def test_a_topic_is_copied_record_by_record(
