@@ -6,7 +6,7 @@ from typing import Any
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
-from kafkalog.errors import ArgumentError, CorruptMessage, StaleLog
+from kafkalog.errors import ArgumentError, BufferTooSmall, CorruptMessage, StaleLog
 from kafkalog.log.handle import Handle
 from kafkalog.types import Found
 
@@ -52,7 +52,7 @@ def find_time(log: Handle, timestamp_ms: int | None) -> Found | None:
         generation = log.state().generation
         try:
             answer = _search(log, timestamp_ms)
-        except (CorruptMessage, StaleLog):
+        except (BufferTooSmall, CorruptMessage, StaleLog):  # another batch lies there now
             if log.state().generation == generation:
                 raise
         else:
