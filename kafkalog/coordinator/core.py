@@ -92,6 +92,8 @@ class Core(Generic[S]):
         """The partitions that are here."""
         self.loading: set[int] = set()
         """Those that are being read."""
+        self.unread: set[int] = set()
+        """Those that could not be read the last time."""
         self.stopped = False
         self._append_timeout_ms = append_timeout_ms
         self._waiting: dict[int, Append] = {}
@@ -133,6 +135,7 @@ class Core(Generic[S]):
     def begin_load(self, partition: int, partition_count: int) -> None:
         """This broker coordinates a partition, which is now being read."""
         self.timers.cancel(("load", partition, "", ""))
+        self.unread.discard(partition)
         self.partition_count = partition_count
         self.loading.add(partition)
 
@@ -148,12 +151,14 @@ class Core(Generic[S]):
         """A partition could not be read: that is tried again after a while."""
         if partition in self.loading:
             self.resign(partition, step)
+            self.unread.add(partition)
             self.timers.set(("load", partition, "", ""), step.now_ms + LOAD_AGAIN_MS)
 
     def resign(self, partition: int, step: Step) -> None:
         """This broker no longer coordinates a partition: what waits is told so."""
         self.timers.cancel(("load", partition, "", ""))
         self.loading.discard(partition)
+        self.unread.discard(partition)
         shard = self.shards.pop(partition, None)
         if shard is None:
             return
@@ -161,6 +166,13 @@ class Core(Generic[S]):
         left = [a.number for a in self._waiting.values() if a.partition == partition]
         told = (partial(self.settled, n, ErrorCode.NOT_COORDINATOR, step) for n in left)
         all_of([*told, partial(self._resigned, shard, step)])
+
+    @property
+    def all_told(self) -> ErrorCode:
+        """What a list of everything says beside what it lists: NONE when that is all of it."""
+        if self.stopped or (self.unread and not self.loading):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.loading else ErrorCode.NONE
 
     def where(self, key: str) -> tuple[S | None, ErrorCode]:
         """The shard of a group or a transactional id, or why there is none."""

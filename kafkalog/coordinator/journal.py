@@ -10,6 +10,7 @@ from kafkalog.batch.control import read_marker
 from kafkalog.batch.decode import body_of, decoded_records
 from kafkalog.batch.walk import whole_batches
 from kafkalog.coordinator.step import JournalRecord, Producer
+from kafkalog.errors import CorruptMessage
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -70,11 +71,14 @@ class Journal(Protocol):
 def journal_batches(log: Log) -> Iterator[JournalBatch]:
     """All batches of a log, control batches and unfinished transactions too.
 
-    Raises: CorruptMessage, IoFailed, StaleLog.
+    Raises: CorruptMessage with the offset, IoFailed, StaleLog.
     """
     offset = log.start_offset
     while offset < log.end_offset:
-        data = log.read_batches(offset, READ_BYTES, "log_end")
+        try:
+            data = log.read_batches(offset, READ_BYTES, "log_end")
+        except CorruptMessage as error:
+            raise CorruptMessage(f"offset {offset}: {error}") from error
         if not data:
             return
         for batch, raw in whole_batches(data, check_crc=False):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from kafkalog.coordinator import partitions
 from kafkalog.coordinator.core import Append, Core
 from kafkalog.coordinator.step import Answer, Body, Request, Step
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import CorruptLog, CorruptMessage, KafkalogError
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -296,18 +296,28 @@ class Coordinator(Generic[C]):
             try:
                 batches = self._journal.read(partition)
                 self.core.load(shard, batches, self._clock.now_ms())
-            except Exception:
+            except Exception as problem:
                 if partition not in self._unread:  # told once, tried again and again
                     self._unread.add(partition)
-                    LOG.exception(
-                        "%s coordinator: partition %d cannot be read", self._name, partition
-                    )
+                    self._tell(partition, problem)
                 self.post(partial(self.core.not_loaded, partition))
             else:
                 if partition in self._unread:
                     self._unread.remove(partition)
                     LOG.info("%s coordinator: partition %d is read now", self._name, partition)
                 self.post(partial(self._end_load, shard))
+
+    def _tell(self, partition: int, problem: Exception) -> None:
+        """Who has to mend it knows from this line where and how."""
+        what = f"{self._name} coordinator: partition {partition} cannot be read"
+        if isinstance(problem, (CorruptLog, CorruptMessage)):
+            LOG.error("%s, and what it says is not served: %s; kafkalog verify shows all of it; "
+                      "with the broker stopped kafkalog repair keeps what is whole", what,
+                      problem)  # fmt: skip
+        elif isinstance(problem, (KafkalogError, OSError)):
+            LOG.error("%s: %s", what, problem)
+        else:
+            LOG.error("%s", what, exc_info=problem)
 
     def _end_load(self, shard: Any, step: Step) -> None:
         self.core.end_load(shard, step)

@@ -218,15 +218,10 @@ class GroupCore(Core[GroupShard]):
 
     def _list(self, step: Step, request: Request) -> None:
         body = request.body
-        error = ErrorCode.NONE
-        if self.stopped:
-            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        elif self.loading:
-            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         found: list[Body] = []
         for shard in self.shards.values():
             found += admin.listed(shard, body.states_filter, body.types_filter)
-        step.answer(request.answer, error_code=error, groups=found)
+        step.answer(request.answer, error_code=self.all_told, groups=found)
 
     def _delete(self, step: Step, request: Request) -> None:
         """Each group has a write of its own; the response goes when all have ended."""

@@ -340,10 +340,7 @@ class TransactionCore(Core[TransactionShard]):
     def _list(self, step: Step, request: Request) -> None:
         body = request.body
         if self.stopped or self.loading:
-            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            if self.stopped:
-                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            step.answer(request.answer, error_code=code)
+            step.answer(request.answer, error_code=self.all_told)
             return
         try:
             filters = Filters(body.state_filters, body.producer_id_filters, body.duration_filter,
@@ -354,7 +351,7 @@ class TransactionCore(Core[TransactionShard]):
         found: list[Body] = []
         for shard in self.shards.values():
             found += filters.listed(shard, step)
-        step.answer(request.answer, error_code=ErrorCode.NONE,
+        step.answer(request.answer, error_code=self.all_told,
                     unknown_state_filters=filters.unknown, transaction_states=found)  # fmt: skip
 
     # ---- time ------------------------------------------------------------------------------
