@@ -5,6 +5,7 @@ reflection and refuses to load when a status has no class here.  A class also in
 builtin exception that a Python developer would have caught.
 """
 
+import errno
 import re
 from typing import ClassVar
 
@@ -73,6 +74,20 @@ def for_clients(problem: BaseException) -> str:
         found = (type(problem).__doc__ or "").partition("\n")[0]
         return found if isinstance(problem, KafkalogError) else "An error of the broker."
     return _FOLDERS.sub("", str(problem))
+
+
+def passes(problem: BaseException) -> bool:
+    """Whether a want was refused (space, memory, descriptors): the same may be given later."""
+    if isinstance(problem, (NoSpace, NoMemory)):
+        return True
+    return isinstance(problem, OSError) and problem.errno in (
+        errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+    )  # fmt: skip
+
+
+def told_once(problem: BaseException) -> object:
+    """What is the same of failures that are told once: on a full disk every file has its words."""
+    return NoSpace if isinstance(problem, NoSpace) else (type(problem), str(problem))
 
 
 # ---- the caller's ----------------------------------------------------------------------

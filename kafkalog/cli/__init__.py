@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import IO, NoReturn
+from typing import Any, NoReturn
 
 from kafkalog.cli.common import CommandError, UsageError
 
@@ -69,7 +69,7 @@ class _Parser(argparse.ArgumentParser):
         where = f"{command}: " if command else ""
         raise UsageError(f"{where}{message}; see {self.prog} --help")
 
-    def _print_message(self, message: str, file: IO[str] | None = None) -> None:
+    def _print_message(self, message: str, file: Any = None) -> None:
         """As argparse, but what cannot be written is told."""
         (file or sys.stderr).write(message)
 

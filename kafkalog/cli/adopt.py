@@ -36,8 +36,10 @@ def run(options: argparse.Namespace) -> int:
     from kafkalog.directory.manager import Manager
     from kafkalog.metadata.kraft.kraftlog import MetadataLog
 
-    if not os.path.isdir(options.dir):
-        raise UsageError(f"{options.dir}: no such directory")
+    try:
+        os.scandir(options.dir).close()
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"{options.dir}: no such directory") from None
     if options.dry_run:
         return _preview(options.dir)
     manager = Manager(options.dir, adopt=True, node_id=options.node_id)

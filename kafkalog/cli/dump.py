@@ -7,7 +7,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kafkalog.cli.common import CODECS, UsageError, json_bytes, json_line, plural, preview, show_time
+from kafkalog.cli.common import (
+    CODECS,
+    UsageError,
+    json_bytes,
+    json_line,
+    plural,
+    preview,
+    show_time,
+)
 from kafkalog.types import Header
 
 EXAMPLES = """\

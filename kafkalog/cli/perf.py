@@ -205,6 +205,8 @@ def _produce(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
     except KeyboardInterrupt:
         progress.clear()
         warn(f"interrupted: these are {sent[0]:,} of {plural(wanted, 'record')}")
+        if not sent[0]:
+            raise
     seconds = progress.seconds()
     progress.clear()
     if not sent[0]:
@@ -304,6 +306,8 @@ def _end_to_end(cluster: "Cluster", options: argparse.Namespace) -> dict[str, An
     except KeyboardInterrupt:
         progress.clear()
         warn(f"interrupted: these are {len(latencies):,} of {plural(wanted, 'record')}")
+        if not latencies:
+            raise
     seconds = progress.seconds()
     progress.clear()
     if not latencies:

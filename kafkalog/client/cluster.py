@@ -61,7 +61,17 @@ class Backoff:
         self.pause_ms: float = options.retry_backoff_ms
         self.pause_max_ms = options.retry_backoff_max_ms
         patience = options.api_timeout_ms if patience_ms is None else patience_ms
-        self.deadline_s = clock.monotonic_s() + patience / 1000
+        self.begun_s = clock.monotonic_s()
+        self.deadline_s = self.begun_s + patience / 1000
+
+    def at_most(self, patience_ms: int) -> None:
+        """Be no longer patient than that, from the begin on."""
+        self.deadline_s = min(self.deadline_s, self.begun_s + patience_ms / 1000)
+
+    @property
+    def patience_ms(self) -> int:
+        """How long it is, in all."""
+        return round((self.deadline_s - self.begun_s) * 1000)
 
     def over(self) -> bool:
         """Whether the patience is at its end."""
@@ -336,6 +346,10 @@ class Cluster:
             except errors.KafkalogError as problem:
                 if not passing(problem) or backoff.over() or not self._reached:
                     raise
+                if problem.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                    backoff.at_most(self.options.storage_timeout_ms)
+                    if backoff.over():
+                        raise
             self.forget()
             self._coordinators.clear()
             backoff.wait()

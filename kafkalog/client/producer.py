@@ -143,6 +143,7 @@ class Producer:
         self._flying: dict[int, deque[_Request]] = {}
         self._failed: list[_Batch] = []
         self._reasons: dict[TopicPartition, str] = {}  # why the last one was not taken
+        self._unstored: set[TopicPartition] = set()  # for want of a disk that takes it
         self._failure: errors.KafkalogError | None = None
         self._sequences: dict[TopicPartition, int] = {}
         self._first_sent_s: dict[int, float] = {}
@@ -454,6 +455,8 @@ class Producer:
         behind = any(b.tp == batch.tp and b.number < batch.number for b in self._failed)
         if is_retriable(code) or (code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and behind):
             self._failed.append(batch)
+            if code == ErrorCode.KAFKA_STORAGE_ERROR:
+                self._unstored.add(batch.tp)
             if code not in _MOVING:
                 self._tell(batch, row)
         elif self._failure is None:
@@ -464,12 +467,15 @@ class Producer:
         why = str(_refusal(batch, row))
         if self._reasons.get(batch.tp) != why:
             self._reasons[batch.tp] = why
-            patience_s = self.options.delivery_timeout_ms / 1000
-            _logger.warning("%s; trying again for up to %g s", why, patience_s)
+            patience_ms = self.options.delivery_timeout_ms
+            if batch.tp in self._unstored:
+                patience_ms = min(patience_ms, self.cluster.options.storage_timeout_ms)
+            _logger.warning("%s; trying again for up to %g s", why, patience_ms / 1000)
 
     def _delivered(self, batch: _Batch, base_offset: int) -> None:
         sent_s = self._first_sent_s.pop(batch.number)
         self._known.add(batch.tp)
+        self._unstored.discard(batch.tp)
         if self.on_delivery is not None:
             self.on_delivery(
                 Delivery(
@@ -495,8 +501,10 @@ class Producer:
                     self._receive(node)
             if not self._failed or self._failure is not None:
                 return
+            if any(batch.tp in self._unstored for batch in self._failed):
+                backoff.at_most(self.cluster.options.storage_timeout_ms)
             if backoff.over():
-                raise _expired(self._failed, self.options.delivery_timeout_ms, self._reasons)
+                raise _expired(self._failed, backoff.patience_ms, self._reasons)
             backoff.wait()
             self.cluster.forget()
             try:

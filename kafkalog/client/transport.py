@@ -34,6 +34,8 @@ class Options(NamedTuple):
     """For one answer."""
     api_timeout_ms: int = 60_000
     """For one call with all its retries."""
+    storage_timeout_ms: int = 2_000
+    """For a disk that is full or failed, which waiting seldom mends; a leader moves sooner."""
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     response_bytes_max: int = 256 << 20

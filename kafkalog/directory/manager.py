@@ -16,6 +16,7 @@ from kafkalog.directory.closing import close_logs, vouch
 from kafkalog.directory.folders import Folders
 from kafkalog.directory.identity import check_agrees, identify
 from kafkalog.directory.jobs.cleaner import Cleaner
+from kafkalog.directory.jobs.removals import JOB as REMOVAL
 from kafkalog.directory.jobs.upkeep import Upkeep
 from kafkalog.directory.parallel import in_parallel
 from kafkalog.directory.scheduler import Scheduler
@@ -23,6 +24,7 @@ from kafkalog.directory.sharing import Shared
 from kafkalog.directory.topics import METADATA_CONFIG, TopicConfigs, TopicSource
 from kafkalog.disk import layout
 from kafkalog.disk.checkpoint import DirectoryState
+from kafkalog.disk.space import is_full
 from kafkalog.errors import (
     ArgumentError,
     Closed,
@@ -307,6 +309,8 @@ class Manager:
         self.state.forget(gone)
         if gone and sync:
             self.folders.sync()
+        if gone and self._scheduler is not None and is_full(self.path):
+            self._scheduler.soon(REMOVAL)
         for failure in failures:
             raise failure
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kafkalog.clock import Clock
 from kafkalog.config.declare import FOREVER
+from kafkalog.errors import KafkalogError, told_once
 
 __all__ = ["Job", "Scheduler", "due", "next_due_ms"]
 
@@ -93,13 +94,30 @@ class Scheduler:
             job.run()
         except Exception as error:
             # The other jobs must go on: a full disk stops checkpoints, not retention.
-            _logger.exception("job %s failed; it runs again in %d ms", name, job.period_ms)
+            self._tell(job, error)
             failure = error
         with self._wake:
             if failure is None:
                 self._failures.pop(name, None)
             else:
                 self._failures[name] = failure
+
+    def _tell(self, job: Job, error: Exception) -> None:
+        """One line of what the disk or the data did, once; a traceback of our own mistakes."""
+        again = f"job {job.name} failed; it runs again in {job.period_ms} ms"
+        if not isinstance(error, (KafkalogError, OSError)):
+            _logger.error("%s", again, exc_info=error)
+            return
+        with self._wake:
+            known = self._failures.get(job.name)
+        if known is None or told_once(known) != told_once(error):
+            _logger.error("%s: %s", again, error)
+
+    def soon(self, name: str) -> None:
+        """Run the job now, whatever its period."""
+        with self._wake:
+            self._times[name] = self._now_ms()
+            self._wake.notify_all()
 
     def _loop(self) -> None:
         while True:

@@ -16,6 +16,7 @@ from kafkalog.errors import (
     KafkalogError,
     StorageOffline,
     UnknownTopicOrPartition,
+    passes,
 )
 from kafkalog.log.log import handle_of
 from kafkalog.metadata.configs import is_sensitive
@@ -115,7 +116,8 @@ class Partitions:
         The first call after a crash recovers it.
 
         Raises: UnknownTopicOrPartition; StorageOffline: it cannot be opened.  That is tried
-        again when it is asked for later than RETRY_S after.
+        again when it is asked for later than RETRY_S after.  NoSpace and others that pass: it
+        cannot be opened now.
         """
         tp = TopicPartition(topic, partition)
         with self._lock:
@@ -134,6 +136,8 @@ class Partitions:
             raise
         except (KafkalogError, OSError) as problem:
             self._fail(tp, problem)
+            if passes(problem):
+                raise
             raise StorageOffline(self._offline[tp].reason) from problem
         with self._lock:
             if self._served.get(tp) is not log:
@@ -217,7 +221,7 @@ class Partitions:
     def _fail(self, tp: TopicPartition, problem: Exception) -> None:
         reason = f"{tp.topic}-{tp.partition} cannot be opened: {problem}"
         with self._lock:
-            until_s = self._manager.clock.monotonic_s() + RETRY_S
+            until_s = self._manager.clock.monotonic_s() + (0 if passes(problem) else RETRY_S)
             known = self._offline.get(tp)
             self._offline[tp] = _Offline(reason, until_s)
             self._reactor.put_offline(*tp, True)

@@ -31,6 +31,7 @@ typedef enum {
     CALL_CACHED, /* "fails": no */
     CALL_ALLOC,  /* from here on not counted as "any call" */
     CALL_ACCEPT4,
+    CALL_ROOM, /* each call that a full disk may refuse, besides its own kind */
     CALL_COUNT
 } call_kind;
 
@@ -38,7 +39,7 @@ static const char *const call_names[CALL_COUNT] = {
     "openat",          "close",     "pread",     "pwrite",   "fdatasync", "fsync",
     "syncfs",          "ftruncate", "fallocate", "fstat",    "fstatat",   "statx",
     "renameat",        "unlinkat",  "mkdirat",   "futimens", "mmap",      "sendfile",
-    "copy_file_range", "cached",    "alloc",     "accept4",
+    "copy_file_range", "cached",    "alloc",     "accept4",  "room",
 };
 
 /* What happens to the N-th call of a kind. */
@@ -177,6 +178,11 @@ static bool fails(call_kind kind, size_t *bytes) {
     return true;
 }
 
+/* A call that wants room on the disk. */
+static bool has_no_room(call_kind kind, size_t *bytes) {
+    return fails(CALL_ROOM, bytes) || fails(kind, bytes);
+}
+
 bool kl_io_alloc_fails(void) { return fails(CALL_ALLOC, NULL); }
 
 /* ---- the record ---------------------------------------------------------------------- */
@@ -276,7 +282,9 @@ static int64_t record_plain(call_kind kind, int fd, int64_t pos, int64_t bytes,
 }
 
 static int hook_openat(int dir_fd, const char *name, int flags, mode_t mode) {
-    int fd = fails(CALL_OPENAT, NULL) ? -1 : kl_io_system.openat(dir_fd, name, flags, mode);
+    bool makes = flags & O_CREAT && faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
+    bool failed = makes ? has_no_room(CALL_OPENAT, NULL) : fails(CALL_OPENAT, NULL);
+    int fd = failed ? -1 : kl_io_system.openat(dir_fd, name, flags, mode);
     if (flags & (O_CREAT | O_TRUNC))
         record(&(call_line){.kind = CALL_OPENAT,
                             .fd = dir_fd,
@@ -303,7 +311,7 @@ static ssize_t hook_pread(int fd, void *buffer, size_t bytes, off_t pos) {
 
 static ssize_t hook_pwrite(int fd, const void *buffer, size_t bytes, off_t pos) {
     ssize_t done =
-        fails(CALL_PWRITE, &bytes) ? -1 : kl_io_system.pwrite(fd, buffer, bytes, pos);
+        has_no_room(CALL_PWRITE, &bytes) ? -1 : kl_io_system.pwrite(fd, buffer, bytes, pos);
     record(&(call_line){.kind = CALL_PWRITE,
                         .fd = fd,
                         .pos = pos,
@@ -356,8 +364,9 @@ static int hook_ftruncate(int fd, off_t bytes) {
 }
 
 static int hook_fallocate(int fd, int mode, off_t pos, off_t bytes) {
-    int result =
-        fails(CALL_FALLOCATE, NULL) ? -1 : kl_io_system.fallocate(fd, mode, pos, bytes);
+    int result = has_no_room(CALL_FALLOCATE, NULL)
+                     ? -1
+                     : kl_io_system.fallocate(fd, mode, pos, bytes);
     record(&(call_line){.kind = CALL_FALLOCATE,
                         .fd = fd,
                         .pos = pos,
@@ -382,8 +391,9 @@ static int hook_statx(int dir_fd, const char *name, int flags, unsigned mask,
 }
 
 static int hook_renameat(int from_fd, const char *from, int to_fd, const char *to) {
-    int result =
-        fails(CALL_RENAMEAT, NULL) ? -1 : kl_io_system.renameat(from_fd, from, to_fd, to);
+    int result = has_no_room(CALL_RENAMEAT, NULL)
+                     ? -1
+                     : kl_io_system.renameat(from_fd, from, to_fd, to);
     record(&(call_line){.kind = CALL_RENAMEAT,
                         .fd = from_fd,
                         .name = from,
@@ -408,7 +418,8 @@ static int hook_unlinkat(int dir_fd, const char *name, int flags) {
 }
 
 static int hook_mkdirat(int dir_fd, const char *name, mode_t mode) {
-    int result = fails(CALL_MKDIRAT, NULL) ? -1 : kl_io_system.mkdirat(dir_fd, name, mode);
+    int result =
+        has_no_room(CALL_MKDIRAT, NULL) ? -1 : kl_io_system.mkdirat(dir_fd, name, mode);
     record(&(call_line){.kind = CALL_MKDIRAT,
                         .fd = dir_fd,
                         .name = name,
@@ -446,7 +457,7 @@ static ssize_t hook_copy_file_range(int in_fd, off_t *in_pos, int out_fd, off_t 
                                     size_t bytes, unsigned flags) {
     off_t from = in_pos ? *in_pos : 0, pos = out_pos ? *out_pos : 0;
     ssize_t done =
-        fails(CALL_COPY_FILE_RANGE, &bytes)
+        has_no_room(CALL_COPY_FILE_RANGE, &bytes)
             ? -1
             : kl_io_system.copy_file_range(in_fd, in_pos, out_fd, out_pos, bytes, flags);
     uint8_t *copied = done > 0 ? malloc((size_t)done) : NULL;

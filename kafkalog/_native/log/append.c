@@ -299,14 +299,21 @@ out:
 
 /* A new leader epoch is on disk before the first batch that carries it. */
 static kl_status note_epoch(kl_log *log, const kl_batch *batch) {
-    if (KL_LIKELY(batch->leader_epoch <= kl_epochs_latest(&log->epochs))) return KL_OK;
+    bool owed = log->epoch_owed;
+    if (KL_LIKELY(batch->leader_epoch <= kl_epochs_latest(&log->epochs) && !owed))
+        return KL_OK;
     kl_status status = kl_log_make_dirty(log);
     if (!status)
         status = kl_epochs_assign(&log->epochs, batch->leader_epoch, batch->base_offset);
-    if (status || !log->epochs.changed) return status;
+    if (status) return status;
+    if (!log->epochs.changed) { /* a close or a truncation has written it since */
+        log->epoch_owed = false;
+        return KL_OK;
+    }
     KL_FP("append.before_epoch");
     status = kl_log_save_epochs(log, true);
-    if (status) kl_epochs_truncate_end(&log->epochs, batch->base_offset);
+    if (!status) log->epoch_owed = false;
+    else if (!owed) kl_epochs_truncate_end(&log->epochs, batch->base_offset);
     return status;
 }
 

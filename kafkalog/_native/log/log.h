@@ -100,6 +100,7 @@ struct kl_log {
     int64_t failed_rounds;   /* for want of memory, descriptors or space */
     bool dir_dirty;          /* names changed since the directory was synced */
     bool texts_dirty; /* so did the epochs, or nobody synced partition.metadata yet */
+    bool epoch_owed;  /* there was no room to write the latest epoch down */
     int64_t unflushed_records;
 
     /* Records that were promised to be on disk before they are shown: the high watermark

@@ -9,7 +9,7 @@ from kafkalog.config.broker import BrokerConfig
 from kafkalog.directory.jobs.place import Place
 from kafkalog.directory.scheduler import Job, Scheduler
 from kafkalog.disk.layout import METADATA_TOPIC
-from kafkalog.errors import Closed, Locked, StaleLog, UnknownTopicOrPartition
+from kafkalog.errors import Closed, Locked, StaleLog, UnknownTopicOrPartition, passes
 from kafkalog.log.compaction import Cleanable, Limits, Throttle, compact, due, filthiest, look
 from kafkalog.log.handle import Handle
 from kafkalog.types import TopicPartition
@@ -22,7 +22,8 @@ _logger = logging.getLogger(__name__)
 class Cleaner:
     """Compacts the logs of a data directory, the filthiest first, in a thread of its own.
 
-    A log whose compaction failed is left alone until the directory is opened again.
+    A log whose compaction failed is left alone until the directory is opened again; one for which
+    there was no room, memory or descriptor is tried again.
     """
 
     def __init__(self, place: Place) -> None:
@@ -32,6 +33,7 @@ class Cleaner:
         self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, place.clock)
         self._limits = self._limits_of(config)
         self._failures: dict[TopicPartition, Exception] = {}
+        self._wanting: dict[TopicPartition, Exception] = {}  # what passes, at the last try
         self._stopping = False
         self._backoff_ms = backoff_ms = config.log_cleaner_backoff_ms
         delay_ms = min(config.log_initial_task_delay_ms, backoff_ms)
@@ -41,8 +43,9 @@ class Cleaner:
 
     @property
     def failures(self) -> dict[str, Exception]:
-        """What went wrong, by partition; these are left alone."""
-        return {f"compaction of {tp[0]}-{tp[1]}": e for tp, e in list(self._failures.items())}
+        """What went wrong, by partition; these are left alone, but for want of something."""
+        both = {**self._wanting, **self._failures}
+        return {f"compaction of {tp[0]}-{tp[1]}": e for tp, e in both.items()}
 
     def start(self) -> None:
         """Start the thread."""
@@ -113,5 +116,13 @@ class Cleaner:
         except (Closed, Locked, StaleLog, UnknownTopicOrPartition):
             passed.add(tp)  # others are at work on it, or it goes: until the next look
         except Exception as error:
+            if passes(error):
+                passed.add(tp)
+                if tp not in self._wanting:
+                    _logger.error("compaction of %s-%d has to wait: %s", *tp, error)
+                self._wanting[tp] = error
+                return
             _logger.exception("compaction of %s-%d failed; it is left alone", *tp)
             self._failures[tp] = error
+        else:
+            self._wanting.pop(tp, None)

@@ -9,7 +9,7 @@ from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import TopicConfig
 from kafkalog.directory.folders import Folders
 from kafkalog.disk.checkpoint import DirectoryState
-from kafkalog.errors import Closed, UnknownTopicOrPartition
+from kafkalog.errors import Closed, NoSpace, UnknownTopicOrPartition
 from kafkalog.log.handle import Handle
 from kafkalog.types import TopicPartition
 
@@ -59,7 +59,9 @@ def each(place: Place, what: Iterable[T], work: Callable[[T], object]) -> None:
         except (Closed, UnknownTopicOrPartition):
             continue  # closed or deleted since the list was made
         except Exception as error:
-            _logger.error("%s: %s: %s", place.path, one, error)
+            # Of a full disk each would say the same: the job tells it, once.
+            level = logging.DEBUG if isinstance(error, NoSpace) else logging.ERROR
+            _logger.log(level, "%s: %s: %s", place.path, one, error)
             first = first or error
     if first is not None:
         raise first

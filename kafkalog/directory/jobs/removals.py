@@ -1,15 +1,24 @@
-"""Removals: what was renamed to go stays for file.delete.delay.ms, as readers may be at it."""
+"""Removals: what was renamed to go stays for file.delete.delay.ms, as readers may be at it.
+
+Where the disk is full it goes at once.
+"""
 
 import os
 import shutil
 import threading
 from collections.abc import Iterable
 
+from kafkalog.config.declare import FOREVER
 from kafkalog.directory.jobs.place import Place, each, ticks_ms
 from kafkalog.disk.layout import MarkedFolder
+from kafkalog.disk.space import is_full
+from kafkalog.log.handle import Handle
 from kafkalog.log.removal import purge
 
-__all__ = ["Removals"]
+__all__ = ["JOB", "Removals"]
+
+JOB = "removal"
+"""Of the scheduler."""
 
 PERIOD_MS_MIN, PERIOD_MS_MAX = 1_000, 60_000
 
@@ -45,10 +54,13 @@ class Removals:
 
     def run(self) -> None:
         """Remove .deleted files and -delete folders whose file.delete.delay.ms is over."""
-        place = self._place
+        place, full = self._place, is_full(self._place.path)
         now_ms, wall_ms = ticks_ms(place), place.clock.now_ms()
         with self._lock:
-            over = [name for name, at_ms in self.leaving.items() if at_ms <= now_ms]
+            over = [name for name, at_ms in self.leaving.items() if full or at_ms <= now_ms]
+
+        def clear(log: Handle) -> None:
+            purge(log, FOREVER if full else wall_ms - log.config.file_delete_delay_ms)
 
         def remove(name: str) -> None:
             if self._stopping:
@@ -66,8 +78,4 @@ class Removals:
                 place.folders.sync()
             each(place, over, remove)
         finally:
-            each(
-                place,
-                place.handles(),
-                lambda log: purge(log, wall_ms - log.config.file_delete_delay_ms),
-            )
+            each(place, place.handles(), clear)

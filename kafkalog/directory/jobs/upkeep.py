@@ -10,6 +10,7 @@ from kafkalog.directory.jobs.checkpoints import Checkpoints
 from kafkalog.directory.jobs.flushes import JOB as FLUSH
 from kafkalog.directory.jobs.flushes import Flushes
 from kafkalog.directory.jobs.place import Place, each
+from kafkalog.directory.jobs.removals import JOB as REMOVAL
 from kafkalog.directory.jobs.removals import Removals
 from kafkalog.directory.jobs.retention import retain
 from kafkalog.directory.scheduler import Job, Scheduler
@@ -50,7 +51,7 @@ class Upkeep:
              config.replica_high_watermark_checkpoint_interval_ms),
             ("producers", partial(expire_producers, place),
              config.producer_id_expiration_check_interval_ms),
-            ("removal", self.removals.run, self.removals.period_ms),
+            (REMOVAL, self.removals.run, self.removals.period_ms),
         ]  # fmt: skip
         delay_ms = config.log_initial_task_delay_ms
         return [Job(name, run, period_ms, min(delay_ms, period_ms))

@@ -19,9 +19,12 @@ from kafkalog.errors import (
     ArgumentError,
     Closed,
     KafkalogError,
+    NoSpace,
     ReadOnly,
     UnknownTopicOrPartition,
     for_clients,
+    passes,
+    told_once,
 )
 from kafkalog.log.log import Log, handle_of
 from kafkalog.metadata import configs, directory, features, settings
@@ -61,6 +64,7 @@ from kafkalog.metadata.kraft.loading import (
 )
 from kafkalog.metadata.kraft.records import encode
 from kafkalog.metadata.kraft.snapshots import SnapshotName, list_snapshots, render_snapshot
+from kafkalog.metadata.kraft.tail import Tail
 from kafkalog.metadata.plan import Plan, Site
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -75,6 +79,8 @@ Result = dict[str, Any]
 """One item of a response."""
 
 SNAPSHOTS_KEPT = 2
+FREEING = {"RemoveTopicRecord", "ConfigRecord"}
+"""Records that free space, or let retention do it: on a full disk they get what is kept for it."""
 
 
 class Quorum(NamedTuple):
@@ -120,6 +126,9 @@ class MetadataLog:
         self._not_obeyed: set[settings.Problem] = set()  # settings that were warned of
         self._written_bytes = 0  # since the last snapshot
         self._snapshot_ms = manager.clock.now_ms()
+        self._not_taken: object = None  # why there was no snapshot the last time
+        self._tail = Tail(log, manager.path)
+        self._unmade: dict[str, KafkalogError] = {}  # topics without their folders, and why
 
     # ---- opening and closing -------------------------------------------------------------------
 
@@ -157,7 +166,7 @@ class MetadataLog:
         self._append(records)
         self.image = self._loaded.replay.image
         records = directory.elections(self.image, unclean=not self.manager.state.clean)
-        self._append(records)
+        self._append(records, owe=True)
         self.image = self._loaded.replay.image
         if fresh or records:
             self._log.flush()
@@ -169,6 +178,8 @@ class MetadataLog:
         self.problems += strays.values()
         self._site = self._site._replace(blocked=frozenset(tp.topic for tp in strays))
         self._make_folders(self.image.topics)
+        self._unmade.clear()  # they are made when they are used
+        self._tail.keep_space()
 
     def _known_epoch(self) -> int:
         """The highest epoch that anything here remembers."""
@@ -189,9 +200,9 @@ class MetadataLog:
             voter = self._directory_id().bytes
         value = leader_change_value(self._meta.node_id, voter)
         batch = control_batch(
-            [(LEADER_CHANGE, value)], self._log.end_offset, epoch, self.manager.clock.now_ms()
+            [(LEADER_CHANGE, value)], self._tail.end_offset, epoch, self.manager.clock.now_ms()
         )
-        self._log.append_as_follower(batch)
+        self._tail.append(batch, owe=True)
         self._loaded.take(records_in(batch))
 
     def _directory_id(self) -> uuid.UUID:
@@ -217,7 +228,7 @@ class MetadataLog:
         """
         with self._lock:
             # The epoch is the record's own offset; an abort of what a crash left goes before.
-            epoch = self._log.end_offset + int(self._loaded.replay.in_transaction)
+            epoch = self._tail.end_offset + int(self._loaded.replay.in_transaction)
             broker = Broker(
                 id=self.image.node_id,
                 epoch=epoch,
@@ -230,14 +241,17 @@ class MetadataLog:
                 directories=(self._directory_id(),),
             )
             # Nobody relies on it before the next change: a start need not wait for the disk.
-            self.write([("RegisterBrokerRecord", broker_fields(broker))], flush=False)
+            record = "RegisterBrokerRecord", broker_fields(broker)
+            self._write([record], flush=False, owe=True)
             self.manager.state.broker_epoch = epoch
             return epoch
 
     def close(self) -> None:
         """Fence this broker's registration, flush; harmless when repeated.
 
-        Raises: IoFailed, NoSpace, StorageOffline; it is closed then, too.
+        What a full disk has no room for is left out, with a warning: the next start does without.
+
+        Raises: IoFailed, StorageOffline; it is closed then, too.
         """
         with self._lock:
             if self._closed:
@@ -253,11 +267,15 @@ class MetadataLog:
         if broker is not None and not broker.fenced:
             # Else the next controller waits for its session to end before it may register.
             fields = {"broker_id": broker.id, "broker_epoch": broker.epoch, "fenced": 1}
-            self._append([("BrokerRegistrationChangeRecord", fields)])
-        self._log.flush()
-        self.image = self._loaded.replay.image
-        self._save_quorum_state()
+            self._append([("BrokerRegistrationChangeRecord", fields)], owe=True)
+        try:
+            self._log.flush()
+            self.image = self._loaded.replay.image
+            self._save_quorum_state()
+        except NoSpace as error:
+            _logger.warning("%s: closed without its last words: %s", self._log.path, error)
         self._snapshot_if_due()
+        self._tail.keep_space()
 
     def __enter__(self) -> "MetadataLog":
         return self
@@ -287,16 +305,23 @@ class MetadataLog:
 
         Raises: IoFailed, NoSpace (nothing changed), StorageOffline, ReadOnly, Closed.
         """
+        return self._write(records, flush)
+
+    def _write(
+        self, records: Iterable[Record], flush: bool = True, owe: bool = False
+    ) -> MetadataImage:
+        """`owe`: see Tail."""
         with self._lock:
             self._check()
             old = self.image
             records = list(records)
             if not records:
                 return old
-            self._append(records, flush)
+            self._append(records, flush, owe)
             self.image = self._loaded.replay.image
             self._follow(old, self.image)
             self._snapshot_if_due()
+            self._tail.keep_space()
             return self.image
 
     def _check(self) -> None:
@@ -305,15 +330,16 @@ class MetadataLog:
         if self.manager.mode != "w":
             raise ReadOnly(f"{self._log.path}: was opened for reading")
 
-    def _append(self, records: Sequence[Record], flush: bool = False) -> None:
+    def _append(self, records: Sequence[Record], flush: bool = False, owe: bool = False) -> None:
         if not records:
             return
+        frees = all(name in FREEING for name, _ in records)
         values = [encode(name, fields, self.image) for name, fields in records]
         batches = self._batches(values)
         done = 0
         try:
             for batch in batches:
-                self._log.append_as_follower(batch)
+                self._tail.append(batch, owe, frees)
                 done += 1
             if flush:
                 self._log.flush()
@@ -331,7 +357,7 @@ class MetadataLog:
         for begin, end in (([], []), (["BeginTransactionRecord"], ["EndTransactionRecord"])):
             whole = [*head, *(encode(name, {}, self.image) for name in begin), *values]
             whole += [encode(name, {}, self.image) for name in end]
-            start = self._log.end_offset
+            start = self._tail.end_offset
             batches = data_batches(whole, start, self._epoch, now_ms, self.batch_bytes)
             if len(batches) == 1:
                 break
@@ -340,8 +366,23 @@ class MetadataLog:
     # ---- what is asked for ----------------------------------------------------------------------
 
     def create_topics(self, asked: NewTopics) -> list[Result]:
-        """CreateTopics: the response's `topics`, one result per topic."""
-        return self._plan(lambda image: controller.create_topics(image, asked, self._site))
+        """CreateTopics: the response's `topics`, one result per topic.
+
+        One whose folders cannot be made is taken back.
+        """
+        with self._lock:
+            self._unmade.clear()
+            results = self._plan(lambda image: controller.create_topics(image, asked, self._site))
+            failed = {name: why for name, why in self._unmade.items() if passes(why)}
+            try:
+                self.write([("RemoveTopicRecord", {"topic_id": self.image.topics[name].id})
+                            for name in failed])  # fmt: skip
+            except KafkalogError:
+                return results  # they stay: their folders are made when they are used
+            for result in results:
+                if result["name"] in failed:
+                    result.update(_failed(failed[result["name"]]))
+            return results
 
     def delete_topics(self, asked: Sequence[TopicNamed]) -> list[Result]:
         """DeleteTopics: the response's `responses`."""
@@ -378,7 +419,7 @@ class MetadataLog:
         """What DescribeQuorum tells of this log."""
         with self._lock:
             mine = self._directory_id() if self._loaded.kraft_version else None
-            return Quorum(self._epoch, self._log.end_offset, mine)
+            return Quorum(self._epoch, self._tail.end_offset, mine)
 
     def allocate_producer_ids(self) -> range:
         """A block of producer ids, which nobody gets a second time.
@@ -398,10 +439,9 @@ class MetadataLog:
                 self.write(plan.records)
             except KafkalogError as error:
                 _logger.error("%s: %s", self._log.path, error)
-                code = ErrorCode.UNKNOWN_SERVER_ERROR if error.code is None else error.code
                 for result in plan.results:
                     if not result["error_code"]:
-                        result.update(error_code=int(code), error_message=for_clients(error))
+                        result.update(_failed(error))
             return plan.results
 
     # ---- what follows a change -----------------------------------------------------------------
@@ -448,6 +488,7 @@ class MetadataLog:
             except KafkalogError as error:
                 # It is in the metadata; Manager.get tries again.
                 _logger.error("%s: %s", self.manager.path, error)
+                self._unmade[name] = error
 
     def _has(self, topic: str, partition: int) -> bool:
         return self.manager.has(TopicPartition(topic, partition))
@@ -487,7 +528,7 @@ class MetadataLog:
                 change = {"topic_id": topic_id, "partition_id": log.partition,
                           "leader": known.leader}  # fmt: skip
                 raises = mine - known.leader_epoch
-                self.write([("PartitionChangeRecord", change)] * raises)
+                self._write([("PartitionChangeRecord", change)] * raises, owe=True)
                 known = self._led(log.topic, log.partition)
         handle_of(log).lead(known.leader_epoch)
         return known.leader_epoch
@@ -511,7 +552,9 @@ class MetadataLog:
             self.take_snapshot()
         except KafkalogError as error:
             # Nothing is lost by it: the log has all of it.
-            _logger.error("%s: no snapshot: %s", self._log.path, error)
+            known, self._not_taken = self._not_taken, told_once(error)
+            if known != self._not_taken:
+                _logger.error("%s: no snapshot: %s", self._log.path, error)
 
     def take_snapshot(self) -> SnapshotName | None:
         """Write a snapshot of the image; None when it would lose records that we do not know.
@@ -526,7 +569,7 @@ class MetadataLog:
             image = self.image
             name = SnapshotName(image.offset + 1, image.epoch)
             loaded = self._loaded
-            if image.foreign or loaded.replay.in_transaction or name.offset == 0:
+            if image.foreign or loaded.replay.in_transaction or name.offset == 0 or self._tail.owes:
                 return None
             self.manager.folders.sync()  # who begins with it is not told what was removed
             values = [encode(record, fields, image) for record, fields in snapshot_entries(image)]
@@ -536,7 +579,7 @@ class MetadataLog:
             )
             with Directory(self._log.path) as folder:
                 folder.replace(name.file(), data)
-                self._written_bytes, self._snapshot_ms = 0, times_ms[1]
+                self._written_bytes, self._snapshot_ms, self._not_taken = 0, times_ms[1], None
                 self._clean_up(folder)
             return name
 
@@ -548,3 +591,9 @@ class MetadataLog:
             self._log.roll()
             # A reader that finds the newest damaged begins with the one before it.
             self._log.delete_before(kept[0].offset)
+
+
+def _failed(error: KafkalogError) -> Result:
+    """What the result of a change says that could not be made."""
+    code = ErrorCode.UNKNOWN_SERVER_ERROR if error.code is None else error.code
+    return {"error_code": int(code), "error_message": for_clients(error)}

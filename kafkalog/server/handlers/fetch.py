@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from kafkalog.errors import StorageOffline, UnknownTopicOrPartition
+from kafkalog.errors import StorageOffline, UnknownTopicOrPartition, passes
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 
@@ -23,8 +23,9 @@ def open_logs(node: Node, partitions: Any, to_read: bool = False) -> None:
             use(topic, partition)
         except (UnknownTopicOrPartition, StorageOffline):
             pass
-        except Exception:
-            _logger.exception("%s-%d cannot be opened", topic, partition)
+        except Exception as problem:
+            if not passes(problem):  # told once, and tried again with the next request
+                _logger.exception("%s-%d cannot be opened", topic, partition)
 
 
 def fetch(node: Node, request: Request) -> None:

@@ -6,12 +6,10 @@ flush: what was appended has its blocks.
 """
 
 import contextlib
-import os
 import re
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,8 +18,8 @@ import kafkalog
 from kafkalog.directory.jobs.retention import retain
 from kafkalog.directory.manager import Manager
 from tests.support import batches, trees
+from tests.support.smalldisks import Ballast, free_bytes, mounted
 
-MIB = 1 << 20
 CONFIG = {"segment.bytes": 256 << 10, "index.interval.bytes": 4096, "file.delete.delay.ms": 0}
 VALUES = [bytes([65 + i]) * (700 + 37 * i) for i in range(26)]
 
@@ -32,61 +30,11 @@ def value_of(number: int) -> bytes:
     return b"%d:%s" % (number, VALUES[number % len(VALUES)])
 
 
-def _mount(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"{' '.join(command[:4])}: {done.stderr.strip()[:100]}")
-
-
-@contextlib.contextmanager
-def _mounted(kind: str, folder: Path, mib: int) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    disk = folder / "disk"
-    disk.mkdir()
-    if kind == "tmpfs":
-        _mount("mount", "-t", "tmpfs", "-o", f"size={mib}m", "none", str(disk))
-    else:
-        image = folder / "image"
-        image.touch()
-        os.truncate(image, mib * MIB)
-        with open(image, "r+b") as file:  # blocks of its own, so that only the inner one fills
-            os.posix_fallocate(file.fileno(), 0, mib * MIB)
-        _mount("mkfs.ext4", "-q", "-F", "-m", "0", str(image))
-        _mount("mount", "-o", "loop", str(image), str(disk))
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
-
-
 @pytest.fixture(params=["tmpfs", "ext4"])
 def disk(request, tmp_path):
     """A file system of 8 MiB (ext4: 16, of which its journal takes some)."""
-    with _mounted(request.param, tmp_path, 8 if request.param == "tmpfs" else 16) as path:
+    with mounted(request.param, tmp_path, 8 if request.param == "tmpfs" else 16) as path:
         yield path
-
-
-class Ballast:
-    """A file that takes all the space that is left."""
-
-    def __init__(self, disk: Path) -> None:
-        self.path = disk / "ballast"
-
-    def fill(self) -> None:
-        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        try:
-            for size in (1 << 16, 4096, 512, 1):
-                with contextlib.suppress(OSError):
-                    while os.write(fd, bytes(size)) > 0:
-                        pass
-            with contextlib.suppress(OSError):
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-
-    def drop(self) -> None:
-        self.path.unlink(missing_ok=True)
 
 
 def missing(log: kafkalog.Log, acknowledged: list[int]) -> list[int]:
@@ -288,7 +236,7 @@ def test_a_close_on_a_full_disk_loses_nothing(disk):
 def test_no_inodes_left(tmp_path):
     """A roll, which needs a new file, is refused; the active segment goes on to be read."""
     acknowledged: list[int] = []
-    with _mounted("tmpfs", tmp_path, 8) as disk:
+    with mounted("tmpfs", tmp_path, 8) as disk:
         subprocess.run(["mount", "-o", "remount,nr_inodes=14", str(disk)], check=True)
         with kafkalog.Log(disk / "log-0", config={**CONFIG, "segment.bytes": 20_000}) as log:
             append_until_full(log, acknowledged)
@@ -357,11 +305,6 @@ def filled(disk: Path, path: Path, config: dict[str, object] = FULL) -> kafkalog
         append(log, [], 100_000)
     Ballast(disk).fill()
     return log
-
-
-def free_bytes(disk: Path) -> int:
-    found = os.statvfs(disk)
-    return found.f_bavail * found.f_frsize
 
 
 def test_deletion_frees_a_full_disk(disk):

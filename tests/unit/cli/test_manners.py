@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -58,34 +59,11 @@ def test_one_is_not_many(kafkalog: Command, tmp_path: Path, count: int, told: st
 
 def test_who_cannot_listen_makes_no_directory(kafkalog: Command, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = "127.0.0.1:{}".format(taken.getsockname()[1])
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
         process = started(tmp_path, "serve", "--dir", "new/data", "--listen", address)
         _, told = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 1 and "another port" in told
     assert not (tmp_path / "new").exists()
-
-
-@pytest.fixture(scope="module")
-def closed_to_us() -> Iterator[Path]:
-    """A data directory that belongs to root; for who is nobody."""
-    if os.geteuid() != 0:
-        pytest.skip("only root becomes somebody else")
-    if as_nobody("--version").returncode:
-        pytest.skip("nobody may not run our Python")
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
-        with Manager(Path(folder) / "theirs") as manager:
-            manager.create_topic("t", 1)
-            manager.get("t").append(b"x")
-        yield Path(folder) / "theirs"
-
-
-def as_nobody(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kafkalog", *words], cwd="/", user=NOBODY, group=NOBODY,
-        extra_groups=[], capture_output=True, text=True, timeout=TIMEOUT_S, input="x\n",
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
-    )  # fmt: skip
 
 
 AT_DIRECTORIES = {
@@ -93,26 +71,69 @@ AT_DIRECTORIES = {
     "ingest": ["-", "--dir", "{}", "--topic", "t"],
     "consume": ["--dir", "{}", "--topic", "t"],
     "topics": ["--dir", "{}"],
-    "offsets": ["--dir", "{}", "--topic", "t"],
     "dump": ["{}/t-0"],
     "verify": ["{}"],
     "repair": ["{}"],
     "compact": ["--dir", "{}", "--topic", "t"],
     "adopt": ["--dir", "{}"],
 }
+AS_NOBODY = """
+import importlib, json, os, pkgutil, sys, tempfile
+import kafkalog, kafkalog.cli
+for module in pkgutil.walk_packages(kafkalog.__path__, "kafkalog."):
+    if not module.name.endswith(("__main__", "pytest_plugin")):
+        importlib.import_module(module.name)
+for line in sys.stdin:
+    with tempfile.TemporaryFile() as told:
+        if os.fork() == 0:
+            os.dup2(told.fileno(), 1), os.dup2(told.fileno(), 2)
+            os.setgroups([]), os.setgid(NOBODY), os.setuid(NOBODY)
+            status = kafkalog.cli.main(json.loads(line))
+            sys.stdout.flush(), sys.stderr.flush()
+            os._exit(status)
+        status = os.waitstatus_to_exitcode(os.wait()[1])
+        told.seek(0)
+        print(json.dumps([status, told.read().decode()]), flush=True)
+"""
+"""What nobody may read, the interpreter and its modules among it, is loaded before."""
+
+
+@pytest.fixture(scope="module")
+def refused() -> Iterator[dict[tuple[str, str], tuple[int, str, str]]]:
+    """Of each command, at a directory of root's and at one below it: status, words and the
+    directory, when nobody runs it."""
+    if os.geteuid() != 0:
+        pytest.skip("only root becomes somebody else")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        theirs = f"{folder}/theirs"
+        with Manager(theirs) as manager:
+            manager.create_topic("t", 1)
+            manager.get("t").append(b"x")
+        asked = [(command, below) for command in AT_DIRECTORIES for below in ("", "/deeper")]
+        lines = [
+            json.dumps([command, *(w.format(theirs + below) for w in AT_DIRECTORIES[command])])
+            for command, below in asked
+        ]
+        ran = subprocess.run(
+            [sys.executable, "-c", AS_NOBODY.replace("NOBODY", str(NOBODY))], cwd=ROOT, text=True,
+            capture_output=True, input="\n".join(lines), timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stderr
+        answers = [json.loads(line) for line in ran.stdout.splitlines()]
+        yield {one: (*answer, theirs) for one, answer in zip(asked, answers, strict=True)}
 
 
 @pytest.mark.parametrize("command", sorted(AT_DIRECTORIES))
 @pytest.mark.parametrize("below", ["", "/deeper"])
 def test_without_permission_a_command_says_so(
-    closed_to_us: Path, command: str, below: str
+    refused: dict[tuple[str, str], tuple[int, str, str]], command: str, below: str
 ) -> None:
     """One line that names the place and the reason, whether it lies there or somewhere in it."""
-    words = [word.format(f"{closed_to_us}{below}") for word in AT_DIRECTORIES[command]]
-    ran = as_nobody(command, *words)
-    assert ran.returncode in (1, 2), ran
-    assert "Permission denied" in ran.stderr and str(closed_to_us) in ran.stderr
-    assert ran.stderr.startswith("kafkalog: ") and ran.stderr.count("\n") == 1
+    status, told, directory = refused[command, below]
+    assert status in (1, 2), told
+    assert "Permission denied" in told and directory in told
+    assert told.startswith("kafkalog: ") and told.count("\n") == 1
 
 
 # ---- Ctrl-C ----------------------------------------------------------------------------------

@@ -1,0 +1,370 @@
+"""A whole broker on a disk that is full indeed.
+
+It starts, it reads, it answers who writes at once with a code that clients try again with; what is
+deleted makes room, and everything goes on without a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog import Broker, KafkalogError
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.producer import Producer
+from kafkalog.directory.manager import Manager
+from kafkalog.disk.space import RESERVE, Reserve
+from kafkalog.inspect.verify.files import verify
+from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.raw import Raw
+from tests.support.smalldisks import Ballast, mounted
+from tests.support.waiting import wait_for
+from tests.unit.server.test_transactions import Client
+
+ROOT = Path(__file__).parents[3]
+OK, FULL = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR
+AGAIN = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)  # fmt: skip
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": 0,
+    "log.initial.task.delay.ms": 0,
+    "offsets.topic.num.partitions": 2,
+    "transaction.state.log.num.partitions": 2,
+    "log.segment.bytes": 1 << 20,
+    "log.retention.check.interval.ms": 50,
+    "auto.create.topics.enable": False,
+}
+VALUE = bytes(range(256)) * 16
+AT_ONCE_S = 10.0
+"""Far below the 30 s and more that a timeout would take."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    with mounted(request.param, tmp_path, 12 if request.param == "tmpfs" else 24) as path:
+        yield path
+
+
+def opened(disk: Path, **config: Any) -> Broker:
+    more = {name.replace("_", "."): value for name, value in config.items()}
+    return Broker(disk / "data", config={**SETTINGS, **more})
+
+
+@pytest.fixture
+def broker(disk: Path) -> Iterator[Broker]:
+    with opened(disk) as broker:
+        yield broker
+
+
+def fill(raw: Raw, disk: Path, *topics: str) -> dict[str, int]:
+    """Until nobody takes anything any more; how many records each topic took."""
+    taken = dict.fromkeys(topics, 0)
+    for topic in topics:
+        for _ in range(4):
+            assert raw.produce(topic, VALUE).error_code == OK
+            taken[topic] += 1
+    Ballast(disk).fill()
+    for topic in topics:
+        taken[topic] += fill_up(raw, topic)
+    return taken
+
+
+def fill_up(raw: Raw, topic: str) -> int:
+    """What was allocated before is filled, too; how many records that took."""
+    taken = 0
+    while (answer := raw.produce(topic, VALUE)).error_code == OK:
+        taken += 1
+    assert answer.error_code == FULL
+    return taken
+
+
+def count(raw: Raw, topic: str) -> int:
+    """The records between start and end, as a client sees them."""
+    return int(raw.offsets(topic, -1).offset - raw.offsets(topic, -2).offset)
+
+
+def goes_on(raw: Raw, topic: str) -> None:
+    """It takes records, perhaps after the time that a removal takes."""
+    wait_for(lambda: raw.produce(topic, VALUE).error_code == OK, f"{topic} takes records", 30)
+
+
+# ---- reading and writing ---------------------------------------------------------------------
+
+
+def test_it_reads_and_refuses_and_goes_on(disk: Path, broker: Broker) -> None:
+    with Raw(broker.bootstrap_servers) as raw:
+        assert raw.create("a", 2).error_code == OK
+        taken = fill(raw, disk, "a")["a"]
+        for _ in range(3):
+            begun = time.monotonic()
+            assert raw.produce("a", VALUE).error_code == FULL
+            assert raw.produce("a", VALUE, partition=1).error_code in (OK, FULL)
+            assert time.monotonic() - begun < AT_ONCE_S
+            assert count(raw, "a") == taken
+            assert raw.fetch("a").records
+            (topic,) = raw.call(apis.METADATA, topics=[{"name": "a"}]).topics
+            assert [(p.error_code, p.leader_id) for p in topic.partitions] == [(OK, 1)] * 2
+        Ballast(disk).drop()
+        assert raw.produce("a", VALUE).error_code == OK
+        assert count(raw, "a") == taken + 1
+        assert raw.produce("a", VALUE, partition=1).error_code == OK
+    broker.close()
+    assert verify([str(disk / "data")]).clean
+
+
+def test_a_partition_that_was_never_opened(disk: Path, broker: Broker) -> None:
+    """Its first record is refused, and a while later it is not."""
+    with Raw(broker.bootstrap_servers) as raw:
+        assert raw.create("a").error_code == OK
+        assert raw.create("b").error_code == OK
+        fill(raw, disk, "a")
+        for _ in range(3):
+            assert raw.produce("b", VALUE).error_code == FULL
+            assert count(raw, "b") == 0
+        Ballast(disk).drop()
+        assert raw.produce("b", VALUE).error_code == OK, "it was let alone for a while"
+
+
+def test_all_that_is_open_is_told_once(disk: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Jobs that cannot write say so in one line, without a traceback."""
+    caplog.set_level(logging.INFO)
+    names = ("replica.high.watermark", "log.flush.offset", "log.flush.start.offset")
+    often = {f"{name}.checkpoint.interval.ms": 20 for name in names}
+    with opened(disk, **often) as broker, Raw(broker.bootstrap_servers) as raw:
+        assert raw.create("a").error_code == OK
+        fill(raw, disk, "a")
+        job = "job high watermarks failed"
+        wait_for(lambda: job in caplog.text, job)
+        failures = broker._manager.problems
+        assert any("high watermarks" in line for line in failures)
+        wait_for(lambda: "job recovery points failed" in caplog.text, "another job")
+        for _ in range(3):
+            assert raw.produce("a", VALUE).error_code == FULL
+        Ballast(disk).drop()
+        goes_on(raw, "a")
+        wait_for(lambda: not broker._manager.problems, "the jobs do their work")
+    told = [record for record in caplog.records if "failed" in record.getMessage()]
+    assert not [record for record in told if record.exc_info]
+    lines = [record.getMessage() for record in told if job in record.getMessage()]
+    assert len(lines) == 1 and "No space left on device" in lines[0]
+
+
+# ---- what makes room -------------------------------------------------------------------------
+
+
+def test_delete_records_makes_room(disk: Path, broker: Broker) -> None:
+    with Raw(broker.bootstrap_servers) as raw:
+        assert raw.create("a").error_code == OK
+        taken = fill(raw, disk, "a")["a"]
+        partition = {"partition_index": 0, "offset": -1}
+        topics = [{"name": "a", "partitions": [partition]}]
+        (topic,) = raw.call(apis.DELETE_RECORDS, topics=topics, timeout_ms=30_000).topics
+        (found,) = topic.partitions
+        assert (found.error_code, found.low_watermark) == (OK, taken)
+        goes_on(raw, "a")
+        assert raw.offsets("a", -2).offset == taken
+
+
+def test_a_setting_lets_retention_make_room(disk: Path, broker: Broker) -> None:
+    """The change itself has to be written, and is."""
+    with Raw(broker.bootstrap_servers) as raw:
+        assert raw.create("a").error_code == OK
+        fill(raw, disk, "a")
+        assert raw.alter(2, "a", retention_ms="1000").error_code == OK
+        goes_on(raw, "a")
+
+
+def test_deleting_a_topic_makes_room(disk: Path, broker: Broker) -> None:
+    """At once, though file.delete.delay.ms is a minute."""
+    with Raw(broker.bootstrap_servers) as raw:
+        assert raw.create("a").error_code == OK
+        assert raw.create("b").error_code == OK
+        taken = fill(raw, disk, "a", "b")["b"]
+        found = raw.call(apis.DELETE_TOPICS, topics=[{"name": "a"}], timeout_ms=30_000)
+        assert found.responses[0].error_code == OK
+        goes_on(raw, "b")
+        assert count(raw, "b") == taken + 1
+    broker.close()
+    with opened(disk) as again, Raw(again.bootstrap_servers) as raw:
+        assert {t.name for t in raw.call(apis.METADATA, topics=None).topics} == {"b"}
+
+
+# ---- changes of the metadata -----------------------------------------------------------------
+
+
+def test_a_topic_that_cannot_be_made_is_not_there(disk: Path, broker: Broker) -> None:
+    with Raw(broker.bootstrap_servers) as raw:
+        assert raw.create("a").error_code == OK
+        fill(raw, disk, "a")
+        for _ in range(3):
+            made = raw.create("b", 3)
+            assert made.error_code == FULL and made.error_message
+        assert {t.name for t in raw.call(apis.METADATA, topics=None).topics} == {"a"}
+        assert not list((disk / "data").glob("b-*[0-9]"))
+        Ballast(disk).drop()
+        assert raw.create("b", 3).error_code == OK
+        assert raw.produce("b", VALUE, partition=2).error_code == OK
+
+
+@pytest.mark.parametrize("ended", ["closed", "killed"])
+@pytest.mark.parametrize("reserve", ["kept", "gone"])
+def test_it_starts_on_a_full_disk(disk: Path, ended: str, reserve: str) -> None:
+    """Also again and again, and after a kill; records are there, deletion makes room."""
+    with opened(disk) as broker, Raw(broker.bootstrap_servers) as raw:
+        assert raw.create("a").error_code == OK
+        assert raw.create("b").error_code == OK
+        taken = fill(raw, disk, "a", "b")
+        if ended == "killed":
+            image = disk.parent / "left"
+            subprocess.run(["cp", "-a", str(disk / "data"), str(image)], check=True)
+    if ended == "killed":  # as it was when it was full: put back in place of what the close left
+        Ballast(disk).drop()
+        subprocess.run(["rm", "-r", str(disk / "data")], check=True)
+        subprocess.run(["cp", "-a", "--sparse=never", str(image), str(disk / "data")], check=True)
+    if reserve == "gone":
+        (disk / "data" / RESERVE).unlink()
+    for _ in range(3):
+        Ballast(disk).fill()
+        with opened(disk) as broker, Raw(broker.bootstrap_servers) as raw:
+            assert {name: count(raw, name) for name in taken} == taken
+            taken["a"] += fill_up(raw, "a")  # what the close gave back is little
+    Ballast(disk).fill()
+    with opened(disk) as broker, Raw(broker.bootstrap_servers) as raw:
+        topics = [{"name": "a", "partitions": [{"partition_index": 0, "offset": -1}]}]
+        found = raw.call(apis.DELETE_RECORDS, topics=topics, timeout_ms=30_000)
+        assert found.topics[0].partitions[0].error_code == OK
+        goes_on(raw, "b")
+        Ballast(disk).drop()
+        assert raw.create("c").error_code == OK
+        assert raw.produce("c", VALUE).error_code == OK
+    with opened(disk) as broker, Raw(broker.bootstrap_servers) as raw:
+        assert [count(raw, name) for name in "abc"] == [0, taken["b"] + 1, 1]
+    assert verify([str(disk / "data")]).clean
+
+
+def test_a_snapshot_waits_for_room(disk: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One line, however often it is tried; changes go on."""
+    often = {"metadata.log.max.record.bytes.between.snapshots": 1}
+    with Manager(disk / "data", often) as manager, MetadataLog.open(manager) as metadata:
+        Reserve(str(disk / "data")).give()
+        Ballast(disk).fill()
+        for _ in range(5):
+            metadata.write([("NoOpRecord", {})])
+        assert caplog.text.count("no snapshot") == 1
+        Ballast(disk).drop()
+        metadata.write([("NoOpRecord", {})])
+        assert list((disk / "data" / "__cluster_metadata-0").glob("*.checkpoint"))
+
+
+# ---- coordinators ----------------------------------------------------------------------------
+
+
+def commit(raw: Raw, group: str, offset: int) -> int:
+    partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+    topics = [{"name": "a", "partitions": [partition]}]
+    found = raw.call(apis.OFFSET_COMMIT, 8, group_id=group, topics=topics)
+    return int(found.topics[0].partitions[0].error_code)
+
+
+def committed(raw: Raw, group: str) -> int:
+    topics = [{"name": "a", "partition_indexes": [0]}]
+    found = raw.call(apis.OFFSET_FETCH, 5, group_id=group, topics=topics)
+    return -1 if found.error_code else int(found.topics[0].partitions[0].committed_offset)
+
+
+def test_commits_of_groups(disk: Path, broker: Broker) -> None:
+    """Clients look for the coordinator again, and commit when there is room."""
+    with Raw(broker.bootstrap_servers) as raw:
+        assert raw.create("a").error_code == OK
+        raw.call(apis.FIND_COORDINATOR, key_type=0, coordinator_keys=["g"])
+        wait_for(lambda: commit(raw, "g", 1) == OK, "a commit")
+        fill(raw, disk, "a")
+        offset = 1
+        while (code := commit(raw, "g", offset + 1)) == OK:
+            offset += 1
+        for _ in range(3):
+            assert code in AGAIN
+            assert committed(raw, "g") == offset
+            code = commit(raw, "g", offset + 1)
+        Ballast(disk).drop()
+        assert commit(raw, "g", 1000) == OK
+        assert committed(raw, "g") == 1000
+    broker.close()
+    with opened(disk) as again, Raw(again.bootstrap_servers) as raw:
+        wait_for(lambda: committed(raw, "g") == 1000, "the commit is there")
+
+
+def test_transactions(disk: Path, broker: Broker) -> None:
+    """Its parts are refused with codes that clients try again with; then it goes on and ends."""
+    with Raw(broker.bootstrap_servers) as raw:
+        assert raw.create("a").error_code == OK
+        assert raw.create("b").error_code == OK
+        client = Client(raw, "t")
+        assert client.add("a", 0) == [OK]
+        fill(raw, disk, "a", "b")
+        # What the journal has blocks for ahead is used up first.
+        again = {*AGAIN, FULL}
+        named = {"transactional_id": "t2", "transaction_timeout_ms": 60_000}
+
+        def init() -> int:
+            return int(raw.call(apis.INIT_PRODUCER_ID, 4, **named).error_code)
+
+        wait_for(lambda: init() in AGAIN, "the journal is full", 60)
+        ended = raw.call(apis.END_TXN, 3, **client.who, committed=True)
+        assert ended.error_code in again
+        Ballast(disk).drop()
+        wait_for(lambda: init() == OK, "a new id")
+        wait_for(lambda: raw.call(apis.END_TXN, 3, **client.who, committed=True).error_code
+                 in (OK, ErrorCode.INVALID_TXN_STATE), "the end")  # fmt: skip
+        assert client.add("a", 0) == [OK]
+
+
+# ---- the client ------------------------------------------------------------------------------
+
+
+def test_the_producer_gives_up_soon_and_says_why(disk: Path, broker: Broker) -> None:
+    with Raw(broker.bootstrap_servers) as raw:
+        assert raw.create("a").error_code == OK
+        fill(raw, disk, "a")
+        begun = time.monotonic()
+        with (
+            pytest.raises(KafkalogError, match=r"KAFKA_STORAGE_ERROR.*No space left"),
+            Cluster(broker.bootstrap_servers) as cluster,
+            Producer(cluster) as producer,
+        ):
+            producer.send("a", VALUE)
+        assert time.monotonic() - begun < AT_ONCE_S
+        Ballast(disk).drop()
+        with Cluster(broker.bootstrap_servers) as cluster, Producer(cluster) as producer:
+            producer.send("a", VALUE)
+
+
+def test_the_command_says_why_and_returns(disk: Path, broker: Broker) -> None:
+    with Raw(broker.bootstrap_servers) as raw:
+        assert raw.create("a").error_code == OK
+        fill(raw, disk, "a")
+    for words in (
+        ["produce", "-", "--topic", "a"],
+        ["produce", "-", "--topic", "a", "--no-idempotence", "--acks", "1"],
+        ["topics", "create", "b"],
+    ):
+        ran = subprocess.run(
+            [sys.executable, "-m", "kafkalog", *words, "--bootstrap-server",
+             broker.bootstrap_servers],
+            input="x" * 5000 + "\n", capture_output=True, text=True, timeout=AT_ONCE_S * 3,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        assert ran.returncode == 1, ran
+        assert "KAFKA_STORAGE_ERROR" in ran.stderr
