@@ -14,6 +14,7 @@ __all__ = [
     "append_batches_direct",
     "append_direct",
     "check",
+    "direct",
     "direct_handle",
     "failure",
     "ffi",
@@ -63,7 +64,7 @@ def check(status: int) -> None:
 # ---- without cffi ----------------------------------------------------------------------------
 
 if lib.kl_direct_install(__name__.encode()):
-    raise ImportError(f"{__name__}: found no room for the functions of direct.h")
+    raise ImportError(f"{__name__}: found no room for the functions of direct.h and intake.h")
 
 append_direct: Callable[[Any, Any, Any, Any], int | None] = globals()["append_direct"]
 """kl_log_append: what direct_handle gave, value, key (None: none), timestamp (None: now).
@@ -83,3 +84,8 @@ _handle_direct: Callable[[int, Any], Any] = globals()["handle_direct"]
 def direct_handle(log: Any) -> Any:
     """What the calls above take for a kl_log; it keeps the log."""
     return _handle_direct(int(ffi.cast("uintptr_t", log)), log)
+
+
+def direct(name: str) -> Any:
+    """A function or class of intake.h, which says what it takes."""
+    return globals()[name]
