@@ -1,7 +1,7 @@
 """How the C part is built: called by setup.py's cffi_modules, never at run time.
 
-`kafkalog.h` and `server.h`, which it includes, are the only declaration: the text between
-their markers is what cffi reads.
+`kafkalog.h` and what it includes, `columns.h` and `server.h`, are the only declaration: the text
+between their markers is what cffi reads.
 Paths are relative to the repository's root, as setuptools wants them.
 """
 
@@ -82,7 +82,8 @@ def link_flags() -> list[str]:
 def builder(name: str, test: bool) -> FFI:
     """An extension of all C sources; with `test`, failpoints and the hooked I/O table."""
     ffi = FFI()
-    public = declarations("kafkalog.h", "cffi:") + declarations("server.h", "cffi:")
+    headers = ("kafkalog.h", "columns.h", "server.h")
+    public = "".join(declarations(header, "cffi:") for header in headers)
     hooks = declarations("kafkalog.h", "cffi: test") if test else ""
     ffi.cdef(public + hooks + ARROW)
     parts = ("base", "batch", "log", "scan", "clean", "replica", "net", "plane", "server")

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog import errors
 from kafkalog._native import check, ffi, lib
-from kafkalog.batch import codecs
 from kafkalog.log import rows
 from kafkalog.log.isolation import bound_of
+from kafkalog.log.steps import Steps
 from kafkalog.types import Record
 
 if TYPE_CHECKING:
@@ -69,7 +69,6 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _BATCH_ROWS_MAX, _BATCH_BYTES_MAX = 1 << 24, 2**31 - 1
 # Blocks for Records stay in the processor's cache, and the first one comes soon.
 _RECORD_ROWS, _RECORD_BYTES = 4096, 1 << 20
-_INFLATE_BATCHES = 32
 
 
 class Scan:
@@ -367,12 +366,8 @@ class _Pass:
         self._c = ffi.gc(out[0], lib.kl_scan_free)
         scan._end_offset = lib.kl_scan_end_offset(self._c)
         self._log = log  # whose handle the scan uses
-        self._name = f"{log.topic}-{log.partition}"
-        self._limit: int = log._max_decompressed
-        self._compressed = ffi.new("kl_compressed[]", _INFLATE_BATCHES)
-        self._count = ffi.new("int32_t *")
-        self._state = ffi.new("int32_t *")
-        self._blocks = self._run()
+        name = f"{log.topic}-{log.partition}"
+        self._blocks = Steps(self._c, log._max_decompressed).blocks(name)
 
     def __enter__(self) -> _Pass:
         return self
@@ -396,49 +391,6 @@ class _Pass:
         if self._c is not None:
             ffi.release(self._c)
             self._c = self._log = None
-
-    def _run(self) -> Generator[Any, None, None]:
-        while True:
-            check(
-                lib.kl_scan_step(
-                    self._c, self._compressed, _INFLATE_BATCHES, self._count, self._state
-                )
-            )
-            state = self._state[0]
-            if state == lib.KL_SCAN_INFLATE:
-                try:
-                    self._inflate()
-                except errors.KafkalogError:
-                    yield from self._take()  # the rows before the damage
-                    raise
-            elif state == lib.KL_SCAN_ROWS:
-                yield from self._take()
-            elif state == lib.KL_SCAN_END:
-                return
-
-    def _take(self) -> Iterator[Any]:
-        while block := lib.kl_scan_take(self._c):
-            yield ffi.gc(block, lib.kl_block_free)
-
-    def _inflate(self) -> None:
-        """Decode the compressed batches that the scan has come to, several at a time."""
-        batches = self._compressed[0 : self._count[0]]
-        items = [(batch.codec, ffi.buffer(batch.data, batch.bytes)) for batch in batches]
-        try:
-            bodies = codecs.decompress_many(items, self._limit)
-        except errors.KafkalogError:
-            bodies = []  # one by one, so that those before the damage get through
-        for index, (codec, data) in enumerate(items):
-            try:
-                body = bodies[index] if bodies else codecs.decompress(codec, data, self._limit)
-            except errors.KafkalogError as problem:
-                offset = batches[index].base_offset
-                raise type(problem)(
-                    f"{self._name}: the batch at offset {offset}: {problem}"
-                ) from problem
-            check(
-                lib.kl_scan_inflated(self._c, index, ffi.from_buffer("uint8_t[]", body), len(body))
-            )
 
 
 def _selection(columns: Sequence[str] | None) -> tuple[str, ...]:

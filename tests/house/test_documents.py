@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import kafkalog
 from tests.house import tree
 
-HEADERS = [tree.ROOT / "kafkalog" / "_native" / name for name in ("kafkalog.h", "server.h")]
+HEADERS = [
+    tree.ROOT / "kafkalog" / "_native" / name for name in ("kafkalog.h", "columns.h", "server.h")
+]
 
 
 def named_things() -> Iterator[tuple[str, object]]:

@@ -22,6 +22,11 @@ static int compare_aborted(const void *left, const void *right) {
     return (a->first_offset > b->first_offset) - (a->first_offset < b->first_offset);
 }
 
+void kl_scan_sort_aborted(kl_scan *scan) {
+    if (scan->aborted_count > 1)
+        qsort(scan->aborted, scan->aborted_count, sizeof *scan->aborted, compare_aborted);
+}
+
 /* The aborted transactions of the whole range. */
 static kl_status load_aborted(kl_scan *scan) {
     size_t count = 0, room = 0;
@@ -38,7 +43,7 @@ static kl_status load_aborted(kl_scan *scan) {
     }
     if (status) return status;
     scan->aborted_count = count;
-    if (count > 1) qsort(scan->aborted, count, sizeof *scan->aborted, compare_aborted);
+    kl_scan_sort_aborted(scan);
     return KL_OK;
 }
 
@@ -130,46 +135,72 @@ static kl_status check_options(const kl_scan_options *options) {
     return KL_OK;
 }
 
-kl_status kl_scan_open(kl_log *log, const kl_scan_options *options, kl_scan **out) {
-    *out = NULL;
-    kl_status status = check_options(options);
-    if (status) return status;
-    size_t topic_bytes = strlen(options->topic);
+kl_status kl_scan_make(const kl_scan_options *options, kl_scan **out) {
     kl_scan *scan = kl_alloc(sizeof *scan);
+    *out = scan;
     if (scan == NULL) return kl_fail(KL_E_NO_MEMORY, "a scan");
-    scan->log = log;
     scan->options = *options;
     if (options->max_rows == 0) scan->options.max_rows = ROWS_DEFAULT;
     if (options->max_bytes == 0) scan->options.max_bytes = BYTES_DEFAULT;
-    scan->chunk_wanted = CHUNK_BYTES_FIRST;
-    scan->topic = kl_alloc(topic_bytes + 1);
-    if (scan->topic == NULL) {
-        status = kl_fail(KL_E_NO_MEMORY, "a scan");
-        goto out;
-    }
-    memcpy(scan->topic, options->topic, topic_bytes);
-    scan->options.topic = scan->topic;
-    status = kl_block_pool_new(&scan->pool);
-    if (status) goto out;
-    status = kl_constants_new((const uint8_t *)scan->topic, topic_bytes, options->partition,
-                              1, &scan->constants);
-    if (status) goto out;
-    status = resolve_range(scan);
-    if (status) goto out;
-    *out = scan;
-    scan = NULL;
-out:
-    kl_scan_free(scan);
-    return status;
+    scan->options.topic = NULL;
+    return kl_block_pool_new(&scan->pool);
 }
 
-void kl_scan_free(kl_scan *scan) {
-    if (scan == NULL) return;
+kl_status kl_scan_name(kl_scan *scan, const char *topic, int32_t partition) {
+    if (scan->topic != NULL && scan->options.partition == partition &&
+        strcmp(scan->topic, topic) == 0)
+        return KL_OK;
+    size_t topic_bytes = strlen(topic);
+    char *copy = kl_alloc(topic_bytes + 1);
+    if (copy == NULL) return kl_fail(KL_E_NO_MEMORY, "a scan");
+    memcpy(copy, topic, topic_bytes);
+    kl_constants *constants = NULL;
+    kl_status status =
+        kl_constants_new((const uint8_t *)copy, topic_bytes, partition, 1, &constants);
+    if (status) {
+        kl_release(copy);
+        return status;
+    }
+    kl_constants_drop(scan->constants);
+    kl_release(scan->topic);
+    scan->constants = constants;
+    scan->topic = copy;
+    scan->options.topic = copy;
+    scan->options.partition = partition;
+    return KL_OK;
+}
+
+kl_status kl_scan_open(kl_log *log, const kl_scan_options *options, kl_scan **out) {
+    *out = NULL;
+    kl_scan *scan = NULL;
+    kl_status status = check_options(options);
+    if (!status) status = kl_scan_make(options, &scan);
+    if (!status) status = kl_scan_name(scan, options->topic, options->partition);
+    if (!status) {
+        scan->log = log;
+        scan->chunk_wanted = CHUNK_BYTES_FIRST;
+        status = resolve_range(scan);
+    }
+    if (status) {
+        kl_scan_free(scan);
+        return status;
+    }
+    *out = scan;
+    return KL_OK;
+}
+
+void kl_scan_drop_rows(kl_scan *scan) {
     kl_block_free(scan->filling);
+    scan->filling = NULL;
     for (kl_block *block; (block = scan->full_first) != NULL;) {
         scan->full_first = block->next;
         kl_block_free(block);
     }
+}
+
+void kl_scan_free(kl_scan *scan) {
+    if (scan == NULL) return;
+    kl_scan_drop_rows(scan);
     kl_block_pool_close(scan->pool);
     kl_constants_drop(scan->constants);
     kl_buffer_free(&scan->chunk);
@@ -219,7 +250,8 @@ static kl_status read_chunk(kl_scan *scan, bool *end) {
     kl_read read;
     scan->chunk.bytes = 0;
     scan->chunk_pos = 0;
-    *end = false;
+    *end = scan->log == NULL; /* of memory: it is given one by one */
+    if (*end) return KL_OK;
     while (scan->position < options->stop_offset) {
         /* After a truncation the batch that holds `position` may begin below it: what was
          * seen is not shown again. */
@@ -258,10 +290,12 @@ static kl_status read_chunk(kl_scan *scan, bool *end) {
     return KL_OK;
 }
 
-/* The batch at chunk_pos. */
+/* The batch at chunk_pos.  What a log gives it has checked. */
 static kl_status peek_batch(const kl_scan *scan, kl_batch *batch) {
-    return kl_batch_parse(scan->chunk.data + scan->chunk_pos,
-                          scan->chunk.bytes - scan->chunk_pos, batch);
+    const uint8_t *data = scan->chunk.data + scan->chunk_pos;
+    size_t bytes = scan->chunk.bytes - scan->chunk_pos;
+    bool check = scan->log == NULL && scan->options.check_crc;
+    return check ? kl_batch_check(data, bytes, batch) : kl_batch_parse(data, bytes, batch);
 }
 
 static void pass_batch(kl_scan *scan, const kl_batch *batch) {

@@ -1,5 +1,5 @@
 /* scan.h: a range of a log, filtered, into blocks.  Stands on kl_log_read alone, so it works
- * the same for the writer's log and for a reader's. */
+ * the same for the writer's log and for a reader's; or batches that were given in memory. */
 #ifndef KL_SCAN_H
 #define KL_SCAN_H
 
@@ -8,7 +8,7 @@
 #include "block.h"
 
 struct kl_scan {
-    kl_log *log;             /* the caller's; outlives the scan */
+    kl_log *log;             /* the caller's; outlives the scan.  NULL: of memory */
     kl_scan_options options; /* resolved at open: no -1 left; topic points at ours */
     char *topic;
     int64_t position;    /* the next offset to look at */
@@ -16,7 +16,7 @@ struct kl_scan {
     size_t aborted_count;
     int64_t generation; /* of the log when they were looked up */
 
-    kl_buffer chunk; /* whole batches as kl_log_read gave them */
+    kl_buffer chunk; /* whole batches as kl_log_read gave them, or kl_scan_give's */
     size_t chunk_pos;
     size_t chunk_wanted; /* grows with large compressed batches: see scan.c */
     size_t passed_bytes; /* read since the caller last had a say */
@@ -34,8 +34,20 @@ struct kl_scan {
     int64_t counted;
 };
 
+/* scan.c */
+
+/* A scan without a range and a name.  Also after a failure *out is for kl_scan_free. */
+kl_status kl_scan_make(const kl_scan_options *options, kl_scan **out);
+/* Whose rows come next: their constant columns. */
+kl_status kl_scan_name(kl_scan *scan, const char *topic, int32_t partition);
+/* Forget the rows that were not taken. */
+void kl_scan_drop_rows(kl_scan *scan);
+void kl_scan_sort_aborted(kl_scan *scan);
+
 /* scan_decode.c */
 
+/* The aborted transaction of a producer that an offset lies in; NULL: none. */
+kl_aborted *kl_scan_aborted_at(const kl_scan *scan, int64_t producer_id, int64_t offset);
 /* Seal what is being filled, if it has rows, and queue it. */
 kl_status kl_scan_seal(kl_scan *scan);
 

@@ -12,24 +12,27 @@ enum {
 
 /* ---- which batches ------------------------------------------------------------------- */
 
-/* Whether its transaction was aborted. */
-static bool is_aborted(const kl_scan *scan, const kl_batch *batch) {
-    if (!kl_batch_is_transactional(batch)) return false;
+kl_aborted *kl_scan_aborted_at(const kl_scan *scan, int64_t producer_id, int64_t offset) {
     size_t low = 0, high = scan->aborted_count; /* entries below `low` are not after it */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const kl_aborted *entry = &scan->aborted[middle];
-        bool after = entry->producer_id != batch->producer_id
-                         ? entry->producer_id > batch->producer_id
-                         : entry->first_offset > batch->base_offset;
+        bool after = entry->producer_id != producer_id ? entry->producer_id > producer_id
+                                                       : entry->first_offset > offset;
         if (after) high = middle;
         else low = middle + 1;
     }
-    if (low == 0) return false;
+    if (low == 0) return NULL;
     /* Transactions of one producer do not overlap. */
-    const kl_aborted *entry = &scan->aborted[low - 1];
-    return entry->producer_id == batch->producer_id &&
-           batch->base_offset <= entry->last_offset;
+    kl_aborted *entry = &scan->aborted[low - 1];
+    bool within = entry->producer_id == producer_id && offset <= entry->last_offset;
+    return within ? entry : NULL;
+}
+
+/* Whether its transaction was aborted. */
+static bool is_aborted(const kl_scan *scan, const kl_batch *batch) {
+    return kl_batch_is_transactional(batch) &&
+           kl_scan_aborted_at(scan, batch->producer_id, batch->base_offset) != NULL;
 }
 
 static bool is_dense(const kl_batch *batch) {

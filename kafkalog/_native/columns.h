@@ -1,0 +1,141 @@
+/* columns.h: the part of kafkalog.h that gives records as columns: of a log, or of batches in
+ * memory.  Included by kafkalog.h, read by cffi as it is. */
+#ifndef KL_COLUMNS_H
+#define KL_COLUMNS_H
+
+#include "kafkalog.h"
+
+/* cffi: begin */
+
+/* ---- a scan: columns ------------------------------------------------------------------ */
+
+enum {
+    KL_COL_KEY = 1,
+    KL_COL_VALUE = 2,
+    KL_COL_TOPIC = 4,
+    KL_COL_PARTITION = 8,
+    KL_COL_OFFSET = 16,
+    KL_COL_TIMESTAMP = 32,
+    KL_COL_TIMESTAMP_TYPE = 64,
+    KL_COL_HEADERS = 128,
+    KL_COL_LEADER_EPOCH = 256,
+    KL_COL_ALL = 255,
+    KL_COL_TIMESTAMP_MS = 512 /* instead of KL_COL_TIMESTAMP, as stored: not for Arrow */
+};
+
+typedef struct {
+    int64_t start_offset;  /* -1: the log start */
+    int64_t stop_offset;   /* -1: the bound */
+    int64_t start_time_ms; /* records with start <= timestamp < stop */
+    int64_t stop_time_ms;  /* INT64_MIN, INT64_MAX: no limit */
+    int64_t max_bytes;     /* target of one block's keys and values */
+    int32_t max_rows;      /* target: a record batch is never split over blocks */
+    int32_t columns;       /* KL_COL_*; 0: count only */
+    int32_t bound;         /* KL_UNCOMMITTED, KL_COMMITTED, KL_LOG_END */
+    int32_t check_crc;
+    int32_t partition; /* the constant columns */
+    const char *topic; /* copied */
+    int32_t control;   /* 1: control records too (dump) */
+} kl_scan_options;
+
+typedef struct kl_scan kl_scan;
+typedef struct kl_block kl_block;
+
+enum { KL_SCAN_ROWS = 0, KL_SCAN_INFLATE = 1, KL_SCAN_END = 2, KL_SCAN_PAUSE = 3 };
+
+/* One thread at a time per scan.  The scan keeps the log's handle in use: free it first. */
+kl_status kl_scan_open(kl_log *log, const kl_scan_options *options, kl_scan **out);
+/* Go on.  KL_SCAN_ROWS: take a block.  KL_SCAN_INFLATE: `compressed` has *count batches;
+ * give each, in order, to kl_scan_inflated, then step again.  KL_SCAN_END: no more.
+ * KL_SCAN_PAUSE: many bytes were passed over; step again (a signal can be seen first).
+ * A failure comes after the rows before it were taken, and comes again. */
+kl_status kl_scan_step(kl_scan *scan, kl_compressed *compressed, int32_t max_compressed,
+                       int32_t *count, int32_t *state);
+kl_status kl_scan_inflated(kl_scan *scan, int32_t index, const uint8_t *records,
+                           size_t bytes);
+/* The rows collected so far, as a handle; NULL when there are none. */
+kl_block *kl_scan_take(kl_scan *scan);
+int64_t kl_scan_position(const kl_scan *scan);   /* the offset it stands at */
+int64_t kl_scan_count(const kl_scan *scan);      /* rows seen with columns = 0 */
+int64_t kl_scan_end_offset(const kl_scan *scan); /* the bound, fixed when it was opened */
+void kl_scan_free(kl_scan *scan);
+
+/* A partition's record batches, as a Fetch answers them; the last may be cut off. */
+typedef struct {
+    const char *topic; /* the constant columns; copied, as is the data */
+    int32_t partition;
+    int32_t aborted_count;
+    int64_t start_offset; /* records before it are not wanted */
+    const uint8_t *data;
+    size_t bytes;
+    const int64_t *aborted; /* pairs: a producer's id, the first offset of what it aborted */
+} kl_fetched;
+/* A scan of batches in memory: kl_scan_give, steps to its end, then the next.  Of `options`
+ * only max_bytes, max_rows, columns and check_crc count. */
+kl_status kl_scan_open_memory(const kl_scan_options *options, kl_scan **out);
+/* The batches of a partition, in the place of what was given before.  *next_offset is behind
+ * the last whole batch: KL_E_CORRUPT_MESSAGE comes at the step that reaches it, for those
+ * before it are good; -1: there is no whole batch.  KL_E_NO_MEMORY. */
+kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched, int64_t *next_offset);
+
+int64_t kl_block_rows(const kl_block *block);
+/* Column `column` (one KL_COL_ bit): buffers that live as long as the block.
+ * Fixed columns: data.  Byte columns: offsets (rows + 1 int32), data, validity or NULL.
+ * Headers: see kl_block_headers. */
+typedef struct {
+    const void *data;
+    const int32_t *offsets;
+    const uint8_t *validity;
+    int64_t data_bytes;
+    int64_t null_count;
+} kl_block_column;
+kl_status kl_block_get(const kl_block *block, int32_t column, kl_block_column *out);
+/* Headers are a list column: list offsets (rows + 1), then names and values. */
+typedef struct {
+    const int32_t *list_offsets;
+    kl_block_column name;
+    kl_block_column value;
+    int64_t header_count;
+} kl_block_headers;
+kl_status kl_block_get_headers(const kl_block *block, kl_block_headers *out);
+void kl_block_free(kl_block *block);
+
+/* The Arrow C data interface. */
+struct ArrowSchema {
+    const char *format;
+    const char *name;
+    const char *metadata;
+    int64_t flags;
+    int64_t n_children;
+    struct ArrowSchema **children;
+    struct ArrowSchema *dictionary;
+    void (*release)(struct ArrowSchema *);
+    void *private_data;
+};
+struct ArrowArray {
+    int64_t length;
+    int64_t null_count;
+    int64_t offset;
+    int64_t n_buffers;
+    int64_t n_children;
+    const void **buffers;
+    struct ArrowArray **children;
+    struct ArrowArray *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+struct ArrowArrayStream {
+    int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out);
+    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out);
+    const char *(*get_last_error)(struct ArrowArrayStream *);
+    void (*release)(struct ArrowArrayStream *);
+    void *private_data;
+};
+/* Schema of the columns, in the order of Spark's Kafka source. */
+kl_status kl_columns_schema(int32_t columns, struct ArrowSchema *out);
+/* Export a block; the array keeps its own reference. */
+kl_status kl_block_export(kl_block *block, struct ArrowArray *out);
+
+/* cffi: end */
+
+#endif

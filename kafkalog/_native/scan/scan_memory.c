@@ -1,0 +1,83 @@
+/* scan_memory.c: a scan of batches that are given in memory, as a Fetch answers them. */
+#include "scan.h"
+
+kl_status kl_scan_open_memory(const kl_scan_options *options, kl_scan **out) {
+    *out = NULL;
+    kl_scan *scan = NULL;
+    kl_status status = kl_scan_make(options, &scan);
+    if (status) {
+        kl_scan_free(scan);
+        return status;
+    }
+    scan->options.stop_offset = INT64_MAX;
+    scan->options.start_time_ms = INT64_MIN;
+    scan->options.stop_time_ms = INT64_MAX;
+    scan->options.control = 0;
+    *out = scan;
+    return KL_OK;
+}
+
+/* A transaction that was aborted ends at its marker: here, or behind what was given. */
+static void end_aborted(kl_scan *scan, const kl_batch *batch, const uint8_t *data) {
+    int32_t type = -1, epoch;
+    /* One that does not parse is told when it is reached, or never looked at. */
+    if (kl_batch_control(batch, data, &type, &epoch) || type != KL_CONTROL_ABORT) return;
+    kl_aborted *entry = kl_scan_aborted_at(scan, batch->producer_id, batch->base_offset);
+    if (entry != NULL && entry->last_offset == INT64_MAX)
+        entry->last_offset = batch->base_offset;
+}
+
+static kl_status take_aborted(kl_scan *scan, const kl_fetched *fetched) {
+    size_t count = (size_t)fetched->aborted_count;
+    scan->aborted_count = 0;
+    if (count == 0) return KL_OK;
+    kl_aborted *entries = kl_resize(scan->aborted, count * sizeof *entries);
+    if (entries == NULL)
+        return kl_fail(KL_E_NO_MEMORY, "a list of %zu aborted transactions", count);
+    memset(entries, 0, count * sizeof *entries);
+    scan->aborted = entries;
+    for (size_t i = 0; i < count; i++) {
+        entries[i].producer_id = fetched->aborted[2 * i];
+        entries[i].first_offset = fetched->aborted[2 * i + 1];
+        entries[i].last_offset = INT64_MAX;
+    }
+    scan->aborted_count = count;
+    kl_scan_sort_aborted(scan);
+    return KL_OK;
+}
+
+/* Where the whole batches end, or the damage begins; and where transactions end. */
+static void look_through(kl_scan *scan, int64_t *next_offset) {
+    const uint8_t *data = scan->chunk.data;
+    size_t pos = 0, bytes = scan->chunk.bytes;
+    *next_offset = -1;
+    while (bytes - pos >= MAGIC_BYTES_NEEDED) {
+        kl_batch batch;
+        kl_status status = kl_batch_parse(data + pos, bytes - pos, &batch);
+        if (status == KL_E_BUFFER_TOO_SMALL) break;
+        if (status) return; /* comes again when a step is there */
+        if (scan->aborted_count && kl_batch_is_control(&batch))
+            end_aborted(scan, &batch, data + pos);
+        *next_offset = batch.last_offset + 1;
+        pos += (size_t)batch.batch_bytes;
+    }
+    scan->chunk.bytes = pos;
+}
+
+kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched, int64_t *next_offset) {
+    *next_offset = -1;
+    if (scan->log != NULL) return kl_fail(KL_E_ARGUMENT, "the scan is one of a log");
+    if (fetched->topic == NULL || fetched->aborted_count < 0)
+        return kl_fail(KL_E_ARGUMENT, "topic is NULL, or aborted_count %d below 0",
+                       fetched->aborted_count);
+    kl_scan_drop_rows(scan);
+    scan->pending_count = scan->pending_next = 0;
+    scan->chunk.bytes = scan->chunk_pos = 0;
+    kl_status status = kl_scan_name(scan, fetched->topic, fetched->partition);
+    if (!status) status = take_aborted(scan, fetched);
+    if (!status) status = kl_buffer_append(&scan->chunk, fetched->data, fetched->bytes);
+    if (status) return status;
+    scan->options.start_offset = scan->position = fetched->start_offset;
+    look_through(scan, next_offset);
+    return KL_OK;
+}

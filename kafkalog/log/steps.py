@@ -1,0 +1,72 @@
+"""The steps of a scan that Python takes part in: C decodes records, the codecs are packages."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+from kafkalog import errors
+from kafkalog._native import check, ffi, lib
+from kafkalog.batch import codecs
+
+__all__ = ["Steps"]
+
+_INFLATE_BATCHES = 32
+
+
+class Steps:
+    """Takes a `kl_scan` from block to block.  One thread."""
+
+    def __init__(self, scan: Any, limit_bytes: int) -> None:
+        """`scan`: the caller's, who frees it.  `limit_bytes`: of a batch, decompressed."""
+        self._c = scan
+        self._limit = limit_bytes
+        self._compressed = ffi.new("kl_compressed[]", _INFLATE_BATCHES)
+        self._count = ffi.new("int32_t *")
+        self._state = ffi.new("int32_t *")
+
+    def blocks(self, name: str) -> Generator[Any, None, None]:
+        """The `kl_block` handles up to the scan's end; `name` is for what fails.
+
+        Raises: CorruptMessage, MessageTooLarge, UnsupportedCompressionType and what the scan
+        reports; the rows before the damage come first.
+        """
+        while True:
+            check(
+                lib.kl_scan_step(
+                    self._c, self._compressed, _INFLATE_BATCHES, self._count, self._state
+                )
+            )
+            state = self._state[0]
+            if state == lib.KL_SCAN_INFLATE:
+                try:
+                    self._inflate(name)
+                except errors.KafkalogError:
+                    yield from self._take()  # the rows before the damage
+                    raise
+            elif state == lib.KL_SCAN_ROWS:
+                yield from self._take()
+            elif state == lib.KL_SCAN_END:
+                return
+
+    def _take(self) -> Iterator[Any]:
+        while block := lib.kl_scan_take(self._c):
+            yield ffi.gc(block, lib.kl_block_free)
+
+    def _inflate(self, name: str) -> None:
+        """Decode the compressed batches that the scan has come to, several at a time."""
+        batches = self._compressed[0 : self._count[0]]
+        items = [(batch.codec, ffi.buffer(batch.data, batch.bytes)) for batch in batches]
+        try:
+            bodies = codecs.decompress_many(items, self._limit)
+        except errors.KafkalogError:
+            bodies = []  # one by one, so that those before the damage get through
+        for index, (codec, data) in enumerate(items):
+            try:
+                body = bodies[index] if bodies else codecs.decompress(codec, data, self._limit)
+            except errors.KafkalogError as problem:
+                offset = batches[index].base_offset
+                raise type(problem)(f"{name}: the batch at offset {offset}: {problem}") from problem
+            check(
+                lib.kl_scan_inflated(self._c, index, ffi.from_buffer("uint8_t[]", body), len(body))
+            )
