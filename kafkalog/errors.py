@@ -51,6 +51,8 @@ __all__ = [
     "UnsupportedCompressionType",
     "UnsupportedForMessageFormat",
     "UnsupportedVersion",
+    "WakeUp",
+    "WrongThread",
 ]
 
 
@@ -146,6 +148,14 @@ class ForkedHandle(KafkalogError, RuntimeError):
     """The handle belongs to the parent process: open another one in this process."""
 
     status = "KL_E_FORKED"
+
+
+class WrongThread(KafkalogError, RuntimeError):
+    """Another thread is using what is for one thread at a time."""
+
+
+class WakeUp(KafkalogError):
+    """A wait was ended by `wakeup`: nothing is wrong."""
 
 
 class ReadOnly(KafkalogError):

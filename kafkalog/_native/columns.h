@@ -73,10 +73,12 @@ typedef struct {
 /* A scan of batches in memory: kl_scan_give, steps to its end, then the next.  Of `options`
  * only max_bytes, max_rows, columns and check_crc count. */
 kl_status kl_scan_open_memory(const kl_scan_options *options, kl_scan **out);
-/* The batches of a partition, in the place of what was given before.  *next_offset is behind
- * the last whole batch: KL_E_CORRUPT_MESSAGE comes at the step that reaches it, for those
- * before it are good; -1: there is no whole batch.  KL_E_NO_MEMORY. */
-kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched, int64_t *next_offset);
+/* The batches of a partition, in the place of what was given before.  Damage comes at the
+ * step that reaches it, for what lies before it is good.  KL_E_NO_MEMORY. */
+kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched);
+/* The offset behind the last whole batch; -1: there is none.  Where the first is damaged:
+ * KL_E_CORRUPT_MESSAGE, KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT.  No CRC is looked at. */
+kl_status kl_batches_next(const uint8_t *data, size_t bytes, int64_t *next_offset);
 
 int64_t kl_block_rows(const kl_block *block);
 /* Column `column` (one KL_COL_ bit): buffers that live as long as the block.

@@ -44,15 +44,14 @@ def whole_batches(data: bytes, check_crc: bool = True) -> Iterator[tuple[Any, me
         pos += batch.batch_bytes
 
 
-def next_offset(data: bytes) -> int | None:
+def next_offset(data: bytes | memoryview) -> int | None:
     """The offset behind the last whole batch; None when there is none.  No CRC is looked at.
 
-    Raises: as `whole_batches`.
+    Raises: CorruptMessage, UnsupportedForMessageFormat for a first batch that is damaged.
     """
-    offset: int | None = None
-    for batch, _ in whole_batches(data, check_crc=False):
-        offset = int(batch.last_offset) + 1
-    return offset
+    found = ffi.new("int64_t *")
+    check(lib.kl_batches_next(ffi.from_buffer("uint8_t[]", data), len(data), found))
+    return None if found[0] < 0 else int(found[0])
 
 
 # ---- in a file -------------------------------------------------------------------------------

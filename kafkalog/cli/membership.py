@@ -7,13 +7,18 @@ import time
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.output import Output
+from kafkalog.errors import WakeUp
 
 if TYPE_CHECKING:
     from kafkalog.client.cluster import Cluster
-    from kafkalog.client.consumer import GroupConsumer
-    from kafkalog.types import TopicPartition
+    from kafkalog.client.consumer import Consumer
+    from kafkalog.types import Record, TopicPartition
 
 __all__ = ["read_in_group"]
+
+BLOCK = 1000
+"""Records that are printed before it looks up."""
+WAIT_MS = 500
 
 
 class _Whole:
@@ -22,8 +27,11 @@ class _Whole:
     A second one does not: the output may be a pipe that nobody reads.
     """
 
-    def __enter__(self) -> None:
+    def __init__(self, consumer: "Consumer") -> None:
+        self._consumer = consumer
         self._noted = False
+
+    def __enter__(self) -> None:
         self._before = signal.getsignal(signal.SIGINT)
         # Not where somebody has set another answer to it, or has it ignored.
         self._ours = self._before is signal.default_int_handler and (
@@ -36,11 +44,12 @@ class _Whole:
         if self._noted:
             raise KeyboardInterrupt
         self._noted = True
+        self._consumer.wakeup()
 
-    def __exit__(self, kind: object, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._ours:
             signal.signal(signal.SIGINT, self._before)
-        if self._noted and kind is None:
+        if self._noted and (kind is None or issubclass(kind, WakeUp)):
             raise KeyboardInterrupt
 
 
@@ -48,54 +57,64 @@ def read_in_group(
     cluster: "Cluster", options: argparse.Namespace, topics: list[str], output: Output
 ) -> None:
     """Print what the group gives this member, and commit what was printed."""
-    from kafkalog.client.consumer import GroupConsumer, GroupOptions
-    from kafkalog.client.fetcher import FetchOptions
+    from kafkalog.client.consumer import Consumer
 
     for topic in topics:
         cluster.topic(topic)  # one that does not exist is told at once
-    how = GroupOptions(instance_id=options.instance_id, reset=options.reset)
-    fetched = FetchOptions(committed=options.isolation == "read_committed")
-    consumer = GroupConsumer(cluster, options.group, topics, how, fetched)
+    consumer = Consumer(
+        cluster.transport,
+        group=options.group,
+        group_instance_id=options.instance_id,
+        auto_offset_reset="none" if options.reset == "error" else options.reset,
+        isolation=options.isolation,
+    )
     try:
-        _read_group(consumer, options, output)
+        with _Whole(consumer):
+            _read_group(consumer, topics, options, output)
     finally:
         # Also after Ctrl-C: what was printed is committed, and the others need not wait.
         consumer.close()
 
 
-def _read_group(consumer: "GroupConsumer", options: argparse.Namespace, output: Output) -> None:
+def _read_group(
+    consumer: "Consumer", topics: list[str], options: argparse.Namespace, output: Output
+) -> None:
     ends: dict[TopicPartition, int] = {}
+    shares: list[list[TopicPartition]] = []
+    consumer.subscribe(topics, on_assigned=shares.append)
     heard_s = time.monotonic()
-    wait_ms = None if options.timeout_ms is None else min(options.timeout_ms, 500)
+    wait_ms = WAIT_MS if options.timeout_ms is None else min(options.timeout_ms, WAIT_MS)
     while True:
-        for block in consumer.poll(wait_ms):
+        rows = consumer.poll(wait_ms, BLOCK)
+        if rows:
             heard_s = time.monotonic()
-            rows = block.records()
-            with _Whole():
-                last = output.write(rows)
-                if not rows or last is rows[-1]:
-                    consumer.done(block.tp, block.next_offset)
-                elif last is not None:
-                    consumer.done(block.tp, last.offset + 1)
+            _show(consumer, rows, output)
             if output.enough():
                 return
         if options.timeout_ms is not None:
             if time.monotonic() - heard_s > options.timeout_ms / 1000:
                 return
-        elif not options.follow and _at_end(consumer, options, ends):
+        elif not options.follow and shares and _at_end(consumer, ends):
             return
 
 
-def _at_end(
-    consumer: "GroupConsumer", options: argparse.Namespace, ends: "dict[TopicPartition, int]"
-) -> bool:
-    """Whether every partition that it has was read to the end that it had when it came."""
-    from kafkalog.client.offsets import LATEST, list_offsets
+def _show(consumer: "Consumer", rows: "list[Record]", output: Output) -> None:
+    """Print; what was not printed counts as not read."""
+    from kafkalog.types import TopicPartition
 
+    last: Record | None = None
+    try:
+        last = output.write(rows)
+    finally:
+        if last is not rows[-1]:
+            shown = 0 if last is None else next(i for i, r in enumerate(rows) if r is last) + 1
+            for row in reversed(rows[shown:]):
+                consumer.seek(TopicPartition(row.topic, row.partition), row.offset)
+
+
+def _at_end(consumer: "Consumer", ends: "dict[TopicPartition, int]") -> bool:
+    """Whether every partition that it has was read to the end that it had when it came."""
     new = [tp for tp in consumer.assignment if tp not in ends]
     if new:
-        committed = options.isolation == "read_committed"
-        found = list_offsets(consumer.cluster, dict.fromkeys(new, LATEST), committed)
-        ends.update({tp: at.offset for tp, at in found.items()})
-    positions = consumer.fetcher.positions
-    return all(positions.get(tp, 0) >= ends[tp] for tp in consumer.assignment)
+        ends.update(consumer.end_offsets(new))
+    return all(consumer.position(tp) >= ends[tp] for tp in consumer.assignment)

@@ -1,394 +1,514 @@
-"""A member of a consumer group: joins, shares partitions out, beats, commits.
-
-Blocking, without a thread of its own: `poll` also keeps the membership alive, and has to be
-called at least once a session timeout.
-"""
+"""A consumer: reads partitions, alone or with a group, over a socket or in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from kafkalog import errors
-from kafkalog.client.assignors import Subscriber, range_assignment
-from kafkalog.client.cluster import Cluster, passing
-from kafkalog.client.connection import Connection
-from kafkalog.client.failures import check_code, failure_class
-from kafkalog.client.fetcher import Fetched, Fetcher, FetchOptions
-from kafkalog.client.groups import Committed, commit_offsets, committed_offsets
-from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
-from kafkalog.types import TopicPartition
-from kafkalog.wire import apis
-from kafkalog.wire.error_codes import ErrorCode
-from kafkalog.wire.records import CONSUMER_PROTOCOL
+from kafkalog.client.assignors import Assignor, find_assignors
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.fetcher import Fetcher, FetchOptions
+from kafkalog.client.groups import Committed, GroupMetadata, committed_offsets
+from kafkalog.client.keeper import Callback, Keeper
+from kafkalog.client.membership import MemberOptions, Membership
+from kafkalog.client.offsets import EARLIEST, LATEST, all_partitions, list_offsets
+from kafkalog.client.reading import Reading
+from kafkalog.client.sharing import Sharing, logged
+from kafkalog.client.subscription import Listener, Subscription
+from kafkalog.client.transport import Options, Where
+from kafkalog.client.waker import Waker
+from kafkalog.clock import Clock
+from kafkalog.config.consumer import ConsumerConfig
+from kafkalog.log.scan import ScanBatch
+from kafkalog.types import Found, Record, TopicPartition
 
-__all__ = ["GroupConsumer", "GroupOptions", "Membership"]
+__all__ = ["Consumer"]
 
-NO_GENERATION = -1
-REJOIN = (
-    ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.UNKNOWN_MEMBER_ID,
-)
-COORDINATOR_MOVED = (
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-)
-GRACE_MS = 5_000
-
-
-class GroupOptions(NamedTuple):
-    """How a member behaves; times in milliseconds."""
-
-    session_timeout_ms: int = 45_000
-    rebalance_timeout_ms: int = 60_000
-    heartbeat_ms: int = 3_000
-    commit_ms: int = 5_000
-    """How often `poll` commits; 0: never."""
-    metadata_ms: int = 60_000
-    """How often the leader looks whether a topic has grown."""
-    instance_id: str | None = None
-    reset: str = "earliest"
-    """earliest or latest: where to begin without a committed offset; error: not at all."""
+LOOK_S = 0.1
+"""How long a wait for records lasts at most while a join is under way."""
+FOREVER_S = 1e9
+CLOSE_S = 10.0
+"""How long `close` waits for another thread that is using the consumer."""
+Offset = int | Committed
 
 
-class Membership:
-    """One member: its id, its generation, its partitions.  One thread at a time."""
+class Consumer:
+    """Reads topics' partitions; one thread at a time; a context manager that closes at its end.
 
-    def __init__(
-        self, cluster: Cluster, group: str, topics: Sequence[str], options: GroupOptions
-    ) -> None:
-        """Nothing is sent yet."""
-        self.cluster = cluster
-        self.group = group
-        self.topics = sorted(set(topics))
-        self.options = options
-        self.member_id = ""
-        self.generation = NO_GENERATION
-        self.leading = False
-        self.assignment: list[TopicPartition] = []
-        self._connection: Connection | None = None
-        self._next_beat_s = 0.0
-        self._next_look_s = 0.0
-        self._counts: dict[str, int] = {}
-
-    @property
-    def joined(self) -> bool:
-        """Whether it belongs to a generation, as far as it knows."""
-        return self.generation != NO_GENERATION
-
-    def _coordinator(self) -> Connection:
-        """A connection of its own: a join waits long."""
-        if self._connection is None or self._connection.closed:
-            node = self.cluster.coordinator(self.group)
-            self._connection = self.cluster.another(node)
-        return self._connection
-
-    def _drop_connection(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        self.cluster.forget_coordinator(self.group)
-
-    def _call(self, api: Any, body: dict[str, Any], patience_ms: int | None = None) -> Any:
-        try:
-            return self._coordinator().call(api, body, timeout_ms=patience_ms)
-        except errors.KafkalogError as problem:
-            if passing(problem):
-                self._drop_connection()
-            raise
-
-    # ---- joining -----------------------------------------------------------------------
-
-    def join(self) -> None:
-        """Become a member of the next generation; waits for the others.
-
-        Raises: what the coordinator answers and lasts; the last failure when none helps in
-        the API timeout.
-        """
-        backoff = self.cluster.backoff(
-            self.options.rebalance_timeout_ms + self.cluster.options.api_timeout_ms
-        )
-        while True:
-            try:
-                if self._try_join():
-                    return
-            except errors.KafkalogError as problem:
-                if backoff.over() or not (passing(problem) or problem.code in REJOIN):
-                    raise
-                self._after(problem)
-                backoff.wait()
-
-    def _after(self, problem: errors.KafkalogError) -> None:
-        """What a failure means for the membership."""
-        self.generation = NO_GENERATION
-        if problem.code == ErrorCode.UNKNOWN_MEMBER_ID:
-            self.member_id = ""
-        if problem.code in COORDINATOR_MOVED:
-            self._drop_connection()
-
-    def _try_join(self) -> bool:
-        """One join and sync; False: once more, with the id that the coordinator gave."""
-        metadata = CONSUMER_PROTOCOL.encode_subscription(0, {"topics": self.topics})
-        answer = self._call(
-            apis.JOIN_GROUP,
-            {
-                "group_id": self.group,
-                "session_timeout_ms": self.options.session_timeout_ms,
-                "rebalance_timeout_ms": self.options.rebalance_timeout_ms,
-                "member_id": self.member_id,
-                "group_instance_id": self.options.instance_id,
-                "protocol_type": "consumer",
-                "protocols": [{"name": "range", "metadata": metadata}],
-            },
-            self.options.rebalance_timeout_ms + GRACE_MS,
-        )
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = answer.member_id
-            return False
-        check_code(answer.error_code, f"group {self.group!r}")
-        self.member_id = answer.member_id
-        self.leading = answer.leader == answer.member_id
-        shares = self._shares(answer.members) if self.leading else []
-        synced = self._call(
-            apis.SYNC_GROUP,
-            {
-                "group_id": self.group,
-                "generation_id": answer.generation_id,
-                "member_id": self.member_id,
-                "group_instance_id": self.options.instance_id,
-                "protocol_type": "consumer",
-                "protocol_name": answer.protocol_name,
-                "assignments": shares,
-            },
-            self.options.rebalance_timeout_ms + GRACE_MS,
-        )
-        check_code(synced.error_code, f"group {self.group!r}")
-        self.generation = answer.generation_id
-        self.assignment = _assigned(synced.assignment)
-        now_s = self.cluster.clock.monotonic_s()
-        self._next_beat_s = now_s + self.options.heartbeat_ms / 1000
-        self._next_look_s = now_s + self.options.metadata_ms / 1000
-        return True
-
-    def _shares(self, members: Sequence[Any]) -> list[dict[str, Any]]:
-        """The leader's work: partitions for everybody."""
-        subscribers = []
-        for member in members:
-            _, subscription = CONSUMER_PROTOCOL.decode_subscription(member.metadata)
-            subscribers.append(
-                Subscriber(member.member_id, member.group_instance_id, tuple(subscription.topics))
-            )
-        self._counts = self._partition_counts({t for s in subscribers for t in s.topics})
-        shares = range_assignment(subscribers, self._counts)
-        return [
-            {
-                "member_id": member_id,
-                "assignment": CONSUMER_PROTOCOL.encode_assignment(0, _by_topic(partitions)),
-            }
-            for member_id, partitions in shares.items()
-        ]
-
-    def _partition_counts(self, topics: set[str]) -> dict[str, int]:
-        self.cluster.refresh(topics)
-        known = self.cluster.topics
-        return {name: len(known[name].partitions) for name in sorted(topics) if name in known}
-
-    # ---- staying -----------------------------------------------------------------------
-
-    def beat(self) -> None:
-        """Send a heartbeat when it is time; afterwards `joined` tells whether to join again.
-
-        Raises: what the coordinator answers and lasts (FencedInstanceId).
-        """
-        now_s = self.cluster.clock.monotonic_s()
-        if self.leading and now_s >= self._next_look_s:
-            self._next_look_s = now_s + self.options.metadata_ms / 1000
-            if self._partition_counts(set(self._counts)) != self._counts:
-                self.generation = NO_GENERATION
-                return
-        if now_s < self._next_beat_s:
-            return
-        self._next_beat_s = now_s + self.options.heartbeat_ms / 1000
-        try:
-            answer = self._call(
-                apis.HEARTBEAT,
-                {
-                    "group_id": self.group,
-                    "generation_id": self.generation,
-                    "member_id": self.member_id,
-                    "group_instance_id": self.options.instance_id,
-                },
-            )
-            check_code(answer.error_code, f"group {self.group!r}")
-        except errors.KafkalogError as problem:
-            if problem.code in COORDINATOR_MOVED or passing(problem):
-                # The same generation may go on with the new coordinator.
-                self._drop_connection()
-                self._next_beat_s = now_s + self.cluster.options.retry_backoff_max_ms / 1000
-            elif problem.code in REJOIN:
-                self._after(problem)
-            else:
-                raise
-
-    def leave(self) -> None:
-        """Say goodbye, so that the others need not wait for the session to end.
-
-        A static member stays: it is expected back.  A coordinator that cannot be reached
-        finds out by itself.
-        """
-        if self.member_id and self.options.instance_id is None:
-            try:
-                self._call(
-                    apis.LEAVE_GROUP,
-                    {
-                        "group_id": self.group,
-                        "member_id": self.member_id,
-                        "members": [{"member_id": self.member_id, "reason": "closed"}],
-                    },
-                )
-            except errors.KafkalogError:
-                self.generation = NO_GENERATION
-        self.generation, self.member_id = NO_GENERATION, ""
-        if self._connection is not None:
-            self._connection.close()
-
-
-def _assigned(data: bytes) -> list[TopicPartition]:
-    if not data:
-        return []
-    _, assigned = CONSUMER_PROTOCOL.decode_assignment(data)
-    return sorted(
-        TopicPartition(row.topic, p) for row in assigned.assigned_partitions for p in row.partitions
-    )
-
-
-def _by_topic(partitions: Sequence[TopicPartition]) -> dict[str, Any]:
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    return {"assigned_partitions": [{"topic": t, "partitions": p} for t, p in topics.items()]}
-
-
-class GroupConsumer:
-    """Reads the partitions that the group gives it.  One thread at a time."""
+    Without a group it reads every partition of its topics, or those of `assign`.  With a group
+    it shares them with the other members, and a thread of its own keeps it in: `poll`, or the
+    iteration, must be called at least every `max_poll_interval_ms`.
+    """
 
     def __init__(
         self,
-        cluster: Cluster,
-        group: str,
-        topics: Sequence[str],
-        options: GroupOptions = GroupOptions(),  # noqa: B008
-        fetch: FetchOptions = FetchOptions(),  # noqa: B008
+        where: Where,
+        *topics: str,
+        group: str | None = None,
+        auto_offset_reset: str | None = None,
+        isolation: str | None = None,
+        group_instance_id: str | None = None,
+        session_timeout_ms: int | None = None,
+        heartbeat_ms: int | None = None,
+        max_poll_interval_ms: int | None = None,
+        assignor: str | Assignor | Sequence[str | Assignor] | None = None,
+        pattern: str | None = None,
+        auto_commit: bool | None = None,
+        auto_commit_interval_ms: int | None = None,
+        client_id: str | None = None,
+        interceptors: Iterable[object] = (),
+        config: Mapping[str, object] | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        """Nothing is sent yet."""
-        self.cluster = cluster
-        self.options = options
-        self.membership = Membership(cluster, group, topics, options)
-        reset = options.reset if options.reset != "error" else "earliest"
-        self.fetcher = Fetcher(cluster, {}, fetch._replace(out_of_range=reset))
-        self._done: dict[TopicPartition, int] = {}
-        self._committed: dict[TopicPartition, int] = {}
-        self._next_commit_s = 0.0
+        """Nothing is sent yet.
+
+        `where`: `host:port`, several with commas, or a store.  `topics`, or a `pattern` that the
+        whole name matches: as `subscribe`.  What is not given is as Kafka has it (see
+        docs/clients.md); `config` takes any of Kafka's names and loses against the arguments.
+        `interceptors`: objects with on_consume(records) -> records, on_commit(offsets), or both.
+
+        Raises: ArgumentError, UnknownSetting, InvalidSetting, Closed.
+        """
+        self._config = made = ConsumerConfig(
+            {
+                **(config or {}),
+                **_given(
+                    group_id=group, auto_offset_reset=auto_offset_reset, client_id=client_id,
+                    isolation_level=isolation, group_instance_id=group_instance_id,
+                    session_timeout_ms=session_timeout_ms, heartbeat_interval_ms=heartbeat_ms,
+                    max_poll_interval_ms=max_poll_interval_ms, enable_auto_commit=auto_commit,
+                    auto_commit_interval_ms=auto_commit_interval_ms,
+                ),
+            }
+        )  # fmt: skip
+        member = MemberOptions(
+            find_assignors(assignor or made.partition_assignment_strategy),
+            made.session_timeout_ms, made.max_poll_interval_ms,
+            made.group_instance_id or None, made.client_rack or None,
+        )  # fmt: skip
+        self._cluster = Cluster(where, _options(made), clock)
+        self._interceptors = tuple(interceptors)
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # held by the thread that uses it
+        self._closed = False
+        self._waker = Waker()
+        self._fetcher = Fetcher(self._cluster, {}, _fetch_options(made), self._wait_for)
+        self._keeper = Keeper(
+            Cluster(where, _options(made), clock), made.heartbeat_interval_ms,
+            made.max_poll_interval_ms, self._waker.nudge,
+        )  # fmt: skip
+        self._membership = (
+            Membership(self._cluster, made.group_id, member, self._keeper, self._waker)
+            if made.group_id
+            else None
+        )
+        self._reading = Reading(self._fetcher)
+        self._sharing = Sharing(
+            self._cluster, made, self._reading, self._keeper, self._membership,
+            self._interceptors,
+        )  # fmt: skip
+        weakref.finalize(self, self._keeper.stop)
+        self._cluster.transport.attach(self)
+        if topics or pattern is not None:
+            self.subscribe(topics or None, pattern=pattern)
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        # After an exception what was handed out last was perhaps not dealt with.
+        self.close(commit=kind is None)
+
+    def __repr__(self) -> str:
+        group = f", group {self._config.group_id!r}" if self._config.group_id else ""
+        return f"Consumer({len(self._sharing.assignment)} partitions{group})"
+
+    @contextmanager
+    def _used(self) -> Iterator[None]:
+        """One thread at a time, and not after the end or a fork."""
+        if os.getpid() != self._pid:
+            raise errors.ForkedHandle("the consumer belongs to the parent process: make another")
+        if not self._lock.acquire(blocking=False):
+            raise errors.WrongThread(
+                "another thread is using the consumer: it is for one at a time (but wakeup)"
+            )
+        try:
+            if self._closed:
+                raise errors.Closed("the consumer was closed")
+            yield
+        finally:
+            self._lock.release()
+
+    # ---- what is read ------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] | None = None,
+        *,
+        pattern: str | None = None,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
+        """Read these topics, in the place of what was read; the next poll begins.
+
+        `pattern`: all topics, now and later, whose whole name it matches.  The listeners are
+        called from within poll and close with a list of partitions: `on_assigned` those that
+        are new, `on_revoked` those that will be another's (commit now), `on_lost` (by default
+        `on_revoked`) those that are another's already.
+
+        Raises: ArgumentError.
+        """
+        with self._used():
+            made = Subscription(topics, pattern, on_assigned, on_revoked, on_lost)
+            if self._sharing.manual:
+                raise errors.ArgumentError("subscribe: partitions are assigned; unsubscribe first")
+            self._sharing.subscribe(made)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions, whoever else does, in the place of those before.
+
+        Raises: ArgumentError while topics are subscribed to.
+        """
+        with self._used():
+            if self._sharing.subscription:
+                raise errors.ArgumentError("assign: topics are subscribed to; unsubscribe first")
+            self._sharing.manual = True
+            self._sharing.replace(TopicPartition(*tp) for tp in partitions)
+
+    def unsubscribe(self) -> None:
+        """Read nothing; leave the group."""
+        with self._used():
+            self._sharing.give_up("unsubscribed")
+            self._sharing.subscribe(Subscription())
+
+    @property
+    def subscription(self) -> list[str]:
+        """The topics that are subscribed to; of a pattern those that it has found."""
+        return sorted(self._sharing.subscription.topics)
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that it reads now."""
-        return self.membership.assignment if self.membership.joined else []
+        """The partitions that are read now, sorted."""
+        return self._sharing.assignment
 
-    def poll(self, timeout_ms: int | None = None) -> list[Fetched]:
-        """What has come; joins first when it must.
+    def group_metadata(self) -> GroupMetadata:
+        """Which member it is, for `Producer.send_offsets`.  Raises: ArgumentError: no group."""
+        if self._membership is None:
+            raise errors.ArgumentError("group: none was given, wanted one for its offsets")
+        return self._membership.metadata
 
-        Call `done` for records that were dealt with: these are committed from time to time.
+    # ---- records -----------------------------------------------------------------------
 
-        Raises: as Membership.join and Fetcher.poll.
+    def poll(self, timeout_ms: float | None = 1_000, max_records: int | None = None) -> list[Record]:
+        """Records that have come, at most `max_records` (None: max.poll.records); an empty list
+        when none did in `timeout_ms` (None: it waits for ever).
+
+        Of one partition in the order of its log.  Raises: OffsetOutOfRange (with reset none),
+        UnknownTopicOrPartition, CorruptMessage, WakeUp, WrongThread, Closed; what a broker
+        answers that lasts.
         """
-        if self.membership.joined:
-            self.membership.beat()
-        if not self.membership.joined:
-            self._rejoin()
-        now_s = self.cluster.clock.monotonic_s()
-        if self.options.commit_ms and now_s >= self._next_commit_s:
-            self.commit()
-        if not self.fetcher.positions:
-            self.cluster.backoff(min(timeout_ms or 500, self.options.heartbeat_ms)).wait()
-            return []
-        return self.fetcher.poll(timeout_ms)
+        count = self._config.max_poll_records if max_records is None else max_records
+        if count < 1:
+            raise errors.ArgumentError(f"max_records: found {max_records}, wanted 1 or more")
+        with self._used():
+            return self._shown(self._next(timeout_ms, lambda: self._reading.take(count)) or [])
 
-    def done(self, tp: TopicPartition, next_offset: int) -> None:
-        """The records of a partition before `next_offset` were dealt with."""
-        if tp in self.fetcher.positions:
-            self._done[tp] = next_offset
-
-    def _rejoin(self) -> None:
-        """Give back what it had, join, and begin where the group has left off."""
-        if self.membership.member_id:
-            self._commit_quietly()
-        self.fetcher.close()
-        self.fetcher.positions.clear()
-        self._done.clear()
-        self.membership.join()
-        partitions = self.membership.assignment
-        found = committed_offsets(self.cluster, self.membership.group, partitions)
-        self._committed = {tp: c.offset for tp, c in found.items()}
-        missing = [tp for tp in partitions if tp not in found]
-        if missing and self.options.reset == "error":
-            raise errors.OffsetOutOfRange(
-                f"group {self.membership.group!r} has committed nothing for "
-                f"{missing[0].topic}-{missing[0].partition}"
-            )
-        where = EARLIEST if self.options.reset == "earliest" else LATEST
-        starts = list_offsets(self.cluster, dict.fromkeys(missing, where)) if missing else {}
-        self.fetcher.positions.update({tp: c.offset for tp, c in found.items()})
-        self.fetcher.positions.update({tp: s.offset for tp, s in starts.items()})
-        # Also where nothing was read yet: else `latest` would be another place next time.
-        self._done.update(self.fetcher.positions)
-        self._next_commit_s = self.cluster.clock.monotonic_s() + self.options.commit_ms / 1000
-
-    def commit(self) -> None:
-        """Commit what is done.
-
-        A generation that has ended has others reading its partitions: then nothing is
-        committed, and the next poll joins again.
-
-        Raises: what the coordinator answers and lasts.
+    def poll_arrow(self, timeout_ms: float | None = 1_000) -> list[ScanBatch]:
+        """All that has come as columns: batches as a scan's, with __arrow_c_array__ and NumPy
+        arrays, of one partition each.  Interceptors do not see them.  Raises: as `poll`.
         """
-        self._next_commit_s = self.cluster.clock.monotonic_s() + self.options.commit_ms / 1000
-        fresh = {tp: at for tp, at in self._done.items() if self._committed.get(tp) != at}
-        if not fresh or not self.membership.member_id:
-            return
-        member = self.membership
-        try:
-            commit_offsets(
-                self.cluster,
-                member.group,
-                {tp: Committed(offset) for tp, offset in fresh.items()},
-                member.generation,
-                member.member_id,
-                member.options.instance_id,
-            )
-        except errors.KafkalogError as problem:
-            if problem.code not in REJOIN:
-                raise
-            if problem.code != ErrorCode.REBALANCE_IN_PROGRESS:
-                member._after(problem)
-            return
-        self._committed.update(fresh)
+        with self._used():
+            return self._next(timeout_ms, self._reading.take_columns) or []
 
-    def _commit_quietly(self) -> None:
-        """Before partitions are given back: what fails is read again by somebody."""
-        try:
-            self.commit()
-        except errors.KafkalogError as problem:
-            if isinstance(problem, failure_class(ErrorCode.FENCED_INSTANCE_ID)):
-                raise
+    def __iter__(self) -> Iterator[Record]:
+        """Records for ever, until `close` or WakeUp.  Raises: as `poll`.
 
-    def close(self) -> None:
-        """Commit what is done, leave the group, close the connections."""
+        A record counts as read when it is handed out; automatic commits come between blocks.
+        """
+        while not self._closed:
+            with self._used():
+                block = self._next(None, self._some)
+            if block is not None:
+                yield from block
+
+    def _some(self) -> Iterator[Record] | None:
+        """A block for the iteration."""
+        block = self._reading.take_block()
+        if self._interceptors:
+            block = iter(self._shown(list(block)))
+        return block if block.__length_hint__() else None  # type: ignore[attr-defined]
+
+    def _shown(self, records: list[Record]) -> list[Record]:
+        for one in self._interceptors if records else ():
+            see = getattr(one, "on_consume", None)
+            if see is not None:
+                with logged("on_consume"):
+                    records = see(records)
+        return records
+
+    def _next(self, timeout_ms: float | None, take: Callable[[], Any]) -> Any:
+        """What `take` gives, once it gives something; None after the timeout."""
+        sharing, positions = self._sharing, self._fetcher.positions
+        if not (sharing.manual or sharing.subscription):
+            raise errors.ArgumentError("nothing to read: subscribe to topics or assign partitions")
+        until_s = time.monotonic() + (FOREVER_S if timeout_ms is None else timeout_ms / 1000)
+        while True:
+            self._keeper.polled_s = self._cluster.clock.monotonic_s()
+            self._waker.check()
+            sharing.keep_up(until_s)
+            if found := take():
+                return found
+            left_s = max(until_s - time.monotonic(), 0)
+            if not sharing.joining:
+                wait_s = min(left_s, sharing.until_chore_s())
+            else:  # without anything to read, the join has waited
+                wait_s = min(left_s, LOOK_S) if positions else 0
+            if positions:
+                self._reading.add(self._fetcher.poll(int(wait_s * 1000)))
+            elif wait_s:
+                self._waker.wait([], wait_s)
+            if not left_s and self._reading.empty:
+                return None
+
+    def _wait_for(self, connections: Iterable[Any], wait_s: float) -> list[Any]:
+        """For the fetcher: it is also woken by the answer to a join."""
+        joining = self._membership.connection if self._membership is not None else None
+        return self._waker.wait([*connections, *([joining] if joining else [])], wait_s)
+
+    def wakeup(self) -> None:
+        """Let the poll of another thread, now or the next one, end with WakeUp."""
+        self._waker.wakeup()
+
+    # ---- positions ---------------------------------------------------------------------
+
+    def _mine(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """These, or all that are assigned.  Raises: ArgumentError for others."""
+        found = [TopicPartition(*tp) for tp in partitions] or self.assignment
+        for tp in found:
+            if tp not in self._sharing:
+                raise errors.ArgumentError(f"{tp.topic}-{tp.partition} is not assigned")
+        return found
+
+    def position(self, tp: TopicPartition) -> int:
+        """The offset behind the last record that was handed out.
+
+        Raises: ArgumentError for a partition that is not assigned; OffsetOutOfRange.
+        """
+        with self._used():
+            (tp,) = self._mine([tp])
+            found = self._reading.position(tp)
+            if found is None:
+                self._sharing.find_positions()
+                found = self._reading.position(tp)
+            assert found is not None
+            return found
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Go on from `offset`.  Raises: ArgumentError for a partition that is not assigned."""
+        with self._used():
+            (tp,) = self._mine([tp])
+            if offset < 0:
+                raise errors.ArgumentError(f"offset: found {offset}, wanted 0 or more")
+            self._sharing.seek(tp, offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on from the log's start, of all partitions if none are named."""
+        self._seek_to(EARLIEST, partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on from the end, of all partitions if none are named; see `end_offsets`."""
+        self._seek_to(LATEST, partitions)
+
+    def _seek_to(self, where: int, partitions: Sequence[TopicPartition]) -> None:
+        with self._used():
+            wanted = dict.fromkeys(self._mine(partitions), where)
+            found = list_offsets(self._cluster, wanted, self._sharing.stable_only)
+            for tp, at in found.items():
+                self._sharing.seek(tp, at.offset)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these until `resume`; they stay assigned."""
+        with self._used():
+            for tp in self._mine(partitions):
+                self._sharing.paused.add(tp)
+                self._reading.drop(tp)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these, or all that are paused."""
+        with self._used():
+            for tp in self._mine(partitions or sorted(self._sharing.paused)):
+                if tp in self._sharing.paused:
+                    self._sharing.paused.discard(tp)
+                    at = self._reading.position(tp)
+                    if at is not None:
+                        self._sharing.seek(tp, at)
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are paused, sorted."""
+        return sorted(self._sharing.paused)
+
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic.  Raises: UnknownTopicOrPartition."""
+        with self._used():
+            return all_partitions(self._cluster, topic)
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where logs begin.  Raises: UnknownTopicOrPartition."""
+        return self._at(dict.fromkeys(partitions, EARLIEST))
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets that the next records get: the high watermark, or for read_committed the
+        last stable offset.  Raises: UnknownTopicOrPartition.
+        """
+        return self._at(dict.fromkeys(partitions, LATEST))
+
+    def _at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        with self._used():
+            found = list_offsets(self._cluster, times, self._sharing.stable_only)
+            return {tp: at.offset for tp, at in found.items()}
+
+    def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Found | None]:
+        """The first record at or after a time; None where there is none.
+
+        Raises: ArgumentError for a negative time; UnknownTopicOrPartition.
+        """
+        for tp, time_ms in times_ms.items():
+            if time_ms < 0:
+                raise errors.ArgumentError(
+                    f"{tp.topic}-{tp.partition}: time {time_ms}, wanted 0 or more"
+                )
+        with self._used():
+            found = list_offsets(self._cluster, times_ms, self._sharing.stable_only)
+            return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
+
+    def lag(self, tp: TopicPartition) -> int:
+        """How many offsets lie between the position and the end, as the last answer told it.
+
+        Raises: as `position`.
+        """
+        with self._used():
+            at = self.position(tp)
+            ends = self._fetcher.ends.get(tp)
+            if ends is None:
+                end = self.end_offsets([tp])[tp]
+            else:
+                end = ends.last_stable_offset if self._sharing.stable_only else ends.high_watermark
+            return max(end - at, 0)
+
+    # ---- commits -----------------------------------------------------------------------
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, Offset] | None = None,
+        *,
+        wait: bool = True,
+        callback: Callback | None = None,
+    ) -> None:
+        """Commit `offsets` (None: the positions): whoever reads on begins there.
+
+        An offset is an int, or a Committed with metadata.  `wait` False: it is done in the
+        background, in order; `callback` (offsets, None or the failure) is called from within a
+        later poll, commit or close.
+
+        Raises: RebalanceInProgress, IllegalGeneration, UnknownMemberId: the partitions are given
+        to others, and poll joins again; what the coordinator answers.  ArgumentError: no group.
+        """
+        with self._used():
+            given = self._sharing.positions() if offsets is None else {
+                TopicPartition(*tp): one if isinstance(one, Committed) else Committed(one)
+                for tp, one in offsets.items()
+            }  # fmt: skip
+            if not wait:
+                self._sharing.commit_later(given, callback)
+                return
+            problem: errors.KafkalogError | None = None
+            try:
+                self._sharing.commit(given)
+            except errors.KafkalogError as found:
+                problem = found
+            if callback is not None:
+                callback(given, problem)
+            if problem is not None:
+                raise problem
+
+    def committed(self, tp: TopicPartition) -> Committed | None:
+        """What the group has committed last; None: nothing.  Raises: ArgumentError: no group."""
+        with self._used():
+            tp = TopicPartition(*tp)
+            return committed_offsets(self._cluster, self._group(), [tp]).get(tp)
+
+    def _group(self) -> str:
+        return self.group_metadata().group
+
+    # ---- the end -----------------------------------------------------------------------
+
+    def close(self, commit: bool = True) -> None:
+        """Commit (if that is automatic, and `commit`), leave the group, close the connections.
+
+        A static member does not leave.  Another thread's poll ends with WakeUp.  Harmless when
+        repeated.
+        """
+        if os.getpid() != self._pid:
+            self._end()  # the descriptors of a child only
+            return
+        if not self._lock.acquire(blocking=False):
+            self._waker.wakeup()
+            if not self._lock.acquire(timeout=CLOSE_S):
+                raise errors.WrongThread("close: another thread is using the consumer")
         try:
-            if self.membership.joined and self.options.commit_ms:
-                self._commit_quietly()
-            self.membership.leave()
+            if self._closed:
+                return
+            try:
+                self._sharing.give_up("closed", commit)
+                self._keeper.drain(self._cluster.options.request_timeout_ms / 1000)
+                self._sharing.tell_commits()
+            finally:
+                self._closed = True
+                self._keeper.stop()
+                self._end()
         finally:
-            self.fetcher.close()
+            self._lock.release()
+
+    def _end(self) -> None:
+        self._fetcher.close()
+        self._cluster.close()
+        self._waker.close()
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """What was given, by Kafka's names."""
+    return {name.replace("_", "."): value for name, value in values.items() if value is not None}
+
+
+def _options(config: ConsumerConfig) -> Options:
+    return Options(
+        client_id=config.client_id,
+        connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+        request_timeout_ms=config.request_timeout_ms,
+        api_timeout_ms=config.default_api_timeout_ms,
+        retry_backoff_ms=config.retry_backoff_ms,
+        retry_backoff_max_ms=config.retry_backoff_max_ms,
+    )
+
+
+def _fetch_options(config: ConsumerConfig) -> FetchOptions:
+    reset = config.auto_offset_reset
+    return FetchOptions(
+        max_wait_ms=config.fetch_max_wait_ms,
+        min_bytes=config.fetch_min_bytes,
+        max_bytes=config.fetch_max_bytes,
+        partition_bytes=config.max_partition_fetch_bytes,
+        committed=config.isolation_level == "read_committed",
+        out_of_range="error" if reset == "none" else reset,
+        check_crcs=config.check_crcs,
+    )

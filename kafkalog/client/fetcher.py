@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkalog import errors
-from kafkalog.batch.decode import batch_records
 from kafkalog.batch.walk import next_offset, whole_batches
 from kafkalog.client.cluster import Backoff, Cluster, passing
 from kafkalog.client.connection import Connection, answering
 from kafkalog.client.failures import check_code, is_retriable
-from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
+from kafkalog.client.offsets import EARLIEST, LATEST, find_starts, list_offsets
+from kafkalog.log.fetched import Decoder
 from kafkalog.types import Record, TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -23,7 +24,7 @@ NAMES_VERSION_MAX = 12
 """From version 13 on topics are told by their ids."""
 VERSION_MAX = 16
 NO_ID = UUID(int=0)
-CONTROL, TRANSACTIONAL = 32, 16
+CONTROL = 32
 GRACE_MS = 5_000
 """What an answer may take beyond the time that the broker was told to wait."""
 
@@ -38,14 +39,27 @@ class FetchOptions(NamedTuple):
     committed: bool = False
     """Without open and aborted transactions."""
     out_of_range: str = "error"
-    """error, earliest or latest: where to go on when the offset is not there."""
+    """Where to go on when the offset is not there: as auto.offset.reset, or error."""
+    check_crcs: bool = True
+
+
+Wait = Callable[[Iterable[Connection], float], list[Connection]]
+"""(connections, seconds) -> those that have an answer by then."""
+
+
+class Ends(NamedTuple):
+    """What an answer says of a partition."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
 
 
 class Fetched(NamedTuple):
     """What one answer holds of one partition."""
 
     tp: TopicPartition
-    data: bytes
+    data: bytes | memoryview
     """Record batches as they lie in the log; the last may be cut off."""
     start: int
     """The offset that was asked for: records before it are not wanted."""
@@ -60,26 +74,10 @@ class Fetched(NamedTuple):
     def records(self) -> list[Record]:
         """The data records from `start` on, without control records and aborted ones.
 
-        Raises: CorruptMessage, naming partition and offset; as `batch_records`.
+        Raises: CorruptMessage, naming partition and offset; others as a scan does.
         """
-        waiting = sorted(self.aborted, key=lambda found: found[1])
-        aborting: set[int] = set()
-        out: list[Record] = []
-        for batch, whole in whole_batches(self.data):
-            while waiting and waiting[0][1] <= batch.last_offset:
-                aborting.add(waiting.pop(0)[0])
-            if batch.attributes & CONTROL:
-                aborting.discard(batch.producer_id)
-                continue
-            if batch.attributes & TRANSACTIONAL and batch.producer_id in aborting:
-                continue
-            if batch.last_offset < self.start:
-                continue
-            rows = batch_records(batch, whole, *self.tp)
-            if batch.base_offset < self.start:
-                rows = [row for row in rows if row.offset >= self.start]
-            out += rows
-        return out
+        blocks = Decoder().records(*self.tp, self.data, self.start, self.aborted)
+        return list(chain.from_iterable(blocks))
 
     def record_count(self) -> int:
         """Records by the headers of the batches, which are checked; for measuring."""
@@ -98,16 +96,22 @@ class Fetcher:
         cluster: Cluster,
         positions: Mapping[TopicPartition, int],
         options: FetchOptions = FetchOptions(),  # noqa: B008
+        wait: Wait = answering,
     ) -> None:
         """Nothing is sent yet.  `positions`: the next offset of each partition."""
         self.cluster = cluster
         self.options = options
         self.positions = dict(positions)
         """Where the next fetch of each partition begins; change it to seek."""
+        self.ends: dict[TopicPartition, Ends] = {}
+        """As the last answers told."""
         self._connections: dict[int, Connection] = {}
         self._asked: dict[int, dict[TopicPartition, int]] = {}
         """By node: the offsets of the request that is on its way."""
         self._backoff: Backoff | None = None
+        self._wait = wait
+        self._found: list[Fetched] = []
+        self._problem: errors.KafkalogError | None = None
 
     def close(self) -> None:
         """Close the connections; the cluster's own stay."""
@@ -125,19 +129,24 @@ class Fetcher:
         """
         wait_ms = self.options.max_wait_ms + 100 if timeout_ms is None else timeout_ms
         try:
-            self._send()
-            found: list[Fetched] = []
-            for node in self._ready(wait_ms / 1000):
-                found += self._receive(node)
-            if found:
-                self._backoff = None
-            self._send()
-            return found
+            if self._problem is None:
+                self._send()
+                for node in self._ready(wait_ms / 1000):
+                    self._receive(node)
+                if self._found:
+                    self._backoff = None
+                self._send()
         except errors.KafkalogError as problem:
-            if not passing(problem):
-                raise
-            self._again(problem)
-            return []
+            self._problem = problem
+        if self._found:  # what came before a failure comes before it
+            found, self._found = self._found, []
+            return found
+        failed, self._problem = self._problem, None
+        if failed is not None:
+            if not passing(failed):
+                raise failed
+            self._again(failed)
+        return []
 
     def _again(self, problem: errors.KafkalogError) -> None:
         """Pause before the next try; who leads what is asked for again."""
@@ -196,17 +205,14 @@ class Fetcher:
     def _ready(self, wait_s: float) -> list[int]:
         """The nodes whose answer has begun to come."""
         waiting = {self._connections[node]: node for node in self._asked}
-        if not waiting:
-            return []
-        return [waiting[connection] for connection in answering(waiting, wait_s)]
+        return [waiting[one] for one in self._wait(waiting, wait_s) if one in waiting]
 
     # ---- answers -----------------------------------------------------------------------
 
-    def _receive(self, node: int) -> list[Fetched]:
+    def _receive(self, node: int) -> None:
         offsets = self._asked.pop(node)
         answer = self._connections[node].receive(self.options.max_wait_ms + GRACE_MS)
         check_code(answer.error_code, f"fetch from node {node}")
-        found: list[Fetched] = []
         passing_code = 0
         for topic in answer.responses:
             name = topic.topic or self.cluster.topic_name(topic.topic_id) or ""
@@ -216,14 +222,17 @@ class Fetcher:
                     continue  # sought elsewhere, or given away, meanwhile
                 if row.error_code:
                     passing_code = self._failed(tp, row.error_code) or passing_code
-                elif row.records:
-                    found.append(self._take(tp, row, offsets[tp]))
-        if passing_code and not found:
+                    continue
+                self.ends[tp] = Ends(
+                    row.high_watermark, row.last_stable_offset, row.log_start_offset
+                )
+                if row.records:
+                    self._found.append(self._take(tp, row, offsets[tp]))
+        if passing_code:
             check_code(passing_code, f"fetch from node {node}")
-        return found
 
     def _take(self, tp: TopicPartition, row: Any, start: int) -> Fetched:
-        data = bytes(row.records)
+        data = row.records
         aborted = tuple((a.producer_id, a.first_offset) for a in row.aborted_transactions or ())
         try:
             behind = next_offset(data)
@@ -234,6 +243,8 @@ class Fetcher:
                 f"{tp.topic}-{tp.partition} at offset {start}: {len(data)} bytes hold no whole "
                 "batch"
             )
+        # Who had its turn is asked for last: an answer may be full before it comes to all.
+        del self.positions[tp]
         self.positions[tp] = max(behind, start)
         return Fetched(
             tp,
@@ -256,8 +267,10 @@ class Fetcher:
                     f"{tp.topic}-{tp.partition}: offset {self.positions[tp]}, wanted "
                     f"{first.offset} to {end.offset}"
                 )
-            where = EARLIEST if self.options.out_of_range == "earliest" else LATEST
-            self.positions[tp] = list_offsets(self.cluster, {tp: where})[tp].offset
+            found = find_starts(
+                self.cluster, [tp], self.options.out_of_range, self.options.committed
+            )
+            self.positions[tp] = found[tp]
             return 0
         if not is_retriable(code):
             check_code(code, f"fetch of {tp.topic}-{tp.partition}")

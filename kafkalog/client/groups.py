@@ -17,6 +17,7 @@ __all__ = [
     "Committed",
     "GroupInfo",
     "GroupListing",
+    "GroupMetadata",
     "MemberInfo",
     "commit_offsets",
     "committed_offsets",
@@ -58,6 +59,16 @@ class GroupInfo(NamedTuple):
     members: tuple[MemberInfo, ...]
     coordinator: int
     """A node."""
+
+
+class GroupMetadata(NamedTuple):
+    """Which member of a group commits: for transactions, see `Producer.send_offsets`."""
+
+    group: str
+    generation: int = -1
+    """-1: it is no member now, or commits from outside."""
+    member_id: str = ""
+    instance_id: str | None = None
 
 
 class Committed(NamedTuple):

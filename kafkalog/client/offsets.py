@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kafkalog import errors
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.failures import check_code, is_retriable
+from kafkalog.config.consumer import duration_ms
 from kafkalog.types import Found, TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "all_partitions", "list_offsets"]
+__all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "all_partitions", "find_starts", "list_offsets"]
 
 EARLIEST: Final = -2
 """In the place of a time: the log's start."""
@@ -26,6 +27,22 @@ _VERSION_OF = {MAX_TIMESTAMP: 7}
 def all_partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
     """The partitions of a topic, in order.  Raises: UnknownTopicOrPartition; as Cluster."""
     return [TopicPartition(topic, p) for p in cluster.topic(topic).partitions]
+
+
+def find_starts(
+    cluster: Cluster, partitions: Iterable[TopicPartition], reset: str, committed: bool = False
+) -> dict[TopicPartition, int]:
+    """Where to begin by auto.offset.reset: earliest, latest or by_duration:PT1H.
+
+    Raises: as `list_offsets`.
+    """
+    where = {"earliest": EARLIEST, "latest": LATEST}.get(reset)
+    if where is None:
+        where = cluster.clock.now_ms() - (duration_ms(reset.partition(":")[2]) or 0)
+    found = list_offsets(cluster, dict.fromkeys(partitions, where), committed)
+    none = [tp for tp, at in found.items() if at.offset < 0]  # nothing is as young as that
+    ends = list_offsets(cluster, dict.fromkeys(none, LATEST), committed) if none else {}
+    return {tp: at.offset for tp, at in {**found, **ends}.items()}
 
 
 def list_offsets(

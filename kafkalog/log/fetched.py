@@ -45,7 +45,6 @@ class Decoder:
         self._c = ffi.gc(out[0], lib.kl_scan_free)
         self._steps = Steps(self._c, limit_bytes)
         self._columns = columns
-        self._next = ffi.new("int64_t *")
 
     def records(
         self,
@@ -95,7 +94,7 @@ class Decoder:
         given.topic, given.partition, given.start_offset = name, partition, start
         given.data, given.bytes = view, len(view)
         given.aborted, given.aborted_count = pairs, len(aborted)
-        check(lib.kl_scan_give(self._c, given, self._next))
+        check(lib.kl_scan_give(self._c, given))
         ffi.release(view)
         where = f"{topic}-{partition}"
         try:

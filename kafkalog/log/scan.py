@@ -245,6 +245,12 @@ class ScanBatch:
     def __len__(self) -> int:
         return self._rows
 
+    @property
+    def last_offset(self) -> int:
+        """Of the last row; the offset must be one of the columns."""
+        self._get("offset")
+        return int(rows.offsets(self._block)[-1])
+
     def __repr__(self) -> str:
         return f"ScanBatch({self._rows} rows: {', '.join(self._columns)})"
 

@@ -46,26 +46,30 @@ static kl_status take_aborted(kl_scan *scan, const kl_fetched *fetched) {
     return KL_OK;
 }
 
-/* Where the whole batches end, or the damage begins; and where transactions end. */
-static void look_through(kl_scan *scan, int64_t *next_offset) {
-    const uint8_t *data = scan->chunk.data;
-    size_t pos = 0, bytes = scan->chunk.bytes;
-    *next_offset = -1;
-    while (bytes - pos >= MAGIC_BYTES_NEEDED) {
+/* Go over the whole batches from *pos on; with `scan`, note where transactions end.  KL_OK:
+ * *pos is where they end. */
+static kl_status walk(const uint8_t *data, size_t bytes, size_t *pos, int64_t *next_offset,
+                      kl_scan *scan) {
+    while (bytes - *pos >= MAGIC_BYTES_NEEDED) {
         kl_batch batch;
-        kl_status status = kl_batch_parse(data + pos, bytes - pos, &batch);
+        kl_status status = kl_batch_parse(data + *pos, bytes - *pos, &batch);
         if (status == KL_E_BUFFER_TOO_SMALL) break;
-        if (status) return; /* comes again when a step is there */
-        if (scan->aborted_count && kl_batch_is_control(&batch))
-            end_aborted(scan, &batch, data + pos);
+        if (status) return status;
+        if (scan != NULL && kl_batch_is_control(&batch)) end_aborted(scan, &batch, data + *pos);
         *next_offset = batch.last_offset + 1;
-        pos += (size_t)batch.batch_bytes;
+        *pos += (size_t)batch.batch_bytes;
     }
-    scan->chunk.bytes = pos;
+    return KL_OK;
 }
 
-kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched, int64_t *next_offset) {
+kl_status kl_batches_next(const uint8_t *data, size_t bytes, int64_t *next_offset) {
+    size_t pos = 0;
     *next_offset = -1;
+    kl_status status = walk(data, bytes, &pos, next_offset, NULL);
+    return *next_offset < 0 ? status : KL_OK;
+}
+
+kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched) {
     if (scan->log != NULL) return kl_fail(KL_E_ARGUMENT, "the scan is one of a log");
     if (fetched->topic == NULL || fetched->aborted_count < 0)
         return kl_fail(KL_E_ARGUMENT, "topic is NULL, or aborted_count %d below 0",
@@ -78,6 +82,11 @@ kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched, int64_t *next_o
     if (!status) status = kl_buffer_append(&scan->chunk, fetched->data, fetched->bytes);
     if (status) return status;
     scan->options.start_offset = scan->position = fetched->start_offset;
-    look_through(scan, next_offset);
+    size_t pos = 0;
+    int64_t next_offset;
+    kl_scan *noting = scan->aborted_count ? scan : NULL;
+    status = walk(scan->chunk.data, scan->chunk.bytes, &pos, &next_offset, noting);
+    /* Damage comes again when a step is there: what lies before it is good. */
+    if (!status) scan->chunk.bytes = pos;
     return KL_OK;
 }

@@ -1,0 +1,236 @@
+"""What a member of a group does while its owner works: it beats, commits, and notices that
+nobody polls.
+
+One thread, with connections of its own, that talks to its owner through what the lock guards.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from kafkalog import errors
+from kafkalog.client.cluster import Cluster, passing
+from kafkalog.client.failures import check_code, failure_class
+from kafkalog.client.groups import Committed, GroupMetadata, commit_offsets
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["COORDINATOR_MOVED", "Committing", "Keeper", "leave_group"]
+
+COORDINATOR_MOVED = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+END_S = 1.0
+"""How long `stop` waits for the thread; it ends by itself when its request does."""
+Offsets = Mapping[TopicPartition, Committed]
+Callback = Callable[[Offsets, "errors.KafkalogError | None"], object]
+
+
+class Committing(NamedTuple):
+    """Offsets that are committed in the background, and then how that went."""
+
+    offsets: Offsets
+    member: GroupMetadata
+    callback: Callback | None
+    problem: errors.KafkalogError | None = None
+
+
+def leave_group(cluster: Cluster, member: GroupMetadata, reason: str) -> None:
+    """Say goodbye, so that the others need not wait for the session to end.
+
+    Raises: what the coordinator answers; not tried again.
+    """
+    one = {"member_id": member.member_id, "group_instance_id": None, "reason": reason}
+    connection = cluster.connect(cluster.coordinator(member.group))
+    body = {"group_id": member.group, "member_id": member.member_id, "members": [one]}
+    answer = connection.call(apis.LEAVE_GROUP, body)
+    check_code(answer.error_code, f"group {member.group!r}")
+
+
+class Keeper:
+    """The background thread of a member; it begins when there is something to do."""
+
+    def __init__(
+        self, cluster: Cluster, heartbeat_ms: int, poll_interval_ms: int, nudge: Callable[[], None]
+    ) -> None:
+        """`cluster`: its own, which it closes.  `nudge`: tells the owner to look."""
+        self.cluster = cluster
+        self.clock = cluster.clock
+        self.polled_s = self.clock.monotonic_s()
+        """When the owner polled last; it sets this."""
+        self._heartbeat_s = heartbeat_ms / 1000
+        self._poll_interval_s = poll_interval_ms / 1000
+        self._nudge = nudge
+        self._thread: threading.Thread | None = None
+        self._condition = threading.Condition()  # guards what follows
+        self._member: GroupMetadata | None = None
+        self._next_beat_s = 0.0
+        self._problem: errors.KafkalogError | None = None
+        self._left = False
+        self._commits: deque[Committing] = deque()
+        self._busy = False
+        self._done: deque[Committing] = deque()
+        self._stopping = False
+
+    # ---- for the owner -----------------------------------------------------------------
+
+    def beat_as(self, member: GroupMetadata) -> None:
+        """Beat for this member from now on."""
+        with self._condition:
+            self._member = member
+            self._problem, self._left = None, False
+            self._next_beat_s = self.clock.monotonic_s() + self._heartbeat_s
+            self._wake()
+
+    def rest(self) -> None:
+        """Beat no more: it joins, or has left."""
+        with self._condition:
+            self._member = None
+            self._problem, self._left = None, False
+
+    def problem(self) -> errors.KafkalogError | None:
+        """What the coordinator said to the last heartbeat, if that was no yes."""
+        return self._problem
+
+    @property
+    def left(self) -> bool:
+        """Whether it has left the group, because nobody polled."""
+        return self._left
+
+    def commit(self, committing: Committing) -> None:
+        """Commit in the background, in the order of the calls; `finished` tells how it went."""
+        with self._condition:
+            self._commits.append(committing)
+            self._wake()
+
+    def finished(self) -> list[Committing]:
+        """The commits that have ended since the last call."""
+        if not self._done:
+            return []
+        with self._condition:
+            found = list(self._done)
+            self._done.clear()
+        return found
+
+    def drain(self, patience_s: float) -> None:
+        """Wait until no commit is under way."""
+        with self._condition:
+            self._condition.wait_for(lambda: not self._commits and not self._busy, patience_s)
+
+    def stop(self) -> None:
+        """End the thread; what it has not begun is not done."""
+        with self._condition:
+            self._stopping = True
+            self._member = None
+            self._condition.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(END_S)
+        else:
+            self.cluster.close()
+
+    def _wake(self) -> None:
+        if self._thread is None and not self._stopping:
+            self._thread = threading.Thread(target=self._run, name="kafkalog-member", daemon=True)
+            self._thread.start()
+        self._condition.notify_all()
+
+    # ---- the thread --------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while (step := self._wait()) is not None:
+                step()
+        finally:
+            self.cluster.close()
+
+    def _wait(self) -> Callable[[], None] | None:
+        """What is to be done next; None: nothing any more."""
+        with self._condition:
+            while not self._stopping:
+                if self._commits:
+                    self._busy = True
+                    return self._commit
+                now_s = self.clock.monotonic_s()
+                next_s = None
+                if self._member is not None and not self._left:
+                    late_s = self.polled_s + self._poll_interval_s
+                    if now_s >= late_s:
+                        return self._leave
+                    if now_s >= self._next_beat_s:
+                        return self._beat
+                    next_s = min(late_s, self._next_beat_s)
+                self.clock.wait_until(self._condition, next_s)
+        return None
+
+    def _beat(self) -> None:
+        member, problem = self._member, None
+        if member is None:
+            return
+        pause_s = self._heartbeat_s
+        try:
+            connection = self.cluster.connect(self.cluster.coordinator(member.group))
+            body = {
+                "group_id": member.group,
+                "generation_id": member.generation,
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+            }
+            check_code(connection.call(apis.HEARTBEAT, body).error_code, f"group {member.group!r}")
+        except errors.KafkalogError as found:
+            if found.code in COORDINATOR_MOVED or passing(found):
+                # The same generation may go on with the new coordinator.
+                self.cluster.forget_coordinator(member.group)
+                pause_s = min(pause_s, self.cluster.options.retry_backoff_max_ms / 1000)
+            else:
+                problem = found
+        with self._condition:
+            self._next_beat_s = self.clock.monotonic_s() + pause_s
+            if self._member != member:
+                return  # of a generation that has ended meanwhile
+            self._problem = problem
+        if problem is not None:
+            self._nudge()
+
+    def _leave(self) -> None:
+        """Give the partitions up: a static member by its silence, another one by saying so."""
+        member = self._member
+        if member is None:
+            return
+        if member.instance_id is None:
+            try:
+                leave_group(self.cluster, member, "poll was not called in max.poll.interval.ms")
+            except errors.KafkalogError:
+                self.cluster.forget_coordinator(member.group)  # its session ends by itself
+        with self._condition:
+            self._left = self._member == member
+        self._nudge()
+
+    def _commit(self) -> None:
+        with self._condition:
+            given = self._commits.popleft()
+        problem = None
+        try:
+            if given.member.generation == -1 and given.member.member_id:
+                code = ErrorCode.UNKNOWN_MEMBER_ID
+                raise failure_class(code)(f"group {given.member.group!r}: not a member any more")
+            commit_offsets(
+                self.cluster,
+                given.member.group,
+                given.offsets,
+                given.member.generation,
+                given.member.member_id,
+                given.member.instance_id,
+            )
+        except errors.KafkalogError as found:
+            problem = found
+        with self._condition:
+            self._done.append(given._replace(problem=problem))
+            self._busy = False
+            self._condition.notify_all()
+        self._nudge()

@@ -1,0 +1,342 @@
+"""A member of a consumer group: joins, shares partitions out when it leads, and stays.
+
+It waits only as long as it is told: a join that others delay goes on at the next step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from kafkalog import errors
+from kafkalog.client.assignors import Assignor, Subscriber
+from kafkalog.client.cluster import Cluster, passing
+from kafkalog.client.connection import Connection
+from kafkalog.client.failures import check_code
+from kafkalog.client.groups import GroupMetadata
+from kafkalog.client.keeper import COORDINATOR_MOVED, Keeper, leave_group
+from kafkalog.client.waker import Waker
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.records import CONSUMER_PROTOCOL
+
+__all__ = ["MemberOptions", "Membership"]
+
+NO_GENERATION = -1
+LOST = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
+"""Its partitions belong to others now."""
+REJOIN = (ErrorCode.REBALANCE_IN_PROGRESS, *LOST)
+GRACE_MS = 5_000
+SUBSCRIPTION_VERSION, ASSIGNMENT_VERSION = 3, 3
+OUT, JOINING, SYNCING, IN = "out", "joining", "syncing", "in"
+
+
+class MemberOptions(NamedTuple):
+    """How a member behaves; times in milliseconds."""
+
+    assignors: tuple[Assignor, ...]
+    session_timeout_ms: int = 45_000
+    rebalance_timeout_ms: int = 300_000
+    instance_id: str | None = None
+    rack: str | None = None
+
+
+class Membership:
+    """One member: its id, its generation, its share.  One thread, beside its Keeper's."""
+
+    def __init__(
+        self, cluster: Cluster, group: str, options: MemberOptions, keeper: Keeper, waker: Waker
+    ) -> None:
+        """Nothing is sent yet."""
+        self.cluster = cluster
+        self.options = options
+        self.metadata = GroupMetadata(group, instance_id=options.instance_id)
+        """Its id and its generation, as far as it knows."""
+        self.share: list[TopicPartition] = []
+        """What the last generation gave it."""
+        self.state = OUT
+        self.cooperative = all(assignor.cooperative for assignor in options.assignors)
+        """Whether it keeps what it has while others join."""
+        self.counts: dict[str, int] | None = None
+        """How many partitions each topic had when it shared them out; None: it does not lead."""
+        self.topics: set[str] = set()
+        """Of all members, when it leads."""
+        self._keeper = keeper
+        self._waker = waker
+        self._connection: Connection | None = None
+        self._answer: Any = None
+        self._due_s = 0.0
+        self._pause_s = 0.0
+        self._failing_since_s: float | None = None
+        self._told = (list[TopicPartition](), NO_GENERATION)
+
+    @property
+    def connection(self) -> Connection | None:
+        """Where an answer is due that lets it go on."""
+        return self._connection if self.state in (JOINING, SYNCING) else None
+
+    # ---- joining -----------------------------------------------------------------------
+
+    def step(
+        self, topics: Iterable[str], owned: Sequence[TopicPartition], until_s: float
+    ) -> bool:
+        """Go on with joining until `until_s` (time.monotonic); True: it is in, with a new share.
+
+        `owned`: what it reads now, and keeps.  A nudge of the waker ends a step, too.
+
+        Raises: what the coordinator answers and lasts; the last failure when none helps in the
+        API timeout; WakeUp.
+        """
+        while True:
+            try:
+                if self.state == OUT:
+                    self._ask(topics, owned)
+                if not self._answered(until_s):
+                    return False
+                if self.state == JOINING:
+                    self._joined()
+                else:
+                    self._synced()
+                    return True
+            except errors.KafkalogError as problem:
+                if isinstance(problem, errors.WakeUp):
+                    raise
+                if not self._again(problem, until_s):
+                    return False
+
+    def _ask(self, topics: Iterable[str], owned: Sequence[TopicPartition]) -> None:
+        """Send a JoinGroup; the coordinator answers when all have."""
+        options, member = self.options, self.metadata
+        protocols = [
+            {"name": assignor.name, "metadata": self._subscription(assignor, topics, owned)}
+            for assignor in options.assignors
+        ]
+        body = {
+            "group_id": member.group,
+            "session_timeout_ms": options.session_timeout_ms,
+            "rebalance_timeout_ms": options.rebalance_timeout_ms,
+            "member_id": member.member_id,
+            "group_instance_id": options.instance_id,
+            "protocol_type": "consumer",
+            "protocols": protocols,
+        }
+        self._send(apis.JOIN_GROUP, body)
+        self.state = JOINING
+        self._keeper.rest()
+
+    def _subscription(
+        self, assignor: Assignor, topics: Iterable[str], owned: Sequence[TopicPartition]
+    ) -> bytes:
+        share, generation = self._told
+        return CONSUMER_PROTOCOL.encode_subscription(
+            SUBSCRIPTION_VERSION,
+            {
+                "topics": sorted(set(topics)),
+                "user_data": assignor.user_data(share, generation),
+                "owned_partitions": _rows(owned),
+                "generation_id": generation,
+                "rack_id": self.options.rack,
+            },
+        )
+
+    def _send(self, api: Any, body: dict[str, Any]) -> None:
+        if self._connection is None or self._connection.closed:
+            node = self.cluster.coordinator(self.metadata.group)
+            # Of its own: a join waits long.
+            self._connection = self.cluster.another(node)
+        self._connection.send(api, body)
+        self._due_s = time.monotonic() + (self.options.rebalance_timeout_ms + GRACE_MS) / 1000
+
+    def _answered(self, until_s: float) -> bool:
+        """Whether the answer is there; its reading does not wait."""
+        assert self._connection is not None
+        wait_s = min(until_s, self._due_s) - time.monotonic()
+        if not self._waker.wait([self._connection], wait_s):
+            if time.monotonic() < self._due_s:
+                return False
+            self._drop_connection()
+            raise errors.Timeout(f"group {self.metadata.group!r}: no answer to {self.state}")
+        self._answer = self._connection.receive()
+        return True
+
+    def _joined(self) -> None:
+        answer = self._answer
+        member = self.metadata
+        self.state = OUT
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.metadata = member._replace(member_id=answer.member_id)
+            return
+        check_code(answer.error_code, f"group {member.group!r}")
+        self.metadata = member._replace(
+            member_id=answer.member_id, generation=answer.generation_id
+        )
+        leads = answer.leader == answer.member_id
+        self.counts = None
+        shares = self._shares(answer) if leads else []
+        body = {
+            "group_id": member.group,
+            "generation_id": answer.generation_id,
+            "member_id": answer.member_id,
+            "group_instance_id": self.options.instance_id,
+            "protocol_type": "consumer",
+            "protocol_name": answer.protocol_name,
+            "assignments": [] if getattr(answer, "skip_assignment", False) else shares,
+        }
+        self._send(apis.SYNC_GROUP, body)
+        self.state = SYNCING
+
+    def _synced(self) -> None:
+        self.state = OUT
+        check_code(self._answer.error_code, f"group {self.metadata.group!r}")
+        self.state = IN
+        self.share = _share(self._answer.assignment)
+        self._told = self.share, self.metadata.generation
+        self._failing_since_s, self._pause_s = None, 0.0
+        self._keeper.beat_as(self.metadata)
+
+    def _shares(self, answer: Any) -> list[dict[str, Any]]:
+        """The leader's work: partitions for everybody."""
+        assignor = next(a for a in self.options.assignors if a.name == answer.protocol_name)
+        members = [_subscriber(member) for member in answer.members]
+        self.topics = {topic for member in members for topic in member.topics}
+        self.counts = self.partition_counts(self.topics)
+        shares = assignor.assign(members, self.counts)
+        return [
+            {
+                "member_id": member_id,
+                "assignment": CONSUMER_PROTOCOL.encode_assignment(
+                    ASSIGNMENT_VERSION, {"assigned_partitions": _rows(share), "user_data": None}
+                ),
+            }
+            for member_id, share in shares.items()
+        ]
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """How many partitions topics have now; those that do not exist are left out."""
+        topics = set(topics)
+        self.cluster.refresh(topics)
+        known = self.cluster.topics
+        return {name: len(known[name].partitions) for name in sorted(topics) if name in known}
+
+    # ---- what goes wrong ---------------------------------------------------------------
+
+    def _again(self, problem: errors.KafkalogError, until_s: float) -> bool:
+        """After a failure: whether to try again before `until_s`.  Raises it when it lasts."""
+        self.state = OUT
+        if problem.code in LOST:
+            self.lose(problem)
+        elif problem.code != ErrorCode.REBALANCE_IN_PROGRESS:
+            if not passing(problem):
+                raise problem
+            now_s = time.monotonic()
+            self._failing_since_s = self._failing_since_s or now_s
+            patience_s = self.cluster.options.api_timeout_ms / 1000
+            if now_s - self._failing_since_s >= patience_s or not self.cluster.reached:
+                self._failing_since_s = None
+                raise problem
+            self._drop_connection()
+        options = self.cluster.options
+        low, high = options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000
+        self._pause_s = min(max(low, self._pause_s * 2), high)
+        left_s = until_s - time.monotonic()
+        self._waker.wait([], min(self._pause_s, left_s))
+        return left_s > self._pause_s
+
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self.cluster.forget_coordinator(self.metadata.group)
+
+    def look(self) -> errors.KafkalogError | None:
+        """What has happened since it is in; it joins at the next step if that is not None.
+
+        Raises: FencedInstanceId and whatever else the coordinator says that lasts.
+        """
+        if self.state != IN:
+            return None
+        if self._keeper.left:
+            self.lose(None)
+            return errors.Timeout(
+                f"group {self.metadata.group!r}: poll was not called in max_poll_interval_ms "
+                f"({self.options.rebalance_timeout_ms} ms): the partitions were given up"
+            )
+        problem = self._keeper.problem()
+        if problem is None:
+            return None
+        if problem.code not in REJOIN:
+            self.lose(problem)
+            raise problem
+        if problem.code in LOST:
+            self.lose(problem)
+        else:
+            self.rejoin()
+        return problem
+
+    def rejoin(self) -> None:
+        """Join again at the next step, as the member that it is."""
+        self.state = OUT
+
+    def lose(self, problem: errors.KafkalogError | None) -> None:
+        """It is no member now: not of this generation, or (unknown) not at all."""
+        self._keeper.rest()
+        stays = problem is not None and problem.code == ErrorCode.ILLEGAL_GENERATION
+        self.metadata = self.metadata._replace(
+            generation=NO_GENERATION, member_id=self.metadata.member_id if stays else ""
+        )
+        self.state = OUT
+        self._told = [], NO_GENERATION
+
+    # ---- the end -----------------------------------------------------------------------
+
+    def leave(self, reason: str) -> None:
+        """Say goodbye.  A static member stays: it is expected back.  A coordinator that cannot be
+        reached finds out by itself.
+        """
+        self._keeper.rest()
+        if self.metadata.member_id and self.options.instance_id is None:
+            try:
+                leave_group(self.cluster, self.metadata, reason)
+            except errors.KafkalogError as problem:
+                if problem.code in COORDINATOR_MOVED:
+                    self.cluster.forget_coordinator(self.metadata.group)
+        self.lose(None)
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+# ---- what members send each other -------------------------------------------------------------
+
+
+def _subscriber(member: Any) -> Subscriber:
+    version, found = CONSUMER_PROTOCOL.decode_subscription(member.metadata)
+    owned = _partitions(found.owned_partitions) if version >= 1 else []
+    return Subscriber(
+        member.member_id,
+        member.group_instance_id,
+        tuple(found.topics),
+        tuple(owned),
+        found.generation_id if version >= 2 else NO_GENERATION,
+        None if found.user_data is None else bytes(found.user_data),
+    )
+
+
+def _share(data: bytes) -> list[TopicPartition]:
+    if not data:
+        return []
+    _, found = CONSUMER_PROTOCOL.decode_assignment(data)
+    return sorted(_partitions(found.assigned_partitions))
+
+
+def _partitions(rows: Iterable[Any]) -> list[TopicPartition]:
+    return [TopicPartition(row.topic, p) for row in rows for p in row.partitions]
+
+
+def _rows(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    topics: dict[str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return [{"topic": topic, "partitions": some} for topic, some in topics.items()]

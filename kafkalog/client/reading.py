@@ -1,0 +1,179 @@
+"""What was fetched, on its way to the user: in order, decoded block by block."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from operator import length_hint
+
+from kafkalog import errors
+from kafkalog.client.fetcher import Fetched, Fetcher
+from kafkalog.log.fetched import Decoder
+from kafkalog.log.scan import ScanBatch
+from kafkalog.types import Record, TopicPartition
+
+__all__ = ["Reading"]
+
+_NONE: Iterator[Record] = iter(())
+
+
+class Reading:
+    """Answers in the order in which they came, and how far each partition was read.
+
+    At most one answer a broker is kept here: the next one is on its way, and is taken when
+    these are read.  One thread.
+    """
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        """`fetcher`: whose positions follow ours when a partition is sought or lost."""
+        self.fetcher = fetcher
+        self._positions: dict[TopicPartition, int] = {}
+        self._queue: deque[Fetched] = deque()
+        self._now: Fetched | None = None
+        self._blocks: Iterator[list[Record]] = iter(())
+        self._rows: list[Record] = []
+        self._items: Iterator[Record] = _NONE
+        self._records: Decoder | None = None
+        self._columns: Decoder | None = None
+        self._problem: errors.KafkalogError | None = None
+
+    # ---- positions ---------------------------------------------------------------------
+
+    def position(self, tp: TopicPartition) -> int | None:
+        """The offset behind the last record that was handed out; None: not known yet."""
+        if self._now is not None and self._now.tp == tp:
+            self._settle()
+        return self._positions.get(tp)
+
+    def _settle(self) -> None:
+        """Note how far the block that is handed out was used."""
+        if self._now is not None and self._rows:
+            left = length_hint(self._items)
+            last = self._rows[-left].offset if left else self._rows[-1].offset + 1
+            self._positions[self._now.tp] = last
+
+    def seek(self, tp: TopicPartition, offset: int, fetch: bool = True) -> None:
+        """Go on from `offset`; `fetch` False: not now, the partition is paused."""
+        self.drop(tp)
+        self._positions[tp] = offset
+        if fetch:
+            self.fetcher.positions[tp] = offset
+
+    def pause(self, tp: TopicPartition) -> None:
+        """What was fetched and not read is fetched again later."""
+        self.drop(tp)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """The partition is read no more."""
+        self.drop(tp)
+        self._positions.pop(tp, None)
+        self.fetcher.ends.pop(tp, None)
+
+    def drop(self, tp: TopicPartition) -> None:
+        """Neither hand out nor fetch more of a partition; its position stays."""
+        self.fetcher.positions.pop(tp, None)
+        if self._now is not None and self._now.tp == tp:
+            self._settle()
+            self._end()
+        if any(one.tp == tp for one in self._queue):
+            self._queue = deque(one for one in self._queue if one.tp != tp)
+
+    def _end(self) -> None:
+        for _ in self._items:  # somebody may iterate over the same
+            pass
+        self._now, self._rows, self._items, self._blocks = None, [], _NONE, iter(())
+
+    # ---- records -----------------------------------------------------------------------
+
+    def add(self, fetched: list[Fetched]) -> None:
+        """What has come."""
+        self._queue += fetched
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is left to hand out."""
+        return not self._queue and self._now is None
+
+    def take(self, count: int) -> list[Record]:
+        """Up to `count` records, of the partitions in turn; empty: there are none.
+
+        Raises: CorruptMessage and what a scan does, behind the records before it.
+        """
+        found = list(islice(self._items, count))
+        try:
+            while len(found) < count and self._more():
+                found += islice(self._items, count - len(found))
+        except errors.KafkalogError as problem:
+            if not found:
+                raise
+            self._problem = problem
+        return found
+
+    def take_block(self) -> Iterator[Record]:
+        """The rest of a block; whoever goes through it moves the position.  Raises: as `take`."""
+        while not length_hint(self._items):
+            if not self._more():
+                return _NONE
+        return self._items
+
+    def _more(self) -> bool:
+        """Whether there is a next block, which may be empty.  Raises: as `take`."""
+        if self._problem is not None:
+            problem, self._problem = self._problem, None
+            raise problem
+        if self._now is None:
+            if not self._queue:
+                return False
+            self._now = now = self._queue.popleft()
+            if self._records is None:
+                self._records = Decoder(check_crcs=self.fetcher.options.check_crcs)
+            self._blocks = self._records.records(*now.tp, now.data, now.start, now.aborted)
+        self._settle()
+        tp, behind = self._now.tp, self._now.next_offset
+        try:
+            rows = next(self._blocks, None)
+        except errors.KafkalogError:
+            self._retreat(tp)
+            raise
+        if rows is None:
+            self._end()
+            self._positions[tp] = behind
+        else:
+            self._rows, self._items = rows, iter(rows)
+        return True
+
+    def _retreat(self, tp: TopicPartition) -> None:
+        """Damage: the partition stays before it, and meets it again."""
+        self._rows = []
+        self.drop(tp)
+        self.fetcher.positions[tp] = self._positions[tp]
+
+    def take_columns(self) -> list[ScanBatch]:
+        """All that has come, as columns.  Raises: as `take`."""
+        if self._problem is not None:
+            problem, self._problem = self._problem, None
+            raise problem
+        if self._now is not None:  # the rest of what `take` has begun
+            now = self._now
+            self._settle()
+            self._end()
+            self._queue.appendleft(now._replace(start=self._positions[now.tp]))
+        if self._columns is None:
+            self._columns = Decoder(True, check_crcs=self.fetcher.options.check_crcs)
+        found: list[ScanBatch] = []
+        while self._queue:
+            one = self._queue.popleft()
+            blocks = self._columns.batches(*one.tp, one.data, one.start, one.aborted)
+            try:
+                for batch in blocks:
+                    found.append(batch)
+                    self._positions[one.tp] = batch.last_offset + 1
+            except errors.KafkalogError as problem:
+                self._retreat(one.tp)
+                if not found:
+                    raise
+                self._problem = problem
+                break
+            self._positions[one.tp] = one.next_offset
+        return found

@@ -1,0 +1,333 @@
+"""Which partitions a consumer reads, from where on, and what is committed of them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from kafkalog import errors
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.failures import failure_class
+from kafkalog.client.groups import Committed, GroupMetadata, commit_offsets, committed_offsets
+from kafkalog.client.keeper import Callback, Committing, Keeper
+from kafkalog.client.membership import IN, REJOIN, Membership
+from kafkalog.client.offsets import find_starts
+from kafkalog.client.reading import Reading
+from kafkalog.client.subscription import Subscription
+from kafkalog.config.consumer import ConsumerConfig
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["Sharing", "logged"]
+
+_logger = logging.getLogger(__name__)
+CHORE_S = 5.0
+"""How long a wait lasts at most: a clock that is not the machine's is looked at so often."""
+Offsets = Mapping[TopicPartition, Committed]
+
+
+@contextmanager
+def logged(what: str) -> Iterator[None]:
+    """A user's interceptor that fails is told in the log: the records are none of its."""
+    try:
+        yield
+    except Exception:
+        _logger.exception("%s failed", what)
+
+
+class Sharing:
+    """The partitions of one consumer.  One thread, beside its Keeper's."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        reading: Reading,
+        keeper: Keeper,
+        membership: Membership | None,
+        interceptors: Sequence[object] = (),
+    ) -> None:
+        """`membership`: None without a group."""
+        self.cluster = cluster
+        self.config = config
+        self.reading = reading
+        self.keeper = keeper
+        self.membership = membership
+        self.subscription = Subscription()
+        self.manual = False
+        """Whether partitions were assigned by hand."""
+        self.paused: set[TopicPartition] = set()
+        self.committing = membership is not None and config.enable_auto_commit
+        """Whether positions are committed by themselves."""
+        self.stable_only = config.isolation_level == "read_committed"
+        self._interceptors = interceptors
+        self._assigned: dict[TopicPartition, int | None] = {}
+        """What is read, and what was committed of it last."""
+        self._fresh = False
+        self._next_commit_s = 0.0
+        self._next_look_s = 0.0
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """What is read, sorted."""
+        return sorted(self._assigned)
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        return tp in self._assigned
+
+    @property
+    def joining(self) -> bool:
+        """Whether it waits for the group."""
+        return bool(self.subscription) and (
+            self.membership is not None and self.membership.state != IN
+        )
+
+    # ---- keeping up --------------------------------------------------------------------
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Want other topics; the next `keep_up` begins."""
+        self.subscription = subscription
+        self.manual = False
+        self._next_look_s = 0.0
+        if self.membership is not None:
+            self.membership.rejoin()
+
+    def keep_up(self, until_s: float) -> None:
+        """What is due before records are handed out; a join is waited for until `until_s`."""
+        self.tell_commits()
+        if self.subscription:
+            if self.membership is not None:
+                self._stay(self.membership, until_s)
+            else:
+                self._read_all()
+        if self._fresh:
+            self.find_positions()
+        if self.committing and self.cluster.clock.monotonic_s() >= self._next_commit_s:
+            self._commit_by_itself(wait=False)
+
+    def until_chore_s(self) -> float:
+        """In how many seconds something is due."""
+        due_s = [self._next_look_s] if self.subscription else []
+        if self.committing:
+            due_s.append(self._next_commit_s)
+        now_s = self.cluster.clock.monotonic_s()
+        return min([max(at_s - now_s, 0.001) for at_s in due_s] + [CHORE_S])
+
+    def _look_due(self) -> bool:
+        """Whether it is time to look at the metadata; notes that it was done."""
+        now_s = self.cluster.clock.monotonic_s()
+        if now_s < self._next_look_s:
+            return False
+        self._next_look_s = now_s + self.config.metadata_max_age_ms / 1000
+        return True
+
+    def _read_all(self) -> None:
+        """Without a group: every partition of the topics, also of those that are new."""
+        if not self._look_due():
+            return
+        subscription = self.subscription
+        if not subscription.look(self.cluster, self.config.exclude_internal_topics):
+            self.cluster.refresh(subscription.topics, self.config.allow_auto_create_topics)
+        wanted = [
+            TopicPartition(name, p)
+            for name in sorted(subscription.topics)
+            for p in self.cluster.topic(name, self.config.allow_auto_create_topics).partitions
+        ]
+        if set(wanted) != set(self._assigned):
+            new = [tp for tp in wanted if tp not in self._assigned]
+            self.replace(wanted)
+            subscription.assigned(new)
+
+    def _stay(self, member: Membership, until_s: float) -> None:
+        """Be a member, with a share."""
+        problem = member.look()
+        if problem is not None:
+            _logger.info("%s", problem)
+        if self._look_due():
+            changed = self.subscription.look(self.cluster, self.config.exclude_internal_topics)
+            if member.state == IN and member.counts is not None:
+                changed |= member.partition_counts(member.topics) != member.counts
+            if changed and member.state == IN:
+                member.rejoin()
+        while member.state != IN:
+            self._give_back(member)
+            owned = self.assignment
+            # With something to read it does not wait for the others.
+            until = min(until_s, time.monotonic()) if owned else until_s
+            if not member.step(self.subscription.topics, owned, until):
+                return
+            self._take_share(member)
+
+    def _give_back(self, member: Membership) -> None:
+        """Before it joins: partitions are committed and given up, unless it keeps them."""
+        if not self._assigned:
+            return
+        if member.metadata.generation < 0:
+            gone = self.assignment
+            self.replace([])
+            self.subscription.lost(gone)
+        elif not member.cooperative:
+            self._revoke(self.assignment)
+
+    def _revoke(self, partitions: list[TopicPartition]) -> None:
+        if self.committing:
+            self._commit_by_itself(wait=True)
+        try:
+            self.subscription.revoked(partitions)
+        finally:
+            self.replace([tp for tp in self._assigned if tp not in set(partitions)])
+
+    def _take_share(self, member: Membership) -> None:
+        """A new generation."""
+        share = set(member.share)
+        gone = [tp for tp in self.assignment if tp not in share]
+        new = [tp for tp in member.share if tp not in self._assigned]
+        if gone:  # what the leader wants to give to others: they get it next time
+            self._revoke(gone)
+            member.rejoin()
+        self.replace(member.share)
+        self._next_commit_s = (
+            self.cluster.clock.monotonic_s() + self.config.auto_commit_interval_ms / 1000
+        )
+        self.subscription.assigned(new)
+
+    def give_up(self, reason: str, commit: bool = True) -> None:
+        """Read nothing, and leave the group."""
+        member = self.membership
+        if self.subscription and member is not None:
+            gone = self.assignment
+            if gone and member.metadata.generation >= 0:
+                if not commit:
+                    self.committing = False
+                self._revoke(gone)
+            elif gone:
+                self.subscription.lost(gone)
+            member.leave(reason)
+        elif self.committing and commit:
+            self._commit_by_itself(wait=True)
+        self.replace([])
+
+    # ---- partitions --------------------------------------------------------------------
+
+    def replace(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these; those that it has read go on."""
+        wanted = dict.fromkeys(partitions)
+        for tp in [tp for tp in self._assigned if tp not in wanted]:
+            self.reading.forget(tp)
+            self.paused.discard(tp)
+        self._assigned = {tp: self._assigned.get(tp) for tp in wanted}
+        self._fresh = True
+
+    def find_positions(self) -> None:
+        """Begin where the group has left off, or as auto.offset.reset says.
+
+        Raises: OffsetOutOfRange: neither tells.
+        """
+        new = [tp for tp in self._assigned if self.reading.position(tp) is None]
+        self._fresh = bool(new)
+        if not new:
+            return
+        found: dict[TopicPartition, int] = {}
+        if self.membership is not None:
+            group = self.membership.metadata.group
+            committed = committed_offsets(self.cluster, group, new)
+            found = {tp: one.offset for tp, one in committed.items()}
+            self._assigned.update(found)
+        missing = [tp for tp in new if tp not in found]
+        reset = self.config.auto_offset_reset
+        if missing and reset == "none":
+            raise errors.OffsetOutOfRange(
+                f"{missing[0].topic}-{missing[0].partition}: group {self.config.group_id!r} has "
+                "committed nothing, and auto.offset.reset is none"
+            )
+        if missing:
+            found |= find_starts(self.cluster, missing, reset, self.stable_only)
+        for tp, offset in found.items():
+            self.seek(tp, offset)
+        self._fresh = False
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Go on from an offset."""
+        self.reading.seek(tp, offset, tp not in self.paused)
+
+    # ---- commits -----------------------------------------------------------------------
+
+    def positions(self, all_of_them: bool = True) -> dict[TopicPartition, Committed]:
+        """Up to where records were handed out; `all_of_them` False: what is not committed."""
+        found = {}
+        for tp, committed in self._assigned.items():
+            at = self.reading.position(tp)
+            if at is not None and (all_of_them or at != committed):
+                found[tp] = Committed(at)
+        return found
+
+    def member(self) -> GroupMetadata:
+        """Who commits.  Raises: ArgumentError without a group; UnknownMemberId: it was one."""
+        if self.membership is None:
+            raise errors.ArgumentError("group: none was given, wanted one for its offsets")
+        found = self.membership.metadata
+        if self.subscription and found.generation < 0:
+            raise failure_class(ErrorCode.UNKNOWN_MEMBER_ID)(
+                f"group {found.group!r}: this consumer is no member of it now: poll joins again"
+            )
+        return found
+
+    def commit(self, offsets: Offsets) -> None:
+        """Commit, and wait.  Raises: as `member`; what the coordinator answers."""
+        member = self.member()
+        self.keeper.drain(self.cluster.options.api_timeout_ms / 1000)
+        self.tell_commits()
+        commit_offsets(
+            self.cluster, member.group, offsets, member.generation, member.member_id,
+            member.instance_id,
+        )  # fmt: skip
+        self._note(offsets)
+
+    def commit_later(self, offsets: Offsets, callback: Callback | None) -> None:
+        """Commit in the background; `callback` is called within a later poll, commit or close."""
+        self.keeper.commit(Committing(offsets, self.member(), callback))
+
+    def tell_commits(self) -> None:
+        """Tell of the commits that have ended."""
+        for done in self.keeper.finished():
+            if done.problem is None:
+                self._note(done.offsets)
+            elif done.callback is None:
+                self._excuse(done.problem)
+            if done.callback is not None:
+                done.callback(done.offsets, done.problem)
+
+    def _note(self, offsets: Offsets) -> None:
+        for tp, one in offsets.items():
+            if tp in self._assigned:
+                self._assigned[tp] = one.offset
+        for interceptor in self._interceptors:
+            tell: Any = getattr(interceptor, "on_commit", None)
+            if tell is not None:
+                with logged("on_commit"):
+                    tell(dict(offsets))
+
+    def _commit_by_itself(self, wait: bool) -> None:
+        """What fails is read again by somebody.  Raises: FencedInstanceId."""
+        now_s = self.cluster.clock.monotonic_s()
+        self._next_commit_s = now_s + self.config.auto_commit_interval_ms / 1000
+        fresh = self.positions(all_of_them=False)
+        if not fresh:
+            return
+        try:
+            if wait:
+                self.commit(fresh)
+            else:
+                self.commit_later(fresh, None)
+        except errors.KafkalogError as problem:
+            if problem.code == ErrorCode.FENCED_INSTANCE_ID:
+                raise
+            self._excuse(problem)
+
+    @staticmethod
+    def _excuse(problem: errors.KafkalogError) -> None:
+        level = logging.INFO if problem.code in REJOIN else logging.WARNING
+        _logger.log(level, "an automatic commit failed: %s", problem)

@@ -1,0 +1,74 @@
+"""What a consumer wants to read, and who is told of what it gets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from kafkalog import errors
+from kafkalog.client.cluster import Cluster
+from kafkalog.types import TopicPartition
+
+__all__ = ["Listener", "Subscription"]
+
+Listener = Callable[[list[TopicPartition]], object]
+
+
+class Subscription:
+    """Topics by name or by pattern; false when there are neither."""
+
+    def __init__(
+        self,
+        topics: str | Iterable[str] | None = None,
+        pattern: str | None = None,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
+        """Raises: ArgumentError for both, for names that are none, for a pattern that is none."""
+        names = [topics] if isinstance(topics, str) else list(topics or ())
+        if names and pattern is not None:
+            raise errors.ArgumentError("subscribe: found topics and a pattern, wanted one of them")
+        for name in names:
+            if not isinstance(name, str) or not name:
+                raise errors.ArgumentError(f"topics: found {name!r}, wanted names")
+        try:
+            self._pattern = None if pattern is None else re.compile(pattern)
+        except re.error as problem:
+            raise errors.ArgumentError(f"pattern {pattern!r}: {problem}") from None
+        self.topics = set(names)
+        """Of a pattern: those that `look` has found."""
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
+        self._on_lost = on_revoked if on_lost is None else on_lost
+
+    def __bool__(self) -> bool:
+        return bool(self.topics) or self._pattern is not None
+
+    def look(self, cluster: Cluster, no_internal: bool) -> bool:
+        """Ask which topics match the pattern; whether they are others than before."""
+        if self._pattern is None:
+            return False
+        cluster.refresh(None)
+        found = {
+            name
+            for name, info in cluster.topics.items()
+            if self._pattern.fullmatch(name) and not (no_internal and info.internal)
+        }
+        changed, self.topics = found != self.topics, found
+        return changed
+
+    def assigned(self, partitions: list[TopicPartition]) -> None:
+        """These are read from now on; perhaps none are new."""
+        if self._on_assigned is not None:
+            self._on_assigned(partitions)
+
+    def revoked(self, partitions: list[TopicPartition]) -> None:
+        """These will be another's."""
+        if self._on_revoked is not None:
+            self._on_revoked(partitions)
+
+    def lost(self, partitions: list[TopicPartition]) -> None:
+        """These are another's already."""
+        if self._on_lost is not None:
+            self._on_lost(partitions)

@@ -1,0 +1,68 @@
+"""Waiting for answers, and being woken from it by another thread."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+
+from kafkalog import errors
+from kafkalog.client.connection import Connection
+
+__all__ = ["Waker"]
+
+
+class Waker:
+    """One thread waits; any thread may end the wait."""
+
+    def __init__(self) -> None:
+        self._heard, self._told = socket.socketpair()
+        self._heard.setblocking(False)
+        self._told.setblocking(False)
+        self._woken = False
+
+    def nudge(self) -> None:
+        """The wait ends, now or the next one; as if nothing had come."""
+        with suppress(OSError):  # full: it ends anyhow; closed: nobody waits
+            self._told.send(b"\0")
+
+    def wakeup(self) -> None:
+        """The wait ends, now or the next one, with WakeUp."""
+        self._woken = True
+        self.nudge()
+
+    def check(self) -> None:
+        """Raise WakeUp if `wakeup` was called since."""
+        if self._woken:
+            self._woken = False
+            raise errors.WakeUp("wakeup was called")
+
+    def wait(self, connections: Iterable[Connection], wait_s: float) -> list[Connection]:
+        """Those whose answer, or end, has begun to come; none after `wait_s`, or a nudge.
+
+        Raises: WakeUp.
+        """
+        self.check()
+        poll = select.poll()
+        found, by_number = [], {}
+        for connection in connections:
+            if connection.closed:
+                found.append(connection)
+            else:
+                by_number[connection.fileno()] = connection
+        for number in (self._heard.fileno(), *by_number):
+            poll.register(number, select.POLLIN)
+        for number, _ in poll.poll(0 if found else max(wait_s, 0) * 1000):
+            if number in by_number:
+                found.append(by_number[number])
+            else:
+                with suppress(BlockingIOError):
+                    self._heard.recv(4096)
+        self.check()
+        return found
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._heard.close()
+        self._told.close()

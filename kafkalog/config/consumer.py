@@ -1,0 +1,92 @@
+"""The settings of a consumer, by the names of Kafka's clients."""
+
+import re
+
+from kafkalog.config.declare import Flag, Settings, Whole, Word
+from kafkalog.errors import InvalidSetting
+
+__all__ = ["ConsumerConfig", "duration_ms"]
+
+_DURATION = re.compile(
+    r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
+)
+
+
+def duration_ms(text: str) -> int | None:
+    """An ISO 8601 duration of days and less (`PT1H30M`) in ms; None: it is none."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not any(match.groups()):
+        return None
+    days, hours, minutes = (int(found or 0) for found in match.groups()[:3])
+    return ((days * 24 + hours) * 60 + minutes) * 60_000 + int(float(match[4] or 0) * 1000)
+
+
+class ConsumerConfig(Settings):
+    """How partitions are shared, read and remembered."""
+
+    scope = "consumer"
+
+    allow_auto_create_topics = Flag(False, "Whether the broker may make a topic that is missing.")
+    auto_commit_interval_ms = Whole(5_000, "How often positions are committed.", unit="ms", low=0)
+    auto_offset_reset = Word(
+        "latest",
+        "Where to begin without a committed offset, or with one that is not there: earliest, "
+        "latest, none (an error), by_duration:PT1H (what is not older).",
+    )
+    check_crcs = Flag(True, "Whether the checksums of batches are looked at.")
+    client_id = Word("kafkalog", "The name in the brokers' logs.")
+    client_rack = Word("", "Where this consumer stands; told to the group's leader.")
+    default_api_timeout_ms = Whole(
+        60_000, "For one call with all that is tried.", unit="ms", low=1
+    )
+    enable_auto_commit = Flag(True, "Whether positions of a group are committed by themselves.")
+    exclude_internal_topics = Flag(True, "Whether a pattern leaves out Kafka's own topics.")
+    fetch_max_bytes = Whole(52_428_800, "Of one answer.", unit="bytes", low=1)
+    fetch_max_wait_ms = Whole(
+        500, "How long a broker waits for fetch.min.bytes.", unit="ms", low=0
+    )
+    fetch_min_bytes = Whole(1, "Below that a broker waits for more.", unit="bytes", low=0)
+    group_id = Word("", "The group; empty: none.")
+    group_instance_id = Word("", "The name of a static member; empty: a member like others.")
+    heartbeat_interval_ms = Whole(3_000, "How often a member says that it lives.", unit="ms", low=1)
+    isolation_level = Word(
+        "read_uncommitted", "Whether open and aborted transactions are left out.",
+        choices=("read_uncommitted", "read_committed"),
+    )  # fmt: skip
+    max_partition_fetch_bytes = Whole(
+        1_048_576, "Of one partition in an answer; a larger batch comes alone.",
+        unit="bytes", low=1,
+    )  # fmt: skip
+    max_poll_interval_ms = Whole(
+        300_000, "A member that does not poll for so long gives its partitions up.",
+        unit="ms", low=1,
+    )  # fmt: skip
+    max_poll_records = Whole(500, "What one poll returns at most.", low=1)
+    metadata_max_age_ms = Whole(300_000, "Then metadata is asked for again.", unit="ms", low=1)
+    partition_assignment_strategy = Word(
+        "range", "range, roundrobin, sticky, cooperative-sticky; several with commas."
+    )
+    request_timeout_ms = Whole(30_000, "For one answer.", unit="ms", low=1)
+    retry_backoff_ms = Whole(100, "The first pause after a failure.", unit="ms", low=0)
+    retry_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
+    session_timeout_ms = Whole(
+        45_000, "A member that is not heard of for so long is gone.", unit="ms", low=1
+    )
+    socket_connection_setup_timeout_ms = Whole(10_000, "For a connection.", unit="ms", low=1)
+
+    def _check(self) -> None:
+        reset = self.auto_offset_reset
+        kind, _, rest = reset.partition(":")
+        known = reset in ("earliest", "latest", "none")
+        if not known and (kind != "by_duration" or duration_ms(rest) is None):
+            raise InvalidSetting(
+                f"auto.offset.reset: found {reset!r}, wanted earliest, latest, none or "
+                "by_duration:PT1H"
+            )
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise InvalidSetting(
+                f"heartbeat.interval.ms: found {self.heartbeat_interval_ms}, wanted less than "
+                f"session.timeout.ms, which is {self.session_timeout_ms}"
+            )
+        if self.explicit("enable.auto.commit") and self.enable_auto_commit and not self.group_id:
+            raise InvalidSetting("enable.auto.commit: found true, wanted a group to commit for")
