@@ -13,6 +13,7 @@ from kafkalog.log.above import give as _give
 from kafkalog.types import Found, Record, Sent, Span, TopicPartition
 
 if TYPE_CHECKING:
+    from kafkalog.client.consumer import Consumer
     from kafkalog.client.delivery import RecordMetadata
     from kafkalog.client.producer import Producer
     from kafkalog.log.log import Log
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 __all__ = [
     *_errors.__all__,
     "Broker",
+    "Consumer",
     "Found",
     "Log",
     "Producer",
@@ -40,6 +42,7 @@ __all__ = [
 
 _LAZY = {
     "Broker": "kafkalog.server.broker",
+    "Consumer": "kafkalog.client.consumer",
     "Log": "kafkalog.log.log",
     "Producer": "kafkalog.client.producer",
     "RecordMetadata": "kafkalog.client.delivery",

@@ -68,7 +68,8 @@ typedef struct {
     int64_t start_offset; /* records before it are not wanted */
     const uint8_t *data;
     size_t bytes;
-    const int64_t *aborted; /* pairs: a producer's id, the first offset of what it aborted */
+    const int64_t
+        *aborted; /* pairs: a producer's id, the first offset of what it aborted */
 } kl_fetched;
 /* A scan of batches in memory: kl_scan_give, steps to its end, then the next.  Of `options`
  * only max_bytes, max_rows, columns and check_crc count. */

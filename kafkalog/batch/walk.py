@@ -19,7 +19,9 @@ WALK_BATCHES = 4096
 # ---- in memory -------------------------------------------------------------------------------
 
 
-def whole_batches(data: bytes, check_crc: bool = True) -> Iterator[tuple[Any, memoryview]]:
+def whole_batches(
+    data: bytes | memoryview, check_crc: bool = True
+) -> Iterator[tuple[Any, memoryview]]:
     """(kl_batch, its bytes) of each whole batch from the front of `data` on.
 
     A batch that is cut off ends it, as the tail of a fetch may be.  The kl_batch is valid

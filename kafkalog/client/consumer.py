@@ -75,7 +75,7 @@ class Consumer:
 
         Raises: ArgumentError, UnknownSetting, InvalidSetting, Closed.
         """
-        self._config = made = ConsumerConfig(
+        made = ConsumerConfig(
             {
                 **(config or {}),
                 **_given(
@@ -87,13 +87,22 @@ class Consumer:
                 ),
             }
         )  # fmt: skip
+        self._begin(where, made, assignor, tuple(interceptors), clock)
+        if topics or pattern is not None:
+            self.subscribe(topics or None, pattern=pattern)
+
+    def _begin(
+        self, where: Where, made: ConsumerConfig, assignor: Any,
+        interceptors: tuple[object, ...], clock: Clock | None,
+    ) -> None:  # fmt: skip
+        self._config = made
         member = MemberOptions(
             find_assignors(assignor or made.partition_assignment_strategy),
             made.session_timeout_ms, made.max_poll_interval_ms,
             made.group_instance_id or None, made.client_rack or None,
         )  # fmt: skip
         self._cluster = Cluster(where, _options(made), clock)
-        self._interceptors = tuple(interceptors)
+        self._interceptors = interceptors
         self._pid = os.getpid()
         self._lock = threading.RLock()  # held by the thread that uses it
         self._closed = False
@@ -111,12 +120,10 @@ class Consumer:
         self._reading = Reading(self._fetcher)
         self._sharing = Sharing(
             self._cluster, made, self._reading, self._keeper, self._membership,
-            self._interceptors,
+            interceptors,
         )  # fmt: skip
         weakref.finalize(self, self._keeper.stop)
         self._cluster.transport.attach(self)
-        if topics or pattern is not None:
-            self.subscribe(topics or None, pattern=pattern)
 
     def __enter__(self) -> Consumer:
         return self
@@ -206,7 +213,9 @@ class Consumer:
 
     # ---- records -----------------------------------------------------------------------
 
-    def poll(self, timeout_ms: float | None = 1_000, max_records: int | None = None) -> list[Record]:
+    def poll(
+        self, timeout_ms: float | None = 1_000, max_records: int | None = None
+    ) -> list[Record]:
         """Records that have come, at most `max_records` (None: max.poll.records); an empty list
         when none did in `timeout_ms` (None: it waits for ever).
 

@@ -79,9 +79,7 @@ class Membership:
 
     # ---- joining -----------------------------------------------------------------------
 
-    def step(
-        self, topics: Iterable[str], owned: Sequence[TopicPartition], until_s: float
-    ) -> bool:
+    def step(self, topics: Iterable[str], owned: Sequence[TopicPartition], until_s: float) -> bool:
         """Go on with joining until `until_s` (time.monotonic); True: it is in, with a new share.
 
         `owned`: what it reads now, and keeps.  A nudge of the waker ends a step, too.
@@ -169,9 +167,7 @@ class Membership:
             self.metadata = member._replace(member_id=answer.member_id)
             return
         check_code(answer.error_code, f"group {member.group!r}")
-        self.metadata = member._replace(
-            member_id=answer.member_id, generation=answer.generation_id
-        )
+        self.metadata = member._replace(member_id=answer.member_id, generation=answer.generation_id)
         leads = answer.leader == answer.member_id
         self.counts = None
         shares = self._shares(answer) if leads else []

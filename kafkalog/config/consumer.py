@@ -36,15 +36,11 @@ class ConsumerConfig(Settings):
     check_crcs = Flag(True, "Whether the checksums of batches are looked at.")
     client_id = Word("kafkalog", "The name in the brokers' logs.")
     client_rack = Word("", "Where this consumer stands; told to the group's leader.")
-    default_api_timeout_ms = Whole(
-        60_000, "For one call with all that is tried.", unit="ms", low=1
-    )
+    default_api_timeout_ms = Whole(60_000, "For one call with all that is tried.", unit="ms", low=1)
     enable_auto_commit = Flag(True, "Whether positions of a group are committed by themselves.")
     exclude_internal_topics = Flag(True, "Whether a pattern leaves out Kafka's own topics.")
     fetch_max_bytes = Whole(52_428_800, "Of one answer.", unit="bytes", low=1)
-    fetch_max_wait_ms = Whole(
-        500, "How long a broker waits for fetch.min.bytes.", unit="ms", low=0
-    )
+    fetch_max_wait_ms = Whole(500, "How long a broker waits for fetch.min.bytes.", unit="ms", low=0)
     fetch_min_bytes = Whole(1, "Below that a broker waits for more.", unit="bytes", low=0)
     group_id = Word("", "The group; empty: none.")
     group_instance_id = Word("", "The name of a static member; empty: a member like others.")

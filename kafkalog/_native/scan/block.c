@@ -268,8 +268,20 @@ kl_status kl_constants_new(const uint8_t *topic, size_t topic_bytes, int32_t par
     return KL_OK;
 }
 
+/* Set the bits behind the last row, some of which a batch that failed may have left clear. */
+static void end_bitmap(uint8_t *bitmap, int64_t rows) {
+    if (bitmap != NULL) bitmap[rows >> 3] |= (uint8_t)(0xffu << (rows & 7));
+}
+
 kl_status kl_block_seal(kl_block *block, kl_constants **constants) {
     kl_constants *have = *constants;
+    if (block->columns & KL_COL_KEY) end_bitmap(block->key.validity, block->rows);
+    if (block->columns & KL_COL_VALUE) end_bitmap(block->value.validity, block->rows);
+    if (block->columns & KL_COL_HEADERS) {
+        end_bitmap(block->list_validity, block->rows);
+        end_bitmap(block->name.validity, block->headers);
+        end_bitmap(block->header_value.validity, block->headers);
+    }
     if (block->rows > have->rows) {
         int64_t most = INT32_MAX / KL_MAX((int64_t)have->topic_bytes, 1);
         if (block->rows > most)

@@ -55,7 +55,8 @@ static kl_status walk(const uint8_t *data, size_t bytes, size_t *pos, int64_t *n
         kl_status status = kl_batch_parse(data + *pos, bytes - *pos, &batch);
         if (status == KL_E_BUFFER_TOO_SMALL) break;
         if (status) return status;
-        if (scan != NULL && kl_batch_is_control(&batch)) end_aborted(scan, &batch, data + *pos);
+        if (scan != NULL && kl_batch_is_control(&batch))
+            end_aborted(scan, &batch, data + *pos);
         *next_offset = batch.last_offset + 1;
         *pos += (size_t)batch.batch_bytes;
     }

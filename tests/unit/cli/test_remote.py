@@ -393,19 +393,17 @@ def test_groups_read_and_are_reset(at: Command, kafkalog: Command, servers: str,
 def test_a_group_with_members_is_described_and_left_alone(
     at: Command, kafkalog: Command, servers: str, topic: str
 ) -> None:
-    from kafkalog.client.cluster import Cluster
-    from kafkalog.client.consumer import GroupConsumer
+    from kafkalog.client.consumer import Consumer
 
-    with Cluster(servers) as cluster:
-        consumer = GroupConsumer(cluster, topic, [topic])
-        consumer.poll(0)
+    with Consumer(servers, topic, group=topic) as consumer:
+        while not consumer.assignment:
+            consumer.poll(100)
         rows = at("groups", "describe", topic, "--members", "--json").rows()
         assert [r["partitions"] for r in rows] == [[f"{topic}-{p}" for p in range(3)]]
         assert "Stable, 1 member" in at("groups", "describe", topic).out
         ran = kafkalog("groups", "reset-offsets", topic, "--topic", topic, "--to-latest",
                        "--execute", "--bootstrap-server", servers)  # fmt: skip
         assert (ran.status, "is Stable: its members must end first" in ran.err) == (1, True)
-        consumer.close()
 
 
 def test_a_group_of_another_protocol_has_its_members_shown(

@@ -13,7 +13,7 @@ from kafkalog import errors
 from kafkalog.batch.partitioner import partition_for_key
 from kafkalog.client import groups, topics
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.consumer import GroupConsumer, GroupOptions
+from kafkalog.client.consumer import Consumer
 from kafkalog.client.failures import failure_class
 from kafkalog.client.fetcher import Fetcher, FetchOptions
 from kafkalog.client.offsets import (
@@ -214,35 +214,32 @@ def test_settings_of_a_broker(cluster: Cluster) -> None:
 
 # ---- groups --------------------------------------------------------------------------------
 
-QUICK = GroupOptions(session_timeout_ms=6_000, heartbeat_ms=200, commit_ms=0)
+QUICK: dict[str, Any] = {
+    "session_timeout_ms": 6_000,
+    "heartbeat_ms": 200,
+    "auto_offset_reset": "earliest",
+    "config": {"fetch.max.wait.ms": 50},
+}
 
 
 class Member:
     """A group's member on a thread of its own; ends when told."""
 
-    def __init__(self, where: Any, group: str, topic: str, options: GroupOptions) -> None:
+    def __init__(self, where: Any, group: str, topic: str, **options: Any) -> None:
         self.seen: list[tuple[int, int]] = []
         self.assignment: list[TopicPartition] = []
         self.failure: BaseException | None = None
         self._end = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, args=(where, group, topic, options), daemon=True
-        )
+        self._consumer = Consumer(where, topic, group=group, **{**QUICK, **options})
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def _run(self, where: Any, group: str, topic: str, options: GroupOptions) -> None:
+    def _run(self) -> None:
         try:
-            with Cluster(where) as cluster:
-                consumer = GroupConsumer(
-                    cluster, group, [topic], options, FetchOptions(max_wait_ms=50)
-                )
+            with self._consumer as consumer:
                 while not self._end.is_set():
-                    for block in consumer.poll(50):
-                        self.seen += [(r.partition, r.offset) for r in block.records()]
-                        consumer.done(block.tp, block.next_offset)
+                    self.seen += [(r.partition, r.offset) for r in consumer.poll(50)]
                     self.assignment = consumer.assignment
-                consumer.commit()
-                consumer.close()
         except BaseException as problem:
             self.failure = problem
 
@@ -263,9 +260,9 @@ def test_a_group_shares_out_and_takes_back(
 ) -> None:
     """Two members: every partition has one owner; one leaves: the other has all of them."""
     fill(cluster, topic, 30)
-    one = Member(where, topic, topic, QUICK)
+    one = Member(where, topic, topic)
     wait_until(lambda: len(one.seen) == 30, "the first reads everything", 30)
-    two = Member(where, topic, topic, QUICK)
+    two = Member(where, topic, topic)
     wait_until(
         lambda: sorted([*one.assignment, *two.assignment]) == all_partitions(cluster, topic)
         and one.assignment and two.assignment, "both have some", 30,
@@ -284,45 +281,44 @@ def test_a_group_shares_out_and_takes_back(
     assert groups.describe_group(cluster, topic).state == "Empty"
 
 
-def test_a_group_goes_on_where_it_left_off(cluster: Cluster, topic: str) -> None:
+def test_a_group_goes_on_where_it_left_off(cluster: Cluster, where: Any, topic: str) -> None:
     fill(cluster, topic, 30)
     seen: list[tuple[int, int]] = []
     for turn in (1, 2):
-        consumer = GroupConsumer(cluster, topic, [topic], QUICK._replace(commit_ms=1))
-        while len(seen) < 15 * turn:
-            for block in consumer.poll():
-                rows = block.records()[:5]
-                seen += [(r.partition, r.offset) for r in rows]
-                consumer.done(block.tp, rows[-1].offset + 1)
-        consumer.close()
+        with Consumer(where, topic, group=topic, **QUICK) as consumer:
+            while len(seen) < 15 * turn:
+                seen += [(r.partition, r.offset) for r in consumer.poll(max_records=5)]
     assert sorted(seen) == [(p, o) for p in range(3) for o in range(10)]
 
 
-def test_where_a_group_without_offsets_begins(cluster: Cluster, topic: str) -> None:
+def test_where_a_group_without_offsets_begins(cluster: Cluster, where: Any, topic: str) -> None:
     fill(cluster, topic, 3)
-    consumer = GroupConsumer(cluster, topic, [topic], QUICK._replace(reset="error"))
-    with pytest.raises(errors.OffsetOutOfRange, match="has committed nothing"):
-        consumer.poll()
-    consumer.close()
-    consumer = GroupConsumer(cluster, topic, [topic], QUICK._replace(reset="latest", commit_ms=1))
-    consumer.poll(0)
-    assert {*consumer.fetcher.positions.values()} == {1}
-    consumer.close()
+    with (
+        Consumer(where, topic, group=topic, **{**QUICK, "auto_offset_reset": "none"}) as consumer,
+        pytest.raises(errors.OffsetOutOfRange, match="has committed nothing"),
+    ):
+        consumer.poll(10_000)
+    with Consumer(
+        where, topic, group=topic, **{**QUICK, "auto_offset_reset": "latest"}
+    ) as consumer:
+        while not consumer.assignment:
+            assert consumer.poll(100) == []
+        assert {consumer.position(tp) for tp in consumer.assignment} == {1}
     # Where it stood is committed, though it read nothing.
     assert {c.offset for c in groups.committed_offsets(cluster, topic).values()} == {1}
 
 
-def test_a_static_member_comes_back_to_its_partitions(cluster: Cluster, topic: str) -> None:
-    options = QUICK._replace(instance_id="one")
-    first = GroupConsumer(cluster, topic, [topic], options)
-    first.poll(0)
-    generation = first.membership.generation
-    first.close()
-    again = GroupConsumer(cluster, topic, [topic], options)
-    again.poll(0)
-    assert again.membership.generation == generation
-    assert again.assignment == all_partitions(cluster, topic)
-    again.close()
+def test_a_static_member_comes_back_to_its_partitions(
+    cluster: Cluster, where: Any, topic: str
+) -> None:
+    found = []
+    for _ in range(2):
+        with Consumer(where, topic, group=topic, group_instance_id="one", **QUICK) as consumer:
+            while not consumer.assignment:
+                consumer.poll(100)
+            found.append((consumer.group_metadata().generation, consumer.assignment))
+    assert found[0] == found[1]
+    assert found[0][1] == all_partitions(cluster, topic)
 
 
 def test_offsets_of_a_group_from_outside(cluster: Cluster, topic: str) -> None:
@@ -343,9 +339,12 @@ def test_offsets_of_a_group_from_outside(cluster: Cluster, topic: str) -> None:
         groups.delete_group(cluster, topic)
 
 
-def test_a_group_with_members_is_not_changed_from_outside(cluster: Cluster, topic: str) -> None:
-    consumer = GroupConsumer(cluster, topic, [topic], QUICK)
-    consumer.poll(0)
+def test_a_group_with_members_is_not_changed_from_outside(
+    cluster: Cluster, where: Any, topic: str
+) -> None:
+    consumer = Consumer(where, topic, group=topic, **QUICK)
+    while not consumer.assignment:
+        consumer.poll(100)
     with pytest.raises(failure_class(ErrorCode.UNKNOWN_MEMBER_ID)):
         groups.commit_offsets(cluster, topic, {TopicPartition(topic, 0): groups.Committed(1)})
     with pytest.raises(failure_class(ErrorCode.NON_EMPTY_GROUP)):
@@ -356,7 +355,9 @@ def test_a_group_with_members_is_not_changed_from_outside(cluster: Cluster, topi
 def test_a_group_joins_again_when_its_topic_grows(
     cluster: Cluster, where: Any, topic: str, wait_until: Callable[..., None]
 ) -> None:
-    member = Member(where, topic, topic, QUICK._replace(metadata_ms=100))
+    member = Member(
+        where, topic, topic, config={"fetch.max.wait.ms": 50, "metadata.max.age.ms": 100}
+    )
     wait_until(lambda: len(member.assignment) == 3, "it has all of them", 30)
     topics.create_partitions(cluster, topic, 4)
     wait_until(lambda: len(member.assignment) == 4, "it has the new one, too", 30)

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.consumer import GroupConsumer, GroupOptions
+from kafkalog import errors
+from kafkalog.client.assignors import sticky_user_data
+from kafkalog.client.consumer import Consumer
 from kafkalog.client.failures import failure_class
+from kafkalog.clock import ManualClock
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import CONSUMER_PROTOCOL
 from tests.support.scripted import CLOSE, Peer
+from tests.support.waiting import wait_for
 
-OPTIONS = GroupOptions(heartbeat_ms=0, commit_ms=0, metadata_ms=1_000_000)
-ZERO = TopicPartition("t", 0)
+OPTIONS: dict[str, Any] = {
+    "group": "g",
+    "heartbeat_ms": 1,
+    "auto_offset_reset": "earliest",
+    "config": {
+        "retry.backoff.ms": 1,
+        "retry.backoff.max.ms": 5,
+        "default.api.timeout.ms": 2_000,
+        "request.timeout.ms": 2_000,
+        "fetch.max.wait.ms": 10,
+    },
+}
+ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Coordinator:
@@ -27,6 +42,7 @@ class Coordinator:
         self.peer = peer
         self.generation = 0
         self.shared: dict[str, bytes] = {}
+        self.protocol = "range"
         where = {"key": "g", "node_id": 1, "host": "127.0.0.1", "port": peer.port}
         peer.on(apis.METADATA, peer.metadata({"t": 2}))
         peer.on(apis.FIND_COORDINATOR, {"coordinators": [where]})
@@ -46,7 +62,7 @@ class Coordinator:
         me = request.member_id
         member = {"member_id": me, "metadata": request.protocols[0].metadata}
         return {
-            "generation_id": self.generation, "protocol_name": "range", "leader": me,
+            "generation_id": self.generation, "protocol_name": self.protocol, "leader": me,
             "member_id": me, "members": [member],
         }  # fmt: skip
 
@@ -83,11 +99,17 @@ def coordinator(peer: Peer) -> Coordinator:
     return Coordinator(peer)
 
 
+def joined(peer: Peer, **options: Any) -> Consumer:
+    made = Consumer(peer.servers, "t", **{**OPTIONS, **options})
+    while not made.assignment:
+        made.poll(10)
+    return made
+
+
 @pytest.fixture
-def member(coordinator: Coordinator, scripted: Cluster) -> Iterator[GroupConsumer]:
+def member(coordinator: Coordinator, peer: Peer) -> Iterator[Consumer]:
     """A member that has joined."""
-    made = GroupConsumer(scripted, "g", ["t"], OPTIONS)
-    made.poll(0)
+    made = joined(peer)
     yield made
     made.close()
 
@@ -97,12 +119,22 @@ def ids(peer: Peer) -> list[str]:
     return [request.member_id for request in peer.sent(apis.JOIN_GROUP)]
 
 
+def generation(member: Consumer) -> int:
+    return member.group_metadata().generation
+
+
+def again(member: Consumer, wanted: int = 2) -> None:
+    """Poll until it is in a later generation."""
+    while generation(member) < wanted or not member.assignment:
+        member.poll(10)
+
+
 def test_it_asks_again_with_the_id_that_it_was_given(
-    coordinator: Coordinator, peer: Peer, member: GroupConsumer
+    coordinator: Coordinator, peer: Peer, member: Consumer
 ) -> None:
     assert ids(peer) == ["", "m"]
-    assert member.assignment == [ZERO, TopicPartition("t", 1)]
-    assert member.fetcher.positions == {ZERO: 0, TopicPartition("t", 1): 0}
+    assert member.assignment == [ZERO, ONE]
+    assert [member.position(tp) for tp in member.assignment] == [0, 0]
     _, subscription = CONSUMER_PROTOCOL.decode_subscription(
         peer.sent(apis.JOIN_GROUP)[0].protocols[0].metadata
     )
@@ -118,99 +150,287 @@ def test_it_asks_again_with_the_id_that_it_was_given(
     ],
 )
 def test_a_heartbeat_may_send_it_back(
-    peer: Peer, member: GroupConsumer, code: int, asked: list[str]
+    peer: Peer, member: Consumer, code: int, asked: list[str]
 ) -> None:
     """It joins again, as itself unless nobody knows it any more."""
     peer.on(apis.HEARTBEAT, {"error_code": code}, {})
-    member.poll(0)
+    again(member)
     assert ids(peer)[2:] == asked
-    assert member.membership.generation == 2
 
 
-def test_a_new_coordinator_keeps_the_generation(peer: Peer, member: GroupConsumer) -> None:
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (ErrorCode.REBALANCE_IN_PROGRESS, "revoked"),
+        (ErrorCode.ILLEGAL_GENERATION, "lost"),
+        (ErrorCode.UNKNOWN_MEMBER_ID, "lost"),
+    ],
+)
+def test_listeners_hear_what_becomes_of_partitions(
+    coordinator: Coordinator, peer: Peer, assignor: str, code: int, told: str
+) -> None:
+    """Eager: given back before the join.  Cooperative: kept, unless they are lost anyhow."""
+    heard: list[tuple[str, list[TopicPartition]]] = []
+    coordinator.protocol = assignor
+    with Consumer(peer.servers, assignor=assignor, **OPTIONS) as member:
+        member.subscribe(
+            "t",
+            on_assigned=lambda tps: heard.append(("assigned", tps)),
+            on_revoked=lambda tps: heard.append(("revoked", tps)),
+            on_lost=lambda tps: heard.append(("lost", tps)),
+        )
+        again(member, 1)
+        peer.on(apis.HEARTBEAT, {"error_code": code}, {})
+        again(member)
+        keeps = assignor != "range" and told == "revoked"
+        both = [ZERO, ONE]
+        assert heard == [
+            ("assigned", both),
+            *([] if keeps else [(told, both)]),
+            ("assigned", [] if keeps else both),
+        ]
+        owned = CONSUMER_PROTOCOL.decode_subscription(
+            peer.sent(apis.JOIN_GROUP)[-1].protocols[0].metadata
+        )[1].owned_partitions
+        assert [list(row.partitions) for row in owned] == ([[0, 1]] if keeps else [])
+        heard.clear()
+    assert heard == [("revoked", both)]
+
+
+def test_partitions_of_others_are_given_back_and_it_joins_again(
+    coordinator: Coordinator, peer: Peer
+) -> None:
+    """KIP-429: the leader gives less than it has; it lets go, says so, and reads on."""
+    coordinator.protocol = "cooperative-sticky"
+    heard: list[list[TopicPartition]] = []
+    with Consumer(peer.servers, assignor="cooperative-sticky", **OPTIONS) as member:
+        member.subscribe("t", on_revoked=heard.append)
+        again(member, 1)
+        peer.on(apis.HEARTBEAT, {"error_code": ErrorCode.REBALANCE_IN_PROGRESS}, {})
+        half = CONSUMER_PROTOCOL.encode_assignment(
+            0, {"assigned_partitions": [{"topic": "t", "partitions": [1]}]}
+        )
+        peer.on(apis.SYNC_GROUP, {"assignment": half})
+        again(member, 3)
+        assert (member.assignment, heard) == ([ONE], [[ZERO]])
+        _, last = CONSUMER_PROTOCOL.decode_subscription(
+            peer.sent(apis.JOIN_GROUP)[-1].protocols[0].metadata
+        )
+        assert [list(row.partitions) for row in last.owned_partitions] == [[1]]
+        assert last.generation_id == 2
+
+
+def test_a_sticky_member_tells_what_it_had(coordinator: Coordinator, peer: Peer) -> None:
+    coordinator.protocol = "sticky"
+    with joined(peer, assignor="sticky") as member:
+        peer.on(apis.HEARTBEAT, {"error_code": ErrorCode.REBALANCE_IN_PROGRESS}, {})
+        again(member)
+    told = [
+        CONSUMER_PROTOCOL.decode_subscription(request.protocols[0].metadata)[1].user_data
+        for request in peer.sent(apis.JOIN_GROUP)
+    ]
+    assert told == [None, None, sticky_user_data([ZERO, ONE], 1)]
+
+
+def test_a_new_coordinator_keeps_the_generation(peer: Peer, member: Consumer) -> None:
     peer.on(apis.HEARTBEAT, {"error_code": ErrorCode.NOT_COORDINATOR}, CLOSE, {})
-    before = peer.count(apis.FIND_COORDINATOR)
-    while peer.count(apis.HEARTBEAT) < 3:
-        member.poll(0)
-    assert peer.count(apis.FIND_COORDINATOR) == before + 2
-    assert (member.membership.generation, len(ids(peer))) == (1, 2)
+    before, beats = peer.count(apis.FIND_COORDINATOR), peer.count(apis.HEARTBEAT)
+    wait_for(lambda: peer.count(apis.HEARTBEAT) >= beats + 3, "it beats again")
+    member.poll(0)
+    assert peer.count(apis.FIND_COORDINATOR) >= before + 2
+    assert (generation(member), len(ids(peer))) == (1, 2)
 
 
-def test_a_fenced_member_is_told(peer: Peer, member: GroupConsumer) -> None:
+def test_a_fenced_member_is_told(peer: Peer, member: Consumer) -> None:
     peer.on(apis.HEARTBEAT, {"error_code": ErrorCode.FENCED_INSTANCE_ID})
     with pytest.raises(failure_class(ErrorCode.FENCED_INSTANCE_ID)):
-        member.poll(0)
+        while True:
+            member.poll(10)
 
 
-def test_what_cannot_be_joined_is_told(
-    coordinator: Coordinator, peer: Peer, scripted: Cluster
-) -> None:
+def test_what_cannot_be_joined_is_told(coordinator: Coordinator, peer: Peer) -> None:
     peer.on(apis.JOIN_GROUP, {"error_code": ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
-    consumer = GroupConsumer(scripted, "g", ["t"], OPTIONS)
-    with pytest.raises(failure_class(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), match="group 'g'"):
-        consumer.poll(0)
-    consumer.close()
+    with (
+        Consumer(peer.servers, "t", **OPTIONS) as consumer,
+        pytest.raises(failure_class(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), match="group 'g'"),
+    ):
+        consumer.poll(1_000)
     assert peer.count(apis.LEAVE_GROUP) == 0
 
 
-def test_what_is_done_is_committed_before_partitions_are_given_back(
-    peer: Peer, member: GroupConsumer
+def test_positions_are_committed_before_partitions_are_given_back(
+    peer: Peer, member: Consumer
 ) -> None:
-    member.done(ZERO, 7)
+    member.seek(ZERO, 7)
     peer.on(apis.HEARTBEAT, {"error_code": ErrorCode.REBALANCE_IN_PROGRESS}, {})
-    member.poll(0)
+    again(member)
     request = peer.sent(apis.OFFSET_COMMIT)[0]
     assert request.member_id == "m"
     rows = {p.partition_index: p.committed_offset for p in request.topics[0].partitions}
     assert rows == {0: 7, 1: 0}
 
 
-def test_a_commit_of_a_generation_that_has_ended_counts_for_nothing(
-    peer: Peer, member: GroupConsumer
-) -> None:
+def test_a_commit_of_a_generation_that_has_ended_is_told(peer: Peer, member: Consumer) -> None:
     """Somebody else reads these records: it joins again, and begins where the group is."""
     peer.on(
         apis.OFFSET_COMMIT,
         lambda request, version: commit_answer(request, ErrorCode.ILLEGAL_GENERATION),
         lambda request, version: commit_answer(request, 0),
     )
-    member.done(ZERO, 7)
-    member.commit()
-    assert not member.membership.joined
-    member.poll(0)
-    assert member.membership.joined
-    assert member.fetcher.positions[ZERO] == 0
+    peer.on(apis.HEARTBEAT, {"error_code": ErrorCode.ILLEGAL_GENERATION}, {})
+    member.seek(ZERO, 7)
+    with pytest.raises(failure_class(ErrorCode.ILLEGAL_GENERATION), match="t-0"):
+        member.commit()
+    again(member)
+    assert member.position(ZERO) == 0
 
 
-def test_it_says_goodbye_unless_it_is_expected_back(
-    coordinator: Coordinator, peer: Peer, scripted: Cluster
-) -> None:
+def test_commits_in_the_background_are_told_in_order(peer: Peer, member: Consumer) -> None:
+    done: list[tuple[int, object]] = []
+    peer.on(
+        apis.OFFSET_COMMIT,
+        lambda request, version: commit_answer(request, 0),
+        lambda request, version: commit_answer(request, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        lambda request, version: commit_answer(request, 0),
+    )
+    for offset in (1, 2):
+        member.commit(
+            {ZERO: offset}, wait=False,
+            callback=lambda given, problem: done.append((given[ZERO].offset, problem)),
+        )  # fmt: skip
+    assert done == []  # only from within a call of this thread
+    while len(done) < 2:
+        member.poll(10)
+    assert done[0] == (1, None)
+    assert isinstance(done[1][1], failure_class(ErrorCode.OFFSET_METADATA_TOO_LARGE))
+
+
+def test_it_says_goodbye_unless_it_is_expected_back(coordinator: Coordinator, peer: Peer) -> None:
     for instance_id, count in (("i", 0), (None, 1)):
-        options = OPTIONS._replace(instance_id=instance_id)
-        consumer = GroupConsumer(scripted, "g", ["t"], options)
-        consumer.poll(0)
-        consumer.close()
+        joined(peer, group_instance_id=instance_id).close()
         assert peer.count(apis.LEAVE_GROUP) == count
     assert [m.member_id for m in peer.sent(apis.LEAVE_GROUP)[0].members] == ["m"]
 
 
-def test_a_coordinator_that_is_gone_does_not_stop_the_goodbye(
-    peer: Peer, member: GroupConsumer
-) -> None:
+def test_a_coordinator_that_is_gone_does_not_stop_the_goodbye(peer: Peer, member: Consumer) -> None:
     peer.on(apis.LEAVE_GROUP, CLOSE)
     member.close()
-    assert not member.membership.joined
+    with pytest.raises(errors.Closed):
+        member.poll(0)
 
 
-def test_nothing_to_read_is_no_busy_loop(
-    coordinator: Coordinator, peer: Peer, scripted: Cluster
-) -> None:
+def test_nothing_to_read_is_no_busy_loop(coordinator: Coordinator, peer: Peer) -> None:
     """More members than partitions: one of them waits, and beats."""
     peer.on(apis.SYNC_GROUP, {"assignment": b""})
-    consumer = GroupConsumer(scripted, "g", ["t"], OPTIONS)
-    for _ in range(3):
-        assert consumer.poll(20) == []
-    assert consumer.assignment == []
-    assert peer.count(apis.HEARTBEAT) >= 2
-    assert peer.count(apis.FETCH) == 0
-    consumer.close()
+    with Consumer(peer.servers, "t", **OPTIONS) as consumer:
+        consumer.poll(1_000)
+        assert generation(consumer) == 1
+        beats = peer.count(apis.HEARTBEAT)
+        wait_for(lambda: peer.count(apis.HEARTBEAT) >= beats + 2, "it beats")
+        assert consumer.assignment == consumer.poll(20) == []
+        assert peer.count(apis.FETCH) == 0
+
+
+def test_a_join_that_others_delay_goes_on_with_the_next_poll(
+    coordinator: Coordinator, peer: Peer
+) -> None:
+    """A poll waits no longer than it is told; the request stays on its way."""
+    let = threading.Event()
+
+    def slow(request: Any, version: int) -> Any:
+        if request.member_id:
+            assert let.wait(10)
+        return coordinator.join(request, version)
+
+    peer.on(apis.JOIN_GROUP, slow)
+    with Consumer(peer.servers, "t", **OPTIONS) as consumer:
+        for _ in range(3):
+            assert consumer.poll(20) == []
+        let.set()
+        again(consumer, 1)
+        assert ids(peer) == ["", "m"]
+
+
+def test_who_does_not_poll_gives_its_partitions_up(coordinator: Coordinator, peer: Peer) -> None:
+    """By the clock: nobody waits for it.  The next poll joins as a new member."""
+    clock = ManualClock()
+    lost: list[list[TopicPartition]] = []
+    options = {**OPTIONS, "heartbeat_ms": 3_000}
+    with Consumer(peer.servers, clock=clock, max_poll_interval_ms=10_000, **options) as member:
+        member.subscribe("t", on_lost=lost.append)
+        again(member, 1)
+        clock.advance(9_000)
+        wait_for(lambda: peer.count(apis.HEARTBEAT) == 1, "it beats meanwhile")
+        clock.advance(1_000)
+        wait_for(lambda: peer.count(apis.LEAVE_GROUP) == 1, "it leaves")
+        reason = peer.sent(apis.LEAVE_GROUP)[0].members[0].reason
+        assert "max.poll.interval.ms" in reason
+        again(member)
+        assert lost == [[ZERO, ONE]]
+        assert ids(peer) == ["", "m", "", "m"]
+
+
+class Heard:
+    """An interceptor."""
+
+    def __init__(self, heard: list[object]) -> None:
+        self.on_commit = heard.append
+
+
+def test_positions_are_committed_by_the_clock(coordinator: Coordinator, peer: Peer) -> None:
+    clock = ManualClock()
+    heard: list[object] = []
+    options = {**OPTIONS, "heartbeat_ms": 3_000, "interceptors": [Heard(heard)]}
+    with Consumer(peer.servers, "t", clock=clock, **options) as member:
+        again(member, 1)
+        member.seek(ZERO, 5)
+        member.poll(0)
+        assert peer.count(apis.OFFSET_COMMIT) == 0
+        clock.advance(5_000)
+        member.poll(0)
+        while not heard:
+            member.poll(10)
+        clock.advance(5_000)
+        member.poll(0)
+    assert peer.count(apis.OFFSET_COMMIT) == 1  # nothing new
+
+
+def test_a_second_thread_is_refused_and_may_wake_the_first(
+    coordinator: Coordinator, peer: Peer
+) -> None:
+    peer.on(apis.SYNC_GROUP, {"assignment": b""})
+    with Consumer(peer.servers, "t", **OPTIONS) as consumer:
+        consumer.poll(1_000)
+        ended: list[type[BaseException]] = []
+
+        def run() -> None:
+            try:
+                consumer.poll(None)
+            except errors.KafkalogError as problem:
+                ended.append(type(problem))
+
+        thread = threading.Thread(target=run)
+        thread.start()
+
+        def refused() -> bool:
+            try:
+                consumer.assign([])
+            except errors.WrongThread:
+                return True
+            except errors.ArgumentError:
+                return False
+            raise AssertionError
+
+        wait_for(refused, "the other thread is in poll")
+        consumer.wakeup()
+        thread.join(10)
+        assert ended == [errors.WakeUp]
+
+
+def test_a_child_of_a_fork_is_refused(coordinator: Coordinator, peer: Peer) -> None:
+    with joined(peer) as consumer:
+        consumer._pid += 1  # as a child sees it
+        with pytest.raises(errors.ForkedHandle):
+            consumer.poll(0)
+        consumer._pid -= 1

@@ -7,7 +7,7 @@ from pathlib import Path
 from kafkalog import Broker
 from kafkalog.client import topics
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.consumer import GroupConsumer, GroupOptions
+from kafkalog.client.consumer import Consumer
 from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.producer import Producer
 from kafkalog.types import TopicPartition
@@ -33,8 +33,10 @@ def test_clients_go_on_after_a_restart(tmp_path: Path) -> None:
     with Cluster(where) as cluster:
         producer = Producer(where, batch_bytes=120)
         fetcher = Fetcher(cluster, {tp: 0})
-        options = GroupOptions(commit_ms=1, heartbeat_ms=100)
-        member = GroupConsumer(cluster, "g", ["t"], options)
+        member = Consumer(
+            where, "t", group="g", heartbeat_ms=100, auto_offset_reset="earliest",
+            auto_commit_interval_ms=1,
+        )  # fmt: skip
         for turn in range(3):
             with broker():
                 if turn == 0:
@@ -46,9 +48,7 @@ def test_clients_go_on_after_a_restart(tmp_path: Path) -> None:
                 while len(read) < wanted:
                     read += [int(r.value or b"") for b in fetcher.poll() for r in b.records()]
                 while len(shared) < wanted:
-                    for block in member.poll():
-                        shared += [int(r.value or b"") for r in block.records()]
-                        member.done(block.tp, block.next_offset)
+                    shared += [int(r.value or b"") for r in member.poll()]
                 member.commit()
         with broker():
             assert topics.list_topics(cluster) == ["t"]
