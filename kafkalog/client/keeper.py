@@ -193,7 +193,8 @@ class Keeper:
             self._next_beat_s = self.clock.monotonic_s() + pause_s
             if self._member != member:
                 return  # of a generation that has ended meanwhile
-            self._problem = problem
+            # Until the owner has looked: a later heartbeat may be answered by a yes.
+            self._problem = problem or self._problem
         if problem is not None:
             self._nudge()
 

@@ -1,0 +1,313 @@
+"""The consumer's names against real brokers: Apache Kafka's, ours, and ours in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from kafkalog import errors
+from kafkalog.client import topics
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.consumer import Consumer
+from kafkalog.client.groups import Committed
+from kafkalog.client.offsets import LATEST, all_partitions, list_offsets
+from kafkalog.types import Record, TopicPartition
+from kafkalog.wire import apis
+from tests.support.batches import Row, batch
+from tests.support.waiting import wait_for
+
+EARLIEST: dict[str, Any] = {"auto_offset_reset": "earliest", "config": {"fetch.max.wait.ms": 50}}
+
+
+@pytest.fixture
+def cluster(where: Any) -> Iterator[Cluster]:
+    with Cluster(where) as made:
+        yield made
+
+
+def append(cluster: Cluster, tp: TopicPartition, data: bytes) -> None:
+    """A batch as it is."""
+    connection = cluster.connect(cluster.leader(tp))
+    answer = connection.call(
+        apis.PRODUCE,
+        {
+            "acks": -1,
+            "timeout_ms": 10_000,
+            "topic_data": [
+                {
+                    "name": tp.topic,
+                    "topic_id": cluster.topic(tp.topic).topic_id,
+                    "partition_data": [{"index": tp.partition, "records": data}],
+                }
+            ],
+        },
+        connection.version_of(apis.PRODUCE, at_most=11),
+    )
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+@pytest.fixture
+def topic(cluster: Cluster, unique: str) -> str:
+    """Three partitions of thirty records each; times are offsets in seconds."""
+    topics.create_topic(cluster, unique, 3)
+    list_offsets(cluster, dict.fromkeys(all_partitions(cluster, unique), LATEST))
+    for tp in all_partitions(cluster, unique):
+        rows = [Row(b"%d" % i, b"k", 1000 * i, [("n", b"%d" % i)]) for i in range(30)]
+        for first in (0, 10, 20):
+            append(cluster, tp, batch(rows[first : first + 10]))
+    return unique
+
+
+def take(consumer: Consumer, count: int) -> list[Record]:
+    found: list[Record] = []
+    while len(found) < count:
+        found += consumer.poll(1_000)
+    return found
+
+
+def test_all_partitions_without_a_group(where: Any, topic: str) -> None:
+    with Consumer(where, topic, **EARLIEST) as consumer:
+        found = take(consumer, 90)
+        for p in range(3):
+            mine = [r for r in found if r.partition == p]
+            assert [(r.offset, r.value) for r in mine] == [(i, b"%d" % i) for i in range(30)]
+        assert found[0].headers == (("n", b"0"),)
+        assert consumer.poll(0) == []
+        for tp in consumer.assignment:
+            assert (consumer.position(tp), consumer.lag(tp)) == (30, 0)
+        with pytest.raises(errors.ArgumentError, match="group: none was given"):
+            consumer.commit()
+
+
+def test_iteration_moves_the_position_record_by_record(where: Any, topic: str) -> None:
+    tp = TopicPartition(topic, 1)
+    with Consumer(where, group=topic, **EARLIEST) as consumer:
+        consumer.assign([tp])
+        found = [r.offset for r in islice(consumer, 7)]
+        assert found == [*range(7)]
+        assert consumer.position(tp) == 7
+        consumer.commit()
+        assert consumer.committed(tp) == Committed(7, -1, "")
+        assert [r.offset for r in consumer.poll(1_000, 2)] == [7, 8]
+        for record in consumer:
+            if record.offset == 12:
+                consumer.seek(tp, 3)
+            elif record.offset == 3:
+                break
+        assert consumer.position(tp) == 4
+
+
+def test_columns_go_on_where_records_have_ended(where: Any, topic: str) -> None:
+    tp = TopicPartition(topic, 0)
+    with Consumer(where, **EARLIEST) as consumer:
+        consumer.assign([tp])
+        assert [r.offset for r in consumer.poll(1_000, 5)] == [0, 1, 2, 3, 4]
+        offsets: list[int] = []
+        while len(offsets) < 25:
+            for some in consumer.poll_arrow(1_000):
+                assert set(some.numpy("topic")) == {topic}
+                offsets += some.numpy("offset").tolist()
+        assert offsets == [*range(5, 30)]
+        assert consumer.position(tp) == 30
+
+
+def test_seek_pause_and_resume(where: Any, topic: str) -> None:
+    zero, one = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with Consumer(where, **EARLIEST) as consumer:
+        consumer.assign([zero, one])
+        assert len(consumer.poll(1_000, 3)) == 3
+        consumer.pause(zero)
+        consumer.seek_to_end(one)
+        consumer.seek(zero, 20)
+        assert (consumer.paused, consumer.poll(100)) == ([zero], [])
+        assert consumer.position(one) == 30
+        consumer.resume(zero)
+        assert [(r.partition, r.offset) for r in take(consumer, 10)] == [
+            (0, i) for i in range(20, 30)
+        ]
+        consumer.seek_to_beginning(one)
+        assert take(consumer, 30)[0].offset == 0
+        for bad in (lambda: consumer.seek(TopicPartition(topic, 2), 0),
+                    lambda: consumer.seek(zero, -1),
+                    lambda: consumer.position(TopicPartition(topic, 2))):  # fmt: skip
+            with pytest.raises(errors.ArgumentError):
+                bad()
+
+
+def test_offsets_and_times(where: Any, topic: str) -> None:
+    tps = [TopicPartition(topic, p) for p in range(2)]
+    with Consumer(where) as consumer:
+        assert consumer.partitions(topic) == [*tps, TopicPartition(topic, 2)]
+        assert consumer.beginning_offsets(tps) == dict.fromkeys(tps, 0)
+        assert consumer.end_offsets(tps) == dict.fromkeys(tps, 30)
+        found = consumer.offsets_for_times({tps[0]: 4_500, tps[1]: 29_001})
+        later = found[tps[0]]
+        assert later is not None
+        assert (later.offset, found[tps[1]]) == (5, None)
+
+
+def test_where_it_begins(where: Any, topic: str) -> None:
+    tp = TopicPartition(topic, 0)
+    for reset, at in (("earliest", 0), ("latest", 30), ("by_duration:PT1H", 30)):
+        with Consumer(where, auto_offset_reset=reset) as consumer:
+            consumer.assign([tp])
+            assert consumer.position(tp) == at
+    with Consumer(where, auto_offset_reset="none") as consumer:
+        consumer.assign([tp])
+        consumer.seek(tp, 99)
+        with pytest.raises(errors.OffsetOutOfRange, match="offset 99, wanted 0 to 30"):
+            consumer.poll(5_000)
+
+
+def test_commits_keep_their_metadata_and_later_ones_count(where: Any, topic: str) -> None:
+    tp = TopicPartition(topic, 2)
+    told: list[Any] = []
+    with Consumer(where, group=topic, **EARLIEST) as consumer:
+        consumer.assign([tp])
+        assert consumer.committed(tp) is None
+        consumer.commit({tp: Committed(3, -1, "mine")})
+        assert consumer.committed(tp) == Committed(3, -1, "mine")
+        for i in (5, 6):
+            consumer.commit({tp: i}, wait=False, callback=lambda *how: told.append(how))
+        consumer.commit({tp: 9})  # behind those that are under way
+        assert told == [({tp: Committed(5)}, None), ({tp: Committed(6)}, None)]
+        assert consumer.committed(tp) == Committed(9)
+    with Consumer(where, group=topic, **EARLIEST) as consumer:
+        consumer.assign([tp])
+        assert consumer.poll(1_000, 1)[0].offset == 9
+
+
+def test_an_exception_commits_nothing_more(where: Any, topic: str) -> None:
+    with pytest.raises(ZeroDivisionError), Consumer(where, topic, group=topic, **EARLIEST) as one:
+        take(one, 90)
+        raise ZeroDivisionError
+    with Consumer(where, topic, group=topic, **EARLIEST) as two:
+        assert len(take(two, 90)) == 90
+
+
+def test_topics_by_a_pattern_also_those_to_come(cluster: Cluster, where: Any, unique: str) -> None:
+    topics.create_topic(cluster, f"{unique}-a", 1)
+    config = {"metadata.max.age.ms": 50, "fetch.max.wait.ms": 50}
+    for group in (None, unique):
+        with Consumer(
+            where, pattern=f"{unique}-.", group=group, heartbeat_ms=100, config=config
+        ) as consumer:
+            until(consumer, lambda c: bool(c.assignment))
+            topics.create_topic(cluster, f"{unique}-{'b' if group is None else 'c'}", 2)
+            wanted = len(consumer.assignment) + 2
+            until(consumer, lambda c, n=wanted: len(c.assignment) == n)  # type: ignore[misc]
+
+
+def until(consumer: Consumer, done: Callable[[Consumer], bool]) -> None:
+    """Poll until something holds."""
+    for _ in range(300):
+        consumer.poll(50)
+        if done(consumer):
+            return
+    raise AssertionError(f"{consumer} {consumer.subscription}")
+
+
+@pytest.mark.parametrize("assignor", ["roundrobin", "sticky", "cooperative-sticky"])
+def test_members_share_and_hand_over(where: Any, topic: str, assignor: str) -> None:
+    """Two, then one: every record is read, each partition by one at a time."""
+    seen: list[tuple[int, int]] = []
+    owners: dict[TopicPartition, str] = {}
+    stop = {"a": threading.Event(), "b": threading.Event()}
+    shares: dict[str, list[TopicPartition]] = {}
+    failures: list[BaseException] = []
+
+    def run(name: str) -> None:
+        def gain(tps: list[TopicPartition]) -> None:
+            for tp in tps:
+                assert owners.setdefault(tp, name) == name, "another reads it"
+
+        def give(tps: list[TopicPartition]) -> None:
+            for tp in tps:
+                assert owners.pop(tp) == name
+
+        try:
+            with Consumer(
+                where, group=topic, assignor=assignor, heartbeat_ms=100, **EARLIEST
+            ) as consumer:
+                consumer.subscribe(topic, on_assigned=gain, on_revoked=give)
+                while not stop[name].is_set():
+                    seen.extend((r.partition, r.offset) for r in consumer.poll(50))
+                    shares[name] = consumer.assignment
+        except BaseException as problem:
+            failures.append(problem)
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in "ab"]
+    try:
+        for thread in threads:
+            thread.start()
+        wait_for(lambda: sorted(map(len, shares.values())) == [1, 2] or failures, "shared", 40)
+        stop["a"].set()
+        wait_for(lambda: len(shares["b"]) == 3 or failures, "the other has all", 40)
+        wait_for(lambda: len(set(seen)) == 90 or failures, "all is read", 40)
+    finally:
+        for name, thread in zip("ab", threads, strict=True):
+            stop[name].set()
+            thread.join(30)
+    assert failures == []
+    assert owners == {}
+    assert sorted(seen) == [(p, i) for p in range(3) for i in range(30)]  # none twice
+
+
+def test_interceptors_see_records_and_commits(where: Any, topic: str) -> None:
+    class Interceptor:
+        commits: list[Any] = []  # noqa: RUF012
+
+        def on_consume(self, records: list[Record]) -> list[Record]:
+            return [r for r in records if r.offset % 2]
+
+        def on_commit(self, offsets: Any) -> None:
+            self.commits.append(offsets)
+            raise ValueError("is told in the log")
+
+    tp = TopicPartition(topic, 0)
+    with Consumer(where, group=topic, interceptors=[Interceptor()], **EARLIEST) as consumer:
+        consumer.assign([tp])
+        assert [r.offset for r in take(consumer, 15)] == [*range(1, 30, 2)]
+        consumer.commit()
+    assert Interceptor.commits[-1] == {tp: Committed(30)}
+
+
+def test_memory_is_bounded_by_the_settings(cluster: Cluster, where: Any, unique: str) -> None:
+    """What waits to be read is one answer a broker, whatever lies in the log."""
+    topics.create_topic(cluster, unique, 4)
+    tps = all_partitions(cluster, unique)
+    for tp in tps:
+        for i in range(40):
+            append(cluster, tp, batch([Row(b"%02d" % i * 5_000, None, 1)]))
+    limit = 100_000
+    config = {"fetch.max.bytes": limit, "max.partition.fetch.bytes": 50_000}
+    with Consumer(where, unique, auto_offset_reset="earliest", config=config) as consumer:
+        count = 0
+        while count < 160:
+            count += len(consumer.poll(1_000, 1))
+            assert sum(len(one.data) for one in consumer._reading._queue) <= limit
+
+
+def test_settings_by_kafkas_names(where: Any) -> None:
+    with pytest.raises(errors.UnknownSetting, match=r"the nearest is fetch\.min\.bytes"):
+        Consumer(where, config={"fetch.min.byte": 1})
+    with pytest.raises(errors.InvalidSetting, match=r"auto\.offset\.reset: found 'first'"):
+        Consumer(where, auto_offset_reset="first")
+    with pytest.raises(errors.InvalidSetting, match=r"heartbeat\.interval\.ms: found 50000"):
+        Consumer(where, heartbeat_ms=50_000)
+    with pytest.raises(errors.ArgumentError, match="topics and a pattern"):
+        Consumer(where, "t", pattern="t")
+    with Consumer(where) as consumer:
+        with pytest.raises(errors.ArgumentError, match="nothing to read"):
+            consumer.poll(0)
+        consumer.assign([])
+        with pytest.raises(errors.ArgumentError, match="unsubscribe first"):
+            consumer.subscribe("t")
+        consumer.unsubscribe()
+        consumer.subscribe("t")
+        with pytest.raises(errors.ArgumentError, match="unsubscribe first"):
+            consumer.assign([])
