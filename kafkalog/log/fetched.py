@@ -50,7 +50,7 @@ class Decoder:
         self,
         topic: str,
         partition: int,
-        data: bytes | memoryview,
+        data: bytes | bytearray | memoryview,
         start: int = 0,
         aborted: tuple[tuple[int, int], ...] = (),
     ) -> Iterator[list[Record]]:
@@ -70,7 +70,7 @@ class Decoder:
         self,
         topic: str,
         partition: int,
-        data: bytes | memoryview,
+        data: bytes | bytearray | memoryview,
         start: int = 0,
         aborted: tuple[tuple[int, int], ...] = (),
     ) -> Iterator[ScanBatch]:
@@ -82,7 +82,7 @@ class Decoder:
         self,
         topic: str,
         partition: int,
-        data: bytes | memoryview,
+        data: bytes | bytearray | memoryview,
         start: int,
         aborted: tuple[tuple[int, int], ...],
     ) -> Iterator[Any]:

@@ -328,7 +328,7 @@ def test_nothing_to_read_is_no_busy_loop(coordinator: Coordinator, peer: Peer) -
         assert generation(consumer) == 1
         beats = peer.count(apis.HEARTBEAT)
         wait_for(lambda: peer.count(apis.HEARTBEAT) >= beats + 2, "it beats")
-        assert consumer.assignment == consumer.poll(20) == []
+        assert (consumer.assignment, consumer.poll(20)) == ([], [])
         assert peer.count(apis.FETCH) == 0
 
 
