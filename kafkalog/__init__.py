@@ -13,9 +13,14 @@ from kafkalog.log.above import give as _give
 from kafkalog.types import Found, Record, Sent, Span, TopicPartition
 
 if TYPE_CHECKING:
+    from kafkalog.client.admin import Admin
+    from kafkalog.client.configs import ConfigResource
     from kafkalog.client.consumer import Consumer
     from kafkalog.client.delivery import RecordMetadata
+    from kafkalog.client.groups import Committed
     from kafkalog.client.producer import Producer
+    from kafkalog.client.results import Results
+    from kafkalog.client.topics import NewTopic
     from kafkalog.log.log import Log
     from kafkalog.log.scan import Scan
     from kafkalog.server.broker import Broker
@@ -25,13 +30,18 @@ __version__ = "0.1.0"
 
 __all__ = [
     *_errors.__all__,
+    "Admin",
     "Broker",
+    "Committed",
+    "ConfigResource",
     "Consumer",
     "Found",
     "Log",
+    "NewTopic",
     "Producer",
     "Record",
     "RecordMetadata",
+    "Results",
     "Scan",
     "Sent",
     "Span",
@@ -41,11 +51,16 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Admin": "kafkalog.client.admin",
     "Broker": "kafkalog.server.broker",
+    "Committed": "kafkalog.client.groups",
+    "ConfigResource": "kafkalog.client.configs",
     "Consumer": "kafkalog.client.consumer",
     "Log": "kafkalog.log.log",
+    "NewTopic": "kafkalog.client.topics",
     "Producer": "kafkalog.client.producer",
     "RecordMetadata": "kafkalog.client.delivery",
+    "Results": "kafkalog.client.results",
     "Scan": "kafkalog.log.scan",
     "Store": "kafkalog.store",
 }

@@ -9,12 +9,12 @@ from kafkalog.cli.remote import (
     add_actions,
     add_bootstrap,
     config_changes,
-    open_cluster,
+    open_admin,
     say,
 )
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.admin import Admin
 
 EXAMPLES = """\
 example:
@@ -29,7 +29,9 @@ ACTIONS = {
     "describe": "the settings that were changed, or all of them",
     "alter": "give settings new values, or their defaults back",
 }
-TYPES = {"topics": 2, "brokers": 4}
+OF_BROKERS = {"broker", "default of all brokers", "properties file"}
+"""Where a broker's settings come from that are not the default."""
+TYPES = {"topics": "topic", "brokers": "broker"}
 
 OPTIONS = {
     "all": ("describe",),
@@ -83,19 +85,17 @@ def run(options: argparse.Namespace) -> int:
     """Show or change settings."""
     action, words = action_of(options, ACTIONS, DEFAULT)
     kind, name = _resource(options, words)
-    with open_cluster(options) as cluster:
-        if kind == TYPES["topics"]:
-            cluster.topic(name)  # one that does not exist is told at once
+    with open_admin(options) as admin:
         if action == "describe":
-            _describe(cluster, options, kind, name)
+            _describe(admin, options, kind, name)
         else:
-            _alter(cluster, options, kind, name)
+            _alter(admin, options, kind, name)
     return 0
 
 
-def _resource(options: argparse.Namespace, words: list[str]) -> tuple[int, str]:
+def _resource(options: argparse.Namespace, words: list[str]) -> tuple[str, str]:
     """What the settings belong to: a type and a name, "" for all brokers."""
-    found: list[tuple[int, str]] = [(TYPES["topics"], word) for word in words]
+    found: list[tuple[str, str]] = [(TYPES["topics"], word) for word in words]
     if options.topic is not None:
         found.append((TYPES["topics"], options.topic))
     if options.broker is not None:
@@ -113,17 +113,14 @@ def _resource(options: argparse.Namespace, words: list[str]) -> tuple[int, str]:
     return found[0]
 
 
-def _describe(cluster: "Cluster", options: argparse.Namespace, kind: int, name: str) -> None:
-    from kafkalog.client.topics import SOURCES, describe_configs
-
-    own = {1, 2, 3, 4} if kind == TYPES["brokers"] else {1}
-    entries = describe_configs(cluster, kind, name)
+def _describe(admin: "Admin", options: argparse.Namespace, kind: str, name: str) -> None:
+    own = OF_BROKERS if kind == "broker" else {kind}
+    entries = admin.describe_configs([(kind, name)])[kind, name].values()
     shown = [entry for entry in entries if options.all or entry.source in own]
     if options.json:
         for entry in shown:
             row = {"name": entry.name, "value": entry.value}
-            source = SOURCES.get(entry.source, str(entry.source))
-            print(json_line({**row, "source": source, "read_only": entry.read_only}))
+            print(json_line({**row, "source": entry.source, "read_only": entry.read_only}))
         return
     if not shown:
         print(f"no setting was changed; --all shows all {len(entries)}")
@@ -132,25 +129,22 @@ def _describe(cluster: "Cluster", options: argparse.Namespace, kind: int, name: 
         [
             entry.name,
             "(secret)" if entry.sensitive else entry.value or "",
-            SOURCES.get(entry.source, str(entry.source))
-            + (", read-only" if entry.read_only else ""),
+            entry.source + (", read-only" if entry.read_only else ""),
         ]
         for entry in shown
     ]
     print(table(["setting", "value", "from"], cells, left=frozenset({0, 1, 2})))
 
 
-def _alter(cluster: "Cluster", options: argparse.Namespace, kind: int, name: str) -> None:
-    from kafkalog.client.topics import alter_configs
-
+def _alter(admin: "Admin", options: argparse.Namespace, kind: str, name: str) -> None:
     changes: dict[str, str | None] = {**config_changes(options.add_config, "--add-config")}
     for text in options.delete_config:
         changes.update({key.strip(): None for key in text.split(",") if key.strip()})
     if not changes:
         raise UsageError("alter: what? give --add-config NAME=VALUE or --delete-config NAME")
-    alter_configs(cluster, kind, name, changes, validate_only=options.dry_run)
-    what = "topic" if kind == TYPES["topics"] else "broker"
+    altered = admin.alter_configs({(kind, name): changes}, validate_only=options.dry_run)
+    altered.check()
     would = "would be " if options.dry_run else ""
     for key, value in changes.items():
         told = f"= {value}" if value is not None else f"{would}back at its default"
-        say(f"{what} {name or 'defaults'}: {key} {told}")
+        say(f"{kind} {name or 'defaults'}: {key} {told}")

@@ -9,7 +9,7 @@ from kafkalog.cli.remote import (
     add_actions,
     add_bootstrap,
     names_of,
-    open_cluster,
+    open_admin,
     partitions_of,
     say,
     spread,
@@ -17,7 +17,7 @@ from kafkalog.cli.remote import (
 from kafkalog.cli.resets import TARGETS, add_targets, plan_reset, target_of
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.admin import Admin
     from kafkalog.client.groups import GroupInfo, MemberInfo
     from kafkalog.types import TopicPartition
 
@@ -96,26 +96,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Do one action."""
     action, words = action_of(options, ACTIONS, DEFAULT)
-    with open_cluster(options) as cluster:
+    with open_admin(options) as admin:
         names = names_of(words, *options.group)
         if action == "list":
-            _list(cluster, options)
+            _list(admin, options)
             return 0
         if options.all_groups:
-            from kafkalog.client.groups import list_groups
-
-            names += [g.group for g in list_groups(cluster) if g.group not in names]
+            names += [g.group for g in admin.list_groups() if g.group not in names]
         elif not names:
             raise UsageError(f"{action}: which group? give its name, or --all-groups")
         for name in names:
-            DO[action](cluster, options, name)
+            DO[action](admin, options, name)
     return 0
 
 
-def _list(cluster: "Cluster", options: argparse.Namespace) -> None:
-    from kafkalog.client.groups import list_groups
-
-    groups = list_groups(cluster)
+def _list(admin: "Admin", options: argparse.Namespace) -> None:
+    groups = admin.list_groups()
     if options.json:
         for g in groups:
             row = {"group": g.group, "state": g.state, "type": g.kind}
@@ -130,36 +126,32 @@ def _list(cluster: "Cluster", options: argparse.Namespace) -> None:
 # ---- describe ------------------------------------------------------------------------------
 
 
-def _describe(cluster: "Cluster", options: argparse.Namespace, name: str) -> None:
-    from kafkalog.client.groups import describe_group
-
-    info = describe_group(cluster, name)
-    listed = None if info.state != "Dead" else _listed(cluster, name)
+def _describe(admin: "Admin", options: argparse.Namespace, name: str) -> None:
+    info = admin.describe_groups([name])[name]
+    listed = None if info.state != "Dead" else _listed(admin, name)
     if options.members:
         _members(info, options)
     elif options.state:
-        _state(cluster, info, listed, options)
+        _state(admin, info, listed, options)
     else:
-        _lags(cluster, info, listed, options)
+        _lags(admin, info, listed, options)
 
 
-def _listed(cluster: "Cluster", name: str) -> str:
+def _listed(admin: "Admin", name: str) -> str:
     """The state in the list of groups: those of Kafka 4's own protocol are told only there.
 
     Raises: CommandError for a group that is not in it either.
     """
-    from kafkalog.client.groups import list_groups
-
-    found = [g.state for g in list_groups(cluster) if g.group == name]
+    found = [g.state for g in admin.list_groups() if g.group == name]
     if not found:
         raise CommandError(f"no group {name!r}")
     return found[0]
 
 
 def _lags(
-    cluster: "Cluster", info: "GroupInfo", listed: str | None, options: argparse.Namespace
+    admin: "Admin", info: "GroupInfo", listed: str | None, options: argparse.Namespace
 ) -> None:
-    rows = _lag_rows(cluster, info)
+    rows = _lag_rows(admin, info)
     if options.json:
         for row in rows:
             print(json_line({"group": info.group, **row}))
@@ -189,16 +181,14 @@ def _lags(
     print(table(heads, cells, left=frozenset({0, 5, 6, 7})))
 
 
-def _lag_rows(cluster: "Cluster", info: "GroupInfo") -> list[dict[str, Any]]:
+def _lag_rows(admin: "Admin", info: "GroupInfo") -> list[dict[str, Any]]:
     """A row for each partition with a committed offset or a member, and for each member that has
     no partition: what those of Connect or of a schema registry own only their protocol knows.
     """
-    from kafkalog.client.groups import committed_offsets
-
-    committed = committed_offsets(cluster, info.group)
+    committed = admin.list_group_offsets(info.group)
     owners = {tp: m for m in info.members for tp in m.assignment}
     partitions = sorted({*committed, *owners})
-    ends = _ends(cluster, partitions)
+    ends = _ends(admin, partitions)
     rows = []
     for tp in partitions:
         at = committed[tp].offset if tp in committed else None
@@ -226,17 +216,16 @@ def _owned(owner: "MemberInfo | None") -> dict[str, Any]:
     }
 
 
-def _ends(cluster: "Cluster", partitions: "list[TopicPartition]") -> "dict[TopicPartition, int]":
+def _ends(admin: "Admin", partitions: "list[TopicPartition]") -> "dict[TopicPartition, int]":
     """Where partitions end; those of topics that are gone are left out."""
-    from kafkalog.client.offsets import LATEST, list_offsets
-
-    cluster.refresh({tp.topic for tp in partitions})
+    names = {tp.topic for tp in partitions}
+    topics = admin.describe_topics(sorted(names.intersection(admin.list_topics(internal=True))))
     there = [
         tp
         for tp in partitions
-        if tp.topic in cluster.topics and tp.partition in cluster.topics[tp.topic].partitions
+        if tp.topic in topics.done and tp.partition in topics[tp.topic].partitions
     ]
-    found = list_offsets(cluster, dict.fromkeys(there, LATEST))
+    found = admin.list_offsets(dict.fromkeys(there, "latest")).check()
     return {tp: at.offset for tp, at in found.items()}
 
 
@@ -265,9 +254,13 @@ def _members(info: "GroupInfo", options: argparse.Namespace) -> None:
 
 
 def _state(
-    cluster: "Cluster", info: "GroupInfo", listed: str | None, options: argparse.Namespace
+    admin: "Admin", info: "GroupInfo", listed: str | None, options: argparse.Namespace
 ) -> None:
-    where = cluster.nodes.get(info.coordinator)
+    from kafkalog.client.transport import Address
+
+    nodes = {one.node: one for one in admin.describe_cluster().nodes}
+    at = nodes.get(info.coordinator)
+    where = Address(at.host, at.port) if at is not None else "unknown"
     row = {
         "group": info.group,
         "coordinator": f"{where} (node {info.coordinator})",
@@ -285,20 +278,18 @@ def _state(
 # ---- changes -------------------------------------------------------------------------------
 
 
-def _reset(cluster: "Cluster", options: argparse.Namespace, name: str) -> None:
-    from kafkalog.client.groups import Committed, commit_offsets, committed_offsets, describe_group
-
+def _reset(admin: "Admin", options: argparse.Namespace, name: str) -> None:
     if options.execute and options.dry_run:
         raise UsageError("--execute and --dry-run: give one of them")
     target = target_of(options)
-    state = describe_group(cluster, name).state
+    state = admin.describe_groups([name])[name].state
     if state not in ("Empty", "Dead"):
         raise CommandError(f"group {name!r} is {state}: its members must end first")
-    before = committed_offsets(cluster, name)
-    partitions = _chosen(cluster, options, sorted(before))
-    plan = plan_reset(cluster, target, partitions, {tp: c.offset for tp, c in before.items()})
+    before = admin.list_group_offsets(name)
+    partitions = _chosen(admin, options, sorted(before))
+    plan = plan_reset(admin, target, partitions, {tp: c.offset for tp, c in before.items()})
     if options.execute:
-        commit_offsets(cluster, name, {tp: Committed(offset) for tp, offset in plan.items()})
+        admin.alter_group_offsets(name, plan).check()
     if options.json:
         for tp, offset in plan.items():
             at = before[tp].offset if tp in before else None
@@ -320,7 +311,7 @@ def _reset(cluster: "Cluster", options: argparse.Namespace, name: str) -> None:
 
 
 def _chosen(
-    cluster: "Cluster", options: argparse.Namespace, committed: "list[TopicPartition]"
+    admin: "Admin", options: argparse.Namespace, committed: "list[TopicPartition]"
 ) -> "list[TopicPartition]":
     texts = spread(options.topic)
     if bool(texts) == options.all_topics:
@@ -329,24 +320,20 @@ def _chosen(
         if not committed:
             raise UsageError("--all-topics: the group has committed nothing")
         return committed
-    return sorted({tp for text in texts for tp in partitions_of(cluster, text)})
+    return sorted({tp for text in texts for tp in partitions_of(admin, text)})
 
 
-def _delete(cluster: "Cluster", options: argparse.Namespace, name: str) -> None:
-    from kafkalog.client.groups import delete_group
-
-    delete_group(cluster, name)
+def _delete(admin: "Admin", options: argparse.Namespace, name: str) -> None:
+    admin.delete_groups([name]).check()
     say(f"deleted group {name}")
 
 
-def _delete_offsets(cluster: "Cluster", options: argparse.Namespace, name: str) -> None:
-    from kafkalog.client.groups import delete_offsets
-
+def _delete_offsets(admin: "Admin", options: argparse.Namespace, name: str) -> None:
     texts = spread(options.topic)
     if not texts:
         raise UsageError("delete-offsets: of which topics? give --topic")
-    partitions = [tp for text in texts for tp in partitions_of(cluster, text)]
-    delete_offsets(cluster, name, partitions)
+    partitions = [tp for text in texts for tp in partitions_of(admin, text)]
+    admin.delete_group_offsets(name, partitions).check()
     say(f"group {name}: forgot {', '.join(f'{tp.topic}-{tp.partition}' for tp in partitions)}")
 
 

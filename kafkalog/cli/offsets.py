@@ -4,10 +4,10 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.common import UsageError, json_line, parse_time, table
-from kafkalog.cli.remote import add_bootstrap, open_cluster, partitions_of, spread
+from kafkalog.cli.remote import add_bootstrap, open_admin, partitions_of, spread
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.admin import Admin
     from kafkalog.types import TopicPartition
 
 EXAMPLES = """\
@@ -17,9 +17,9 @@ example:
 """
 
 SPECIAL = {
-    "earliest": -2, "-2": -2,
-    "latest": -1, "-1": -1,
-    "max-timestamp": -3, "-3": -3,
+    "earliest": "earliest", "-2": "earliest",
+    "latest": "latest", "-1": "latest",
+    "max-timestamp": "max_timestamp", "-3": "max_timestamp",
 }  # fmt: skip
 
 
@@ -59,17 +59,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print a line per partition."""
-    time_ms = _time(options.time)
-    with open_cluster(options) as cluster:
-        partitions = _partitions(cluster, options)
-        if time_ms is None:
-            _ends(cluster, partitions, options)
+    when = _time(options.time)
+    with open_admin(options) as admin:
+        partitions = _partitions(admin, options)
+        if when is None:
+            _ends(admin, partitions, options)
         else:
-            _at(cluster, partitions, time_ms, options)
+            _at(admin, partitions, when, options)
     return 0
 
 
-def _time(text: str | None) -> int | None:
+def _time(text: str | None) -> int | str | None:
     if text is None or text in SPECIAL:
         return None if text is None else SPECIAL[text]
     try:
@@ -80,23 +80,17 @@ def _time(text: str | None) -> int | None:
         ) from None
 
 
-def _partitions(cluster: "Cluster", options: argparse.Namespace) -> "list[TopicPartition]":
-    from kafkalog.client.topics import list_topics
-
-    texts = spread([*options.words, *options.topic]) or list_topics(cluster)
+def _partitions(admin: "Admin", options: argparse.Namespace) -> "list[TopicPartition]":
+    texts = spread([*options.words, *options.topic]) or admin.list_topics()
     if options.partitions is not None:
         texts = [t if ":" in t else f"{t}:{options.partitions}" for t in texts]
-    return [tp for text in texts for tp in partitions_of(cluster, text)]
+    return [tp for text in texts for tp in partitions_of(admin, text)]
 
 
-def _ends(
-    cluster: "Cluster", partitions: "list[TopicPartition]", options: argparse.Namespace
-) -> None:
-    from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
-
-    committed = options.isolation == "read_committed"
-    starts = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
-    ends = list_offsets(cluster, dict.fromkeys(partitions, LATEST), committed)
+def _ends(admin: "Admin", partitions: "list[TopicPartition]", options: argparse.Namespace) -> None:
+    starts = admin.list_offsets(dict.fromkeys(partitions, "earliest")).check()
+    latest = admin.list_offsets(dict.fromkeys(partitions, "latest"), isolation=options.isolation)
+    ends = latest.check()
     rows = [(tp, starts[tp].offset, ends[tp].offset) for tp in partitions]
     if options.json:
         for tp, start, end in rows:
@@ -115,16 +109,13 @@ def _ends(
 
 
 def _at(
-    cluster: "Cluster",
+    admin: "Admin",
     partitions: "list[TopicPartition]",
-    time_ms: int,
+    when: int | str,
     options: argparse.Namespace,
 ) -> None:
-    from kafkalog.client.offsets import list_offsets
-
-    committed = options.isolation == "read_committed"
-    found = list_offsets(cluster, dict.fromkeys(partitions, time_ms), committed)
-    for tp, at in found.items():
+    found = admin.list_offsets(dict.fromkeys(partitions, when), isolation=options.isolation)
+    for tp, at in found.check().items():
         if options.json:
             row = {"topic": tp.topic, "partition": tp.partition, "offset": at.offset}
             print(json_line({**row, "timestamp": at.timestamp_ms}))

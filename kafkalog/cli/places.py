@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalog.cli.common import CODECS, UsageError, open_log, plural, show_bytes, show_time
-from kafkalog.cli.remote import open_cluster
+from kafkalog.cli.remote import open_admin, open_cluster
 from kafkalog.types import Record, TopicPartition
 
 if TYPE_CHECKING:
+    from kafkalog.client.admin import Admin
     from kafkalog.client.cluster import Cluster, PartitionInfo
     from kafkalog.log.log import Log
 
@@ -88,8 +89,8 @@ def open_place(options: argparse.Namespace) -> Iterator[Place]:
         finally:
             directory.close()
         return
-    with open_cluster(options) as cluster:
-        yield ClusterPlace(cluster)
+    with open_admin(options) as admin, open_cluster(options) as cluster:
+        yield ClusterPlace(admin, cluster)
 
 
 def no_topic(where: str, name: str, topics: list[str]) -> UsageError:
@@ -332,9 +333,10 @@ class ClusterPlace:
     )
     texts = frozenset({0})
 
-    def __init__(self, cluster: Cluster) -> None:
-        """Of a cluster that is connected when it is asked."""
+    def __init__(self, admin: Admin, cluster: Cluster) -> None:
+        """Of a cluster that is connected when it is asked; `cluster`: for its readers."""
         self.name = "the cluster"
+        self.admin = admin
         self.cluster = cluster
 
     def refresh(self) -> None:
@@ -343,38 +345,30 @@ class ClusterPlace:
 
     def topics(self, internal: bool) -> list[str]:
         """See Place."""
-        from kafkalog.client.topics import list_topics
-
-        return list_topics(self.cluster, internal=internal)
+        return self.admin.list_topics(internal)
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         """See Place."""
-        from kafkalog.client.offsets import all_partitions
-
-        return all_partitions(self.cluster, topic)
+        known = self.admin.describe_topics([topic])[topic].partitions
+        return [TopicPartition(topic, p) for p in known]
 
     def firsts(self, some: list[TopicPartition]) -> Offsets:
         """See Place."""
-        from kafkalog.client.offsets import EARLIEST
-
-        return self._listed(some, EARLIEST, False)
+        return self._listed(some, "earliest", False)
 
     def ends(self, some: list[TopicPartition], committed: bool) -> Offsets:
         """See Place."""
-        from kafkalog.client.offsets import LATEST
-
-        return self._listed(some, LATEST, committed)
+        return self._listed(some, "latest", committed)
 
     def at(self, some: list[TopicPartition], time_ms: int) -> Offsets:
         """See Place."""
         found = self._listed(some, max(time_ms, 0), False)
         return {tp: offset for tp, offset in found.items() if offset >= 0}
 
-    def _listed(self, some: list[TopicPartition], when: int, committed: bool) -> Offsets:
-        from kafkalog.client.offsets import list_offsets
-
-        found = list_offsets(self.cluster, dict.fromkeys(some, when), committed)
-        return {tp: at.offset for tp, at in found.items()}
+    def _listed(self, some: list[TopicPartition], when: int | str, committed: bool) -> Offsets:
+        isolation = "read_committed" if committed else "read_uncommitted"
+        found = self.admin.list_offsets(dict.fromkeys(some, when), isolation=isolation)
+        return {tp: at.offset for tp, at in found.check().items()}
 
     def reader(self, positions: Offsets, committed: bool) -> Reader:
         """See Place."""
@@ -382,12 +376,9 @@ class ClusterPlace:
 
     def describe(self, topic: str) -> list[Row]:
         """See Place."""
-        from kafkalog.client.topics import TOPIC, describe_configs
-
-        info = self.cluster.topic(topic)
-        changed = {
-            c.name: c.value for c in describe_configs(self.cluster, TOPIC, topic) if c.source == 1
-        }
+        info = self.admin.describe_topics([topic])[topic]
+        settings = self.admin.describe_configs([("topic", topic)])["topic", topic]
+        changed = {c.name: c.value for c in settings.values() if c.source == "topic"}
         led = [
             TopicPartition(topic, p.partition) for p in info.partitions.values() if p.leader >= 0
         ]
@@ -423,9 +414,10 @@ class ClusterPlace:
             f"{name}: " + ", ".join(f"{k}={v}" for k, v in config.items())
             for name, config in settings.items()
         ]
+        nodes = self.admin.describe_cluster().nodes
         lines.append(
             f"{plural(len({row['topic'] for row in rows}), 'topic')}, "
-            f"{plural(len(rows), 'partition')} on {plural(len(self.cluster.nodes), 'node')}"
+            f"{plural(len(rows), 'partition')} on {plural(len(nodes), 'node')}"
         )
         return "\n".join(lines)
 

@@ -12,6 +12,7 @@ from kafkalog.cli.common import CODECS, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog.client.admin import Admin
     from kafkalog.client.cluster import Cluster
     from kafkalog.client.delivery import Delivery
     from kafkalog.client.producer import Producer
@@ -27,6 +28,7 @@ __all__ = [
     "apply_properties",
     "config_changes",
     "names_of",
+    "open_admin",
     "open_cluster",
     "open_producer",
     "partitions_of",
@@ -111,6 +113,29 @@ def add_place(parser: argparse.ArgumentParser, directory: str) -> None:
         f"(default: {BOOTSTRAP}, which --dir goes over)",
     )
     add_patience(parser)
+
+
+def open_admin(options: argparse.Namespace) -> "Admin":
+    """An administrator of the cluster that the options name; nothing is sent yet.
+
+    Raises: UsageError, ArgumentError.
+    """
+    from kafkalog.client.admin import Admin
+
+    _check_patience(options)
+    return Admin(
+        options.bootstrap_server,
+        client_id=options.client_id,
+        request_timeout_ms=options.request_timeout_ms,
+        api_timeout_ms=2 * options.request_timeout_ms,
+    )
+
+
+def _check_patience(options: argparse.Namespace) -> None:
+    if options.request_timeout_ms < 1:
+        raise UsageError(
+            f"--request-timeout-ms: found {options.request_timeout_ms}, wanted 1 or more"
+        )
 
 
 def open_cluster(options: argparse.Namespace) -> "Cluster":
@@ -252,7 +277,7 @@ def names_of(words: Iterable[str], *more: str | None) -> list[str]:
 # ---- topics and settings -----------------------------------------------------------------
 
 
-def partitions_of(cluster: "Cluster", text: str) -> "list[TopicPartition]":
+def partitions_of(admin: "Admin", text: str) -> "list[TopicPartition]":
     """`topic`, `topic:2` or `topic:0,2-5` as partitions that exist.
 
     Raises: UsageError, UnknownTopicOrPartition.
@@ -260,7 +285,7 @@ def partitions_of(cluster: "Cluster", text: str) -> "list[TopicPartition]":
     from kafkalog.types import TopicPartition
 
     topic, colon, rest = text.partition(":")
-    known = cluster.topic(topic).partitions
+    known = admin.describe_topics([topic])[topic].partitions
     if not colon:
         return [TopicPartition(topic, p) for p in known]
     wanted: list[int] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkalog.cli.common import UsageError, parse_time
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.admin import Admin
     from kafkalog.types import TopicPartition
 
 __all__ = ["TARGETS", "Target", "add_targets", "parse_duration", "plan_reset", "target_of"]
@@ -91,7 +91,7 @@ def parse_duration(text: str) -> int:
 
 
 def plan_reset(
-    cluster: "Cluster",
+    admin: "Admin",
     target: Target,
     partitions: "list[TopicPartition]",
     committed: "Mapping[TopicPartition, int]",
@@ -99,15 +99,13 @@ def plan_reset(
     """The new offset of each partition, never outside its log.
 
     Raises: UsageError for a shift of a partition for which nothing was committed; as
-    list_offsets.
+    Admin.list_offsets.
     """
-    from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
-
-    firsts = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
-    ends = list_offsets(cluster, dict.fromkeys(partitions, LATEST))
+    firsts = admin.list_offsets(dict.fromkeys(partitions, "earliest")).check()
+    ends = admin.list_offsets(dict.fromkeys(partitions, "latest")).check()
     if target.kind == "time":
         asked = dict.fromkeys(partitions, max(target.number, 0))
-        at = list_offsets(cluster, asked)
+        at = admin.list_offsets(asked).check()
     if target.kind == "shift":
         for tp in partitions:
             if tp not in committed:

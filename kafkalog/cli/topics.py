@@ -186,7 +186,6 @@ def _wanted(row: dict[str, Any], options: argparse.Namespace) -> bool:
 
 
 def _create(place: ClusterPlace, options: argparse.Namespace, names: list[str]) -> None:
-    from kafkalog.client.topics import create_topic
     from kafkalog.errors import TopicExists
 
     config = config_changes(options.config, "--config")
@@ -195,14 +194,10 @@ def _create(place: ClusterPlace, options: argparse.Namespace, names: list[str]) 
         raise UsageError("--replica-assignment says how many there are: leave the numbers out")
     for name in names:
         try:
-            create_topic(
-                place.cluster,
-                name,
-                options.partitions or -1,
-                options.replication_factor or -1,
-                config,
-                assignment,
-            )
+            topic = (
+                name, options.partitions or -1, options.replication_factor or -1, config, assignment
+            )  # fmt: skip
+            place.admin.create_topics([topic]).check()
         except TopicExists:
             if not options.if_not_exists:
                 raise
@@ -222,27 +217,23 @@ def _assignment(text: str | None) -> list[list[int]]:
 
 
 def _alter(place: ClusterPlace, options: argparse.Namespace, names: list[str]) -> None:
-    from kafkalog.client.topics import TOPIC, alter_configs, create_partitions
-
     changes = config_changes(options.config, "--config")
     if options.partitions is None and not changes:
         raise UsageError("alter: what? give --partitions N or --config NAME=VALUE")
     for name in _existing(place, names, options.if_exists):
         with _known(place, name, options.if_exists):
             if options.partitions is not None:
-                create_partitions(place.cluster, name, options.partitions)
+                place.admin.create_partitions({name: options.partitions}).check()
                 say(f"topic {name} has {options.partitions} partitions")
             if changes:
-                alter_configs(place.cluster, TOPIC, name, {**changes})
+                place.admin.alter_configs({("topic", name): changes}).check()
                 say(f"topic {name}: " + ", ".join(f"{k}={v}" for k, v in changes.items()))
 
 
 def _delete(place: ClusterPlace, options: argparse.Namespace, names: list[str]) -> None:
-    from kafkalog.client.topics import delete_topic
-
     for name in _existing(place, names, options.if_exists):
         with _known(place, name, options.if_exists):
-            delete_topic(place.cluster, name)
+            place.admin.delete_topic(name)
             say(f"deleted topic {name}")
 
 
@@ -251,7 +242,7 @@ def _existing(place: ClusterPlace, names: list[str], if_exists: bool) -> list[st
     found = []
     for name in names:
         with _known(place, name, if_exists):
-            place.cluster.topic(name)
+            place.admin.describe_topics([name]).check()
             found.append(name)
     return found
 

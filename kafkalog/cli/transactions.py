@@ -1,6 +1,7 @@
 """`kafkalog transactions`: who has one, which of them hang, and the end of those."""
 
 import argparse
+import time
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.cli.common import (
@@ -17,13 +18,13 @@ from kafkalog.cli.remote import (
     add_actions,
     add_bootstrap,
     names_of,
-    open_cluster,
+    open_admin,
     partitions_of,
     say,
 )
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.admin import Admin
     from kafkalog.client.transactions import ProducerInfo, TransactionInfo
     from kafkalog.types import TopicPartition
 
@@ -119,20 +120,17 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("describe: which transactional id? give its name")
     if action != "describe" and names:
         raise UsageError(f"{action}: found the name {names[0]!r}, wanted none")
-    with open_cluster(options) as cluster:
+    with open_admin(options) as admin:
         if action == "describe":
-            _describe(cluster, options, names)
+            _describe(admin, options, names)
         else:
-            DO[action](cluster, options)
+            DO[action](admin, options)
     return 0
 
 
-def _list(cluster: "Cluster", options: argparse.Namespace) -> None:
-    from kafkalog.client.transactions import list_transactions
-
-    longer_ms = -1 if options.duration_filter is None else options.duration_filter
+def _list(admin: "Admin", options: argparse.Namespace) -> None:
     pattern = options.transactional_id_pattern
-    found = list_transactions(cluster, longer_ms=longer_ms, pattern=pattern)
+    found = admin.list_transactions(longer_ms=options.duration_filter, pattern=pattern)
     if options.json:
         for one in found:
             row = {"transactional_id": one.name, "coordinator": one.coordinator}
@@ -145,14 +143,15 @@ def _list(cluster: "Cluster", options: argparse.Namespace) -> None:
         print(table(heads, cells, left=frozenset({0, 3})))
 
 
-def _describe(cluster: "Cluster", options: argparse.Namespace, names: list[str]) -> None:
-    from kafkalog.client.transactions import describe_transactions
+def _describe(admin: "Admin", options: argparse.Namespace, names: list[str]) -> None:
+    from kafkalog.wire.error_codes import ErrorCode
 
-    found = describe_transactions(cluster, names)
-    missing = [name for name in names if name not in found]
-    if missing:
-        raise CommandError(f"no transactional id {missing[0]!r}")
-    now_ms = cluster.clock.now_ms()
+    found = admin.describe_transactions(names)
+    for name, problem in found.errors.items():
+        if problem.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise CommandError(f"no transactional id {name!r}")
+    found.check()
+    now_ms = time.time_ns() // 1_000_000
     rows = [_described(found[name], now_ms) for name in names]
     if options.json:
         for row in rows:
@@ -196,11 +195,11 @@ def _described(one: "TransactionInfo", now_ms: int) -> dict[str, Any]:
 # ---- find-hanging --------------------------------------------------------------------------
 
 
-def _find_hanging(cluster: "Cluster", options: argparse.Namespace) -> None:
-    from kafkalog.client.transactions import find_hanging
-
+def _find_hanging(admin: "Admin", options: argparse.Namespace) -> None:
     age_ms = options.max_transaction_timeout * MINUTE_MS
-    found = find_hanging(cluster, _searched(cluster, options), age_ms, options.broker_id)
+    found = admin.find_hanging_transactions(
+        _searched(admin, options), age_ms=age_ms, node=options.broker_id
+    )
     if options.json:
         for one in found:
             who = one.producer
@@ -232,50 +231,44 @@ def _find_hanging(cluster: "Cluster", options: argparse.Namespace) -> None:
     print(table(heads, cells, left=frozenset({0, 6})))
 
 
-def _searched(cluster: "Cluster", options: argparse.Namespace) -> "list[TopicPartition]":
+def _searched(admin: "Admin", options: argparse.Namespace) -> "list[TopicPartition]":
     """The partitions in which to look.  Raises: UsageError, UnknownTopicOrPartition."""
-    from kafkalog.client.offsets import all_partitions
-    from kafkalog.client.topics import list_topics
-
-    if options.topic is not None:
-        found = [_partition(cluster, options)] if options.partition is not None else (
-            all_partitions(cluster, options.topic)
-        )  # fmt: skip
+    if options.topic is not None and options.partition is not None:
+        found = [_partition(admin, options)]
+    elif options.topic is not None:
+        found = partitions_of(admin, options.topic)
     elif options.partition is not None:
         raise UsageError("find-hanging: --partition: of which topic? give --topic")
     elif options.broker_id is None:
         raise UsageError("find-hanging: where? give --broker-id, or --topic")
     else:
-        topics = list_topics(cluster, internal=True)
-        found = [tp for topic in topics for tp in all_partitions(cluster, topic)]
+        found = [tp for topic in admin.list_topics(True) for tp in partitions_of(admin, topic)]
     node = options.broker_id
     if node is None:
         return found
-    if node not in cluster.nodes:
-        known = ", ".join(map(str, sorted(cluster.nodes)))
+    nodes = sorted(one.node for one in admin.describe_cluster().nodes)
+    if node not in nodes:
+        known = ", ".join(map(str, nodes))
         raise UsageError(f"--broker-id: found {node}, wanted one of {known}")
-    return [
-        tp for tp in found if node in cluster.topics[tp.topic].partitions[tp.partition].replicas
-    ]
+    topics = admin.describe_topics(sorted({tp.topic for tp in found})).check()
+    return [tp for tp in found if node in topics[tp.topic].partitions[tp.partition].replicas]
 
 
-def _partition(cluster: "Cluster", options: argparse.Namespace) -> "TopicPartition":
+def _partition(admin: "Admin", options: argparse.Namespace) -> "TopicPartition":
     if options.partition < 0:
         raise UsageError(f"--partition: found {options.partition}, wanted 0 or more")
-    return partitions_of(cluster, f"{options.topic}:{options.partition}")[0]
+    return partitions_of(admin, f"{options.topic}:{options.partition}")[0]
 
 
 # ---- abort ---------------------------------------------------------------------------------
 
 
-def _abort(cluster: "Cluster", options: argparse.Namespace) -> None:
-    from kafkalog.client.transactions import abort_transaction
-
+def _abort(admin: "Admin", options: argparse.Namespace) -> None:
     _check_abort(options)
-    tp = _partition(cluster, options)
+    tp = _partition(admin, options)
     where = f"{tp.topic}-{tp.partition}"
     if options.start_offset is not None:
-        one = _beginning_at(cluster, tp, options.start_offset)
+        one = _beginning_at(admin, tp, options.start_offset)
         producer_id, epoch, of_coordinator = one.producer_id, one.epoch, one.coordinator_epoch
     else:
         producer_id, epoch = options.producer_id, options.producer_epoch
@@ -283,7 +276,7 @@ def _abort(cluster: "Cluster", options: argparse.Namespace) -> None:
     what = f"the transaction of producer {producer_id}, epoch {epoch}, in {where}"
     if not options.yes and not agreed(f"{what[0].upper()}{what[1:]} is aborted."):
         raise UsageError(f"abort: {what}: nothing was written; add --yes")
-    abort_transaction(cluster, tp, producer_id, epoch, of_coordinator)
+    admin.abort_transaction(tp, producer_id, epoch, of_coordinator)
     say(f"aborted {what}")
 
 
@@ -309,11 +302,9 @@ def _check_abort(options: argparse.Namespace) -> None:
         raise UsageError(f"abort: found {found}, wanted --start-offset, or {wanted}")
 
 
-def _beginning_at(cluster: "Cluster", tp: "TopicPartition", offset: int) -> "ProducerInfo":
+def _beginning_at(admin: "Admin", tp: "TopicPartition", offset: int) -> "ProducerInfo":
     """The producer whose transaction is open from this offset on.  Raises: CommandError."""
-    from kafkalog.client.transactions import describe_producers
-
-    producers = describe_producers(cluster, [tp])[tp]
+    producers = admin.describe_producers([tp])[tp]
     begun = {one.start_offset: one for one in producers if one.start_offset >= 0}
     if offset not in begun:
         at = ", ".join(map(str, sorted(begun)[:10]))

@@ -1,7 +1,9 @@
-"""The protocol's client side: one small blocking client on the wire tables.
+"""The protocol's client side: one blocking client on the wire tables.
 
-connection   one socket: frames, versions agreed, answers bounded
-cluster      nodes, metadata, coordinators, retries
-calls        one function a request: topics, configs, offsets, groups
-producer, fetcher, consumer   on top of these
+transport, connection   how brokers are reached; one socket: frames, versions, bounded answers
+cluster, results        nodes, metadata, coordinators, retries; calls about many things
+topics, configs, offsets, groups, transactions, features, nodes, replicas
+                        a function a request, on results of our own
+admin                   all of these in one handle
+producer, fetcher, consumer   records
 """

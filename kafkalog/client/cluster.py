@@ -77,6 +77,10 @@ class Backoff:
         """Whether the patience is at its end."""
         return self.clock.monotonic_s() >= self.deadline_s
 
+    def left_ms(self) -> int:
+        """What is left of the patience, at least 1."""
+        return max(1, int((self.deadline_s - self.clock.monotonic_s()) * 1000))
+
     def wait(self) -> None:
         """Pause; the next one is twice as long.  A fifth of it is left to chance (KIP-580)."""
         pause_s = self.pause_ms * random.uniform(0.8, 1.2) / 1000
@@ -307,11 +311,14 @@ class Cluster:
 
     def controller(self) -> Connection:
         """The node to which changes of topics go.  Raises: as `connect`."""
+        node = self.controller_node()
+        return self.any() if node == NO_NODE else self.connect(node)
+
+    def controller_node(self) -> int:
+        """The node to which changes of topics go; -1: to any.  Raises: as `refresh`."""
         if self.controller_id not in self.nodes:
             self.refresh([])
-        if self.controller_id in self.nodes:
-            return self.connect(self.controller_id)
-        return self.any()
+        return self.controller_id if self.controller_id in self.nodes else NO_NODE
 
     # ---- coordinators ------------------------------------------------------------------
 

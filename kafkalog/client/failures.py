@@ -7,7 +7,7 @@ from functools import cache
 from kafkalog import errors
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["check_code", "failure_class", "is_retriable", "name_of"]
+__all__ = ["check_code", "failure", "failure_class", "is_retriable", "name_of"]
 
 
 def name_of(code: int) -> str:
@@ -43,11 +43,16 @@ def _class_of(code: int) -> type[errors.KafkalogError]:
     return type(words, (errors.KafkalogError,), {**text, "__module__": __name__})
 
 
-def check_code(code: int, what: str, detail: str | None = None) -> None:
-    """Raise the failure of an error number; nothing when it is 0.
+def failure(code: int, what: str, detail: str | None = None) -> errors.KafkalogError:
+    """The failure of an error number other than 0.
 
     `what` names the thing that was asked for, `detail` is the broker's own message.
     """
+    told = f": {detail}" if detail else ""
+    return failure_class(code)(f"{what}: {name_of(code)}{told}")
+
+
+def check_code(code: int, what: str, detail: str | None = None) -> None:
+    """Raise the failure of an error number; nothing when it is 0.  See `failure`."""
     if code:
-        told = f": {detail}" if detail else ""
-        raise failure_class(code)(f"{what}: {name_of(code)}{told}")
+        raise failure(code, what, detail)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.failures import check_code, is_retriable
+from kafkalog.client.connection import Connection
+from kafkalog.client.failures import check_code, failure
+from kafkalog.client.results import Results, each, only
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -21,10 +23,13 @@ __all__ = [
     "MemberInfo",
     "commit_offsets",
     "committed_offsets",
-    "delete_group",
+    "delete_groups",
     "delete_offsets",
     "describe_group",
+    "describe_groups",
     "list_groups",
+    "put_offsets",
+    "remove_members",
 ]
 
 
@@ -79,14 +84,30 @@ class Committed(NamedTuple):
     metadata: str | None = ""
 
 
-def list_groups(cluster: Cluster) -> list[GroupListing]:
-    """The groups of every node, sorted by name.  Raises: what a broker answers."""
+def list_groups(
+    cluster: Cluster, states: Collection[str] = (), kinds: Collection[str] = ()
+) -> list[GroupListing]:
+    """The groups of every node, sorted by name; only those in these states, of these kinds, if
+    any are given.
+
+    Raises: UnsupportedVersion: `states` for a broker before 2.6, `kinds` for one before 3.8; what
+    a broker answers.
+    """
+    body = {"states_filter": list(states), "types_filter": list(kinds)}
+    needed = 5 if kinds else 4 if states else 0
 
     def step() -> list[GroupListing]:
         cluster.refresh([])
         found = {}
         for node in sorted(cluster.nodes):
-            answer = cluster.connect(node).call(apis.LIST_GROUPS, {})
+            connection = cluster.connect(node)
+            version = connection.version_of(apis.LIST_GROUPS)
+            if version < needed:
+                raise errors.UnsupportedVersion(
+                    f"{connection.address}: ListGroups: version {version}, wanted {needed} to "
+                    "filter so"
+                )
+            answer = connection.call(apis.LIST_GROUPS, body, version)
             check_code(answer.error_code, f"groups of node {node}")
             for g in answer.groups:
                 found[g.group_id] = GroupListing(
@@ -98,27 +119,39 @@ def list_groups(cluster: Cluster) -> list[GroupListing]:
 
 
 def describe_group(cluster: Cluster, group: str) -> GroupInfo:
-    """A group; its state is Dead when there is none.  Raises: what a broker answers."""
+    """`describe_groups` of one.  Raises: its failure."""
+    return only(describe_groups(cluster, [group]))
 
-    def step() -> GroupInfo:
-        node = cluster.coordinator(group)
-        connection = cluster.connect(node)
-        answer = connection.call(apis.DESCRIBE_GROUPS, {"groups": [group]})
-        if len(answer.groups) != 1:
-            raise errors.BadAnswer(
-                f"DescribeGroups of {group!r}: found {len(answer.groups)} groups, wanted 1"
-            )
-        found = answer.groups[0]
-        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-            return GroupInfo(group, "Dead", "", "", (), node)
-        check_code(found.error_code, f"group {group!r}")
-        plain = found.protocol_type == "consumer"
-        members = tuple(sorted(_member(one, plain) for one in found.members))
-        return GroupInfo(
-            group, found.group_state, found.protocol_type, found.protocol_data, members, node
-        )
 
-    return cluster.retrying(step)
+def describe_groups(
+    cluster: Cluster, groups: Iterable[str], timeout_ms: int | None = None
+) -> Results[str, GroupInfo]:
+    """Groups and their members; of one that is not there the state is Dead.
+
+    Failures: what the broker answers.  Raises: as `each`.
+    """
+
+    def ask(
+        connection: Connection, some: list[str], wait_ms: int
+    ) -> Iterable[tuple[str, GroupInfo | errors.KafkalogError]]:
+        answer = connection.call(apis.DESCRIBE_GROUPS, {"groups": some}, timeout_ms=wait_ms)
+        return [(one.group_id, _group(cluster, one)) for one in answer.groups]
+
+    return each(cluster, groups, cluster.coordinator, ask, timeout_ms)
+
+
+def _group(cluster: Cluster, found: Any) -> GroupInfo | errors.KafkalogError:
+    name = found.group_id
+    if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return GroupInfo(name, "Dead", "", "", (), cluster.coordinator(name))
+    if found.error_code:
+        return failure(found.error_code, f"group {name!r}")
+    plain = found.protocol_type == "consumer"
+    members = tuple(sorted(_member(one, plain) for one in found.members))
+    return GroupInfo(
+        name, found.group_state, found.protocol_type, found.protocol_data, members,
+        cluster.coordinator(name),
+    )  # fmt: skip
 
 
 def _member(found: Any, plain: bool) -> MemberInfo:
@@ -203,86 +236,155 @@ def commit_offsets(
     member_id: str = "",
     instance_id: str | None = None,
 ) -> None:
+    """`put_offsets`, all or nothing.  Raises: the first failure; as `put_offsets`."""
+    put_offsets(cluster, group, offsets, generation, member_id, instance_id).check()
+
+
+def put_offsets(
+    cluster: Cluster,
+    group: str,
+    offsets: Mapping[TopicPartition, Committed],
+    generation: int = -1,
+    member_id: str = "",
+    instance_id: str | None = None,
+    timeout_ms: int | None = None,
+) -> Results[TopicPartition, None]:
     """Commit offsets for a group; without a member only for one that has none.
 
-    Raises: what the broker answers: UnknownMemberId when the group has members.
+    Failures: UnknownMemberId when the group has members; what the broker answers.
+    Raises: as `each`.
     """
-    topics = [
-        {
-            "name": name,
-            "partitions": [
+
+    def ask(
+        connection: Connection, some: list[TopicPartition], wait_ms: int
+    ) -> Iterable[tuple[TopicPartition, errors.KafkalogError | None]]:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for tp in some:
+            one = offsets[tp]
+            topics.setdefault(tp.topic, []).append(
                 {
-                    "partition_index": p,
-                    "committed_offset": offsets[TopicPartition(name, p)].offset,
-                    "committed_leader_epoch": offsets[TopicPartition(name, p)].leader_epoch,
-                    "committed_metadata": offsets[TopicPartition(name, p)].metadata,
+                    "partition_index": tp.partition,
+                    "committed_offset": one.offset,
+                    "committed_leader_epoch": one.leader_epoch,
+                    "committed_metadata": one.metadata,
                 }
-                for p in some
-            ],
+            )
+        body = {
+            "group_id": group,
+            "generation_id_or_member_epoch": generation,
+            "member_id": member_id,
+            "group_instance_id": instance_id,
+            "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
         }
-        for name, some in _by_topic(offsets).items()
-    ]
-
-    def step() -> None:
-        connection = cluster.connect(cluster.coordinator(group))
         version = connection.version_of(apis.OFFSET_COMMIT, at_most=9)
-        answer = connection.call(
-            apis.OFFSET_COMMIT,
-            {
-                "group_id": group,
-                "generation_id_or_member_epoch": generation,
-                "member_id": member_id,
-                "group_instance_id": instance_id,
-                "topics": topics,
-            },
-            version,
-        )
-        _check_partitions(answer.topics, f"commit of group {group!r}")
+        answer = connection.call(apis.OFFSET_COMMIT, body, version, wait_ms)
+        return _outcomes(answer.topics, f"commit of group {group!r}")
 
-    cluster.retrying(step)
+    return each(cluster, offsets, lambda tp: cluster.coordinator(group), ask, timeout_ms)
 
 
-def _check_partitions(topics: Iterable[Any], what: str) -> None:
-    """Raise the first failure of a partition; one that lasts before one that passes."""
-    failed = [
-        (is_retriable(row.error_code), row.error_code, f"{topic.name}-{row.partition_index}")
+def _outcomes(
+    topics: Iterable[Any], what: str
+) -> list[tuple[TopicPartition, errors.KafkalogError | None]]:
+    """What is said of each partition; None: it is done."""
+    return [
+        (TopicPartition(topic.name, row.partition_index),
+         failure(row.error_code, f"{what}: {topic.name}-{row.partition_index}")
+         if row.error_code else None)
         for topic in topics
         for row in topic.partitions
-        if row.error_code
-    ]
-    for _, code, name in sorted(failed):
-        check_code(code, f"{what}: {name}")
+    ]  # fmt: skip
 
 
-def delete_group(cluster: Cluster, group: str) -> None:
-    """Remove a group that has no members, with its offsets.
+def delete_groups(
+    cluster: Cluster, groups: Iterable[str], timeout_ms: int | None = None
+) -> Results[str, None]:
+    """Remove groups that have no members, with their offsets.
 
-    Raises: GroupIdNotFound, NonEmptyGroup; what the broker answers.
+    Failures: GroupIdNotFound, NonEmptyGroup; what the broker answers.  Raises: as `each`.
     """
 
-    def step() -> None:
-        connection = cluster.connect(cluster.coordinator(group))
-        answer = connection.call(apis.DELETE_GROUPS, {"groups_names": [group]})
-        for result in answer.results:
-            check_code(result.error_code, f"group {group!r}")
+    def ask(
+        connection: Connection, some: list[str], wait_ms: int
+    ) -> Iterable[tuple[str, errors.KafkalogError | None]]:
+        body = {"groups_names": some}
+        answer = connection.call(apis.DELETE_GROUPS, body, timeout_ms=wait_ms)
+        return [
+            (row.group_id,
+             failure(row.error_code, f"group {row.group_id!r}") if row.error_code else None)
+            for row in answer.results
+        ]  # fmt: skip
 
-    cluster.retrying(step)
+    return each(cluster, groups, cluster.coordinator, ask, timeout_ms)
 
 
-def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> None:
+def delete_offsets(
+    cluster: Cluster,
+    group: str,
+    partitions: Iterable[TopicPartition],
+    timeout_ms: int | None = None,
+) -> Results[TopicPartition, None]:
     """Forget what a group has committed for partitions of topics that no member reads.
 
-    Raises: GroupIdNotFound, GroupSubscribedToTopic; what the broker answers.
+    Failures: GroupIdNotFound, GroupSubscribedToTopic; what the broker answers.
+    Raises: as `each`.
     """
-    topics = [
-        {"name": name, "partitions": [{"partition_index": p} for p in some]}
-        for name, some in _by_topic(partitions).items()
-    ]
 
-    def step() -> None:
-        connection = cluster.connect(cluster.coordinator(group))
-        answer = connection.call(apis.OFFSET_DELETE, {"group_id": group, "topics": topics})
+    def ask(
+        connection: Connection, some: list[TopicPartition], wait_ms: int
+    ) -> Iterable[tuple[TopicPartition, errors.KafkalogError | None]]:
+        topics = [
+            {"name": name, "partitions": [{"partition_index": p} for p in found]}
+            for name, found in _by_topic(some).items()
+        ]
+        body = {"group_id": group, "topics": topics}
+        answer = connection.call(apis.OFFSET_DELETE, body, timeout_ms=wait_ms)
         check_code(answer.error_code, f"group {group!r}")
-        _check_partitions(answer.topics, f"offsets of group {group!r}")
+        return _outcomes(answer.topics, f"offsets of group {group!r}")
 
-    cluster.retrying(step)
+    return each(cluster, partitions, lambda tp: cluster.coordinator(group), ask, timeout_ms)
+
+
+def remove_members(
+    cluster: Cluster,
+    group: str,
+    instances: Iterable[str] | None = None,
+    reason: str = "removed by an administrator",
+    timeout_ms: int | None = None,
+) -> Results[str, None]:
+    """Let members leave a group: the static ones with these instance ids; None: all members.
+
+    By instance id, of a member without one by member id.
+
+    Failures: UnknownMemberId, FencedInstanceId; what the broker answers.  Raises: the failure to
+    describe the group; UnsupportedVersion for a broker before 2.4; as `each`.
+    """
+    if instances is None:
+        members = describe_group(cluster, group).members
+        rows = {
+            m.instance_id or m.member_id: {"member_id": m.member_id,
+                                           "group_instance_id": m.instance_id}
+            for m in members
+        }  # fmt: skip
+    else:
+        rows = {one: {"member_id": "", "group_instance_id": one} for one in instances}
+
+    def ask(
+        connection: Connection, some: list[str], wait_ms: int
+    ) -> Iterable[tuple[str, errors.KafkalogError | None]]:
+        version = connection.version_of(apis.LEAVE_GROUP)
+        if version < 3:
+            raise errors.UnsupportedVersion(
+                f"{connection.address}: LeaveGroup: version {version}, wanted 3 for other members"
+            )
+        body = {"group_id": group, "members": [{**rows[one], "reason": reason} for one in some]}
+        answer = connection.call(apis.LEAVE_GROUP, body, version, wait_ms)
+        check_code(answer.error_code, f"group {group!r}")
+        found = []
+        for row in answer.members:
+            name = row.group_instance_id or row.member_id
+            what = f"member {name!r} of group {group!r}"
+            found.append((name, failure(row.error_code, what) if row.error_code else None))
+        return found
+
+    return each(cluster, rows, lambda one: cluster.coordinator(group), ask, timeout_ms)

@@ -1,19 +1,30 @@
-"""Where logs begin and end, and what lies at a time: ListOffsets."""
+"""Where logs begin and end, what lies at a time, and a later beginning."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from kafkalog import errors
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.failures import check_code, is_retriable
+from kafkalog.client.connection import Connection
+from kafkalog.client.failures import failure
+from kafkalog.client.results import Results, each
 from kafkalog.config.consumer import duration_ms
 from kafkalog.types import Found, TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "all_partitions", "find_starts", "list_offsets"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
+    "all_partitions",
+    "delete_records",
+    "find_offsets",
+    "find_starts",
+    "list_offsets",
+]
 
 EARLIEST: Final = -2
 """In the place of a time: the log's start."""
@@ -48,75 +59,95 @@ def find_starts(
 def list_offsets(
     cluster: Cluster, times_ms: Mapping[TopicPartition, int], committed: bool = False
 ) -> dict[TopicPartition, Found]:
+    """`find_offsets`, all or nothing.  Raises: the first failure; as `find_offsets`."""
+    return find_offsets(cluster, times_ms, committed).check()
+
+
+def find_offsets(
+    cluster: Cluster,
+    times_ms: Mapping[TopicPartition, int],
+    committed: bool = False,
+    timeout_ms: int | None = None,
+) -> Results[TopicPartition, Found]:
     """By partition: the first offset at or after a time, or EARLIEST, LATEST, MAX_TIMESTAMP.
 
     The offset is -1 where there is none at or after it.  `committed`: LATEST is the last
     stable offset.
 
-    Raises: UnknownTopicOrPartition, UnsupportedVersion; what a broker answers.
+    Failures: UnknownTopicOrPartition, UnsupportedVersion; what a broker answers.
+    Raises: as `each`.
     """
-    found: dict[TopicPartition, Found] = {}
 
-    def step() -> None:
-        left = [tp for tp in times_ms if tp not in found]
-        for node, partitions in cluster.by_leader(left).items():
-            _ask(cluster, node, {tp: times_ms[tp] for tp in partitions}, committed, found)
-
-    cluster.retrying(step)
-    return {tp: found[tp] for tp in times_ms}
-
-
-def _ask(
-    cluster: Cluster,
-    node: int,
-    times_ms: Mapping[TopicPartition, int],
-    committed: bool,
-    found: dict[TopicPartition, Found],
-) -> None:
-    connection = cluster.connect(node)
-    version = connection.version_of(apis.LIST_OFFSETS)
-    needed = max(_VERSION_OF.get(time_ms, 0) for time_ms in times_ms.values())
-    if version < needed:
-        raise errors.UnsupportedVersion(
-            f"{connection.address}: ListOffsets: version {version}, wanted {needed} for that time"
-        )
-    topics: dict[str, list[dict[str, int]]] = {}
-    for tp, time_ms in times_ms.items():
-        epoch = cluster.topics[tp.topic].partitions[tp.partition].leader_epoch
-        topics.setdefault(tp.topic, []).append(
-            {
-                "partition_index": tp.partition,
-                "current_leader_epoch": epoch,
-                "timestamp": time_ms,
-            }
-        )
-    answer = connection.call(
-        apis.LIST_OFFSETS,
-        {
+    def ask(
+        connection: Connection, some: list[TopicPartition], wait_ms: int
+    ) -> Iterable[tuple[TopicPartition, Found | errors.KafkalogError]]:
+        version = connection.version_of(apis.LIST_OFFSETS)
+        needed = max(_VERSION_OF.get(times_ms[tp], 0) for tp in some)
+        if version < needed:
+            raise errors.UnsupportedVersion(
+                f"{connection.address}: ListOffsets: version {version}, wanted {needed} for that "
+                "time"
+            )
+        topics: dict[str, list[dict[str, int]]] = {}
+        for tp in some:
+            epoch = cluster.topics[tp.topic].partitions[tp.partition].leader_epoch
+            row = {"partition_index": tp.partition, "current_leader_epoch": epoch}
+            topics.setdefault(tp.topic, []).append({**row, "timestamp": times_ms[tp]})
+        body = {
             "replica_id": -1,
             "isolation_level": int(committed),
             "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
-        },
-        version,
-    )
-    _take(answer, set(times_ms), found)
+        }
+        answer = connection.call(apis.LIST_OFFSETS, body, version, wait_ms)
+        return [
+            (TopicPartition(topic.name, row.partition_index), _found(topic.name, row))
+            for topic in answer.topics
+            for row in topic.partitions
+        ]
+
+    return each(cluster, times_ms, cluster.leader, ask, timeout_ms)
 
 
-def _take(answer: object, wanted: set[TopicPartition], found: dict[TopicPartition, Found]) -> None:
-    problem: tuple[int, TopicPartition] | None = None
-    for topic in answer.topics:  # type: ignore[attr-defined]
-        for row in topic.partitions:
-            tp = TopicPartition(topic.name, row.partition_index)
-            if not row.error_code and tp in wanted:
-                found[tp] = Found(row.offset, row.timestamp, row.leader_epoch)
-            elif problem is None or not is_retriable(row.error_code):
-                problem = row.error_code, tp
-    if problem is not None and problem[0]:
-        code, tp = problem
-        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            # Its metadata said otherwise: it has moved, or was removed a moment ago.
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        check_code(code, f"offsets of {tp.topic}-{tp.partition}")
-    missing = sorted(wanted - set(found))
-    if missing:
-        raise errors.BadAnswer(f"ListOffsets: no answer for {missing[0].topic}-{missing[0][1]}")
+def _found(topic: str, row: Any) -> Found | errors.KafkalogError:
+    if row.error_code:
+        return _moved(row.error_code, f"offsets of {topic}-{row.partition_index}")
+    return Found(row.offset, row.timestamp, row.leader_epoch)
+
+
+def _moved(code: int, what: str) -> errors.KafkalogError:
+    """The failure of a partition whose leader was asked."""
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        # Its metadata said otherwise: it has moved, or was removed a moment ago.
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return failure(code, what)
+
+
+def delete_records(
+    cluster: Cluster, before: Mapping[TopicPartition, int], timeout_ms: int | None = None
+) -> Results[TopicPartition, int]:
+    """Remove the records before an offset, -1: before the high watermark; where the log starts now.
+
+    Failures: UnknownTopicOrPartition, OffsetOutOfRange, PolicyViolation (a topic that is only
+    compacted); what a broker answers.
+    Raises: as `each`.
+    """
+
+    def ask(
+        connection: Connection, some: list[TopicPartition], wait_ms: int
+    ) -> Iterable[tuple[TopicPartition, int | errors.KafkalogError]]:
+        topics: dict[str, list[dict[str, int]]] = {}
+        for tp in some:
+            row = {"partition_index": tp.partition, "offset": before[tp]}
+            topics.setdefault(tp.topic, []).append(row)
+        rows = [{"name": name, "partitions": some} for name, some in topics.items()]
+        body = {"topics": rows, "timeout_ms": wait_ms}
+        answer = connection.call(apis.DELETE_RECORDS, body, timeout_ms=wait_ms)
+        return [
+            (TopicPartition(topic.name, row.partition_index),
+             _moved(row.error_code, f"records of {topic.name}-{row.partition_index}")
+             if row.error_code else row.low_watermark)
+            for topic in answer.topics
+            for row in topic.partitions
+        ]  # fmt: skip
+
+    return each(cluster, before, cluster.leader, ask, timeout_ms)

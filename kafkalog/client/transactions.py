@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.cluster import TRANSACTION, Cluster
-from kafkalog.client.failures import check_code
+from kafkalog.client.connection import Connection
+from kafkalog.client.failures import check_code, failure
+from kafkalog.client.results import Results, each
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
+    "FencedProducer",
     "Hanging",
     "ProducerInfo",
     "TransactionInfo",
@@ -20,6 +23,7 @@ __all__ = [
     "abort_transaction",
     "describe_producers",
     "describe_transactions",
+    "fence_producers",
     "find_hanging",
     "list_transactions",
 ]
@@ -69,6 +73,14 @@ class ProducerInfo(NamedTuple):
     """Of its open transaction; -1: it has none."""
 
 
+class FencedProducer(NamedTuple):
+    """A transactional id that has a new epoch now."""
+
+    name: str
+    producer_id: int
+    epoch: int
+
+
 class Hanging(NamedTuple):
     """A transaction that is open in a partition, and of which no coordinator knows."""
 
@@ -83,18 +95,19 @@ def list_transactions(
     producer_ids: Collection[int] = (),
     longer_ms: int = -1,
     pattern: str | None = None,
+    states: Collection[str] = (),
 ) -> list[TransactionListing]:
     """The transactional ids of every coordinator, sorted by name.
 
-    `producer_ids`: only theirs; empty: all.  `longer_ms`: only those whose transaction,
-    ended or not, began longer ago, and those that had none; -1: all.  `pattern`: only those
-    whose whole name matches this regular expression.
+    `producer_ids`, `states`: only with these; empty: all.  `longer_ms`: only those whose
+    transaction, ended or not, began longer ago, and those that had none; -1: all.  `pattern`:
+    only those whose whole name matches this regular expression.
 
     Raises: UnsupportedVersion: `longer_ms` for a broker before 3.8, `pattern` before 4.1; what a
     broker answers.
     """
     body = {
-        "state_filters": [],
+        "state_filters": list(states),
         "producer_id_filters": sorted(producer_ids),
         "duration_filter": longer_ms,
     }
@@ -129,88 +142,114 @@ def list_transactions(
     return cluster.retrying(step)
 
 
-def describe_transactions(cluster: Cluster, names: Iterable[str]) -> dict[str, TransactionInfo]:
-    """Transactional ids by name; one that its coordinator does not know is left out.
+def describe_transactions(
+    cluster: Cluster, names: Iterable[str], timeout_ms: int | None = None
+) -> Results[str, TransactionInfo]:
+    """Transactional ids by name.
 
-    Raises: what a broker answers.
+    Failures: TransactionalIdNotFound; what a broker answers.  Raises: as `each`.
     """
-    wanted = list(dict.fromkeys(names))
 
-    def step() -> dict[str, TransactionInfo]:
-        by_node: dict[int, list[str]] = {}
-        for name in wanted:
-            by_node.setdefault(cluster.coordinator(name, TRANSACTION), []).append(name)
-        found = {}
-        for node, some in by_node.items():
-            answer = cluster.connect(node).call(
-                apis.DESCRIBE_TRANSACTIONS, {"transactional_ids": some}
-            )
-            states = {one.transactional_id: one for one in answer.transaction_states}
-            for name in some:
-                one = states.get(name)
-                if one is None:
-                    raise errors.BadAnswer(f"DescribeTransactions: no answer for {name!r}")
-                if one.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                    continue
-                check_code(one.error_code, f"transactional id {name!r}")
-                found[name] = TransactionInfo(
-                    name, node, one.producer_id, one.producer_epoch, one.transaction_state,
-                    one.transaction_timeout_ms, one.transaction_start_time_ms,
-                    tuple(sorted(TopicPartition(t.topic, p) for t in one.topics
-                                 for p in t.partitions)),
-                )  # fmt: skip
+    def place(name: str) -> int:
+        return cluster.coordinator(name, TRANSACTION)
+
+    def ask(
+        connection: Connection, some: list[str], wait_ms: int
+    ) -> Iterable[tuple[str, TransactionInfo | errors.KafkalogError]]:
+        body = {"transactional_ids": some}
+        answer = connection.call(apis.DESCRIBE_TRANSACTIONS, body, timeout_ms=wait_ms)
+        return [
+            (one.transactional_id, _transaction(one, place(one.transactional_id)))
+            for one in answer.transaction_states
+        ]
+
+    return each(cluster, names, place, ask, timeout_ms)
+
+
+def _transaction(one: Any, node: int) -> TransactionInfo | errors.KafkalogError:
+    if one.error_code:
+        return failure(one.error_code, f"transactional id {one.transactional_id!r}")
+    return TransactionInfo(
+        one.transactional_id, node, one.producer_id, one.producer_epoch, one.transaction_state,
+        one.transaction_timeout_ms, one.transaction_start_time_ms,
+        tuple(sorted(TopicPartition(t.topic, p) for t in one.topics for p in t.partitions)),
+    )  # fmt: skip
+
+
+def fence_producers(
+    cluster: Cluster, names: Iterable[str], timeout_ms: int | None = None
+) -> Results[str, FencedProducer]:
+    """Begin a new epoch of transactional ids: whoever wrote with one is fenced, its open
+    transaction aborted.
+
+    Failures: what a broker answers.  Raises: as `each`.
+    """
+
+    def ask(
+        connection: Connection, some: list[str], wait_ms: int
+    ) -> Iterable[tuple[str, FencedProducer | errors.KafkalogError]]:
+        found: list[tuple[str, FencedProducer | errors.KafkalogError]] = []
+        for name in some:
+            # Kafka's own admin client says so, too: the timeout of nobody's transaction.
+            body = {"transactional_id": name, "transaction_timeout_ms": wait_ms}
+            version = connection.version_of(apis.INIT_PRODUCER_ID, at_most=5)
+            one = connection.call(apis.INIT_PRODUCER_ID, body, version, wait_ms)
+            code, what = one.error_code, f"transactional id {name!r}"
+            fenced = FencedProducer(name, one.producer_id, one.producer_epoch)
+            found.append((name, failure(code, what) if code else fenced))
         return found
 
-    return cluster.retrying(step)
+    def place(name: str) -> int:
+        return cluster.coordinator(name, TRANSACTION)
+
+    return each(cluster, names, place, ask, timeout_ms)
 
 
 def describe_producers(
-    cluster: Cluster, partitions: Iterable[TopicPartition], node: int | None = None
-) -> dict[TopicPartition, list[ProducerInfo]]:
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    node: int | None = None,
+    timeout_ms: int | None = None,
+) -> Results[TopicPartition, list[ProducerInfo]]:
     """Who is remembered in partitions; `node`: as this one has it, None: as their leaders do.
 
-    Raises: UnknownTopicOrPartition; what a broker answers.
+    Failures: UnknownTopicOrPartition; what a broker answers.  Raises: as `each`.
     """
-    wanted = list(dict.fromkeys(partitions))
-    found: dict[TopicPartition, list[ProducerInfo]] = {}
 
-    def step() -> None:
-        left = [tp for tp in wanted if tp not in found]
-        by_node = cluster.by_leader(left) if node is None else {node: left}
-        for one, some in by_node.items():
-            for at in range(0, len(some), PARTITIONS_AT_ONCE):
-                found.update(_producers(cluster, one, some[at : at + PARTITIONS_AT_ONCE]))
+    def place(tp: TopicPartition) -> int:
+        return cluster.leader(tp) if node is None else node
 
-    cluster.retrying(step)
-    return found
+    def ask(
+        connection: Connection, some: list[TopicPartition], wait_ms: int
+    ) -> Iterable[tuple[TopicPartition, list[ProducerInfo] | errors.KafkalogError]]:
+        found = []
+        for at in range(0, len(some), PARTITIONS_AT_ONCE):
+            topics: dict[str, list[int]] = {}
+            for tp in some[at : at + PARTITIONS_AT_ONCE]:
+                topics.setdefault(tp.topic, []).append(tp.partition)
+            rows = [{"name": name, "partition_indexes": p} for name, p in topics.items()]
+            answer = connection.call(apis.DESCRIBE_PRODUCERS, {"topics": rows}, timeout_ms=wait_ms)
+            found += [
+                (TopicPartition(topic.name, row.partition_index), _producers(topic.name, row))
+                for topic in answer.topics
+                for row in topic.partitions
+            ]
+        return found
+
+    return each(cluster, partitions, place, ask, timeout_ms)
 
 
-def _producers(
-    cluster: Cluster, node: int, partitions: list[TopicPartition]
-) -> dict[TopicPartition, list[ProducerInfo]]:
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    rows = [{"name": name, "partition_indexes": some} for name, some in topics.items()]
-    answer = cluster.connect(node).call(apis.DESCRIBE_PRODUCERS, {"topics": rows})
-    found = {}
-    for topic in answer.topics:
-        for row in topic.partitions:
-            tp = TopicPartition(topic.name, row.partition_index)
-            what = f"producers of {tp.topic}-{tp.partition}"
-            check_code(row.error_code, what, row.error_message)
-            found[tp] = [
-                ProducerInfo(
-                    one.producer_id, one.producer_epoch, one.last_sequence, one.last_timestamp,
-                    one.coordinator_epoch, one.current_txn_start_offset,
-                )
-                for one in row.active_producers
-            ]  # fmt: skip
-    missing = sorted(set(partitions) - set(found))
-    if missing:
-        tp = missing[0]
-        raise errors.BadAnswer(f"DescribeProducers: no answer for {tp.topic}-{tp.partition}")
-    return found
+def _producers(topic: str, row: Any) -> list[ProducerInfo] | errors.KafkalogError:
+    if row.error_code:
+        what = f"producers of {topic}-{row.partition_index}"
+        return failure(row.error_code, what, row.error_message)
+    return [
+        ProducerInfo(
+            one.producer_id, one.producer_epoch, one.last_sequence, one.last_timestamp,
+            one.coordinator_epoch, one.current_txn_start_offset,
+        )
+        for one in row.active_producers
+    ]  # fmt: skip
 
 
 def find_hanging(
@@ -228,7 +267,10 @@ def find_hanging(
         return []
     listed = list_transactions(cluster, {one.producer.producer_id for one in late})
     known = describe_transactions(cluster, [one.name for one in listed])
-    open_in = {(one.producer_id, tp) for one in known.values() for tp in one.partitions}
+    for problem in known.errors.values():  # one that has expired since is no failure
+        if problem.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise problem
+    open_in = {(one.producer_id, tp) for one in known.done.values() for tp in one.partitions}
     unknown = [one for one in late if (one.producer.producer_id, one.partition) not in open_in]
     # One that ended since it was seen is unknown to its coordinator now, and its marker is there.
     again = _late(cluster, {one.partition for one in unknown}, age_ms, node)
@@ -244,7 +286,7 @@ def _late(
     cluster: Cluster, partitions: Iterable[TopicPartition], age_ms: int, node: int | None
 ) -> list[Hanging]:
     """The open transactions that wrote last at least `age_ms` ago."""
-    producers = describe_producers(cluster, partitions, node)
+    producers = describe_producers(cluster, partitions, node).check()
     now_ms = cluster.clock.now_ms()
     found = [
         Hanging(tp, one, now_ms - one.last_timestamp_ms)

@@ -174,42 +174,15 @@ def test_topics(cluster: Cluster, topic: str, wait_until: Callable[..., None]) -
         topics.create_topic(cluster, "a/b")
     with pytest.raises(errors.InvalidSetting):
         topics.create_topic(cluster, topic + "-3", config={"segment.bites": "1"})
-    topics.create_partitions(cluster, topic, 5)
+    topics.create_partitions(cluster, {topic: 5}).check()
     assert [*cluster.topic(topic).partitions] == [0, 1, 2, 3, 4]
     with pytest.raises(failure_class(ErrorCode.INVALID_PARTITIONS)):
-        topics.create_partitions(cluster, topic, 4)
+        topics.create_partitions(cluster, {topic: 4}).check()
     topics.delete_topic(cluster, topic)
     # Kafka's brokers hear of it a little later.
     wait_until(lambda: topic not in topics.list_topics(cluster), "the topic is gone")
     with pytest.raises(errors.UnknownTopicOrPartition):
         topics.delete_topic(cluster, topic)
-
-
-def test_settings_of_a_topic(cluster: Cluster, unique: str) -> None:
-    topics.create_topic(cluster, unique, 1, config={"retention.ms": "1234567"})
-
-    def changed() -> dict[str, str | None]:
-        found = topics.describe_configs(cluster, topics.TOPIC, unique)
-        return {c.name: c.value for c in found if c.source == 1}
-
-    assert changed() == {"retention.ms": "1234567"}
-    topics.alter_configs(cluster, topics.TOPIC, unique, {"cleanup.policy": "compact,delete"})
-    assert changed() == {"retention.ms": "1234567", "cleanup.policy": "compact,delete"}
-    with pytest.raises(errors.InvalidSetting):
-        topics.alter_configs(cluster, topics.TOPIC, unique, {"segment.bytes": "many"})
-    topics.alter_configs(
-        cluster, topics.TOPIC, unique, {"segment.bytes": "2097152"}, validate_only=True
-    )
-    topics.alter_configs(cluster, topics.TOPIC, unique, {"retention.ms": None})
-    assert changed() == {"cleanup.policy": "compact,delete"}
-
-
-def test_settings_of_a_broker(cluster: Cluster) -> None:
-    found = {c.name: c for c in topics.describe_configs(cluster, topics.BROKER, "1")}
-    assert found["num.partitions"].value == "2"
-    assert found["node.id"].read_only
-    with pytest.raises(errors.ArgumentError, match="broker '7': the cluster has 1"):
-        topics.describe_configs(cluster, topics.BROKER, "7")
 
 
 # ---- groups --------------------------------------------------------------------------------
@@ -329,14 +302,14 @@ def test_offsets_of_a_group_from_outside(cluster: Cluster, topic: str) -> None:
     groups.commit_offsets(cluster, topic, wanted)
     assert groups.committed_offsets(cluster, topic) == wanted
     assert groups.committed_offsets(cluster, topic, [one]) == {one: wanted[one]}
-    groups.delete_offsets(cluster, topic, [one])
+    groups.delete_offsets(cluster, topic, [one]).check()
     assert list(groups.committed_offsets(cluster, topic)) == [two]
     listed = {g.group: g for g in groups.list_groups(cluster)}
     assert listed[topic].state == "Empty"
-    groups.delete_group(cluster, topic)
+    groups.delete_groups(cluster, [topic]).check()
     assert groups.describe_group(cluster, topic).state == "Dead"
     with pytest.raises(failure_class(ErrorCode.GROUP_ID_NOT_FOUND)):
-        groups.delete_group(cluster, topic)
+        groups.delete_groups(cluster, [topic]).check()
 
 
 def test_a_group_with_members_is_not_changed_from_outside(
@@ -348,7 +321,7 @@ def test_a_group_with_members_is_not_changed_from_outside(
     with pytest.raises(failure_class(ErrorCode.UNKNOWN_MEMBER_ID)):
         groups.commit_offsets(cluster, topic, {TopicPartition(topic, 0): groups.Committed(1)})
     with pytest.raises(failure_class(ErrorCode.NON_EMPTY_GROUP)):
-        groups.delete_group(cluster, topic)
+        groups.delete_groups(cluster, [topic]).check()
     consumer.close()
 
 
@@ -359,6 +332,6 @@ def test_a_group_joins_again_when_its_topic_grows(
         where, topic, topic, config={"fetch.max.wait.ms": 50, "metadata.max.age.ms": 100}
     )
     wait_until(lambda: len(member.assignment) == 3, "it has all of them", 30)
-    topics.create_partitions(cluster, topic, 4)
+    topics.create_partitions(cluster, {topic: 4}).check()
     wait_until(lambda: len(member.assignment) == 4, "it has the new one, too", 30)
     member.end()

@@ -187,7 +187,7 @@ def test_an_answer_that_leaves_something_out_is_refused(peer: Peer, scripted: Cl
     with pytest.raises(errors.BadAnswer, match="no answer for t-1"):
         list_offsets(scripted, {TopicPartition("t", p): LATEST for p in range(2)})
     peer.on(apis.CREATE_TOPICS, {"topics": []})
-    with pytest.raises(errors.BadAnswer, match="found 0 results, wanted 1"):
+    with pytest.raises(errors.BadAnswer, match=r"no answer for .t.$"):
         topics.create_topic(scripted, "t")
 
 

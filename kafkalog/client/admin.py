@@ -1,0 +1,589 @@
+"""What an administrator asks of a cluster, and changes in it: `kafkalog.Admin`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
+
+from kafkalog import errors
+from kafkalog.client import arguments, configs, features, groups, nodes, offsets, replicas
+from kafkalog.client import topics as topics_
+from kafkalog.client import transactions as transactions_
+from kafkalog.client.asked import (
+    change_of,
+    committed_of,
+    new_topic,
+    resource_of,
+    time_of,
+)
+from kafkalog.client.cluster import Cluster, TopicInfo
+from kafkalog.client.failures import failure
+from kafkalog.client.locked import Locked
+from kafkalog.client.results import Results, only
+from kafkalog.client.transport import Options, Where
+from kafkalog.clock import Clock
+from kafkalog.config.admin import AdminConfig
+from kafkalog.log.arguments import INT16_MAX, INT32_MAX, INT64_MAX, whole_number
+from kafkalog.types import Found, TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["Admin"]
+
+Tp = TypeVar("Tp", bound=tuple[str, int])
+Resource = TypeVar("Resource", bound=tuple[str, str])
+Replica = TypeVar("Replica", bound=tuple[str, int, int])
+ISOLATIONS = ("read_uncommitted", "read_committed")
+UPDATES = {"upgrade": 1, "safe_downgrade": 2, "unsafe_downgrade": 3}
+"""What an update of features may do, and Kafka's number of it."""
+
+
+class Admin(Locked):
+    """Topics, settings, groups, offsets, transactions and nodes of a cluster.
+
+    A call about many things returns `Results`: by thing what was found or done; looking up one
+    that failed raises its failure, `.check()` the first of all.  Failures that pass are tried
+    again until `timeout_ms`, else `default.api.timeout.ms`, is over.  A thing may be given as
+    a plain tuple wherever one of ours is named.
+
+    Safe to use from many threads, one call at a time.  A context manager.
+    """
+
+    def __init__(
+        self,
+        where: Where,
+        *,
+        client_id: str | None = None,
+        request_timeout_ms: int | None = None,
+        api_timeout_ms: int | None = None,
+        config: Mapping[str, object] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Nothing is sent yet.
+
+        `where`: `host:port`, several with commas, or a store.  `config` takes Kafka's names (see
+        docs/clients.md) and loses against the arguments.
+
+        Raises: ArgumentError, UnknownSetting, InvalidSetting, Closed.
+        """
+        named = {
+            "client.id": client_id,
+            "request.timeout.ms": request_timeout_ms,
+            "default.api.timeout.ms": api_timeout_ms,
+        }
+        given = {key: value for key, value in named.items() if value is not None}
+        made = AdminConfig({**arguments.mapping("config", config or {}), **given})
+        options = Options(
+            made.client_id,
+            min(made.socket_connection_setup_timeout_ms, made.request_timeout_ms),
+            made.request_timeout_ms,
+            made.default_api_timeout_ms,
+            made.retry_backoff_ms,
+            made.retry_backoff_max_ms,
+        )
+        super().__init__(Cluster(where, options, clock))
+
+    # ---- topics ------------------------------------------------------------------------
+
+    def list_topics(self, internal: bool = False) -> list[str]:
+        """The names of all topics, sorted; `internal`: those of Kafka's own, too."""
+        return self._ask(topics_.list_topics, arguments.flag("internal", internal))
+
+    def describe_topics(
+        self, names: Iterable[str], timeout_ms: int | None = None
+    ) -> Results[str, TopicInfo]:
+        """Topics and their partitions.  One that is unknown is waited for a moment.
+
+        Failures: UnknownTopicOrPartition, InvalidTopic.
+        """
+        wanted = arguments.texts("names", names)
+        return self._ask(topics_.describe_topics, wanted, timeout_ms=timeout_ms)
+
+    def create_topics(
+        self,
+        topics: Iterable[str | topics_.NewTopic | tuple[Any, ...]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> Results[str, topics_.CreatedTopic]:
+        """Make topics: names, or NewTopic(name, partitions, replication_factor, config,
+        assignment); `validate_only`: say only whether they could be made.
+
+        Failures: TopicExists, InvalidTopic, InvalidSetting, InvalidPartitions, ...
+        """
+        wanted = [new_topic("topics", one) for one in arguments.things("topics", topics)]
+        return self._ask(
+            topics_.create_topics,
+            wanted,
+            arguments.flag("validate_only", validate_only),
+            timeout_ms=timeout_ms,
+        )
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        config: Mapping[str, object] | None = None,
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> topics_.CreatedTopic:
+        """`create_topics` of one; -1: as many as the broker's default.  Raises: its failure."""
+        one = (name, partitions, replication_factor, {} if config is None else config)
+        found = self.create_topics([one], validate_only=validate_only, timeout_ms=timeout_ms)
+        return only(found)
+
+    def delete_topics(
+        self, topics: Iterable[str | UUID], timeout_ms: int | None = None
+    ) -> Results[str | UUID, None]:
+        """Remove topics, by name or by id, and their records.
+
+        Failures: UnknownTopicOrPartition, UnknownTopicId, TopicDeletionDisabled, ...
+        """
+        wanted = [
+            one if isinstance(one, UUID) else arguments.text("topics", one)
+            for one in arguments.things("topics", topics)
+        ]
+        return self._ask(topics_.delete_topics, wanted, timeout_ms=timeout_ms)
+
+    def delete_topic(self, name: str, timeout_ms: int | None = None) -> None:
+        """`delete_topics` of one.  Raises: its failure."""
+        only(self.delete_topics([arguments.text("name", name)], timeout_ms))
+
+    def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> Results[str, None]:
+        """Let topics have so many partitions in all; `assignments`: the nodes of each new one.
+
+        Failures: UnknownTopicOrPartition, InvalidPartitions: no more than there are, ...
+        """
+        wanted = {
+            arguments.text("counts", name): whole_number("counts", count, 0, INT32_MAX)
+            for name, count in arguments.mapping("counts", counts).items()
+        }
+        placed = {
+            arguments.text("assignments", name): [
+                _nodes("assignments", one) for one in arguments.things("assignments", some)
+            ]
+            for name, some in arguments.mapping("assignments", assignments or {}).items()
+        }
+        return self._ask(
+            topics_.create_partitions,
+            wanted,
+            placed,
+            arguments.flag("validate_only", validate_only),
+            timeout_ms=timeout_ms,
+        )
+
+    # ---- records and offsets -----------------------------------------------------------
+
+    def delete_records(
+        self, before: Mapping[Tp, int], timeout_ms: int | None = None
+    ) -> Results[TopicPartition, int]:
+        """Remove the records before an offset, -1: before the high watermark; where the log
+        starts now.
+
+        Failures: UnknownTopicOrPartition, OffsetOutOfRange, PolicyViolation (a topic that is
+        only compacted), ...
+        """
+        wanted = {
+            arguments.partition("before", tp): whole_number("before", offset, -1, INT64_MAX)
+            for tp, offset in arguments.mapping("before", before).items()
+        }
+        return self._ask(offsets.delete_records, wanted, timeout_ms=timeout_ms)
+
+    def list_offsets(
+        self,
+        times: Mapping[Tp, int | str],
+        *,
+        isolation: str = "read_uncommitted",
+        timeout_ms: int | None = None,
+    ) -> Results[TopicPartition, Found]:
+        """By partition what lies at `earliest`, `latest`, `max_timestamp`, or the first record at
+        or after a time (ms since 1970): its offset is -1 where there is none.
+
+        With `read_committed` the latest is the last stable offset.
+
+        Failures: UnknownTopicOrPartition, UnsupportedVersion (a broker before 3.0 has no
+        `max_timestamp`), ...
+        """
+        wanted = {
+            arguments.partition("times", tp): time_of("times", when)
+            for tp, when in arguments.mapping("times", times).items()
+        }
+        committed = arguments.one_of("isolation", isolation, ISOLATIONS) == ISOLATIONS[1]
+        return self._ask(offsets.find_offsets, wanted, committed, timeout_ms=timeout_ms)
+
+    # ---- settings ----------------------------------------------------------------------
+
+    def describe_configs(
+        self,
+        resources: Iterable[tuple[str, str]],
+        *,
+        names: Iterable[str] | None = None,
+        documentation: bool = False,
+        timeout_ms: int | None = None,
+    ) -> Results[configs.ConfigResource, dict[str, configs.ConfigEntry]]:
+        """The settings of ("topic", name), ("broker", "1"), ("broker", "") (what holds for all
+        brokers), ("group", name), ...; `names`: only these.
+
+        Failures: UnknownTopicOrPartition, ArgumentError (no such broker), ...
+        """
+        wanted = [resource_of("resources", one) for one in arguments.things("resources", resources)]
+        return self._ask(
+            configs.describe_configs,
+            wanted,
+            None if names is None else arguments.texts("names", names),
+            arguments.flag("documentation", documentation),
+            timeout_ms=timeout_ms,
+        )
+
+    def alter_configs(
+        self,
+        changes: Mapping[Resource, Mapping[str, Any]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> Results[configs.ConfigResource, None]:
+        """Change some settings of each resource, all of one or none: a value, None: back to the
+        default, or ("append", value), ("subtract", value) for a setting that is a list.
+
+        Failures: UnknownTopicOrPartition, InvalidSetting, ArgumentError (no such broker), ...
+        """
+        wanted = {
+            resource_of("changes", resource): {
+                arguments.text("changes", name): change_of("changes", value)
+                for name, value in arguments.mapping("changes", some).items()
+            }
+            for resource, some in arguments.mapping("changes", changes).items()
+        }
+        return self._ask(
+            configs.alter_configs,
+            wanted,
+            arguments.flag("validate_only", validate_only),
+            timeout_ms=timeout_ms,
+        )
+
+    def list_config_resources(self, kinds: Iterable[str] = ()) -> list[configs.ConfigResource]:
+        """What has settings, sorted; `kinds`: only these; empty: all.
+
+        Raises: UnsupportedVersion for a broker before 4.1; what the broker answers.
+        """
+        wanted = [
+            arguments.one_of("kinds", kind, configs.KINDS)
+            for kind in arguments.things("kinds", kinds)
+        ]
+        return self._ask(configs.list_config_resources, wanted)
+
+    # ---- groups ------------------------------------------------------------------------
+
+    def list_groups(
+        self, *, states: Iterable[str] = (), kinds: Iterable[str] = ()
+    ) -> list[groups.GroupListing]:
+        """The groups of every node, sorted by name; only those in these states (Stable, Empty,
+        ...), of these kinds (classic, consumer, ...), if any are given.
+        """
+        some = arguments.texts("states", states), arguments.texts("kinds", kinds)
+        return self._ask(groups.list_groups, *some)
+
+    def describe_groups(
+        self, names: Iterable[str], timeout_ms: int | None = None
+    ) -> Results[str, groups.GroupInfo]:
+        """Groups and their members; the state of one that is not there is Dead."""
+        wanted = arguments.texts("names", names)
+        return self._ask(groups.describe_groups, wanted, timeout_ms=timeout_ms)
+
+    def delete_groups(
+        self, names: Iterable[str], timeout_ms: int | None = None
+    ) -> Results[str, None]:
+        """Remove groups that have no members, with their offsets.
+
+        Failures: GroupIdNotFound, NonEmptyGroup, ...
+        """
+        wanted = arguments.texts("names", names)
+        return self._ask(groups.delete_groups, wanted, timeout_ms=timeout_ms)
+
+    def list_group_offsets(
+        self, group: str, partitions: Iterable[tuple[str, int]] | None = None
+    ) -> dict[TopicPartition, groups.Committed]:
+        """What a group has committed; `partitions` None: everything.  A partition for which it
+        has committed nothing is left out.
+
+        Raises: what the broker answers.
+        """
+        wanted = None if partitions is None else arguments.partitions("partitions", partitions)
+        return self._ask(groups.committed_offsets, arguments.text("group", group), wanted)
+
+    def alter_group_offsets(
+        self,
+        group: str,
+        offsets: Mapping[Tp, int | groups.Committed],
+        timeout_ms: int | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Commit offsets for a group that has no members.
+
+        Failures: UnknownMemberId: it has; UnknownTopicOrPartition, ...
+        """
+        wanted = {
+            arguments.partition("offsets", tp): committed_of("offsets", one)
+            for tp, one in arguments.mapping("offsets", offsets).items()
+        }
+        name = arguments.text("group", group)
+        return self._ask(groups.put_offsets, name, wanted, timeout_ms=timeout_ms)
+
+    def delete_group_offsets(
+        self, group: str, partitions: Iterable[tuple[str, int]], timeout_ms: int | None = None
+    ) -> Results[TopicPartition, None]:
+        """Forget what a group has committed for partitions of topics that no member reads.
+
+        Failures: GroupIdNotFound, GroupSubscribedToTopic, ...
+        """
+        return self._ask(
+            groups.delete_offsets,
+            arguments.text("group", group),
+            arguments.partitions("partitions", partitions),
+            timeout_ms=timeout_ms,
+        )
+
+    def remove_group_members(
+        self,
+        group: str,
+        instances: Iterable[str] | None = None,
+        *,
+        reason: str = "removed by an administrator",
+        timeout_ms: int | None = None,
+    ) -> Results[str, None]:
+        """Let the static members with these instance ids leave a group; None: all members, those
+        without such an id by their member id.
+
+        Failures: UnknownMemberId, ...
+        """
+        return self._ask(
+            groups.remove_members,
+            arguments.text("group", group),
+            None if instances is None else arguments.texts("instances", instances),
+            arguments.text("reason", reason),
+            timeout_ms=timeout_ms,
+        )
+
+    # ---- transactions ------------------------------------------------------------------
+
+    def list_transactions(
+        self,
+        *,
+        producer_ids: Collection[int] = (),
+        states: Iterable[str] = (),
+        longer_ms: int | None = None,
+        pattern: str | None = None,
+    ) -> list[transactions_.TransactionListing]:
+        """The transactional ids of every coordinator, sorted by name: only those of these
+        producers, in these states, whose transaction began longer ago than `longer_ms`, whose
+        whole name matches the regular expression `pattern`.
+
+        Raises: UnsupportedVersion: `longer_ms` for a broker before 3.8, `pattern` before 4.1.
+        """
+        ids = [
+            whole_number("producer_ids", one, 0)
+            for one in arguments.things("producer_ids", producer_ids)
+        ]
+        longer = -1 if longer_ms is None else whole_number("longer_ms", longer_ms, 0)
+        like = None if pattern is None else arguments.text("pattern", pattern)
+        some = arguments.texts("states", states)
+        return self._ask(transactions_.list_transactions, ids, longer, like, some)
+
+    def describe_transactions(
+        self, names: Iterable[str], timeout_ms: int | None = None
+    ) -> Results[str, transactions_.TransactionInfo]:
+        """What coordinators know of transactional ids.  Failures: TransactionalIdNotFound, ..."""
+        wanted = arguments.texts("names", names)
+        return self._ask(transactions_.describe_transactions, wanted, timeout_ms=timeout_ms)
+
+    def fence_producers(
+        self, names: Iterable[str], timeout_ms: int | None = None
+    ) -> Results[str, transactions_.FencedProducer]:
+        """Begin a new epoch of transactional ids: whoever wrote with one is fenced, its open
+        transaction is aborted.
+        """
+        wanted = arguments.texts("names", names)
+        return self._ask(transactions_.fence_producers, wanted, timeout_ms=timeout_ms)
+
+    def abort_transaction(
+        self,
+        partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int = -1,
+    ) -> None:
+        """End a transaction in one partition, whatever its coordinator knows of it.
+
+        Raises: UnknownTopicOrPartition; InvalidProducerEpoch and TransactionCoordinatorFenced:
+        the partition knows a later epoch; what a broker answers.
+        """
+        self._ask(
+            transactions_.abort_transaction, arguments.partition("partition", partition),
+            whole_number("producer_id", producer_id, 0),
+            whole_number("producer_epoch", producer_epoch, 0, INT16_MAX),
+            whole_number("coordinator_epoch", coordinator_epoch, -1, INT32_MAX),
+        )  # fmt: skip
+
+    def find_hanging_transactions(
+        self,
+        partitions: Iterable[tuple[str, int]],
+        *,
+        age_ms: int = 900_000,
+        node: int | None = None,
+    ) -> list[transactions_.Hanging]:
+        """Transactions that wrote last at least `age_ms` ago, are open in a partition and belong
+        to none that a coordinator has open there.  `node`: as this one has the partitions.
+
+        Raises: UnknownTopicOrPartition; what a broker answers.
+        """
+        return self._ask(
+            transactions_.find_hanging,
+            arguments.partitions("partitions", partitions),
+            whole_number("age_ms", age_ms, 0),
+            None if node is None else arguments.node("node", node),
+        )
+
+    def describe_producers(
+        self,
+        partitions: Iterable[tuple[str, int]],
+        *,
+        node: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> Results[TopicPartition, list[transactions_.ProducerInfo]]:
+        """Who is remembered in partitions; `node`: as this one has them, None: as their leaders.
+
+        Failures: UnknownTopicOrPartition, ...
+        """
+        return self._ask(
+            transactions_.describe_producers,
+            arguments.partitions("partitions", partitions),
+            None if node is None else arguments.node("node", node),
+            timeout_ms=timeout_ms,
+        )
+
+    # ---- nodes -------------------------------------------------------------------------
+
+    def describe_cluster(self, *, fenced: bool = False) -> nodes.ClusterInfo:
+        """The cluster's id, controller and nodes; `fenced`: those that do not serve, too.
+
+        Raises: UnsupportedVersion: `fenced` for a broker before 4.0; what a broker answers.
+        """
+        return self._ask(nodes.describe_cluster, arguments.flag("fenced", fenced))
+
+    def describe_log_dirs(
+        self, brokers: Iterable[int] | None = None, timeout_ms: int | None = None
+    ) -> Results[int, tuple[nodes.LogDir, ...]]:
+        """The log directories of each node, sorted by path; None: of all nodes.
+
+        Failures: ArgumentError (no such node), ...
+        """
+        some = None if brokers is None else _nodes("brokers", brokers)
+        return self._ask(nodes.describe_log_dirs, some, timeout_ms=timeout_ms)
+
+    def move_replicas(
+        self, places: Mapping[Replica, str], timeout_ms: int | None = None
+    ) -> Results[nodes.ReplicaOf, None]:
+        """Let replicas (topic, partition, node) lie in other log directories of their nodes.
+
+        Failures: LogDirNotFound, UnknownTopicOrPartition, ...
+        """
+        wanted = {}
+        for one, path in arguments.mapping("places", places).items():
+            if not isinstance(one, tuple) or len(one) != 3:
+                raise errors.ArgumentError(
+                    f"places: found {one!r}, wanted (topic, partition, node)"
+                )
+            tp = arguments.partition("places", one[:2])
+            wanted[nodes.ReplicaOf(*tp, arguments.node("places", one[2]))] = arguments.text(
+                "places", path
+            )
+        return self._ask(nodes.move_replicas, wanted, timeout_ms=timeout_ms)
+
+    def describe_quorum(self) -> nodes.QuorumInfo:
+        """Who keeps the metadata.  Raises: UnsupportedVersion for a cluster without KRaft."""
+        return self._ask(nodes.describe_quorum)
+
+    def describe_features(self) -> features.Features:
+        """The levels that features have, and may have."""
+        return self._ask(features.describe_features)
+
+    def update_features(
+        self, levels: Mapping[str, int], *, how: str = "upgrade", validate_only: bool = False
+    ) -> Results[str, None]:
+        """Give features other levels, 0: turn it off; `how`: upgrade, safe_downgrade,
+        unsafe_downgrade.
+
+        Failures: InvalidUpdateVersion.  Raises: what the broker answers for all.
+        """
+        wanted = {
+            arguments.text("levels", name): whole_number("levels", level, 0, INT16_MAX)
+            for name, level in arguments.mapping("levels", levels).items()
+        }
+        kind = UPDATES[arguments.one_of("how", how, UPDATES)]
+        only_look = arguments.flag("validate_only", validate_only)
+        found = self._ask(features.update_features, wanted, kind, only_look)
+        return Results(
+            {name: None for name, problem in found.items() if problem is None},
+            {
+                name: failure(ErrorCode.INVALID_UPDATE_VERSION, f"feature {name!r}", problem)
+                for name, problem in found.items()
+                if problem is not None
+            },
+        )
+
+    # ---- replicas ----------------------------------------------------------------------
+
+    def elect_leaders(
+        self,
+        partitions: Iterable[tuple[str, int]],
+        *,
+        kind: str = "preferred",
+        timeout_ms: int | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Let partitions elect a leader: the preferred one, or (unclean) any that lives, though
+        it may lack records.
+
+        Failures: ElectionNotNeeded: the right one leads; UnknownTopicOrPartition, ...
+        """
+        word = arguments.one_of("kind", kind, replicas.ELECTIONS)
+        return self._ask(
+            replicas.elect_leaders,
+            word,
+            arguments.partitions("partitions", partitions),
+            timeout_ms=timeout_ms,
+        )
+
+    def alter_partition_reassignments(
+        self,
+        places: Mapping[Tp, Sequence[int] | None],
+        timeout_ms: int | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Begin to move partitions to nodes, the first of which is to lead; None: give up what
+        was begun.
+
+        Failures: InvalidReplicaAssignment, NoReassignmentInProgress, ...
+        """
+        wanted = {
+            arguments.partition("places", tp): None if some is None else _nodes("places", some)
+            for tp, some in arguments.mapping("places", places).items()
+        }
+        return self._ask(replicas.reassign_partitions, wanted, timeout_ms=timeout_ms)
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[tuple[str, int]] | None = None
+    ) -> dict[TopicPartition, replicas.Reassignment]:
+        """The partitions that are being moved, sorted; `partitions`: only these."""
+        some = None if partitions is None else arguments.partitions("partitions", partitions)
+        return self._ask(replicas.list_reassignments, some)
+
+
+def _nodes(name: str, values: Any) -> list[int]:
+    return [arguments.node(name, one) for one in arguments.things(name, values)]

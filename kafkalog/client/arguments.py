@@ -1,0 +1,98 @@
+"""Arguments of a client's calls, checked where they come in: the error names the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from kafkalog.errors import ArgumentError
+from kafkalog.log.arguments import INT32_MAX, INT64_MAX, whole_number
+from kafkalog.types import TopicPartition
+
+__all__ = [
+    "flag",
+    "mapping",
+    "node",
+    "one_of",
+    "partition",
+    "partitions",
+    "patience",
+    "text",
+    "texts",
+    "things",
+]
+
+TEXT_BYTES_MAX = (1 << 15) - 1
+"""A string of the protocol is no longer."""
+
+
+def _shown(value: object) -> str:
+    return f"{value!r} of type {type(value).__name__}"
+
+
+def text(name: str, value: Any) -> str:
+    """A str that the protocol can carry.  Raises: ArgumentError, naming it."""
+    if not isinstance(value, str):
+        raise ArgumentError(f"{name}: found {_shown(value)}, wanted a str")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise ArgumentError(f"{name}: found {value!r}, which is no text in UTF-8") from None
+    if size > TEXT_BYTES_MAX:
+        raise ArgumentError(f"{name}: found {size} bytes, wanted at most {TEXT_BYTES_MAX}")
+    return value
+
+
+def things(name: str, values: Any) -> list[Any]:
+    """A list of what is wanted; a str is no list of its letters.  Raises: ArgumentError."""
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise ArgumentError(f"{name}: found {_shown(values)}, wanted a list")
+    return list(values)
+
+
+def texts(name: str, values: Any) -> list[str]:
+    """A list of str.  Raises: ArgumentError, naming it."""
+    return [text(name, value) for value in things(name, values)]
+
+
+def mapping(name: str, value: Any) -> dict[Any, Any]:
+    """A mapping, copied.  Raises: ArgumentError, naming it."""
+    if not isinstance(value, Mapping):
+        raise ArgumentError(f"{name}: found {_shown(value)}, wanted a dict")
+    return dict(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False.  Raises: ArgumentError, naming it."""
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name}: found {_shown(value)}, wanted True or False")
+    return value
+
+
+def one_of(name: str, value: Any, words: Collection[str]) -> str:
+    """One of some words.  Raises: ArgumentError, naming it."""
+    if not isinstance(value, str) or value not in words:
+        raise ArgumentError(f"{name}: found {value!r}, wanted one of {', '.join(words)}")
+    return value
+
+
+def node(name: str, value: Any) -> int:
+    """A node's id.  Raises: ArgumentError, naming it."""
+    return whole_number(name, value, 0, INT32_MAX)
+
+
+def patience(name: str, value: Any) -> int | None:
+    """Milliseconds to wait, or None.  Raises: ArgumentError, naming it."""
+    return None if value is None else whole_number(name, value, 1, INT64_MAX >> 20)
+
+
+def partition(name: str, value: Any) -> TopicPartition:
+    """A partition from any pair of topic and number.  Raises: ArgumentError, naming it."""
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise ArgumentError(f"{name}: found {_shown(value)}, wanted (topic, partition)")
+    return TopicPartition(text(name, value[0]), whole_number(name, value[1], 0, INT32_MAX))
+
+
+def partitions(name: str, values: Any) -> list[TopicPartition]:
+    """A list of partitions.  Raises: ArgumentError, naming it."""
+    return [partition(name, value) for value in things(name, values)]

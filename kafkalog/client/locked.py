@@ -1,0 +1,70 @@
+"""A cluster that many threads may ask, one call at a time."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+from kafkalog import errors
+from kafkalog.client import arguments
+from kafkalog.client.cluster import Cluster
+
+__all__ = ["Locked"]
+
+T = TypeVar("T")
+Self = TypeVar("Self", bound="Locked")
+
+
+class Locked:
+    """Asks its cluster under a lock, until it is closed.  A context manager."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """`cluster` is used by nobody else from now on."""
+        self._cluster = cluster
+        self._lock = threading.RLock()  # held through a call: a cluster is for one thread
+        self._closed = False
+        self._pid = os.getpid()
+        cluster.transport.attach(self)
+
+    def _ask(self, call: Callable[..., T], *words: Any, **named: Any) -> T:
+        """What `call` of the cluster returns."""
+        kind = type(self).__name__
+        if self._pid != os.getpid():
+            raise errors.ForkedHandle(f"this {kind} belongs to the parent process: make another")
+        if "timeout_ms" in named:
+            named["timeout_ms"] = arguments.patience("timeout_ms", named["timeout_ms"])
+        with self._lock:
+            if self._closed:
+                raise errors.Closed(f"this {kind} is closed")
+            return call(self._cluster, *words, **named)
+
+    def __repr__(self) -> str:
+        servers = ",".join(map(str, self._cluster.servers))
+        return f"{type(self).__name__}({servers!r}{', closed' if self._closed else ''})"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        kind = type(self).__name__
+        raise errors.ArgumentError(
+            f"found {kind} to be copied or pickled, wanted where its brokers are: make another "
+            "one there"
+        )
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Close the connections, after the call that another thread has begun.  Idempotent."""
+        with self._lock:
+            self._closed = True
+            if self._pid == os.getpid():
+                self._cluster.close()
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,18 @@
+"""The settings of an admin client, by the names of Kafka's clients."""
+
+from kafkalog.config.declare import Settings, Whole, Word
+
+__all__ = ["AdminConfig"]
+
+
+class AdminConfig(Settings):
+    """How patient an administrator is."""
+
+    scope = "client"
+
+    client_id = Word("kafkalog", "The name in the brokers' logs.")
+    default_api_timeout_ms = Whole(60_000, "For one call with all that is tried.", unit="ms", low=1)
+    request_timeout_ms = Whole(30_000, "For one answer.", unit="ms", low=1)
+    retry_backoff_ms = Whole(100, "The first pause after a failure.", unit="ms", low=0)
+    retry_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
+    socket_connection_setup_timeout_ms = Whole(10_000, "For a connection.", unit="ms", low=1)
