@@ -153,13 +153,6 @@ def open_cluster(options: argparse.Namespace) -> "Cluster":
     return Cluster(options.bootstrap_server, patience)
 
 
-def _check_patience(options: argparse.Namespace) -> None:
-    if options.request_timeout_ms < 1:
-        raise UsageError(
-            f"--request-timeout-ms: found {options.request_timeout_ms}, wanted 1 or more"
-        )
-
-
 def open_producer(
     options: argparse.Namespace,
     delivered: "Callable[[Delivery], object] | None" = None,

@@ -442,8 +442,6 @@ class Sender:
         if code == ErrorCode.UNKNOWN_PRODUCER_ID and not self.identity.transactional_id:
             self.identity.renew()  # nothing of it was appended: with a new id it can be
             self._again(batch, str(problem))
-        elif code == ErrorCode.KAFKA_STORAGE_ERROR and self._unstored_long(batch):
-            self._refused(batch, problem)
         elif is_retriable(code) or (code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and behind):
             told = getattr(row, "current_leader", None)
             known = told is not None and self.cluster.learn_leader(
@@ -455,11 +453,6 @@ class Sender:
             self._again(batch, str(problem), tell=code not in _MOVING, at_once=known)
         else:
             self._refused(batch, problem)
-
-    def _unstored_long(self, batch: Batch) -> bool:
-        """Whether a disk that takes nothing was asked long enough: waiting seldom mends it."""
-        tried_s = time.monotonic() - batch.first_sent_s
-        return tried_s * 1000 >= self.cluster.options.storage_timeout_ms
 
     def _again(self, batch: Batch, why: str, tell: bool = False, at_once: bool = False) -> None:
         """A batch failed for a time."""
