@@ -47,7 +47,7 @@ class Lane:
 
     __slots__ = (
         "failed", "flying", "intake", "known", "open", "pause_ms", "ready", "reason",
-        "retry_at_s", "sequence", "solo", "tp",
+        "retry_at_s", "sequence", "solo", "tp", "unstored_s",
     )  # fmt: skip
 
     def __init__(self, tp: TopicPartition, intake: Intake) -> None:
@@ -71,6 +71,8 @@ class Lane:
         self.pause_ms = 0.0
         self.reason = ""
         """Why its records were not taken, as it was told last."""
+        self.unstored_s = 0.0
+        """Since when no disk takes them; 0: one does, as far as is known."""
 
     @property
     def empty(self) -> bool:

@@ -450,6 +450,8 @@ class Sender:
             if not known:
                 self._unknown.add(batch.tp.topic)
                 self.cluster.forget(batch.tp.topic)
+            if code == ErrorCode.KAFKA_STORAGE_ERROR:
+                lane.unstored_s = lane.unstored_s or time.monotonic()
             self._again(batch, str(problem), tell=code not in _MOVING, at_once=known)
         else:
             self._refused(batch, problem)
@@ -458,8 +460,7 @@ class Sender:
         """A batch failed for a time."""
         lane = self._waiting.lanes[batch.tp]
         if tell and lane.reason != why:  # once for each reason: patience may be long
-            patience = f"{self.options.delivery_s:g} s"
-            _logger.warning("%s; trying again for up to %s", why, patience)
+            _logger.warning("%s; trying again for up to %g s", why, self._patience_s(lane))
         lane.reason = why
         if batch.attempts > self.options.retries:
             self._refused(batch, errors.Timeout(f"{why}; retries: {self.options.retries}"))
@@ -482,7 +483,7 @@ class Sender:
     def _delivered(self, batch: Batch, base_offset: int) -> None:
         lane = self._waiting.lanes[batch.tp]
         lane.known = True
-        lane.reason, lane.pause_ms = "", 0.0
+        lane.reason, lane.pause_ms, lane.unstored_s = "", 0.0, 0.0
         if not lane.ready or not lane.ready[0].attempts:
             lane.solo = False
         if self._on_delivery is not None:
@@ -502,19 +503,30 @@ class Sender:
 
     # ---- what takes too long -------------------------------------------------------------
 
+    def _patience_s(self, lane: Lane) -> float:
+        """How long a lane's records may wait."""
+        storage_s = self.cluster.options.storage_timeout_ms / 1000
+        delivery_s = self.options.delivery_s
+        return min(storage_s, delivery_s) if lane.unstored_s else delivery_s
+
     def _expire(self, now_s: float) -> None:
         """End what waits longer than its patience."""
         limit_s = now_s - self.options.delivery_s
         with self._waiting.lock:
             lanes = list(self._waiting.lanes.values())
         for lane in lanes:
-            late = [b for b in (*lane.failed, *lane.ready) if b.begun_s <= limit_s]
+            patience_s = self._patience_s(lane)
+            over = bool(lane.unstored_s) and now_s - lane.unstored_s >= patience_s
+            late = [
+                batch for batch in (*lane.failed, *lane.ready)
+                if batch.begun_s <= limit_s or (over and batch.attempts)
+            ]  # fmt: skip
             if late:
                 count = sum(batch.count for batch in late)
                 reason = f": {lane.reason}" if lane.reason else ""
                 problem = failure_class(ErrorCode.REQUEST_TIMED_OUT)(
                     f"{lane.tp.topic}-{lane.tp.partition}: {count} records not taken in "
-                    f"{self.options.delivery_s * 1000:g} ms{reason}"
+                    f"{patience_s * 1000:g} ms{reason}"
                 )
                 self._take_out(lane, late, problem)
 

@@ -44,17 +44,22 @@ def topic(cluster: Cluster, unique: str) -> str:
 
 
 def shown(cluster: Cluster, topic: str, count: int) -> list[bytes | None]:
-    """So many committed values, and what the last answers had besides; sorted."""
-    ends = {
-        tp: at.offset
-        for tp, at in list_offsets(
-            cluster, dict.fromkeys(all_partitions(cluster, topic), LATEST), committed=True
-        ).items()
-    }
-    fetcher = Fetcher(cluster, dict.fromkeys(ends, 0), FetchOptions(committed=True))
+    """All committed values, which are so many; sorted.
+
+    An end is answered before its markers are written: they are waited for.
+    """
+    asked = dict.fromkeys(all_partitions(cluster, topic), LATEST)
+
+    def ends(committed: bool) -> dict[TopicPartition, int]:
+        found = list_offsets(cluster, asked, committed=committed)
+        return {tp: at.offset for tp, at in found.items()}
+
+    wait_for(lambda: ends(True) == ends(False), "no transaction is open", WAIT_S)
+    last = ends(True)
+    fetcher = Fetcher(cluster, dict.fromkeys(last, 0), FetchOptions(committed=True))
     found: list[bytes | None] = []
     try:
-        while any(fetcher.positions[tp] < end for tp, end in ends.items()):
+        while any(fetcher.positions[tp] < end for tp, end in last.items()):
             for block in fetcher.poll():
                 found += [r.value for r in block.records()]
     finally:
