@@ -94,12 +94,10 @@ class Manager:
         self._busy: set[TopicPartition] = set()  # being opened, made or removed
         self._opened: set[TopicPartition] = set()  # at least once, and hence recovered
         self._whole: set[TopicPartition] = set()  # of these, closed without a failure
-        self._tainted = False  # a log was closed with a failure
-        self._closed = False
+        self._tainted = self._closed = False  # tainted: a log was closed with a failure
         self._scheduler: Scheduler | None = None
         self._cleaner = Cleaner(self)
-        self.on_open: Callable[[TopicPartition], None] = lambda _tp: None
-        """Told of each log that was opened, by whomever; it raises nothing."""
+        self.on_open: Callable[[TopicPartition], None] = lambda _tp: None  # raises nothing
         self.state = DirectoryState(self.path, mode, create=True)
         """The lock, the clean marker and the checkpoints."""
         try:

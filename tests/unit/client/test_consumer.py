@@ -17,6 +17,7 @@ from kafkalog.client.groups import Committed
 from kafkalog.client.offsets import LATEST, all_partitions, list_offsets
 from kafkalog.types import Record, TopicPartition
 from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
 from tests.support.batches import Row, batch
 from tests.support.waiting import wait_for
 
@@ -30,7 +31,11 @@ def cluster(where: Any) -> Iterator[Cluster]:
 
 
 def append(cluster: Cluster, tp: TopicPartition, data: bytes) -> None:
-    """A batch as it is."""
+    """A batch as it is, once the leader of a new topic knows that it leads."""
+    wait_for(lambda: appended(cluster, tp, data) == 0, "the append")
+
+
+def appended(cluster: Cluster, tp: TopicPartition, data: bytes) -> int:
     connection = cluster.connect(cluster.leader(tp))
     answer = connection.call(
         apis.PRODUCE,
@@ -47,7 +52,9 @@ def append(cluster: Cluster, tp: TopicPartition, data: bytes) -> None:
         },
         connection.version_of(apis.PRODUCE, at_most=11),
     )
-    assert answer.responses[0].partition_responses[0].error_code == 0
+    code = int(answer.responses[0].partition_responses[0].error_code)
+    assert code in (0, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return code
 
 
 @pytest.fixture
