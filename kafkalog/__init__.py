@@ -13,9 +13,12 @@ from kafkalog.log.above import give as _give
 from kafkalog.types import Found, Record, Sent, Span, TopicPartition
 
 if TYPE_CHECKING:
+    from kafkalog.client.delivery import RecordMetadata
+    from kafkalog.client.producer import Producer
     from kafkalog.log.log import Log
     from kafkalog.log.scan import Scan
     from kafkalog.server.broker import Broker
+    from kafkalog.store import Store
 
 __version__ = "0.1.0"
 
@@ -24,10 +27,13 @@ __all__ = [
     "Broker",
     "Found",
     "Log",
+    "Producer",
     "Record",
+    "RecordMetadata",
     "Scan",
     "Sent",
     "Span",
+    "Store",
     "TopicPartition",
     "__version__",
 ]
@@ -35,7 +41,10 @@ __all__ = [
 _LAZY = {
     "Broker": "kafkalog.server.broker",
     "Log": "kafkalog.log.log",
+    "Producer": "kafkalog.client.producer",
+    "RecordMetadata": "kafkalog.client.delivery",
     "Scan": "kafkalog.log.scan",
+    "Store": "kafkalog.store",
 }
 
 
@@ -54,6 +63,7 @@ _give(
     _Above(
         _later("kafkalog.metadata.offline", "lend"),
         _later("kafkalog.inspect.verify.files", "verify"),
+        _later("kafkalog.store", "store_of"),
     )
 )
 

@@ -35,12 +35,14 @@ __all__ = [
     "OffsetOutOfRange",
     "OutOfOrderSequenceNumber",
     "PeerGone",
+    "ProducerFenced",
     "ReadOnly",
     "RecordListTooLarge",
     "StaleLog",
     "StorageOffline",
     "Timeout",
     "TopicExists",
+    "TransactionAborted",
     "TransactionCoordinatorFenced",
     "UnexpectedAppendOffset",
     "UnknownSetting",
@@ -322,6 +324,16 @@ class UnexpectedAppendOffset(KafkalogError, ValueError):
     """The log's end is another one: append's `expected_offset`, or a follower's batch."""
 
     status = "KL_E_UNEXPECTED_APPEND_OFFSET"
+
+
+class ProducerFenced(KafkalogError):
+    """Another producer has the same transactional id now; close this one."""
+
+    code = 90
+
+
+class TransactionAborted(KafkalogError):
+    """The transaction was aborted, and this with it."""
 
 
 class FencedLeaderEpoch(KafkalogError):

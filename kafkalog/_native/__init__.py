@@ -10,7 +10,7 @@ from typing import Any
 
 from kafkalog import errors
 
-__all__ = ["append_direct", "check", "direct_handle", "failure", "ffi", "lib"]
+__all__ = ["append_direct", "check", "direct", "direct_handle", "failure", "ffi", "lib"]
 
 _build = "_kl_test" if os.environ.get("KAFKALOG_NATIVE") == "test" else "_kl"
 _extension = import_module(f"{__name__}.{_build}")
@@ -55,7 +55,7 @@ def check(status: int) -> None:
 # ---- without cffi ----------------------------------------------------------------------------
 
 if lib.kl_direct_install(__name__.encode()):
-    raise ImportError(f"{__name__}: found no room for the functions of direct.h")
+    raise ImportError(f"{__name__}: found no room for the functions of direct.h and intake.h")
 
 append_direct: Callable[[Any, Any, Any, Any], int | None] = globals()["append_direct"]
 """kl_log_append: what direct_handle gave, value, key (None: none), timestamp (None: now).
@@ -68,3 +68,8 @@ _handle_direct: Callable[[int, Any], Any] = globals()["handle_direct"]
 def direct_handle(log: Any) -> Any:
     """What `append_direct` takes for a kl_log; it keeps the log."""
     return _handle_direct(int(ffi.cast("uintptr_t", log)), log)
+
+
+def direct(name: str) -> Any:
+    """A function or class of intake.h, which says what it takes."""
+    return globals()[name]

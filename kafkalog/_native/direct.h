@@ -1,4 +1,4 @@
-/* direct.h: the call that is made per record, taken from Python without cffi's conversions.
+/* direct.h: the call of Log that is made per record, taken without cffi's conversions.
  *
  * As capsule.h no part of the data plane: only the code that cffi generates includes it, behind
  * Python.h. */
@@ -81,20 +81,15 @@ static PyMethodDef kl_direct_methods[] = {
     {"append_direct", KL_DIRECT_METHOD(kl_direct_append), METH_FASTCALL, NULL},
 };
 
-/* Give them to a module that is imported already, under their names; 0, or -1. */
-static int kl_direct_install(const char *module_name) {
-    PyGILState_STATE gil = PyGILState_Ensure();
-    PyObject *module = PyImport_AddModule(module_name); /* borrowed */
+/* Give functions to a module that is imported already, under their names; 0, or -1. */
+static int kl_direct_give(PyObject *module, PyMethodDef *methods, size_t count) {
     int result = module == NULL ? -1 : 0;
-    for (int i = 0; i < 2 && result == 0; i++) {
-        PyObject *function = PyCFunction_NewEx(&kl_direct_methods[i], NULL, NULL);
-        result = function ? PyObject_SetAttrString(module, kl_direct_methods[i].ml_name,
-                                                   function)
-                          : -1;
+    for (size_t i = 0; i < count && result == 0; i++) {
+        PyObject *function = PyCFunction_NewEx(&methods[i], NULL, NULL);
+        result =
+            function ? PyObject_SetAttrString(module, methods[i].ml_name, function) : -1;
         Py_XDECREF(function);
     }
-    PyErr_Clear(); /* whoever called is told */
-    PyGILState_Release(gil);
     return result;
 }
 

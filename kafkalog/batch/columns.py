@@ -11,12 +11,16 @@ from typing import Any, NamedTuple
 from kafkalog._native import check, ffi, lib
 from kafkalog.errors import ArgumentError, MissingPackage
 from kafkalog.types import Header
+from kafkalog.wire.runtime import uvarint_bytes
 
-__all__ = ["Columns", "Rows"]
+__all__ = ["Columns", "Rows", "encoded_headers"]
 
 BATCH_BYTES, ROW_BYTES, HEADER_BYTES = 64, 48, 12
 """At most what a batch, a record and a header take beside their keys, names and values: a
 record has seven numbers of at most ten bytes, of which only two may be so long."""
+
+NULL = b"\x01"
+"""The zig-zag varint of -1, the length of what is null."""
 
 Rows = Any
 """A list or tuple of bytes and None, a NumPy array, an Arrow array (any library's)."""
@@ -144,6 +148,25 @@ def _pairs(row: int, of_record: Any) -> Iterator[tuple[bytes, bytes | None]]:
             raise ArgumentError(
                 f"headers[{row}]: found name {name!r}, which is not Unicode text"
             ) from None
+
+
+def encoded_headers(headers: Iterable[Header]) -> bytes:
+    """The headers of one record as they stand in it, their count in front.
+
+    Raises: ArgumentError.
+    """
+    pairs = list(_pairs(0, headers))
+    out = bytearray(uvarint_bytes(2 * len(pairs)))
+    for name, value in pairs:
+        out += uvarint_bytes(2 * len(name)) + name
+        if value is None:
+            out += NULL
+            continue
+        if not isinstance(value, (bytes, bytearray, memoryview)):
+            raise ArgumentError(f"headers: found {_shown(value)}, wanted bytes or None")
+        data = bytes(value)
+        out += uvarint_bytes(2 * len(data)) + data
+    return bytes(out)
 
 
 def _shown(value: object) -> str:

@@ -4,7 +4,7 @@ import argparse
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.cli.common import (
@@ -24,11 +24,13 @@ from kafkalog.cli.remote import (
     add_bootstrap,
     apply_properties,
     open_cluster,
+    open_producer,
 )
 
 if TYPE_CHECKING:
     from kafkalog.client.cluster import Cluster
-    from kafkalog.client.producer import Delivery, Producer
+    from kafkalog.client.delivery import Delivery
+    from kafkalog.client.producer import Producer
 
 EXAMPLES = """\
 example:
@@ -157,21 +159,6 @@ def _figures(
     }
 
 
-def _producer(
-    cluster: "Cluster", options: argparse.Namespace, done: "Callable[[Delivery], None]"
-) -> "Producer":
-    from kafkalog.client.producer import ProduceOptions, Producer
-
-    how = ProduceOptions(
-        acks=ACKS[options.acks],
-        compression=options.compression,
-        batch_bytes=options.batch_size,
-        in_flight=options.in_flight,
-        idempotent=not options.no_idempotence,
-    )
-    return Producer(cluster, how, done)
-
-
 def _bodies(size: int) -> list[bytes]:
     """Values that compress like text: random letters, of one seed."""
     letters = random.Random(SEED)
@@ -196,7 +183,7 @@ def _produce(cluster: "Cluster", options: argparse.Namespace) -> dict[str, Any]:
     bodies = _bodies(options.record_size)
     progress = Progress(wanted * options.record_size)
     try:
-        with _producer(cluster, options, done) as producer:
+        with open_producer(options, done) as producer:
             producer.partitions(options.topic)
             progress.begun = time.monotonic()
             for i in _paced(wanted, options.throughput, producer):
@@ -286,7 +273,7 @@ def _end_to_end(cluster: "Cluster", options: argparse.Namespace) -> dict[str, An
     latencies: list[tuple[float, int]] = []
     progress = Progress(wanted * options.record_size)
     try:
-        with _producer(cluster, options, lambda _: None) as producer:
+        with open_producer(options) as producer:
             producer.partitions(options.topic)
             fetcher = Fetcher(cluster, {tp: list_offsets(cluster, {tp: LATEST})[tp].offset})
             fetcher.poll(0)  # its request waits in the broker
@@ -294,8 +281,7 @@ def _end_to_end(cluster: "Cluster", options: argparse.Namespace) -> dict[str, An
                 mark = os.urandom(8)
                 begun = time.perf_counter()
                 value = mark.ljust(options.record_size, b".")
-                producer.send(tp.topic, value, partition=tp.partition)
-                producer.flush()
+                producer.send(tp.topic, value, partition=tp.partition).result()
                 _await(fetcher, mark)
                 latencies.append((time.perf_counter() - begun, 1))
                 progress.update(len(latencies), len(latencies) * options.record_size)

@@ -17,13 +17,13 @@ from kafkalog.cli.remote import (
     PRODUCER_PROPERTIES,
     add_bootstrap,
     apply_properties,
-    open_cluster,
+    open_producer,
 )
 from kafkalog.cli.shapes import add_fields, add_times, check_files, left_out, shape_of
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster
-    from kafkalog.client.producer import Delivery, Producer
+    from kafkalog.client.delivery import Delivery
+    from kafkalog.client.producer import Producer
 
 EXAMPLES = """\
 example:
@@ -33,7 +33,7 @@ example:
   kafkalog produce copy.jsonl --format records --topic orders --bootstrap-server localhost:9092
 """
 
-ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
+ACKS = ("0", "1", "all", "-1")
 WHOLE_BYTES_MAX = 1 << 30
 
 Bad = Callable[[int, str], None]
@@ -71,7 +71,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--acks",
         "--request-required-acks",
-        choices=tuple(ACKS),
+        choices=ACKS,
         default="all",
         help="who must have a record: nobody, the leader, or all replicas in sync (default)",
     )
@@ -157,13 +157,12 @@ def run(options: argparse.Namespace) -> int:
     headers = _headers(options.header)
     files = options.file or ["-"]
     check_files(files, shape, options.format)
-    with open_cluster(options) as cluster:
-        run = _Run(options, files, cluster)
-        try:
-            run.all(shape, headers)
-        finally:
-            run.progress.clear()
-        run.summary()
+    run = _Run(options, files)
+    try:
+        run.all(shape, headers)
+    finally:
+        run.progress.clear()
+    run.summary()
     return 0
 
 
@@ -288,10 +287,9 @@ def _bytes_of(found: dict[str, Any], name: str) -> bytes | None:
 class _Run:
     """One call of the command: where it stands, and what went wrong."""
 
-    def __init__(self, options: argparse.Namespace, files: list[str], cluster: "Cluster") -> None:
+    def __init__(self, options: argparse.Namespace, files: list[str]) -> None:
         self.options = options
         self.files = files
-        self.cluster = cluster
         self.records = 0
         self.bytes = 0
         self.partitions: set[int] = set()
@@ -303,19 +301,9 @@ class _Run:
 
     def all(self, shape: Shape, headers: tuple[tuple[str, bytes | None], ...]) -> None:
         """Every input in turn; an interrupt leaves what was acknowledged."""
-        from kafkalog.client.producer import ProduceOptions, Producer
-
         options = self.options
-        how = ProduceOptions(
-            acks=ACKS[options.acks],
-            compression=options.compression,
-            batch_bytes=options.batch_size,
-            idempotent=not options.no_idempotence,
-            partitioner=options.partitioner,
-            in_flight=options.in_flight,
-        )
         try:
-            with Producer(self.cluster, how, self._delivered) as producer:
+            with open_producer(options, self._delivered, options.partitioner) as producer:
                 # Also of nothing: a topic that does not exist is told at once.
                 producer.partitions(options.topic)
                 self.progress.begun = time.monotonic()
@@ -341,7 +329,7 @@ class _Run:
         try:
             for rows in outgoing(source, options.format, shape, bad, self.skip_blank):
                 for row in rows:
-                    producer.send(
+                    future = producer.send(
                         options.topic,
                         row.value,
                         row.key,
@@ -350,7 +338,7 @@ class _Run:
                         headers=row.headers + headers,
                     )
                     if options.sync:
-                        producer.flush()
+                        future.result()
                 if path == "-":
                     producer.flush()  # whoever pipes wants to see it now
                 self.progress.update(self.records, self.read_before + source.position())

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.cli.common import CODECS, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog.client.cluster import Cluster
+    from kafkalog.client.delivery import Delivery
+    from kafkalog.client.producer import Producer
     from kafkalog.types import TopicPartition
 
 __all__ = [
@@ -24,6 +28,7 @@ __all__ = [
     "config_changes",
     "names_of",
     "open_cluster",
+    "open_producer",
     "partitions_of",
     "refuse",
     "say",
@@ -31,6 +36,8 @@ __all__ = [
 ]
 
 CLIENT_ID = "kafkalog-cli"
+RECORD_BYTES_MAX = 1 << 30
+"""How large a record may be the broker says."""
 
 Property = tuple[str, Mapping[str, object] | None]
 """The option that a client property stands for, and what its values mean."""
@@ -109,10 +116,7 @@ def open_cluster(options: argparse.Namespace) -> "Cluster":
     from kafkalog.client.cluster import Cluster
     from kafkalog.client.transport import Options
 
-    if options.request_timeout_ms < 1:
-        raise UsageError(
-            f"--request-timeout-ms: found {options.request_timeout_ms}, wanted 1 or more"
-        )
+    _check_patience(options)
     patience = Options(
         client_id=options.client_id,
         connect_timeout_ms=min(10_000, options.request_timeout_ms),
@@ -120,6 +124,38 @@ def open_cluster(options: argparse.Namespace) -> "Cluster":
         api_timeout_ms=2 * options.request_timeout_ms,
     )
     return Cluster(options.bootstrap_server, patience)
+
+
+def _check_patience(options: argparse.Namespace) -> None:
+    if options.request_timeout_ms < 1:
+        raise UsageError(
+            f"--request-timeout-ms: found {options.request_timeout_ms}, wanted 1 or more"
+        )
+
+
+def open_producer(
+    options: argparse.Namespace,
+    delivered: "Callable[[Delivery], object] | None" = None,
+    partitioner: str = "murmur2",
+) -> "Producer":
+    """The producer that the options ask for.  Raises: ArgumentError."""
+    from kafkalog.client.producer import Producer
+
+    _check_patience(options)
+    return Producer(
+        options.bootstrap_server,
+        acks=options.acks,
+        compression=options.compression,
+        batch_bytes=options.batch_size,
+        in_flight=options.in_flight,
+        idempotent=not options.no_idempotence and options.acks in ("all", "-1"),
+        partitioner=partitioner,
+        max_block_ms=2 * options.request_timeout_ms,
+        request_timeout_ms=options.request_timeout_ms,
+        client_id=options.client_id,
+        on_delivery=delivered,
+        config={"max.request.size": RECORD_BYTES_MAX},
+    )
 
 
 # ---- actions -----------------------------------------------------------------------------

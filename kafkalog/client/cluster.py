@@ -105,7 +105,8 @@ class Cluster:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._open: dict[int, Connection] = {}
         self._first: Connection | None = None
-        self._reached = False
+        self.reached = False
+        """Whether some broker has answered yet."""
 
     def __enter__(self) -> Cluster:
         return self
@@ -170,7 +171,7 @@ class Cluster:
             except errors.KafkalogError as failed:
                 problem = failed
             else:
-                self._reached = True
+                self.reached = True
                 return self._first
         assert problem is not None  # there is at least one server
         raise problem
@@ -184,9 +185,10 @@ class Cluster:
         against a topic's name.
         """
         names = None if topics is None else sorted(set(topics))
-        self.retrying(lambda: self._refresh(names, create))
+        self.retrying(lambda: self.refresh_once(names, create))
 
-    def _refresh(self, names: list[str] | None, create: bool) -> None:
+    def refresh_once(self, names: list[str] | None, create: bool = False) -> None:
+        """As `refresh`, but that a failure that passes is raised, too."""
         connection = self.any()
         version = connection.version_of(apis.METADATA)
         if names is None:
@@ -243,6 +245,20 @@ class Cluster:
                 raise errors.UnknownTopicOrPartition(f"the cluster has no topic {name!r}")
             backoff.wait()
         return self.topics[name]
+
+    def learn_leader(self, tp: TopicPartition, leader: int, epoch: int, at: Address | None) -> bool:
+        """Believe an answer that names a partition's leader (KIP-951); False: it is no news.
+
+        `at`: where that node is, if it was told.
+        """
+        info = self.topics.get(tp.topic)
+        found = info and info.partitions.get(tp.partition)
+        if info is None or found is None or leader == NO_NODE or epoch <= found.leader_epoch:
+            return False
+        if at is not None:
+            self.nodes[leader] = at
+        info.partitions[tp.partition] = found._replace(leader=leader, leader_epoch=epoch)
+        return leader in self.nodes
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """The name of a topic that was asked for; None when no such was."""
@@ -302,6 +318,10 @@ class Cluster:
         """Ask for it again when it is needed."""
         self._coordinators.pop((kind, name), None)
 
+    def forget_coordinators(self) -> None:
+        """Ask for all of them again when they are needed."""
+        self._coordinators.clear()
+
     def _find_coordinator(self, name: str, kind: int) -> int:
         connection = self.any()
         version = connection.version_of(apis.FIND_COORDINATOR)
@@ -334,10 +354,10 @@ class Cluster:
             try:
                 return step()
             except errors.KafkalogError as problem:
-                if not passing(problem) or backoff.over() or not self._reached:
+                if not passing(problem) or backoff.over() or not self.reached:
                     raise
             self.forget()
-            self._coordinators.clear()
+            self.forget_coordinators()
             backoff.wait()
 
 

@@ -1,173 +1,139 @@
-"""Records into partitions: batches, several requests on their way, retries in order.
-
-Blocking, without a thread of its own: a batch goes out when it is full, or at `flush`.  What
-fails for a time is sent again, in order; an idempotent producer neither loses nor repeats.
-"""
+"""`kafkalog.Producer`: records into topics, over whatever transport."""
 
 from __future__ import annotations
 
-import logging
-import random
+import atexit
+import os
 import time
-import zlib
-from collections import deque
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, Protocol
 
 from kafkalog import errors
-from kafkalog._native import ffi, lib
-from kafkalog.batch import codecs
-from kafkalog.batch.columns import Columns
-from kafkalog.batch.encode import sealed
-from kafkalog.batch.partitioner import partition_for_key
-from kafkalog.client.cluster import Cluster, passing
-from kafkalog.client.connection import Connection, answering
-from kafkalog.client.failures import check_code, failure_class, is_retriable
+from kafkalog._native import direct, failure, ffi, lib
+from kafkalog.batch.columns import Columns, Rows, encoded_headers
+from kafkalog.client.accumulator import HEADER_BYTES, Accumulator, Intake
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.delivery import Batch, Delivery, Future, ManyFuture, RecordMetadata
+from kafkalog.client.partitioners import Partitioner, chooser, keyless, mistake
+from kafkalog.client.sender import Sender
+from kafkalog.client.transacting import GroupId, Membership, Offset, Transactional
+from kafkalog.client.transport import Where
+from kafkalog.client.tuning import bounds, identity_of, options_of, send_options, settings_of
+from kafkalog.clock import SystemClock
 from kafkalog.types import Header, TopicPartition
-from kafkalog.wire import apis
-from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["PARTITIONERS", "Delivery", "ProduceOptions", "Producer"]
+__all__ = ["Interceptor", "Outgoing", "Producer"]
 
-HEADER_BYTES: int = lib.KL_BATCH_HEADER_BYTES
 RECORD_BYTES = 40
-"""More than the lengths and deltas of a record take, and of a header."""
-VERSION_MAX = 11
-"""Version 12 is for transactions of version 2."""
-SEQUENCES = 1 << 31
-_MOVING = (
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-)
-"""What passes in every cluster when a leader moves or a topic is new: nothing to tell."""
-_logger = logging.getLogger(__name__)
-PARTITIONERS = ("murmur2", "crc32", "random")
-"""Where a key goes: as Java's clients decide it, as librdkafka's, or anywhere."""
+"""More than the lengths and deltas of a record take."""
+_send, _many, _place = direct("intake_send"), direct("intake_many"), direct("intake_place")
+_touched = direct("intake_touched")
 
 
-class ProduceOptions(NamedTuple):
-    """How records are sent; times in milliseconds."""
+class Outgoing(NamedTuple):
+    """A record before it is sent, as interceptors see it."""
 
-    acks: int = -1
-    """0: nobody answers; 1: the leader has them; -1: all replicas in sync have them."""
-    compression: str = "none"
-    batch_bytes: int = 1 << 16
-    """Of a batch before compression."""
-    request_bytes: int = 1 << 20
-    """Of the batches of one request; a larger batch goes alone."""
-    in_flight: int = 5
-    """Requests on their way to one node."""
-    idempotent: bool = True
-    """With acks -1, where the broker offers it."""
-    delivery_timeout_ms: int = 120_000
-    partitioner: str = "murmur2"
-    create: bool = True
-    """Let the broker make a topic that does not exist, if it does so at all."""
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    partition: int | None
+    """None: it is not chosen yet."""
+    timestamp_ms: int | None
+    """None: now."""
+    headers: tuple[Header, ...]
 
 
-class Delivery(NamedTuple):
-    """A batch that was acknowledged, or sent, with acks 0."""
+class Interceptor(Protocol):
+    """Looks at records on their way; either method may be missing."""
 
-    tp: TopicPartition
-    base_offset: int
-    """-1: not told."""
-    count: int  # type: ignore[assignment]  # a tuple's count() is of no use here
-    record_bytes: int
-    """Of keys and values."""
-    seconds: float
-    """From its first sending to its acknowledgement."""
+    def on_send(self, record: Outgoing) -> Outgoing:
+        """The record that is sent in its place."""
 
-
-class _Rows:
-    """The records of a partition that wait for their batch."""
-
-    __slots__ = ("bytes", "headers", "keyed", "keys", "sized", "times", "values")
-
-    def __init__(self) -> None:
-        self.values: list[bytes | None] = []
-        self.keys: list[bytes | None] = []
-        self.times: list[int] = []
-        self.headers: list[Sequence[Header]] = []
-        self.bytes = 0
-        self.keyed = False
-        self.sized = HEADER_BYTES  # of the batch, at most
-
-
-class _Batch(NamedTuple):
-    """A batch that is ready to go."""
-
-    tp: TopicPartition
-    data: bytes
-    count: int  # type: ignore[assignment]
-    record_bytes: int
-    sequence: int
-    number: int
-    """In the order in which batches were made."""
-
-
-class _Request(NamedTuple):
-    """Batches on their way, and when they were sent (monotonic seconds)."""
-
-    batches: dict[TopicPartition, _Batch]
-    sent_s: float
+    def on_ack(self, metadata: RecordMetadata | None, error: BaseException | None) -> object:
+        """What became of a record; in the producer's thread."""
 
 
 class Producer:
-    """Sends records; one thread at a time; a context manager that flushes at its end."""
+    """Sends records to a cluster, or to a store of this process.
+
+    Records gather in batches that a thread of its own sends.  Safe to use from many threads; in a
+    forked child it raises ForkedHandle.  Closed by `close`, or as a context manager, which waits
+    until all is acknowledged.
+    """
 
     def __init__(
         self,
-        cluster: Cluster,
-        options: ProduceOptions = ProduceOptions(),  # noqa: B008
-        on_delivery: Callable[[Delivery], None] | None = None,
+        where: Where,
+        *,
+        acks: int | str | None = None,
+        compression: str | None = None,
+        linger_ms: int | None = None,
+        batch_bytes: int | None = None,
+        buffer_bytes: int | None = None,
+        max_block_ms: int | None = None,
+        idempotent: bool | None = None,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int | None = None,
+        partitioner: str | Partitioner | None = None,
+        retries: int | None = None,
+        delivery_timeout_ms: int | None = None,
+        request_timeout_ms: int | None = None,
+        in_flight: int | None = None,
+        client_id: str | None = None,
+        interceptors: Sequence[Any] = (),
+        on_delivery: Callable[[Delivery], object] | None = None,
+        config: Mapping[str, object] | None = None,
     ) -> None:
-        """`on_delivery` is called from within send, poll and flush.
+        """Connect when the first record wants it.
 
-        Raises: ArgumentError, UnsupportedCompressionType.
+        `where`: `host:port,...`, a list of such, a store or a broker of this process.  The rest:
+        docs/clients.md; None: what `config` says, by Kafka's names (`{"linger.ms": 5}`), else the
+        default.  `partitioner`: a name, or a callable (topic, key, value, partitions).
+        `on_delivery`: called in the producer's thread for each batch that was taken.
+
+        Raises: UnknownSetting with the nearest known one, InvalidSetting, ArgumentError, Closed.
         """
-        if options.partitioner not in PARTITIONERS:
-            raise errors.ArgumentError(
-                f"partitioner {options.partitioner!r}: wanted one of {', '.join(PARTITIONERS)}"
-            )
-        if options.acks not in (-1, 0, 1):
-            raise errors.ArgumentError(f"acks {options.acks}: wanted 0, 1 or -1 (all)")
-        self.cluster = cluster
-        self.options = options
-        self.on_delivery = on_delivery
-        self.producer_id, self.producer_epoch = -1, -1
-        self._codec = codecs.codec_id(options.compression)
-        self._rows: dict[TopicPartition, _Rows] = {}
-        self._ready: dict[TopicPartition, deque[_Batch]] = {}
-        self._connections: dict[int, Connection] = {}
-        self._flying: dict[int, deque[_Request]] = {}
-        self._failed: list[_Batch] = []
-        self._reasons: dict[TopicPartition, str] = {}  # why the last one was not taken
-        self._failure: errors.KafkalogError | None = None
-        self._sequences: dict[TopicPartition, int] = {}
-        self._first_sent_s: dict[int, float] = {}
-        self._known: set[TopicPartition] = set()
-        """Partitions whose leader has taken a batch of this producer."""
-        self._turns: dict[str, int] = {}
-        self._made = 0
-        self._identified = options.acks != -1 or not options.idempotent
+        self.config = settings = settings_of(config, {
+            "acks": acks, "compression.type": compression, "linger.ms": linger_ms,
+            "batch.size": batch_bytes, "buffer.memory": buffer_bytes, "max.block.ms": max_block_ms,
+            "enable.idempotence": idempotent, "transactional.id": transactional_id,
+            "transaction.timeout.ms": transaction_timeout_ms,
+            "partitioner": None if callable(partitioner) else partitioner, "retries": retries,
+            "delivery.timeout.ms": delivery_timeout_ms, "request.timeout.ms": request_timeout_ms,
+            "max.in.flight.requests.per.connection": in_flight, "client.id": client_id,
+        })  # fmt: skip
+        """As they are, by Kafka's names."""
+        self._choose = chooser(partitioner if callable(partitioner) else settings.partitioner)
+        self._own_choice = callable(partitioner)
+        self._interceptors = tuple(interceptors)
+        self._begin(Cluster(where, options_of(settings)), on_delivery)
 
-    def __enter__(self) -> Producer:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        try:
-            if kind is None:
-                self.flush()
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        """Close the connections; what was not flushed is lost.  The cluster stays."""
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
-        self._flying.clear()
+    def _begin(self, cluster: Cluster, on_delivery: Callable[[Delivery], object] | None) -> None:
+        settings = self.config
+        self._block_s = settings.max_block_ms / 1000
+        self._request_bytes = settings.max_request_size
+        self._pid = os.getpid()
+        self._closed = False
+        self._identity = identity_of(settings)
+        self._sender = Sender(cluster, send_options(settings), self._identity, on_delivery)
+        self._waiting = Accumulator(
+            bounds(settings), keyless(settings.partitioner), self._sender.wake
+        )
+        self._identity.changed = self._sender.begin_sequences
+        self._usual = (
+            self._choose is None
+            and not self._interceptors
+            and isinstance(cluster.clock, SystemClock)
+        )
+        self._waiting.be_plain(self._usual and not self._transactional)
+        self._direct = self._waiting.direct
+        self._sender.start(self._waiting)
+        _producers.add(self)
+        # Dropped without close it loses nothing: the thread ends when all is acknowledged.
+        weakref.finalize(self, self._sender.leave).atexit = False
+        cluster.transport.attach(self)
 
     # ---- records -----------------------------------------------------------------------
 
@@ -179,364 +145,419 @@ class Producer:
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Sequence[Header] = (),
-    ) -> TopicPartition:
-        """Take a record; where it goes.  It may be sent later: see `flush`.
+        headers: Iterable[Header] = (),
+    ) -> Future:
+        """Take a record; it goes out with its batch, when that is full or old enough.
 
-        Raises: UnknownTopicOrPartition, MessageTooLarge; the failure of an earlier one.
+        `timestamp_ms`: since 1970; None: now.  Waits, at most max.block.ms, when the buffer is
+        full or the topic is not known yet.
+
+        Raises: ArgumentError, UnknownTopicOrPartition, MessageTooLarge, InvalidTxnState (no
+        transaction is open), Timeout (max.block.ms), ProducerFenced, Closed.
         """
-        tp = self._place(topic, key, partition)
-        rows = self._rows.get(tp)
-        if rows is None:
-            rows = self._rows[tp] = _Rows()
-        size = len(key or b"") + len(value or b"")
-        sized = size + RECORD_BYTES
-        for name, data in headers:
-            sized += 3 * len(name) + len(data or b"") + RECORD_BYTES
-        if rows.values and rows.sized + sized > self.options.batch_bytes:
-            self._close_batch(tp)
-            # Records without a key go on to another partition with each batch (KIP-480).
-            if key is None and partition is None:
-                self._turns.pop(topic, None)
-                return self.send(topic, value, timestamp_ms=timestamp_ms, headers=headers)
-            rows = self._rows.setdefault(tp, _Rows())
-        rows.values.append(value)
-        rows.keys.append(key)
-        rows.keyed = rows.keyed or key is not None
-        rows.times.append(self.cluster.clock.now_ms() if timestamp_ms is None else timestamp_ms)
-        rows.headers.append(headers)
-        rows.bytes += size
-        rows.sized += sized
-        return tp
+        native = self._direct.get(topic)
+        if native is not None and partition is None and not headers:
+            future: Future | None = _send(native, value, key, timestamp_ms, -1, None)
+            if future is not None:
+                return future
+        record = Outgoing(topic, value, key, partition, timestamp_ms, tuple(headers))
+        return self._send(record) if not self._interceptors else self._intercepted(record)
+
+    def _send(self, record: Outgoing) -> Future:
+        self._check()
+        topic, value, key, partition, timestamp_ms, headers = record
+        value, key = _bytes("value", value), _bytes("key", key)
+        if timestamp_ms is None:
+            timestamp_ms = self._now_ms()
+        elif not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms < 1 << 63:
+            raise errors.ArgumentError(
+                f"timestamp_ms: found {timestamp_ms!r}, wanted milliseconds since 1970"
+            )
+        head = encoded_headers(headers) if headers else None
+        need = len(value or b"") + len(key or b"") + len(head or b"") + RECORD_BYTES
+        if HEADER_BYTES + need > self._request_bytes:
+            raise errors.MessageTooLarge(
+                f"a record of about {need} bytes: max.request.size is {self._request_bytes}"
+            )
+        until_s = time.monotonic() + self._block_s
+        intake = self._waiting.intake(topic, until_s)
+        chosen = self._place(intake, key, value, partition)  # once: it may count
+        while True:
+            if (now := self._waiting.intake(topic, until_s)) is not intake:
+                intake, chosen = now, self._place(now, key, value, partition)
+            place = chosen
+            future: Future | None = _send(intake.native, value, key, timestamp_ms, place, head)
+            if future is not None:
+                return future
+            if place < 0:
+                place = _place(intake.native, key)
+            self._waiting.room(intake, place, need, until_s, self._waiting)
+            self._check()
+
+    def _place(
+        self, intake: Intake, key: bytes | None, value: bytes | None, partition: int | None
+    ) -> int:
+        """The partition; -1: as C has it."""
+        count = intake.partitions
+        if partition is not None:
+            if not isinstance(partition, int) or not 0 <= partition < count:
+                raise errors.UnknownTopicOrPartition(
+                    f"topic {intake.topic!r} has no partition {partition}: it has {count}"
+                )
+            return partition
+        if self._choose is None:
+            return -1
+        found = self._choose(intake.topic, key, value, count)
+        if self._own_choice and (wrong := mistake(found, count)):
+            raise errors.ArgumentError(wrong)
+        return found
+
+    def _now_ms(self) -> int:
+        return self._sender.cluster.clock.now_ms()
+
+    def _intercepted(self, record: Outgoing) -> Future:
+        for one in self._interceptors:
+            if hasattr(one, "on_send"):
+                record = one.on_send(record)
+        seen = [one.on_ack for one in self._interceptors if hasattr(one, "on_ack")]
+        try:
+            future = self._send(record)
+        except errors.KafkalogError as problem:
+            for on_ack in seen:
+                on_ack(None, problem)
+            raise
+
+        def acknowledged(known: Future) -> None:
+            problem = known.exception()
+            for on_ack in seen:
+                on_ack(None if problem else known.result(), problem)
+
+        if seen:
+            future.add_done_callback(acknowledged)
+        return future
+
+    def send_many(
+        self,
+        topic: str,
+        values: Rows,
+        keys: Rows = None,
+        *,
+        partition: int | None = None,
+        timestamps_ms: Any = None,
+        headers: Sequence[Iterable[Header] | None] | None = None,
+    ) -> ManyFuture:
+        """Take many records: lists of bytes and None, NumPy arrays, Arrow arrays.
+
+        As `send` for each row, but that nothing is done per record in Python; rows with headers,
+        a partitioner other than murmur2 and interceptors are.  Not atomic, but within a
+        transaction: after an error some rows were taken.
+
+        Raises: as send.
+        """
+        self._check()
+        if headers is not None or not self._usual:
+            return self._one_by_one(topic, values, keys, partition, timestamps_ms, headers)
+        columns = Columns(values, keys, timestamps_ms, default_timestamp_ms=self._now_ms())
+        until_s = time.monotonic() + self._block_s
+        intake = self._waiting.intake(topic, until_s)
+        wanted = -1 if partition is None else self._place(intake, None, None, partition)
+        parts: list[tuple[Batch, int, int]] = []
+        where = [int(ffi.cast("uintptr_t", one)) for one in (columns.native, columns.cursor)]
+        with self._waiting.many:
+            while columns.row < columns.count:
+                if (now := self._waiting.intakes[topic]) is not intake:
+                    parts += _taken(intake, range(intake.partitions))
+                    intake = now
+                status, place, size = _many(intake.native, *where, wanted)
+                if not status:
+                    continue
+                parts += _taken(intake, [place])
+                if status == lib.KL_E_BUFFER_TOO_SMALL:
+                    until_s = time.monotonic() + self._block_s
+                    need = size + RECORD_BYTES
+                    if HEADER_BYTES + need > self._request_bytes:
+                        raise errors.MessageTooLarge(
+                            f"row {columns.row}: about {need} bytes, max.request.size is "
+                            f"{self._request_bytes}"
+                        )
+                    self._waiting.room(intake, place, need, until_s, self._waiting)
+                    self._check()
+                elif status != lib.KL_E_STALE:
+                    raise failure(status)
+            parts += _taken(intake, range(intake.partitions))
+        return ManyFuture(parts)
+
+    def _one_by_one(
+        self, topic: str, values: Any, keys: Any, partition: int | None, times: Any, headers: Any
+    ) -> ManyFuture:
+        rows = [_listed(column) for column in (values, keys, times, headers)]
+        count = len(rows[0] or ())
+        for name, column in zip(("keys", "timestamps_ms", "headers"), rows[1:], strict=True):
+            if column is not None and len(column) != count:
+                raise errors.ArgumentError(f"{name}: found {len(column)} rows, wanted {count}")
+        blank: list[None] = [None] * count
+        futures = [
+            self.send(topic, value, key, partition=partition,
+                      timestamp_ms=None if at is None else int(at), headers=head or ())
+            for value, key, at, head in zip(*(row or blank for row in rows), strict=True)
+        ]  # fmt: skip
+        spans: dict[Batch, tuple[int, int]] = {}
+        for one in futures:
+            first, _ = spans.get(one._batch, (one._index, 0))
+            spans[one._batch] = first, one._index
+        return ManyFuture([(batch, *span) for batch, span in spans.items()])
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has; the broker may make it now."""
-        info = self.cluster.topics.get(topic)
-        if info is None or not info.partitions:
-            info = self.cluster.topic(topic, self.options.create)
-        return len(info.partitions)
+        """How many partitions a topic has; the broker may make it now.
 
-    def _place(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition:
-        count = self.partitions(topic)
-        if partition is not None:
-            if not 0 <= partition < count:
-                raise errors.UnknownTopicOrPartition(
-                    f"topic {topic!r} has no partition {partition}: it has {count}"
-                )
-            return TopicPartition(topic, partition)
-        kind = self.options.partitioner
-        if key is None or kind == "random":
-            if topic not in self._turns:
-                self._turns[topic] = random.randrange(count)
-            return TopicPartition(topic, self._turns[topic] % count)
-        if kind == "crc32":
-            return TopicPartition(topic, zlib.crc32(key) % count)
-        return TopicPartition(topic, partition_for_key(key, count))
-
-    # ---- batches -----------------------------------------------------------------------
-
-    def _close_batch(self, tp: TopicPartition) -> None:
-        """The waiting records of a partition as a batch that goes out."""
-        rows = self._rows.pop(tp, None)
-        if rows is None or not rows.values:
-            return
-        self._identify()
-        ready = self._ready.setdefault(tp, deque())
-        ready.extend(self._batches(tp, rows))
-        self._pump()
-
-    def _batches(self, tp: TopicPartition, rows: _Rows) -> Iterator[_Batch]:
-        columns = Columns(
-            rows.values,
-            keys=rows.keys if rows.keyed else None,
-            timestamps_ms=rows.times,
-            headers=rows.headers if any(rows.headers) else None,
-        )
-        while columns.row < columns.count:
-            body = bytearray(rows.sized)
-            before = columns.row
-            encoded = columns.encode(body, rows.sized)
-            records = bytes(memoryview(body)[HEADER_BYTES:][: encoded.records_bytes])
-            small = codecs.compress(self._codec, records) if self._codec else records
-            # What would not become smaller stays as it is, as librdkafka does it.
-            codec = self._codec if len(small) < len(records) else 0
-            count = columns.row - before
-            sequence = self._sequence(tp, count)
-            stamp = ffi.new("kl_stamp *", {
-                "producer_id": self.producer_id, "producer_epoch": self.producer_epoch,
-                "base_sequence": sequence, "attributes": codec})  # fmt: skip
-            self._made += 1
-            data = sealed(small if codec else records, encoded, stamp)
-            yield _Batch(tp, data, count, rows.bytes, sequence, self._made)
-
-    def _sequence(self, tp: TopicPartition, count: int) -> int:
-        if self.producer_id == -1:
-            return -1
-        first = self._sequences.get(tp, 0)
-        self._sequences[tp] = (first + count) % SEQUENCES
-        return first
-
-    def _identify(self) -> None:
-        """Get a producer id, once, where the broker offers it."""
-        if self._identified:
-            return
-
-        def step() -> None:
-            connection = self.cluster.any()
-            if not connection.knows(apis.INIT_PRODUCER_ID):
-                return
-            answer = connection.call(
-                apis.INIT_PRODUCER_ID,
-                {"transactional_id": None, "transaction_timeout_ms": 60_000},
-                connection.version_of(apis.INIT_PRODUCER_ID, at_most=5),
-            )
-            check_code(answer.error_code, "InitProducerId")
-            self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
-
-        self.cluster.retrying(step)
-        self._identified = True
-
-    # ---- sending -----------------------------------------------------------------------
-
-    def _pump(self) -> None:
-        """Send what is ready, as far as there is room; then what failed, again."""
-        while nodes := self._nodes_ready():
-            for node, partitions in nodes.items():
-                self._send_to(node, partitions)
-        self.poll(0)
-
-    def _nodes_ready(self) -> dict[int, list[TopicPartition]]:
-        ready = [tp for tp, batches in self._ready.items() if batches]
-        return self.cluster.retrying(lambda: self.cluster.by_leader(ready)) if ready else {}
-
-    def _send_to(self, node: int, partitions: list[TopicPartition]) -> None:
-        """One request of what is ready for a node; waits when too many are on their way."""
-        while len(self._flying.get(node, ())) >= self.options.in_flight:
-            self._receive(node)
-        if self._failed:
-            self._recover()
-        if self._failure is not None:
-            raise self._failure
-        batches: dict[TopicPartition, _Batch] = {}
-        size = 0
-        for tp in partitions:
-            waiting = self._ready[tp]
-            if self._unsure(node, tp):
-                continue
-            if batches and size + len(waiting[0].data) > self.options.request_bytes:
-                break
-            size += len(waiting[0].data)
-            batches[tp] = waiting.popleft()
-        if batches:
-            self._put(node, batches)
-        else:  # each of them waits for its first answer
-            self._receive(node)
-
-    def _unsure(self, node: int, tp: TopicPartition) -> bool:
-        """Whether the first batch of a partition is on its way still.
-
-        A leader that has not seen the producer takes any sequence: should the first batch
-        fail, and the second not, the first could never be sent again.
+        Raises: UnknownTopicOrPartition, Timeout (max.block.ms), Closed.
         """
-        if self.producer_id == -1 or tp in self._known:
-            return False
-        return any(tp in request.batches for request in self._flying.get(node, ()))
+        self._check(transaction=False)
+        return self._waiting.intake(topic, time.monotonic() + self._block_s).partitions
 
-    def _put(self, node: int, batches: dict[TopicPartition, _Batch]) -> None:
-        """Put one request on its way; on failure its batches wait for `_recover`."""
-        request = _Request(batches, time.monotonic())
-        for batch in batches.values():
-            self._first_sent_s.setdefault(batch.number, request.sent_s)
-        topics: dict[str, list[dict[str, Any]]] = {}
-        for tp, batch in batches.items():
-            topics.setdefault(tp.topic, []).append({"index": tp.partition, "records": batch.data})
-        body = {
-            "acks": self.options.acks,
-            "timeout_ms": self.cluster.options.request_timeout_ms,
-            "topic_data": [{"name": name, "partition_data": rows} for name, rows in topics.items()],
-        }
-        answered = self.options.acks != 0
+    # ---- the end of what was sent ------------------------------------------------------
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send everything now, and wait until it is known what became of it.
+
+        Raises: Timeout (seconds); the first failure since this was last called, be it told by a
+        future already.
+        """
+        self._check(transaction=False)
+        self._drain(timeout)
+        problem = self._waiting.take_failure()
+        if problem is not None:
+            raise problem
+
+    def _drain(self, timeout: float | None) -> None:
+        if self._sender.ours:
+            raise errors.ArgumentError("a callback of the producer cannot wait for it")
+        until_s = None if timeout is None else time.monotonic() + timeout
+        for batch in (pending := self._waiting.pending()):
+            batch.hurry = True
+        for batch in pending:
+            left_s = None if until_s is None else max(until_s - time.monotonic(), 0)
+            if not batch.wait(left_s):
+                raise errors.Timeout(f"not all was acknowledged in {timeout:g} s")
+
+    def close(self, timeout: float | None = None) -> None:
+        """Wait until all is acknowledged, at most `timeout` seconds, and end.
+
+        An open transaction is aborted.  What is left then is given up: its futures say so.
+        Harmless when repeated; in a forked child it only forgets.
+
+        Raises: as flush, after all was closed.
+        """
+        if self._closed or self._pid != os.getpid():
+            self._closed = True
+            return
+        problem: errors.KafkalogError | None = None
         try:
-            connection = self._connect(node)
-            version = connection.version_of(apis.PRODUCE, at_most=VERSION_MAX)
-            connection.send(apis.PRODUCE, body, version, answered)
-        except errors.KafkalogError as problem:
-            if not passing(problem):
-                raise
-            self._lost(node, request)
-            return
-        if answered:
-            self._flying.setdefault(node, deque()).append(request)
-        else:
-            for batch in batches.values():
-                self._delivered(batch, -1)
-
-    def _connect(self, node: int) -> Connection:
-        connection = self._connections.get(node)
-        if connection is None or connection.closed:
-            connection = self._connections[node] = self.cluster.another(node)
-        return connection
-
-    def _lost(self, node: int, *more: _Request) -> None:
-        """The connection failed: all that was on its way is to be sent again."""
-        for request in (*self._flying.pop(node, ()), *more):
-            self._failed += request.batches.values()
-        if connection := self._connections.pop(node, None):
-            connection.close()
-
-    # ---- answers -----------------------------------------------------------------------
-
-    def poll(self, timeout_ms: int = 0) -> None:
-        """Take the answers that come within `timeout_ms`, the first of them at most.
-
-        Raises: the failure of a record that was sent.
-        """
-        waiting = {self._connections[node]: node for node, sent in self._flying.items() if sent}
-        if waiting:
-            wait_s = timeout_ms / 1000
-            while True:
-                readable = answering(waiting, wait_s)
-                for connection in readable:
-                    self._receive(waiting[connection])
-                wait_s = 0
-                waiting = {c: n for c, n in waiting.items() if self._flying.get(n)}
-                if not readable or not waiting:
-                    break
-        if self._failed:
-            self._recover()
-        if self._failure is not None:
-            raise self._failure
-
-    def flush(self) -> None:
-        """Send everything and wait until it is acknowledged.
-
-        Raises: the first failure of a record that was sent.
-        """
-        for tp in list(self._rows):
-            self._close_batch(tp)
-        while any(self._ready.values()) or any(self._flying.values()) or self._failed:
-            if self._failure is None:
-                self._pump()
-            for node in [n for n, sent in self._flying.items() if sent]:
-                self._receive(node)
-            if self._failed:
-                self._recover()
-            if self._failure is not None and not any(self._flying.values()):
-                break
-        if self._failure is not None:
-            raise self._failure
-
-    def _receive(self, node: int) -> None:
-        """Take the oldest answer of a node."""
-        try:
-            answer = self._connections[node].receive()
-        except errors.KafkalogError as problem:
-            if not passing(problem):
-                raise
-            self._lost(node)
-            return
-        request = self._flying[node].popleft()
-        left = dict(request.batches)
-        for topic in answer.responses:
-            for row in topic.partition_responses:
-                batch = left.pop(TopicPartition(topic.name, row.index), None)
-                if batch is not None:
-                    self._answered(batch, row)
-        if left:
-            tp = next(iter(left))
-            raise errors.BadAnswer(f"Produce: node {node} says nothing of {tp.topic}-{tp[1]}")
-
-    def _answered(self, batch: _Batch, row: Any) -> None:
-        code = row.error_code
-        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            self._delivered(batch, row.base_offset)
-            return
-        behind = any(b.tp == batch.tp and b.number < batch.number for b in self._failed)
-        if is_retriable(code) or (code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and behind):
-            self._failed.append(batch)
-            if code not in _MOVING:
-                self._tell(batch, row)
-        elif self._failure is None:
-            self._failure = _refusal(batch, row)
-
-    def _tell(self, batch: _Batch, row: Any) -> None:
-        """Say why records are not taken, once for each reason: patience may be long."""
-        why = str(_refusal(batch, row))
-        if self._reasons.get(batch.tp) != why:
-            self._reasons[batch.tp] = why
-            patience_s = self.options.delivery_timeout_ms / 1000
-            _logger.warning("%s; trying again for up to %g s", why, patience_s)
-
-    def _delivered(self, batch: _Batch, base_offset: int) -> None:
-        sent_s = self._first_sent_s.pop(batch.number)
-        self._known.add(batch.tp)
-        if self.on_delivery is not None:
-            self.on_delivery(
-                Delivery(
-                    batch.tp,
-                    base_offset,
-                    batch.count,
-                    batch.record_bytes,
-                    time.monotonic() - sent_s,
-                )
-            )
-
-    # ---- again -------------------------------------------------------------------------
-
-    def _recover(self) -> None:
-        """Send again what failed for a time: batch by batch, each partition in order.
-
-        All that is on its way is waited for first, so that no batch overtakes another.
-        """
-        backoff = self.cluster.backoff(self.options.delivery_timeout_ms)
-        while True:
-            for node in [n for n, sent in self._flying.items() if sent]:
-                while self._flying.get(node):
-                    self._receive(node)
-            if not self._failed or self._failure is not None:
-                return
-            if backoff.over():
-                raise _expired(self._failed, self.options.delivery_timeout_ms, self._reasons)
-            backoff.wait()
-            self.cluster.forget()
-            try:
-                self._resend()
-            except errors.KafkalogError as problem:
-                if not passing(problem) or backoff.over():
-                    raise
-
-    def _resend(self) -> None:
-        """Each partition's failed batches, one at a time; stops at the next failure."""
-        queue = deque(sorted(self._failed, key=lambda batch: batch.number))
-        self._failed = []
-        try:
-            while queue and not self._failed:
-                batch = queue[0]
-                node = self.cluster.leader(batch.tp)
-                queue.popleft()
-                self._put(node, {batch.tp: batch})
-                while self._flying.get(node):
-                    self._receive(node)
+            if self._transactional and self._open and not self._identity.fatal:
+                with suppress(errors.KafkalogError):
+                    self.abort_transaction()
+                self._waiting.take_failure()
+            if self._waiting.refusal is None:
+                self._drain(timeout)
+        except errors.KafkalogError as found:
+            problem = found
         finally:
-            self._failed += queue
+            self._end()
+        problem = problem or self._waiting.take_failure()
+        if problem is not None:
+            raise problem
+
+    def _end(self) -> None:
+        self._closed = True
+        self._waiting.refuse(errors.Closed("the producer is closed"))
+        self._sender.stop()
+        _producers.discard(self)
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+            return
+        # What is on its way already says more than what waits for it would.
+        with suppress(errors.KafkalogError):
+            self.close(timeout=0)
+
+    def _check(self, transaction: bool = True) -> None:
+        if self._pid != os.getpid():
+            raise errors.ForkedHandle("the producer belongs to the parent process")
+        if self._closed:
+            raise errors.Closed("the producer is closed")
+        if transaction and self._transactional and not self._open:
+            raise errors.InvalidTxnState(
+                "no transaction is open: send within `with producer.transaction():`"
+            )
+        if transaction and self._identity.error is not None:
+            raise self._identity.error
+
+    def __repr__(self) -> str:
+        state = "closed, " if self._closed else ""
+        return f"Producer({state}id {self._identity.producer_id}, epoch {self._identity.epoch})"
+
+    # ---- transactions ------------------------------------------------------------------
+
+    @property
+    def producer_id(self) -> int:
+        """The id that the brokers gave; -1: none yet."""
+        return self._identity.producer_id
+
+    @property
+    def _transactional(self) -> bool:
+        return bool(self._identity.transactional_id)
+
+    @property
+    def _open(self) -> bool:
+        return isinstance(self._identity, Transactional) and self._identity.open
+
+    def _transactions(self) -> Transactional:
+        self._check(transaction=False)
+        if not isinstance(self._identity, Transactional):
+            raise errors.InvalidTxnState("the producer has no transactional_id")
+        if self._identity.fatal is not None:
+            raise self._identity.fatal
+        return self._identity
+
+    def _ask(self, call: Callable[[], Any]) -> Any:
+        return self._sender.tasks.ask(call, self._block_s)
+
+    def begin_transaction(self) -> None:
+        """Begin one; the first also gets the producer's id, and fences whoever had it.
+
+        Raises: InvalidTxnState (one is open), ProducerFenced, Timeout, what the broker answers.
+        """
+        identity, cluster = self._transactions(), self._sender.cluster
+        if identity.open:
+            raise errors.InvalidTxnState("a transaction is open already")
+        if not identity.ready:
+            self._ask(lambda: identity.initialise(cluster))
+        self._waiting.take_failure()
+        identity.begin()
+        self._waiting.be_plain(self._usual)
+
+    def commit_transaction(self) -> None:
+        """Wait until all is acknowledged, and commit.
+
+        Raises: why it cannot be: then abort; ProducerFenced: then close.
+        """
+        identity, cluster = self._in_transaction(), self._sender.cluster
+        self._waiting.be_plain(False)
+        try:
+            self._drain(None)
+            self._ask(lambda: identity.end(cluster, commit=True))
+        except errors.KafkalogError as problem:
+            identity.error = identity.error or problem
+            raise
+        self._waiting.take_failure()
+
+    def abort_transaction(self) -> None:
+        """Give up what was not sent, and abort.
+
+        Raises: ProducerFenced, Timeout, what the broker answers.
+        """
+        identity, cluster = self._in_transaction(), self._sender.cluster
+        self._waiting.be_plain(False)
+        why = errors.TransactionAborted(
+            f"transactional id {identity.transactional_id!r}: the transaction was aborted"
+        )
+        self._ask(lambda: self._sender.drop_all(why))
+        while self._waiting.pending():  # what was on its way, and may have failed meanwhile
+            with suppress(errors.Timeout):
+                self._drain(0.05)
+            self._ask(lambda: self._sender.drop_all(why))
+        self._ask(lambda: identity.end(cluster, commit=False))
+        self._waiting.take_failure()
+
+    def _in_transaction(self) -> Transactional:
+        identity = self._transactions()
+        if not identity.open:
+            raise errors.InvalidTxnState("no transaction is open")
+        return identity
+
+    @contextmanager
+    def transaction(self) -> Iterator[Producer]:
+        """A transaction as a block: committed at its end, aborted when it raises.
+
+        Raises: as begin_transaction and commit_transaction; after a commit that cannot be, the
+        transaction was aborted.
+        """
+        self.begin_transaction()
+        try:
+            yield self
+            self.commit_transaction()
+        except BaseException:
+            if self._open and not self._closed and self._identity.fatal is None:
+                with suppress(errors.KafkalogError):  # the failure on its way says more
+                    self.abort_transaction()
+            raise
+
+    def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, Any],
+        group: str | Membership,
+    ) -> None:
+        """Commit a group's offsets with the transaction.
+
+        `offsets`: by partition the next offset to be read, or (offset, leader epoch, metadata).
+        `group`: what a consumer's group_metadata() gave; or the id of a group without members.
+
+        Raises: what the broker answers; then only an abort is left.
+        """
+        identity, cluster = self._in_transaction(), self._sender.cluster
+        by = GroupId(group) if isinstance(group, str) else group
+        rows = {
+            TopicPartition(*tp): Offset(what) if isinstance(what, int) else Offset(*what)
+            for tp, what in offsets.items()
+        }
+        if rows:
+            self._ask(lambda: identity.send_offsets(cluster, rows, by))
 
 
-def _refusal(batch: _Batch, row: Any) -> errors.KafkalogError:
-    """Why a broker does not take a batch."""
-    try:
-        detail = row.error_message
-        check_code(row.error_code, f"{batch.tp.topic}-{batch.tp.partition}", detail)
-    except errors.KafkalogError as problem:
-        return problem
-    raise AssertionError("no error")
+def _bytes(name: str, found: Any) -> bytes | None:
+    if found is None or type(found) is bytes:
+        return found
+    if isinstance(found, (bytes, bytearray, memoryview)):
+        return bytes(found)
+    hint = "; encode it first" if isinstance(found, str) else ""
+    raise errors.ArgumentError(f"{name}: found {type(found).__name__}, wanted bytes or None{hint}")
 
 
-def _expired(
-    batches: Iterable[_Batch], patience_ms: int, reasons: Mapping[TopicPartition, str]
-) -> errors.KafkalogError:
-    some = list(batches)
-    tp = some[0].tp
-    return failure_class(ErrorCode.REQUEST_TIMED_OUT)(
-        f"{tp.topic}-{tp.partition}: {sum(b.count for b in some)} records not taken in "
-        f"{patience_ms} ms" + (f": {reasons[tp]}" if tp in reasons else "")
-    )
+def _taken(intake: Intake, places: Iterable[int]) -> list[tuple[Batch, int, int]]:
+    """What send_many put into the open batches of partitions since it was asked last."""
+    found = (_touched(intake.native, place) for place in places)
+    return [one for one in found if one is not None]
+
+
+def _listed(column: Any) -> list[Any] | None:
+    if column is None or isinstance(column, list):
+        return column
+    for method in ("to_pylist", "tolist"):
+        if hasattr(column, method):
+            found: list[Any] = getattr(column, method)()
+            return found
+    return list(column)
+
+
+_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """What a program that ends without closing its producers has sent goes out all the same."""
+    for producer in list(_producers):
+        with suppress(Exception):  # there is nobody to be told
+            producer.close(timeout=5)
+
+
+def _forget_all() -> None:
+    """A forked child has none of the threads."""
+    for producer in list(_producers):
+        producer._waiting.direct.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,10 +1,11 @@
-"""What a log asks of the layers above it, which hand it in: kafkalog/__init__ does.
+"""What lower layers ask of those above them, which hand it in: kafkalog/__init__ does.
 
-A log knows neither its data directory nor who checks files, since both know logs.
+A log knows neither its data directory nor who checks files, since both know logs; a broker does
+not know the store that is over it.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from kafkalog.clock import Clock
@@ -32,13 +33,15 @@ class Above(NamedTuple):
     the directory's manager and its metadata."""
     verify: "Callable[..., Report]"
     """(path, deep=...): see Log.verify."""
+    store: "Callable[[Any], Any]"
+    """(broker): its store."""
 
 
 _given: list[Above] = []
 
 
 def give(functions: Above) -> None:
-    """Let logs use these from now on."""
+    """Let these be used from now on."""
     _given[:] = [functions]
 
 

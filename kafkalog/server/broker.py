@@ -25,6 +25,7 @@ from kafkalog.coordinator.transactions.shard import Marker, Outside
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import Closed, InvalidSetting, KafkalogError
 from kafkalog.inspect.lost import lost_metadata
+from kafkalog.log.above import above
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.server import listeners as places
@@ -158,6 +159,7 @@ class Broker:
         self._pid = os.getpid()
         self._closing = threading.Lock()
         self._closed = False
+        self._store: Any = None
         self._undo: list[Any] = []  # what ends the parts that were begun, in their order
         try:
             self._open()
@@ -276,6 +278,19 @@ class Broker:
         if self._closed:
             raise Closed(f"{self.path}: the broker is closed")
         return self._inside
+
+    @property
+    def store(self) -> Any:
+        """A `kafkalog.Store` over it, always the same: topics, logs and clients in this process.
+
+        Raises: Closed.
+        """
+        if self._closed:
+            raise Closed(f"{self.path}: the broker is closed")
+        with self._closing:
+            if self._store is None:
+                self._store = above().store(self)
+            return self._store
 
     def _place(self) -> str:
         return self.bootstrap_servers or "this process"

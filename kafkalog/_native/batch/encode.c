@@ -2,7 +2,7 @@
  *
  * Rows are resolved into places in blocks, one loop per kind of column, so that the loop
  * that writes records asks nothing about columns. */
-#include "batch.h"
+#include "grow.h"
 
 enum { BLOCK_ROWS = 128 };
 
@@ -317,6 +317,36 @@ static kl_status put_block(writer *w, int rows, bool *fits) {
     }
     if (status || i < found) return status;
     return values.status ? values.status : keys.status;
+}
+
+/* The place of row `row` alone, and where a column of lengths stands behind it. */
+static kl_status one_place(const kl_bytes_column *column, const char *name, int64_t row,
+                           int64_t *pos, place *out) {
+    if (row >= row_limit(column) || !row_place(column, column->kind, row, *pos, out))
+        return bad_row(column, name, row);
+    if (column->kind == KL_BYTES_LENGTHS32)
+        *pos = out->pos + KL_MAX(load32(column->index, row), (int64_t)0);
+    return KL_OK;
+}
+
+kl_status kl_columns_take(const kl_columns *columns, kl_cursor *cursor, kl_addition *out) {
+    int64_t row = cursor->row, key_pos = cursor->key_pos, value_pos = cursor->value_pos;
+    place key, value;
+    kl_status status = one_place(&columns->key, "key", row, &key_pos, &key);
+    if (!status) status = one_place(&columns->value, "value", row, &value_pos, &value);
+    if (KL_UNLIKELY(status)) return status;
+    *out = (kl_addition){
+        .key = key.bytes > 0 ? columns->key.data + key.pos : NULL,
+        .key_bytes = key.bytes,
+        .value = value.bytes > 0 ? columns->value.data + value.pos : NULL,
+        .value_bytes = value.bytes,
+        .timestamp_ms = columns->timestamp_ms ? columns->timestamp_ms[row]
+                                              : columns->default_timestamp_ms,
+    };
+    cursor->row = row + 1;
+    cursor->key_pos = key_pos;
+    cursor->value_pos = value_pos;
+    return KL_OK;
 }
 
 static kl_status check_cursor(const kl_columns *columns, const kl_cursor *cursor) {

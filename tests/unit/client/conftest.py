@@ -8,7 +8,9 @@ import pytest
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.transport import Options
-from tests.support.scripted import Peer
+from kafkalog.wire import apis
+from tests.support.scripted import Peer, produced
+from tests.unit.client.producing import PRODUCER_ID
 
 QUICK = Options(
     connect_timeout_ms=2_000,
@@ -31,3 +33,12 @@ def scripted(peer: Peer) -> Iterator[Cluster]:
     """A client of the peer; nothing is sent yet."""
     with Cluster(peer.servers, QUICK) as made:
         yield made
+
+
+@pytest.fixture
+def broker(peer: Peer) -> Peer:
+    """It takes everything, for topic t of two partitions."""
+    peer.on(apis.METADATA, peer.metadata({"t": 2}))
+    peer.on(apis.INIT_PRODUCER_ID, PRODUCER_ID)
+    peer.on(apis.PRODUCE, produced([]))
+    return peer

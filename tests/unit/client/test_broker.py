@@ -23,7 +23,7 @@ from kafkalog.client.offsets import (
     all_partitions,
     list_offsets,
 )
-from kafkalog.client.producer import ProduceOptions, Producer
+from kafkalog.client.producer import Producer
 from kafkalog.types import Record, TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -60,13 +60,13 @@ def read(cluster: Cluster, topic: str, count: int, **options: Any) -> list[Recor
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_is_produced_is_fetched(cluster: Cluster, topic: str, codec: str) -> None:
+def test_what_is_produced_is_fetched(cluster: Cluster, where: Any, topic: str, codec: str) -> None:
     """Keys, values, headers, times: through the broker and back, by partition and in order."""
     sent = [
         (b"key %d" % (i % 7) if i % 5 else None, b"value %d" % i * 3 if i % 11 else None, i)
         for i in range(500)
     ]
-    with Producer(cluster, ProduceOptions(compression=codec, batch_bytes=2_000)) as producer:
+    with Producer(where, compression=codec, batch_bytes=2_000) as producer:
         for key, value, i in sent:
             headers = [("n", b"%d" % i), ("null", None)] if i % 3 == 0 else ()
             producer.send(topic, value, key, timestamp_ms=1_700_000_000_000 + i, headers=headers)
@@ -84,9 +84,9 @@ def test_what_is_produced_is_fetched(cluster: Cluster, topic: str, codec: str) -
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_acks(cluster: Cluster, topic: str, acks: int) -> None:
+def test_acks(cluster: Cluster, where: Any, topic: str, acks: int) -> None:
     done = []
-    with Producer(cluster, ProduceOptions(acks=acks), done.append) as producer:
+    with Producer(where, acks=acks, on_delivery=done.append) as producer:
         for i in range(100):
             producer.send(topic, b"%d" % i, partition=1)
     assert sum(d.count for d in done) == 100
@@ -94,16 +94,16 @@ def test_acks(cluster: Cluster, topic: str, acks: int) -> None:
     assert all((d.base_offset == -1) == (acks == 0) for d in done)
 
 
-def test_an_idempotent_producer_gets_an_id(cluster: Cluster, topic: str) -> None:
-    with Producer(cluster) as one, Producer(cluster) as two:
+def test_an_idempotent_producer_gets_an_id(where: Any, topic: str) -> None:
+    with Producer(where) as one, Producer(where) as two:
         for producer in (one, two):
             producer.send(topic, b"x", partition=0)
             producer.flush()
         assert 0 <= one.producer_id != two.producer_id >= 0
 
 
-def test_batches_in_flight_are_appended_in_order(cluster: Cluster, topic: str) -> None:
-    with Producer(cluster, ProduceOptions(batch_bytes=200, in_flight=5)) as producer:
+def test_batches_in_flight_are_appended_in_order(cluster: Cluster, where: Any, topic: str) -> None:
+    with Producer(where, batch_bytes=200, in_flight=5) as producer:
         for i in range(2_000):
             producer.send(topic, b"%06d" % i, partition=2)
     assert [int(r.value or b"") for r in read(cluster, topic, 2_000)] == [*range(2_000)]
@@ -118,7 +118,7 @@ def test_the_broker_makes_a_topic_that_is_produced_to(cluster: Cluster, unique: 
 
 
 def test_a_record_that_is_too_large_is_refused(cluster: Cluster, topic: str) -> None:
-    producer = Producer(cluster)
+    producer = Producer(cluster, config={"max.request.size": 4 << 20})
     producer.send(topic, b"x" * (2 << 20), partition=0)
     with pytest.raises(errors.MessageTooLarge, match="MESSAGE_TOO_LARGE"):
         producer.flush()

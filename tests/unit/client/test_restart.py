@@ -9,7 +9,7 @@ from kafkalog.client import topics
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer import GroupConsumer, GroupOptions
 from kafkalog.client.fetcher import Fetcher
-from kafkalog.client.producer import ProduceOptions, Producer
+from kafkalog.client.producer import Producer
 from kafkalog.types import TopicPartition
 from tests.support.apache import free_port
 
@@ -31,7 +31,7 @@ def test_clients_go_on_after_a_restart(tmp_path: Path) -> None:
     read: list[int] = []
     shared: list[int] = []
     with Cluster(where) as cluster:
-        producer = Producer(cluster, ProduceOptions(batch_bytes=120))
+        producer = Producer(where, batch_bytes=120)
         fetcher = Fetcher(cluster, {tp: 0})
         options = GroupOptions(commit_ms=1, heartbeat_ms=100)
         member = GroupConsumer(cluster, "g", ["t"], options)

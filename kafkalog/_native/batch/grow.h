@@ -1,0 +1,38 @@
+/* grow.h: a batch that grows by a record at a time, in memory of its own. */
+#ifndef KL_GROW_H
+#define KL_GROW_H
+
+#include "batch.h"
+
+/* A record to be added; -1 bytes: null. */
+typedef struct {
+    const uint8_t *key;
+    int64_t key_bytes;
+    const uint8_t *value;
+    int64_t value_bytes;
+    int64_t timestamp_ms;
+    const uint8_t *headers; /* their count and they, encoded; NULL: none */
+    size_t headers_bytes;
+} kl_addition;
+
+typedef struct {
+    uint8_t *data; /* room for the header, then the records */
+    size_t bytes;  /* used of it, the header's room too */
+    size_t capacity;
+    size_t bytes_max;     /* more than its first record does not pass this */
+    int64_t record_bytes; /* of keys and values */
+    kl_encoded encoded;   /* records_bytes is not kept */
+} kl_growing;
+
+/* A batch without records; NULL: no memory. */
+kl_growing *kl_growing_new(size_t bytes_max);
+void kl_growing_free(kl_growing *batch); /* NULL is fine */
+/* KL_E_BUFFER_TOO_SMALL: it is full.  KL_E_MESSAGE_TOO_LARGE: no batch can hold the record.
+ * KL_E_ARGUMENT: its time.  KL_E_NO_MEMORY.  Nothing was changed then. */
+kl_status kl_growing_add(kl_growing *batch, const kl_addition *record);
+
+/* Take the row at `cursor` of columns without headers as a record, and move on to the next.
+ * KL_E_ARGUMENT: the row is not there, or does not lie within its column. */
+kl_status kl_columns_take(const kl_columns *columns, kl_cursor *cursor, kl_addition *out);
+
+#endif

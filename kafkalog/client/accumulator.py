@@ -1,0 +1,316 @@
+"""Records that wait to be sent: an open batch a partition, closed ones behind it, all bounded.
+
+Senders' threads fill it, the sender thread empties it.  What a record itself costs is C's.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kafkalog import errors
+from kafkalog._native import direct, lib
+from kafkalog.client.delivery import Batch, Future
+from kafkalog.types import TopicPartition
+
+__all__ = ["HEADER_BYTES", "Accumulator", "Bounds", "Intake", "Lane"]
+
+HEADER_BYTES: int = lib.KL_BATCH_HEADER_BYTES
+TURNS_PAUSE_S = 0.05
+"""Who waits for room looks so often, whether it was woken or not."""
+_new, _open = direct("intake_new"), direct("intake_open")
+_memory = direct("growing_new")
+
+
+class Bounds(NamedTuple):
+    """How much there may be, in bytes, and how long it may wait."""
+
+    batch_bytes: int
+    buffer_bytes: int
+    linger_s: float
+
+
+class Intake(NamedTuple):
+    """Where records of a topic go in."""
+
+    topic: str
+    partitions: int
+    native: Any
+
+
+class Lane:
+    """The batches of a partition, in their order.  Under the accumulator's lock."""
+
+    __slots__ = (
+        "failed", "flying", "intake", "known", "open", "pause_ms", "ready", "reason",
+        "retry_at_s", "sequence", "solo", "tp",
+    )  # fmt: skip
+
+    def __init__(self, tp: TopicPartition, intake: Intake) -> None:
+        self.tp = tp
+        self.intake = intake
+        self.open: Batch | None = None
+        """It takes records."""
+        self.ready: deque[Batch] = deque()
+        """Closed, to be sent in this order."""
+        self.failed: list[Batch] = []
+        """To be sent again when nothing is on its way any more."""
+        self.flying = 0
+        """Batches on their way."""
+        self.solo = False
+        """What failed is sent again one by one."""
+        self.known = False
+        """Its leader has taken a batch of this producer id."""
+        self.sequence = 0
+        """Of the next record that is sealed."""
+        self.retry_at_s = 0.0
+        self.pause_ms = 0.0
+        self.reason = ""
+        """Why its records were not taken, as it was told last."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing of it waits for anything."""
+        return self.open is None and not self.ready and not self.failed and not self.flying
+
+
+class Accumulator:
+    """All that waits.  Safe to use from many threads."""
+
+    def __init__(
+        self, bounds: Bounds, keyless: tuple[bool, bool], wake: Callable[[], None]
+    ) -> None:
+        """`keyless`: (an empty key is none, no key is an empty one); `wake`: the sender."""
+        self.bounds = bounds
+        self._keyless = keyless
+        self._wake = wake
+        self.lock = threading.Condition(threading.RLock())
+        """Guards what follows; told when there is room, or a topic is known."""
+        self.many = threading.Lock()
+        """One send_many at a time."""
+        self.intakes: dict[str, Intake] = {}
+        self.direct: dict[str, Any] = {}
+        """The C side of `intakes`, as far as records may go there without being looked at."""
+        self.plain = True
+        """Whether they may."""
+        self.lanes: dict[TopicPartition, Lane] = {}
+        """Those that are not empty."""
+        self._idle: dict[TopicPartition, Lane] = {}
+        self.unfinished: dict[int, Batch] = {}
+        self.wanted: dict[str, errors.KafkalogError | None] = {}
+        """Topics that somebody waits for, and why they are not there."""
+        self.used = 0
+        self.starved = False
+        """Somebody waits for room: nothing lingers."""
+        self.refusal: errors.KafkalogError | None = None
+        """Nothing is taken any more: why."""
+        self.failure: errors.KafkalogError | None = None
+        """The first one since somebody asked."""
+        self._number = 0
+
+    # ---- topics --------------------------------------------------------------------------
+
+    def know(self, topic: str, partitions: int) -> None:
+        """A topic has so many partitions."""
+        with self.lock:
+            found = self.intakes.get(topic)
+            if found is None or found.partitions != partitions:
+                native = _new(
+                    partitions, Future, random.getrandbits(62), self.bounds.batch_bytes,
+                    *self._keyless,
+                )  # fmt: skip
+                for lane in self.all_lanes():
+                    if lane.tp.topic == topic:
+                        self.close(lane)
+                self._idle = {tp: x for tp, x in self._idle.items() if tp.topic != topic}
+                self.intakes[topic] = made = Intake(topic, partitions, native)
+                for lane in self.lanes.values():
+                    if lane.tp.topic == topic:
+                        lane.intake = made
+                self.be_plain(self.plain)
+            self.wanted.pop(topic, None)
+            self.lock.notify_all()
+
+    def be_plain(self, plain: bool) -> None:
+        """Whether records may go in without being looked at, as far as topics are known."""
+        with self.lock:
+            self.plain = plain
+            self.direct.clear()
+            if plain and self.refusal is None:
+                self.direct.update((name, one.native) for name, one in self.intakes.items())
+
+    def refuse(self, why: errors.KafkalogError) -> None:
+        """Take nothing any more; who waits is told."""
+        with self.lock:
+            self.refusal = self.refusal or why
+            self.direct.clear()
+            self.lock.notify_all()
+
+    def intake(self, topic: str, until_s: float) -> Intake:
+        """Where a topic's records go; waits until its partitions are known.
+
+        Raises: Timeout; why the topic is not known; the refusal.
+        """
+        found = self.intakes.get(topic)
+        if found is not None and self.refusal is None:
+            return found
+        with self.lock:
+            self.wanted[topic] = None
+            while True:
+                if self.refusal is not None:
+                    self.wanted.pop(topic, None)
+                    raise self.refusal
+                found = self.intakes.get(topic)
+                if found is not None:
+                    return found
+                problem = self.wanted.get(topic)
+                left_s = until_s - time.monotonic()
+                if problem is not None and (not problem.retriable or left_s <= 0):
+                    self.wanted.pop(topic, None)
+                    raise problem
+                if left_s <= 0:
+                    self.wanted.pop(topic, None)
+                    raise errors.Timeout(f"topic {topic!r}: its partitions are not known yet")
+                self._wake()
+                self.lock.wait(min(left_s, TURNS_PAUSE_S))
+
+    # ---- batches -------------------------------------------------------------------------
+
+    def lane(self, intake: Intake, partition: int) -> Lane:
+        """The lane of a partition."""
+        tp = TopicPartition(intake.topic, partition)
+        found = self.lanes.get(tp) or self._idle.pop(tp, None) or Lane(tp, intake)
+        self.lanes[tp] = found
+        found.intake = intake
+        return found
+
+    def room(self, intake: Intake, partition: int, need: int, until_s: float, owner: Any) -> None:
+        """See to it that the partition has an open batch that can take `need` bytes.
+
+        Raises: Timeout: there was no room until then; the refusal.
+        """
+        bounds = self.bounds
+        with self.lock:
+            intake = self.intakes.get(intake.topic, intake)
+            lane = self.lane(intake, partition)
+            batch = lane.open
+            if batch is not None:
+                if batch.size + need <= batch.reserved:
+                    return  # somebody was quicker
+                self.close(lane)
+                self._wake()
+            wanted = max(bounds.batch_bytes, HEADER_BYTES + need)
+            self._reserve(wanted, until_s)
+            lane = self.lane(self.intakes.get(intake.topic, intake), partition)
+            if lane.open is not None:
+                self.release(wanted)
+                return
+            self._number += 1
+            batch = Batch(owner, lane.tp, _memory(wanted), self._number)
+            batch.reserved = wanted
+            lane.open = self.unfinished[batch.number] = batch
+            _open(lane.intake.native, partition, batch, batch.memory)
+            self._wake()
+
+    def _reserve(self, wanted: int, until_s: float) -> None:
+        limit = self.bounds.buffer_bytes
+        if self.used + wanted > limit and self.used:
+            self.starved = True
+        while True:
+            if self.refusal is not None:
+                raise self.refusal
+            # Once it was full half of it must be free: not every batch should wake everybody.
+            if not self.starved or self.used + wanted <= max(limit // 2, wanted):
+                self.starved = False
+                break
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                raise errors.Timeout(
+                    f"buffer.memory: {self.used} of {limit} bytes wait for their acknowledgement, "
+                    f"wanted room for {wanted} more in max.block.ms"
+                )
+            self._wake()
+            self.lock.wait(min(left_s, TURNS_PAUSE_S))
+        self.used += wanted
+
+    def release(self, reserved: int) -> None:
+        """There is room again."""
+        with self.lock:
+            self.used -= reserved
+            if self.starved and self.used <= self.bounds.buffer_bytes // 2:
+                self.lock.notify_all()
+
+    def close(self, lane: Lane) -> None:
+        """Its open batch takes nothing more and is to be sent; one without records stays open."""
+        batch = lane.open
+        if batch is None:
+            return
+        _open(lane.intake.native, lane.tp.partition, None, None)
+        batch.freeze()
+        lane.open = None
+        if batch.count:
+            lane.ready.append(batch)
+        else:
+            self.drop(batch)
+
+    def close_due(self, now_s: float) -> float:
+        """Close the batches that need not wait any longer; when the next is due."""
+        bounds = self.bounds
+        due_s = now_s + 3600
+        with self.lock:
+            for lane in list(self.lanes.values()):
+                batch = lane.open
+                if batch is None:
+                    if lane.empty:
+                        self._idle[lane.tp] = self.lanes.pop(lane.tp)
+                    continue
+                if (lane.ready or lane.failed) and not batch.hurry:
+                    continue  # it could not go yet
+                at_s = batch.begun_s + bounds.linger_s
+                size = batch.size
+                if size <= HEADER_BYTES:
+                    continue  # its first record is on the way
+                if at_s <= now_s or batch.hurry or self.starved or size >= bounds.batch_bytes:
+                    self.close(lane)
+                else:
+                    due_s = min(due_s, at_s)
+        return due_s
+
+    def hurry(self, batch: Batch) -> None:
+        """Somebody waits for it."""
+        batch.hurry = True
+        self._wake()
+
+    def pending(self) -> list[Batch]:
+        """All batches with records of which it is not known what became of them."""
+        with self.lock:
+            return [
+                batch for batch in self.unfinished.values()
+                if batch.count or batch.memory is None or batch.size > HEADER_BYTES
+            ]  # fmt: skip
+
+    def all_lanes(self) -> list[Lane]:
+        """Those that are empty, too.  Under the lock."""
+        return [*self.lanes.values(), *self._idle.values()]
+
+    def failed(self, problem: errors.KafkalogError) -> None:
+        """Some records were given up."""
+        with self.lock:
+            self.failure = self.failure or problem
+
+    def take_failure(self) -> errors.KafkalogError | None:
+        """The first failure since this was called last."""
+        with self.lock:
+            found, self.failure = self.failure, None
+            return found
+
+    def drop(self, batch: Batch) -> None:
+        """Forget a batch: it has ended."""
+        with self.lock:
+            if self.unfinished.pop(batch.number, None) is not None:
+                self.release(batch.reserved)
+                batch.reserved = 0

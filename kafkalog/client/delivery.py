@@ -1,0 +1,276 @@
+"""What became of a record: the batch that it shares, and the future that its sender holds."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkalog import errors
+from kafkalog._native import direct
+from kafkalog.types import TopicPartition
+
+__all__ = ["Batch", "Delivery", "Future", "ManyFuture", "Piece", "RecordMetadata"]
+
+_logger = logging.getLogger(__name__)
+_told = direct("growing_told")
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is."""
+
+    topic: str
+    partition: int
+    offset: int
+    """-1: not told (acks 0)."""
+    timestamp_ms: int
+    """The record's own, or the log's where that sets it."""
+
+
+class Delivery(NamedTuple):
+    """A batch that was acknowledged, or sent, with acks 0."""
+
+    tp: TopicPartition
+    base_offset: int
+    """-1: not told."""
+    count: int  # type: ignore[assignment]  # a tuple's count() is of no use here
+    record_bytes: int
+    """Of keys and values."""
+    seconds: float
+    """From its first sending to its acknowledgement."""
+
+
+class Piece(NamedTuple):
+    """Records of a `send_many` that stand in one batch, others perhaps between them."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    """-1: not told (acks 0)."""
+    last_offset: int
+
+
+class Batch:
+    """Records of one partition on their way; made by senders, ended by the sender thread."""
+
+    __slots__ = (
+        "__weakref__", "_callbacks", "_ended", "_lock", "attempts", "base_offset", "begun_s",
+        "count", "data", "error", "first_sent_s", "hurry", "log_append_ms", "memory", "number",
+        "owner", "pid", "record_bytes", "reserved", "sequence", "tp",
+    )  # fmt: skip
+
+    def __init__(self, owner: Any, tp: TopicPartition, memory: Any, number: int) -> None:
+        """`owner`: has `hurry(batch)`; `memory`: of the C side."""
+        self.owner = owner
+        self.tp = tp
+        self.memory = memory
+        self.number = number
+        """In the order in which batches were made."""
+        self.begun_s = time.monotonic()
+        self.reserved = 0
+        """Of the producer's buffer."""
+        self.count = 0
+        """Set, with what follows, when nothing is added any more."""
+        self.record_bytes = 0
+        self.data: bytes | None = None
+        """As it is sent; None: not sealed for the producer id as it is."""
+        self.pid = (-1, -1)
+        """Producer id and epoch in `data`."""
+        self.sequence = -1
+        self.attempts = 0
+        self.hurry = False
+        """Somebody waits for it: no linger."""
+        self.first_sent_s = 0.0
+        self.base_offset = -1
+        self.log_append_ms = -1
+        self.error: errors.KafkalogError | None = None
+        self._ended = False
+        self._lock: threading.Condition | None = None
+        self._callbacks: list[Callable[[], object]] | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is known what became of it."""
+        return self._ended
+
+    @property
+    def size(self) -> int:
+        """Bytes of it as it is now, before compression."""
+        found: int = _told(self.memory)[1]
+        return found
+
+    def freeze(self) -> None:
+        """Nothing is added any more."""
+        self.count, _, self.record_bytes = _told(self.memory)
+
+    def end(self, error: errors.KafkalogError | None, base_offset: int = -1) -> None:
+        """It is known what became of it: wake who waits, call who asked."""
+        with _guard:
+            self.error = error
+            self.base_offset = base_offset
+            self._ended = True
+            self.memory = self.data = None
+            callbacks, self._callbacks = self._callbacks, None
+            lock = self._lock
+        if lock is not None:
+            with lock:
+                lock.notify_all()
+        for callback in callbacks or ():
+            _call(callback)
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until it has ended; False: it has not in `timeout` seconds."""
+        if self._ended:
+            return True
+        with _guard:
+            if self._lock is None:
+                self._lock = threading.Condition()
+        self.owner.hurry(self)
+        with self._lock:
+            return self._lock.wait_for(lambda: self._ended, timeout)
+
+    def then(self, callback: Callable[[], object]) -> None:
+        """Call it when it has ended, which may be now."""
+        with _guard:
+            if not self._ended:
+                if self._callbacks is None:
+                    self._callbacks = []
+                self._callbacks.append(callback)
+                return
+        _call(callback)
+
+
+_guard = threading.Lock()
+"""Guards the end of every batch: it is held for a moment."""
+
+
+def _new_guard() -> None:
+    global _guard
+    _guard = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_new_guard)
+
+
+def _call(callback: Callable[[], object]) -> None:
+    try:
+        callback()
+    except Exception:
+        _logger.exception("a callback of a delivery failed")
+
+
+class Future:
+    """What became of one record, now or later.  Safe to use from many threads."""
+
+    if TYPE_CHECKING:
+        _batch: Batch
+        _timestamp_ms: int
+        _index: int
+
+    def done(self) -> bool:
+        """Whether it is known."""
+        return self._batch.ended
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where the record is; waits, at most `timeout` seconds.
+
+        Raises: Timeout (not known yet); why it was not taken.
+        """
+        batch = self._batch
+        if not batch.ended and not batch.wait(timeout):
+            raise errors.Timeout(f"{_name(batch.tp)}: not acknowledged in {timeout:g} s")
+        if batch.error is not None:
+            raise batch.error
+        offset = batch.base_offset
+        return RecordMetadata(
+            *batch.tp,
+            offset if offset < 0 else offset + self._index,
+            self._timestamp_ms if batch.log_append_ms < 0 else batch.log_append_ms,
+        )
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Why the record was not taken; None: it was.  Raises: Timeout."""
+        batch = self._batch
+        if not batch.ended and not batch.wait(timeout):
+            raise errors.Timeout(f"{_name(batch.tp)}: not acknowledged in {timeout:g} s")
+        return batch.error
+
+    def add_done_callback(self, callback: Callable[[Future], object]) -> None:
+        """Call `callback` with this when it is known: at once, or in the producer's thread, which
+        waits meanwhile.  What it raises is logged."""
+        self._batch.then(lambda: callback(self))
+
+    @property
+    def partition(self) -> int:
+        """Where the record goes."""
+        return self._batch.tp.partition
+
+    def __repr__(self) -> str:
+        state = "waits" if not self.done() else "failed" if self._batch.error else "done"
+        return f"Future({_name(self._batch.tp)}, {state})"
+
+
+if not TYPE_CHECKING:
+    # C's own class gets the methods: each class that Python makes costs the collector's time for
+    # every object, of which there is one a record.
+    _Ticket = direct("Ticket")
+    for _name_of, _value in vars(Future).items():
+        if _name_of not in ("__dict__", "__weakref__", "__module__", "__annotations__"):
+            setattr(_Ticket, _name_of, _value)
+    Future = _Ticket
+
+
+class ManyFuture:
+    """What became of the records of one `send_many`."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: list[tuple[Batch, int, int]]) -> None:
+        """`parts`: batches, and the first and last of the records in each."""
+        self._parts = parts
+
+    def done(self) -> bool:
+        """Whether it is known of all of them."""
+        return all(batch.ended for batch, _, _ in self._parts)
+
+    def result(self, timeout: float | None = None) -> list[Piece]:
+        """Where the records are, batch by batch; waits, at most `timeout` seconds.
+
+        Raises: Timeout (not known yet); why the first of those that were not taken was not.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        for batch, _, _ in self._parts:
+            left = None if until is None else max(until - time.monotonic(), 0)
+            if not batch.ended and not batch.wait(left):
+                raise errors.Timeout(f"{_name(batch.tp)}: not acknowledged in {timeout:g} s")
+        for batch, _, _ in self._parts:
+            if batch.error is not None:
+                raise batch.error
+        return [
+            Piece(*batch.tp, *((batch.base_offset + first, batch.base_offset + last)
+                               if batch.base_offset >= 0 else (-1, -1)))
+            for batch, first, last in self._parts
+        ]  # fmt: skip
+
+    def add_done_callback(self, callback: Callable[[ManyFuture], object]) -> None:
+        """As Future's; called once, when all is known."""
+        left = [len(self._parts)]
+
+        def one() -> None:
+            with _guard:
+                left[0] -= 1
+                last = left[0] == 0
+            if last:
+                callback(self)
+
+        for batch, _, _ in self._parts:
+            batch.then(one)
+        if not self._parts:
+            _call(lambda: callback(self))
+
+
+def _name(tp: TopicPartition) -> str:
+    return f"{tp.topic}-{tp.partition}"

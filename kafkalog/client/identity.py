@@ -1,0 +1,104 @@
+"""Who a producer is to the brokers: nobody, or an id under which nothing is lost or repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from kafkalog import errors
+from kafkalog.client.accumulator import Lane
+from kafkalog.client.cluster import Cluster, passing
+from kafkalog.client.failures import check_code
+from kafkalog.wire import apis
+
+__all__ = ["Identity"]
+
+PLAIN_VERSION_MAX = 11
+"""Of Produce; version 12 is for transactions of version 2."""
+
+
+class Identity:
+    """A producer id without transactions.  The sender's thread only, but for reads."""
+
+    def __init__(self, wanted: bool) -> None:
+        """`wanted`: an id, where the brokers give any."""
+        self.transactional_id = ""
+        self.producer_id, self.epoch = -1, -1
+        self.ready = not wanted
+        """Whether records may be sent."""
+        self.fatal: errors.KafkalogError | None = None
+        """The producer is of no use any more: why."""
+        self.error: errors.KafkalogError | None = None
+        """What waits cannot be sent any more: why."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when there is another id or epoch."""
+        self._wanted = wanted
+        self._renew = False
+        self._next_s = 0.0
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """Id and epoch; -1: none."""
+        return self.producer_id, self.epoch
+
+    @property
+    def produce_version(self) -> int:
+        """The highest of Produce that may be used."""
+        return PLAIN_VERSION_MAX
+
+    def take(self, producer_id: int, epoch: int) -> None:
+        """The id and epoch from now on."""
+        self.producer_id, self.epoch = producer_id, epoch
+        self.changed()
+
+    def renew(self) -> None:
+        """The sequences are lost: get another id as soon as nothing is on its way."""
+        if self._wanted:
+            self._renew = True
+            self.ready = False
+
+    def failed(self, problem: errors.KafkalogError, sent: bool) -> None:
+        """A batch was given up; `sent`: its sequence is used up."""
+        if sent and self.producer_id >= 0:
+            self.renew()
+
+    def ensure(self, cluster: Cluster, now_s: float, quiet: Callable[[], bool]) -> float:
+        """Get an id if one is wanted; when to call again."""
+        if self.ready or not self._wanted or not self._needed(cluster):
+            return now_s + 3600
+        if now_s < self._next_s:
+            return self._next_s
+        if self._renew and not quiet():
+            return now_s + 3600  # the answers wake us
+        try:
+            self._ask(cluster)
+        except errors.KafkalogError as problem:
+            if not passing(problem):
+                self.fatal = problem
+                return now_s
+            cluster.forget_coordinators()
+            self._next_s = now_s + cluster.options.retry_backoff_ms / 1000
+            return self._next_s
+        self._renew = False
+        self.ready = True
+        return now_s
+
+    def _needed(self, cluster: Cluster) -> bool:
+        return cluster.reached  # before, nobody has sent anything
+
+    def _ask(self, cluster: Cluster) -> None:
+        connection = cluster.any()
+        if not connection.knows(apis.INIT_PRODUCER_ID):
+            return
+        answer = connection.call(
+            apis.INIT_PRODUCER_ID,
+            {"transactional_id": None, "transaction_timeout_ms": 60_000},
+            connection.version_of(apis.INIT_PRODUCER_ID, at_most=5),
+        )
+        check_code(answer.error_code, "InitProducerId")
+        self.take(answer.producer_id, answer.producer_epoch)
+
+    def join(
+        self, cluster: Cluster, lanes: Mapping[int, Sequence[Lane]], now_s: float
+    ) -> list[Lane]:
+        """Those of the lanes whose partitions may not be written to yet."""
+        return []

@@ -1,0 +1,71 @@
+"""Where a record goes when its sender does not say."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import zlib
+from collections.abc import Callable
+from typing import TypeAlias
+
+__all__ = ["Partitioner", "chooser", "keyless", "mistake"]
+
+Partitioner: TypeAlias = "Callable[[str, bytes | None, bytes | None, int], int]"
+"""(topic, key, value, partitions): a partition."""
+
+
+def keyless(kind: str) -> tuple[bool, bool]:
+    """Of a kind that C knows: (an empty key is none, no key is an empty one)."""
+    return kind in ("consistent_random", "crc32"), kind in ("consistent",)
+
+
+def chooser(kind: str | Partitioner) -> Partitioner | None:
+    """The partition of a record; -1: as C has it.  None: C has it for every record."""
+    if callable(kind):
+        return kind
+    if kind in ("murmur2", "murmur2_random"):
+        return None
+    return {"round_robin": _in_turn, "random": _any, "consistent": _crc32}.get(kind, _by_key)()
+
+
+def _by_key() -> Partitioner:
+    """librdkafka's consistent_random: an empty key is none."""
+
+    def choose(_topic: str, key: bytes | None, _value: bytes | None, partitions: int) -> int:
+        return zlib.crc32(key) % partitions if key else -1
+
+    return choose
+
+
+def _crc32() -> Partitioner:
+    """librdkafka's consistent: no key is an empty one."""
+
+    def choose(_topic: str, key: bytes | None, _value: bytes | None, partitions: int) -> int:
+        return zlib.crc32(key or b"") % partitions
+
+    return choose
+
+
+def _any() -> Partitioner:
+    def choose(_topic: str, _key: bytes | None, _value: bytes | None, partitions: int) -> int:
+        return random.randrange(partitions)
+
+    return choose
+
+
+def _in_turn() -> Partitioner:
+    turns: dict[str, itertools.count[int]] = {}
+
+    def choose(topic: str, _key: bytes | None, _value: bytes | None, partitions: int) -> int:
+        return next(turns.setdefault(topic, itertools.count())) % partitions
+
+    return choose
+
+
+def mistake(found: object, partitions: int) -> str:
+    """What is wrong with what a user's partitioner returned; empty: nothing."""
+    if isinstance(found, bool) or not isinstance(found, int):
+        return f"partitioner: found {found!r}, wanted a number"
+    if not 0 <= found < partitions:
+        return f"partitioner: found {found}, wanted 0 to {partitions - 1}"
+    return ""

@@ -1,0 +1,570 @@
+"""What goes out: requests to those who lead, answers, retries in order, by a thread of its own.
+
+Up to `in_flight` requests are on their way to a node.  What fails for a time is sent again in
+order: nothing of its partition goes out until all of it that was on its way has come back, and
+then one batch after another, until one is taken.  An idempotent producer neither loses nor repeats.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from kafkalog import errors
+from kafkalog._native import direct, lib
+from kafkalog.batch import codecs
+from kafkalog.client.accumulator import Accumulator, Lane
+from kafkalog.client.cluster import Cluster, passing
+from kafkalog.client.connection import Connection
+from kafkalog.client.delivery import Batch, Delivery
+from kafkalog.client.failures import check_code, failure_class, is_retriable
+from kafkalog.client.identity import Identity
+from kafkalog.client.tasks import Tasks
+from kafkalog.client.transport import Address
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["SendOptions", "Sender"]
+
+_logger = logging.getLogger(__name__)
+_seal, _records = direct("growing_seal"), direct("growing_records")
+SEQUENCES = 1 << 31
+LONGEST_S = 1.0
+"""The sender looks around so often at least."""
+_MOVING = (
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""What passes in every cluster when a leader moves or a topic is new: nothing to tell."""
+_FORGOTTEN = (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+              ErrorCode.INVALID_PRODUCER_EPOCH)  # fmt: skip
+"""The broker has another idea of the sequences: a new producer id is wanted."""
+
+
+class SendOptions(NamedTuple):
+    """How batches are sent."""
+
+    acks: int
+    codec: int
+    in_flight: int
+    request_bytes: int
+    delivery_s: float
+    retries: int
+    metadata_s: float
+
+
+class _Request(NamedTuple):
+    """Batches on their way, and until when they must be answered (monotonic seconds)."""
+
+    batches: dict[TopicPartition, Batch]
+    until_s: float
+
+
+class Sender:
+    """The thread, and all that only it touches."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: SendOptions,
+        identity: Identity,
+        on_delivery: Callable[[Delivery], object] | None,
+    ) -> None:
+        """`cluster` is this thread's from now on.  Nothing runs before `start`."""
+        self.cluster = cluster
+        self.options = options
+        self.identity = identity
+        self.tasks = Tasks(self.wake)
+        self._on_delivery = on_delivery
+        self._waiting: Accumulator
+        self._connections: dict[int, Connection] = {}
+        self._flying: dict[int, deque[_Request]] = {}
+        self._paused: dict[int, float] = {}  # nodes, and until when nothing goes there
+        self._refresh_at_s = 0.0
+        self._refreshed_s = 0.0
+        self._unknown: set[str] = set()  # topics whose metadata is to be asked for
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._asleep = self._rung = False
+        self._over = self._leaving = False
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="kafkalog-producer", daemon=True)
+
+    def start(self, waiting: Accumulator) -> None:
+        """Send what comes into `waiting`."""
+        self._waiting = waiting
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There is something to do; from any thread."""
+        self._rung = True
+        if self._asleep:
+            self._asleep = False
+            with suppress(OSError):  # it has ended
+                os.eventfd_write(self._bell, 1)
+
+    def stop(self) -> None:
+        """End, whatever waits; returns when the thread has."""
+        self._over = True
+        self._asleep = True
+        self.wake()
+        if threading.current_thread() is not self._thread and self._pid == os.getpid():
+            self._thread.join()
+
+    def leave(self) -> None:
+        """End as soon as nothing waits any more: nobody can send."""
+        self._leaving = True
+        self.wake()
+
+    @property
+    def ours(self) -> bool:
+        """Whether the sender's own thread asks."""
+        return threading.current_thread() is self._thread
+
+    # ---- the thread ----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._over and (self._waiting.unfinished or not self._leaving):
+                self._turn()
+        except BaseException as problem:
+            _logger.exception("the producer's thread failed")
+            self._end(errors.Closed(f"the producer's thread failed: {problem!r}"))
+        else:
+            self._end(errors.Closed("the producer was closed before this was acknowledged"))
+
+    def _end(self, why: errors.KafkalogError) -> None:
+        self._waiting.refuse(why)
+        self.tasks.close(why)
+        for batch in list(self._waiting.unfinished.values()):
+            self._ended(batch, why)
+        for connection in self._connections.values():
+            connection.close()
+        self.cluster.close()
+        os.close(self._bell)
+
+    def _turn(self) -> None:
+        now_s = time.monotonic()
+        next_s = self.tasks.run(now_s, self.cluster)
+        next_s = min(next_s, self._waiting.close_due(now_s))
+        self._expire(now_s)
+        next_s = min(next_s, self.identity.ensure(self.cluster, now_s, self._quiet))
+        if self.identity.fatal is not None:
+            self._waiting.refuse(self.identity.fatal)
+        if why := self.identity.fatal or self.identity.error:
+            self.drop_all(why)
+        self._refresh(now_s)
+        while True:
+            nodes, at_s = self._plan(now_s)
+            if not nodes:
+                break
+            for node, lanes in nodes.items():
+                self._send_to(node, lanes, now_s)
+            self._waiting.close_due(now_s)
+        self._wait(min(next_s, at_s))
+
+    def _quiet(self) -> bool:
+        """Whether nothing is on its way."""
+        return not any(self._flying.values())
+
+    def _wait(self, until_s: float) -> None:
+        """Take the answers that are there; without any wait for one, or for the bell."""
+        busy = bool(self._waiting.unfinished)
+        longest_s = min(LONGEST_S, self.options.delivery_s / 4) if busy else LONGEST_S
+        poll = select.poll()
+        poll.register(self._bell, select.POLLIN)
+        nodes = {}
+        now_s = time.monotonic()
+        for node, requests in self._flying.items():
+            if requests:
+                connection = self._connections[node]
+                nodes[connection.fileno()] = node
+                poll.register(connection.fileno(), select.POLLIN)
+                until_s = min(until_s, requests[0].until_s)
+        self._asleep = True
+        wait_s = 0.0 if self._rung or self._over else min(until_s - now_s, longest_s)
+        found = poll.poll(max(wait_s, 0) * 1000)
+        self._asleep = self._rung = False
+        for number, _ in found:
+            if number == self._bell:
+                with suppress(BlockingIOError):
+                    os.eventfd_read(self._bell)
+            else:
+                self._receive(nodes[number])
+        now_s = time.monotonic()
+        for node in [n for n, some in self._flying.items() if some and some[0].until_s <= now_s]:
+            self._lost(node, errors.Timeout(f"node {node}: no answer to Produce in time"))
+
+    # ---- metadata ------------------------------------------------------------------------
+
+    def _refresh(self, now_s: float) -> None:
+        """Ask for what is not known, once."""
+        waiting = self._waiting
+        with waiting.lock:
+            wanted = {*waiting.wanted, *self._unknown}
+        old = now_s - self._refreshed_s >= self.options.metadata_s
+        if old:
+            wanted |= {*waiting.intakes}
+        if not wanted or now_s < self._refresh_at_s:
+            return
+        self._refresh_at_s = now_s + self.cluster.options.retry_backoff_ms / 1000
+        problem: errors.KafkalogError | None = None
+        try:
+            self.cluster.refresh_once(sorted(wanted), create=True)
+            self._refreshed_s = now_s
+        except errors.KafkalogError as found:
+            problem = found
+        self._known(wanted, problem)
+
+    def _known(self, topics: Iterable[str], problem: errors.KafkalogError | None) -> None:
+        waiting = self._waiting
+        for topic in topics:
+            info = self.cluster.topics.get(topic)
+            if info is not None and info.partitions:
+                waiting.know(topic, len(info.partitions))
+                if all(p.leader >= 0 for p in info.partitions.values()):
+                    self._unknown.discard(topic)
+                continue
+            why = problem
+            if why is None:
+                why = errors.UnknownTopicOrPartition(f"the cluster has no topic {topic!r}")
+            elif passing(why) and self.cluster.reached:
+                continue
+            with waiting.lock:
+                if topic in waiting.wanted:
+                    lasting = problem is not None and not self.cluster.reached
+                    waiting.wanted[topic] = _lasting(why) if lasting else why
+                    waiting.lock.notify_all()
+            if problem is not None and not passing(problem):
+                self._unknown.discard(topic)
+                for lane in [x for x in waiting.lanes.values() if x.tp.topic == topic]:
+                    self._fail_lane(lane, problem)
+
+    # ---- what goes out -------------------------------------------------------------------
+
+    def _plan(self, now_s: float) -> tuple[dict[int, list[Lane]], float]:
+        """Lanes that can send now, by node; when others may."""
+        found: dict[int, list[Lane]] = {}
+        next_s = now_s + 3600
+        if not self.identity.ready:
+            return found, next_s
+        with self._waiting.lock:
+            for lane in list(self._waiting.lanes.values()):
+                if lane.failed and not lane.flying:
+                    lane.ready.extendleft(sorted(lane.failed, key=lambda b: -b.number))
+                    lane.failed = []
+                    lane.solo = True
+                if not lane.ready or lane.failed or (lane.flying and self._alone(lane)):
+                    continue
+                if lane.retry_at_s > now_s:
+                    next_s = min(next_s, lane.retry_at_s)
+                    continue
+                node = self._leader(lane.tp)
+                if node is None:
+                    next_s = min(next_s, max(self._refresh_at_s, now_s + 0.001))
+                    continue
+                pause_s = self._paused.get(node, 0)
+                if pause_s > now_s:
+                    next_s = min(next_s, pause_s)
+                elif len(self._flying.get(node, ())) < self.options.in_flight:
+                    found.setdefault(node, []).append(lane)
+        if found:
+            for lane in self.identity.join(self.cluster, found, now_s):
+                for lanes in found.values():
+                    if lane in lanes:
+                        lanes.remove(lane)
+                next_s = min(next_s, lane.retry_at_s)
+            found = {node: lanes for node, lanes in found.items() if lanes}
+        return found, next_s
+
+    def _alone(self, lane: Lane) -> bool:
+        """Whether a lane has to wait until nothing of it is on its way.
+
+        A leader that has not seen the producer takes any sequence: should the first batch
+        fail, and the second not, the first could never be sent again.
+        """
+        return lane.solo or (self.identity.producer_id >= 0 and not lane.known)
+
+    def _leader(self, tp: TopicPartition) -> int | None:
+        info = self.cluster.topics.get(tp.topic)
+        row = info and info.partitions.get(tp.partition)
+        if row is None or row.leader < 0 or row.leader not in self.cluster.nodes:
+            self._unknown.add(tp.topic)
+            return None
+        return row.leader
+
+    def _send_to(self, node: int, lanes: list[Lane], now_s: float) -> None:
+        """One request of what is ready for a node."""
+        batches: dict[TopicPartition, Batch] = {}
+        size = 0
+        with self._waiting.lock:
+            for lane in lanes:
+                if not lane.ready:
+                    continue
+                batch = lane.ready[0]
+                try:
+                    data = self._sealed(lane, batch)
+                except errors.KafkalogError as problem:
+                    lane.ready.popleft()
+                    self._ended(batch, problem)
+                    continue
+                if batches and size + len(data) > self.options.request_bytes:
+                    break
+                size += len(data)
+                batches[lane.tp] = lane.ready.popleft()
+                lane.flying += 1
+                # The others' turn is before its next.
+                self._waiting.lanes[lane.tp] = self._waiting.lanes.pop(lane.tp)
+        if batches:
+            self._put(node, batches, now_s)
+
+    def _sealed(self, lane: Lane, batch: Batch) -> bytes:
+        """A batch's bytes, with the sequence that it has for this producer id."""
+        identity = self.identity
+        if batch.data is not None and batch.pid == identity.pair:
+            return batch.data
+        codec, small = self.options.codec, None
+        if codec:
+            records = _records(batch.memory)
+            small = codecs.compress(codec, records)
+            if len(small) >= len(records):  # it stays as it is, as librdkafka does it
+                codec, small = 0, None
+        batch.pid = identity.pair
+        batch.sequence = -1
+        if identity.producer_id >= 0:
+            batch.sequence = lane.sequence
+            lane.sequence = (lane.sequence + batch.count) % SEQUENCES
+        attributes = codec | (lib.KL_ATTR_TRANSACTIONAL if identity.transactional_id else 0)
+        data: bytes = _seal(batch.memory, small, *batch.pid, batch.sequence, attributes)
+        batch.data = data
+        return data
+
+    def _put(self, node: int, batches: dict[TopicPartition, Batch], now_s: float) -> None:
+        until_s = now_s + self.cluster.options.request_timeout_ms / 1000
+        request = _Request(batches, until_s)
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for tp, batch in batches.items():
+            batch.attempts += 1
+            batch.first_sent_s = batch.first_sent_s or now_s
+            topics.setdefault(tp.topic, []).append({"index": tp.partition, "records": batch.data})
+        body = {
+            "transactional_id": self.identity.transactional_id or None,
+            "acks": self.options.acks,
+            "timeout_ms": self.cluster.options.request_timeout_ms,
+            "topic_data": [{"name": name, "partition_data": rows} for name, rows in topics.items()],
+        }
+        answered = self.options.acks != 0
+        try:
+            connection = self._connect(node)
+            version = connection.version_of(apis.PRODUCE, at_most=self.identity.produce_version)
+            connection.send(apis.PRODUCE, body, version, answered)
+        except errors.KafkalogError as problem:
+            self._lost(node, problem, request)
+            return
+        if answered:
+            self._flying.setdefault(node, deque()).append(request)
+        else:
+            for batch in batches.values():
+                self._landed(batch)
+                self._delivered(batch, -1)
+
+    def _connect(self, node: int) -> Connection:
+        connection = self._connections.get(node)
+        if connection is None or connection.closed:
+            connection = self._connections[node] = self.cluster.another(node)
+        return connection
+
+    def _lost(self, node: int, problem: errors.KafkalogError, *more: _Request) -> None:
+        """The connection failed: all that was on its way is to be sent again."""
+        requests = (*self._flying.pop(node, ()), *more)
+        if connection := self._connections.pop(node, None):
+            connection.close()
+        self.cluster.forget()
+        for request in requests:
+            for batch in request.batches.values():
+                self._landed(batch)
+                if passing(problem):
+                    self._again(batch, str(problem))
+                else:
+                    self._refused(batch, problem)
+
+    # ---- answers -------------------------------------------------------------------------
+
+    def _receive(self, node: int) -> None:
+        """Take the oldest answer of a node."""
+        try:
+            answer = self._connections[node].receive()
+        except errors.KafkalogError as problem:
+            self._lost(node, problem)
+            return
+        request = self._flying[node].popleft()
+        left = dict(request.batches)
+        places = {}
+        for at in getattr(answer, "node_endpoints", None) or ():
+            places[at.node_id] = Address(at.host, at.port)
+        for topic in answer.responses:
+            for row in topic.partition_responses:
+                batch = left.pop(TopicPartition(topic.name, row.index), None)
+                if batch is not None:
+                    self._landed(batch)
+                    self._answered(batch, row, places)
+        for tp, batch in left.items():
+            self._landed(batch)
+            told = f"Produce: node {node} says nothing of {tp.topic}-{tp.partition}"
+            self._refused(batch, errors.BadAnswer(told))
+        if answer.throttle_time_ms > 0:
+            self._paused[node] = time.monotonic() + answer.throttle_time_ms / 1000
+
+    def _landed(self, batch: Batch) -> None:
+        with self._waiting.lock:
+            lane = self._waiting.lanes.get(batch.tp)
+            if lane is not None:
+                lane.flying -= 1
+
+    def _answered(self, batch: Batch, row: Any, places: dict[int, Address]) -> None:
+        code = row.error_code
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            batch.log_append_ms = row.log_append_time_ms
+            self._delivered(batch, row.base_offset)
+            return
+        lane = self._waiting.lanes[batch.tp]
+        problem = _refusal(batch, row)
+        behind = any(b.number < batch.number for b in lane.failed)
+        if code == ErrorCode.UNKNOWN_PRODUCER_ID and not self.identity.transactional_id:
+            self.identity.renew()  # nothing of it was appended: with a new id it can be
+            self._again(batch, str(problem))
+        elif is_retriable(code) or (code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and behind):
+            told = getattr(row, "current_leader", None)
+            known = told is not None and self.cluster.learn_leader(
+                batch.tp, told.leader_id, told.leader_epoch, places.get(told.leader_id)
+            )
+            if not known:
+                self._unknown.add(batch.tp.topic)
+                self.cluster.forget(batch.tp.topic)
+            self._again(batch, str(problem), tell=code not in _MOVING, at_once=known)
+        else:
+            self._refused(batch, problem)
+
+    def _again(self, batch: Batch, why: str, tell: bool = False, at_once: bool = False) -> None:
+        """A batch failed for a time."""
+        lane = self._waiting.lanes[batch.tp]
+        if tell and lane.reason != why:  # once for each reason: patience may be long
+            patience = f"{self.options.delivery_s:g} s"
+            _logger.warning("%s; trying again for up to %s", why, patience)
+        lane.reason = why
+        if batch.attempts > self.options.retries:
+            self._refused(batch, errors.Timeout(f"{why}; retries: {self.options.retries}"))
+            return
+        options = self.cluster.options
+        pause_ms = lane.pause_ms or options.retry_backoff_ms
+        if not at_once:
+            lane.pause_ms = min(pause_ms * 2, options.retry_backoff_max_ms)
+            # A fifth of it is left to chance (KIP-580).
+            lane.retry_at_s = time.monotonic() + pause_ms * random.uniform(0.8, 1.2) / 1000
+        lane.failed.append(batch)
+
+    def _refused(self, batch: Batch, problem: errors.KafkalogError) -> None:
+        """A batch will never be taken."""
+        self.identity.failed(problem, sent=batch.attempts > 0)
+        if self.identity.fatal is not None:
+            self._waiting.refuse(self.identity.fatal)
+        self._ended(batch, problem)
+
+    def _delivered(self, batch: Batch, base_offset: int) -> None:
+        lane = self._waiting.lanes[batch.tp]
+        lane.known = True
+        lane.reason, lane.pause_ms = "", 0.0
+        if not lane.ready or not lane.ready[0].attempts:
+            lane.solo = False
+        if self._on_delivery is not None:
+            seconds = time.monotonic() - batch.first_sent_s
+            told = Delivery(batch.tp, base_offset, batch.count, batch.record_bytes, seconds)
+            try:
+                self._on_delivery(told)
+            except Exception:
+                _logger.exception("on_delivery failed")
+        self._waiting.drop(batch)
+        batch.end(None, base_offset)
+
+    def _ended(self, batch: Batch, problem: errors.KafkalogError) -> None:
+        self._waiting.failed(problem)
+        self._waiting.drop(batch)
+        batch.end(problem)
+
+    # ---- what takes too long -------------------------------------------------------------
+
+    def _expire(self, now_s: float) -> None:
+        """End what waits longer than its patience."""
+        limit_s = now_s - self.options.delivery_s
+        with self._waiting.lock:
+            lanes = list(self._waiting.lanes.values())
+        for lane in lanes:
+            late = [b for b in (*lane.failed, *lane.ready) if b.begun_s <= limit_s]
+            if late:
+                count = sum(batch.count for batch in late)
+                reason = f": {lane.reason}" if lane.reason else ""
+                problem = failure_class(ErrorCode.REQUEST_TIMED_OUT)(
+                    f"{lane.tp.topic}-{lane.tp.partition}: {count} records not taken in "
+                    f"{self.options.delivery_s * 1000:g} ms{reason}"
+                )
+                self._take_out(lane, late, problem)
+
+    def _fail_lane(self, lane: Lane, problem: errors.KafkalogError) -> None:
+        with self._waiting.lock:
+            self._waiting.close(lane)
+            batches = [*lane.failed, *lane.ready]
+        self._take_out(lane, batches, problem)
+
+    def _take_out(self, lane: Lane, some: list[Batch], problem: errors.KafkalogError) -> None:
+        with self._waiting.lock:
+            lane.failed = [b for b in lane.failed if b not in some]
+            lane.ready = deque(b for b in lane.ready if b not in some)
+        for batch in some:
+            self._refused(batch, problem)
+
+    def drop_all(self, problem: errors.KafkalogError) -> None:
+        """End all that is not on its way; the sender's thread."""
+        with self._waiting.lock:
+            lanes = list(self._waiting.lanes.values())
+        for lane in lanes:
+            with self._waiting.lock:
+                self._waiting.close(lane)
+                some = [*lane.failed, *lane.ready]
+                lane.failed, lane.ready = [], deque()
+            for batch in some:
+                self._waiting.drop(batch)
+                self._waiting.failed(problem)
+                batch.end(problem)
+
+    def begin_sequences(self) -> None:
+        """The producer has another id or epoch: every partition begins at 0 again."""
+        with self._waiting.lock:
+            for lane in self._waiting.all_lanes():
+                lane.sequence, lane.known = 0, False
+
+
+def _lasting(problem: errors.KafkalogError) -> errors.KafkalogError:
+    """The same, for those who would try again: a cluster that was never reached is not waited
+    for."""
+    made = errors.PeerGone(str(problem))
+    made.__cause__ = problem
+    return made
+
+
+def _refusal(batch: Batch, row: Any) -> errors.KafkalogError:
+    """Why a broker does not take a batch."""
+    try:
+        detail = getattr(row, "error_message", None)
+        check_code(row.error_code, f"{batch.tp.topic}-{batch.tp.partition}", detail)
+    except errors.KafkalogError as problem:
+        return problem
+    raise AssertionError("no error")

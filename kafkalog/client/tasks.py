@@ -1,0 +1,85 @@
+"""What other threads ask of a client's own thread: calls that it makes between its turns."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kafkalog import errors
+from kafkalog.client.cluster import Cluster, passing
+
+__all__ = ["Tasks"]
+
+
+class _Task:
+    """One call, tried again while it fails for a time."""
+
+    def __init__(self, call: Callable[[], Any], until_s: float, pause_s: float) -> None:
+        self.call = call
+        self.until_s = until_s
+        self.pause_s = pause_s
+        self.next_s = 0.0
+        self.done = threading.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Tasks:
+    """The calls that wait for the thread."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """`wake`: the thread."""
+        self._wake = wake
+        self._lock = threading.Lock()  # guards what follows
+        self._waiting: list[_Task] = []
+        self._closed: errors.KafkalogError | None = None
+
+    def ask(self, call: Callable[[], Any], timeout_s: float) -> Any:
+        """What `call` returns in the thread; it is called again while it fails for a time only.
+
+        Raises: what it raises at last; Timeout; Closed.
+        """
+        task = _Task(call, time.monotonic() + timeout_s, 0.02)
+        with self._lock:
+            if self._closed is not None:
+                raise self._closed
+            self._waiting.append(task)
+        self._wake()
+        # A call itself is bounded by its requests' timeouts.
+        task.done.wait()
+        if task.error is not None:
+            raise task.error
+        return task.result
+
+    def run(self, now_s: float, cluster: Cluster) -> float:
+        """The thread's turn: make the calls that are due; when the next is."""
+        with self._lock:
+            due = [task for task in self._waiting if task.next_s <= now_s]
+        for task in due:
+            try:
+                task.result = task.call()
+            except errors.KafkalogError as problem:
+                if passing(problem) and cluster.reached and time.monotonic() < task.until_s:
+                    cluster.forget_coordinators()
+                    task.next_s = time.monotonic() + task.pause_s
+                    task.pause_s = min(task.pause_s * 2, 1.0)
+                    continue
+                task.error = problem
+            except BaseException as problem:  # who asked is told
+                task.error = problem
+            with self._lock:
+                self._waiting.remove(task)
+            task.done.set()
+        with self._lock:
+            return min((task.next_s for task in self._waiting), default=now_s + 3600)
+
+    def close(self, why: errors.KafkalogError) -> None:
+        """The thread has ended: who waits is told."""
+        with self._lock:
+            self._closed = why
+            left, self._waiting = self._waiting, []
+        for task in left:
+            task.error = why
+            task.done.set()

@@ -1,0 +1,274 @@
+"""A producer's transactions: its id by name, what joins, how it ends.
+
+Version 2 of KIP-890 where the brokers have it: a partition joins by being written to, and the
+epoch rises with each end.  Version 1 elsewhere: every partition is announced first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from kafkalog import errors
+from kafkalog.client.accumulator import Lane
+from kafkalog.client.cluster import GROUP, TRANSACTION, Cluster, passing
+from kafkalog.client.connection import Connection
+from kafkalog.client.failures import check_code
+from kafkalog.client.identity import Identity
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["GroupId", "Membership", "Offset", "Transactional"]
+
+FEATURE = "transaction.version"
+PAUSE_S = 0.02
+"""Before a partition is announced again: the last transaction may be ending still."""
+_FATAL = (
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.UNSUPPORTED_VERSION,
+)
+"""After these a transactional producer is of no use any more."""
+
+
+class Membership(Protocol):
+    """Who commits for a group: what a consumer's group_metadata() gives."""
+
+    @property
+    def group(self) -> str:
+        """The group's id."""
+
+    @property
+    def generation(self) -> int:
+        """-1: not a member."""
+
+    @property
+    def member_id(self) -> str:
+        """Empty: not a member."""
+
+    @property
+    def instance_id(self) -> str | None:
+        """Of a static member."""
+
+
+class GroupId(NamedTuple):
+    """A group, by somebody who is no member of it."""
+
+    group: str
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+class Offset(NamedTuple):
+    """What is committed of a partition."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = None
+
+
+class Transactional(Identity):
+    """A producer id that belongs to a transactional id.  The sender's thread only, but reads."""
+
+    def __init__(self, transactional_id: str, timeout_ms: int) -> None:
+        super().__init__(wanted=False)
+        self.transactional_id = transactional_id
+        self.ready = False
+        self.open = False
+        """A transaction is; with an error it can only be aborted."""
+        self.second = False
+        """Version 2 of KIP-890."""
+        self._timeout_ms = timeout_ms
+        self._joined: set[TopicPartition] = set()
+        self._groups: set[str] = set()
+
+    @property
+    def produce_version(self) -> int:
+        return 12 if self.second else 11
+
+    @property
+    def begun(self) -> bool:
+        """Whether the coordinator may know of the transaction."""
+        return bool(self._joined or self._groups)
+
+    # ---- the coordinator -----------------------------------------------------------------
+
+    def initialise(self, cluster: Cluster) -> None:
+        """Get the id and an epoch of one's own: who had them before is fenced.
+
+        Raises: what the coordinator answers.
+        """
+        connection = self._coordinator(cluster)
+        body = {
+            "transactional_id": self.transactional_id,
+            "transaction_timeout_ms": self._timeout_ms,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+        }
+        version = connection.version_of(apis.INIT_PRODUCER_ID, at_most=5)
+        answer = connection.call(apis.INIT_PRODUCER_ID, body, version)
+        self._check(answer.error_code, "InitProducerId")
+        known = connection.features.get(FEATURE, 0) >= 2
+        self.second = known and connection.version_of(apis.END_TXN) >= 5
+        self.take(answer.producer_id, answer.producer_epoch)
+        self.ready = True
+
+    def _coordinator(self, cluster: Cluster) -> Connection:
+        return cluster.connect(cluster.coordinator(self.transactional_id, TRANSACTION))
+
+    def _check(self, code: int, what: str) -> None:
+        """Raise the failure of a code, and remember what it means for the transaction."""
+        try:
+            check_code(code, f"transactional id {self.transactional_id!r}: {what}")
+        except errors.KafkalogError as problem:
+            if not passing(problem):
+                self._note(problem)
+            raise
+
+    def _note(self, problem: errors.KafkalogError) -> None:
+        if problem.code in _FATAL:
+            self.fatal = self.fatal or problem
+        elif self.open:
+            self.error = self.error or problem
+
+    def failed(self, problem: errors.KafkalogError, sent: bool) -> None:
+        """A batch was given up: the transaction cannot be committed."""
+        # Of an epoch that is too old the coordinator says at the abort who is right.
+        if problem.code == ErrorCode.INVALID_PRODUCER_EPOCH and self.open:
+            self.error = self.error or problem
+        else:
+            self._note(problem)
+
+    def begin(self) -> None:
+        """What is sent from now on belongs to a new transaction."""
+        self.open, self.error = True, None
+
+    def join(
+        self, cluster: Cluster, lanes: Mapping[int, Sequence[Lane]], now_s: float
+    ) -> list[Lane]:
+        found = [x for some in lanes.values() for x in some if x.tp not in self._joined]
+        if self.second:  # the leaders tell the coordinator
+            self._joined.update(lane.tp for lane in found)
+            return []
+        if not found:
+            return []
+        try:
+            self._announce(cluster, [lane.tp for lane in found])
+        except errors.KafkalogError as problem:
+            if passing(problem):
+                cluster.forget_coordinators()
+            else:
+                self._note(problem)
+            for lane in found:
+                lane.retry_at_s = now_s + PAUSE_S
+            return found
+        self._joined.update(lane.tp for lane in found)
+        return []
+
+    def _announce(self, cluster: Cluster, partitions: Sequence[TopicPartition]) -> None:
+        topics: dict[str, list[int]] = {}
+        for tp in partitions:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        body = {
+            "v3_and_below_transactional_id": self.transactional_id,
+            "v3_and_below_producer_id": self.producer_id,
+            "v3_and_below_producer_epoch": self.epoch,
+            "v3_and_below_topics": [
+                {"name": name, "partitions": some} for name, some in topics.items()
+            ],
+        }
+        connection = self._coordinator(cluster)
+        version = connection.version_of(apis.ADD_PARTITIONS_TO_TXN, at_most=3)
+        answer = connection.call(apis.ADD_PARTITIONS_TO_TXN, body, version)
+        codes = {
+            row.partition_error_code
+            for topic in answer.results_by_topic_v3_and_below
+            for row in topic.results_by_partition
+        }
+        for code in sorted(codes, key=lambda c: c == ErrorCode.OPERATION_NOT_ATTEMPTED):
+            self._check(code, "AddPartitionsToTxn")
+
+    def end(self, cluster: Cluster, commit: bool) -> None:
+        """Commit the transaction, or abort it.
+
+        Raises: what the coordinator answers; the transaction's own failure, of a commit.
+        """
+        if self.fatal is not None:
+            raise self.fatal
+        if commit and self.error is not None:
+            raise self.error
+        spoilt = self.error is not None
+        # What failed may have begun it all the same.
+        if self.begun or (spoilt and self.second):
+            self._end(cluster, commit, spoilt)
+        self._joined.clear()
+        self._groups.clear()
+        self.open, self.error = False, None
+
+    def _end(self, cluster: Cluster, commit: bool, spoilt: bool) -> None:
+        connection = self._coordinator(cluster)
+        body = {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+            "committed": commit,
+        }
+        version = connection.version_of(apis.END_TXN, at_most=5 if self.second else 4)
+        answer = connection.call(apis.END_TXN, body, version)
+        self._check(answer.error_code, "EndTxn")
+        if version >= 5 and answer.producer_id >= 0:
+            self.take(answer.producer_id, answer.producer_epoch)
+        elif spoilt:
+            self.ready = False
+            self.initialise(cluster)  # another epoch: what was lost on the way stays lost
+
+    # ---- offsets -------------------------------------------------------------------------
+
+    def send_offsets(
+        self, cluster: Cluster, offsets: Mapping[TopicPartition, Offset], by: Membership
+    ) -> None:
+        """Commit offsets of a group with the transaction.
+
+        Raises: what the coordinators answer; then only an abort is left.
+        """
+        if self.fatal is not None or self.error is not None:
+            raise self.fatal or self.error or AssertionError
+        if not self.second and by.group not in self._groups:
+            connection = self._coordinator(cluster)
+            body = {
+                "transactional_id": self.transactional_id,
+                "producer_id": self.producer_id,
+                "producer_epoch": self.epoch,
+                "group_id": by.group,
+            }
+            answer = connection.call(apis.ADD_OFFSETS_TO_TXN, body)
+            self._check(answer.error_code, "AddOffsetsToTxn")
+        self._groups.add(by.group)
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for tp, what in offsets.items():
+            topics.setdefault(tp.topic, []).append(
+                {"partition_index": tp.partition, "committed_offset": what.offset,
+                 "committed_leader_epoch": what.leader_epoch, "committed_metadata": what.metadata}
+            )  # fmt: skip
+        body = {
+            "transactional_id": self.transactional_id,
+            "group_id": by.group,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+            "generation_id": by.generation,
+            "member_id": by.member_id,
+            "group_instance_id": by.instance_id,
+            "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
+        }
+        connection = cluster.connect(cluster.coordinator(by.group, GROUP))
+        version = connection.version_of(apis.TXN_OFFSET_COMMIT, at_most=5 if self.second else 4)
+        answer = connection.call(apis.TXN_OFFSET_COMMIT, body, version)
+        for topic in answer.topics:
+            for row in topic.partitions:
+                what_for = f"offsets of group {by.group!r}, {topic.name}-{row.partition_index}"
+                self._check(row.error_code, what_for)

@@ -1,0 +1,70 @@
+"""The settings of a producer, by the names of Kafka's clients."""
+
+from kafkalog.config.declare import Flag, Settings, Whole, Word
+from kafkalog.errors import InvalidSetting
+
+__all__ = ["ACKS", "PARTITIONERS", "ProducerConfig"]
+
+ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
+PARTITIONERS = (
+    "murmur2",
+    "murmur2_random",
+    "consistent",
+    "consistent_random",
+    "crc32",
+    "round_robin",
+    "random",
+)
+"""As Java's clients, librdkafka's `partitioner` (crc32 is its consistent_random), or in turn."""
+
+
+class ProducerConfig(Settings):
+    """How records are batched, sent and sent again."""
+
+    scope = "producer"
+
+    acks = Word("all", "Who must have a record: 0 nobody, 1 the leader, all.", choices=tuple(ACKS))
+    batch_size = Whole(
+        65_536,
+        "Of a batch before compression; a larger record goes alone.",
+        unit="bytes", low=1, kafka=16_384,
+    )  # fmt: skip
+    buffer_memory = Whole(
+        33_554_432, "Of records that wait for their acknowledgement.", unit="bytes", low=1
+    )
+    client_id = Word("kafkalog", "The name in the brokers' logs.")
+    compression_type = Word("none", "The codec.", choices=("none", "gzip", "snappy", "lz4", "zstd"))
+    delivery_timeout_ms = Whole(
+        120_000, "From send to the acknowledgement, with all that is tried.", unit="ms", low=1
+    )
+    enable_idempotence = Flag(True, "No record twice, none out of order; needs acks=all.")
+    linger_ms = Whole(5, "How long a batch waits for more records.", unit="ms", low=0)
+    max_block_ms = Whole(
+        60_000, "How long send waits for metadata and for room in the buffer.", unit="ms", low=0
+    )
+    max_in_flight_requests_per_connection = Whole(5, "Requests on their way to one broker.", low=1)
+    max_request_size = Whole(1_048_576, "Of a record.", unit="bytes", low=1)
+    metadata_max_age_ms = Whole(300_000, "Then metadata is asked for again.", unit="ms", low=1)
+    partitioner = Word(
+        "murmur2", "Where a key goes; without one, a batch here, a batch there.",
+        choices=PARTITIONERS,
+    )  # fmt: skip
+    request_timeout_ms = Whole(30_000, "For one answer.", unit="ms", low=1)
+    retries = Whole(2_147_483_647, "How often a batch is sent again.", low=0)
+    retry_backoff_ms = Whole(100, "The first pause before it is.", unit="ms", low=0)
+    retry_backoff_max_ms = Whole(1_000, "The longest.", unit="ms", low=0)
+    transaction_timeout_ms = Whole(
+        60_000, "Then the broker aborts a transaction.", unit="ms", low=1
+    )
+    transactional_id = Word("", "The producer's name for transactions; empty: it has none.")
+
+    def _check(self) -> None:
+        sure = self.explicit("enable.idempotence") and self.enable_idempotence
+        needs = {"enable.idempotence": sure, "transactional.id": bool(self.transactional_id)}
+        for name, wanted in needs.items():
+            if wanted and ACKS[self.acks] != -1:
+                raise InvalidSetting(f"acks: found {self.acks}, wanted all for {name}")
+        if self.transactional_id and not self.enable_idempotence:
+            raise InvalidSetting(
+                "enable.idempotence: found false, wanted true for transactional.id"
+            )

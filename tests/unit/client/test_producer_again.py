@@ -1,0 +1,292 @@
+"""What fails for a time, and for good; what is too much; how it ends."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from kafkalog import errors
+from kafkalog.client.delivery import Delivery
+from kafkalog.client.failures import failure_class
+from kafkalog.client.producer import Producer
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.scripted import CLOSE, STALL, Peer, produced
+from tests.support.waiting import LIMIT_S
+from tests.unit.client.producing import PRODUCER_ID, Batch, batches, make, single, wide
+
+# ---- again ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        produced([ErrorCode.NOT_LEADER_OR_FOLLOWER]),
+        produced([ErrorCode.NOT_ENOUGH_REPLICAS]),
+        produced([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+        CLOSE,
+        STALL,
+    ],
+    ids=["leader", "replicas", "unknown", "close", "stall"],
+)
+def test_what_failed_is_sent_again_in_order(broker: Peer, trouble: Any) -> None:
+    """The same bytes with the same sequences; nothing overtakes them."""
+    done: list[Delivery] = []
+    broker.on(apis.PRODUCE, produced([]), trouble, produced([]))
+    values = [wide(i) for i in range(12)]
+    with single(broker, in_flight=1, on_delivery=done.append) as producer:
+        for value in values:
+            producer.send("t", value, partition=0)
+    found = batches(broker)
+    assert [b.sequence for b in found] == [0, 1, 1, *range(2, 12)]
+    assert found[1].values() == found[2].values() == [values[1]]
+    assert sum(d.count for d in done) == 12
+
+
+def strict(trouble: list[int]) -> Any:
+    """A broker that checks sequences, and fails some requests before it looks at them."""
+    wanted = [0]
+
+    def answer(request: Any, version: int) -> Any:
+        row = request.topic_data[0].partition_data[0]
+        batch = Batch(row.index, bytes(row.records))
+        if trouble and (code := trouble.pop(0)):
+            return produced([code])(request, version)
+        if batch.sequence != wanted[0]:
+            code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            return produced([code])(request, version)
+        wanted[0] += len(batch.records)
+        taken.extend(batch.values())
+        return produced([])(request, version)
+
+    taken: list[bytes | None] = []
+    answer.taken = taken  # type: ignore[attr-defined]
+    return answer
+
+
+@pytest.mark.parametrize("trouble", [[6], [0, 19, 0, 0, 0, 7, 6], [0, 0, 2, 0, 2, 2]], ids=str)
+def test_what_was_behind_a_failure_is_sent_again_behind_it(
+    broker: Peer, trouble: list[int]
+) -> None:
+    """Several on their way: one fails, so the broker refuses those that follow it."""
+    judge = strict(trouble)
+    broker.on(apis.PRODUCE, judge)
+    values = [wide(i) for i in range(20)]
+    with single(broker, in_flight=3) as producer:
+        for value in values:
+            producer.send("t", value, partition=0)
+    assert judge.taken == values
+
+
+def test_a_duplicate_is_a_success(broker: Peer) -> None:
+    """The answer was lost, not the batch."""
+    done: list[Delivery] = []
+    broker.on(apis.PRODUCE, CLOSE, produced([ErrorCode.DUPLICATE_SEQUENCE_NUMBER]))
+    with make(broker, on_delivery=done.append) as producer:
+        producer.send("t", b"x", partition=0)
+    assert [d.count for d in done] == [1]
+
+
+def test_patience_ends(broker: Peer) -> None:
+    broker.on(apis.PRODUCE, produced([]), produced([ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000))
+    producer = make(broker, delivery_timeout_ms=300)
+    producer.send("t", b"x", partition=1).result(LIMIT_S)
+    future = producer.send("t", b"x", partition=1)
+    with pytest.raises(failure_class(7), match="t-1: 1 records not taken in 300 ms"):
+        producer.flush(LIMIT_S)
+    assert isinstance(future.exception(), failure_class(7))
+    producer.close()
+
+
+def test_retries_end(broker: Peer) -> None:
+    broker.on(apis.PRODUCE, produced([ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000))
+    producer = make(broker, retries=3)
+    with pytest.raises(errors.Timeout, match="NOT_ENOUGH_REPLICAS; retries: 3"):
+        producer.send("t", b"x", partition=1).result(LIMIT_S)
+    assert broker.count(apis.PRODUCE) == 4
+    with pytest.raises(errors.Timeout):
+        producer.close()
+
+
+def test_what_keeps_records_back_is_told_at_once(
+    broker: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk, say: not only when patience ends, and then again; once, not at each try."""
+    broker.on(apis.PRODUCE, produced([ErrorCode.KAFKA_STORAGE_ERROR] * 10_000))
+    producer = make(broker, delivery_timeout_ms=100)
+    producer.send("t", b"x", partition=1)
+    with pytest.raises(failure_class(7), match="100 ms: t-1: KAFKA_STORAGE_ERROR"):
+        producer.flush(LIMIT_S)
+    (line,) = [one for one in caplog.messages if "KAFKA_STORAGE_ERROR" in one]
+    assert line == "t-1: KAFKA_STORAGE_ERROR; trying again for up to 0.1 s"
+    producer.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (ErrorCode.MESSAGE_TOO_LARGE, "MESSAGE_TOO_LARGE"),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, "INVALID_PRODUCER_EPOCH"),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "OUT_OF_ORDER"),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "TOPIC_AUTHORIZATION_FAILED"),
+    ],
+)
+def test_a_refusal_is_told_once_and_the_producer_goes_on(
+    broker: Peer, code: int, name: str
+) -> None:
+    """Under another id: the sequence of what was refused is used up."""
+    broker.on(apis.PRODUCE, produced([code]), produced([]))
+    broker.on(apis.INIT_PRODUCER_ID, PRODUCER_ID, {"producer_id": 4001, "producer_epoch": 0})
+    with make(broker) as producer:
+        future = producer.send("t", b"x", partition=0)
+        with pytest.raises(errors.KafkalogError, match=f"t-0: {name}"):
+            producer.flush(LIMIT_S)
+        with pytest.raises(errors.KafkalogError, match=name):
+            future.result()
+        producer.send("t", b"y", partition=0).result(LIMIT_S)
+    first, second = batches(broker)
+    assert (first.producer, first.sequence) == ((4000, 3), 0)
+    assert (second.producer, second.sequence, second.values()) == ((4001, 0), 0, [b"y"])
+
+
+def test_a_broker_that_forgot_the_producer_gets_it_anew(broker: Peer) -> None:
+    broker.on(apis.PRODUCE, produced([]), produced([ErrorCode.UNKNOWN_PRODUCER_ID]), produced([]))
+    broker.on(apis.INIT_PRODUCER_ID, PRODUCER_ID, {"producer_id": 4001, "producer_epoch": 0})
+    with make(broker) as producer:
+        producer.send("t", b"x", partition=0).result(LIMIT_S)
+        producer.send("t", b"y", partition=0).result(LIMIT_S)
+    assert [(b.producer[0], b.sequence, b.values()) for b in batches(broker)] == [
+        (4000, 0, [b"x"]), (4000, 1, [b"y"]), (4001, 0, [b"y"]),
+    ]  # fmt: skip
+
+
+def test_an_answer_that_leaves_a_partition_out(broker: Peer) -> None:
+    broker.on(apis.PRODUCE, {"responses": []})
+    producer = make(broker)
+    producer.send("t", b"x", partition=0)
+    with pytest.raises(errors.BadAnswer, match="says nothing of t-0"):
+        producer.close()
+
+
+def test_a_throttled_producer_pauses(broker: Peer) -> None:
+    def throttled(request: Any, version: int) -> Any:
+        return {**produced([])(request, version), "throttle_time_ms": 300}
+
+    broker.on(apis.PRODUCE, throttled, produced([]))
+    with make(broker) as producer:
+        producer.send("t", b"x", partition=0).result(LIMIT_S)
+        begun_s = time.monotonic()
+        producer.send("t", b"x", partition=0).result(LIMIT_S)
+        assert time.monotonic() - begun_s > 0.25
+
+
+# ---- bounds and ends -----------------------------------------------------------------------
+
+
+def test_a_full_buffer_waits_and_then_says_so(broker: Peer) -> None:
+    held = threading.Event()
+
+    def answer(request: Any, version: int) -> Any:
+        held.wait(LIMIT_S)
+        return produced([])(request, version)
+
+    broker.on(apis.PRODUCE, answer)
+    producer = make(
+        broker, {"max.block.ms": 50},
+        buffer_bytes=4_000, batch_bytes=1_000, request_timeout_ms=60_000,
+    )  # fmt: skip
+    with pytest.raises(errors.Timeout, match=r"buffer\.memory: \d+ of 4000 bytes"):
+        for _ in range(10_000):
+            producer.send("t", b"x" * 100, partition=0)
+    assert producer._waiting.used <= 4_000
+    held.set()
+    producer.flush(LIMIT_S)
+    producer.send("t", b"x", partition=0).result(LIMIT_S)
+    producer.close()
+    assert producer._waiting.used == 0
+
+
+def test_a_record_larger_than_a_request(broker: Peer) -> None:
+    with make(broker, {"max.request.size": 5_000}, batch_bytes=100) as producer:
+        with pytest.raises(errors.MessageTooLarge, match=r"max\.request\.size is 5000"):
+            producer.send("t", b"x" * 5_000, partition=0)
+        with pytest.raises(errors.MessageTooLarge, match="row 1"):
+            producer.send_many("t", [b"a", b"x" * 5_000], partition=0)
+        producer.send("t", b"y" * 4_000, partition=0).result(LIMIT_S)
+    assert [len(v or b"") for b in batches(broker) for v in b.values()] == [1, 4_000]
+
+
+def test_a_topic_that_is_not_there(broker: Peer) -> None:
+    broker.on(apis.METADATA, broker.metadata({"t": 0}, error=3))
+    wanted = pytest.raises(errors.UnknownTopicOrPartition, match="no topic 't'")
+    with make(broker, {"max.block.ms": 50}) as producer, wanted:
+        producer.send("t", b"x")
+
+
+def test_a_cluster_that_cannot_be_reached_is_told_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    wanted = pytest.raises(errors.PeerGone, match="Connection refused")
+    with Producer(f"127.0.0.1:{port}") as producer, wanted:
+        producer.send("t", b"x")
+
+
+def test_a_failed_block_waits_for_nothing(broker: Peer) -> None:
+    producer = make(broker, linger_ms=1_000_000)
+    with pytest.raises(RuntimeError, match="mine"), producer:
+        future = producer.send("t", b"x", partition=0)
+        raise RuntimeError("mine")
+    assert future.done()
+    with pytest.raises(errors.Closed):
+        producer.send("t", b"x", partition=0)
+    producer.close()
+
+
+def test_sequences_wrap_as_kafkas_do(broker: Peer) -> None:
+    with single(broker) as producer:
+        producer.send("t", b"x", partition=0).result(LIMIT_S)
+        (lane,) = producer._waiting.all_lanes()
+        lane.sequence = 2**31 - 1
+        producer.send("t", wide(1), partition=0).result(LIMIT_S)
+        producer.send("t", wide(2), partition=0).result(LIMIT_S)
+    assert [b.sequence for b in batches(broker)] == [0, 2**31 - 1, 0]
+
+
+def test_many_threads_at_once(broker: Peer) -> None:
+    with make(broker, batch_bytes=3_000, buffer_bytes=20_000) as producer:
+
+        def run(name: int) -> None:
+            for i in range(500):
+                producer.send("t", b"%d %d" % (name, i), partition=name % 2)
+
+        threads = [threading.Thread(target=run, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    values = [v.split() for b in batches(broker) for v in b.values() if v]
+    for name in range(4):
+        assert [int(i) for n, i in values if int(n) == name] == [*range(500)]
+
+
+def test_a_forked_child_is_told(broker: Peer) -> None:
+    with make(broker) as producer:
+        producer.send("t", b"x", partition=0).result(LIMIT_S)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                producer.send("t", b"x")
+            except errors.ForkedHandle:
+                producer.close()
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        producer.send("t", b"x", partition=0).result(LIMIT_S)
+    assert len(batches(broker)) == 2

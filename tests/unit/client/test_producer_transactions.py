@@ -1,0 +1,216 @@
+"""Transactions of a producer: against Apache Kafka, ours, and ours without a port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafkalog import errors
+from kafkalog.client import groups, topics
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.failures import failure_class
+from kafkalog.client.fetcher import Fetcher, FetchOptions
+from kafkalog.client.offsets import LATEST, all_partitions, list_offsets
+from kafkalog.client.producer import Producer
+from kafkalog.client.transacting import GroupId
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.waiting import wait_for
+
+WAIT_S = 60.0
+
+
+@pytest.fixture(params=[1, 2])
+def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Of transactions: 1 is what a client does that knows no other."""
+    if request.param == 1:
+        monkeypatch.setattr("kafkalog.client.transacting.FEATURE", "of no broker")
+    return int(request.param)
+
+
+@pytest.fixture
+def cluster(where: Any) -> Iterator[Cluster]:
+    with Cluster(where) as made:
+        yield made
+
+
+@pytest.fixture
+def topic(cluster: Cluster, unique: str) -> str:
+    topics.create_topic(cluster, unique, 2)
+    list_offsets(cluster, dict.fromkeys(all_partitions(cluster, unique), LATEST))
+    return unique
+
+
+def shown(cluster: Cluster, topic: str, count: int) -> list[bytes | None]:
+    """So many committed values, and what the last answers had besides; sorted."""
+    ends = {
+        tp: at.offset
+        for tp, at in list_offsets(
+            cluster, dict.fromkeys(all_partitions(cluster, topic), LATEST), committed=True
+        ).items()
+    }
+    fetcher = Fetcher(cluster, dict.fromkeys(ends, 0), FetchOptions(committed=True))
+    found: list[bytes | None] = []
+    try:
+        while any(fetcher.positions[tp] < end for tp, end in ends.items()):
+            for block in fetcher.poll():
+                found += [r.value for r in block.records()]
+    finally:
+        fetcher.close()
+    assert len(found) == count
+    return sorted(found, key=lambda v: v or b"")
+
+
+def test_what_is_committed_is_shown_and_what_is_aborted_is_not(
+    cluster: Cluster, where: Any, topic: str, version: int
+) -> None:
+    with Producer(where, transactional_id=topic) as producer:
+        epochs = []
+        for turn in range(4):
+            try:
+                with producer.transaction():
+                    for i in range(10):
+                        producer.send(topic, b"%d %d" % (turn, i), partition=i % 2)
+                    if turn % 2:
+                        producer.flush(WAIT_S)
+                        raise RuntimeError("mine")
+            except RuntimeError:
+                assert turn % 2
+            epochs.append(producer._identity.epoch)
+        assert producer._identity.second == (version == 2)  # type: ignore[attr-defined]
+        assert len(set(epochs)) == (4 if version == 2 else 1)
+    wanted = sorted(b"%d %d" % (turn, i) for turn in (0, 2) for i in range(10))
+    assert shown(cluster, topic, 20) == wanted
+
+
+def test_an_empty_transaction_is_nothing(cluster: Cluster, where: Any, topic: str,
+                                         version: int) -> None:  # fmt: skip
+    with Producer(where, transactional_id=topic) as producer:
+        for _ in range(2):
+            with producer.transaction():
+                pass
+        with producer.transaction():
+            producer.send(topic, b"x", partition=0)
+        with pytest.raises(RuntimeError), producer.transaction():
+            raise RuntimeError
+    assert shown(cluster, topic, 1) == [b"x"]
+
+
+def test_outside_a_transaction_nothing_is_sent(where: Any, topic: str) -> None:
+    with Producer(where, transactional_id=topic) as producer:
+        for send in (lambda: producer.send(topic, b"x"), lambda: producer.send_many(topic, [b"x"])):
+            with pytest.raises(errors.InvalidTxnState, match="no transaction is open"):
+                send()
+        with producer.transaction():
+            producer.send(topic, b"x", partition=0)
+            with pytest.raises(errors.InvalidTxnState, match="open already"):
+                producer.begin_transaction()
+        with pytest.raises(errors.InvalidTxnState):
+            producer.send(topic, b"x")
+        with pytest.raises(errors.InvalidTxnState):
+            producer.commit_transaction()
+    with Producer(where) as producer, pytest.raises(errors.InvalidTxnState, match="no transact"):
+        producer.begin_transaction()
+
+
+def test_the_second_of_a_name_fences_the_first(
+    cluster: Cluster, where: Any, topic: str, version: int
+) -> None:
+    first = Producer(where, transactional_id=topic)
+    first.begin_transaction()
+    first.send(topic, b"old", partition=0).result(WAIT_S)
+    with Producer(where, transactional_id=topic) as second, second.transaction():
+        second.send(topic, b"new", partition=0).result(WAIT_S)
+    late = first.send(topic, b"late", partition=0)
+    with pytest.raises((errors.ProducerFenced, errors.InvalidProducerEpoch)):
+        late.result(WAIT_S)
+    with pytest.raises((errors.ProducerFenced, errors.InvalidProducerEpoch)):
+        first.commit_transaction()
+    with pytest.raises((errors.ProducerFenced, errors.InvalidProducerEpoch)):
+        first.abort_transaction()
+    with pytest.raises(errors.KafkalogError):
+        first.begin_transaction()
+    with pytest.raises(errors.KafkalogError):
+        first.close()
+    assert shown(cluster, topic, 1) == [b"new"]
+
+
+def test_offsets_go_with_the_transaction(
+    cluster: Cluster, where: Any, topic: str, version: int
+) -> None:
+    tp = TopicPartition(topic, 0)
+
+    def becomes(offset: int) -> None:
+        """An end is answered before its markers are written."""
+        wait_for(
+            lambda: tp in (found := groups.committed_offsets(cluster, topic))
+            and found[tp].offset == offset,
+            f"{offset} is committed", WAIT_S,
+        )  # fmt: skip
+
+    with Producer(where, transactional_id=topic) as producer:
+        with producer.transaction():
+            producer.send(topic, b"x", partition=1)
+            producer.send_offsets({tp: 5}, topic)
+        becomes(5)
+        with pytest.raises(RuntimeError), producer.transaction():
+            producer.send_offsets({tp: 9}, group=topic)
+            raise RuntimeError
+        with producer.transaction():
+            producer.send_offsets({TopicPartition(topic, 1): (7, -1, "why")}, topic)
+        other = TopicPartition(topic, 1)
+        wait_for(lambda: other in groups.committed_offsets(cluster, topic), "7 is", WAIT_S)
+        found = groups.committed_offsets(cluster, topic)
+    assert found[tp].offset == 5
+    assert (found[other].offset, found[other].metadata) == (7, "why")
+
+
+def test_offsets_of_a_member_that_is_none_spoil_the_transaction(
+    cluster: Cluster, where: Any, topic: str, version: int
+) -> None:
+    tp = TopicPartition(topic, 0)
+    member = GroupId(topic, generation=3, member_id="nobody")
+    with Producer(where, transactional_id=topic) as producer:
+        wanted = failure_class(ErrorCode.UNKNOWN_MEMBER_ID), failure_class(
+            ErrorCode.ILLEGAL_GENERATION)  # fmt: skip
+        with pytest.raises(wanted), producer.transaction():
+            producer.send(topic, b"never", partition=0)
+            with pytest.raises(wanted):
+                producer.send_offsets({tp: 5}, member)
+        with producer.transaction():
+            producer.send(topic, b"fine", partition=0)
+    assert shown(cluster, topic, 1) == [b"fine"]
+
+
+def test_a_record_that_is_refused_spoils_the_transaction(
+    cluster: Cluster, where: Any, topic: str, version: int
+) -> None:
+    config = {"max.request.size": 4 << 20}
+    with Producer(where, transactional_id=topic, config=config) as producer:
+        with pytest.raises(errors.MessageTooLarge), producer.transaction():
+            producer.send(topic, b"never", partition=0)
+            producer.send(topic, b"x" * (2 << 20), partition=1)
+        with producer.transaction():
+            producer.send(topic, b"fine", partition=1)
+    assert shown(cluster, topic, 1) == [b"fine"]
+
+
+def test_what_is_not_sent_yet_is_given_up_by_an_abort(where: Any, topic: str) -> None:
+    with Producer(where, transactional_id=topic, linger_ms=1_000_000) as producer:
+        producer.begin_transaction()
+        future = producer.send(topic, b"x", partition=0)
+        producer.abort_transaction()
+        with pytest.raises(errors.TransactionAborted):
+            future.result(WAIT_S)
+
+
+def test_a_close_aborts(cluster: Cluster, where: Any, topic: str, version: int) -> None:
+    producer = Producer(where, transactional_id=topic)
+    producer.begin_transaction()
+    producer.send(topic, b"x", partition=0).result(WAIT_S)
+    producer.close()
+    with Producer(where, transactional_id=topic) as again, again.transaction():
+        again.send(topic, b"y", partition=0)
+    assert shown(cluster, topic, 1) == [b"y"]

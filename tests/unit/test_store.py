@@ -1,0 +1,125 @@
+"""A store: topics, logs and clients of one directory, in one process."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog import errors
+
+CONFIG = {"kafkalog.durability": "os"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[kafkalog.Store]:
+    with kafkalog.Store(tmp_path / "data", config=CONFIG) as made:
+        yield made
+
+
+def test_topics_and_their_logs(store: kafkalog.Store) -> None:
+    made = store.create_topic("orders", partitions=3, config={"retention.ms": 86_400_000,
+                                                               "preallocate": False})  # fmt: skip
+    assert (store.topics, len(store), "orders" in store, list(store)) == (
+        ("orders",), 1, True, ["orders"],
+    )  # fmt: skip
+    assert len(made) == len(store["orders"]) == 3
+    with store.producer() as producer:
+        found = producer.send("orders", b"v", b"k", partition=2).result()
+    log = store["orders"][2]
+    assert (found.partition, found.offset, log.end_offset) == (2, 0, 1)
+    assert [(r.topic, r.partition, r.value) for r in log] == [("orders", 2, b"v")]
+    assert log.config.retention_ms == 86_400_000
+    assert store["orders"][2] is log
+    assert [x.end_offset for x in store["orders"]] == [0, 0, 1]
+    log.close()
+    assert store["orders"][2].end_offset == 1
+
+
+def test_what_is_not_there(store: kafkalog.Store) -> None:
+    with pytest.raises(errors.UnknownTopicOrPartition, match="no topic 'x'"):
+        store["x"]
+    store.create_topic("x")
+    with pytest.raises(errors.UnknownTopicOrPartition, match="no partition 1: it has 1"):
+        store["x"][1]
+    with pytest.raises(errors.TopicExists):
+        store.create_topic("x")
+    store["x"][0].append(b"gone")
+    store.delete_topic("x")
+    assert store.topics == ()
+
+
+def test_what_a_log_takes_a_client_reads_and_the_other_way_round(store: kafkalog.Store) -> None:
+    """One handle: offsets go on, whoever appends."""
+    store.create_topic("t")
+    log = store["t"][0]
+    with store.producer() as producer:
+        for i in range(6):
+            if i % 2:
+                assert log.append(b"%d" % i) == i
+            else:
+                assert producer.send("t", b"%d" % i).result().offset == i
+    assert [r.value for r in log] == [b"%d" % i for i in range(6)]
+
+
+def test_a_directory_has_one_store(tmp_path: Path, store: kafkalog.Store) -> None:
+    with pytest.raises(errors.Locked):
+        kafkalog.Store(tmp_path / "data")
+
+
+def test_after_the_end_everything_says_so(tmp_path: Path) -> None:
+    store = kafkalog.Store(tmp_path / "data", config=CONFIG)
+    store.create_topic("t")
+    producer = kafkalog.Producer(store, linger_ms=1_000_000)
+    future = producer.send("t", b"waits")
+    log = store["t"][0]
+    store.close()
+    store.close()
+    assert future.result().offset == 0  # its clients end first, and in order
+    for use in (lambda: store.topics, lambda: store["t"], store.producer, lambda: store.transport,
+                lambda: kafkalog.Producer(store), lambda: store.create_topic("u"),
+                lambda: producer.send("t", b"x"), lambda: log.append(b"x")):  # fmt: skip
+        with pytest.raises(errors.Closed):
+            use()
+    assert store.closed
+    assert "closed" in repr(store)
+    with kafkalog.Store(tmp_path / "data", config=CONFIG) as again:
+        assert again["t"][0][0].value == b"waits"
+
+
+def test_a_brokers_store_is_the_same_and_leaves_it(tmp_path: Path) -> None:
+    with kafkalog.Broker(tmp_path / "data", config=CONFIG) as broker:
+        store = broker.store
+        assert broker.store is store
+        store.create_topic("t")
+        with kafkalog.Producer(broker.bootstrap_servers) as over, store.producer() as inside:
+            assert over.send("t", b"a").result().offset == 0
+            assert inside.send("t", b"b").result().offset == 1
+        assert [r.value for r in store["t"][0]] == [b"a", b"b"]
+    with pytest.raises(errors.Closed):
+        broker.store  # noqa: B018
+    with pytest.raises(errors.Closed):
+        store.topics  # noqa: B018
+
+
+def test_many_stores_of_one_process(tmp_path: Path) -> None:
+    stores = [kafkalog.Store(tmp_path / str(i), config=CONFIG) for i in range(3)]
+    for i, store in enumerate(stores):
+        store.create_topic(f"t{i}")
+        with store.producer() as producer:
+            producer.send(f"t{i}", b"x").result()
+    assert [store.topics for store in stores] == [("t0",), ("t1",), ("t2",)]
+    for store in stores:
+        store.close()
+
+
+def test_a_producer_that_is_dropped_is_closed_with_its_store(tmp_path: Path) -> None:
+    """Its thread has what was sent, whoever has lost the producer."""
+    with kafkalog.Store(tmp_path / "data", config=CONFIG) as store:
+        store.create_topic("t")
+        future = kafkalog.Producer(store).send("t", b"x")
+        gc.collect()
+        assert future.result().offset == 0
