@@ -27,7 +27,9 @@ kl_batch_rules kl_log_rules(const kl_log *log, int64_t now_ms, int32_t origin) {
 kl_status kl_log_make_dirty(kl_log *log) {
     log->touched = true;
     if (KL_LIKELY(log->marker == NULL)) return KL_OK;
+    kl_log_begin_disk(log);
     kl_status status = kl_marker_remove(log->marker);
+    kl_log_end_disk(log);
     if (!status) log->marker = NULL;
     if (status == KL_E_STORAGE) kl_log_fail_storage(log, status);
     return status;
@@ -42,57 +44,66 @@ static int64_t draw_jitter(kl_log *log) {
     return (int64_t)((log->jitter_state >> 33) % (uint64_t)bound);
 }
 
-/* An empty segment that no roll stands behind would end the log below later records at the
- * next open: it goes, or the log takes no more. */
-static void remove_failed(kl_log *log, kl_dir *dir, int64_t base_offset) {
-    char name[KL_NAME_BYTES];
-    bool there;
-    kl_segment_name(name, base_offset, KL_LOG_SUFFIX);
-    kl_status status = kl_dir_exists(dir, name, &there);
-    if (!status && there) status = kl_dir_unlink(dir, name);
-    if (status) kl_log_fail_storage(log, status);
+/* The next segment takes the place of `old`, which is sealed. */
+static kl_status take_over(kl_log *log, kl_segment *old, kl_segment *fresh) {
+    kl_lock(&log->lock);
+    fresh->jitter_ms = draw_jitter(log);
+    int64_t base_offset = fresh->base_offset;
+    kl_status status = kl_version_add(&log->version, fresh);
+    if (!status) {
+        /* A follower's gap: should its batch fail now, nothing may be put below the base. */
+        log->log_end = KL_MAX(log->log_end, base_offset);
+        log->dir_dirty = true;
+        kl_sums_free(&old->sums);
+    }
+    kl_unlock(&log->lock);
+    return status;
 }
 
-kl_status kl_log_roll_locked(kl_log *log, int64_t base_offset) {
-    kl_segment *old = kl_log_active(log), *fresh = NULL;
-    if (old->base_offset == base_offset && old->size == 0) return KL_OK;
+/* Not locked, but nobody else appends.  *lost: what was begun could not be taken back. */
+static kl_status roll(kl_log *log, kl_segment *old, int64_t base_offset, kl_status *lost) {
     kl_dir *dir = NULL;
-    kl_status status = kl_log_make_dirty(log);
-    if (!status) status = kl_log_settle_tail(log);
-    if (status) return status;
-    status = kl_dir_open(log->path, 0, &dir);
+    kl_segment *fresh = NULL;
+    kl_status status = kl_dir_open(log->path, 0, &dir);
     if (status) return status;
     status = kl_segment_seal(old, dir);
     if (status) goto out;
     KL_FP("log.roll.before_snapshot");
-    status = kl_log_write_snapshot(log, dir, base_offset, false);
-    if (status) goto out;
-    status = kl_sidecar_write(old, dir);
+    status = kl_log_write_snapshot(&log->producers, dir, base_offset, false);
+    if (!status) status = kl_sidecar_write(old, dir);
     if (status) goto out;
     KL_FP("log.roll.before_create");
     status = kl_segment_create(dir, base_offset, &fresh);
-    if (status) {
-        remove_failed(log, dir, base_offset);
-        goto out;
-    }
-    fresh->jitter_ms = draw_jitter(log);
-    status = kl_version_add(&log->version, fresh);
-    if (status) {
-        remove_failed(log, dir, base_offset);
-        goto out;
-    }
-    /* A follower's gap: should its batch fail now, nothing may be put below the new base. */
-    log->log_end = KL_MAX(log->log_end, base_offset);
-    log->dir_dirty = true;
-    kl_sums_free(&old->sums);
+    if (!status) status = take_over(log, old, fresh);
+    /* An empty segment that no roll stands behind would end the log below later records at
+     * the next open: it goes, or the log takes no more. */
+    if (status) *lost = kl_segment_unmake(dir, base_offset);
+out:
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    return status;
+}
+
+kl_status kl_log_roll_locked(kl_log *log, int64_t base_offset) {
+    kl_segment *old = kl_log_active(log);
+    kl_status lost = KL_OK;
+    if (old->base_offset == base_offset && old->size == 0) return KL_OK;
+    kl_status status = kl_log_make_dirty(log);
+    if (!status) status = kl_log_settle_tail(log);
+    if (status) return status;
+    kl_segment_retain(old);
+    kl_log_begin_disk(log);
+    status = roll(log, old, base_offset, &lost);
+    kl_log_end_disk(log);
+    old->unsynced = true; /* a round meanwhile may have come too early for some of it */
+    kl_segment_drop(old);
+    if (lost) kl_log_fail_storage(log, lost);
+    if (status) return status;
     KL_FP("log.roll.after_create");
     /* Kafka, too, syncs a sealed segment in the background: retention and recovery then
      * find it whole. */
     status = kl_log_request_sync(log);
     kl_log_publish(log);
-out:
-    kl_dir_close(dir);
-    kl_dir_free(dir);
     return status;
 }
 
@@ -268,6 +279,24 @@ static void take_back_abort(kl_log *log, const kl_batch *batch) {
     (void)take_back_entry(log, active);
 }
 
+kl_status kl_log_save_epochs(kl_log *log, bool sync) {
+    kl_dir *dir = NULL;
+    kl_buffer text = {0};
+    kl_status status = kl_epochs_encode(&log->epochs, &text);
+    if (status) goto out;
+    log->epochs.changed = false;
+    kl_log_begin_disk(log);
+    status = kl_dir_open(log->path, 0, &dir);
+    if (!status) status = kl_epochs_write(&text, dir, sync);
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    kl_log_end_disk(log);
+    if (status) log->epochs.changed = true;
+out:
+    kl_buffer_free(&text);
+    return status;
+}
+
 /* A new leader epoch is on disk before the first batch that carries it. */
 static kl_status note_epoch(kl_log *log, const kl_batch *batch) {
     if (KL_LIKELY(batch->leader_epoch <= kl_epochs_latest(&log->epochs))) return KL_OK;
@@ -275,12 +304,8 @@ static kl_status note_epoch(kl_log *log, const kl_batch *batch) {
     if (!status)
         status = kl_epochs_assign(&log->epochs, batch->leader_epoch, batch->base_offset);
     if (status || !log->epochs.changed) return status;
-    kl_dir *dir = NULL;
-    status = kl_dir_open(log->path, 0, &dir);
     KL_FP("append.before_epoch");
-    if (!status) status = kl_epochs_save(&log->epochs, dir, true);
-    kl_dir_close(dir);
-    kl_dir_free(dir);
+    status = kl_log_save_epochs(log, true);
     if (status) kl_epochs_truncate_end(&log->epochs, batch->base_offset);
     return status;
 }
@@ -327,6 +352,39 @@ kl_status kl_log_append_one_locked(kl_log *log, const kl_batch *batch, const uin
     status = take_in(log, batch, data, now_ms);
     kl_log_publish(log);
     return status ? kl_log_fail_storage(log, status) : KL_OK;
+}
+
+/* Locked.  It is a roll's matter only when the log may take it. */
+static bool wants_roll(const kl_log *log, const kl_upcoming *next) {
+    const run_facts run = {next->bytes,
+                           log->log_end,
+                           log->log_end + next->offsets - 1,
+                           next->max_timestamp,
+                           1,
+                           1};
+    return next->bytes <=
+               KL_MIN(log->config.max_message_bytes, log->config.segment_bytes) &&
+           roll_is_due(log, kl_log_active(log), &run, kl_now_ms());
+}
+
+bool kl_log_is_ready(kl_log *log, const kl_upcoming *next) {
+    if (kl_log_enter(log)) return true; /* the append says what is wrong */
+    bool ready =
+        log->offline ||
+        (!log->busy && log->marker == NULL && kl_log_active(log)->owed_end == 0 &&
+         log->leader_epoch <= kl_epochs_latest(&log->epochs) && !wants_roll(log, next));
+    kl_log_leave(log);
+    return ready;
+}
+
+void kl_log_make_ready(kl_log *log, const kl_upcoming *next) {
+    if (kl_log_enter_write(log)) return;
+    kl_status status = kl_log_make_dirty(log);
+    if (!status) status = kl_log_settle_tail(log);
+    if (!status && wants_roll(log, next)) status = kl_log_roll_locked(log, log->log_end);
+    const kl_batch first = {.base_offset = log->log_end, .leader_epoch = log->leader_epoch};
+    if (!status) (void)note_epoch(log, &first);
+    kl_log_leave(log);
 }
 
 /* What lies at `run`, and its first batch. */

@@ -12,6 +12,19 @@ kl_batch_rules kl_log_rules(const kl_log *log, int64_t now_ms, int32_t origin);
  * them a control batch: one write, of which nothing is left when it fails. */
 kl_status kl_log_append_run_locked(kl_log *log, kl_span run, int64_t now_ms);
 
+/* A batch that a producer is about to append, as its header says. */
+typedef struct {
+    int64_t bytes;
+    int64_t max_timestamp;
+    int32_t offsets;
+} kl_upcoming;
+/* Whether its append needs no more of the disk than its own write, and waits for nobody who
+ * writes. */
+bool kl_log_is_ready(kl_log *log, const kl_upcoming *next);
+/* Do what else it needs, a roll for one, or wait for who does.  What fails here fails in the
+ * append again, which tells. */
+void kl_log_make_ready(kl_log *log, const kl_upcoming *next);
+
 /* A record that the log refuses, and why, in words for its producer. */
 typedef struct {
     int32_t index; /* in its batch */

@@ -40,21 +40,23 @@ kl_status kl_log_judge_format(kl_segment *segment, int64_t pos, int64_t end_pos,
     return ~crc == stored ? status : KL_E_CORRUPT_MESSAGE;
 }
 
-static kl_status note_recovered(kl_log *log, kl_segment *segment, const kl_batch *batch,
-                                const uint8_t *data, int64_t pos) {
+/* `epochs` NULL: they are known. */
+static kl_status note_recovered(const kl_log *log, kl_segment *segment, kl_epochs *epochs,
+                                const kl_batch *batch, const uint8_t *data, int64_t pos) {
     kl_status status =
         kl_segment_note(segment, batch, pos, log->config.index_interval_bytes);
     if (!status && log->writable) status = kl_sums_reserve(&segment->sums, 1);
     if (!status && log->writable)
         kl_sums_add(&segment->sums, data, pos, batch->batch_bytes);
-    if (!status && batch->leader_epoch > kl_epochs_latest(&log->epochs))
-        status = kl_epochs_assign(&log->epochs, batch->leader_epoch, batch->base_offset);
+    if (!status && epochs && batch->leader_epoch > kl_epochs_latest(epochs))
+        status = kl_epochs_assign(epochs, batch->leader_epoch, batch->base_offset);
     return status;
 }
 
 /* Batches from `pos` on, each checked whole, noted; offsets must grow (I2). */
-static kl_status recover_from(kl_log *log, kl_segment *segment, int64_t pos,
-                              int64_t end_pos, int64_t *valid_bytes, int64_t *end_offset) {
+static kl_status recover_from(const kl_log *log, kl_segment *segment, kl_epochs *epochs,
+                              int64_t pos, int64_t end_pos, int64_t *valid_bytes,
+                              int64_t *end_offset) {
     kl_walk walk;
     kl_status status = KL_OK;
     kl_walk_init(&walk, segment->file, pos, end_pos, KL_CHUNK_RECOVER_BYTES);
@@ -72,7 +74,7 @@ static kl_status recover_from(kl_log *log, kl_segment *segment, int64_t pos,
         if (batch.base_offset > *end_offset ||
             batch.record_count <= batch.last_offset - batch.base_offset)
             segment->has_gaps = true;
-        status = note_recovered(log, segment, &batch, data, *valid_bytes);
+        status = note_recovered(log, segment, epochs, &batch, data, *valid_bytes);
         if (status) break;
         *end_offset = batch.last_offset + 1;
     }
@@ -81,8 +83,8 @@ static kl_status recover_from(kl_log *log, kl_segment *segment, int64_t pos,
     return status;
 }
 
-kl_status kl_log_recover_segment(kl_log *log, kl_segment *segment, int64_t *valid_bytes,
-                                 int64_t *end_offset) {
+kl_status kl_log_recover_segment(const kl_log *log, kl_segment *segment, kl_epochs *epochs,
+                                 int64_t *valid_bytes, int64_t *end_offset) {
     kl_index_clear(&segment->offsets);
     kl_index_clear(&segment->times);
     segment->offsets.loaded = segment->times.loaded = true;
@@ -91,14 +93,15 @@ kl_status kl_log_recover_segment(kl_log *log, kl_segment *segment, int64_t *vali
     segment->bytes_since_entry = 0;
     kl_sums_clear(&segment->sums);
     *end_offset = segment->base_offset;
-    return recover_from(log, segment, 0, segment->size, valid_bytes, end_offset);
+    return recover_from(log, segment, epochs, 0, segment->size, valid_bytes, end_offset);
 }
 
 kl_status kl_log_extend_tail(kl_log *log, kl_segment *segment, int64_t *end_offset) {
     int64_t valid_bytes = segment->size, bytes, modified_ms;
     kl_status status = kl_file_stat(segment->file, &bytes, &modified_ms);
     if (status || bytes <= segment->size) return status;
-    status = recover_from(log, segment, segment->size, bytes, &valid_bytes, end_offset);
+    status = recover_from(log, segment, &log->epochs, segment->size, bytes, &valid_bytes,
+                          end_offset);
     segment->size = valid_bytes;
     return status;
 }
@@ -159,7 +162,7 @@ kl_status kl_log_prepare(kl_log *log, const kl_look *look, size_t index) {
 /* ---- producers and epochs ---------------------------------------------------------------- */
 
 /* `aborts` NULL: nobody wants them. */
-static kl_status replay_marker(kl_log *log, kl_aborts *aborts, const kl_batch *batch,
+static kl_status replay_marker(kl_producers *into, kl_aborts *aborts, const kl_batch *batch,
                                const uint8_t *data, int64_t now_ms) {
     int32_t type, coordinator_epoch;
     kl_status status = kl_batch_control(batch, data, &type, &coordinator_epoch);
@@ -167,17 +170,17 @@ static kl_status replay_marker(kl_log *log, kl_aborts *aborts, const kl_batch *b
     if (status || (type != KL_CONTROL_ABORT && type != KL_CONTROL_COMMIT)) return status;
     int64_t first_offset;
     status = kl_producers_apply_marker(
-        &log->producers, batch->producer_id, batch->producer_epoch, coordinator_epoch,
+        into, batch->producer_id, batch->producer_epoch, coordinator_epoch,
         batch->last_offset, batch->max_timestamp,
         kl_producers_heard(batch->max_timestamp, now_ms), &first_offset);
     if (status || type != KL_CONTROL_ABORT || first_offset < 0 || !aborts) return status;
-    int64_t open = kl_producers_first_open(&log->producers);
+    int64_t open = kl_producers_first_open(into);
     const kl_aborted entry = {batch->producer_id, first_offset, batch->last_offset,
                               KL_MIN(open, batch->last_offset + 1)};
     return kl_aborts_add(aborts, &entry);
 }
 
-static kl_status replay_segment(kl_log *log, kl_segment *segment, int64_t from,
+static kl_status replay_segment(kl_producers *into, kl_segment *segment, int64_t from,
                                 kl_aborts *aborts) {
     kl_walk walk;
     int64_t now_ms = kl_now_ms();
@@ -187,14 +190,14 @@ static kl_status replay_segment(kl_log *log, kl_segment *segment, int64_t from,
         if (batch.base_offset < from || batch.producer_id < 0) continue;
         if (!kl_batch_is_control(&batch)) {
             walk.status = kl_producers_apply(
-                &log->producers, &batch, kl_producers_heard(batch.max_timestamp, now_ms));
+                into, &batch, kl_producers_heard(batch.max_timestamp, now_ms));
         } else {
             const uint8_t *data;
             bool found;
             walk.pos = batch.pos;
             walk.status = kl_walk_step(&walk, true, &batch, &data, &found);
             if (!walk.status)
-                walk.status = replay_marker(log, aborts, &batch, data, now_ms);
+                walk.status = replay_marker(into, aborts, &batch, data, now_ms);
         }
     }
     kl_status status = kl_walk_end(&walk);
@@ -222,52 +225,57 @@ static kl_status exchange_aborts(kl_segment *segment, kl_dir *dir, kl_aborts *fo
     return status;
 }
 
-static kl_status rebuild_segment(kl_log *log, kl_dir *dir, size_t index, int64_t from) {
-    kl_segment *segment = log->version->segments[index];
+static kl_status rebuild_segment(const kl_log *log, kl_producers *into, kl_dir *dir,
+                                 kl_segment *segment, bool sealed, int64_t from) {
     kl_aborts aborts;
     kl_aborts_init(&aborts, segment->base_offset);
-    kl_status status = replay_segment(log, segment, from, &aborts);
-    if (!status)
-        status = exchange_aborts(segment, dir, &aborts, log->writable,
-                                 index + 1 < log->version->count);
+    kl_status status = replay_segment(into, segment, from, &aborts);
+    if (!status) status = exchange_aborts(segment, dir, &aborts, log->writable, sealed);
     kl_aborts_free(&aborts);
+    return status;
+}
+
+kl_status kl_log_derive_producers(const kl_log *log, const kl_version *version,
+                                  kl_producers *into, kl_dir *dir, int64_t from,
+                                  int64_t rebuild_from) {
+    int64_t at;
+    kl_status status = kl_log_load_snapshot(
+        log, into, dir, version->segments[0]->base_offset, KL_MIN(from, rebuild_from), &at);
+    for (size_t i = kl_version_find(version, at); !status && i < version->count; i++) {
+        kl_segment *segment = version->segments[i];
+        bool rebuild = segment->base_offset >= rebuild_from;
+        /* The one that lies here was perhaps never on disk whole, or tells of batches that
+         * are gone.  Synced: what recovers after a crash of this may not come by here. */
+        if (rebuild && log->writable && segment->base_offset > at)
+            status = kl_log_write_snapshot(into, dir, segment->base_offset, true);
+        if (status == KL_E_NO_SPACE) status = KL_OK; /* a longer replay next time */
+        if (status) break;
+        bool sealed = i + 1 < version->count;
+        if (rebuild) status = rebuild_segment(log, into, dir, segment, sealed, at);
+        else if ((sealed ? version->segments[i + 1]->base_offset : from) > at)
+            status = replay_segment(into, segment, at, NULL);
+    }
     return status;
 }
 
 kl_status kl_log_load_producers(kl_log *log, kl_dir *dir, int64_t from,
                                 int64_t rebuild_from) {
-    int64_t at;
-    kl_status status = kl_log_load_snapshot(log, dir, KL_MIN(from, rebuild_from), &at);
-    for (size_t i = kl_version_find(log->version, at); !status && i < log->version->count;
-         i++) {
-        kl_segment *segment = log->version->segments[i];
-        bool rebuild = segment->base_offset >= rebuild_from;
-        /* The one that lies here was perhaps never on disk whole, or tells of batches that
-         * are gone.  Synced: what recovers after a crash of this may not come by here. */
-        if (rebuild && log->writable && segment->base_offset > at)
-            status = kl_log_write_snapshot(log, dir, segment->base_offset, true);
-        if (status == KL_E_NO_SPACE) status = KL_OK; /* a longer replay next time */
-        if (status) break;
-        if (rebuild) status = rebuild_segment(log, dir, i, at);
-        else if (kl_log_next_base(log, i) > at)
-            status = replay_segment(log, segment, at, NULL);
-    }
+    kl_status status = kl_log_derive_producers(log, log->version, &log->producers, dir,
+                                               from, rebuild_from);
     log->producers_known = !status;
     return status;
 }
 
 kl_status kl_log_rebuild_aborts(kl_log *log, int64_t from) {
     kl_dir *dir = NULL;
+    /* What the log's own did since it was opened is in memory only. */
+    kl_producers producers;
+    kl_producers_init(&producers);
     kl_status status = kl_dir_open(log->path, 0, &dir);
-    if (status) return status;
-    /* What the producers did since the log was opened is in memory only: set it aside. */
-    kl_producers kept = log->producers;
-    bool known = log->producers_known;
-    kl_producers_init(&log->producers);
-    status = kl_log_load_producers(log, dir, log->log_end, from);
-    kl_producers_free(&log->producers);
-    log->producers = kept;
-    log->producers_known = known;
+    if (!status)
+        status =
+            kl_log_derive_producers(log, log->version, &producers, dir, log->log_end, from);
+    kl_producers_free(&producers);
     kl_dir_close(dir);
     kl_dir_free(dir);
     return status;

@@ -90,24 +90,32 @@ kl_status kl_epochs_load(kl_epochs *epochs, kl_dir *dir) {
     return status ? kl_fail_prefix(status, KL_EPOCHS_NAME) : KL_OK;
 }
 
-kl_status kl_epochs_save(kl_epochs *epochs, kl_dir *dir, bool sync) {
-    kl_buffer out = {0};
-    kl_status status = kl_buffer_reserve(&out, (epochs->count + 1) * LINE_BYTES_MAX);
-    if (status) goto out;
-    int n = snprintf((char *)out.data, LINE_BYTES_MAX, "0\n%zu\n", epochs->count);
-    out.bytes = (size_t)n;
+kl_status kl_epochs_encode(const kl_epochs *epochs, kl_buffer *out) {
+    kl_status status = kl_buffer_reserve(out, (epochs->count + 1) * LINE_BYTES_MAX);
+    if (status) return status;
+    int n = snprintf((char *)out->data, LINE_BYTES_MAX, "0\n%zu\n", epochs->count);
+    out->bytes = (size_t)n;
     for (size_t i = 0; i < epochs->count; i++) {
-        n = snprintf((char *)out.data + out.bytes, LINE_BYTES_MAX, "%d %" PRId64 "\n",
+        n = snprintf((char *)out->data + out->bytes, LINE_BYTES_MAX, "%d %" PRId64 "\n",
                      epochs->entries[i].epoch, epochs->entries[i].start_offset);
-        out.bytes += (size_t)n;
+        out->bytes += (size_t)n;
     }
-    status = KL_FP_STATUS("epochs.save.before");
-    if (status) goto out;
-    if (sync) status = kl_dir_replace(dir, KL_EPOCHS_NAME, out.data, out.bytes);
-    else status = kl_dir_write_file(dir, KL_EPOCHS_NAME, out.data, out.bytes, false);
+    return KL_OK;
+}
+
+kl_status kl_epochs_write(const kl_buffer *text, kl_dir *dir, bool sync) {
+    kl_status status = KL_FP_STATUS("epochs.save.before");
+    if (status) return status;
+    if (sync) return kl_dir_replace(dir, KL_EPOCHS_NAME, text->data, text->bytes);
+    return kl_dir_write_file(dir, KL_EPOCHS_NAME, text->data, text->bytes, false);
+}
+
+kl_status kl_epochs_save(kl_epochs *epochs, kl_dir *dir, bool sync) {
+    kl_buffer text = {0};
+    kl_status status = kl_epochs_encode(epochs, &text);
+    if (!status) status = kl_epochs_write(&text, dir, sync);
     if (!status) epochs->changed = false;
-out:
-    kl_buffer_free(&out);
+    kl_buffer_free(&text);
     return status;
 }
 

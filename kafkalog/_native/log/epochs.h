@@ -19,6 +19,9 @@ typedef struct {
  * KL_E_CORRUPT: not that format (the caller rebuilds from batches). */
 kl_status kl_epochs_load(kl_epochs *epochs, kl_dir *dir);
 uint32_t kl_epochs_crc(const kl_epochs *epochs); /* of the entries */
+/* The checkpoint's text, and what writes it; `save` does both. */
+kl_status kl_epochs_encode(const kl_epochs *epochs, kl_buffer *out);
+kl_status kl_epochs_write(const kl_buffer *text, kl_dir *dir, bool sync);
 kl_status kl_epochs_save(kl_epochs *epochs, kl_dir *dir, bool sync);
 /* Ignored when `epoch` is the latest; else entries with an epoch or start at or above the
  * new ones go, and it is appended. *changed tells whether a save is due. */

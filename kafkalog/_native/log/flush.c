@@ -206,7 +206,7 @@ void kl_log_sync_run(void *owner) {
 
 kl_status kl_log_flush_start(kl_log *log, int64_t *target) {
     *target = 0;
-    kl_status status = kl_log_enter_write(log);
+    kl_status status = kl_log_enter_writer(log);
     if (status) return status;
     *target = log->log_end;
     if (log->flushed < log->log_end || log->dir_dirty) status = kl_log_request_sync(log);
@@ -257,7 +257,7 @@ static kl_status wait_for(kl_log *log, int64_t target, int64_t end_ms) {
 
 kl_status kl_log_flush(kl_log *log, int64_t *target, int32_t timeout_ms) {
     bool begin = *target < 0;
-    kl_status status = begin ? kl_log_enter_write(log) : kl_log_enter(log);
+    kl_status status = begin ? kl_log_enter_writer(log) : kl_log_enter(log);
     if (status) return status;
     if (begin) {
         *target = log->log_end;

@@ -389,7 +389,9 @@ static kl_status finish_deletion(kl_log *log, kl_dir *dir, int64_t *indexless) {
     if (first == 0) return KL_OK;
     int64_t known_at;
     int64_t start = log->version->segments[first]->base_offset;
-    kl_status status = kl_log_load_snapshot(log, dir, start, &known_at);
+    kl_status status =
+        kl_log_load_snapshot(log, &log->producers, dir,
+                             log->version->segments[0]->base_offset, start, &known_at);
     if (status || known_at != start) return status;
     for (size_t i = 0; i < first && !status; i++)
         status = kl_segment_delete(log->version->segments[i], dir);

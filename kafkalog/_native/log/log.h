@@ -57,6 +57,7 @@ struct kl_log {
     bool touched;      /* changed since it was opened: only then a close writes */
     bool closed;
     bool changing; /* segments are taken away or exchanged, in part without the lock */
+    bool busy;     /* who writes works on the disk without the lock: others who do wait */
     kl_segment *
         *left; /* out of `version`, oldest first: a deletion failed at their names */
     size_t left_count; /* the next change of segments goes on with them */
@@ -152,8 +153,15 @@ static inline int64_t kl_look_next_base(const kl_look *look, size_t index) {
 /* ---- state.c ----------------------------------------------------------------------- */
 /* Lock the log for a call: KL_E_FORKED, KL_E_CLOSED (not locked then). */
 kl_status kl_log_enter(kl_log *log);
-/* The same for a change: also KL_E_READ_ONLY, and the log's final failure. */
+/* The same of a log that is written to here: also KL_E_READ_ONLY, and its final failure. */
+kl_status kl_log_enter_writer(kl_log *log);
+/* The same for a change: it waits until nobody else is `busy`. */
 kl_status kl_log_enter_write(kl_log *log);
+/* Locked, and entered for a change: the lock is open until kl_log_end_disk, for calls of the
+ * disk.  Who reads goes on meanwhile, who changes something waits.  The log may be closed then;
+ * it goes away not before the call is over. */
+void kl_log_begin_disk(kl_log *log);
+void kl_log_end_disk(kl_log *log);
 static inline void kl_log_leave(kl_log *log) { kl_unlock(&log->lock); }
 static inline kl_segment *kl_log_active(const kl_log *log) {
     return kl_version_active(log->version);
@@ -194,6 +202,8 @@ bool kl_log_is_at_hand(kl_log *log, int64_t offset);
 /* Remove the clean marker before the first change. */
 kl_status kl_log_make_dirty(kl_log *log);
 kl_status kl_log_roll_locked(kl_log *log, int64_t base_offset);
+/* Write the checkpoint of the leader epochs, without the lock meanwhile. */
+kl_status kl_log_save_epochs(kl_log *log, bool sync);
 /* Write whole batches at the end of the active segment; undone when it fails. */
 kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes);
 /* Append one finished batch: roll, write, note, move the end.  `batch` describes `data`
@@ -209,15 +219,19 @@ kl_status kl_log_prepare(kl_log *log, const kl_look *look, size_t index);
 kl_status kl_log_judge_format(kl_segment *segment, int64_t pos, int64_t end_pos,
                               kl_status status);
 /* Read a segment back: checks every batch, makes its indexes anew in memory, notes leader
- * epochs.  *valid_bytes and *end_offset (its base when empty) tell what is good. */
-kl_status kl_log_recover_segment(kl_log *log, kl_segment *segment, int64_t *valid_bytes,
-                                 int64_t *end_offset);
+ * epochs (NULL: none).  *valid_bytes and *end_offset (its base when empty) tell what is good. */
+kl_status kl_log_recover_segment(const kl_log *log, kl_segment *segment, kl_epochs *epochs,
+                                 int64_t *valid_bytes, int64_t *end_offset);
 /* The batches of segment `index` from `pos` on were not checked yet (a reader's tail). */
 kl_status kl_log_extend_tail(kl_log *log, kl_segment *segment, int64_t *end_offset);
 /* Producer state at the log end: the newest usable snapshot at or below `from` and a
  * replay.  Aborted transactions of segments with base >= rebuild_from are collected anew. */
 kl_status kl_log_load_producers(kl_log *log, kl_dir *dir, int64_t from,
                                 int64_t rebuild_from);
+/* The same into a set of the caller's, by any version of the segments; `from` is its end. */
+kl_status kl_log_derive_producers(const kl_log *log, const kl_version *version,
+                                  kl_producers *into, kl_dir *dir, int64_t from,
+                                  int64_t rebuild_from);
 /* Aborted transactions of segments with base >= from anew, of an open log. */
 kl_status kl_log_rebuild_aborts(kl_log *log, int64_t from);
 /* Leader epochs from batch headers, when the checkpoint was lost. */
@@ -235,13 +249,15 @@ kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
 kl_status kl_log_settle_tail(kl_log *log);
 
 /* ---- snapshot.c -------------------------------------------------------------------- */
-kl_status kl_log_write_snapshot(kl_log *log, kl_dir *dir, int64_t offset, bool sync);
-/* Load the newest usable one at or below `from`; *offset is its place, or the log's first
- * base offset with no producers.  Unusable ones are removed (KL_WRITE). */
-kl_status kl_log_load_snapshot(kl_log *log, kl_dir *dir, int64_t from, int64_t *offset);
-/* Remove snapshots above `above_offset`, and those that match no segment of `version` and are
- * not the newest.  A log that is written to meanwhile makes some behind the version's active
- * segment: `until_offset`, those from there on stay. */
+kl_status kl_log_write_snapshot(const kl_producers *producers, kl_dir *dir, int64_t offset,
+                                bool sync);
+/* Load the newest usable one at or below `from` and at or above `first`; *offset is its place,
+ * or `first` with no producers.  Unusable ones are removed (KL_WRITE). */
+kl_status kl_log_load_snapshot(const kl_log *log, kl_producers *into, kl_dir *dir,
+                               int64_t first, int64_t from, int64_t *offset);
+/* Remove snapshots above `above_offset`, and those that match no segment of `version` (NULL:
+ * there is none) and are not the newest.  A log that is written to meanwhile makes some behind
+ * the version's active segment: `until_offset`, those from there on stay. */
 kl_status kl_log_trim_snapshots(const kl_version *version, kl_dir *dir,
                                 int64_t above_offset, int64_t until_offset);
 
@@ -267,7 +283,8 @@ void kl_log_settle(kl_log *log);
 kl_status kl_log_look(kl_log *log, kl_look *out);
 
 /* ---- truncate.c -------------------------------------------------------------------- */
-kl_status kl_log_restart_at(kl_log *log, int64_t offset); /* empty, beginning at `offset` */
+/* Locked: empty, beginning at `offset`. */
+kl_status kl_log_restart_at(kl_log *log, int64_t offset);
 /* Try again to take away the names that a deletion left; nobody else changes segments. */
 kl_status kl_log_delete_left(kl_log *log, kl_dir *dir);
 

@@ -392,12 +392,8 @@ kl_status kl_log_set_leader_epoch(kl_log *log, int32_t epoch) {
     status = kl_log_make_dirty(log);
     if (!status) status = kl_epochs_assign(&log->epochs, epoch, log->log_end);
     if (!status && log->epochs.changed) {
-        kl_dir *dir = NULL;
-        status = kl_dir_open(log->path, 0, &dir);
-        if (!status) status = kl_epochs_save(&log->epochs, dir, false);
+        status = kl_log_save_epochs(log, false);
         if (!status) log->dir_dirty = log->texts_dirty = true;
-        kl_dir_close(dir);
-        kl_dir_free(dir);
     }
     if (!status) log->leader_epoch = epoch;
 out:

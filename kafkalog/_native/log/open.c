@@ -124,6 +124,7 @@ kl_status kl_log_husk(const char *path, kl_log **out) {
 
 /* ---- closing ------------------------------------------------------------------------ */
 
+/* Not locked, and nobody writes. */
 static kl_status close_cleanly(kl_log *log, bool sync) {
     kl_dir *dir = NULL;
     kl_status status = kl_dir_open(log->path, 0, &dir);
@@ -131,10 +132,10 @@ static kl_status close_cleanly(kl_log *log, bool sync) {
     (void)kl_log_delete_left(log, dir); /* else the next open does, below the start */
     kl_segment *active = kl_log_active(log);
     status = KL_FP_STATUS("log.close.before_seal");
-    if (!status) status = kl_log_settle_tail(log);
     if (!status) status = kl_segment_seal(active, dir);
+    if (!status) active->unsynced = true;
     KL_FP("log.close.before_snapshot");
-    if (!status) status = kl_log_write_snapshot(log, dir, log->log_end, sync);
+    if (!status) status = kl_log_write_snapshot(&log->producers, dir, log->log_end, sync);
     if (!status) status = kl_log_trim_snapshots(log->version, dir, INT64_MAX, INT64_MAX);
     if (!status && log->epochs.changed) status = kl_epochs_save(&log->epochs, dir, sync);
     for (size_t i = 0; i < log->version->count && !status && sync; i++)
@@ -149,15 +150,39 @@ static kl_status close_cleanly(kl_log *log, bool sync) {
     return status;
 }
 
-/* Locked.  The records are on disk, also those of an append that came after the flush. */
-static kl_status sync_records(kl_log *log) {
+/* Not locked, and nobody writes.  The records are on disk, also those of an append that came
+ * after the flush. */
+static kl_status sync_records(const kl_log *log) {
     kl_status status = KL_OK;
     if (log->flushed < log->log_end)
         for (size_t i = kl_version_find(log->version, log->flushed);
              i < log->version->count && !status; i++)
             status = kl_file_sync(log->version->segments[i]->file);
-    if (!status) log->flushed = log->log_end;
     return status;
+}
+
+/* Locked, but not while it works: the last change of segments and the last round of syncs.  Who
+ * reads goes on. */
+static kl_status work_off(kl_log *log, bool sync) {
+    kl_status status = log->touched ? kl_log_settle_tail(log) : KL_OK;
+    if (status) return status;
+    log->changing = log->syncing = true;
+    kl_log_begin_disk(log);
+    if (sync) status = sync_records(log);
+    if (!status && log->touched) status = close_cleanly(log, sync);
+    kl_log_end_disk(log);
+    log->changing = log->syncing = false;
+    if (!status && sync) log->flushed = log->log_end;
+    return status;
+}
+
+/* Locked. */
+static void wait_for_others(kl_log *log) {
+    for (;;) {
+        kl_log_settle_changes(log);
+        if (!log->syncing) return;
+        kl_cond_wait_ms(&log->changed, &log->lock, -1);
+    }
 }
 
 static kl_status close_log(kl_log *log, bool sync) {
@@ -171,7 +196,7 @@ static kl_status close_log(kl_log *log, bool sync) {
         if (status == KL_E_CLOSED) return KL_OK;
     }
     kl_lock(&log->lock);
-    kl_log_settle_changes(log);
+    wait_for_others(log);
     if (log->closed) {
         kl_unlock(&log->lock);
         return KL_OK;
@@ -180,10 +205,9 @@ static kl_status close_log(kl_log *log, bool sync) {
         status = kl_fail(KL_E_STORAGE, "log %s is offline after a failed write to its disk",
                          log->path);
     /* When something is not synced, the folder is not clean. */
-    if (log->writable && !status && !log->offline) {
-        if (sync) status = sync_records(log);
-        if (!status && log->touched) status = close_cleanly(log, sync);
-    }
+    if (log->writable && !status && !log->offline) status = work_off(log, sync);
+    log->closed = true; /* nobody writes behind it */
+    kl_log_tell(log);
     kl_unlock(&log->lock);
     kl_log_abandon(log);
     return status;
@@ -207,7 +231,7 @@ void kl_log_abandon(kl_log *log) {
     log->closed = true;
     if (!was_closed) kl_log_tell(log);
     pthread_cond_broadcast(&log->changed);
-    while (log->cleaner_busy || log->syncing || log->changing)
+    while (log->cleaner_busy || log->syncing || log->changing || log->busy)
         kl_cond_wait_ms(&log->changed, &log->lock, -1);
     kl_unlock(&log->lock);
     /* Also of one that a failure closed: what it holds goes all the same, once. */

@@ -3,9 +3,7 @@
 
 #include "base/hash.h"
 
-void kl_producers_init(kl_producers *producers) {
-    *producers = (kl_producers){.snapshot_offset = -1};
-}
+void kl_producers_init(kl_producers *producers) { *producers = (kl_producers){0}; }
 
 static void give_spare(kl_producers *producers, kl_producer_entry *entry) {
     entry->newer = producers->spare;

@@ -61,7 +61,6 @@ typedef struct {
     kl_finished_txn *finished; /* ascending last_offset */
     size_t finished_count;
     size_t finished_capacity;
-    int64_t snapshot_offset; /* of the newest snapshot taken, -1 */
 } kl_producers;
 
 void kl_producers_init(kl_producers *producers);

@@ -17,15 +17,34 @@ kl_status kl_log_settle_tail(kl_log *log) {
     if (KL_LIKELY(active->owed_end == 0)) return KL_OK;
     kl_dir *dir = NULL;
     char kept[KL_NAME_BYTES] = {0};
+    kl_log_begin_disk(log);
     kl_status status = kl_dir_open(log->path, 0, &dir);
     if (!status) status = kl_keep_tail(active, dir, active->size, active->owed_end, kept);
     if (!status) status = kl_file_truncate(active->file, active->size);
     kl_dir_close(dir);
     kl_dir_free(dir);
+    kl_log_end_disk(log);
     if (status) return kl_fail_prefix(status, "log %s, a torn tail", log->path);
     active->reserved = active->size;
     active->owed_end = 0;
     return KL_OK;
+}
+
+/* The last one, which grows again, in place. */
+static kl_status cut_at(kl_segment *segment, kl_dir *dir, int64_t pos, bool last,
+                        kl_segment **out) {
+    kl_segment *cut = NULL;
+    kl_status status = kl_sidecar_drop(dir, segment->base_offset);
+    if (!status && last) {
+        status = kl_segment_shorten(segment, pos, &cut);
+        if (!status && pos < segment->size) status = kl_segment_trim(cut);
+    } else if (!status) {
+        status = kl_segment_copy(segment, dir, pos, &cut);
+        if (!status) status = kl_segment_place(cut, dir);
+    }
+    if (status) kl_segment_drop(cut);
+    *out = status ? NULL : cut;
+    return status;
 }
 
 /* Cut segment `index` at `valid_bytes` and let go of all behind it, from the last one
@@ -61,7 +80,7 @@ static kl_status cut_tail(kl_log *log, kl_dir *dir, size_t index, int64_t valid_
     }
     if (owed) return leave_tail(log, dir, segment, valid_bytes);
     kl_segment *cut = NULL;
-    status = kl_segment_cut(segment, dir, valid_bytes, last, &cut);
+    status = cut_at(segment, dir, valid_bytes, last, &cut);
     if (status) return status;
     if (cut != segment) {
         /* The indexes were made in memory already: the new file goes on with them. */
@@ -149,7 +168,8 @@ kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
         int64_t valid_bytes, end_offset;
         status = KL_FP_STATUS("recover.before_segment");
         if (!status)
-            status = kl_log_recover_segment(log, segment, &valid_bytes, &end_offset);
+            status = kl_log_recover_segment(log, segment, &log->epochs, &valid_bytes,
+                                            &end_offset);
         if (status) break;
         recovery->segments_recovered++;
         recovery->indexes_rebuilt++;

@@ -72,8 +72,7 @@ kl_status kl_segment_absent(const char *dir_path, int64_t base_offset, kl_segmen
     return status;
 }
 
-/* Names that an earlier life of this base offset may have left behind. */
-static kl_status remove_leftovers(kl_dir *dir, int64_t base_offset) {
+kl_status kl_segment_clear(kl_dir *dir, int64_t base_offset) {
     static const char *const suffixes[] = {KL_INDEX_SUFFIX, KL_TIME_SUFFIX, KL_TXN_SUFFIX,
                                            KL_SIDECAR_SUFFIX};
     char name[KL_NAME_BYTES];
@@ -85,16 +84,15 @@ static kl_status remove_leftovers(kl_dir *dir, int64_t base_offset) {
     return KL_OK;
 }
 
-kl_status kl_segment_create(kl_dir *dir, int64_t base_offset, kl_segment **out) {
+static kl_status create(kl_dir *dir, int64_t base_offset, const char *suffix,
+                        kl_segment **out) {
     *out = NULL;
     kl_segment *segment = segment_new(base_offset);
     if (segment == NULL)
         return kl_fail(KL_E_NO_MEMORY, "no memory for a segment of %s", dir->path);
     char name[KL_NAME_BYTES];
-    kl_segment_name(name, base_offset, KL_LOG_SUFFIX);
-    kl_status status = remove_leftovers(dir, base_offset);
-    if (status) goto out;
-    status = KL_FP_STATUS("segment.create.before_file");
+    kl_segment_name(name, base_offset, suffix);
+    kl_status status = KL_FP_STATUS("segment.create.before_file");
     if (status) goto out;
     status = kl_file_create(dir->path, name, &segment->file);
     if (status) goto out;
@@ -107,6 +105,32 @@ kl_status kl_segment_create(kl_dir *dir, int64_t base_offset, kl_segment **out) 
     segment = NULL;
 out:
     kl_segment_drop(segment);
+    return status;
+}
+
+kl_status kl_segment_create(kl_dir *dir, int64_t base_offset, kl_segment **out) {
+    *out = NULL;
+    kl_status status = kl_segment_clear(dir, base_offset);
+    return status ? status : create(dir, base_offset, KL_LOG_SUFFIX, out);
+}
+
+kl_status kl_segment_unmake(kl_dir *dir, int64_t base_offset) {
+    char name[KL_NAME_BYTES];
+    kl_segment_name(name, base_offset, KL_LOG_SUFFIX);
+    bool there;
+    kl_status status = kl_dir_exists(dir, name, &there);
+    return !status && there ? kl_dir_unlink(dir, name) : status;
+}
+
+kl_status kl_segment_create_aside(kl_dir *dir, int64_t base_offset, kl_segment **out) {
+    return create(dir, base_offset, KL_LOG_SUFFIX KL_CLEANED_SUFFIX, out);
+}
+
+kl_status kl_segment_place(kl_segment *segment, kl_dir *dir) {
+    char name[KL_NAME_BYTES];
+    kl_segment_name(name, segment->base_offset, KL_LOG_SUFFIX);
+    kl_status status = kl_file_rename(segment->file, dir, name);
+    if (!status) KL_FP("segment.cut.after_rename");
     return status;
 }
 
@@ -574,7 +598,6 @@ kl_status kl_segment_seal(kl_segment *segment, kl_dir *dir) {
     if (!status && segment->stale_aborts) status = kl_aborts_cut(&segment->aborts, dir);
     if (status) return status;
     segment->stale_aborts = false;
-    segment->unsynced = true;
     KL_FP("segment.seal.before_trim");
     if (segment->reserved > segment->size || segment->torn) {
         status = kl_file_truncate(segment->file, segment->size);
@@ -640,62 +663,43 @@ static kl_status copy_prefix(kl_file *from, kl_file *to, int64_t bytes) {
     return status;
 }
 
-/* A copy of the kept prefix under a name that Kafka, too, removes when it finds it at
- * open, then one rename. */
-static kl_status cut_by_copy(kl_segment *segment, kl_dir *dir, int64_t pos,
-                             kl_segment **replaced) {
-    char name[KL_NAME_BYTES], cleaned[KL_NAME_BYTES * 2];
-    kl_segment_name(name, segment->base_offset, KL_LOG_SUFFIX);
-    snprintf(cleaned, sizeof cleaned, "%s" KL_CLEANED_SUFFIX, name);
-    kl_segment *copy = segment_new(segment->base_offset);
-    if (copy == NULL)
-        return kl_fail(KL_E_NO_MEMORY, "no memory for a segment of %s", dir->path);
-    kl_status status = kl_file_create(dir->path, cleaned, &copy->file);
-    if (status) goto out;
-    status = copy_prefix(segment->file, copy->file, pos);
-    if (status) goto out;
-    status = kl_file_sync(copy->file);
-    if (status) goto out;
-    KL_FP("segment.cut.before_rename");
-    status = kl_file_rename(copy->file, dir, name);
-    if (status) goto out;
-    KL_FP("segment.cut.after_rename");
+/* The name is one that Kafka, too, removes when it finds it at open. */
+kl_status kl_segment_copy(kl_segment *segment, kl_dir *dir, int64_t pos, kl_segment **out) {
+    kl_segment *copy = NULL;
+    kl_status status =
+        create(dir, segment->base_offset, KL_LOG_SUFFIX KL_CLEANED_SUFFIX, &copy);
+    if (!status) status = copy_prefix(segment->file, copy->file, pos);
+    if (!status) status = kl_file_sync(copy->file);
+    *out = status ? NULL : copy;
+    if (status) {
+        kl_segment_drop(copy);
+        return status;
+    }
     copy->size = copy->reserved = pos;
     copy->created_ms = segment->created_ms;
     copy->jitter_ms = segment->jitter_ms;
-    *replaced = copy;
-    copy = NULL;
-out:
-    kl_segment_drop(copy);
-    return status;
+    KL_FP("segment.cut.before_rename");
+    return KL_OK;
 }
 
-kl_status kl_segment_cut(kl_segment *segment, kl_dir *dir, int64_t pos, bool active,
-                         kl_segment **replaced) {
-    *replaced = NULL;
-    kl_status status = kl_sidecar_drop(dir, segment->base_offset);
-    if (status) return status;
-    if (!active || atomic_load(&segment->slices) > 0)
-        return cut_by_copy(segment, dir, pos, replaced);
-    /* Those who hold the old one find it as it was, but for bytes that are gone. */
-    kl_segment *again = segment_new(segment->base_offset);
-    if (again == NULL)
-        return kl_fail(KL_E_NO_MEMORY, "no memory for a segment of %s", dir->path);
-    again->file = kl_file_retain(segment->file);
-    again->created_ms = segment->created_ms;
-    again->jitter_ms = segment->jitter_ms;
-    again->size = pos;
-    again->reserved = segment->reserved;
+kl_status kl_segment_shorten(const kl_segment *segment, int64_t pos, kl_segment **out) {
+    *out = segment_new(segment->base_offset);
+    if (*out == NULL)
+        return kl_fail(KL_E_NO_MEMORY, "no memory for a segment of %s",
+                       kl_file_dir(segment->file));
+    (*out)->file = kl_file_retain(segment->file);
+    (*out)->created_ms = segment->created_ms;
+    (*out)->jitter_ms = segment->jitter_ms;
+    (*out)->size = pos;
+    (*out)->reserved = segment->reserved;
+    return KL_OK;
+}
+
+kl_status kl_segment_trim(kl_segment *segment) {
     KL_FP("segment.cut.before_truncate");
-    if (pos < segment->size) {
-        status = kl_file_truncate(segment->file, pos);
-        again->reserved = pos;
-    }
-    if (status) {
-        kl_segment_drop(again);
-        return status;
-    }
-    *replaced = again;
+    kl_status status = kl_file_truncate(segment->file, segment->size);
+    if (status) return status;
+    segment->reserved = segment->size;
     KL_FP("segment.cut.after_truncate");
     return KL_OK;
 }

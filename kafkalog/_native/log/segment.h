@@ -67,6 +67,13 @@ kl_status kl_segment_open(const char *dir_path, const char *name, int64_t base_o
                           bool writable, kl_segment **out);
 /* A new, empty one.  Leftovers with its names are removed. */
 kl_status kl_segment_create(kl_dir *dir, int64_t base_offset, kl_segment **out);
+/* Remove what an earlier life of this base offset may have left under the names of what is
+ * derived from it. */
+kl_status kl_segment_clear(kl_dir *dir, int64_t base_offset);
+/* One that was created goes again: nobody took it. */
+kl_status kl_segment_unmake(kl_dir *dir, int64_t base_offset);
+/* A new, empty one under a name that an open removes, until kl_segment_place. */
+kl_status kl_segment_create_aside(kl_dir *dir, int64_t base_offset, kl_segment **out);
 /* One without a file: what a reader has of a log that nobody wrote to. */
 kl_status kl_segment_absent(const char *dir_path, int64_t base_offset, kl_segment **out);
 kl_segment *kl_segment_retain(kl_segment *segment);
@@ -131,7 +138,8 @@ kl_status kl_segment_locate(kl_segment *segment, int64_t end_pos, int64_t offset
 /* The last entry's place within [pos, limit] and below the offset `bound`; `pos`: none. */
 int64_t kl_segment_guess_end(kl_segment *segment, int64_t pos, int64_t limit,
                              int64_t bound);
-/* Seal: the last time entry, indexes saved, blocks beyond the end given back. */
+/* Seal: the last time entry, indexes saved, blocks beyond the end given back.  Whoever does
+ * it says that it is `unsynced`. */
 kl_status kl_segment_seal(kl_segment *segment, kl_dir *dir);
 /* Make what was derived from it durable: indexes, side-car, and the producer snapshot at its
  * end.  Recovery looks only at segments that were not flushed, so a flush comprises these. */
@@ -139,10 +147,13 @@ kl_status kl_segment_sync_derived(const kl_segment *segment, const char *dir_pat
                                   int64_t next_offset);
 /* Rename all its files to .deleted.  After a failure: again, and it goes on. */
 kl_status kl_segment_delete(kl_segment *segment, kl_dir *dir);
-/* Cut the `.log` at `pos`: in place (`active`, and no slice of it is under way) or by a new
- * file under the old name, so that maps and slices of the old one stay whole.  *replaced gets
- * the new segment.  The side-car goes, since the segment will grow again. */
-kl_status kl_segment_cut(kl_segment *segment, kl_dir *dir, int64_t pos, bool active,
-                         kl_segment **replaced);
+/* What a cut of the `.log` at `pos` is made of.  In place, where no slice of it is under way:
+ * another one over the same file, of which the rest is taken off later.  By a copy, so that
+ * maps and slices of the old one stay whole: written and synced aside, and put in its place. */
+kl_status kl_segment_shorten(const kl_segment *segment, int64_t pos, kl_segment **out);
+kl_status kl_segment_trim(kl_segment *segment);
+kl_status kl_segment_copy(kl_segment *segment, kl_dir *dir, int64_t pos, kl_segment **out);
+/* One that was made aside gets its name. */
+kl_status kl_segment_place(kl_segment *segment, kl_dir *dir);
 
 #endif

@@ -3,53 +3,53 @@
 
 enum { SNAPSHOT_BYTES_MAX = 256 << 20 }; /* five million producers */
 
-kl_status kl_log_write_snapshot(kl_log *log, kl_dir *dir, int64_t offset, bool sync) {
+kl_status kl_log_write_snapshot(const kl_producers *producers, kl_dir *dir, int64_t offset,
+                                bool sync) {
     kl_buffer bytes = {0};
     char name[KL_NAME_BYTES];
     kl_segment_name(name, offset, KL_SNAPSHOT_SUFFIX);
-    kl_status status = kl_snapshot_encode(&log->producers, &bytes);
+    kl_status status = kl_snapshot_encode(producers, &bytes);
     if (!status) status = kl_dir_write_file(dir, name, bytes.data, bytes.bytes, sync);
-    if (!status) log->producers.snapshot_offset = offset;
     kl_buffer_free(&bytes);
     return status;
 }
 
-static kl_status load_one(kl_log *log, kl_dir *dir, const char *name) {
+static kl_status load_one(kl_producers *into, kl_dir *dir, const char *name) {
     uint8_t *data = NULL;
     size_t bytes = 0;
     kl_status status = kl_dir_slurp(dir, name, SNAPSHOT_BYTES_MAX, &data, &bytes);
-    if (!status) status = kl_producers_load(&log->producers, data, bytes, kl_now_ms());
+    if (!status) status = kl_producers_load(into, data, bytes, kl_now_ms());
     kl_release(data);
     return status;
 }
 
-kl_status kl_log_load_snapshot(kl_log *log, kl_dir *dir, int64_t from, int64_t *offset) {
+kl_status kl_log_load_snapshot(const kl_log *log, kl_producers *into, kl_dir *dir,
+                               int64_t first, int64_t from, int64_t *offset) {
     kl_names names = {0};
     char name[KL_NAME_BYTES];
-    kl_producers_clear(&log->producers);
-    *offset = log->version->segments[0]->base_offset;
-    if (from >= *offset) { /* a log that was closed cleanly has one right there */
+    kl_producers_clear(into);
+    *offset = first;
+    if (from >= first) { /* a log that was closed cleanly has one right there */
         kl_segment_name(name, from, KL_SNAPSHOT_SUFFIX);
-        if (load_one(log, dir, name) == KL_OK) {
-            *offset = log->producers.snapshot_offset = from;
+        if (load_one(into, dir, name) == KL_OK) {
+            *offset = from;
             return KL_OK;
         }
-        kl_producers_clear(&log->producers);
+        kl_producers_clear(into);
     }
     kl_status status = kl_dir_list(dir, &names);
     /* Sorted by name is sorted by offset. */
     for (size_t i = names.count; !status && i-- > 0;) {
         int64_t at;
         if (!kl_segment_name_parse(names.names[i], KL_SNAPSHOT_SUFFIX, &at)) continue;
-        if (at > from || at < log->version->segments[0]->base_offset) continue;
-        status = load_one(log, dir, names.names[i]);
+        if (at > from || at < first) continue;
+        status = load_one(into, dir, names.names[i]);
         if (!status) {
             *offset = at;
-            log->producers.snapshot_offset = at;
             break;
         }
         if (status != KL_E_CORRUPT) break;
-        kl_producers_clear(&log->producers);
+        kl_producers_clear(into);
         status = log->writable ? kl_dir_unlink(dir, names.names[i]) : KL_OK;
     }
     kl_names_free(&names);
@@ -57,6 +57,7 @@ kl_status kl_log_load_snapshot(kl_log *log, kl_dir *dir, int64_t from, int64_t *
 }
 
 static bool matches_segment(const kl_version *version, int64_t offset) {
+    if (version == NULL) return false;
     return version->segments[kl_version_find(version, offset)]->base_offset == offset;
 }
 

@@ -14,18 +14,48 @@ kl_status kl_log_enter(kl_log *log) {
     return kl_fail(KL_E_CLOSED, "log %s is closed", log->path);
 }
 
-kl_status kl_log_enter_write(kl_log *log) {
-    if (KL_UNLIKELY(!log->writable))
-        return kl_fail(KL_E_READ_ONLY, "log %s was opened with mode=\"r\"", log->path);
-    kl_status status = kl_log_enter(log);
-    if (KL_LIKELY(!status && !log->offline)) return status;
-    if (status) return status;
+/* Entered.  Not when the storage failed. */
+static kl_status refuse_offline(kl_log *log) {
+    if (KL_LIKELY(!log->offline)) return KL_OK;
     kl_unlock(&log->lock);
     return kl_fail(
         KL_E_STORAGE,
         "log %s is offline after a failed write to its disk: look at the disk, then "
         "open the log again",
         log->path);
+}
+
+static kl_status refuse_reader(const kl_log *log) {
+    if (KL_LIKELY(log->writable)) return KL_OK;
+    return kl_fail(KL_E_READ_ONLY, "log %s was opened with mode=\"r\"", log->path);
+}
+
+kl_status kl_log_enter_writer(kl_log *log) {
+    kl_status status = refuse_reader(log);
+    if (!status) status = kl_log_enter(log);
+    return status ? status : refuse_offline(log);
+}
+
+kl_status kl_log_enter_write(kl_log *log) {
+    kl_status status = refuse_reader(log);
+    if (KL_UNLIKELY(status)) return status;
+    while (!(status = kl_log_enter(log)) && KL_UNLIKELY(log->busy)) {
+        kl_cond_wait_ms(&log->changed, &log->lock, -1);
+        kl_unlock(&log->lock);
+    }
+    return KL_UNLIKELY(status) ? status : refuse_offline(log);
+}
+
+void kl_log_begin_disk(kl_log *log) {
+    KL_ASSERT(!log->busy);
+    log->busy = true;
+    kl_unlock(&log->lock);
+}
+
+void kl_log_end_disk(kl_log *log) {
+    kl_lock(&log->lock);
+    log->busy = false;
+    pthread_cond_broadcast(&log->changed);
 }
 
 void kl_log_tell(const kl_log *log) {
@@ -148,7 +178,8 @@ int64_t kl_look_bound(const kl_look *look, int32_t bound) {
 }
 
 void kl_log_settle_changes(kl_log *log) {
-    while (log->changing || log->noting) kl_cond_wait_ms(&log->changed, &log->lock, -1);
+    while (log->changing || log->noting || log->busy)
+        kl_cond_wait_ms(&log->changed, &log->lock, -1);
 }
 
 kl_status kl_log_reserve(kl_log *log) {

@@ -1,63 +1,62 @@
 /* truncate.c: what takes records away: truncation at the end, deletion at the start.
  *
- * Order of steps, so that a crash between any two leaves a log that recovery makes whole:
- * names of later segments go first (from the last down), then snapshots above the cut, then
- * the bytes, then indexes and epochs, which recovery could make anew. */
+ * What stays is found first, then it is what the log has, and only then it is what the disk
+ * has: so who reads waits for no disk, and who writes waits for all of it.
+ *
+ * Order of steps on the disk, so that a crash between any two leaves a log that recovery makes
+ * whole: names of later segments go first (from the last down), then snapshots above the cut,
+ * then the bytes, then indexes and epochs, which recovery could make anew. */
 #include <stdio.h>
 #include <time.h>
 
 #include "read.h"
 
-static void lower_bounds(kl_log *log) {
-    log->high_watermark = KL_MIN(log->high_watermark, log->log_end);
+static void lower_bounds(kl_log *log, int64_t log_end) {
+    log->log_end = log_end;
+    log->high_watermark = KL_MIN(log->high_watermark, log_end);
     log->last_stable = KL_MIN(log->last_stable, log->high_watermark);
     log->log_start = KL_MIN(log->log_start, log->last_stable);
-    log->flushed = KL_MIN(log->flushed, log->log_end);
-    log->hold_until = KL_MIN(log->hold_until, log->log_end);
+    log->flushed = KL_MIN(log->flushed, log_end);
+    log->hold_until = KL_MIN(log->hold_until, log_end);
 }
 
-/* Begin a change of segments: folder open, marker gone, readers told to wait. */
-static kl_status begin(kl_log *log, kl_dir **dir) {
-    *dir = NULL;
-    kl_status status = kl_log_make_dirty(log);
-    if (!status) status = kl_dir_open(log->path, 0, dir);
-    if (!status) kl_log_change_begin(log);
-    return status;
+/* Not locked.  Readers elsewhere, who go by the names in the folder, wait for what follows, or
+ * need not any more. */
+static void begin_names(kl_log *log) {
+    kl_lock(&log->lock);
+    kl_log_change_begin(log);
+    kl_unlock(&log->lock);
 }
 
-/* The same, for a cut: nothing speaks any more of what is cut as being on disk. */
-static kl_status begin_cut(kl_log *log, kl_dir **dir) {
-    kl_status status = begin(log, dir);
-    if (status) return status;
-    status = kl_log_forget_point(log, *dir);
-    if (status) {
-        kl_log_change_end(log);
-        kl_dir_close(*dir);
-        kl_dir_free(*dir);
-        *dir = NULL;
-    }
-    return status;
+static void end_names(kl_log *log) {
+    kl_lock(&log->lock);
+    kl_log_change_end(log);
+    kl_unlock(&log->lock);
 }
 
-/* Names on disk and in memory may disagree after a failure: then the log is offline.  Not
- * when they agree after each step (`stepwise`) and what failed passes. */
+/* Not locked.  Names on disk and in memory may disagree after a failure: then the log is
+ * offline.  Not when they agree after each step (`stepwise`) and what failed passes. */
 static kl_status end(kl_log *log, kl_dir *dir, kl_status status, bool stepwise) {
     if (!status) status = kl_dir_sync(dir);
+    kl_lock(&log->lock);
     if (!status) log->dir_dirty = false;
     else if (stepwise && kl_passes(status)) log->dir_dirty = true;
     else kl_log_fail_storage(log, status);
-    kl_log_change_end(log);
-    kl_dir_close(dir);
-    kl_dir_free(dir);
+    kl_unlock(&log->lock);
     return status;
 }
 
-static kl_status delete_from(kl_log *log, kl_dir *dir, size_t first) {
+static void close_dir(kl_dir *dir) {
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+}
+
+/* The names of a version's segments from `first` on, the last one first. */
+static kl_status delete_from(const kl_version *version, kl_dir *dir, size_t first) {
     kl_status status = KL_OK;
-    for (size_t i = log->version->count; !status && i-- > first;) {
+    for (size_t i = version->count; !status && i-- > first;) {
         status = KL_FP_STATUS("truncate.before_delete");
-        if (!status) status = kl_segment_delete(log->version->segments[i], dir);
-        if (!status) status = kl_version_remove(&log->version, i, 1);
+        if (!status) status = kl_segment_delete(version->segments[i], dir);
     }
     return status;
 }
@@ -77,176 +76,292 @@ kl_status kl_log_delete_left(kl_log *log, kl_dir *dir) {
     return status;
 }
 
-static kl_status clear_left(kl_log *log) {
+/* ---- from the beginning ------------------------------------------------------------------- */
+
+/* Locked, reserved.  All is gone: the log has the segments of `next`, which is empty. */
+static void show_restart(kl_log *log, kl_version *next, int64_t offset) {
+    log->version = next;
+    kl_epochs_clear(&log->epochs);
+    kl_producers_clear(&log->producers);
+    log->log_start = log->log_end = log->high_watermark = log->last_stable = offset;
+    log->flushed = offset;
+    log->hold_until = KL_MIN(log->hold_until, offset);
+}
+
+/* Not locked. */
+static kl_status restart_names(const kl_version *old, kl_dir *dir, kl_segment *fresh) {
+    kl_status status = delete_from(old, dir, 0);
+    KL_FP("truncate_fully.before_snapshots");
+    if (!status) status = kl_log_trim_snapshots(NULL, dir, -1, INT64_MAX);
+    KL_FP("truncate_fully.before_create");
+    if (!status) status = kl_segment_clear(dir, fresh->base_offset);
+    return status ? status : kl_segment_place(fresh, dir);
+}
+
+/* Not locked, reserved. */
+static kl_status restart(kl_log *log, kl_dir *dir, int64_t offset) {
+    kl_segment *fresh = NULL;
+    kl_version *next = NULL;
+    kl_status status = kl_log_delete_left(log, dir); /* it may get a name of theirs */
+    if (!status) status = kl_log_forget_point(log, dir);
+    if (!status) status = kl_segment_create_aside(dir, offset, &fresh);
+    if (status) return status; /* nothing is changed */
+    status = kl_version_begin(log->version, 0, kl_segment_retain(fresh), &next);
+    if (status) {
+        (void)kl_dir_unlink(dir, kl_file_name(fresh->file));
+        kl_segment_drop(fresh);
+        return status;
+    }
+    kl_version *old = log->version;
+    kl_lock(&log->lock);
+    kl_log_change_begin(log);
+    show_restart(log, next, offset);
+    kl_log_publish(log);
+    kl_unlock(&log->lock);
+    status = restart_names(old, dir, fresh);
+    end_names(log);
+    if (!status) status = kl_epochs_save(&log->epochs, dir, true);
+    kl_segment_drop(fresh);
+    kl_lock(&log->lock);
+    kl_version_drop(old);
+    kl_unlock(&log->lock);
+    return end(log, dir, status, false);
+}
+
+/* Locked, reserved. */
+static kl_status restart_reserved(kl_log *log, int64_t offset) {
     kl_dir *dir = NULL;
-    if (log->left_count == 0) return KL_OK;
-    kl_status status = kl_dir_open(log->path, 0, &dir);
-    if (!status) status = kl_log_delete_left(log, dir);
-    kl_dir_close(dir);
-    kl_dir_free(dir);
+    kl_status status = kl_log_settle_tail(log);
+    if (!status) status = kl_log_make_dirty(log);
+    if (status) return status;
+    kl_log_begin_disk(log);
+    status = kl_dir_open(log->path, 0, &dir);
+    if (!status) status = restart(log, dir, offset);
+    close_dir(dir);
+    kl_log_end_disk(log);
     return status;
 }
 
 kl_status kl_log_restart_at(kl_log *log, int64_t offset) {
-    kl_dir *dir = NULL;
-    kl_segment *fresh = NULL;
     kl_log_settle_changes(log);
     if (log->closed) return kl_fail(KL_E_CLOSED, "log %s is closed", log->path);
-    kl_status status = clear_left(log); /* the new one may get a name of theirs */
-    if (!status && log->version->count) status = kl_log_settle_tail(log);
-    if (!status) status = begin_cut(log, &dir);
-    if (status) {
-        kl_dir_free(dir);
-        return status;
-    }
-    status = delete_from(log, dir, 0);
-    KL_FP("truncate_fully.before_snapshots");
-    if (!status) status = kl_log_trim_snapshots(log->version, dir, -1, INT64_MAX);
-    KL_FP("truncate_fully.before_create");
-    if (!status) status = kl_segment_create(dir, offset, &fresh);
-    if (!status) status = kl_version_add(&log->version, fresh);
-    kl_epochs_clear(&log->epochs);
-    if (!status) status = kl_epochs_save(&log->epochs, dir, true);
-    kl_producers_clear(&log->producers);
-    if (status && log->version->count == 0) {
-        /* Nothing left to stand on: an empty segment in memory only, and offline. */
-        kl_log_fail_storage(log, status);
-        fresh = NULL;
-        if (kl_segment_absent(log->path, offset, &fresh) == KL_OK)
-            (void)kl_version_add(&log->version, fresh);
-    }
-    log->log_start = log->log_end = log->high_watermark = log->last_stable = offset;
-    log->flushed = offset;
-    log->hold_until = KL_MIN(log->hold_until, offset);
-    if (log->version->count == 0) {
-        log->closed = true;
-        kl_dir_close(dir);
-        kl_dir_free(dir);
-        return status;
-    }
-    return end(log, dir, status, false);
+    log->changing = true;
+    kl_status status = restart_reserved(log, offset);
+    kl_log_release(log);
+    return status;
 }
 
-/* The kept part of the segment that the cut lies in becomes the active one. */
-static kl_status cut_segment(kl_log *log, kl_dir *dir, size_t index, int64_t offset,
-                             bool active) {
-    kl_segment *segment = log->version->segments[index], *cut = NULL;
-    int64_t pos;
-    kl_status status = kl_segment_locate(segment, segment->size, offset, &pos);
-    if (!status) status = kl_segment_cut(segment, dir, pos, active, &cut);
-    if (status) return status;
-    kl_segment_retain(cut);
-    status = kl_version_replace(&log->version, index, cut);
-    if (status) goto out;
-    kl_index_free(&cut->offsets);
-    kl_index_free(&cut->times);
-    kl_index_init(&cut->offsets, KL_OFFSET_INDEX, cut->base_offset);
-    kl_index_init(&cut->times, KL_TIME_INDEX, cut->base_offset);
-    KL_FP("truncate.before_indexes");
-    /* Read back and checked: a cut is rare, and a segment that was sealed gets its
-     * in-memory indexes this way. */
-    int64_t valid_bytes, end_offset;
-    status = kl_log_recover_segment(log, cut, &valid_bytes, &end_offset);
-    if (!status && valid_bytes < pos)
-        status = kl_fail(KL_E_CORRUPT,
-                         "log %s: the kept part of segment %lld is damaged at %lld",
-                         log->path, (long long)cut->base_offset, (long long)valid_bytes);
-    if (!status) log->log_end = KL_MAX(end_offset, cut->base_offset);
-    if (!status) status = kl_index_rewrite(&cut->offsets, dir, false);
-    if (!status) status = kl_index_rewrite(&cut->times, dir, false);
-    cut->unsynced = true;
-out:
-    kl_segment_drop(cut);
-    return status;
+/* ---- the end ------------------------------------------------------------------------------ */
+
+/* What a truncation makes before it changes anything. */
+typedef struct {
+    kl_look look;        /* the log as it is */
+    size_t index;        /* of the segment that the cut lies in, */
+    int64_t pos;         /* and its place there */
+    bool copying;        /* it is sealed, or parts of it are being sent */
+    kl_segment *cut;     /* what stays of it, the version's own, */
+    kl_version *version; /* the last of all */
+    kl_producers producers;
+    int64_t log_end;
+} cut_plan;
+
+static kl_segment *whole_of(const cut_plan *plan) {
+    return plan->look.version->segments[plan->index];
 }
 
 /* Whether there is room for the small files that a truncation writes anew, before anything
  * is changed: behind that, a full disk would leave files and memory apart. */
-static kl_status try_room(kl_log *log, int64_t offset) {
+static kl_status try_room(const kl_log *log, const cut_plan *plan, kl_dir *dir) {
     static const char name[] = KL_EPOCHS_NAME ".tmp"; /* the next save takes it anyhow */
     enum { BYTES_MIN = 32 << 10, EPOCH_LINE_BYTES_MAX = 40 };
-    size_t index = kl_version_find(log->version, offset);
-    kl_dir *dir = NULL;
-    kl_file *file = NULL;
-    const kl_look look = kl_log_see(log);
-    kl_status status = kl_log_prepare(log, &look, index);
-    if (status) return status;
-    kl_segment *segment = log->version->segments[index];
-    int64_t kept = 0;
-    /* What is sealed, or sent just now, is cut by a copy of what is kept. */
-    if (kl_look_is_sealed(&look, index) || atomic_load(&segment->slices) > 0)
-        status = kl_segment_locate(segment, segment->size, offset, &kept);
-    if (status) return status;
     size_t offset_count, time_count;
-    kl_segment_count_entries(segment, &offset_count, &time_count);
-    size_t bytes = BYTES_MIN + (size_t)kept + log->epochs.count * EPOCH_LINE_BYTES_MAX +
+    kl_segment_count_entries(whole_of(plan), &offset_count, &time_count);
+    size_t bytes = BYTES_MIN + log->epochs.count * EPOCH_LINE_BYTES_MAX +
                    offset_count * OFFSET_ENTRY_BYTES + time_count * TIME_ENTRY_BYTES;
-    status = kl_dir_open(log->path, 0, &dir);
-    if (!status) status = kl_file_create(log->path, name, &file);
+    if (plan->copying) bytes += (size_t)plan->pos;
+    kl_file *file = NULL;
+    kl_status status = kl_file_create(log->path, name, &file);
     if (status) goto out;
     status = kl_file_reserve(file, 0, (int64_t)bytes);
     kl_status removed = kl_dir_unlink(dir, name);
     if (!status) status = removed;
 out:
     kl_file_drop(file);
-    kl_dir_close(dir);
-    kl_dir_free(dir);
     return status ? kl_fail_prefix(status, "log %s, truncate", log->path) : KL_OK;
 }
 
-static kl_status truncate_to(kl_log *log, kl_dir *dir, int64_t offset) {
-    size_t index = kl_version_find(log->version, offset);
-    bool active = index + 1 == log->version->count;
-    const kl_look look = kl_log_see(log);
-    kl_status status = kl_log_prepare(log, &look, index);
-    if (!status) status = delete_from(log, dir, index + 1);
+/* Read back and checked: a cut is rare, and a segment that was sealed gets its in-memory
+ * indexes this way.  The entries of its aborted transactions hold still. */
+static kl_status read_back(const kl_log *log, const cut_plan *plan, kl_segment *cut,
+                           int64_t *log_end) {
+    int64_t valid_bytes;
+    kl_status status = kl_log_recover_segment(log, cut, NULL, &valid_bytes, log_end);
+    if (!status && valid_bytes < plan->pos)
+        return kl_fail(KL_E_CORRUPT,
+                       "log %s: the kept part of segment %lld is damaged at %lld",
+                       log->path, (long long)cut->base_offset, (long long)valid_bytes);
+    const kl_aborts *aborts = &whole_of(plan)->aborts;
+    for (size_t i = 0; !status && i < aborts->count; i++)
+        if (aborts->entries[i].last_offset < *log_end)
+            status = kl_aborts_add(&cut->aborts, &aborts->entries[i]);
+    cut->aborts.loaded = true;
+    return status;
+}
+
+/* Not locked, reserved: nothing is changed yet. */
+static kl_status make_plan(kl_log *log, kl_dir *dir, int64_t offset, cut_plan *plan) {
+    plan->index = kl_version_find(plan->look.version, offset);
+    kl_segment *segment = whole_of(plan);
+    kl_status status = kl_log_prepare(log, &plan->look, plan->index);
+    if (!status) status = kl_segment_locate(segment, segment->size, offset, &plan->pos);
+    plan->copying =
+        kl_look_is_sealed(&plan->look, plan->index) || atomic_load(&segment->slices) > 0;
+    if (!status) status = try_room(log, plan, dir);
+    if (!status) status = kl_segment_shorten(segment, plan->pos, &plan->cut);
     if (status) return status;
+    status = kl_version_begin(plan->look.version, plan->index, plan->cut, &plan->version);
+    if (!status) status = read_back(log, plan, plan->cut, &plan->log_end);
+    if (!status)
+        status = kl_log_derive_producers(log, plan->version, &plan->producers, dir,
+                                         plan->log_end, INT64_MAX);
+    return status ? status : kl_log_forget_point(log, dir);
+}
+
+static void free_plan(kl_log *log, cut_plan *plan) {
+    kl_producers_free(&plan->producers);
+    kl_lock(&log->lock);
+    kl_version_drop(plan->version);
+    kl_look_drop(&plan->look);
+    kl_unlock(&log->lock);
+}
+
+/* Not locked: the log ends where it is cut, for whoever looks from here on.  KL_E_STALE: a part
+ * is being sent of what would be cut in place.  Readers elsewhere wait until end_names. */
+static kl_status show_cut(kl_log *log, cut_plan *plan) {
+    kl_status status = KL_OK;
+    kl_lock(&log->lock);
+    if (!plan->copying && atomic_load(&whole_of(plan)->slices) > 0) {
+        status = KL_E_STALE;
+    } else {
+        kl_log_change_begin(log);
+        kl_version_drop(log->version);
+        log->version = kl_version_retain(plan->version);
+        const kl_producers before = log->producers;
+        log->producers = plan->producers;
+        plan->producers = before;
+        kl_epochs_truncate_end(&log->epochs, plan->log_end);
+        lower_bounds(log, plan->log_end);
+        kl_log_publish(log);
+    }
+    kl_unlock(&log->lock);
+    return status;
+}
+
+/* Not locked.  A copy of what stays takes the place of a segment of which somebody may have a
+ * map, or sends a part. */
+static kl_status cut_by_copy(kl_log *log, kl_dir *dir, const cut_plan *plan) {
+    kl_segment *copy = NULL;
+    int64_t log_end;
+    kl_status status = kl_segment_copy(whole_of(plan), dir, plan->pos, &copy);
+    if (!status) status = read_back(log, plan, copy, &log_end);
+    if (status) {
+        kl_segment_drop(copy);
+        return status;
+    }
+    begin_names(log);
+    status = kl_segment_place(copy, dir);
+    kl_lock(&log->lock);
+    if (!status) status = kl_version_replace(&log->version, plan->index, copy);
+    else kl_segment_drop(copy);
+    kl_log_change_end(log);
+    kl_unlock(&log->lock);
+    return status;
+}
+
+/* Not locked: the disk has what the log has. */
+static kl_status cut_on_disk(kl_log *log, kl_dir *dir, const cut_plan *plan) {
+    kl_status status = delete_from(plan->look.version, dir, plan->index + 1);
+    end_names(log);
     KL_FP("truncate.before_snapshots");
-    status = kl_log_trim_snapshots(log->version, dir, offset, INT64_MAX);
+    if (!status)
+        status = kl_log_trim_snapshots(plan->version, dir, plan->log_end, INT64_MAX);
     if (!status) status = kl_dir_sync(dir); /* no later snapshot survives the cut */
-    if (!status) status = cut_segment(log, dir, index, offset, active);
-    if (!status) status = kl_log_trim_snapshots(log->version, dir, log->log_end, INT64_MAX);
+    if (!status) status = kl_sidecar_drop(dir, plan->cut->base_offset);
+    if (!status)
+        status = plan->copying ? cut_by_copy(log, dir, plan) : kl_segment_trim(plan->cut);
+    if (status) return status;
+    kl_segment *cut = kl_log_active(log);
+    KL_FP("truncate.before_indexes");
+    status = kl_index_rewrite(&cut->offsets, dir, false);
+    if (!status) status = kl_index_rewrite(&cut->times, dir, false);
+    if (!status) status = kl_aborts_rewrite(&cut->aborts, dir, true);
     KL_FP("truncate.before_epochs");
-    kl_epochs_truncate_end(&log->epochs, log->log_end);
     if (!status) status = kl_epochs_save(&log->epochs, dir, true);
-    if (!status) status = kl_file_sync(log->version->segments[index]->file);
+    if (!status) status = kl_file_sync(cut->file);
     KL_FP("truncate.before_producers");
-    int64_t rebuild = kl_log_active(log)->base_offset;
-    if (!status) status = kl_log_load_producers(log, dir, log->log_end, rebuild);
+    return status;
+}
+
+/* Not locked, reserved.  *stale: once more, by a copy. */
+static kl_status truncate_once(kl_log *log, kl_dir *dir, int64_t offset, bool *stale) {
+    cut_plan plan = {0};
+    kl_producers_init(&plan.producers);
+    kl_status status = kl_log_peek(log, &plan.look);
+    if (status) return status;
+    status = make_plan(log, dir, offset, &plan);
+    if (status) goto out;
+    *stale = show_cut(log, &plan) != KL_OK;
+    if (*stale) goto out;
+    status = cut_on_disk(log, dir, &plan);
+    kl_lock(&log->lock);
+    kl_log_active(log)->unsynced = true;
+    kl_unlock(&log->lock);
+    status = end(log, dir, status, false);
+out:
+    free_plan(log, &plan);
+    return status;
+}
+
+/* Locked, reserved. */
+static kl_status truncate_reserved(kl_log *log, int64_t offset) {
+    kl_dir *dir = NULL;
+    bool stale = true;
+    kl_status status = kl_log_settle_tail(log);
+    if (!status) status = kl_log_make_dirty(log);
+    if (status) return status;
+    kl_log_begin_disk(log);
+    status = kl_dir_open(log->path, 0, &dir);
+    while (!status && stale) {
+        stale = false;
+        status = truncate_once(log, dir, offset, &stale);
+    }
+    close_dir(dir);
+    kl_log_end_disk(log);
     return status;
 }
 
 kl_status kl_log_truncate(kl_log *log, int64_t offset) {
     kl_status status = kl_log_reserve(log);
     if (status) return status;
-    kl_log_release(log); /* the lock is held to the end */
-    kl_dir *dir = NULL;
-    if (offset < 0) {
+    if (offset < 0)
         status = kl_fail(KL_E_OFFSET_OUT_OF_RANGE, "log %s: truncate to offset %lld",
                          log->path, (long long)offset);
-    } else if (offset < log->version->segments[0]->base_offset) {
-        status = kl_log_restart_at(log, offset);
-    } else if (offset < log->log_end) {
-        status = kl_log_settle_tail(log);
-        if (!status) status = try_room(log, offset);
-        if (!status) status = begin_cut(log, &dir);
-        if (!status) {
-            status = truncate_to(log, dir, offset);
-            lower_bounds(log);
-            status = end(log, dir, status, false);
-        }
-    }
+    else if (offset < log->version->segments[0]->base_offset)
+        status = restart_reserved(log, offset);
+    else if (offset < log->log_end) status = truncate_reserved(log, offset);
+    kl_log_release(log);
     kl_log_leave(log);
     return status;
 }
 
 kl_status kl_log_truncate_fully(kl_log *log, int64_t offset) {
-    kl_status status = kl_log_enter_write(log);
+    kl_status status = kl_log_reserve(log);
     if (status) return status;
     if (offset < 0)
         status = kl_fail(KL_E_OFFSET_OUT_OF_RANGE, "log %s: start again at offset %lld",
                          log->path, (long long)offset);
-    else status = kl_log_restart_at(log, offset);
+    else status = restart_reserved(log, offset);
+    kl_log_release(log);
     kl_log_leave(log);
     return status;
 }
@@ -273,7 +388,7 @@ kl_status kl_log_set_start(kl_log *log, int64_t offset) {
                     (long long)log->high_watermark);
     } else if (offset > log->log_start) {
         status = kl_log_make_dirty(log);
-        if (!status) {
+        if (!status && offset > log->log_start) { /* retention goes on meanwhile */
             log->log_start = offset;
             kl_epochs_truncate_start(&log->epochs, offset);
             kl_log_publish(log);
@@ -413,31 +528,61 @@ static kl_status unlink_deleted(kl_dir *dir, int64_t before_ms, size_t *files) {
     return status;
 }
 
-/* Locked.  What can be done for the whole log when it goes and there is no room for the indexes
- * and the snapshot of a roll: an empty segment behind it, which takes no blocks. */
-static kl_status delete_all_bare(kl_log *log, int64_t *bases, size_t max_bases,
-                                 size_t *deleted) {
-    kl_dir *dir = NULL;
+/* Not locked, reserved.  An empty segment behind all others, which are out of the log. */
+static kl_status leave_all(kl_log *log, kl_dir *dir, deletion *gone) {
     kl_segment *fresh = NULL;
+    int64_t base_offset = log->log_end;
+    kl_status status = kl_segment_create(dir, base_offset, &fresh);
+    if (status) return status;
+    kl_lock(&log->lock);
+    kl_log_change_begin(log);
+    status = kl_version_add(&log->version, fresh);
+    bool added = !status;
+    if (!status) status = choose(log, log->log_end, gone);
+    if (!status) status = leave(log, gone);
+    if (!status && (status = forget_oldest(log, gone)) != KL_OK) unleave(log, gone->count);
+    kl_log_change_end(log);
+    kl_unlock(&log->lock);
+    if (!added) (void)kl_segment_unmake(dir, base_offset);
+    return status;
+}
+
+/* Not locked, reserved.  What can be done for the whole log when it goes and there is no room for
+ * the indexes and the snapshot of a roll: an empty segment behind it, which takes no blocks. */
+static kl_status delete_all_bare(kl_log *log, kl_dir *dir, int64_t *bases, size_t max_bases,
+                                 size_t *deleted) {
     deletion gone = {0};
     size_t files = 0;
-    kl_status status = begin(log, &dir);
-    if (status) return status;
-    status = kl_segment_create(dir, log->log_end, &fresh);
-    if (!status) status = kl_version_add(&log->version, fresh);
-    if (!status) status = choose(log, log->log_end, &gone);
-    if (!status) status = leave(log, &gone);
-    if (!status && (status = forget_oldest(log, &gone)) != KL_OK) unleave(log, gone.count);
+    int64_t end_offset = log->log_end;
+    kl_status status = leave_all(log, dir, &gone);
     if (!status) status = delete_names(log, dir, bases, max_bases, deleted);
-    if (!status) status = kl_log_write_snapshot(log, dir, log->log_end, true);
+    if (!status) status = kl_log_write_snapshot(&log->producers, dir, end_offset, true);
     if (status == KL_E_NO_SPACE) {
         status = unlink_deleted(dir, INT64_MAX, &files);
-        if (!status) status = kl_log_write_snapshot(log, dir, log->log_end, true);
+        if (!status) status = kl_log_write_snapshot(&log->producers, dir, end_offset, true);
         if (status == KL_E_NO_SPACE) status = KL_OK;
     }
     if (!status) status = kl_log_trim_snapshots(log->version, dir, INT64_MAX, INT64_MAX);
-    status = end(log, dir, status, true);
     deletion_done(&gone);
+    return end(log, dir, status, true);
+}
+
+/* Locked, reserved.  Before the last segment goes, it is a sealed one.  *gone: all are already. */
+static kl_status seal_last(kl_log *log, int64_t *bases, size_t max_bases, size_t *deleted,
+                           bool *gone) {
+    kl_dir *dir = NULL;
+    *gone = false;
+    if (kl_log_active(log)->size == 0) return KL_OK;
+    kl_status status = kl_log_roll_locked(log, log->log_end);
+    if (status != KL_E_NO_SPACE) return status;
+    *gone = true;
+    status = kl_log_make_dirty(log);
+    if (status) return status;
+    kl_log_begin_disk(log);
+    status = kl_dir_open(log->path, 0, &dir);
+    if (!status) status = delete_all_bare(log, dir, bases, max_bases, deleted);
+    close_dir(dir);
+    kl_log_end_disk(log);
     return status;
 }
 
@@ -450,13 +595,10 @@ kl_status kl_log_delete_segments(kl_log *log, int64_t before_offset, int64_t *ba
     if (status) return status;
     before_offset =
         KL_MIN(before_offset, log->high_watermark); /* never what is not committed */
-    if (before_offset >= log->log_end && kl_log_active(log)->size > 0) {
-        status = kl_log_roll_locked(log, log->log_end);
-        if (status == KL_E_NO_SPACE) {
-            status = delete_all_bare(log, bases, max_bases, deleted);
-            goto out;
-        }
-    }
+    bool all_gone = false;
+    if (before_offset >= log->log_end)
+        status = seal_last(log, bases, max_bases, deleted, &all_gone);
+    if (all_gone) goto out;
     if (!status) status = choose(log, before_offset, &gone);
     if (status || gone.count + log->left_count == 0) goto out;
     status = kl_log_make_dirty(log);

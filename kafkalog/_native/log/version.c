@@ -49,6 +49,31 @@ size_t kl_version_find(const kl_version *version, int64_t offset) {
     return low;
 }
 
+/* The first `count` segments of `from`, and what is known of them, into an empty one. */
+static void copy_first(const kl_version *from, size_t count, kl_version *copy) {
+    for (size_t i = 0; i < count; i++)
+        copy->segments[i] = kl_segment_retain(from->segments[i]);
+    copy->count = count;
+    size_t known = KL_MIN(atomic_load_explicit(&from->known, memory_order_acquire), count);
+    for (size_t i = 0; i < known; i++)
+        atomic_store_explicit(&copy->largest[i],
+                              atomic_load_explicit(&from->largest[i], memory_order_relaxed),
+                              memory_order_relaxed);
+    atomic_store_explicit(&copy->known, known, memory_order_relaxed);
+}
+
+kl_status kl_version_begin(const kl_version *version, size_t count, kl_segment *last,
+                           kl_version **out) {
+    kl_status status = version_new(KL_MAX(count + 1, (size_t)CAPACITY_MIN), out);
+    if (status) {
+        kl_segment_drop(last);
+        return status;
+    }
+    copy_first(version, count, *out);
+    (*out)->segments[(*out)->count++] = last;
+    return KL_OK;
+}
+
 /* One that nobody else holds, with room for `count` segments, in the place of *version. */
 static kl_status own(kl_version **version, size_t count) {
     kl_version *old = *version, *copy;
@@ -57,15 +82,7 @@ static kl_status own(kl_version **version, size_t count) {
     kl_status status =
         version_new(count <= old->capacity ? old->capacity : 2 * old->capacity, &copy);
     if (status) return status;
-    for (size_t i = 0; i < old->count; i++)
-        copy->segments[i] = kl_segment_retain(old->segments[i]);
-    copy->count = old->count;
-    size_t known = atomic_load_explicit(&old->known, memory_order_acquire);
-    for (size_t i = 0; i < known; i++)
-        atomic_store_explicit(&copy->largest[i],
-                              atomic_load_explicit(&old->largest[i], memory_order_relaxed),
-                              memory_order_relaxed);
-    atomic_store_explicit(&copy->known, known, memory_order_relaxed);
+    copy_first(old, old->count, copy);
     *version = copy;
     kl_version_drop(old);
     return KL_OK;

@@ -3,7 +3,8 @@
  * sendfile(2) waits for the disk where a page is not in memory, and with it all connections
  * of the network thread.  So a piece is looked for first, and one that is not there is read
  * by a thread of its own, into nowhere: then sendfile finds it.  So are the indexes and
- * headers by which the place of a read is found: it is looked for by such a thread first. */
+ * headers by which the place of a read is found: it is looked for by such a thread first; and
+ * what an append needs besides its own write, a roll for one, such a thread does before. */
 #include "cold.h"
 
 #include <errno.h>
@@ -37,6 +38,11 @@ static void load_item(const kl_load_item *item) {
     kl_slice slice;
     kl_read where;
     if (!kl_replica_enter(item->replica)) return;
+    if (item->append.bytes > 0) {
+        kl_log_make_ready(log, &item->append);
+        kl_replica_leave(item->replica);
+        return;
+    }
     kl_status status =
         kl_log_slice(log, item->offset, item->committed ? KL_COMMITTED : KL_UNCOMMITTED,
                      item->bytes, true, &slice, &where);
@@ -148,6 +154,13 @@ bool kl_cold_load(kl_cold *cold, kl_load *load, kl_request *request) {
     kl_unlock(&cold->lock);
     if (!taken) free_load(load);
     return taken;
+}
+
+bool kl_cold_loaded(kl_cold *cold, const kl_load *load) {
+    kl_lock(&cold->lock);
+    bool done = load->done;
+    kl_unlock(&cold->lock);
+    return done;
 }
 
 bool kl_cold_leave(kl_cold *cold, kl_load *load) {

@@ -2,21 +2,23 @@
 #ifndef KL_COLD_H
 #define KL_COLD_H
 
+#include "log/append.h"
 #include "net/request.h"
 #include "replica/replica.h"
 
 enum { KL_COLD_THREADS = 4 };
 
-/* A place in a log that is to be read from. */
+/* A place in a log that is to be read from, or an append that is to find it ready. */
 typedef struct {
     kl_replica *replica; /* retained */
     int64_t offset;
     size_t bytes;
     bool committed;
+    kl_upcoming append; /* of 0 bytes: none */
 } kl_load_item;
 
-/* Places that a request wants to read from, and whose indexes are not in memory.  It has
- * memory of its own: the request may end before it. */
+/* Places that a request wants to read from, and whose indexes are not in memory, or logs that it
+ * wants to append to.  It has memory of its own: the request may end before it. */
 typedef struct kl_load kl_load;
 struct kl_load {
     kl_load *next;
@@ -47,6 +49,8 @@ bool kl_cold_warm(kl_cold *cold, kl_warming *warming);
 kl_load *kl_load_new(size_t items_max);
 /* Load them and wake the request.  False: there is no thread for it; it is freed. */
 bool kl_cold_load(kl_cold *cold, kl_load *load, kl_request *request);
+/* Whether all was loaded: else the request will be woken. */
+bool kl_cold_loaded(kl_cold *cold, const kl_load *load);
 /* The request goes on, or ends: it is not woken by this load any more, which is not its own any
  * more either.  Whether all was loaded. */
 bool kl_cold_leave(kl_cold *cold, kl_load *load);

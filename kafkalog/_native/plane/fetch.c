@@ -207,8 +207,11 @@ static bool park_cold(kl_request *request, kl_fetch *fetch) {
          item = kl_fetch_set_behind(fetch->set, item)) {
         if (!item->cold) continue;
         size_t bytes = (size_t)KL_MAX(KL_MIN(item->max_bytes, fetch->max_bytes), 0);
-        load->items[load->count++] = (kl_load_item){kl_replica_retain(item->replica),
-                                                    item->offset, bytes, fetch->committed};
+        load->items[load->count++] =
+            (kl_load_item){.replica = kl_replica_retain(item->replica),
+                           .offset = item->offset,
+                           .bytes = bytes,
+                           .committed = fetch->committed};
     }
     fetch->load = load;
     request->parked = fetch;

@@ -26,6 +26,7 @@ static kl_produce *take(kl_request *request) {
         if (produce == NULL) return NULL;
     }
     produce->next = NULL;
+    produce->load = NULL;
     produce->count = 0;
     produce->topic_count = 0;
     produce->transactional = false;
@@ -37,8 +38,14 @@ static void free_one(kl_produce *produce) {
     kl_release(produce);
 }
 
+static void leave_load(kl_request *request, kl_produce *produce) {
+    if (produce->load) kl_cold_leave(&kl_data_of(request)->cold, produce->load);
+    produce->load = NULL;
+}
+
 /* Take it out of every list and keep its memory for the next. */
 static void put_back(kl_request *request, kl_produce *produce) {
+    leave_load(request, produce);
     for (size_t i = 0; i < produce->count; i++) {
         kl_produce_item *item = &produce->items[i];
         if (item->waiting) kl_wait_remove(&item->waiter);
@@ -178,6 +185,45 @@ static bool look_up(kl_request *request, kl_produce *produce) {
     for (size_t i = 0; known && i < produce->count; i++)
         known = !begins(produce, &produce->items[i]);
     return known || request->no_up;
+}
+
+/* ---- what the disk does first --------------------------------------------------------------- */
+
+/* Whether its append would wait for more than its own write.  One that the log will refuse does
+ * not: nothing is done for it. */
+static bool is_cold(const kl_produce_item *item, kl_upcoming *next) {
+    kl_batch batch;
+    if (item->replica == NULL || !kl_replica_enter(item->replica)) return false;
+    bool cold = false;
+    if (kl_batch_parse(item->records, item->records_bytes, &batch) == KL_OK) {
+        *next = (kl_upcoming){batch.batch_bytes, batch.max_timestamp,
+                              batch.last_offset_delta + 1};
+        cold = !kl_log_is_ready(item->replica->log, next) &&
+               kl_batch_check(item->records, item->records_bytes, &batch) == KL_OK;
+    }
+    kl_replica_leave(item->replica);
+    return cold;
+}
+
+/* Have it done by who may wait for the disk.  False: nothing is needed, or nobody is there. */
+static bool park_cold(kl_request *request, kl_produce *produce) {
+    kl_load *load = NULL;
+    for (size_t i = 0; i < produce->count; i++) {
+        kl_upcoming next;
+        if (!is_cold(&produce->items[i], &next)) continue;
+        if (load == NULL) load = kl_load_new(produce->count);
+        if (load == NULL) return false;
+        load->items[load->count++] = (kl_load_item){
+            .replica = kl_replica_retain(produce->items[i].replica), .append = next};
+    }
+    if (load == NULL) return false;
+    produce->load = load;
+    request->parked = produce;
+    request->deadline_ms = INT64_MAX;
+    if (kl_cold_load(&kl_data_of(request)->cold, load, request)) return true;
+    produce->load = NULL;
+    request->parked = NULL;
+    return false;
 }
 
 /* ---- appending ---------------------------------------------------------------------------- */
@@ -336,8 +382,32 @@ static kl_verdict finish(kl_request *request, kl_produce *produce) {
     return verdict;
 }
 
+/* All of it is known: the batches go into their logs. */
+static kl_verdict append_all(kl_request *request, kl_produce *produce) {
+    bool waiting = false;
+    for (size_t i = 0; i < produce->count; i++) {
+        append_item(request, produce, &produce->items[i]);
+        waiting |= produce->items[i].waiting;
+    }
+    if (waiting && park(request, produce)) {
+        /* Only acks=all has a time: the others wait for the disk alone, which answers. */
+        if (produce->acks == -1)
+            request->deadline_ms = kl_now_of(request) + KL_MAX(produce->timeout_ms, 0);
+        return KL_PARKED_READ_ON;
+    }
+    return finish(request, produce);
+}
+
 static kl_verdict resume(kl_request *request) {
     kl_produce *produce = request->parked;
+    if (produce->load) {
+        /* Its client may have said all that it will: what it sent is appended still. */
+        request->expired = false;
+        if (!kl_cold_loaded(&kl_data_of(request)->cold, produce->load)) return KL_PARKED;
+        leave_load(request, produce);
+        request->parked = NULL;
+        return append_all(request, produce);
+    }
     for (size_t i = 0; i < produce->count; i++)
         if (produce->items[i].waiting) kl_wait_remove(&produce->items[i].waiter);
     if (park(request, produce)) return KL_PARKED_READ_ON;
@@ -358,18 +428,8 @@ static kl_verdict run_first(kl_request *request, kl_produce *produce) {
         put_back(request, produce);
         return KL_UP;
     }
-    bool waiting = false;
-    for (size_t i = 0; i < produce->count; i++) {
-        append_item(request, produce, &produce->items[i]);
-        waiting |= produce->items[i].waiting;
-    }
-    if (waiting && park(request, produce)) {
-        /* Only acks=all has a time: the others wait for the disk alone, which answers. */
-        if (produce->acks == -1)
-            request->deadline_ms = kl_now_of(request) + KL_MAX(produce->timeout_ms, 0);
-        return KL_PARKED_READ_ON;
-    }
-    return finish(request, produce);
+    if (park_cold(request, produce)) return KL_PARKED;
+    return append_all(request, produce);
 }
 
 kl_verdict kl_produce_run(kl_request *request) {

@@ -38,6 +38,7 @@ typedef struct {
 struct kl_produce {
     kl_produce *next; /* a free one's */
     kl_wait wait;
+    kl_load *load; /* what its logs need first is under way */
     kl_produce_item *items;
     size_t count;
     size_t capacity;

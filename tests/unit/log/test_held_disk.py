@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,21 +74,34 @@ def held(
         pool.shutdown()
 
 
-def meanwhile(log: kafkalog.Log, other: kafkalog.Log, log_start: int) -> None:
-    """What everyone else does with this log and another: each ends, and with what is right."""
+def meanwhile(
+    log: kafkalog.Log, other: kafkalog.Log, log_start: int, *, writes: bool = True
+) -> None:
+    """What everyone else does with this log and another: each ends, and with what is right.
+    Without `writes` this log is only read."""
 
-    def uses(log: kafkalog.Log, log_start: int) -> None:
+    def write(log: kafkalog.Log) -> None:
         end = log.end_offset
         assert log.append(b"meanwhile", key=b"now", timestamp_ms=9_000 + end) == end
-        assert log.start_offset == log_start
         assert next(iter(log.read(end))).value == b"meanwhile"
-        offsets = [r.offset for r in log.read(log_start)]
-        assert offsets[0] >= log_start and offsets[-1] == end
+        assert log.offset_at(9_000 + end) == end
+
+    def read(log: kafkalog.Log, log_start: int) -> None:
+        end = log.end_offset
+        assert log.start_offset == log_start
+        records = list(log.read(log_start))
+        offsets = [r.offset for r in records]
+        assert offsets[0] >= log_start and offsets[-1] == end - 1
         assert offsets == sorted(set(offsets))
         assert log.scan(log_start).to_arrow().num_rows == len(offsets)
-        assert log.offset_at(9_000 + end) == end
-        assert log.aborted(log_start, end + 1) == ()
-        assert log.segments[-1].next_offset == end + 1
+        assert log.offset_at(max(r.timestamp_ms for r in records)) in offsets
+        assert log.aborted(log_start, end) == ()
+        assert log.segments[-1].next_offset == end
+
+    def uses(log: kafkalog.Log, log_start: int, writes: bool) -> None:
+        if writes:
+            write(log)
+        read(log, log_start)
 
     def elsewhere() -> None:
         command = [sys.executable, "-c", READER, str(log.path)]
@@ -100,8 +113,8 @@ def meanwhile(log: kafkalog.Log, other: kafkalog.Log, log_start: int) -> None:
     pool = ThreadPoolExecutor(1)
     try:
         for work in (
-            lambda: uses(other, other.start_offset),
-            lambda: uses(log, log_start),
+            lambda: uses(other, other.start_offset, True),
+            lambda: uses(log, log_start, writes),
             elsewhere,
         ):
             pool.submit(work).result(timeout=PATIENCE_S)
@@ -204,6 +217,152 @@ def test_a_cold_index_that_waits_for_the_disk(
             assert next(iter(log.read(end))).value == b"meanwhile"
             assert next(iter(log.read(0, 1))).offset == 0
             assert other.offset_at(1_005) == 5
+
+
+@pytest.mark.parametrize("call", [b"openat", b"pwrite", b"renameat", b"unlinkat"])
+def test_a_roll_that_waits_for_the_disk(
+    disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait, call: bytes
+) -> None:
+    log, other = logs
+    log.flush()
+    segments, end = len(log.segments), log.end_offset
+    with ThreadPoolExecutor(1) as pool:
+        with held(disk, call, log.roll, wait_until):
+            appending = pool.submit(log.append, b"behind", key=b"now", timestamp_ms=3_000)
+            meanwhile(log, other, 0, writes=False)
+            assert not appending.done()
+        assert appending.result(timeout=PATIENCE_S) == end
+    assert len(log.segments) == segments + 1
+    assert log.segments[-1].base_offset == end
+    assert log.verify(deep=True).clean
+
+
+def test_an_append_that_rolls(
+    disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait
+) -> None:
+    """Its batch was given its offset before."""
+    log, other = logs
+    log.flush()
+    segments, end = len(log.segments), log.end_offset
+    with held(disk, b"renameat", lambda: fill(log, 20), wait_until):
+        meanwhile(log, other, 0, writes=False)
+        log.flush()  # what there is waits for no roll
+    assert log.end_offset == end + 20
+    assert len(log.segments) > segments
+    assert log.verify(deep=True).clean
+
+
+def test_a_new_leader_epoch_that_waits_for_the_disk(
+    disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait
+) -> None:
+    log, other = logs
+    log.flush()
+    with held(disk, b"renameat", lambda: check(lib.kl_log_set_leader_epoch(log._c, 7)), wait_until):
+        meanwhile(log, other, 0, writes=False)
+    log.append(b"led", key=b"k", timestamp_ms=3_000)
+    assert log.epochs[-1].epoch == 7
+
+
+def test_a_first_append_that_waits_for_the_disk(
+    disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait
+) -> None:
+    """What marks the folder as closed goes, durably."""
+    log, other = logs
+    log.close()
+    with (
+        kafkalog.Log(log.path, config=CONFIG) as log,
+        held(disk, b"unlinkat", lambda: fill(log, 1), wait_until),
+    ):
+        meanwhile(log, other, 0, writes=False)
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["in the last", "in a sealed one"])
+@pytest.mark.parametrize("call", [b"fsync", b"fdatasync", b"ftruncate"])
+def test_a_truncation_that_waits_for_the_disk(
+    disk: Any,
+    logs: tuple[kafkalog.Log, kafkalog.Log],
+    wait_until: Wait,
+    call: bytes,
+    sealed: bool,
+) -> None:
+    """At each of its syncs: what is cut is gone for who reads, but before the first change, when
+    what was noted of it is taken back; and who writes comes behind it."""
+    log, other = logs
+    times = 0
+    for nth in range(1, 12):
+        fill(log, 25)
+        log.flush()
+        [*_, before, active] = log.segments
+        end = log.end_offset
+        cut = before.base_offset + 2 if sealed else active.base_offset + 1
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                with held(disk, call, lambda cut=cut: log.truncate(cut), wait_until, nth):
+                    times += log.end_offset == cut
+                    assert log.end_offset in (end, cut)
+                    appending = pool.submit(log.append, b"new", key=b"n", timestamp_ms=4_000)
+                    meanwhile(log, other, 0, writes=False)
+                    assert not appending.done()
+            except NotHeld:
+                break
+            assert appending.result(timeout=PATIENCE_S) == cut
+        assert [r.value for r in log.read(cut)] == [b"new"]
+        assert log.verify(deep=True).clean
+    assert times >= (0 if sealed and call == b"ftruncate" else 1)
+
+
+@pytest.mark.parametrize("call", [b"fsync", b"renameat"])
+def test_a_log_that_begins_again_and_waits_for_the_disk(
+    disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait, call: bytes
+) -> None:
+    log, other = logs
+    times = 0
+    for nth in range(1, 12):
+        fill(log, 25)
+        log.flush()
+        before, start = (log.start_offset, log.end_offset), 1_000 * nth
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                with held(
+                    disk, call, lambda start=start: log.truncate_fully(start), wait_until, nth
+                ):
+                    seen = log.start_offset, log.end_offset
+                    assert seen in (before, (start, start))
+                    times += seen == (start, start)
+                    assert len(list(log.read(seen[0]))) == seen[1] - seen[0]
+                    assert other.append(b"meanwhile", key=b"now") == other.end_offset - 1
+                    if seen != before:
+                        new = pool.submit(log.append, b"new", key=b"n", timestamp_ms=4_000)
+            except NotHeld:
+                break
+            if seen == before:
+                new = pool.submit(log.append, b"new", key=b"n", timestamp_ms=4_000)
+            assert new.result(timeout=PATIENCE_S) == start
+        assert [r.value for r in log.read(start)] == [b"new"]
+        assert log.verify(deep=True).clean
+    assert times >= 1
+
+
+@pytest.mark.parametrize("call", [b"fsync", b"fdatasync", b"renameat"])
+def test_a_close_that_waits_for_the_disk(
+    disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait, call: bytes
+) -> None:
+    """At its end the log is closed, also for who waits to write."""
+    log, other = logs
+    log.flush()
+    end = log.end_offset
+    with ThreadPoolExecutor(1) as pool:
+        with held(disk, call, lambda: check(lib.kl_log_close(log._c)), wait_until):
+            appending = pool.submit(log.append, b"late", key=b"n", timestamp_ms=4_000)
+            meanwhile(log, other, 0, writes=False)
+            assert not appending.done()
+        with pytest.raises(kafkalog.errors.Closed):
+            appending.result(timeout=PATIENCE_S)
+    with suppress(kafkalog.errors.Closed):  # below it, it is already
+        log.close()
+    with kafkalog.Log(log.path, config=CONFIG) as again:
+        assert again.end_offset == end
+        assert again.verify(deep=True).clean
 
 
 def test_a_flush_that_waits_for_the_disk(

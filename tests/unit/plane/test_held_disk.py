@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ import pytest
 from kafkalog.log.log import handle_of
 from tests.support import batches
 from tests.unit.log.test_held_disk import CONFIG, NotHeld, delete_segments, fill, held
-from tests.unit.plane.peer import LEADER, Peer, Served, one
+from tests.unit.plane.peer import ALL, LEADER, NONE, Peer, Served, one
 
 Wait = Callable[..., None]
 
@@ -137,3 +140,120 @@ def test_a_sync_that_waits(cold: Served, faults: Any, wait_until: Wait) -> None:
     cold.connect().produce_one(one(key=b"k"))
     with held(faults, b"fdatasync", log.flush, wait_until):
         meanwhile(cold)
+
+
+LARGE = one(b"v" * 3_900, key=b"k")
+"""It wants a segment of its own."""
+
+
+def elsewhere(served: Served) -> None:
+    """What others do while a partition takes nothing: with it, and with one beside it."""
+    peer = served.connect()
+    end = peer.produce_one(one(key=b"k"), ("t", 1), acks=LEADER).base_offset
+    assert offsets(peer, ("t", 1), end) == [end]
+    last = served.logs["t", 0].end_offset - 1
+    assert offsets(peer, ("t", 0), last) == [last]
+
+
+@pytest.mark.parametrize("acks", [LEADER, ALL])
+def test_an_append_that_rolls(cold: Served, faults: Any, wait_until: Wait, acks: int) -> None:
+    """Its connection waits, in the order of its requests; the network thread does not."""
+    log, peer = cold.logs["t", 0], cold.connect()
+    end, segments = log.end_offset, len(log.segments)
+    peer.send_produce({("t", 0): one(key=b"k")}, acks=acks)
+
+    def produce() -> None:
+        peer.send_produce({("t", 0): LARGE, ("t", 1): one(key=b"k")}, acks=acks)
+        peer.send_produce({("t", 0): one(key=b"k")}, acks=acks)
+        places = [peer.receive().responses[0].partition_responses[0] for _ in range(3)]
+        assert [(p.error_code, p.base_offset) for p in places] == [
+            (0, end), (0, end + 1), (0, end + 2),
+        ]  # fmt: skip
+
+    with held(faults, b"renameat", produce, wait_until):
+        assert log.end_offset == end + 1
+        elsewhere(cold)
+    assert log.end_offset == end + 3
+    assert len(log.segments) == segments + 2
+
+
+@pytest.mark.parametrize("acks", [NONE, LEADER])
+def test_who_leaves_while_a_log_rolls(
+    cold: Served, faults: Any, wait_until: Wait, acks: int
+) -> None:
+    """What it sent is appended, as if the disk had been quick."""
+    log, peer = cold.logs["t", 0], cold.connect()
+    end = log.end_offset
+    faults.kl_io_hold_one(b"renameat", 1)
+    peer.send_produce({("t", 0): LARGE}, acks=acks)
+    wait_until(lambda: faults.kl_io_waiting(b"renameat") == 1, "the roll is held")
+    peer.close()
+    elsewhere(cold)
+    assert (cold.parked(), log.end_offset) == (1, end)
+    faults.kl_io_hold(b"renameat", faults.KL_HOLD_NONE)
+    wait_until(lambda: log.end_offset == end + 1, "it is there")
+    assert cold.connect().produce_one(one(key=b"k")).base_offset == end + 1
+
+
+def test_who_is_cut_off_while_a_log_rolls(cold: Served, faults: Any, wait_until: Wait) -> None:
+    log, peer = cold.logs["t", 0], cold.connect()
+    end = log.end_offset
+    faults.kl_io_hold_one(b"renameat", 1)
+    peer.send_produce({("t", 0): LARGE})
+    wait_until(lambda: faults.kl_io_waiting(b"renameat") == 1, "the roll is held")
+    peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+    wait_until(lambda: cold.parked() == 0, "the request has ended")
+    elsewhere(cold)
+    faults.kl_io_hold(b"renameat", faults.KL_HOLD_NONE)
+    assert cold.connect().produce_one(one(key=b"k")).base_offset == end
+
+
+def test_a_roll_without_room(cold: Served, faults: Any) -> None:
+    """What has no room for its roll is refused, and nothing of it is there."""
+    log, peer = cold.logs["t", 0], cold.connect()
+    end = log.end_offset
+    faults.kl_io_fail(b"pwrite", 1, 28, 2, 0)  # by who rolls ahead, and by the append itself
+    assert peer.produce_one(LARGE).error_code != 0
+    faults.kl_io_reset()
+    assert log.end_offset == end
+    assert peer.produce_one(LARGE).base_offset == end
+
+
+@pytest.mark.parametrize("what", ["roll", "truncate"])
+def test_an_append_behind_who_works_on_its_log(
+    cold: Served, faults: Any, wait_until: Wait, what: str
+) -> None:
+    log, peer = cold.logs["t", 0], cold.connect()
+    peer.produce_one(one(key=b"k"))
+    log.flush()
+    end, call = log.end_offset, b"renameat"
+    work = log.roll
+    if what == "truncate":
+        end, call = end - 1, b"ftruncate"
+        work = partial(log.truncate, end)
+    with held(faults, call, work, wait_until):
+        peer.send_produce({("t", 0): one(key=b"k")})
+        elsewhere(cold)
+        assert log.end_offset == end
+    (found,) = peer.receive().responses[0].partition_responses
+    assert found.base_offset == end
+
+
+@pytest.mark.parametrize("call", [b"unlinkat", b"fsync"])
+def test_a_first_append_that_takes_the_marker_away(
+    serve: Callable[..., Served], faults: Any, wait_until: Wait, call: bytes
+) -> None:
+    """And notes its leader epoch."""
+    served = serve(**{"num.network.threads": 1})
+    served.put(partitions=2)
+    peer = served.connect()
+    for partition in range(2):
+        peer.produce_one(one(), ("t", partition))
+    served.reactor.remove_topic("t")
+    for log in served.logs.values():
+        log.close()
+    served.put(partitions=2)
+    with held(faults, call, lambda: served.connect().produce_one(one()), wait_until):
+        elsewhere(served)
+    assert served.logs["t", 0].end_offset == 2

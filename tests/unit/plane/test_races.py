@@ -162,6 +162,7 @@ def test_who_looks_a_topic_up_waits_for_no_log(served: Served, peer: Peer, fault
     peer.produce_one(one())
     busy = kafkalog.Log(served.folder / "t-1")
     served.logs["t", 1] = busy
+    busy.append(b"first")  # what comes before a log's first write is done without its lock
     faults.kl_io_hold(b"pwrite", 1)
 
     def others() -> None:
