@@ -43,9 +43,17 @@ class Unavailable(Exception):
     """Why Apache Kafka cannot run here; a test skips with it."""
 
 
-@lru_cache(maxsize=1)
 def jars() -> Path:
     """The folder of Kafka's jars, fetched through Maven on first use.
+
+    Raises: Unavailable.
+    """
+    return fetched(POM, f"kafka-{VERSION}", "kafka-tools-*.jar")
+
+
+@lru_cache
+def fetched(pom: Path, name: str, one_of_them: str) -> Path:
+    """The folder `name` with the jars that a pom asks for, fetched through Maven on first use.
 
     Raises: Unavailable.
     """
@@ -53,12 +61,12 @@ def jars() -> Path:
         if shutil.which(program) is None:
             raise Unavailable(f"no {program}: install a Java 17 runtime and Maven")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkalog"
-    folder = cache / f"kafka-{VERSION}"
-    if not list(folder.glob("kafka-tools-*.jar")):
+    folder = cache / name
+    if not list(folder.glob(one_of_them)):
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as fresh:
             fetch = [
-                *("mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies"),
+                *("mvn", "-B", "-q", "-f", str(pom), "dependency:copy-dependencies"),
                 *(f"-DoutputDirectory={fresh}/jars", "-DincludeScope=runtime"),
             ]
             done = subprocess.run(fetch, capture_output=True, text=True, timeout=600)

@@ -27,8 +27,11 @@ SCRIPTS = {
     "confluent": ("confluent.py", "confluent_kafka"),
     "kafka-python": ("kafka_python.py", "kafka"),
     "aiokafka": ("aio.py", "aiokafka"),
+    "mover": ("mover.py", "confluent_kafka"),
 }
 BUILD_S = 300
+QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
+"""Of Java: what starts fastest."""
 
 
 class Unavailable(Exception):
@@ -48,8 +51,10 @@ def command(name: str) -> list[str]:
         return [sys.executable, str(HERE / "python" / script)]
     if name == "java":
         classes = f"{_java()}:{apache.jars()}/*"
-        quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
-        return ["java", *quick, "-cp", classes, "Agent"]
+        return ["java", *QUICK, "-cp", classes, "Agent"]
+    if name == "streams":
+        folder, jars = _streams()
+        return ["java", *QUICK, "-cp", f"{folder}:{jars}/*", "WordCount"]
     if name == "kafkajs":
         return [_program("node"), str(_kafkajs() / "agent.js")]
     return [str(_go() / name.partition("-")[0])]
@@ -89,6 +94,21 @@ def _java() -> Path:
     return _made_of(
         "java", lambda fresh: [compiler, "-d", str(fresh), "-cp", f"{jars}/*", *_sources("java")]
     )
+
+
+@cache
+def _streams() -> tuple[Path, Path]:
+    """The folder of the word count's classes, and that of Kafka Streams' jars."""
+    compiler, name = _program("javac"), f"streams-{apache.VERSION}"
+    try:
+        jars = apache.fetched(HERE / "streams" / "pom.xml", name, "kafka-streams-*.jar")
+    except apache.Unavailable as reason:
+        raise Unavailable(str(reason)) from None
+    source = str(HERE / "streams" / "WordCount.java")
+    made = _made_of(
+        "streams", lambda fresh: [compiler, "-d", str(fresh), "-cp", f"{jars}/*", source]
+    )
+    return made, jars
 
 
 @cache
