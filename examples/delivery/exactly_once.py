@@ -1,0 +1,32 @@
+"""Exactly once: the offsets are committed in the transaction that has the records.
+
+Killed at any moment it leaves none out and does none twice, for who reads read_committed.
+"""
+
+import sys
+
+from kafkalog import Consumer, Producer
+
+
+def main(servers: str, source: str, target: str) -> None:
+    """Copy every record of one topic to another, for ever."""
+    options = {"group": target, "group_instance_id": "copy-1", "auto_commit": False}
+    with (
+        Consumer(servers, source, auto_offset_reset="earliest", **options) as consumer,
+        Producer(servers, transactional_id=f"{target}-copy-1") as producer,
+    ):
+        with producer.transaction():
+            pass  # ends what one that died has left open: its offsets are held until then
+        while True:
+            records = consumer.poll()
+            if not records:
+                continue
+            with producer.transaction():  # all of this or nothing
+                for record in records:
+                    producer.send(target, record.value, record.key)
+                offsets = {tp: consumer.position(tp) for tp in consumer.assignment}
+                producer.send_offsets(offsets, consumer.group_metadata())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
