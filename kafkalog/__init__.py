@@ -13,6 +13,7 @@ from kafkalog.log.above import give as _give
 from kafkalog.types import Found, Record, Sent, Span, TopicPartition
 
 if TYPE_CHECKING:
+    from kafkalog import aio
     from kafkalog.client.admin import Admin
     from kafkalog.client.configs import ConfigResource
     from kafkalog.client.consumer import Consumer
@@ -48,6 +49,7 @@ __all__ = [
     "Store",
     "TopicPartition",
     "__version__",
+    "aio",
 ]
 
 _LAZY = {
@@ -87,11 +89,13 @@ _give(
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "aio":
+        return import_module("kafkalog.aio")
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'kafkalog' has no attribute {name!r}")
-    from importlib import import_module
-
     value = getattr(import_module(module), name)
     globals()[name] = value
     return value

@@ -26,7 +26,7 @@ PYTHON = [
     ["replication"],
     ["cluster"],
     ["server"],
-    ["store"],
+    ["store", "aio"],
     ["__init__"],
     # The command line and the plugin use the public names, as everybody else does.
     ["cli", "pytest_plugin"],

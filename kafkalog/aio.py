@@ -1,0 +1,349 @@
+"""Producer, Consumer and Admin for asyncio: the blocking ones, each on a thread of its own.
+
+The event loop never waits for a socket or a lock.  Arguments, results and failures are those of
+the blocking calls.  The calls of one object are made one after another, in the order in which
+they were awaited.  A call whose await is cancelled is not made when its turn had not come yet;
+else it goes on to its end, unseen.  What that means for records: see `Consumer.poll` and
+`Producer.send`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import wraps
+from inspect import getmembers, isfunction
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
+
+from kafkalog.client import admin as _admin
+from kafkalog.client import consumer as _consumer
+from kafkalog.client import producer as _producer
+from kafkalog.errors import ArgumentError, WakeUp
+from kafkalog.types import Record, TopicPartition
+
+__all__ = ["Admin", "Consumer", "Producer"]
+
+T = TypeVar("T")
+Self = TypeVar("Self", bound="_Above")
+SLICE_MS = 1_000
+"""How long the thread below waits for records at once: a wait for ever is many of these, so that
+no thread is left in one."""
+
+
+class _Above:
+    """A blocking object on a thread of its own, for one event loop after another."""
+
+    Below: ClassVar[Any]
+    """The class of the blocking object."""
+
+    def __init__(self, *where: Any, **options: Any) -> None:
+        self._below = self.Below(*where, **options)
+        self._thread = ThreadPoolExecutor(1, f"kafkalog-aio-{self.Below.__name__.lower()}")
+        self._lock = threading.Lock()  # guards the end
+        self._ended = False
+
+    async def _run(self, call: Callable[..., T], *words: Any, **named: Any) -> T:
+        """What a blocking call returns."""
+        return await asyncio.wrap_future(self._submit(call, *words, **named))
+
+    def _submit(self, call: Callable[..., T], *words: Any, **named: Any) -> Future[T]:
+        with self._lock:
+            if not self._ended:
+                return self._thread.submit(call, *words, **named)
+        return _now(call, *words, **named)  # it says that it is closed
+
+    async def _whole(self, call: Callable[..., T], *words: Any, **named: Any) -> T:
+        """As `_run`; but once awaited it is done, whoever is cancelled meanwhile."""
+        return await asyncio.shield(asyncio.wrap_future(self._submit(call, *words, **named)))
+
+    def _close(self, call: Callable[..., object], *words: Any, **named: Any) -> None:
+        """The end, on the thread."""
+        try:
+            call(*words, **named)
+        finally:
+            with self._lock:
+                self._ended = True
+            self._thread.shutdown(wait=False)
+
+    async def close(self, *words: Any, **named: Any) -> None:
+        """Close it, as the blocking object is closed.  Idempotent."""
+        if not self._ended:
+            await self._whole(self._close, self._below.close, *words, **named)
+
+    async def __aenter__(self: Self) -> Self:
+        return self
+
+    async def __aexit__(self, *problem: object) -> None:
+        if not self._ended:
+            await self._whole(self._close, self._below.__exit__, *problem)
+
+    def __repr__(self) -> str:
+        return f"aio.{self._below!r}"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        kind = type(self).__name__
+        raise ArgumentError(
+            f"found aio.{kind} to be copied or pickled, wanted where its brokers are: make "
+            "another one there"
+        )
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]: ...
+
+
+def _now(call: Callable[..., T], *words: Any, **named: Any) -> Future[T]:
+    made: Future[T] = Future()
+    try:
+        made.set_result(call(*words, **named))
+    except Exception as problem:
+        made.set_exception(problem)
+    return made
+
+
+def _awaited(name: str, method: Callable[..., Any]) -> Any:
+    """A blocking method as one that is awaited."""
+
+    @wraps(method)
+    async def call(self: _Above, *words: Any, **named: Any) -> Any:
+        return await self._run(getattr(self._below, name), *words, **named)
+
+    return call
+
+
+def _methods(above: type[_Above]) -> type[_Above]:
+    """Give a class all public methods of the one below that it has not itself."""
+    for name, method in getmembers(above.Below, isfunction):
+        if not name.startswith("_") and name not in {*vars(above), "close", "wakeup"}:
+            setattr(above, name, _awaited(name, method))
+    return above
+
+
+@_methods
+class Admin(_Above):
+    """`kafkalog.Admin` for asyncio: every method is awaited.  `async with`."""
+
+    Below = _admin.Admin
+
+
+@_methods
+class Producer(_Above):
+    """`kafkalog.Producer` for asyncio.  `async with` waits until all is acknowledged."""
+
+    Below = _producer.Producer
+
+    async def send(self, topic: str, value: bytes | None, *words: Any, **named: Any) -> Any:
+        """Send a record; its metadata (topic, partition, offset, time) once it is acknowledged.
+
+        Many at once: `await asyncio.gather(*(producer.send(...) for ...))`, or `send_many`.
+        Cancelled, the record is sent all the same, unless its turn had not come yet (as when
+        others wait for room in the buffer): never in part, and never twice.
+
+        Raises: as kafkalog.Producer.send and the future that it gives.
+        """
+        return await self._acknowledged(self._below.send, topic, value, *words, **named)
+
+    async def send_many(self, topic: str, values: Any, *words: Any, **named: Any) -> Any:
+        """Send many records; what `kafkalog.Producer.send_many` says of them, once they are
+        acknowledged.  Cancelled: as `send`, all of them or none.
+        """
+        sent = await self._run(self._below.send_many, topic, values, *words, **named)
+        await self._run(self._below.flush)
+        return sent
+
+    async def _acknowledged(self, send: Callable[..., Any], *words: Any, **named: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Any] = loop.create_future()
+
+        def told(sent: Any) -> None:
+            problem = sent.exception()
+            if answered.done():
+                return
+            if problem is not None:
+                answered.set_exception(problem)
+            else:
+                answered.set_result(sent.result())
+
+        sent = await self._run(send, *words, **named)
+        sent.add_done_callback(lambda one: _soon(loop, told, one))
+        return await answered
+
+    @asynccontextmanager
+    async def transaction(self: Self) -> AsyncIterator[Self]:
+        """A transaction: committed at the end of the block, aborted when it is left by an
+        exception, also by being cancelled.
+
+        Raises: as kafkalog.Producer.transaction.
+        """
+        await self._whole(self._below.begin_transaction)
+        try:
+            yield self
+        except BaseException:
+            await self._whole(self._below.abort_transaction)
+            raise
+        await self._whole(self._below.commit_transaction)
+
+
+def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *words: Any) -> None:
+    """Call it in the loop, if that still runs."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(call, *words)
+
+
+@_methods
+class Consumer(_Above):
+    """`kafkalog.Consumer` for asyncio.  `async with`, `async for record in consumer`.
+
+    No record is lost by a cancelled await: what the thread below had read comes with the next
+    call, and a commit without offsets commits only what was handed out.
+    """
+
+    Below = _consumer.Consumer
+
+    def __init__(self, *where: Any, **options: Any) -> None:
+        """As kafkalog.Consumer.  Nothing is sent yet."""
+        super().__init__(*where, **options)
+        self._handing = threading.Lock()  # guards what follows; never held over a wait
+        self._unseen: deque[Record] = deque()  # read below, not handed out
+        self._columns: deque[Any] = deque()
+        self._filling: asyncio.Future[None] | None = None
+
+    async def poll(
+        self, timeout_ms: float | None = 1_000, max_records: int | None = None
+    ) -> list[Record]:
+        """Records that have come, as kafkalog.Consumer.poll.
+
+        Cancelled, it loses none: the next poll begins with them.
+        """
+        await self._fill(self._unseen, timeout_ms, self._below.poll, max_records)
+        with self._handing:
+            there = len(self._unseen)
+            count = there if max_records is None else min(max_records, there)
+            return [self._unseen.popleft() for _ in range(count)]
+
+    async def poll_arrow(self, timeout_ms: float | None = 1_000) -> list[Any]:
+        """All that has come as columns, as kafkalog.Consumer.poll_arrow; cancelled as `poll`."""
+        await self._fill(self._columns, timeout_ms, self._below.poll_arrow)
+        with self._handing:
+            found = list(self._columns)
+            self._columns.clear()
+        return found
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        """Records for ever, until it is closed."""
+        while not self._ended:
+            await self._fill(self._unseen, None, self._below.poll)
+            while self._unseen:
+                with self._handing:
+                    record = self._unseen.popleft()
+                yield record
+
+    async def _fill(
+        self, into: deque[Any], timeout_ms: float | None, poll: Callable[..., Any], *words: Any
+    ) -> None:
+        """Wait until something has come, or for the timeout."""
+        loop = asyncio.get_running_loop()
+        until = None if timeout_ms is None else loop.time() + timeout_ms / 1000
+        while not into:
+            left_ms = SLICE_MS if until is None else max(0.0, (until - loop.time()) * 1000)
+            if self._filling is None or self._filling.done():
+                wait_ms = min(left_ms, SLICE_MS)
+                self._filling = asyncio.wrap_future(
+                    self._submit(self._take, into, poll, wait_ms, *words)
+                )
+            try:
+                await asyncio.shield(self._filling)
+            except asyncio.CancelledError:
+                self._below.wakeup()  # what is awaited next has not to wait for this one
+                raise
+            if until is not None and loop.time() >= until:
+                return
+
+    def _take(
+        self, into: deque[Any], poll: Callable[..., Any], wait_ms: float, *words: Any
+    ) -> None:
+        """On the thread: what comes is kept where no cancelling can lose it."""
+        try:
+            into.extend(poll(wait_ms, *words))
+        except WakeUp:
+            return
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, Any] | None = None, **named: Any
+    ) -> None:
+        """As kafkalog.Consumer.commit; without offsets: up to what was handed out."""
+        await self._run(self._commit, offsets, **named)
+
+    def _commit(self, offsets: Mapping[TopicPartition, Any] | None, **named: Any) -> None:
+        if offsets is None and self._firsts():
+            mine = self._below.assignment
+            offsets = {tp: self._position(tp) for tp in mine}
+        self._below.commit(offsets, **named)
+
+    def _firsts(self) -> dict[TopicPartition, int]:
+        """The first offsets that were read and not handed out, on the thread."""
+        firsts: dict[TopicPartition, int] = {}
+        with self._handing:
+            for record in self._unseen:
+                firsts.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+            for batch in self._columns:
+                firsts.setdefault(*_first_of(batch))
+        return firsts
+
+    def _give_back(self) -> None:
+        """On the thread: what was not handed out is to be read again."""
+        firsts = self._firsts()
+        with self._handing:
+            self._unseen.clear()
+            self._columns.clear()
+        for tp, offset in firsts.items():
+            if tp in self._below.assignment:
+                self._below.seek(tp, offset)
+
+    def _close(self, call: Callable[..., object], *words: Any, **named: Any) -> None:
+        self._give_back()
+        super()._close(call, *words, **named)
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read now, sorted."""
+        return list(self._below.assignment)
+
+    @property
+    def subscription(self) -> list[str]:
+        """The topics that are subscribed to."""
+        return list(self._below.subscription)
+
+    async def position(self, tp: TopicPartition) -> int:
+        """The offset behind the last record that was handed out, as kafkalog.Consumer.position."""
+        return await self._run(self._position, TopicPartition(*tp))
+
+    def _position(self, tp: TopicPartition) -> int:
+        first = self._firsts().get(tp)
+        return int(self._below.position(tp)) if first is None else first
+
+    async def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Go on from `offset`.  Raises: ArgumentError for a partition that is not assigned."""
+        await self._run(self._seek, [tp], self._below.seek, tp, offset)
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on from where logs begin.  Raises: as `seek`."""
+        await self._run(self._seek, partitions, self._below.seek_to_beginning, *partitions)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on from where logs end.  Raises: as `seek`."""
+        await self._run(self._seek, partitions, self._below.seek_to_end, *partitions)
+
+    def _seek(self, some: Iterable[TopicPartition], call: Callable[..., None], *words: Any) -> None:
+        self._give_back()
+        call(*words)
+
+
+def _first_of(batch: Any) -> tuple[TopicPartition, int]:
+    """Where a batch of columns begins."""
+    topic, partition, offset = (batch.numpy(name)[0] for name in ("topic", "partition", "offset"))
+    return TopicPartition(str(topic), int(partition)), int(offset)

@@ -1,0 +1,261 @@
+"""`kafkalog.aio`: the same clients for asyncio; what a cancelled await leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from inspect import getmembers, iscoroutinefunction, isfunction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog import Broker, TopicPartition, aio, errors
+
+COUNT = 2_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    config = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
+    folder = tmp_path_factory.mktemp("aio") / "data"
+    with Broker(folder, listeners=(), config=config) as made:
+        yield made
+
+
+def run(work: Callable[[], Awaitable[Any]]) -> Any:
+    """In a loop of its own."""
+
+    async def whole() -> Any:
+        return await asyncio.wait_for(work(), 60)
+
+    return asyncio.run(whole())
+
+
+async def filled(broker: Broker, topic: str, count: int = COUNT, partitions: int = 1) -> None:
+    async with aio.Admin(broker) as admin:
+        await admin.create_topic(topic, partitions)
+    async with aio.Producer(broker) as producer:
+        await producer.send_many(topic, [b"%d" % i for i in range(count)])
+
+
+async def cancelled(task: asyncio.Task[Any]) -> bool:
+    """Cancel a task; whether that came before its end."""
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        return True
+    return False
+
+
+# ---- the three -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["Admin", "Producer", "Consumer"])
+def test_every_public_method_is_there_and_awaited(kind: str) -> None:
+    below, above = getattr(kafkalog, kind), getattr(aio, kind)
+    for name, _ in getmembers(below, isfunction):
+        if name.startswith("_") or name in ("wakeup", "transaction"):
+            continue
+        assert iscoroutinefunction(getattr(above, name)), name
+
+
+def test_records_go_out_and_come_in(broker: Broker, unique: str) -> None:
+    async def work() -> None:
+        await filled(broker, unique, 0)
+        async with aio.Producer(broker) as producer:
+            sent = await asyncio.gather(
+                *(producer.send(unique, b"%d" % i, partition=0) for i in range(100))
+            )
+            assert [one.offset for one in sent] == [*range(100)]
+            with pytest.raises(errors.UnknownTopicOrPartition):
+                await producer.send(unique, b"x", partition=9)
+        found: list[bytes] = []
+        async with aio.Consumer(broker, unique, auto_offset_reset="earliest") as consumer:
+            async for record in consumer:
+                found.append(record.value or b"")
+                if len(found) == 100:
+                    break
+            assert await consumer.position((unique, 0)) == 100
+        assert found == [b"%d" % i for i in range(100)]
+
+    run(work)
+
+
+def test_columns_come_in(broker: Broker, unique: str) -> None:
+    async def work() -> int:
+        await filled(broker, unique)
+        count = 0
+        async with aio.Consumer(broker, unique, auto_offset_reset="earliest") as consumer:
+            while count < COUNT:
+                count += sum(len(batch) for batch in await consumer.poll_arrow(timeout_ms=5_000))
+        return count
+
+    assert run(work) == COUNT
+
+
+def test_an_administrator_has_results_of_its_own(broker: Broker, unique: str) -> None:
+    async def work() -> None:
+        async with aio.Admin(broker) as admin:
+            found = await admin.create_topics([(unique, 2), "a/b"])
+            assert list(found.done) == [unique]
+            assert unique in await admin.list_topics()
+            with pytest.raises(errors.TopicExists):
+                await admin.create_topic(unique)
+        with pytest.raises(errors.Closed):
+            await admin.list_topics()
+        await admin.close()
+
+    run(work)
+
+
+def test_a_transaction_ends_with_its_block(broker: Broker, unique: str) -> None:
+    """Committed, aborted by an exception, aborted by being cancelled."""
+
+    async def left(producer: aio.Producer, began: asyncio.Event) -> None:
+        async with producer.transaction():
+            await producer.send(unique, b"cancelled", partition=0)
+            began.set()
+            await asyncio.Event().wait()
+
+    async def work() -> list[bytes | None]:
+        await filled(broker, unique, 0)
+        async with aio.Producer(broker, transactional_id=unique) as producer:
+            async with producer.transaction():
+                await producer.send(unique, b"one", partition=0)
+            with pytest.raises(RuntimeError, match="enough"):
+                async with producer.transaction():
+                    await producer.send(unique, b"failed", partition=0)
+                    raise RuntimeError("enough")
+            began = asyncio.Event()
+            task = asyncio.create_task(left(producer, began))
+            await began.wait()
+            assert await cancelled(task)
+            async with producer.transaction():
+                await producer.send(unique, b"two", partition=0)
+        found: list[bytes | None] = []
+        options = {"isolation": "read_committed", "auto_offset_reset": "earliest"}
+        async with aio.Consumer(broker, unique, **options) as consumer:
+            while b"two" not in found:
+                found += [record.value for record in await consumer.poll()]
+        return found
+
+    assert run(work) == [b"one", b"two"]
+
+
+# ---- cancelling ----------------------------------------------------------------------------
+
+
+def test_a_cancelled_poll_loses_no_record(broker: Broker, unique: str) -> None:
+    """Cancelled at every one of many moments, all records come, each once and in order."""
+
+    async def work() -> list[int]:
+        await filled(broker, unique)
+        found: list[int] = []
+        async with aio.Consumer(broker, unique, auto_offset_reset="earliest") as consumer:
+            turns = 0
+            while len(found) < COUNT:
+                task = asyncio.create_task(consumer.poll(max_records=7))
+                for _ in range(turns % 6):
+                    await asyncio.sleep(0)
+                turns += 1
+                if turns % 7 and await cancelled(task):
+                    continue
+                found += [int(record.value or b"") for record in await task]
+        assert turns > COUNT // 7
+        return found
+
+    assert run(work) == [*range(COUNT)]
+
+
+def test_a_commit_is_of_what_was_handed_out(broker: Broker, unique: str) -> None:
+    """What a cancelled poll had read below is no part of it, nor of the commit at the end."""
+
+    async def work() -> None:
+        await filled(broker, unique, 10)
+        options = {"group": unique, "auto_offset_reset": "earliest"}
+        tp = TopicPartition(unique, 0)
+        async with aio.Consumer(broker, unique, **options) as consumer:
+            first = await consumer.poll(timeout_ms=10_000, max_records=3)
+            assert [record.offset for record in first] == [0, 1, 2]
+            task = asyncio.create_task(consumer.poll(timeout_ms=10_000))
+            await asyncio.sleep(0)
+            assert await cancelled(task)
+            await consumer.commit()
+            assert (await consumer.committed(tp)).offset == 3
+            assert await consumer.position(tp) == 3
+        async with aio.Consumer(broker, unique, **options) as consumer:
+            assert [r.offset for r in await consumer.poll(timeout_ms=10_000)] == [*range(3, 10)]
+
+    run(work)
+
+
+def test_a_cancelled_send_is_whole(broker: Broker, unique: str) -> None:
+    """Each record is there once or not at all; those whose await came to its end are."""
+
+    async def work() -> tuple[set[int], list[int]]:
+        await filled(broker, unique, 0)
+        done: set[int] = set()
+        async with aio.Producer(broker, linger_ms=0) as producer:
+            for i in range(200):
+                task = asyncio.create_task(producer.send(unique, b"%d" % i, partition=0))
+                for _ in range(i % 5):
+                    await asyncio.sleep(0)
+                if i % 3 == 0 or not await cancelled(task):
+                    await task
+                    done.add(i)
+        found: list[int] = []
+        async with aio.Consumer(broker, unique, auto_offset_reset="earliest") as consumer:
+            (end,) = (await consumer.end_offsets([TopicPartition(unique, 0)])).values()
+            while len(found) < end:
+                found += [int(record.value or b"") for record in await consumer.poll()]
+        return done, found
+
+    done, found = run(work)
+    assert found == sorted(set(found))
+    assert done <= set(found)
+
+
+def test_the_loop_is_never_blocked(broker: Broker, unique: str) -> None:
+    """While a poll waits for what does not come, the loop turns, and a cancel ends it at once."""
+
+    async def work() -> None:
+        await filled(broker, unique, 0)
+        async with aio.Consumer(broker, unique) as consumer:
+            task = asyncio.create_task(consumer.poll(timeout_ms=None))
+            for _ in range(1_000):
+                await asyncio.sleep(0)
+            assert not task.done()
+            assert await cancelled(task)
+            assert await consumer.position(TopicPartition(unique, 0)) == 0
+
+    run(work)
+
+
+# ---- the handle ----------------------------------------------------------------------------
+
+
+def test_threads_end_with_their_objects(broker: Broker, unique: str) -> None:
+    async def work() -> None:
+        async with aio.Admin(broker) as admin, aio.Producer(broker) as producer:
+            await admin.create_topic(unique)
+            await producer.send(unique, b"x")
+
+    before = threading.active_count()
+    run(work)
+    for thread in threading.enumerate():
+        if thread.name.startswith("kafkalog-aio"):
+            thread.join(30)
+    assert threading.active_count() <= before
+
+
+def test_none_is_copied(tmp_path: Path) -> None:
+    for kind in (aio.Admin, aio.Producer, aio.Consumer):
+        one = kind("localhost:1")
+        with pytest.raises(errors.ArgumentError, match=f"aio.{kind.__name__}"):
+            pickle.dumps(one)
+        run(one.close)
