@@ -17,12 +17,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import wraps
 from inspect import getmembers, isfunction
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from kafkalog.client import admin as _admin
 from kafkalog.client import consumer as _consumer
 from kafkalog.client import producer as _producer
-from kafkalog.errors import ArgumentError, WakeUp
+from kafkalog.client.handle import Handle
+from kafkalog.errors import WakeUp
 from kafkalog.types import Record, TopicPartition
 
 __all__ = ["Admin", "Consumer", "Producer"]
@@ -34,7 +35,7 @@ SLICE_MS = 1_000
 no thread is left in one."""
 
 
-class _Above:
+class _Above(Handle):
     """A blocking object on a thread of its own, for one event loop after another."""
 
     Below: ClassVar[Any]
@@ -83,13 +84,6 @@ class _Above:
 
     def __repr__(self) -> str:
         return f"aio.{self._below!r}"
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        kind = type(self).__name__
-        raise ArgumentError(
-            f"found aio.{kind} to be copied or pickled, wanted where its brokers are: make "
-            "another one there"
-        )
 
     if TYPE_CHECKING:
 

@@ -131,6 +131,13 @@ def open_admin(options: argparse.Namespace) -> "Admin":
     )
 
 
+def _check_patience(options: argparse.Namespace) -> None:
+    if options.request_timeout_ms < 1:
+        raise UsageError(
+            f"--request-timeout-ms: found {options.request_timeout_ms}, wanted 1 or more"
+        )
+
+
 def open_cluster(options: argparse.Namespace) -> "Cluster":
     """The cluster that the options name; nothing is sent yet.  Raises: ArgumentError."""
     from kafkalog.client.cluster import Cluster

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from kafkalog.errors import ArgumentError
-from kafkalog.log.arguments import INT32_MAX, INT64_MAX, whole_number
+from kafkalog.log.arguments import INT32_MAX, whole_number
 from kafkalog.types import TopicPartition
 
 __all__ = [
@@ -22,6 +22,8 @@ __all__ = [
     "things",
 ]
 
+PATIENCE_MS_MAX = 1 << 40
+"""Some decades: more is no number that a clock could be given."""
 TEXT_BYTES_MAX = (1 << 15) - 1
 """A string of the protocol is no longer."""
 
@@ -83,7 +85,7 @@ def node(name: str, value: Any) -> int:
 
 def patience(name: str, value: Any) -> int | None:
     """Milliseconds to wait, or None.  Raises: ArgumentError, naming it."""
-    return None if value is None else whole_number(name, value, 1, INT64_MAX >> 20)
+    return None if value is None else min(whole_number(name, value, 1), PATIENCE_MS_MAX)
 
 
 def partition(name: str, value: Any) -> TopicPartition:

@@ -211,6 +211,8 @@ def find_assignors(wanted: str | Assignor | Sequence[str | Assignor]) -> tuple[A
     """
     if isinstance(wanted, str):
         wanted = [piece.strip() for piece in wanted.split(",")]
+    if not isinstance(wanted, (Assignor, Sequence)):
+        raise errors.ArgumentError(f"assignor: found {wanted!r}, wanted names or assignors")
     some = [wanted] if isinstance(wanted, Assignor) else list(wanted)
     found = []
     for one in some:

@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafkalog import errors
+from kafkalog.client.arguments import mapping
 from kafkalog.client.assignors import Assignor, find_assignors
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.fetcher import Fetcher, FetchOptions
 from kafkalog.client.groups import Committed, GroupMetadata, committed_offsets
+from kafkalog.client.handle import Handle
 from kafkalog.client.keeper import Callback, Keeper
 from kafkalog.client.membership import MemberOptions, Membership
 from kafkalog.client.offsets import EARLIEST, LATEST, all_partitions, list_offsets
@@ -38,7 +40,7 @@ CLOSE_S = 10.0
 Offset = int | Committed
 
 
-class Consumer:
+class Consumer(Handle):
     """Reads topics' partitions; one thread at a time; a context manager that closes at its end.
 
     Without a group it reads every partition of its topics, or those of `assign`.  With a group
@@ -77,7 +79,7 @@ class Consumer:
         """
         made = ConsumerConfig(
             {
-                **(config or {}),
+                **mapping("config", config or {}),
                 **_given(
                     group_id=group, auto_offset_reset=auto_offset_reset, client_id=client_id,
                     isolation_level=isolation, group_instance_id=group_instance_id,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from kafkalog import errors
 from kafkalog.client import arguments
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.handle import Handle
 
 __all__ = ["Locked"]
 
@@ -17,7 +18,7 @@ T = TypeVar("T")
 Self = TypeVar("Self", bound="Locked")
 
 
-class Locked:
+class Locked(Handle):
     """Asks its cluster under a lock, until it is closed.  A context manager."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -43,13 +44,6 @@ class Locked:
     def __repr__(self) -> str:
         servers = ",".join(map(str, self._cluster.servers))
         return f"{type(self).__name__}({servers!r}{', closed' if self._closed else ''})"
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        kind = type(self).__name__
-        raise errors.ArgumentError(
-            f"found {kind} to be copied or pickled, wanted where its brokers are: make another "
-            "one there"
-        )
 
     @property
     def closed(self) -> bool:

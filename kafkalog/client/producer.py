@@ -16,6 +16,7 @@ from kafkalog.batch.columns import Columns, Rows, encoded_headers
 from kafkalog.client.accumulator import HEADER_BYTES, Accumulator, Intake
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.delivery import Batch, Delivery, Future, ManyFuture, RecordMetadata
+from kafkalog.client.handle import Handle
 from kafkalog.client.partitioners import Partitioner, chooser, keyless, mistake
 from kafkalog.client.sender import Sender
 from kafkalog.client.transacting import GroupId, Membership, Offset, Transactional
@@ -55,7 +56,7 @@ class Interceptor(Protocol):
         """What became of a record; in the producer's thread."""
 
 
-class Producer:
+class Producer(Handle):
     """Sends records to a cluster, or to a store of this process.
 
     Records gather in batches that a thread of its own sends.  Safe to use from many threads; in a

@@ -32,6 +32,8 @@ class Subscription:
         for name in names:
             if not isinstance(name, str) or not name:
                 raise errors.ArgumentError(f"topics: found {name!r}, wanted names")
+        if pattern is not None and not isinstance(pattern, str):
+            raise errors.ArgumentError(f"pattern: found {pattern!r}, wanted a regular expression")
         try:
             self._pattern = None if pattern is None else re.compile(pattern)
         except re.error as problem:

@@ -125,10 +125,12 @@ def reach(where: Where) -> Transport:
     """
     if isinstance(where, str):
         return Tcp(parse_servers(where))
-    if isinstance(where, Sequence):
+    if isinstance(where, Sequence) and not isinstance(where, bytes):
         found: list[Address] = []
         for one in where:
-            found += parse_servers(one) if isinstance(one, str) else [Address(*one)]
+            if not isinstance(one, (str, Address)):
+                raise errors.ArgumentError(f"servers: found {one!r}, wanted host:port")
+            found += parse_servers(one) if isinstance(one, str) else [one]
         if not found:
             raise errors.ArgumentError("servers: found none, wanted at least one host:port")
         return Tcp(found)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from kafkalog.batch import codecs
 from kafkalog.client.accumulator import Bounds
+from kafkalog.client.arguments import mapping
 from kafkalog.client.identity import Identity
 from kafkalog.client.sender import SendOptions
 from kafkalog.client.transacting import Transactional
@@ -23,12 +24,12 @@ def settings_of(
 ) -> ProducerConfig:
     """`config`, and over it what was given by name (None: it was not).
 
-    Raises: UnknownSetting, InvalidSetting.
+    Raises: UnknownSetting, InvalidSetting, ArgumentError.
     """
     given = {name: value for name, value in named.items() if value is not None}
     if "acks" in given:
         given["acks"] = str(given["acks"])
-    return ProducerConfig.of({**(config or {}), **given})
+    return ProducerConfig.of({**mapping("config", config or {}), **given})
 
 
 def identity_of(settings: ProducerConfig) -> Identity:

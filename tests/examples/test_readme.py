@@ -24,7 +24,7 @@ def test_the_python_of_the_readme_runs(root, beside_demo_data, capsys) -> None:
     for package in ("duckdb", "kafka", "polars", "pyarrow"):
         pytest.importorskip(package)
     blocks = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), names)
@@ -39,4 +39,6 @@ def test_the_python_of_the_readme_runs(root, beside_demo_data, capsys) -> None:
     assert dict(names["carriers"].iter_rows()) == {b"B6": 15_000, b"US": 15_000, b"F9": 15_000}
     assert names["log"].offset_at(1_387_908_000_000) == 8_000
     assert (names["sent"].topic, names["sent"].offset) == ("orders", 0)
+    assert names["sales"] == [b"3 apples", b"2 pears"]
+    assert names["topics"] == ["sales"]
     names["log"].close()

@@ -1,0 +1,140 @@
+"""Wrong arguments of every public method of the clients, generated from their signatures."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog import Broker, aio
+from kafkalog.errors import ArgumentError, KafkalogError
+
+ABSURD: list[Any] = [
+    None, True, -1, 1.5, float("nan"), 1 << 70, "x", b"x", [], {}, object(), (1,), [None], "\ud800",
+    {"x": object()}, {("t", 0): object()}, [("t", -1)], {None: None},
+]  # fmt: skip
+TP = ("t", 0)
+RIGHT: dict[str, dict[str, Any]] = {
+    "create_topics": {"topics": ["t"]},
+    "delete_topics": {"topics": ["none"]},
+    "describe_topics": {"names": ["t"]},
+    "create_topic": {"name": "t"},
+    "delete_topic": {"name": "none"},
+    "create_partitions": {"counts": {"t": 1}},
+    "delete_records": {"before": {TP: 0}},
+    "list_offsets": {"times": {TP: "latest"}},
+    "describe_configs": {"resources": [("topic", "t")]},
+    "alter_configs": {"changes": {}},
+    "list_group_offsets": {"group": "g"},
+    "alter_group_offsets": {"group": "g", "offsets": {}},
+    "delete_group_offsets": {"group": "g", "partitions": []},
+    "remove_group_members": {"group": "g"},
+    "abort_transaction": {"partition": TP, "producer_id": 1, "producer_epoch": 0},
+    "update_features": {"levels": {}},
+    "move_replicas": {"places": {}},
+    "alter_partition_reassignments": {"places": {}},
+}
+NAMES = {"names": ["x"], "partitions": [TP]}
+QUICK = {"request_timeout_ms": 2_000, "api_timeout_ms": 50, "config": {"retry.backoff.ms": 1}}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    config = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+    with Broker(tmp_path_factory.mktemp("absurd") / "data", listeners=(), config=config) as made:
+        yield made
+
+
+def methods() -> Iterator[tuple[str, list[inspect.Parameter]]]:
+    """The public methods of an Admin and their parameters."""
+    for name, method in inspect.getmembers(kafkalog.Admin, inspect.isfunction):
+        if not name.startswith("_") and name != "close":
+            yield name, list(inspect.signature(method).parameters.values())[1:]
+
+
+@pytest.mark.parametrize(("name", "parameters"), list(methods()))
+def test_wrong_arguments_of_an_admin_are_told_by_an_error_of_ours(
+    broker: Broker, name: str, parameters: list[inspect.Parameter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answered, or refused by a KafkalogError; at once, not when the patience is over."""
+    monkeypatch.setattr("kafkalog.client.cluster.UNKNOWN_TOPIC_MS", 1)
+    raw = []
+    with kafkalog.Admin(broker, **QUICK) as admin:
+        for one in parameters:
+            needed = {p.name: RIGHT.get(name, NAMES)[p.name]
+                      for p in parameters if p.default is p.empty}  # fmt: skip
+            for absurd in ABSURD:
+                if name == "list_topics" and absurd is True:
+                    continue
+                try:
+                    getattr(admin, name)(**{**needed, one.name: absurd})
+                except KafkalogError:
+                    continue
+                except Exception as error:
+                    raw.append(f"{name}({one.name}={absurd!r}): {type(error).__name__}: {error}")
+    assert raw == []
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "told"),
+    [
+        ("create_topics", {"topics": "t"}, "topics: found 't' of type str, wanted a list"),
+        ("create_topics", {"topics": [("t", "3")]}, "partitions: found '3' of type str"),
+        ("create_partitions", {"counts": {"t": None}}, "counts: found None of type NoneType"),
+        ("list_offsets", {"times": {TP: "last"}}, "times: found 'last', wanted one of earliest"),
+        ("list_offsets", {"times": {"t": 0}}, "times: found 't' of type str, wanted (topic, part"),
+        ("describe_configs", {"resources": [("table", "t")]}, "resources: found 'table', wanted"),
+        ("describe_groups", {"names": [b"g"]}, "names: found b'g' of type bytes, wanted a str"),
+        ("describe_log_dirs", {"brokers": [-1]}, "brokers: found -1, wanted 0 to 2147483647"),
+        ("elect_leaders", {"partitions": [TP], "kind": "dirty"}, "kind: found 'dirty', wanted"),
+        ("delete_groups", {"names": [], "timeout_ms": 0}, "timeout_ms: found 0, wanted 1 or more"),
+    ],
+)
+def test_the_error_names_argument_found_and_wanted(
+    broker: Broker, name: str, how: dict[str, Any], told: str
+) -> None:
+    with kafkalog.Admin(broker) as admin, pytest.raises(ArgumentError) as error:
+        getattr(admin, name)(**how)
+    assert str(error.value).startswith(told)
+
+
+@pytest.mark.parametrize("kind", ["Admin", "Producer", "Consumer"])
+def test_wrong_arguments_of_the_making(broker: Broker, kind: str) -> None:
+    """Of each and of its twin for asyncio: none is made, or one that can be closed."""
+    raw = []
+    names = [
+        one.name
+        for one in inspect.signature(getattr(kafkalog, kind)).parameters.values()
+        if one.name not in ("where", "clock", "topics", "interceptors", "on_delivery")
+    ]
+    for name in names:
+        for absurd in ABSURD:
+            try:
+                getattr(kafkalog, kind)(broker, **{name: absurd}).close()
+            except KafkalogError:
+                continue
+            except Exception as error:
+                raw.append(f"{kind}({name}={absurd!r}): {type(error).__name__}: {error}")
+    assert raw == []
+    for where in (None, 1, b"x", [], ["x:y"], object(), "", "x:99999"):
+        for module in (kafkalog, aio):
+            with pytest.raises(KafkalogError):
+                getattr(module, kind)(where)
+
+
+@pytest.mark.parametrize("kind", ["Admin", "Producer", "Consumer"])
+def test_handles_are_not_copied(broker: Broker, kind: str) -> None:
+    with getattr(kafkalog, kind)(broker) as one:
+        for how in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(KafkalogError, match=kind):
+                how(one)
+    twin = getattr(aio, kind)(broker)
+    with pytest.raises(KafkalogError, match=kind):
+        pickle.dumps(twin)
+    asyncio.run(twin.close())
