@@ -9,6 +9,7 @@ X2  once faults end no transaction stays open for longer than its timeout and a 
 X3  a producer writes nothing after a newer one of its transactional id was told that it may
 X4  of version 2: nothing of one transaction lands in another
 X5  what the coordinator knows is what it would know after a restart, when nothing is under way
+X6  while nothing goes wrong a producer of version 2 is told to come again at most, never refused
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.coordinator.desk import HOST, WALL_MS, MemoryJournal, Reply
 from tests.unit.coordinator.office import settings
+from tests.unit.coordinator.simulated_log import Partition
 from tests.unit.coordinator.simulation import Violated
 
 IDS = ("one", "two")
@@ -41,6 +43,7 @@ REQUEST_MS = 5_000
 SLOW_MS = 15_000
 FAULTY_MS = 120_000
 SETTLE_MS = 120_000
+CALM_MS = 60_000
 CONFIG = settings(transaction_abort_timed_out_transaction_cleanup_interval_ms=5_000)
 OK = ErrorCode.NONE
 AGAIN = {
@@ -69,56 +72,6 @@ class Faults:
     dies: float = 0.0
 
 
-@dataclass
-class Known:
-    """What a partition knows of a producer id."""
-
-    epoch: int
-    last: int = -1
-    """Its last sequence of the epoch."""
-    open: list[str] | None = None
-    """Tags of what its open transaction has written."""
-
-
-class Partition:
-    """As a log treats transactional batches and markers."""
-
-    def __init__(self) -> None:
-        self.known: dict[int, Known] = {}
-        self.ended: list[tuple[frozenset[str], bool]] = []
-        """Tags that a marker ended together, and whether it was a commit."""
-
-    def is_open(self, producer: tuple[int, int]) -> bool:
-        known = self.known.get(producer[0])
-        return known is not None and known.open is not None and known.epoch == producer[1]
-
-    def append(self, producer: tuple[int, int], sequence: int, tag: str) -> tuple[ErrorCode, bool]:
-        """The outcome, and whether something was written."""
-        known = self.known.setdefault(producer[0], Known(producer[1]))
-        if producer[1] < known.epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH, False
-        if producer[1] > known.epoch:
-            known.epoch, known.last = producer[1], -1
-        if sequence <= known.last:
-            return OK, False
-        if sequence != known.last + 1:
-            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False
-        known.last = sequence
-        known.open = [*(known.open or []), tag]
-        return OK, True
-
-    def mark(self, marker: Marker) -> ErrorCode:
-        known = self.known.setdefault(marker.producer_id, Known(marker.epoch))
-        if marker.epoch < known.epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        if marker.epoch > known.epoch:
-            known.epoch, known.last = marker.epoch, -1
-        if known.open is not None:
-            self.ended.append((frozenset(known.open), marker.commit))
-            known.open = None
-        return OK
-
-
 class World:
     """Virtual time, the coordinator, its journal, the partitions, the network."""
 
@@ -143,6 +96,8 @@ class World:
         self.told: dict[str, bool] = {}
         """By tag: what its producer was told of its end."""
         self.version2: set[str] = set()
+        self.calm = False
+        """Nothing goes wrong: whoever is refused has found a mistake."""
         self.written = 0
         self.trace: list[str] = []
         self.restart()
@@ -345,6 +300,11 @@ class World:
             if tag in self.told and found != {self.told[tag]}:
                 raise Violated(f"X1: {tag} is {found}, its producer was told {self.told[tag]}")
 
+    def refused(self, producer: Producer, what: str, error: ErrorCode) -> None:
+        """X6."""
+        if self.calm and producer.version == 2:
+            raise Violated(f"X6: {what} of {producer.tag}, {producer.identity}: {error.name}")
+
     def open(self) -> list[str]:
         return [
             f"{where.partition}: {producer_id}/{known.epoch}"
@@ -465,9 +425,11 @@ class Producer:
             self._later(50, lambda: self._again(where, sequence, tag))
             return
         elif error is ErrorCode.INVALID_PRODUCER_EPOCH:
+            self.world.refused(self, "a batch", error)
             self.die()
             return
         else:
+            self.world.refused(self, "a batch", error)
             self.failed = True
             self.left.remove(where)
         if not self.left:
@@ -501,6 +463,7 @@ class Producer:
             elif error is None or error in AGAIN:
                 self._later(50, lambda: self._decide(commit, tag))
             else:
+                self.world.refused(self, "the end", error)
                 self.die()
 
         api, version = apis.END_TXN, 5 if self.version == 2 else 4
@@ -511,6 +474,25 @@ class Producer:
         if self.alive:
             self.alive = False
             self.world.note(f"{self.name} {self.number} dies")
+
+
+def simulate_calm(seed: int) -> World:
+    """One run in which nothing goes wrong, but that messages take their time.
+
+    Raises: Violated, as simulate.
+    """
+    world = World(seed, TransactionCore)
+    world.calm = True
+    world.faults = Faults(delay_ms=world.rng.choice([1, 20, 200]))
+    try:
+        for number, name in enumerate(IDS):
+            Producer(world, name, number, 2).start()
+        world.run(CALM_MS)
+        world.check()
+    except AssertionError as error:
+        told = "\n".join(world.trace[-60:])
+        raise Violated(f"seed {seed}: {error}\n{told}") from error
+    return world
 
 
 def simulate(seed: int, core: Callable[..., TransactionCore] = TransactionCore) -> World:

@@ -16,7 +16,7 @@ from kafkalog.coordinator.transactions.transaction import Status
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.effort import SEED, rounds
 from tests.unit.coordinator.simulation import Violated
-from tests.unit.coordinator.simulation_transactions import simulate
+from tests.unit.coordinator.simulation_transactions import simulate, simulate_calm
 
 CANARY_RUNS = 100
 PARTS, RUNS = 2, 20
@@ -32,6 +32,25 @@ def test_transactions_keep_their_promises_whatever_happens(part: int) -> None:
         seed = SEED + number * PARTS + part
         world = simulate(seed)
         assert world.written, f"seed {seed}: nothing happened"
+
+
+def test_nobody_is_refused_while_nothing_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """X6; and it is found where who comes before the end is complete is refused for that."""
+    for number in rounds(RUNS):
+        assert simulate_calm(SEED + number).written
+    add = requests.add_partitions
+
+    def hasty(shard: Any, step: Any, asked: Any, partitions: Any, version: int, then: Any) -> None:
+        one = shard.ids.get(asked.transactional_id)
+        if one is not None and one.status.prepared:
+            then(step, ErrorCode.INVALID_TXN_STATE)
+        else:
+            add(shard, step, asked, partitions, version, then)
+
+    monkeypatch.setattr(requests, "add_partitions", hasty)
+    with pytest.raises(Violated, match="X6"):
+        for seed in range(CANARY_RUNS):
+            simulate_calm(seed)
 
 
 def takes_failures_for_success(patch: pytest.MonkeyPatch) -> None:

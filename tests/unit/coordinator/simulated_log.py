@@ -1,0 +1,62 @@
+"""A partition as transactions see it: epochs, sequences, what is open and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkalog.coordinator.transactions.shard import Marker
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["Partition"]
+
+OK = ErrorCode.NONE
+
+
+@dataclass
+class Known:
+    """What a partition knows of a producer id."""
+
+    epoch: int
+    last: int = -1
+    """Its last sequence of the epoch."""
+    open: list[str] | None = None
+    """Tags of what its open transaction has written."""
+
+
+class Partition:
+    """As a log treats transactional batches and markers."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Known] = {}
+        self.ended: list[tuple[frozenset[str], bool]] = []
+        """Tags that a marker ended together, and whether it was a commit."""
+
+    def is_open(self, producer: tuple[int, int]) -> bool:
+        known = self.known.get(producer[0])
+        return known is not None and known.open is not None and known.epoch == producer[1]
+
+    def append(self, producer: tuple[int, int], sequence: int, tag: str) -> tuple[ErrorCode, bool]:
+        """The outcome, and whether something was written."""
+        known = self.known.setdefault(producer[0], Known(producer[1]))
+        if producer[1] < known.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH, False
+        if producer[1] > known.epoch:
+            known.epoch, known.last = producer[1], -1
+        if sequence <= known.last:
+            return OK, False
+        if sequence != known.last + 1:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False
+        known.last = sequence
+        known.open = [*(known.open or []), tag]
+        return OK, True
+
+    def mark(self, marker: Marker) -> ErrorCode:
+        known = self.known.setdefault(marker.producer_id, Known(marker.epoch))
+        if marker.epoch < known.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if marker.epoch > known.epoch:
+            known.epoch, known.last = marker.epoch, -1
+        if known.open is not None:
+            self.ended.append((frozenset(known.open), marker.commit))
+            known.open = None
+        return OK
