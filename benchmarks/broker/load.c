@@ -2,6 +2,7 @@
  *
  *   load produce  BOOTSTRAP TOPIC MESSAGES SIZE PARTITIONS CLIENTS [name=value ...]
  *   load latency  BOOTSTRAP TOPIC MESSAGES SIZE PARTITIONS CLIENTS [name=value ...]
+ *   load transact BOOTSTRAP TOPIC TRANSACTIONS SIZE PARTITIONS CLIENTS [name=value ...]
  *   load consume  BOOTSTRAP TOPIC MESSAGES PARTITIONS CLIENTS [name=value ...]
  *   load through  BOOTSTRAP TOPIC MESSAGES SIZE [name=value ...]
  *   load sync     FILE MESSAGES SIZE
@@ -11,6 +12,8 @@
  * with a thread and connections of its own, consumes MESSAGES or produces its share of them.
  * produce: 10,000 of them to one partition, then as many to the next; `piece=N`: N.
  * latency: a client's next message waits for the answer to its last one.
+ * transact: a client's next transaction waits for the commit of its last one; `piece=N`: messages
+ * in each; `plain=1`: without transactions, an idempotent producer that flushes in their place.
  * through: from a producer to a consumer that waits.  sync: pwrite and fdatasync, which is what
  * a durable acknowledgement costs without any broker.
  * BOOTSTRAP "mock": librdkafka's own broker in memory. */
@@ -32,6 +35,7 @@ typedef struct {
     int settings_count;
     long messages, size;
     int partitions, clients, piece;
+    bool transactional;
     double *taken_s; /* of each message, where that is asked for */
 } work;
 
@@ -88,8 +92,13 @@ static rd_kafka_t *instance(const work *w, rd_kafka_type_t type, client *c) {
         char *name = strdup(w->settings[i]), *value = strchr(name, '=');
         if (!value) fail(name, "name=value");
         *value++ = 0;
-        if (strcmp(name, "piece")) set(conf, name, value);
+        if (strcmp(name, "piece") && strcmp(name, "plain")) set(conf, name, value);
         free(name);
+    }
+    if (w->transactional) {
+        char id[300];
+        snprintf(id, sizeof id, "%s-%d", w->topic, c->number);
+        set(conf, "transactional.id", id);
     }
     rd_kafka_conf_set_opaque(conf, c);
     char why[512];
@@ -139,6 +148,39 @@ static void *producing(void *argument) {
         rd_kafka_poll(rk, POLL_MS);
     }
     c->last_s = now_s();
+    rd_kafka_topic_destroy(topic);
+    rd_kafka_destroy(rk);
+    return NULL;
+}
+
+static void check(const char *what, rd_kafka_error_t *error) {
+    if (error) fail(what, rd_kafka_error_string(error));
+}
+
+static void one_transaction(const work *w, rd_kafka_t *rk, rd_kafka_topic_t *topic, int p) {
+    if (w->transactional) check("begin", rd_kafka_begin_transaction(rk));
+    hand_over(rk, topic, p, w->size, w->piece);
+    if (w->transactional)
+        check("commit", rd_kafka_commit_transaction(rk, GIVE_UP_S * 1000));
+    else if (rd_kafka_flush(rk, GIVE_UP_S * 1000))
+        fail("flush", "not acknowledged in time");
+}
+
+static void *transacting(void *argument) {
+    client *c = argument;
+    const work *w = c->work;
+    rd_kafka_t *rk = instance(w, RD_KAFKA_PRODUCER, c);
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, w->topic, NULL);
+    if (w->transactional) check("init", rd_kafka_init_transactions(rk, GIVE_UP_S * 1000));
+    int p = c->number % w->partitions;
+    for (int i = 0; i < 3; i++) one_transaction(w, rk, topic, p);
+    c->first_s = now_s();
+    for (long i = 0; i < c->messages; i++) {
+        one_transaction(w, rk, topic, p);
+        p = (p + 1) % w->partitions;
+    }
+    c->last_s = now_s();
+    c->done = c->messages;
     rd_kafka_topic_destroy(topic);
     rd_kafka_destroy(rk);
     return NULL;
@@ -309,7 +351,8 @@ int main(int argc, char **argv) {
     if (argc < 5) return 2;
     const char *what = argv[1];
     bool latency = !strcmp(what, "latency"), consume = !strcmp(what, "consume");
-    bool produce = !strcmp(what, "produce") || latency;
+    bool transact = !strcmp(what, "transact");
+    bool produce = !strcmp(what, "produce") || latency || transact;
     int fixed = produce ? 8 : consume ? 7 : !strcmp(what, "sync") ? 5 : 6;
     if (argc < fixed) return 2;
     if (!strcmp(what, "sync")) {
@@ -324,16 +367,20 @@ int main(int argc, char **argv) {
     if (w.clients < 1 || w.clients > CLIENTS_MAX || w.partitions < 1) return 2;
     w.settings = argv + fixed;
     w.settings_count = argc - fixed;
-    w.piece = PIECE;
-    for (int i = 0; i < w.settings_count; i++)
+    w.piece = transact ? 1 : PIECE;
+    w.transactional = transact;
+    for (int i = 0; i < w.settings_count; i++) {
         if (!strncmp(w.settings[i], "piece=", 6)) w.piece = atoi(w.settings[i] + 6);
+        if (!strcmp(w.settings[i], "plain=1")) w.transactional = false;
+    }
     if (w.piece < 1 || w.piece > PIECE) return 2;
     fill_payload(w.size);
     if (latency) {
         w.messages -= w.messages % w.clients;
         w.taken_s = times(w.messages);
         print_percentiles(w.taken_s, w.messages, in_parallel(&w, one_in_flight, true));
-    } else if (produce) in_parallel(&w, producing, true);
+    } else if (transact) in_parallel(&w, transacting, true);
+    else if (produce) in_parallel(&w, producing, true);
     else if (consume) in_parallel(&w, consuming, false);
     else if (!strcmp(what, "through")) through(&w);
     else return 2;
