@@ -1,5 +1,6 @@
 """Transactions change hands: what is open in a directory of ours Apache Kafka ends, and the other
-way round; so does what it wrote under our producer ids.
+way round; so does what it wrote under our producer ids.  A commit in whose middle one was killed
+the other one brings to its end.
 """
 
 from __future__ import annotations
@@ -36,6 +37,42 @@ def begin(raw: Raw, wait_until: Wait, name: str, partition: int, offset: int) ->
     return client
 
 
+def commit(raw: Raw, wait_until: Wait, name: str, *partitions: int) -> Client:
+    """A transaction that wrote to partitions and is over."""
+    client = Client(raw, name, LONG_MS)
+    assert client.add("t", *partitions) == [OK] * len(partitions)
+    for partition in partitions:
+        client.sequence = 0
+        assert client.write("t", b"by " + name.encode(), partition=partition).error_code == OK
+    assert client.end().error_code == OK
+    wait_until(lambda: client.state() == "CompleteCommit", "its end", START_S)
+    return client
+
+
+def as_killed(directory: Path, partition: int) -> None:
+    """What kill -9 in the middle of the last commit leaves: it is decided, one partition does not
+    know of it, and nobody wrote down that all do."""
+    for name in ("__transaction_state-0", f"t-{partition}"):
+        log = max((directory / name).glob("*.log"))
+        data, last, pos = log.read_bytes(), 0, 0
+        while pos < len(data):
+            last, pos = pos, pos + 12 + int.from_bytes(data[pos + 8 : pos + 12], "big")
+        log.write_bytes(data[:last])
+    for folder in (*directory.glob("t-*"), directory / "__transaction_state-0"):
+        for file in folder.iterdir():
+            if file.suffix in (".index", ".timeindex", ".snapshot"):  # made at a clean close
+                file.unlink()
+    for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
+        (directory / name).unlink(missing_ok=True)
+
+
+def is_finished(client: Client, raw: Raw, wait_until: Wait, knew: int, did_not: int) -> None:
+    """What was decided is told to the partition that did not know, and once more to the other."""
+    client.raw = raw
+    wait_until(lambda: client.state() == "CompleteCommit", "its end", START_S)
+    assert (ends(raw, knew), ends(raw, did_not)) == ((3, 3), (2, 2))
+
+
 def end(client: Client, raw: Raw, wait_until: Wait, commit: bool) -> None:
     """On another broker than that where it began."""
     client.raw = raw
@@ -52,20 +89,27 @@ def test_transactions_change_hands(tmp_path: Path, wait_until: Wait) -> None:
         pytest.skip(str(reason))
     directory = tmp_path / "data"
     with Broker(directory, config=OURS) as ours, Raw(ours.bootstrap_servers) as raw:
-        raw.create("t", 2)
+        raw.create("t", 6)
         first = begin(raw, wait_until, "first", 0, 7)
         assert ends(raw, 0) == (0, 1)
+        ours_decided = commit(raw, wait_until, "ours", 2, 3)
+    as_killed(directory, 3)
 
     with apache.Broker(directory) as kafka, Raw(f"127.0.0.1:{kafka.port}") as raw:
         ready(raw, wait_until)
+        is_finished(ours_decided, raw, wait_until, 2, 3)
         end(first, raw, wait_until, commit=True)
         wait_until(lambda: ends(raw, 0) == (2, 2), "the marker", START_S)
         wait_until(lambda: committed(raw).committed_offset == 7, "the offsets", START_S)
         second = begin(raw, wait_until, "second", 1, 9)
         assert second.producer_id != first.producer_id
+        theirs_decided = commit(raw, wait_until, "theirs", 4, 5)
+        kafka.kill()
+    as_killed(directory, 5)
 
     with Broker(directory, config=OURS) as ours, Raw(ours.bootstrap_servers) as raw:
         ready(raw, wait_until)
+        is_finished(theirs_decided, raw, wait_until, 4, 5)
         assert ends(raw, 1) == (0, 1)
         assert committed(raw, stable=True).error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
         end(second, raw, wait_until, commit=False)
