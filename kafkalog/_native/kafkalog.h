@@ -403,7 +403,7 @@ typedef struct {
     int32_t expects;         /* 1: only where the log ends at expected_offset */
     int64_t expected_offset; /* else KL_E_UNEXPECTED_APPEND_OFFSET */
     int64_t now_ms;          /* -1: the clock */
-    int32_t continues; /* 1: a transactional batch goes on with a transaction open here */
+    int32_t continues; /* 1: in a transaction open here; 2: a new producer begins at 0 */
     int32_t in_place;  /* 1: `batches` is the caller's alone, stamped without a copy */
     /* 1: the high watermark stays below these records until they are on disk; a sync is asked
      * for, not waited for.  Only where the high watermark follows the end. */

@@ -373,10 +373,12 @@ class Reactor:
         coordinator: bool = False,
         one_batch: bool = False,
         continues: bool = False,
+        joins: bool = False,
     ) -> Appended:
         """Append whole batches as the leader; consumers that wait are answered.
 
-        `continues`: a transactional batch must find its transaction open in the partition.
+        `continues`: a transactional batch must find its transaction open in the partition;
+        `joins`: or begin with sequence 0, where its producer is new there.
 
         With acks -1 they are committed when `wait` for last_offset + 1 returns.
 
@@ -389,7 +391,7 @@ class Reactor:
             "origin": lib.KL_ORIGIN_COORDINATOR if coordinator else lib.KL_ORIGIN_CLIENT,
             "leader_epoch": leader_epoch,
             "one_batch": int(one_batch),
-            "continues": int(continues),
+            "continues": 2 if joins else int(continues),
             "now_ms": now_ms,
         }
         out = ffi.new("kl_appended *")

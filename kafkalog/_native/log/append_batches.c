@@ -118,11 +118,21 @@ bool kl_log_is_open(kl_log *log, const kl_batch *batch) {
     return open;
 }
 
-/* Locked.  Whether a client's batch may begin or go on with a transaction. */
+/* Locked.  Whether a client's batch may begin or go on with a transaction.  Where it joins by
+ * being written, as in version 2 (KIP-890), whose epochs begin at 0: what overtook the first
+ * batch of a producer waits for it. */
 static kl_status check_open(const kl_log *log, const kl_append_options *how,
                             const kl_batch *batch) {
     if (!how->continues || !kl_batch_is_transactional(batch)) return KL_OK;
     if (kl_producers_is_open(&log->producers, batch)) return KL_OK;
+    if (how->continues == 2) {
+        if (batch->base_sequence == 0) return KL_OK;
+        if (kl_producers_find(&log->producers, batch->producer_id)) return KL_OK;
+        return kl_fail(
+            KL_E_OUT_OF_ORDER_SEQUENCE_NUMBER,
+            "producer %lld, epoch %d, is new in this partition: sequence %d, wanted 0",
+            (long long)batch->producer_id, batch->producer_epoch, batch->base_sequence);
+    }
     return kl_fail(KL_E_INVALID_TXN_STATE,
                    "producer %lld/%d has no transaction open in this partition",
                    (long long)batch->producer_id, batch->producer_epoch);

@@ -267,11 +267,11 @@ kl_status kl_producers_check_marker(kl_producers *producers, int64_t producer_id
                                     int16_t producer_epoch, int32_t coordinator_epoch) {
     const kl_producer_entry *entry = kl_producers_find(producers, producer_id);
     if (entry == NULL) return KL_OK;
-    if (coordinator_epoch < entry->coordinator_epoch)
-        return kl_fail(KL_E_TRANSACTION_COORDINATOR_FENCED,
-                       "producer %lld: coordinator epoch %d is fenced, the log has seen %d",
-                       (long long)producer_id, coordinator_epoch, entry->coordinator_epoch);
-    return check_epoch(entry, producer_epoch);
+    kl_status status = check_epoch(entry, producer_epoch); /* in this order, as Kafka */
+    if (status || coordinator_epoch >= entry->coordinator_epoch) return status;
+    return kl_fail(KL_E_TRANSACTION_COORDINATOR_FENCED,
+                   "producer %lld: coordinator epoch %d is fenced, the log has seen %d",
+                   (long long)producer_id, coordinator_epoch, entry->coordinator_epoch);
 }
 
 /* ---- apply -------------------------------------------------------------------------- */

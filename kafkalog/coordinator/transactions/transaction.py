@@ -184,7 +184,8 @@ def ended(
     return status._replace(
         state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
         epoch=status.epoch + 1 if raised else status.epoch,
-        last_epoch=NONE if fence else status.epoch if raised else status.last_epoch,
+        # Of version 2 a producer that asks again with its own epoch is given the next one, once.
+        last_epoch=status.epoch if version >= VERSION_2 else NONE if fence else status.last_epoch,
         start_ms=status.start_ms if begun else now_ms,
         updated_ms=now_ms,
         next_id=next_id,

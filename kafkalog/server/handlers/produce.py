@@ -29,6 +29,7 @@ from kafkalog.server.handlers.failures import handler_failed
 from kafkalog.server.handlers.fetch import open_logs
 from kafkalog.server.handlers.writers import (
     ATTRIBUTES_POS,
+    JOINS_SINCE,
     Refused,
     Verdict,
     Verdicts,
@@ -172,7 +173,10 @@ def _append(
             node.reactor.append, topic, asked.index, ready, acks=request.body.acks, now_ms=now_ms,
             one_batch=True,
         )  # fmt: skip
-        found = append(continues=True) if verdict is None else verdict.append(append)
+        if verdict is None:
+            found = append(continues=True)
+        else:
+            found = verdict.append(partial(append, joins=request.version >= JOINS_SINCE))
         last_offset, on_disk = found.last_offset, found.sync_due
         answer["base_offset"] = found.base_offset
         answer["log_append_time_ms"] = found.log_append_time_ms

@@ -27,6 +27,7 @@ from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
     "ATTRIBUTES_POS",
+    "JOINS_SINCE",
     "Refused",
     "Verdict",
     "Verdicts",
@@ -41,6 +42,7 @@ _PRODUCER_POS = 43
 KNOWS_ABORTABLE_SINCE = 11
 """The version of Produce from which a producer knows TRANSACTION_ABORTABLE."""
 JOINS_SINCE = 12
+"""From this version on a partition joins by being written."""
 _RETRY = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,

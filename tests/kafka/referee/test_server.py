@@ -14,6 +14,7 @@ import pytest
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from tests.kafka.referee import transaction_steps
 from tests.support import apache, batches
 from tests.support.raw import Raw
 
@@ -24,6 +25,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": "0",
+    "transaction.state.log.num.partitions": "1",
 }
 TOPICS = {"t": {}, "two": {}, "compacted": {"cleanup.policy": "compact"}}
 NOW_MS = int(time.time() * 1000)
@@ -400,6 +402,9 @@ def features_that_are_on(raw: Raw) -> Any:
                    for f in found.supported_features if f.name in here),
         ))  # fmt: skip
     return told
+
+
+STEPS.update(transaction_steps.STEPS)
 
 
 # ---- both sides --------------------------------------------------------------------------------

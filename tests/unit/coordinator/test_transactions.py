@@ -81,6 +81,22 @@ def test_a_new_client_ends_the_open_transaction_of_the_old_one(office: Office) -
     assert office.new() == (1000, 2)
 
 
+def test_a_producer_that_asks_again_in_its_transaction_is_not_fenced_by_its_abort(
+    office: Office,
+) -> None:
+    """Of version 2: it is given the epoch that its abort took, once however often it asks."""
+    producer = office.new()
+    office.batch(producer, 1)
+    office.waiting = []
+    assert office.init(producer=producer).error is CONCURRENT
+    office.mark_all()
+    for _ in range(2):
+        reply = office.init(producer=producer)
+        assert (reply.error, reply.producer_epoch) == (OK, 1)
+    assert office.new() == (producer[0], 2)
+    assert office.init(producer=producer).error is FENCED
+
+
 def test_used_up_epochs_lead_to_a_new_producer_id(office: Office) -> None:
     producer = (0, 0)
     for _ in range(EPOCH_MAX):

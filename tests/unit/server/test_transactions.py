@@ -228,6 +228,14 @@ def test_a_partition_that_is_not_there_keeps_nothing(
     assert not broker._node.guards.any()
 
 
+def test_what_overtook_the_first_batch_of_a_partition_waits_for_it(raw: Raw) -> None:
+    """Version 2, whose sequences begin at 0 with each epoch; taken, it would lock the first out."""
+    client = Client(raw)
+    late = client.write("t", b"b", version=12, sequence=1)
+    assert late.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [client.write("t", value, version=12).base_offset for value in (b"a", b"b")] == [0, 1]
+
+
 def test_what_is_written_nowhere_begins_nothing(raw: Raw) -> None:
     """Version 2: a transaction without a partition would be open until its time is over."""
     client = Client(raw)
