@@ -23,6 +23,7 @@ from kafkalog.disk.checkpoint import (
 )
 from kafkalog.disk.directory import Directory
 from kafkalog.disk.layout import META_PROPERTIES
+from kafkalog.errors import CorruptLog
 from kafkalog.inspect.rawfiles import (
     ABORT_ENTRY,
     OFFSET_ENTRY,
@@ -37,7 +38,7 @@ from kafkalog.inspect.verify.sidecar import topic_id_of
 from kafkalog.inspect.verify.state import Replay, load_aborts
 from kafkalog.report import DAMAGE, UNCHECKED, WARNING, Finding, Report
 
-__all__ = ["Action", "apply", "owner_of", "plan"]
+__all__ = ["Action", "apply", "owner_of", "plan", "set_aside"]
 
 CUTS = {"batch-checksum", "batch-bytes", "batch-place", "tail-bytes", "tail-zeros-sealed"}
 INDEXES = {
@@ -65,6 +66,8 @@ SIDECARS = {"sidecar-bytes", "sidecar-stale"}
 UNKNOWN = {"header-sum", "sidecar-identity"}
 """Something is wrong, and nobody knows which bytes."""
 COPY_BYTES = 1 << 22
+KEPT_FILES_MAX = 1000
+"""So many `.damaged` files lie in a folder at most; also KL_KEPT_FILES_MAX."""
 INDEX_INTERVAL_BYTES = 4096
 RELATIVE_MAX = 1 << 31
 
@@ -265,12 +268,12 @@ def _do(action: Action) -> str:
         return _rebuild_epochs(path)
     if action.kind == "keep-lines":
         return _keep_lines(path)
-    return _set_aside(path)
+    return set_aside(path)
 
 
 def _keep_lines(path: Path) -> str:
     entries = readable_offsets(path.read_bytes())
-    done = _set_aside(path)
+    done = set_aside(path)
     with Directory(path.parent) as directory:
         directory.replace(path.name, render_offsets(entries))
     return f"{done}; written anew with its {len(entries)} whole lines"
@@ -282,15 +285,27 @@ def _segment(path: Path) -> SegmentFiles:
 
 
 def _free_name(folder: Path, name: str) -> str:
-    """`name`.damaged, or .damaged.1, ...: what an earlier repair kept is not replaced."""
-    candidate, number = f"{name}.damaged", 0
-    while (folder / candidate).exists():
+    """`name`.damaged, or .damaged.1, ...: what an earlier repair kept is not replaced.
+
+    Raises: CorruptLog where as many lie as a recovery lets lie, too.
+    """
+    kept = sorted(path.name for path in folder.glob("*.damaged*"))
+    if len(kept) >= KEPT_FILES_MAX:
+        raise CorruptLog(
+            f"{folder}: {len(kept)} files with what earlier repairs took out lie there, from "
+            f"{kept[0]} to {kept[-1]}, wanted fewer than {KEPT_FILES_MAX}: nothing was "
+            "changed; move them elsewhere or delete them, then repair again"
+        )
+    taken, number = set(kept), 0
+    candidate = f"{name}.damaged"
+    while candidate in taken:
         number += 1
         candidate = f"{name}.damaged.{number}"
     return candidate
 
 
-def _set_aside(path: Path) -> str:
+def set_aside(path: Path) -> str:
+    """Give a file a name that nothing reads; what was done."""
     name = _free_name(path.parent, path.name)
     if not path.exists():
         return f"{path}: there was none"

@@ -90,16 +90,16 @@ kl_time_entry kl_index_time_at(const kl_index *index, size_t i) {
 
 /* ---- load --------------------------------------------------------------------------- */
 
-/* How many of `count` entries are usable.  The first (0, 0) of an offset index is a zero
- * tail, not an entry: no batch at position 0 is ever indexed. */
+/* How many of `count` entries are usable, as kl_index_add_offset takes them: no batch at
+ * position 0 is ever indexed, and a zero tail is none. */
 static size_t usable_offsets(const uint8_t *p, size_t count, int64_t relative_limit,
                              int64_t pos_limit) {
-    int64_t offset_before = -1, pos_before = -1;
+    int64_t offset_before = -1, pos_before = 0;
     size_t i = 0;
     for (; i < count; i++, p += OFFSET_ENTRY_BYTES) {
         int64_t offset = (int32_t)kl_get32(p), pos = (int32_t)kl_get32(p + 4);
         if (offset <= offset_before || offset >= relative_limit) break;
-        if (pos <= pos_before || pos >= pos_limit || (offset == 0 && pos == 0)) break;
+        if (pos <= pos_before || pos >= pos_limit) break;
         offset_before = offset;
         pos_before = pos;
     }

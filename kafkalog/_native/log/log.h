@@ -294,6 +294,8 @@ kl_status kl_log_delete_left(kl_log *log, kl_dir *dir);
 kl_status kl_log_load_point(kl_log *log);
 /* Locked, but not while it writes: note `flushed`, when it lies in a later segment. */
 void kl_log_note_point(kl_log *log);
+/* A note above the end, as a repair leaves it, would vouch for what comes there: durably none. */
+kl_status kl_log_check_point(kl_log *log, kl_dir *dir);
 /* Locked, in a change: durably no note, before what it speaks of is cut. */
 kl_status kl_log_forget_point(kl_log *log, kl_dir *dir);
 

@@ -21,6 +21,8 @@ static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recov
         log->producers_known = true;
     }
     if (status) goto out;
+    status = kl_log_check_point(log, dir);
+    if (status) goto out;
     bool gone = log->log_end < log->first_start;
     if (gone) status = kl_log_restart_at(log, log->first_start);
     if (status) goto out;

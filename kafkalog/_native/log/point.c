@@ -14,22 +14,34 @@ static bool parse(const uint8_t *data, size_t bytes, int64_t *offset) {
     return true;
 }
 
-kl_status kl_log_load_point(kl_log *log) {
-    kl_dir *dir = NULL;
+/* -1: there is none, or it is no note: that costs a longer recovery. */
+static kl_status read_note(kl_dir *dir, int64_t *offset) {
     uint8_t data[NOTE_BYTES + 1];
     size_t bytes;
-    int64_t offset;
-    kl_status status = kl_dir_open(log->path, 0, &dir);
-    if (!status) status = kl_dir_read(dir, NAME, data, sizeof data, &bytes);
-    if (!status && parse(data, bytes, &offset))
-        log->recovery_point = KL_MAX(log->recovery_point, offset);
-    kl_dir_close(dir);
-    kl_dir_free(dir);
-    /* What is not there, or no note, costs a longer recovery. */
+    *offset = -1;
+    kl_status status = kl_dir_read(dir, NAME, data, sizeof data, &bytes);
+    if (!status && !parse(data, bytes, offset)) *offset = -1;
     return status == KL_E_NOT_FOUND || status == KL_E_BUFFER_TOO_SMALL ||
                    status == KL_E_CORRUPT
                ? KL_OK
                : status;
+}
+
+kl_status kl_log_load_point(kl_log *log) {
+    kl_dir *dir = NULL;
+    int64_t offset = -1;
+    kl_status status = kl_dir_open(log->path, 0, &dir);
+    if (!status) status = read_note(dir, &offset);
+    log->recovery_point = KL_MAX(log->recovery_point, offset);
+    kl_dir_close(dir);
+    kl_dir_free(dir);
+    return status == KL_E_NOT_FOUND ? KL_OK : status;
+}
+
+kl_status kl_log_check_point(kl_log *log, kl_dir *dir) {
+    int64_t offset = -1;
+    kl_status status = log->keeps_point ? read_note(dir, &offset) : KL_OK;
+    return !status && offset > log->log_end ? kl_log_forget_point(log, dir) : status;
 }
 
 static kl_status write_note(const kl_log *log, int64_t offset) {

@@ -233,6 +233,18 @@ static bool has_its_names(const kl_segment *segment) {
     return strcmp(kl_file_name(segment->file), name) == 0;
 }
 
+static kl_status remove_indexes(const kl_segment *segment, kl_dir *dir) {
+    static const char *const suffixes[] = {KL_INDEX_SUFFIX, KL_TIME_SUFFIX};
+    kl_status status = KL_OK;
+    for (int i = 0; i < 2 && !status; i++) {
+        char name[KL_NAME_BYTES];
+        kl_segment_name(name, segment->base_offset, suffixes[i]);
+        status = kl_dir_unlink(dir, name);
+        if (status == KL_E_NOT_FOUND) status = KL_OK;
+    }
+    return status;
+}
+
 /* Locked. */
 static kl_status renew_indexes(kl_segment *segment, const kl_index_source *source) {
     kl_status status = rebuild_indexes(segment, source);
@@ -245,6 +257,8 @@ static kl_status renew_indexes(kl_segment *segment, const kl_index_source *sourc
     if (!source->writable || !has_its_names(segment)) return KL_OK;
     status = kl_index_rewrite_if_room(&segment->offsets, source->dir);
     if (!status) status = kl_index_rewrite_if_room(&segment->times, source->dir);
+    /* A deletion renames the `.log` first: either it finds these, or they are found to be late. */
+    if (!has_its_names(segment)) return remove_indexes(segment, source->dir);
     if (status || source->active) return status;
     status = kl_guard_reseal(segment, source->dir, false);
     return status == KL_E_NO_SPACE ? kl_sidecar_drop(source->dir, segment->base_offset)

@@ -574,7 +574,8 @@ static kl_status seal_last(kl_log *log, int64_t *bases, size_t max_bases, size_t
     *gone = false;
     if (kl_log_active(log)->size == 0) return KL_OK;
     kl_status status = kl_log_roll_locked(log, log->log_end);
-    if (status != KL_E_NO_SPACE) return status;
+    /* A tail that is to be kept first stays with its segment. */
+    if (status != KL_E_NO_SPACE || kl_log_active(log)->owed_end > 0) return status;
     *gone = true;
     status = kl_log_make_dirty(log);
     if (status) return status;
@@ -599,7 +600,10 @@ kl_status kl_log_delete_segments(kl_log *log, int64_t before_offset, int64_t *ba
     if (before_offset >= log->log_end)
         status = seal_last(log, bases, max_bases, deleted, &all_gone);
     if (all_gone) goto out;
+    const kl_status full = status == KL_E_NO_SPACE ? status : KL_OK;
+    if (full) status = KL_OK; /* what lies before makes room */
     if (!status) status = choose(log, before_offset, &gone);
+    if (!status && gone.count + log->left_count == 0) status = full;
     if (status || gone.count + log->left_count == 0) goto out;
     status = kl_log_make_dirty(log);
     if (!status) status = kl_dir_open(log->path, 0, &dir);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,3 +144,40 @@ def test_a_late_reader_writes_no_index_of_a_segment_that_is_gone(
             assert delete_segments(log, bases[2]) == 2
         segments = {path.stem for path in folder.glob("*.log")}
         assert {path.stem for path in folder.glob("*.*index")} <= segments
+
+
+def test_a_late_reader_takes_back_the_index_of_a_segment_that_went(
+    tmp_path: Path, native_test: tuple[Any, Any], wait_until: Any
+) -> None:
+    """It had looked at the segment's name before, and wrote it when the deletion was over."""
+    folder = tmp_path / "t-0"
+    with kafkalog.Log(folder, config=CONFIG) as log:
+        fill(log)
+    bases = sorted(int(path.stem) for path in folder.glob("*.log"))
+
+    def read(log: kafkalog.Log) -> None:
+        with contextlib.suppress(errors.OffsetOutOfRange):  # what it began to read is gone
+            list(log.read(bases[1] + 3))
+
+    with kafkalog.Log(folder, config=CONFIG) as log:
+        log.append(b"first", key=b"k0")
+        (folder / f"{bases[1]:020}.index").unlink()
+        with held(native_test[1], b"renameat", lambda: read(log), wait_until):
+            assert delete_segments(log, bases[2]) == 2
+        segments = {path.stem for path in folder.glob("*.log")}
+        assert {path.stem for path in folder.glob("*.*index")} <= segments
+
+
+def test_an_index_entry_at_position_0_is_none(tmp_path: Path) -> None:
+    """Nobody makes one: an appended index takes none either, nor does a reader of the page."""
+    folder = tmp_path / "t-0"
+    with kafkalog.Log(folder, config=CONFIG) as log:
+        fill(log)
+    index = min(folder.glob("*.index"))
+    whole = index.read_bytes()
+    index.with_suffix(".chk").unlink()
+    index.write_bytes(struct.pack(">ii", 1, 0) + whole)
+    with kafkalog.Log(folder, config=CONFIG) as log:
+        assert next(iter(log.read(1))).offset == 1
+        assert log.segments[0].offset_index_entries == len(whole) // 8
+    assert index.read_bytes() == whole

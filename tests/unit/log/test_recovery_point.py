@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 import kafkalog
 from kafkalog.directory.manager import Manager
@@ -94,6 +95,30 @@ def test_no_note_is_left_of_what_is_cut(tmp_path):
         assert note.exists()
         log.truncate_fully(7)
         assert not note.exists()
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
+def test_a_note_above_the_end_is_none(tmp_path, clean):
+    """As a repair leaves it: what is written below it is no more on disk than anything else."""
+    path = tmp_path / "log-0"
+    with kafkalog.Log(path, config=CONFIG) as log:
+        fill(log, 5, flush=True)
+        end, base = log.end_offset, log.segments[-1].base_offset
+        killed = trees.copy_tree(path, tmp_path / "killed" / "log-0")
+    path = path if clean else killed
+    note = path / "flushed-offset"
+    magic_and_offset = b"KLF1" + (end + 1_000).to_bytes(8, "big")
+    note.write_bytes(magic_and_offset + crc32c(magic_and_offset).to_bytes(4, "big"))
+    with kafkalog.Log(path, config=CONFIG) as log:
+        assert noted(note) <= log.end_offset
+        log.append(b"torn", timestamp_ms=1)
+        torn = trees.copy_tree(path, tmp_path / "torn" / "log-0")
+    [*_, active] = sorted(torn.glob("*.log"))
+    assert int(active.stem) == base
+    data = active.read_bytes().rstrip(b"\0")
+    active.write_bytes(data[:-3])
+    with kafkalog.Log(torn, config=CONFIG) as log:
+        assert log.end_offset == end
 
 
 def test_a_recovery_is_paid_for_once(tmp_path):
