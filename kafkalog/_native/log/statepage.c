@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -140,7 +141,7 @@ static bool end_page(int fd) {
 }
 
 /* Remove pages whose writers are dead: once per process, so that killed ones do not pile
- * up.  A page that is being taken over right now may go too: its readers scan tails then. */
+ * up.  One that is being taken over right now is locked. */
 static void sweep(const char *folder) {
     static atomic_flag swept = ATOMIC_FLAG_INIT;
     if (atomic_flag_test_and_set(&swept)) return;
@@ -151,9 +152,10 @@ static void sweep(const char *folder) {
         int fd = kl_open_at(dirfd(dir), entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
         if (fd < 0) continue;
         page_layout head;
-        ssize_t got = kl_io->pread(fd, &head, sizeof head, 0);
-        if (got != (ssize_t)sizeof head ||
-            (head.magic == PAGE_MAGIC && !owner_lives(&head) && end_page(fd)))
+        bool ours = flock(fd, LOCK_EX | LOCK_NB) == 0;
+        ssize_t got = ours ? kl_io->pread(fd, &head, sizeof head, 0) : 0;
+        if (ours && (got != (ssize_t)sizeof head ||
+                     (head.magic == PAGE_MAGIC && !owner_lives(&head) && end_page(fd))))
             kl_io->unlinkat(dirfd(dir), entry->d_name, 0);
         kl_io->close(fd);
     }
@@ -239,25 +241,42 @@ static void take_over(kl_statepage *page, const struct stat *folder) {
     layout->magic = PAGE_MAGIC;
 }
 
+/* Locked until it is closed, and still what its name says: nobody has swept it, nor will. */
+static int open_locked_page(uid_t owner, const struct stat *folder, char name[NAME_BYTES],
+                            struct stat *file) {
+    for (int tries = 0; tries < 10; tries++) {
+        struct stat named;
+        int fd = open_new_page(owner, folder, name);
+        if (fd < 0) return -1;
+        int locked;
+        do locked = flock(fd, LOCK_EX);
+        while (locked && errno == EINTR);
+        if (!locked && kl_io->fstat(fd, file) == 0 &&
+            kl_io->fstatat(AT_FDCWD, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+            named.st_ino == file->st_ino)
+            return fd;
+        kl_io->close(fd);
+    }
+    return -1;
+}
+
 kl_status kl_statepage_create(const struct stat *folder, size_t rows, kl_statepage **out) {
     *out = NULL;
     char name[NAME_BYTES];
     struct stat file = {0};
     uid_t owner = page_owner(folder);
-    int fd = open_new_page(owner, folder, name);
+    int fd = open_locked_page(owner, folder, name, &file);
     if (fd < 0) return KL_OK;
     page_layout *layout = NULL;
     /* Blocks first: a store to a page that a full memory file system cannot give kills. */
-    bool mine = kl_io->fstat(fd, &file) == 0 &&
-                (file.st_uid == owner ||
-                 (file.st_uid == geteuid() && fchown(fd, owner, (gid_t)-1) == 0));
+    bool mine = file.st_uid == owner ||
+                (file.st_uid == geteuid() && fchown(fd, owner, (gid_t)-1) == 0);
     size_t bytes = rows > 0 && has_room(fd) ? bytes_for(rows) : PAGE_BYTES;
     if (mine && kl_io->fallocate(fd, 0, 0, (off_t)bytes) == 0)
         layout = map_file(fd, PROT_READ | PROT_WRITE, bytes);
-    kl_io->close(fd);
     kl_statepage *page = page_new(layout, bytes, name, &file);
-    if (page == NULL) return KL_OK;
-    take_over(page, folder);
+    if (page) take_over(page, folder);
+    kl_io->close(fd);
     *out = page;
     return KL_OK;
 }

@@ -5,6 +5,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -135,3 +136,23 @@ def test_a_reader_does_not_wait_for_a_writer_that_was_killed(tmp_path, wait_unti
         with file.open("ab") as raw:
             raw.write((1).to_bytes(8, "big") + data[8:])
         wait_until(lambda: reader.end_offset == 2, "the record that came behind the kill")
+
+
+def test_a_page_that_is_being_made_is_not_swept(tmp_path, native_test, wait_until):
+    """Another process begins meanwhile, and takes away what dead ones left.  Without its page a
+    writer's readers would take what lies in the files for what is shown."""
+    _, hooks = native_test
+    path = tmp_path / "log-0"
+    begin = f"import kafkalog; kafkalog.Log({str(tmp_path / 'other-0')!r}).close()"
+    hooks.kl_io_reset()
+    hooks.kl_io_hold_one(b"fallocate", 1)  # of the page: the log has none before its first write
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            opening = pool.submit(kafkalog.Log, path)
+            wait_until(lambda: hooks.kl_io_waiting(b"fallocate") == 1, "the page has no blocks")
+            subprocess.run([sys.executable, "-c", begin], check=True, timeout=30)
+            hooks.kl_io_hold(b"fallocate", hooks.KL_HOLD_NONE)
+            with opening.result(timeout=20):
+                assert page_of(path, os.geteuid()).exists()
+    finally:
+        hooks.kl_io_reset()
