@@ -67,7 +67,10 @@ static void run_warming(kl_cold *cold) {
     bool stop = cold->stop;
     kl_unlock(&cold->lock);
     if (!stop) read_piece(warming);
-    kl_warmed(warming); /* the last look at it: its request may end at once */
+    /* The last look at it, and one letter: there is no mark beside it that a request could see
+     * first and end by.  `done` of a load is such a mark: it is seen under the lock only, under
+     * which its request is woken. */
+    kl_warmed(warming);
     kl_lock(&cold->lock);
 }
 
