@@ -252,9 +252,10 @@ class Consumer(Handle):
     def _some(self) -> Iterator[Record] | None:
         """A block for the iteration."""
         block = self._reading.take_block()
-        if self._interceptors:
-            block = iter(self._shown(list(block)))
-        return block if block.__length_hint__() else None  # type: ignore[attr-defined]
+        if block is None or not self._interceptors:
+            return block
+        shown = self._shown(list(block))
+        return iter(shown) if shown else None
 
     def _shown(self, records: list[Record]) -> list[Record]:
         for one in self._interceptors if records else ():

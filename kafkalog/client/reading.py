@@ -9,13 +9,13 @@ from operator import length_hint
 
 from kafkalog import errors
 from kafkalog.client.fetcher import Fetched, Fetcher
-from kafkalog.log.fetched import Decoder
+from kafkalog.log.fetched import Decoder, Rows
 from kafkalog.log.scan import ScanBatch
 from kafkalog.types import Record, TopicPartition
 
 __all__ = ["Reading"]
 
-_NONE: Iterator[Record] = iter(())
+_NONE = Rows([], iter(()), iter(()))
 
 
 class Reading:
@@ -31,9 +31,8 @@ class Reading:
         self._positions: dict[TopicPartition, int] = {}
         self._queue: deque[Fetched] = deque()
         self._now: Fetched | None = None
-        self._blocks: Iterator[list[Record]] = iter(())
-        self._rows: list[Record] = []
-        self._items: Iterator[Record] = _NONE
+        self._blocks: Iterator[Rows] = iter(())
+        self._rows = _NONE
         self._records: Decoder | None = None
         self._columns: Decoder | None = None
         self._problem: errors.KafkalogError | None = None
@@ -48,10 +47,10 @@ class Reading:
 
     def _settle(self) -> None:
         """Note how far the block that is handed out was used."""
-        if self._now is not None and self._rows:
-            left = length_hint(self._items)
-            last = self._rows[-left].offset if left else self._rows[-1].offset + 1
-            self._positions[self._now.tp] = last
+        offsets = self._rows.offsets
+        if self._now is not None and offsets:
+            left = length_hint(self._rows.made)
+            self._positions[self._now.tp] = offsets[-left] if left else offsets[-1] + 1
 
     def seek(self, tp: TopicPartition, offset: int, fetch: bool = True) -> None:
         """Go on from `offset`; `fetch` False: not now, the partition is paused."""
@@ -80,9 +79,9 @@ class Reading:
             self._queue = deque(one for one in self._queue if one.tp != tp)
 
     def _end(self) -> None:
-        for _ in self._items:  # somebody may iterate over the same
+        for _ in self._rows.records:  # somebody may iterate over the same
             pass
-        self._now, self._rows, self._items, self._blocks = None, [], _NONE, iter(())
+        self._now, self._rows, self._blocks = None, _NONE, iter(())
 
     # ---- records -----------------------------------------------------------------------
 
@@ -100,22 +99,25 @@ class Reading:
 
         Raises: CorruptMessage and what a scan does, behind the records before it.
         """
-        found = list(islice(self._items, count))
+        found = list(islice(self._rows.records, count))
         try:
             while len(found) < count and self._more():
-                found += islice(self._items, count - len(found))
+                found += islice(self._rows.records, count - len(found))
         except errors.KafkalogError as problem:
             if not found:
                 raise
             self._problem = problem
         return found
 
-    def take_block(self) -> Iterator[Record]:
-        """The rest of a block; whoever goes through it moves the position.  Raises: as `take`."""
-        while not length_hint(self._items):
+    def take_block(self) -> Iterator[Record] | None:
+        """The rest of a block, None if there is none; whoever goes through it moves the position.
+
+        Raises: as `take`.
+        """
+        while not length_hint(self._rows.made):
             if not self._more():
-                return _NONE
-        return self._items
+                return None
+        return self._rows.records
 
     def _more(self) -> bool:
         """Whether there is a next block, which may be empty.  Raises: as `take`."""
@@ -140,12 +142,12 @@ class Reading:
             self._end()
             self._positions[tp] = behind
         else:
-            self._rows, self._items = rows, iter(rows)
+            self._rows = rows
         return True
 
     def _retreat(self, tp: TopicPartition) -> None:
         """Damage: the partition stays before it, and meets it again."""
-        self._rows = []
+        self._rows = _NONE
         self.drop(tp)
         self.fetcher.positions[tp] = self._positions[tp]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog._native import check, ffi, lib
@@ -15,10 +15,20 @@ from kafkalog.log.scan import COLUMNS, ScanBatch
 from kafkalog.log.steps import Steps
 from kafkalog.types import Record
 
-__all__ = ["Decoder"]
+__all__ = ["Decoder", "Rows"]
 
 _RECORD_ROWS, _RECORD_BYTES = 4096, 1 << 20
 _BATCH_ROWS, _BATCH_BYTES = 32_768, 8 << 20
+
+
+class Rows(NamedTuple):
+    """Records that are made one by one as they are asked for."""
+
+    offsets: list[int]
+    """Of all of them."""
+    made: Iterator[int]
+    """Goes over `offsets` as records are made: its length hint is how many are left."""
+    records: Iterator[Record]
 
 
 class Decoder:
@@ -53,7 +63,7 @@ class Decoder:
         data: bytes | bytearray | memoryview,
         start: int = 0,
         aborted: tuple[tuple[int, int], ...] = (),
-    ) -> Iterator[list[Record]]:
+    ) -> Iterator[Rows]:
         """The data records of `data` from offset `start` on, block by block.
 
         `data`: whole batches, the last may be cut off.  `aborted`: (producer id, first
@@ -62,7 +72,9 @@ class Decoder:
         Raises: CorruptMessage and others as a scan does, behind the records before it.
         """
         for block in self._blocks(topic, partition, data, start, aborted):
-            found = list(rows.records(block, topic, partition))
+            offsets = rows.numbers_of(block)
+            made = iter(offsets)
+            found = Rows(offsets, made, rows.records_at(block, topic, partition, made))
             ffi.release(block)  # its memory serves the next block
             yield found
 

@@ -19,9 +19,11 @@ from kafkalog.types import Header, Record
 __all__ = [
     "RECORD_COLUMNS",
     "header_lists",
+    "numbers_of",
     "offsets",
     "record",
     "records",
+    "records_at",
     "string_bytes",
     "strings",
 ]
@@ -43,11 +45,21 @@ _make_record = partial(tuple.__new__, Record)
 
 def records(block: Any, topic: str, partition: int) -> Iterator[Record]:
     """The rows of a `kl_block` (RECORD_COLUMNS) as Records; needs the block no more."""
+    return records_at(block, topic, partition, iter(numbers_of(block)))
+
+
+def numbers_of(block: Any) -> list[int]:
+    """The offsets of a `kl_block`'s rows."""
+    return _numbers(block, lib.KL_COL_OFFSET, "int64_t *", lib.kl_block_rows(block))
+
+
+def records_at(block: Any, topic: str, partition: int, offsets: Iterator[int]) -> Iterator[Record]:
+    """As `records`; `offsets` goes over `numbers_of`, and tells how many Records were made."""
     rows: int = lib.kl_block_rows(block)
     return map(
         _make_record,
         zip(
-            _numbers(block, lib.KL_COL_OFFSET, "int64_t *", rows),
+            offsets,
             _numbers(block, lib.KL_COL_TIMESTAMP_MS, "int64_t *", rows),
             strings(_column(block, lib.KL_COL_KEY), rows),
             strings(_column(block, lib.KL_COL_VALUE), rows),

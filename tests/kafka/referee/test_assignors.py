@@ -136,7 +136,7 @@ def test_assignors_share_as_javas_do() -> None:
             stuck += 1
             assert kept(members, ours) >= kept(members, theirs), (members, theirs, ours)
     assert stuck > 5, "fewer would compare nothing"
-    for (name, member), answer in zip(sticky, answers[len(lines) :], strict=True):
-        data = ASSIGNORS[name].user_data(member.owned, member.generation)
-        assert (data or b"").hex() == answer, (name, member)
+    for (name, m), answer in zip(sticky, answers[len(lines) :], strict=True):
+        data = ASSIGNORS[name].user_data(m.owned, m.generation)
+        assert (data or b"").hex() == answer, (name, m)
     assert len(sticky) > 20
