@@ -19,15 +19,17 @@ PREAMBLE = """
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #include "kafkalog.h"
 #include "capsule.h"
+#include "made.h"
 #include "intake.h"
 """
 
-# Beside kafkalog.h: what is made per record (direct.h, intake.h), and what the Arrow PyCapsule
-# interface wants: see capsule.h, and kafkalog.log.arrow, which defines the callbacks of a stream in
-# Python.
+# Beside kafkalog.h: what is made per record (direct.h, intake.h, made.h), and what the Arrow
+# PyCapsule interface wants: see capsule.h, and kafkalog.log.arrow, which defines the callbacks of a
+# stream in Python.
 ARROW = """
 void *kl_capsule_memory(size_t bytes);
 int kl_direct_install(const char *module_name);
+int kl_made_install(const char *module_name);
 void kl_capsule_free_schema(void *capsule);
 void kl_capsule_free_array(void *capsule);
 void kl_capsule_free_stream(void *capsule);

@@ -27,6 +27,8 @@ __all__ = ["Connection", "answering"]
 
 SIZE = struct.Struct(">i")
 CHUNK_BYTES = 1 << 20
+PARTS_MAX = 256
+"""Of an answer that comes in small pieces: each costs more than its bytes."""
 JOINED_BYTES = 1 << 16
 """Up to here a copy costs less than a second packet."""
 
@@ -247,7 +249,7 @@ class Connection:
             self._sent.append(_Sent(api, version, self._correlation_id))
         return self._correlation_id
 
-    def _receive(self, timeout_ms: int) -> tuple[bytearray, int, _Sent]:
+    def _receive(self, timeout_ms: int) -> tuple[bytes, int, _Sent]:
         """(frame, where its body begins, whose it is) of the next answer."""
         if not self._sent:
             raise errors.ArgumentError(f"{self.address}: no answer is due")
@@ -277,7 +279,7 @@ class Connection:
         sent = self._sent.popleft()
         return frame, self._body_pos(frame, sent), sent
 
-    def _body_pos(self, frame: bytearray, sent: _Sent) -> int:
+    def _body_pos(self, frame: bytes, sent: _Sent) -> int:
         try:
             found, pos = decode_response_header(sent.api, sent.version, frame)
         except errors.InvalidRequest as problem:
@@ -286,24 +288,26 @@ class Connection:
             raise self._bad(f"the answer to {found}, wanted the one to {sent.correlation_id}")
         return pos
 
-    def _exactly(self, size: int, deadline_s: float) -> bytearray:
+    def _exactly(self, size: int, deadline_s: float) -> bytes:
         """`size` bytes; memory grows with what has come, not with what was announced."""
         where = self._open()
-        data = bytearray(min(size, CHUNK_BYTES))
-        have = 0
-        while have < size:
-            if have == len(data):
-                data.extend(bytes(min(size - have, have)))
+        parts: list[bytes] = []
+        before = bytearray()
+        left = size
+        while left:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 raise TimeoutError
             where.settimeout(left_s)
-            with memoryview(data) as view:
-                got = where.recv_into(view[have:])
-            if not got:
-                raise OSError(f"it closed the connection after {have} of {size} bytes")
-            have += got
-        return data
+            part = where.recv(min(left, CHUNK_BYTES))
+            if not part:
+                raise OSError(f"it closed the connection after {size - left} of {size} bytes")
+            parts.append(part)
+            left -= len(part)
+            if len(parts) == PARTS_MAX:
+                before += b"".join(parts)
+                parts.clear()
+        return parts[0] if len(parts) == 1 and not before else b"".join([before, *parts])
 
     def _bad(self, what: str) -> errors.BadAnswer:
         """The failure of an answer that breaks the protocol; the connection is closed."""

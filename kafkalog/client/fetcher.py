@@ -77,7 +77,7 @@ class Fetched(NamedTuple):
         Raises: CorruptMessage, naming partition and offset; others as a scan does.
         """
         blocks = Decoder().records(*self.tp, self.data, self.start, self.aborted)
-        return list(chain.from_iterable(rows.records for rows in blocks))
+        return list(chain.from_iterable(rows.records(0, len(rows)) for rows in blocks))
 
     def record_count(self) -> int:
         """Records by the headers of the batches, which are checked; for measuring."""

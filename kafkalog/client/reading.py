@@ -10,12 +10,13 @@ from operator import length_hint
 from kafkalog import errors
 from kafkalog.client.fetcher import Fetched, Fetcher
 from kafkalog.log.fetched import Decoder, Rows
+from kafkalog.log.rows import CHUNK
 from kafkalog.log.scan import ScanBatch
 from kafkalog.types import Record, TopicPartition
 
 __all__ = ["Reading"]
 
-_NONE = Rows([], iter(()), iter(()))
+_NONE: Iterator[Record] = iter(())
 
 
 class Reading:
@@ -32,7 +33,11 @@ class Reading:
         self._queue: deque[Fetched] = deque()
         self._now: Fetched | None = None
         self._blocks: Iterator[Rows] = iter(())
-        self._rows = _NONE
+        self._rows: Rows | None = None
+        self._made = 0
+        """Of the rows."""
+        self._items = _NONE
+        """Those that were made and are not handed out."""
         self._records: Decoder | None = None
         self._columns: Decoder | None = None
         self._problem: errors.KafkalogError | None = None
@@ -47,10 +52,10 @@ class Reading:
 
     def _settle(self) -> None:
         """Note how far the block that is handed out was used."""
-        offsets = self._rows.offsets
-        if self._now is not None and offsets:
-            left = length_hint(self._rows.made)
-            self._positions[self._now.tp] = offsets[-left] if left else offsets[-1] + 1
+        if self._now is not None and self._rows is not None:
+            row, offsets = self._made - length_hint(self._items), self._rows.offsets
+            at = offsets[row] if row < len(offsets) else offsets[-1] + 1
+            self._positions[self._now.tp] = at
 
     def seek(self, tp: TopicPartition, offset: int, fetch: bool = True) -> None:
         """Go on from `offset`; `fetch` False: not now, the partition is paused."""
@@ -79,9 +84,21 @@ class Reading:
             self._queue = deque(one for one in self._queue if one.tp != tp)
 
     def _end(self) -> None:
-        for _ in self._rows.records:  # somebody may iterate over the same
+        self._use(None)
+        self._now, self._blocks = None, iter(())
+
+    def _use(self, rows: Rows | None) -> None:
+        for _ in self._items:  # somebody may iterate over the same
             pass
-        self._now, self._rows, self._blocks = None, _NONE, iter(())
+        self._rows, self._made, self._items = rows, 0, _NONE
+
+    def _make(self, most: int) -> list[Record]:
+        """More of the rows; empty: there are none."""
+        if self._rows is None:
+            return []
+        found = self._rows.records(self._made, most)
+        self._made += len(found)
+        return found
 
     # ---- records -----------------------------------------------------------------------
 
@@ -99,10 +116,13 @@ class Reading:
 
         Raises: CorruptMessage and what a scan does, behind the records before it.
         """
-        found = list(islice(self._rows.records, count))
+        found = list(islice(self._items, count))
         try:
-            while len(found) < count and self._more():
-                found += islice(self._rows.records, count - len(found))
+            while len(found) < count:
+                if more := self._make(count - len(found)):
+                    found = found + more if found else more
+                elif not self._more():
+                    break
         except errors.KafkalogError as problem:
             if not found:
                 raise
@@ -110,14 +130,16 @@ class Reading:
         return found
 
     def take_block(self) -> Iterator[Record] | None:
-        """The rest of a block, None if there is none; whoever goes through it moves the position.
+        """Some records, None if there are none; whoever goes through them moves the position.
 
         Raises: as `take`.
         """
-        while not length_hint(self._rows.made):
-            if not self._more():
+        while not length_hint(self._items):
+            if made := self._make(CHUNK):
+                self._items = iter(made)
+            elif not self._more():
                 return None
-        return self._rows.records
+        return self._items
 
     def _more(self) -> bool:
         """Whether there is a next block, which may be empty.  Raises: as `take`."""
@@ -133,6 +155,7 @@ class Reading:
             self._blocks = self._records.records(*now.tp, now.data, now.start, now.aborted)
         self._settle()
         tp, behind = self._now.tp, self._now.next_offset
+        self._use(None)
         try:
             rows = next(self._blocks, None)
         except errors.KafkalogError:
@@ -142,12 +165,12 @@ class Reading:
             self._end()
             self._positions[tp] = behind
         else:
-            self._rows = rows
+            self._use(rows)
         return True
 
     def _retreat(self, tp: TopicPartition) -> None:
         """Damage: the partition stays before it, and meets it again."""
-        self._rows = _NONE
+        self._use(None)
         self.drop(tp)
         self.fetcher.positions[tp] = self._positions[tp]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalog import errors
 from kafkalog._native import check, ffi, lib
@@ -21,14 +21,24 @@ _RECORD_ROWS, _RECORD_BYTES = 4096, 1 << 20
 _BATCH_ROWS, _BATCH_BYTES = 32_768, 8 << 20
 
 
-class Rows(NamedTuple):
-    """Records that are made one by one as they are asked for."""
+class Rows:
+    """Records that are made when they are asked for."""
 
-    offsets: list[int]
-    """Of all of them."""
-    made: Iterator[int]
-    """Goes over `offsets` as records are made: its length hint is how many are left."""
-    records: Iterator[Record]
+    __slots__ = ("_block", "_partition", "_topic", "offsets")
+
+    def __init__(self, block: Any, topic: str, partition: int) -> None:
+        self._block = block
+        self._topic = topic
+        self._partition = partition
+        self.offsets: Sequence[int] = rows.offsets(block)
+        """Of all of them, while this lives."""
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def records(self, first: int = 0, most: int = rows.CHUNK) -> list[Record]:
+        """Up to `most` of them, from row `first` on."""
+        return rows.records_at(self._block, self._topic, self._partition, first, most)
 
 
 class Decoder:
@@ -72,11 +82,10 @@ class Decoder:
         Raises: CorruptMessage and others as a scan does, behind the records before it.
         """
         for block in self._blocks(topic, partition, data, start, aborted):
-            offsets = rows.numbers_of(block)
-            made = iter(offsets)
-            found = Rows(offsets, made, rows.records_at(block, topic, partition, made))
-            ffi.release(block)  # its memory serves the next block
+            found = Rows(block, topic, partition)
+            del block  # when `found` is dropped its memory serves another one
             yield found
+            del found
 
     def batches(
         self,

@@ -1,15 +1,15 @@
 """Blocks of a scan as Python objects, in bulk.
 
-Everything here is per block, and each step over its rows is a loop in C (map, zip, repeat):
-a Record costs nanoseconds, not a microsecond.
+Records are made by C (made.h); all else here is per block, and each step over its rows is a loop
+in C (map, zip, repeat): a row costs nanoseconds, not a microsecond.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
-from functools import lru_cache, partial
-from itertools import islice, repeat
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from itertools import chain, islice, repeat
 from struct import Struct
 from typing import Any
 
@@ -19,7 +19,6 @@ from kafkalog.types import Header, Record
 __all__ = [
     "RECORD_COLUMNS",
     "header_lists",
-    "numbers_of",
     "offsets",
     "record",
     "records",
@@ -40,36 +39,27 @@ RECORD_COLUMNS: int = (
 """What a scan must collect for `records`."""
 
 _CLEAR_BITS = tuple(tuple(bit for bit in range(8) if not byte >> bit & 1) for byte in range(256))
-_make_record = partial(tuple.__new__, Record)
+
+
+if lib.kl_made_install(__name__.encode()):
+    raise ImportError(f"{__name__}: found no room for the function of made.h")
+_made: Callable[[int, type[Record], str, int, int, int], list[Record]] = globals()["made_records"]
+CHUNK = 512
+"""Records that are made at once: they stay in the processor's cache until they are used."""
 
 
 def records(block: Any, topic: str, partition: int) -> Iterator[Record]:
-    """The rows of a `kl_block` (RECORD_COLUMNS) as Records; needs the block no more."""
-    return records_at(block, topic, partition, iter(numbers_of(block)))
+    """The rows of a `kl_block` (RECORD_COLUMNS) as Records, made as they are asked for."""
+    firsts = range(0, lib.kl_block_rows(block), CHUNK)
+    some = map(records_at, repeat(block), repeat(topic), repeat(partition), firsts)
+    return chain.from_iterable(some)
 
 
-def numbers_of(block: Any) -> list[int]:
-    """The offsets of a `kl_block`'s rows."""
-    return _numbers(block, lib.KL_COL_OFFSET, "int64_t *", lib.kl_block_rows(block))
-
-
-def records_at(block: Any, topic: str, partition: int, offsets: Iterator[int]) -> Iterator[Record]:
-    """As `records`; `offsets` goes over `numbers_of`, and tells how many Records were made."""
-    rows: int = lib.kl_block_rows(block)
-    return map(
-        _make_record,
-        zip(
-            offsets,
-            _numbers(block, lib.KL_COL_TIMESTAMP_MS, "int64_t *", rows),
-            strings(_column(block, lib.KL_COL_KEY), rows),
-            strings(_column(block, lib.KL_COL_VALUE), rows),
-            header_lists(block, rows),
-            repeat(topic),
-            repeat(partition),
-            _constants(block, lib.KL_COL_TIMESTAMP_TYPE, rows),
-            _constants(block, lib.KL_COL_LEADER_EPOCH, rows),
-        ),
-    )
+def records_at(
+    block: Any, topic: str, partition: int, first: int, most: int = CHUNK
+) -> list[Record]:
+    """Up to `most` rows of a `kl_block` (RECORD_COLUMNS) from `first` on."""
+    return _made(int(ffi.cast("uintptr_t", block)), Record, topic, partition, first, most)
 
 
 def record(block: Any, row: int, topic: str, partition: int) -> Record:
@@ -172,19 +162,6 @@ def _column(block: Any, column: int) -> Any:
     out = ffi.new("kl_block_column *")
     check(lib.kl_block_get(block, column, out))
     return out
-
-
-def _numbers(block: Any, column: int, kind: str, rows: int) -> list[int]:
-    numbers: list[int] = ffi.unpack(ffi.cast(kind, _column(block, column).data), rows)
-    return numbers
-
-
-def _constants(block: Any, column: int, rows: int) -> Iterable[int]:
-    """A column of int32 that hardly ever changes.  At least `rows` items."""
-    raw = ffi.buffer(ffi.cast("char *", _column(block, column).data), 4 * rows)
-    if raw[4:] == raw[:-4]:  # each row equals the one before
-        return repeat(int.from_bytes(raw[:4], "little", signed=True))
-    return _numbers(block, column, "int32_t *", rows)
 
 
 def _null_rows(validity: Any, rows: int) -> Iterator[int]:

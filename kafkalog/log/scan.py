@@ -152,7 +152,7 @@ class Scan:
             for block in blocks:
                 some = rows.records(block, topic, partition)
                 after = rows.offsets(block)[-1] + 1
-                ffi.release(block)  # its memory serves the next block
+                del block  # when its records are made its memory serves another one
                 yield some, after
 
     def blocks(self, columns: int) -> Iterator[Any]:

@@ -35,7 +35,11 @@ def batches(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[bytes, list
 
 
 def records(decoder: Decoder, data: Any, start: int = 0, aborted: Any = ()) -> list[Record]:
-    return [r for some in decoder.records("t", 0, data, start, aborted) for r in some.records]
+    return [
+        r
+        for some in decoder.records("t", 0, data, start, aborted)
+        for r in some.records(0, len(some))
+    ]
 
 
 def test_the_records_are_those_of_the_log(batches: tuple[bytes, list[Record]]) -> None:
@@ -46,7 +50,7 @@ def test_the_records_are_those_of_the_log(batches: tuple[bytes, list[Record]]) -
         assert records(decoder, data, start) == wanted[start:]
     assert records(decoder, memoryview(bytearray(data))) == wanted
     assert records(decoder, b"") == []
-    other = [r for some in decoder.records("other", 7, data) for r in some.records]
+    other = [r for some in decoder.records("other", 7, data) for r in some.records(0, len(some))]
     assert other == [r._replace(topic="other", partition=7) for r in wanted]
 
 
@@ -86,7 +90,7 @@ def test_damage_comes_behind_what_is_good(batches: tuple[bytes, list[Record]]) -
     found: list[Record] = []
     with pytest.raises(errors.CorruptMessage, match=r"^t-0: "):
         for some in decoder.records("t", 0, bad):
-            found += some.records
+            found += some.records(0, len(some))
     assert 0 < len(found) < len(wanted)
     assert found == wanted[: len(found)]
     assert records(decoder, data) == wanted
