@@ -3,7 +3,7 @@
 import logging
 import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog._native import lib
@@ -259,7 +259,7 @@ class Partitions:
             self._image = new
             changes = topic_changes(old, new)
             for topic in changes.gone:
-                self._remove(topic)
+                self._each(topic.name, self._remove, topic)
                 _logger.info("topic %s: deleted", topic.name)
             # Only what changed is looked at: a thousand changes of a thousand topics are many.
             changed = {topic.name for topic in changes.changed if topic.id not in old.names}
@@ -270,9 +270,17 @@ class Partitions:
             for name in changed:
                 self._configs.pop(name, None)
             for name in changed & new.topics.keys():
-                self._introduce(new.topics[name])
+                self._each(name, self._introduce, new.topics[name])
             _tell_partitions(old, changes.changed)
             self._lead_anew(old, new, changed.union(topic.name for topic in changes.changed))
+
+    @staticmethod
+    def _each(name: str, follow: Callable[["Topic"], None], topic: "Topic") -> None:
+        """A topic that cannot follow the metadata keeps none behind it from following."""
+        try:
+            follow(topic)
+        except Exception:
+            _logger.exception("topic %s: is not served as the metadata say", name)
 
     def _lead_anew(
         self, old: "MetadataImage", new: "MetadataImage", changed: Iterable[str]
@@ -288,14 +296,14 @@ class Partitions:
                 self._tell_empty(tp)
 
     def _remove(self, topic: "Topic") -> None:
-        # Nobody appends any more and who waits is answered; then the metadata takes the files.
-        self._reactor.remove_topic(topic.name)
         self._configs.pop(topic.name, None)
         for number in topic.partitions:
             tp = TopicPartition(topic.name, number)
             self._served.pop(tp, None)
             self._empty.discard(tp)
             self._offline.pop(tp, None)
+        # Nobody appends any more and who waits is answered; then the metadata takes the files.
+        self._reactor.remove_topic(topic.name)
 
 
 def _has_failed(log: "Log") -> bool:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable
 
 from kafkalog.config.topic import flush_period_ms
-from kafkalog.directory.jobs.place import Place, ticks_ms
+from kafkalog.directory.jobs.place import Place, each, ticks_ms
 from kafkalog.directory.scheduler import Scheduler
 from kafkalog.errors import Closed
 from kafkalog.log.handle import Handle
@@ -80,14 +80,17 @@ class Flushes:
         """Flush every log whose records have been only in memory for too long."""
         now_ms = ticks_ms(self._place)
         late: list[Handle] = []
-        for log in self._place.handles():
-            tp = log.tp
+
+        def look(log: Handle) -> None:
+            clean = log.flushed_offset >= log.end_offset
             with self._lock:
-                since_ms = self._clean_ms.get(tp, now_ms)
-                if log.flushed_offset >= log.end_offset:
-                    self._clean_ms[tp] = now_ms
-                elif flush_due(since_ms, flush_period_ms(log.config), now_ms):
-                    self._clean_ms[tp] = now_ms
-                    late.append(log)
+                since_ms = self._clean_ms.get(log.tp, now_ms)
+                due = not clean and flush_due(since_ms, flush_period_ms(log.config), now_ms)
+                if clean or due:
+                    self._clean_ms[log.tp] = now_ms
+            if due:
+                late.append(log)
+
+        each(self._place, self._place.handles(), look)
         for error in flush_all(late):
             raise error

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.clock import Clock
-from kafkalog.errors import Closed, KafkalogError, Timeout
+from kafkalog.errors import Closed, Timeout
 
 if TYPE_CHECKING:
     from kafkalog.server.reactor import Reactor
@@ -117,7 +117,7 @@ class Acknowledger:
         outcome: Exception | None = None
         try:
             passed = self._reactor.wait(one.topic, one.partition, one.offset, wait_ms, one.on_disk)
-        except KafkalogError as problem:
+        except Exception as problem:  # of this one; the thread is for all others, too
             passed, outcome = True, problem
         if not passed:
             if self._stopping:

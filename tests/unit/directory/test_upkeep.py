@@ -182,6 +182,30 @@ def test_many_logs_are_flushed_together(directory, clock):
     assert [log.flushed_offset for log in manager.handles()] == [2] * 7
 
 
+def test_a_log_that_closes_while_others_are_looked_at_keeps_no_flush_from_them(tmp_path, clock):
+    """It was among the open ones when the list was made."""
+
+    class Closing(Manager):
+        def handles(self):
+            found = super().handles()
+            if closes and found:
+                self.get(*closes.pop()).close()
+            return found
+
+    closes = []
+    with Closing(tmp_path / "data", None, {"flush.ms": 1_000}, clock) as manager:
+        manager.create_topic("a", 3)
+        logs = manager.recover_all()
+        for log in logs:
+            manager.upkeep.flushes.opened(handle_of(log))
+            fill(log, clock, 2)
+        manager._scheduler.stop()
+        closes.append(A0)
+        clock.advance(5_000)
+        manager.upkeep.flushes.run()
+        assert [log.flushed_offset for log in manager.handles()] == [2, 2]
+
+
 # ---- retention --------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable
 from typing import Any
 
@@ -57,3 +58,15 @@ def test_acknowledgements_of_one_partition_come_in_order(
         found = [raw.receive(apis.PRODUCE, 9) for _ in range(20)]
         offsets = [one.responses[0].partition_responses[0].base_offset for one in found]
         assert offsets == list(range(20))
+
+
+def test_what_cannot_be_waited_for_ends_no_other_wait(make_broker: MakeBroker) -> None:
+    """An offset that no log can reach: an error of ours, which is told; the thread goes on."""
+    broker = make_broker()
+    told: queue.Queue[Exception | None] = queue.Queue()
+    with Raw(broker.bootstrap_servers) as raw:
+        raw.create("t", compression_type="gzip")
+        assert raw.produce("t", b"v").error_code == ErrorCode.NONE
+        broker._node.acknowledger.wait("t", 0, 1 << 70, 1000, told.put)
+        assert isinstance(told.get(timeout=20), OverflowError)
+        assert raw.produce("t", b"v").error_code == ErrorCode.NONE

@@ -256,3 +256,19 @@ def test_every_failure_of_a_disk_has_a_sentence_for_clients() -> None:
     for kind in (getattr(errors, name) for name in errors.__all__ if name[0].isupper()):
         if issubclass(kind, OSError):
             assert errors.for_clients(kind("/srv/x")).endswith(".") or ":" in kind.__doc__
+
+
+def test_a_topic_that_cannot_follow_a_change_keeps_no_other_from_it(
+    broker: Broker, raw: Raw
+) -> None:
+    """The data plane does not know it: its removal fails there, and the other one's does not."""
+    for topic in ("a", "b"):
+        raw.create(topic)
+        assert raw.produce(topic, b"v").error_code == 0
+    broker._node.reactor.remove_topic("a")
+    found = raw.call(apis.DELETE_TOPICS, 5, topic_names=["a", "b"], timeout_ms=1000)
+    assert [one.error_code for one in found.responses] == [0, 0]
+    for topic in ("a", "b"):
+        raw.create(topic)
+        produced = raw.produce(topic, b"v")
+        assert (produced.error_code, produced.base_offset) == (0, 0)
