@@ -367,6 +367,32 @@ def test_serve_says_who_owns_the_directory(broker: Broker) -> None:
     assert line.startswith("kafkalog: ") and str(os.getpid()) in line
 
 
+def test_serve_gives_small_requests_their_turn_beside_large_ones(tmp_path: Path) -> None:
+    """A broker inside another program leaves Python as that program wants it."""
+    script = (
+        "import os, signal, sys, threading\n"
+        "from kafkalog.cli import main\n"
+        "from kafkalog.server.broker import Broker\n"
+        "before = sys.getswitchinterval()\n"
+        "Broker(sys.argv[1] + '/inside').close()\n"
+        "assert sys.getswitchinterval() == before\n"
+        "def look():\n"
+        "    assert sys.stdin.readline()\n"
+        "    print(sys.getswitchinterval() < before, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "threading.Thread(target=look).start()\n"
+        "main(['serve', '--dir', sys.argv[1] + '/data', '--listen', '127.0.0.1:0'])\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stdout is not None
+    assert child.stdout.readline().startswith("kafkalog serves ")
+    found, _ = child.communicate("look\n", timeout=30)
+    assert (child.returncode, found) == (0, "True\n")
+
+
 def test_an_embedded_brokers_groups_begin_at_once(tmp_path: Path) -> None:
     """Its program knows when all members are there; `serve` waits as Kafka does."""
     name = "group.initial.rebalance.delay.ms"
