@@ -2,9 +2,11 @@
 
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
-__all__ = ["Clock", "ManualClock", "SystemClock"]
+__all__ = ["Clock", "ManualClock", "SkippingClock", "SystemClock"]
 
 
 class Clock(Protocol):
@@ -45,14 +47,99 @@ class SystemClock:
             condition.wait(min(left_s, self._LONGEST_S))
 
 
+class _Waiters:
+    """Conditions on which somebody waits, for a clock that can be moved."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards what follows
+        self._all: list[threading.Condition] = []
+
+    @contextmanager
+    def waiting(self, condition: threading.Condition) -> Iterator[None]:
+        """Be woken by `wake` within."""
+        # Entered before the time is looked at: a move in between finds the waiter, and cannot
+        # notify before it waits, because it holds the condition.
+        with self._lock:
+            self._all.append(condition)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._all.remove(condition)
+
+    def wake(self) -> None:
+        """Wake all who wait."""
+        with self._lock:
+            waiters = list(self._all)
+        for condition in waiters:
+            with condition:
+                condition.notify_all()
+
+
+class SkippingClock(SystemClock):
+    """The machine's clocks, with `advance` to move them ahead: for who will not wait.
+
+    Time goes on between the moves, so that clients with clocks of their own find nothing strange.
+    """
+
+    def __init__(self) -> None:
+        self._waiters = _Waiters()
+        self._lock = threading.RLock()  # guards what follows; held while followers are told
+        self._ahead_ms = 0
+        self._followers: list[Callable[[int], None]] = []
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far both clocks are ahead of the machine's."""
+        return self._ahead_ms
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970 UTC."""
+        return super().now_ms() + self._ahead_ms
+
+    def monotonic_s(self) -> float:
+        """Seconds since some moment; never goes back."""
+        return super().monotonic_s() + self._ahead_ms / 1000
+
+    def advance(self, ms: int) -> None:
+        """Let `ms` pass at once on both clocks, and wake whoever waits for what is due now."""
+        if ms < 0:
+            raise ValueError(f"ms: found {ms}, wanted at least 0: time does not turn back")
+        with self._lock:
+            self._ahead_ms += ms
+            for told in self._followers:
+                told(self._ahead_ms)
+        self._waiters.wake()
+
+    def follow(self, told: Callable[[int], None]) -> Callable[[], None]:
+        """Call `told(ahead_ms)` now and after each move; what is returned ends that."""
+        with self._lock:
+            self._followers.append(told)
+            told(self._ahead_ms)
+
+        def end() -> None:
+            with self._lock:
+                self._followers.remove(told)
+
+        return end
+
+    def wait_until(self, condition: threading.Condition, until_s: float | None) -> None:
+        """Wait, with `condition` held, until it is notified or the time has come."""
+        with self._waiters.waiting(condition):
+            if until_s is None:
+                condition.wait()
+            elif (left_s := until_s - self.monotonic_s()) > 0:
+                condition.wait(min(left_s, self._LONGEST_S))
+
+
 class ManualClock:
     """A clock for tests: it stands still until `advance`, which wakes whoever waits on it."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._waiters = _Waiters()
         self._lock = threading.Lock()  # guards what follows
         self._now_ms = now_ms
         self._monotonic_ms = 0
-        self._waiters: list[threading.Condition] = []
 
     def now_ms(self) -> int:
         """Milliseconds since 1970 UTC."""
@@ -71,10 +158,7 @@ class ManualClock:
         with self._lock:
             self._now_ms += ms
             self._monotonic_ms += ms
-            waiters = list(self._waiters)
-        for condition in waiters:
-            with condition:
-                condition.notify_all()
+        self._waiters.wake()
 
     def set_now_ms(self, now_ms: int) -> None:
         """Let the wall clock jump; timers do not see it."""
@@ -83,13 +167,6 @@ class ManualClock:
 
     def wait_until(self, condition: threading.Condition, until_s: float | None) -> None:
         """Wait, with `condition` held, until it is notified or the time has come."""
-        # Registered before the time is looked at: an advance in between finds the waiter,
-        # and cannot notify before it waits, because it holds the condition.
-        with self._lock:
-            self._waiters.append(condition)
-        try:
+        with self._waiters.waiting(condition):
             if until_s is None or self.monotonic_s() < until_s:
                 condition.wait()
-        finally:
-            with self._lock:
-                self._waiters.remove(condition)

@@ -64,7 +64,8 @@ kl_status kl_server_set_limits(kl_server *server, int32_t connections_max,
  * connections to the others, each when no request of it is in hand, and ends.  KL_E_ARGUMENT,
  * KL_E_CLOSED; KL_E_NO_MEMORY, KL_E_IO: not all could begin. */
 kl_status kl_server_set_threads(kl_server *server, int32_t network_threads);
-/* Of a server with a manual clock: timers up to it run soon after. */
+/* What a manual clock shows; of any other, how far it is ahead of the machine's, at first 0.
+ * Timers up to it run soon after. */
 void kl_server_set_time(kl_server *server, int64_t now_ms);
 
 /* Why a request came up: it is no Produce or Fetch; or it is one that the fast path does
@@ -98,10 +99,17 @@ kl_status kl_server_take(kl_server *server, int32_t timeout_ms, kl_request_info 
 kl_status kl_server_answer(kl_server *server, uint64_t id, const uint8_t *body,
                            size_t bytes, int32_t header_version);
 /* Produce and Fetch: to the fast path again, which answers what it does not know with the
- * protocol's errors. */
-kl_status kl_server_again(kl_server *server, uint64_t id);
+ * protocol's errors.  `heard` 0: all is done but the answer, whose connection is closed. */
+kl_status kl_server_again(kl_server *server, uint64_t id, int32_t heard);
 /* Close its connection. */
 kl_status kl_server_drop(kl_server *server, uint64_t id);
+/* From the next one on, requests of this API all come up, or no longer (on: 0).
+ * KL_E_ARGUMENT: no API has this key. */
+kl_status kl_server_intercept(kl_server *server, int32_t api_key, int32_t on);
+/* The network threads stand still, on return: connections stay, nothing is read or sent; or
+ * they go on (on: 0).  Stopping lets them go on.  KL_E_CLOSED; KL_E_ARGUMENT: it was not
+ * started. */
+kl_status kl_server_pause(kl_server *server, int32_t on);
 
 enum {
     KL_API_KEYS = 100

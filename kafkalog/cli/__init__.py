@@ -35,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "repair": "show how damage would be mended, and mend it when told to",
     "compact": "keep only the last record of each key, in the segments that are sealed",
     "adopt": "take over a directory whose topics no metadata names",
+    "test-broker": "a broker for a test suite in any language, which ends with its parent",
 }
 HIDDEN = {"failpoints": "list the failpoints of the test build"}
 """For who builds kafkalog: neither the overview nor the document shows them."""
@@ -80,7 +81,7 @@ def exit_codes() -> str:
 
 
 def _module(command: str) -> ModuleType:
-    return importlib.import_module(f"kafkalog.cli.{command}")
+    return importlib.import_module(f"kafkalog.cli.{command.replace('-', '_')}")
 
 
 def parser_of(command: str, action: str | None = None) -> argparse.ArgumentParser:

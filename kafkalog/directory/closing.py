@@ -3,15 +3,16 @@
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 from kafkalog.directory.jobs.flushes import flush_all
 from kafkalog.directory.parallel import in_parallel
 from kafkalog.disk.checkpoint import DirectoryState, tell_unclean
 from kafkalog.disk.directory import Directory
-from kafkalog.errors import NoSpace
+from kafkalog.errors import KafkalogError, NoSpace
 from kafkalog.log.handle import Handle
 
-__all__ = ["close_logs", "vouch"]
+__all__ = ["abandon_logs", "close_logs", "vouch"]
 
 TOGETHER_MIN = 16
 """From so many logs on, what the file system has to write anyway is waited for once."""
@@ -32,6 +33,18 @@ def close_logs(
     failures = flush_all(logs) if written else []
     closed = in_parallel(threads, logs, lambda log: log.close())
     return failures + [error for error in closed if error is not None]
+
+
+def abandon_logs(logs: Sequence[Handle]) -> dict[str, int]:
+    """End them as a crash does: nothing is flushed or written down.  By each log's folder: below
+    which offset it was on disk, as far as that can be seen.
+    """
+    flushed = {}
+    for log in logs:
+        with suppress(KafkalogError):  # it was closed meanwhile, and so flushed
+            flushed[log.path] = log.flushed_offset
+        log.abandon()
+    return flushed
 
 
 def vouch(state: DirectoryState, closed: bool, whole: bool) -> None:

@@ -12,7 +12,7 @@ from kafkalog._native import lib
 from kafkalog.clock import Clock, SystemClock
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import TopicConfig
-from kafkalog.directory.closing import close_logs, vouch
+from kafkalog.directory.closing import abandon_logs, close_logs, vouch
 from kafkalog.directory.folders import Folders
 from kafkalog.directory.identity import check_agrees, identify
 from kafkalog.directory.jobs.cleaner import Cleaner
@@ -536,14 +536,20 @@ class Manager:
 
         Harmless when repeated.  In a forked child it only forgets.
 
-        Raises: the first failure, after everything was closed; the marker is missing then, so
-        that the next opening recovers.
+        Raises: the first failure, after all was closed; the next opening recovers then.
         """
+        self._end(self._close_logs)
+
+    def abandon(self) -> dict[str, int]:
+        """End as a crash does, see abandon_logs."""
+        return self._end(lambda: abandon_logs(self.handles())) or {}
+
+    def _end(self, end_logs: Callable[[], dict[str, int] | None]) -> dict[str, int] | None:
         if self._forked():
-            return
+            return None
         with self._idle:
             if self._closed:
-                return
+                return None
             self._closed = True
             Manager._shared.forget(self)
             while self._busy:
@@ -553,7 +559,7 @@ class Manager:
             self.upkeep.removals.stop()
             self._scheduler.stop()
         try:
-            self._close_logs()
+            return end_logs()
         finally:
             self.state.close()
 

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from kafkalog.client.transport import Transport
-from kafkalog.clock import Clock, SystemClock
+from kafkalog.clock import Clock, SkippingClock, SystemClock
 from kafkalog.config.protection import refuse_protection
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
@@ -31,6 +31,7 @@ from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.server import listeners as places
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
+from kafkalog.server.faults import Faults
 from kafkalog.server.guards import Guards
 from kafkalog.server.inside import Inside
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Journal
@@ -57,6 +58,8 @@ REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
 ANY_PORT = "PLAINTEXT://127.0.0.1:0"
 STOP_MS = 10_000
 """How long requests in flight may take to be answered at the end."""
+DIRECTORY = 2
+"""Of what is undone at the end, the first two are the directory's."""
 PLAINTEXT = 0
 """Kafka's number of the security protocol."""
 
@@ -249,14 +252,19 @@ class Broker:
             producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
             markers=markers, begun=begun,
         )  # fmt: skip
-        workers = Workers(reactor, Dispatch(self._node), name, bulk)
+        route = Dispatch(self._node)
+        workers = Workers(reactor, route, name, bulk)
+        self._faults = Faults(self._node, route, workers.reroute)
         self._undo.append(workers.join)
         self._undo.append(lambda: reactor.stop(STOP_MS))
+        self._undo.append(self._faults.stop)
         self._undo.append(coordinator.close)
         self._undo.append(transactions.close)
         if manual:
             ticks = Ticks(reactor, self._clock, name)
             self._undo.append(ticks.stop)
+        elif isinstance(self._clock, SkippingClock):
+            self._undo.append(self._clock.follow(reactor.set_time))
         self._inside = Inside(reactor, self.path)
         self._undo.append(self._inside.close)
         follow_coordinators(self._node)
@@ -303,11 +311,56 @@ class Broker:
     def _place(self) -> str:
         return self.bootstrap_servers or "this process"
 
+    @property
+    def node(self) -> Node:
+        """Its parts, for what is built on it inside of this package."""
+        return self._node
+
+    @property
+    def faults(self) -> Faults:
+        """Failures on demand, for tests of who uses the broker; none is set at first."""
+        return self._faults
+
+    def pause(self) -> None:
+        """Be silent, as a process that was stopped: connections stay, and nothing is read or
+        answered until `resume`, or `close`.
+
+        Raises: Closed.
+        """
+        self._node.reactor.pause(True)
+
+    def resume(self) -> None:
+        """Go on after `pause`.
+
+        Raises: Closed.
+        """
+        self._node.reactor.pause(False)
+
     def __repr__(self) -> str:
         state = "closed" if self._closed else self._place()
         return f"Broker({self.path!r}, {state})"
 
     # ---- ending ------------------------------------------------------------------------------
+
+    def abandon(self) -> dict[str, int]:
+        """End as a crash does: nobody is answered any more, nothing is flushed or written down.
+
+        By the folder of each log that was open: below which offset it was on disk, had that been
+        a power cut.  Empty when the broker was closed already.
+        """
+        with self._closing:
+            if self._closed or self._pid != os.getpid():
+                return {}
+            self._closed = True
+            _brokers.discard(self)
+            with suppress(KafkalogError):  # requests were in flight: that is the point
+                self._node.reactor.stop(0)
+            # What the directory and its metadata do at their end, they do not.
+            while len(self._undo) > DIRECTORY:
+                with suppress(Exception):  # a crash asks nobody
+                    self._undo.pop()()
+            self._undo.clear()
+            return self._manager.abandon()
 
     def close(self) -> None:
         """Close the clients of this process, answer what is in flight, flush everything, write

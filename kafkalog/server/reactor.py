@@ -227,7 +227,7 @@ class Reactor:
         self._stopped = True
 
     def set_time(self, now_ms: int) -> None:
-        """Of a manual clock: timers up to it run."""
+        """What a manual clock shows; of another, how far it is ahead.  Timers up to it run."""
         lib.kl_server_set_time(self._c, now_ms)
 
     # ---- requests ------------------------------------------------------------------------------
@@ -256,12 +256,13 @@ class Reactor:
         data = body if isinstance(body, bytes) else ffi.from_buffer(body)
         check(lib.kl_server_answer(self._c, request_id, data, len(body), header_version))
 
-    def again(self, request_id: int) -> None:
-        """Hand a Produce or Fetch to the fast path again, which answers all of it now.
+    def again(self, request_id: int, *, heard: bool = True) -> None:
+        """Hand a Produce or Fetch to the fast path again, which answers all of it now; not
+        `heard`: and closes the connection in place of sending that.
 
         Raises: NotFound, when the request has ended.
         """
-        check(lib.kl_server_again(self._c, request_id))
+        check(lib.kl_server_again(self._c, request_id, int(heard)))
 
     def drop(self, request_id: int) -> None:
         """Close the request's connection.
@@ -269,6 +270,21 @@ class Reactor:
         Raises: NotFound, when the request has ended.
         """
         check(lib.kl_server_drop(self._c, request_id))
+
+    def intercept(self, api_key: int, on: bool) -> None:
+        """Let requests of this API all come up, from the next one on, or no longer.
+
+        Raises: ArgumentError, for a key that no API has.
+        """
+        check(lib.kl_server_intercept(self._c, api_key, int(on)))
+
+    def pause(self, on: bool) -> None:
+        """Let the network threads stand still, on return, or go on: connections stay, and nothing
+        is read from them or sent.
+
+        Raises: Closed, ArgumentError (not started yet).
+        """
+        check(lib.kl_server_pause(self._c, int(on)))
 
     # ---- what is served ------------------------------------------------------------------------
 

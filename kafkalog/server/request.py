@@ -1,12 +1,9 @@
 """A request on its way through Python: decoded, answered once, by any thread."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kafkalog.wire import apis
-
-if TYPE_CHECKING:
-    from kafkalog.server.reactor import Reactor
 
 __all__ = ["Peer", "Request"]
 
@@ -23,12 +20,25 @@ class Peer(NamedTuple):
     """The number of the listener in the order of `listeners`, or INSIDE."""
 
 
+class Answers(Protocol):
+    """What ends a request: the reactor."""
+
+    def answer(self, request_id: int, body: bytes, header_version: int, /) -> None:
+        """Send an answer."""
+
+    def again(self, request_id: int, *, heard: bool = True) -> None:
+        """Hand it back to C."""
+
+    def drop(self, request_id: int) -> None:
+        """Close its connection."""
+
+
 class Request:
     """One request that came up from the network threads; it is answered exactly once."""
 
     __slots__ = ("_id", "_reactor", "api", "body", "correlation_id", "peer", "version")
 
-    def __init__(self, reactor: "Reactor", taken: Any) -> None:
+    def __init__(self, reactor: Answers, taken: Any) -> None:
         """`taken`: what the reactor's take gave; its bytes are copied as they are decoded."""
         self._reactor = reactor
         self._id: int = taken.id
@@ -57,9 +67,29 @@ class Request:
         """Close the connection, as Kafka does where no answer would be understood."""
         self._reactor.drop(self._id)
 
+    def unheard(self) -> None:
+        """From now on: whatever is answered, the connection is closed in place of it."""
+        self._reactor = _Unheard(self._reactor)
+
     def __repr__(self) -> str:
         name = self.api.name if self.api is not None else "unknown API"
         return f"{name} v{self.version} of {self.peer.client_id!r} at {self.peer.host}"
+
+
+class _Unheard:
+    """In the place of the reactor: what is asked for is done, and nobody hears of it."""
+
+    def __init__(self, reactor: "Answers") -> None:
+        self._reactor = reactor
+
+    def answer(self, request_id: int, _body: bytes, _header_version: int) -> None:
+        self._reactor.drop(request_id)
+
+    def again(self, request_id: int, *, heard: bool = False) -> None:
+        self._reactor.again(request_id, heard=False)
+
+    def drop(self, request_id: int) -> None:
+        self._reactor.drop(request_id)
 
 
 def _host(peer: str) -> str:

@@ -28,6 +28,7 @@ PYTHON = [
     ["server"],
     ["store", "aio"],
     ["__init__"],
+    ["testing"],
     # The command line and the plugin use the public names, as everybody else does.
     ["cli", "pytest_plugin"],
     ["__main__"],

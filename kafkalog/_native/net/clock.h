@@ -1,17 +1,26 @@
-/* clock.h: the server's time: the machine's, or what a test says. */
+/* clock.h: the server's time: the machine's, moved ahead or not, or what a test says. */
 #ifndef KL_CLOCK_H
 #define KL_CLOCK_H
 
 #include "base/base.h"
 
 typedef struct {
-    bool manual; /* set before any thread reads it, never changed */
-    _Atomic int64_t manual_ms;
+    bool manual;             /* set before any thread reads it, never changed */
+    _Atomic int64_t told_ms; /* a manual clock's time; how far another is ahead */
 } kl_clock;
+
+static inline int64_t kl_clock_told(kl_clock *clock) {
+    return atomic_load_explicit(&clock->told_ms, memory_order_relaxed);
+}
 
 /* Milliseconds, monotonic. */
 static inline int64_t kl_clock_now(kl_clock *clock) {
-    return clock->manual ? atomic_load(&clock->manual_ms) : kl_monotonic_ms();
+    return kl_clock_told(clock) + (clock->manual ? 0 : kl_monotonic_ms());
+}
+
+/* Milliseconds since 1970; a manual clock has no other than the machine's. */
+static inline int64_t kl_clock_wall(kl_clock *clock) {
+    return kl_now_ms() + (clock->manual ? 0 : kl_clock_told(clock));
 }
 
 #endif

@@ -34,7 +34,13 @@ void kl_exchange_free(kl_exchange *exchange) {
 }
 
 /* NULL: Python's. */
-static const kl_kind *kind_of(const kl_net *net, int16_t api_key) {
+static const kl_kind *kind_of(kl_net *net, int16_t api_key) {
+    if (api_key < 0 || api_key >= KL_API_KEYS) return NULL;
+    return atomic_load_explicit(&net->kinds[api_key], memory_order_relaxed);
+}
+
+/* Who answers it although Python was to see it first; NULL: only Python does. */
+static const kl_kind *own_kind_of(const kl_net *net, int16_t api_key) {
     return api_key >= 0 && api_key < KL_API_KEYS ? net->ops->kinds[api_key] : NULL;
 }
 
@@ -152,6 +158,7 @@ bool kl_exchange_run(kl_exchange *exchange) {
     case KL_SILENT:
         exchange->state = KL_ANSWERED;
         if (!request->no_up) kl_count_add(&exchange->owner->fast, 1);
+        else if (exchange->outcome == KL_AGAIN_UNHEARD) return false;
         if (verdict == KL_SILENT) {
             kl_response_clear(exchange);
             return true;
@@ -177,6 +184,8 @@ bool kl_exchange_answered(kl_exchange *exchange) {
     switch (exchange->outcome) {
     case KL_ANSWER: exchange->state = KL_ANSWERED; return true;
     case KL_AGAIN:
+    case KL_AGAIN_UNHEARD:
+        exchange->kind = own_kind_of(exchange->owner->net, exchange->request.api_key);
         if (exchange->kind == NULL) break;
         exchange->request.no_up = true;
         return kl_exchange_run(exchange);

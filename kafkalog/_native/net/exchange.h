@@ -21,7 +21,12 @@ typedef enum {
     KL_ANSWERED   /* its response goes out when its turn comes */
 } kl_exchange_state;
 
-typedef enum { KL_ANSWER, KL_AGAIN, KL_CLOSE } kl_outcome; /* what Python said */
+typedef enum {
+    KL_ANSWER,
+    KL_AGAIN,
+    KL_AGAIN_UNHEARD, /* and its connection is closed in place of the answer */
+    KL_CLOSE
+} kl_outcome; /* what Python said */
 
 /* A piece of a file behind memory_end bytes of a response's memory. */
 typedef struct {

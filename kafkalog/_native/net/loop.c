@@ -269,7 +269,7 @@ static int sleep_ms(kl_thread *thread) {
     if (thread->net->clock.manual)
         return next <= kl_clock_now(&thread->net->clock) ? 0 : -1;
     if (next == INT64_MAX) return -1;
-    int64_t left_ms = next - kl_monotonic_ms();
+    int64_t left_ms = next - kl_clock_now(&thread->net->clock);
     return (int)KL_MAX(KL_MIN(left_ms, (int64_t)INT32_MAX), (int64_t)0);
 }
 
@@ -326,6 +326,7 @@ static void *serve(void *argument) {
         int count = epoll_wait(thread->epoll_fd, events, EVENTS_MAX, sleep_ms(thread));
         KL_ASSERT(count >= 0 || errno == EINTR);
         atomic_store(&thread->post.awake, true);
+        if (KL_UNLIKELY(atomic_load(&thread->net->paused))) kl_net_stand(thread->net);
         thread->now_ms = kl_clock_now(&thread->net->clock);
         for (int i = 0; i < count; i++)
             if (events[i].data.ptr) kl_conn_events(events[i].data.ptr, events[i].events);

@@ -12,7 +12,9 @@ struct kl_net {
     const kl_server_config
         *config; /* set by the caller, never changed, as is what follows */
     const kl_ops *ops;
-    void *context; /* of those who answer */
+    _Atomic(const kl_kind *)
+        kinds[KL_API_KEYS]; /* of ops; NULL: Python's, for now at least */
+    void *context;          /* of those who answer */
     kl_clock clock;
     kl_thread *threads;           /* see threads.h, also for what follows */
     _Atomic int32_t thread_count; /* that there are, or were: only grows */
@@ -21,6 +23,19 @@ struct kl_net {
     kl_up up;
     kl_peers peers;
     kl_acceptor acceptor;
+
+    _Atomic(bool) paused; /* its threads stand still, or are to; changed under the lock */
+    pthread_mutex_t pause_lock; /* guards what follows */
+    pthread_cond_t pause_turn;
+    int32_t standing; /* of them */
 };
+
+/* Its table of kinds and what it is paused with; the rest is set by the caller. */
+void kl_net_init(kl_net *net, const kl_ops *ops);
+void kl_net_free(kl_net *net);
+/* Let its threads, which run, stand still, on return; or go on. */
+void kl_net_pause(kl_net *net, bool on);
+/* A thread of its stands here as long as it is paused. */
+void kl_net_stand(kl_net *net);
 
 #endif

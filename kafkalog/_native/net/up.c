@@ -230,10 +230,10 @@ kl_status kl_up_answer(kl_up *up, uint64_t id, const uint8_t *body, size_t bytes
     return status;
 }
 
-kl_status kl_up_again(kl_up *up, uint64_t id) {
+kl_status kl_up_again(kl_up *up, uint64_t id, bool heard) {
     kl_exchange *exchange;
     kl_status status = take_back(up, id, &exchange);
-    if (!status) post(exchange, KL_AGAIN);
+    if (!status) post(exchange, heard ? KL_AGAIN : KL_AGAIN_UNHEARD);
     return status;
 }
 

@@ -72,6 +72,9 @@ static inline kl_data *kl_data_of(const kl_request *request) { return request->c
 static inline int64_t kl_now_of(const kl_request *request) {
     return kl_clock_now(kl_data_of(request)->clock);
 }
+static inline int64_t kl_wall_of(const kl_request *request) {
+    return kl_clock_wall(kl_data_of(request)->clock);
+}
 static inline kl_lane *kl_lane_of(const kl_request *request) {
     return &kl_data_of(request)->lanes[request->thread];
 }

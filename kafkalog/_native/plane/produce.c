@@ -151,12 +151,11 @@ static bool begins(const kl_produce *produce, const kl_produce_item *item) {
 
 /* Whether its compressed records must be looked at: only they tell their largest timestamp, or
  * which of them are too far ahead. */
-static bool time_is_doubtful(const kl_produce_item *item) {
+static bool time_is_doubtful(const kl_produce_item *item, int64_t now_ms) {
     kl_batch batch;
     if (kl_batch_parse(item->records, item->records_bytes, &batch)) return false;
     return kl_batch_time_is_lost(&batch) ||
-           ((item->flags & KL_TOPIC_TIMED) &&
-            batch.max_timestamp > kl_now_ms() + KL_AHEAD_MS);
+           ((item->flags & KL_TOPIC_TIMED) && batch.max_timestamp > now_ms + KL_AHEAD_MS);
 }
 
 static bool is_admin(const kl_request *request) {
@@ -179,7 +178,8 @@ static bool look_up(kl_request *request, kl_produce *produce) {
         item->flags = topic ? kl_topic_flags(topic) : 0;
         bool packed = (attributes_of(item) & KL_CODEC_MASK) != 0;
         bool inside = item->flags & (packed ? KL_TOPIC_LOOK_INSIDE : KL_TOPIC_COMPRESS);
-        known &= item->replica != NULL && !inside && !(packed && time_is_doubtful(item));
+        known &= item->replica != NULL && !inside &&
+                 !(packed && time_is_doubtful(item, kl_wall_of(request)));
     }
     kl_topics_unlock(topics);
     for (size_t i = 0; known && i < produce->count; i++)
@@ -298,7 +298,7 @@ static void append_item(const kl_request *request, kl_produce *produce,
                                        .leader_epoch = -1,
                                        .one_batch = 1,
                                        .continues = 1,
-                                       .now_ms = kl_now_ms(),
+                                       .now_ms = kl_wall_of(request),
                                        .in_place = 1};
     kl_status status =
         kl_replica_append(item->replica, (kl_span){item->records, item->records_bytes},

@@ -14,9 +14,31 @@ kl_status kl_server_answer(kl_server *server, uint64_t id, const uint8_t *body,
     return status ? status : kl_up_answer(&server->net.up, id, body, bytes, header_version);
 }
 
-kl_status kl_server_again(kl_server *server, uint64_t id) {
+kl_status kl_server_again(kl_server *server, uint64_t id, int32_t heard) {
     kl_status status = kl_server_check(server);
-    return status ? status : kl_up_again(&server->net.up, id);
+    return status ? status : kl_up_again(&server->net.up, id, heard != 0);
+}
+
+kl_status kl_server_intercept(kl_server *server, int32_t api_key, int32_t on) {
+    kl_status status = kl_server_check(server);
+    if (!status && (api_key < 0 || api_key >= KL_API_KEYS))
+        status =
+            kl_fail(KL_E_ARGUMENT, "API key %d, wanted 0 to %d", api_key, KL_API_KEYS - 1);
+    if (!status)
+        atomic_store(&server->net.kinds[api_key],
+                     on ? NULL : server->net.ops->kinds[api_key]);
+    return status;
+}
+
+kl_status kl_server_pause(kl_server *server, int32_t on) {
+    kl_status status = kl_server_check(server);
+    if (status) return status;
+    kl_lock(&server->life);
+    if (server->stopped) status = kl_fail(KL_E_CLOSED, "the server was stopped");
+    else if (!server->started) status = kl_fail(KL_E_ARGUMENT, "the server does not run");
+    else kl_net_pause(&server->net, on != 0);
+    kl_unlock(&server->life);
+    return status;
 }
 
 kl_status kl_server_drop(kl_server *server, uint64_t id) {

@@ -108,6 +108,7 @@ static void free_all(kl_server *server) {
     kl_up_free(&net->up);
     kl_crew_free(net);
     kl_peers_free(&net->peers);
+    kl_net_free(net);
     pthread_mutex_destroy(&net->acceptor.lock);
     kl_plane_free(server->data);
     pthread_mutex_destroy(&server->life);
@@ -124,7 +125,7 @@ static kl_status make_net(kl_server *server, kl_thread *threads) {
     const kl_server_config *config = &server->config;
     kl_net *net = &server->net;
     net->config = config;
-    net->ops = &kl_plane_ops;
+    kl_net_init(net, &kl_plane_ops);
     net->clock.manual = config->manual_clock;
     net->threads = threads;
     net->up.count_max = config->queued_requests_max;
@@ -234,6 +235,7 @@ kl_status kl_server_stop(kl_server *server, int32_t timeout_ms) {
     if (status) return status;
     kl_lock(&server->life);
     if (!server->stopped) {
+        if (server->started) kl_net_pause(&server->net, false);
         kl_acceptor_stop(&server->net);
         if (!end_threads(server, KL_MAX(timeout_ms, 0)))
             status = kl_fail(KL_E_TIMEOUT,
@@ -272,7 +274,7 @@ kl_status kl_server_set_threads(kl_server *server, int32_t network_threads) {
 
 void kl_server_set_time(kl_server *server, int64_t now_ms) {
     if (kl_server_check(server)) return;
-    atomic_store(&server->net.clock.manual_ms, now_ms);
+    atomic_store(&server->net.clock.told_ms, now_ms);
     for (int32_t i = 0; i < server->net.thread_count; i++)
         kl_post_ring(&server->net.threads[i].post);
 }

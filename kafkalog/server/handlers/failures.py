@@ -95,7 +95,8 @@ class _Filled:
 
     def __init__(self, version: int, code: ErrorCode, message: str) -> None:
         self._version = version
-        self._error = {**dict.fromkeys(CODES, code), "error_message": message}
+        # Kafka's answers to Produce say -1 for the offset that there is none of.
+        self._error = {**dict.fromkeys(CODES, code), "error_message": message, "base_offset": -1}
 
     def __call__(self, fields: Iterable[Field], asked: Any) -> dict[str, Any]:
         """The fields of the item that answers `asked`."""

@@ -46,6 +46,10 @@ class Workers:
         self._threads: dict[int, threading.Thread] = {}
         self._wanted = 0
 
+    def reroute(self, route: Callable[[Request], None]) -> None:
+        """Let `route` answer from the next request on."""
+        self._route = route
+
     def resize(self, count: int) -> None:
         """Let `count` threads work: more begin at once, fewer end after their request."""
         self._wanted = count

@@ -52,8 +52,8 @@ _FAST_PATH = (
     "plane/plane", "plane/produce", "plane/produce_answer", "plane/session", "plane/topics",
 )  # fmt: skip
 _CONNECTION = (
-    "net/conn", "net/exchange", "net/frame", "net/peers", "net/pool", "net/post", "net/response",
-    "net/timers", "net/up",
+    "net/conn", "net/exchange", "net/frame", "net/pause", "net/peers", "net/pool", "net/post",
+    "net/response", "net/timers", "net/up",
 )  # fmt: skip
 TARGETS = {
     target.name: target

@@ -183,7 +183,7 @@ static void end_one(bool politely) {
     uint8_t choice = politely ? 0 : fuzz_u8(&script);
     uint8_t body[64] = {0};
     if (choice % 8 == 7) WANT(kl_up_drop(&net.up, id) == KL_OK);
-    else if (choice % 8 == 6) WANT(kl_up_again(&net.up, id) == KL_OK);
+    else if (choice % 8 == 6) WANT(kl_up_again(&net.up, id, choice / 8 % 4 > 0) == KL_OK);
     else WANT(kl_up_answer(&net.up, id, body, choice % 64, choice / 64 % 2) == KL_OK);
     WANT(kl_up_answer(&net.up, id, body, 0, 0) == KL_E_NOT_FOUND);
 }
@@ -228,7 +228,7 @@ static void begin(void) {
                                 .produce_waiting_max = 4,
                                 .control_listener = -1};
     net.config = &config;
-    net.ops = &ops;
+    kl_net_init(&net, &ops);
     net.threads = net.up.threads = &thread;
     net.thread_count = net.serving = 1;
     net.up.thread_count = &net.thread_count;
@@ -267,6 +267,7 @@ static void end(kl_conn *conn) {
     WANT(kl_up_left(&net.up) == NULL);
     kl_up_free(&net.up);
     kl_peers_free(&net.peers);
+    kl_net_free(&net);
     kl_post_free(&thread.post);
     for (kl_exchange *x = thread.free, *next; x; x = next) {
         next = x->next;

@@ -1,0 +1,40 @@
+/* pause.c: the network's threads stand still, all or none. */
+#include "threads.h"
+
+enum { LOOK_MS = 5 }; /* a thread may end meanwhile, and tells nobody */
+
+void kl_net_init(kl_net *net, const kl_ops *ops) {
+    net->ops = ops;
+    for (int32_t i = 0; i < KL_API_KEYS; i++) atomic_init(&net->kinds[i], ops->kinds[i]);
+    pthread_mutex_init(&net->pause_lock, NULL);
+    kl_cond_init(&net->pause_turn);
+}
+
+void kl_net_free(kl_net *net) {
+    pthread_cond_destroy(&net->pause_turn);
+    pthread_mutex_destroy(&net->pause_lock);
+}
+
+void kl_net_pause(kl_net *net, bool on) {
+    kl_lock(&net->pause_lock);
+    atomic_store(&net->paused, on);
+    pthread_cond_broadcast(&net->pause_turn);
+    for (int32_t i = 0; i < net->thread_count; i++) {
+        atomic_store(&net->threads[i].room, true); /* it looks once more before it sleeps */
+        kl_post_ring(&net->threads[i].post);
+    }
+    while (on ? net->standing < kl_threads_running(net) : net->standing > 0)
+        kl_cond_wait_ms(&net->pause_turn, &net->pause_lock, LOOK_MS);
+    kl_unlock(&net->pause_lock);
+}
+
+void kl_net_stand(kl_net *net) {
+    kl_lock(&net->pause_lock);
+    net->standing++;
+    pthread_cond_broadcast(&net->pause_turn);
+    while (atomic_load(&net->paused))
+        kl_cond_wait_ms(&net->pause_turn, &net->pause_lock, -1);
+    net->standing--;
+    pthread_cond_broadcast(&net->pause_turn);
+    kl_unlock(&net->pause_lock);
+}

@@ -1,0 +1,231 @@
+"""`kafkalog test-broker`: a broker for a test suite in any language, which ends with its parent."""
+
+import argparse
+import json
+import os
+import select
+import shlex
+import signal
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.common import UsageError, settings_of
+
+if TYPE_CHECKING:
+    from kafkalog.testing.broker import TestBroker
+
+EXAMPLES = """\
+example:
+  kafkalog test-broker
+  kafkalog test-broker --topic orders:3 --topic payments --print json
+  kafkalog test-broker --port 19092 --set auto.create.topics.enable=false
+"""
+
+WORDS = """\
+On its standard input it takes commands, each a line, and answers each with a line, `ok` or
+`error: why`:
+
+    fail API ERROR [TIMES]    answer with Kafka's error, not carried out
+    delay API MS [TIMES]      carry it out so much later
+    disconnect API [TIMES]    close the connection, not carried out
+    drop-response API [TIMES] carry it out, and close the connection
+    heal                      remove all of these; start and resume
+    pause | resume            be silent; go on
+    stop | start | restart    in order, at the same address
+    kill                      as a power cut: what was not on disk is gone; then start
+    advance MS                let so much time pass at once
+    topic NAME [PARTITIONS]   make a topic
+
+TIMES is 1 where it is left out; `all`: until heal.  At the input's end, where it is a pipe, and in
+any case when the process that started it is gone, the broker ends.
+"""
+LINE_MAX = 1 << 16
+"""Bytes of a command; who sends more is cut off."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.description = f"{parser.description}\n\n{WORDS}"
+    parser.add_argument("--port", type=int, default=0, help="of 127.0.0.1 (default: a free one)")
+    parser.add_argument(
+        "--dir", help="the data directory, which is kept (default: one that is removed at the end)"
+    )
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="NAME[:PARTITIONS]",
+        help="a topic that it has; may be repeated",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting (docs/settings.md); may be repeated",
+    )
+    parser.add_argument(
+        "--print",
+        choices=("text", "json"),
+        default="text",
+        help="the first line: the address alone, or an object with bootstrap_servers, pid and "
+        "directory",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until the parent is gone, the input ends, or a signal comes."""
+    from kafkalog.testing.broker import TestBroker
+
+    parent = _parent()
+    topics = [_topic(text) for text in options.topic]
+    ended = _Ended()
+    with (
+        _directory(options.dir) as path,
+        TestBroker(path, config=settings_of(options.set), port=options.port) as broker,
+    ):
+        for name, partitions in topics:
+            broker.create_topic(name, partitions)
+        if options.print == "json":
+            told = {"bootstrap_servers": broker.bootstrap_servers, "pid": os.getpid()}
+            print(json.dumps({**told, "directory": broker.path}), flush=True)
+        else:
+            print(broker.bootstrap_servers, flush=True)
+        for line in _lines(parent, ended):
+            print(_answer(broker, line), flush=True)
+    return 0
+
+
+def _topic(text: str) -> tuple[str, int]:
+    name, colon, count = text.partition(":")
+    if colon and not (count.isdecimal() and int(count) > 0):
+        raise UsageError(f"--topic: found {text!r}, wanted NAME or NAME:PARTITIONS")
+    return name, int(count) if colon else 1
+
+
+@contextmanager
+def _directory(given: str | None) -> Iterator[str]:
+    if given is not None:
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="kafkalog-test-", ignore_cleanup_errors=True) as path:
+        yield path
+
+
+# ---- when it ends --------------------------------------------------------------------------------
+
+
+class _Ended:
+    """A descriptor that can be read when SIGTERM or SIGINT has come."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._end)
+
+    def _end(self, _number: int, _frame: FrameType | None) -> None:
+        with suppress(BlockingIOError):
+            os.write(self._write, b"x")
+
+    def fileno(self) -> int:
+        """Of the pipe."""
+        return self._read
+
+
+def _parent() -> int | None:
+    """A descriptor that can be read when the process that started this one is gone.
+
+    Not PR_SET_PDEATHSIG, which tells of the thread that did: Java's and Go's come and go.  None:
+    the kernel has no such thing; then only the input's end tells.
+    """
+    try:
+        return os.pidfd_open(os.getppid())
+    except OSError:
+        return None
+
+
+def _is_pipe(descriptor: int) -> bool:
+    """Whether its end means that somebody let go of it: not so of a terminal or /dev/null."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _lines(parent: int | None, ended: _Ended) -> Iterator[str]:
+    """The lines of the input, until it is time to end."""
+    poll = select.poll()
+    poll.register(ended, select.POLLIN)
+    if parent is not None:
+        poll.register(parent, select.POLLIN)
+    if _is_pipe(0):
+        poll.register(0, select.POLLIN)
+    rest = b""
+    while [descriptor for descriptor, _ in poll.poll()] == [0]:
+        data = os.read(0, LINE_MAX)
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            yield line.decode("utf-8", "replace")
+        if not data or len(rest) > LINE_MAX:
+            return
+
+
+# ---- commands ------------------------------------------------------------------------------------
+
+
+def _answer(broker: "TestBroker", line: str) -> str:
+    """What became of a line, as one line."""
+    from kafkalog.errors import KafkalogError
+
+    try:
+        _obey(broker, shlex.split(line))
+    except (KafkalogError, ValueError, OSError) as problem:
+        return "error: " + " ".join(str(problem).split())
+    return "ok"
+
+
+def _obey(broker: "TestBroker", words: list[str]) -> None:
+    command, *rest = words or [""]
+    if command in _PLAIN and not rest:
+        _PLAIN[command](broker)
+    elif command in ("fail", "delay") and len(rest) in (2, 3):
+        second = rest[1] if command == "fail" else _number(rest[1])
+        getattr(broker, command)(_named(rest[0]), second, _times(rest[2:]))
+    elif command in ("disconnect", "drop-response") and len(rest) in (1, 2):
+        getattr(broker, command.replace("-", "_"))(_named(rest[0]), _times(rest[1:]))
+    elif command == "advance" and len(rest) == 1:
+        broker.clock.advance(_number(rest[0]))
+    elif command == "topic" and len(rest) in (1, 2):
+        broker.create_topic(rest[0], _number(rest[1]) if rest[1:] else 1)
+    else:
+        raise ValueError(f"found {' '.join(words)!r}; see kafkalog test-broker --help")
+
+
+_PLAIN: dict[str, Callable[["TestBroker"], None]] = {
+    "heal": lambda broker: broker.heal(),
+    "pause": lambda broker: broker.pause(),
+    "resume": lambda broker: broker.resume(),
+    "stop": lambda broker: broker.stop(),
+    "start": lambda broker: broker.start(),
+    "restart": lambda broker: broker.restart(),
+    "kill": lambda broker: broker.kill(),
+}
+
+
+def _named(text: str) -> str | int:
+    return int(text) if text.isdecimal() else text
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"found {text!r}, wanted a number")
+    return int(text)
+
+
+def _times(words: list[str]) -> int | None:
+    return None if words == ["all"] else _number(words[0]) if words else 1

@@ -1,0 +1,387 @@
+"""Failures on demand: what a broker does to requests of an API, before any handler sees them.
+
+For tests of who uses a broker.  Nothing of it is in any request's way until the first fault is
+set: then this stands in front of Dispatch, and the data plane lets what it would answer itself
+come up, for the APIs that are named.
+"""
+
+import heapq
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import ArgumentError, InvalidRequest, KafkalogError, UnsupportedVersion
+from kafkalog.metadata.image import INTERNAL_TOPICS
+from kafkalog.server.handlers.common import node_entry
+from kafkalog.server.handlers.failures import answer_failure, failed_answer
+from kafkalog.server.request import Request
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog.server.node import Node
+    from kafkalog.wire.api import Api
+
+__all__ = ["FAULTS_MAX", "HELPER", "Does", "Fault", "Faults"]
+
+_logger = logging.getLogger(__name__)
+
+FAULTS_MAX = 1000
+"""So many may be set at a time."""
+HELPER = "kafkalog-test-helper"
+"""The client id of who is never hit: what a test looks with."""
+_OF_SESSIONS = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+"""What a Fetch is told as a whole; all other errors are those of partitions."""
+_PLAIN = str.maketrans("", "", "_- ")
+
+Route = Callable[[Request], None]
+
+
+class Does(Enum):
+    """What becomes of a request that a fault hits."""
+
+    FAIL = "fails"
+    """It is answered with an error, and not carried out."""
+    DELAY = "is delayed"
+    """It is carried out later; so is what its connection sends behind it."""
+    DISCONNECT = "is cut off"
+    """Its connection is closed, and it is not carried out."""
+    DROP_RESPONSE = "is not answered"
+    """It is carried out, and then its connection is closed."""
+
+
+class Fault:
+    """One that was set; `hits` tells what became of it."""
+
+    def __init__(
+        self, api: "Api", does: Does, times: int | None, error: ErrorCode, ms: int,
+        client_id: str | None,
+    ) -> None:  # fmt: skip
+        self.api = api
+        self.does = does
+        self.times = times
+        """How many requests it hits; None: all, until it is removed."""
+        self.error = error
+        self.ms = ms
+        self.client_id = client_id
+        """Whose requests; None: everybody's."""
+        self.hits = 0
+        """Requests that it has hit."""
+
+    @property
+    def spent(self) -> bool:
+        """Whether it hits no more."""
+        return self.times is not None and self.hits >= self.times
+
+    def meets(self, request: Request) -> bool:
+        """Whether this is a request of those that it hits."""
+        client = request.peer.client_id
+        return request.api is self.api and (self.client_id is None or client == self.client_id)
+
+    def __repr__(self) -> str:
+        of = "" if self.client_id is None else f" of {self.client_id!r}"
+        times = "each" if self.times is None else f"{self.hits} of {self.times}"
+        what = self.error.name if self.does is Does.FAIL else f"{self.ms} ms" if self.ms else ""
+        return f"Fault({self.api.name}{of} {self.does.value} {what}: {times})"
+
+
+class Faults:
+    """All that are set.  Safe to use from many threads."""
+
+    def __init__(self, node: "Node", route: Route, reroute: Callable[[Route], None]) -> None:
+        """`route` answers what is not hit; `reroute` says where requests go from then on."""
+        self._node = node
+        self._route = route
+        self._reroute = reroute
+        self._lock = threading.Lock()  # guards what follows
+        self._faults: list[Fault] = []
+        self._up: set[int] = set()  # keys of APIs that come up because of us
+        self._held = _Held(node, route)
+
+    # ---- setting -----------------------------------------------------------------------------
+
+    def fail(self, api: str | int, error: str | int, times: int | None = 1,
+             client_id: str | None = None) -> Fault:  # fmt: skip
+        """Answer the next `times` requests of an API with `error`, wherever its answer has a place
+        for one, in partitions where there are some; where none has, the connection is closed.
+
+        `api` and `error` by Kafka's names or numbers; `times` None: until it is removed;
+        `client_id`: only who calls itself so.
+
+        Raises: ArgumentError.
+        """
+        code = _error(error)
+        if code == ErrorCode.NONE:
+            raise ArgumentError("error: found NONE, wanted an error")
+        return self._set(Fault(_api(api), Does.FAIL, _times(times), code, 0, client_id))
+
+    def delay(self, api: str | int, ms: int, times: int | None = 1,
+              client_id: str | None = None) -> Fault:  # fmt: skip
+        """Carry out the next `times` requests `ms` later, by the broker's clock.
+
+        Raises: ArgumentError.
+        """
+        if not isinstance(ms, int) or ms < 0:
+            raise ArgumentError(f"ms: found {ms!r}, wanted 0 or more")
+        none = ErrorCode.NONE
+        return self._set(Fault(_api(api), Does.DELAY, _times(times), none, ms, client_id))
+
+    def disconnect(self, api: str | int, times: int | None = 1,
+                   client_id: str | None = None) -> Fault:  # fmt: skip
+        """Close the connections of the next `times` requests in place of carrying them out.
+
+        Raises: ArgumentError.
+        """
+        none = ErrorCode.NONE
+        return self._set(Fault(_api(api), Does.DISCONNECT, _times(times), none, 0, client_id))
+
+    def drop_response(self, api: str | int, times: int | None = 1,
+                      client_id: str | None = None) -> Fault:  # fmt: skip
+        """Carry out the next `times` requests, and close their connections in place of answering.
+
+        Raises: ArgumentError.
+        """
+        none = ErrorCode.NONE
+        return self._set(Fault(_api(api), Does.DROP_RESPONSE, _times(times), none, 0, client_id))
+
+    def _set(self, fault: Fault) -> Fault:
+        with self._lock:
+            if len(self._faults) >= FAULTS_MAX:
+                raise ArgumentError(f"{len(self._faults)} faults are set, at most {FAULTS_MAX} are")
+            self._faults.append(fault)
+            self._settle()
+        return fault
+
+    def remove(self, fault: Fault) -> None:
+        """Let a fault hit nothing any more; harmless when it does not."""
+        with self._lock:
+            self._faults = [one for one in self._faults if one is not fault]
+            self._settle()
+
+    def clear(self) -> None:
+        """Remove all, and carry out at once what is delayed."""
+        with self._lock:
+            self._faults = []
+            self._settle()
+        self._held.release()
+
+    @property
+    def all(self) -> tuple[Fault, ...]:
+        """Those that may hit something still, the oldest first."""
+        with self._lock:
+            return tuple(self._faults)
+
+    def _settle(self) -> None:
+        """Let come up what must: under the lock."""
+        wanted = {fault.api.key for fault in self._faults}
+        for key in wanted ^ self._up:
+            self._node.reactor.intercept(key, key in wanted)
+        self._up = wanted
+        self._reroute(self if wanted else self._route)
+
+    def stop(self) -> None:
+        """Hold nothing any more: what is delayed loses its connection."""
+        self._held.stop()
+
+    # ---- requests ----------------------------------------------------------------------------
+
+    def __call__(self, request: Request) -> None:
+        """Do to a request what the oldest fault that meets it says; else let it be answered."""
+        fault = self._hit(request)
+        if fault is None:
+            self._route(request)
+            return
+        _logger.info("%r: %s", request, fault)
+        if fault.does is Does.FAIL:
+            self._fail(request, fault)
+        elif fault.does is Does.DELAY:
+            self._held.put(request, fault.ms)
+        elif fault.does is Does.DISCONNECT:
+            request.drop()
+        else:
+            request.unheard()
+            self._route(request)
+
+    def _hit(self, request: Request) -> Fault | None:
+        if request.peer.client_id == HELPER:
+            return None
+        with self._lock:
+            fault = next((one for one in self._faults if one.meets(request)), None)
+            if fault is None:
+                return None
+            fault.hits += 1
+            if fault.spent:
+                self._faults.remove(fault)
+                self._settle()
+            return fault
+
+    def _miss(self, fault: Fault) -> None:
+        """What it hit was none: the next one is."""
+        with self._lock:
+            if fault.spent:
+                self._faults.insert(0, fault)
+            fault.hits -= 1
+            self._settle()
+
+    # ---- errors ------------------------------------------------------------------------------
+
+    def _fail(self, request: Request, fault: Fault) -> None:
+        try:
+            body = request.body = request.api.decode_request(request.version, request.body)
+        except (InvalidRequest, UnsupportedVersion):
+            request.drop()
+            return
+        code, message = fault.error, f"{fault.error.name}, as a test asked for"
+        if request.api is apis.METADATA:
+            request.answer(self._metadata(request, code))
+        elif request.api is apis.FETCH and code not in _OF_SESSIONS:
+            if request.version >= 7 and body.session_epoch > 0:
+                # It names only what changed: no partition's error can be told.  Who is told this
+                # asks for all of them at once, and then they can.
+                self._miss(fault)
+                code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+                answer_failure(request, code, message)
+            else:
+                found = failed_answer(request.api, request.version, body, code, message) or {}
+                request.answer({**found, "error_code": ErrorCode.NONE})
+        else:
+            answer_failure(request, code, message)
+
+    def _metadata(self, request: Request, code: ErrorCode) -> dict[str, Any]:
+        """Each topic has the error; where the nodes are is told as always."""
+        node, body = self._node, request.body
+        every = body.topics is None or (request.version == 0 and not body.topics)
+        if every:
+            topics = [
+                {"name": topic.name, "topic_id": topic.id, "error_code": code,
+                 "is_internal": topic.name in INTERNAL_TOPICS}
+                for topic in node.image.topics.values()
+            ]  # fmt: skip
+        else:
+            topics = [
+                {"name": topic.name, "error_code": code,
+                 **({"topic_id": topic.topic_id} if request.version >= 10 else {})}
+                for topic in body.topics
+            ]  # fmt: skip
+        return {
+            "brokers": [node_entry(node, request.peer.listener)],
+            "cluster_id": node.image.cluster_id,
+            "controller_id": node.node_id,
+            "topics": topics,
+        }
+
+
+class _Held:
+    """Requests that are delayed, and the thread that lets them go on, which begins with the first.
+
+    There are no more of them than connections: each has one at a time.
+    """
+
+    def __init__(self, node: "Node", route: Route) -> None:
+        self._clock = node.clock
+        self._route = route
+        self._wake = threading.Condition()  # guards what follows
+        self._held: list[tuple[float, int, Request]] = []
+        self._number = count()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+    def put(self, request: Request, ms: int) -> None:
+        """Let a request go on `ms` from now."""
+        with self._wake:
+            if not self._stopping:
+                due_s = self._clock.monotonic_s() + ms / 1000
+                heapq.heappush(self._held, (due_s, next(self._number), request))
+                if self._thread is None:
+                    self._thread = threading.Thread(
+                        target=self._loop, name="kafkalog delays", daemon=True
+                    )
+                    self._thread.start()
+                self._wake.notify()
+                return
+        request.drop()
+
+    def release(self) -> None:
+        """Let all go on now."""
+        with self._wake:
+            self._held = [(0.0, number, request) for _, number, request in self._held]
+            heapq.heapify(self._held)
+            self._wake.notify()
+
+    def stop(self) -> None:
+        """End the thread; who is held loses its connection.  Harmless when repeated."""
+        with self._wake:
+            self._stopping = True
+            held, self._held = self._held, []
+            self._wake.notify()
+        for _, _, request in held:
+            with suppress(KafkalogError):
+                request.drop()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _loop(self) -> None:
+        while True:
+            with self._wake:
+                while not self._stopping and not self._due():
+                    until_s = self._held[0][0] if self._held else None
+                    self._clock.wait_until(self._wake, until_s)
+                if self._stopping:
+                    return
+                _, _, request = heapq.heappop(self._held)
+            try:
+                self._route(request)
+            except Exception:
+                _logger.exception("%r failed; its connection is closed", request)
+                with suppress(KafkalogError):  # it may have been answered before it failed
+                    request.drop()
+
+    def _due(self) -> bool:
+        return bool(self._held) and self._held[0][0] <= self._clock.monotonic_s()
+
+
+# ---- names ---------------------------------------------------------------------------------------
+
+
+def _api(named: str | int) -> "Api":
+    """An API by its name, in any spelling (`Produce`, `INIT_PRODUCER_ID`), or its key."""
+    if isinstance(named, int) and not isinstance(named, bool):
+        found = apis.BY_KEY.get(named)
+    else:
+        wanted = str(named).translate(_PLAIN).lower()
+        found = next((one for one in apis.BY_KEY.values() if one.name.lower() == wanted), None)
+    if found is None:
+        names = [one.name for one in apis.BY_KEY.values()]
+        raise ArgumentError(f"api: found {named!r}, {_near(named, names)}")
+    return found
+
+
+def _error(named: str | int) -> ErrorCode:
+    if isinstance(named, str) and named.upper() in ErrorCode.__members__:
+        return ErrorCode[named.upper()]
+    with suppress(ValueError):
+        if isinstance(named, int):
+            return ErrorCode(named)
+    raise ArgumentError(f"error: found {named!r}, {_near(named, list(ErrorCode.__members__))}")
+
+
+def _near(named: object, names: list[str]) -> str:
+    import difflib
+
+    lower = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(str(named).lower(), lower, 1)
+    return f"wanted {lower[near[0]]}?" if near else "wanted Kafka's name or number of one"
+
+
+def _times(times: int | None) -> int | None:
+    if times is not None and (not isinstance(times, int) or times < 1):
+        raise ArgumentError(f"times: found {times!r}, wanted 1 or more, or None for all")
+    return times

@@ -1,0 +1,9 @@
+"""A real broker for tests of what talks to one: begun in milliseconds, failing when it is told to.
+
+broker   its life, its faults, its clock
+power    what a power cut leaves of a directory
+records  what tests put into topics and wait for
+port     an address that stays the broker's while it is down
+
+`kafkalog.pytest_plugin` makes fixtures of it, `kafkalog test-broker` a process.
+"""

@@ -1,0 +1,317 @@
+"""A broker for one test: real sockets, a real directory, and it fails when it is told to."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from kafkalog.client import topics
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.transport import Options
+from kafkalog.clock import SkippingClock
+from kafkalog.errors import Closed, UnknownTopicOrPartition
+from kafkalog.server.broker import Broker
+from kafkalog.server.faults import HELPER, Fault
+from kafkalog.testing import power, records
+from kafkalog.testing.port import HOST, Port
+from kafkalog.types import Record, TopicPartition
+
+__all__ = ["SETTINGS", "TestBroker"]
+
+SETTINGS: Mapping[str, object] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1,
+    "offsets.topic.num.partitions": 2,
+    "transaction.state.log.num.partitions": 2,
+    "num.network.threads": 1,
+    "num.io.threads": 3,
+    # A clock that is moved ahead by days must not take connections for idle ones.
+    "connections.max.idle.ms": -1,
+    "kafkalog.half.frame.max.ms": (1 << 63) - 1,
+}
+"""What differs from `kafkalog serve`; whatever a test gives goes over it."""
+WAIT_S = 10.0
+"""How long the helpers wait, by the machine's clock."""
+LOOK_S = 0.002
+"""How often."""
+
+
+class TestBroker:
+    """A broker in this process, for any client in any language.
+
+    What is set with `fail` and its kin hits every client but the helpers below, which look past
+    it.  A context manager; closed by `close`, which may be repeated.
+    """
+
+    __test__ = False  # no class of tests, whatever its name
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        config: Mapping[str, object] | None = None,
+        clock: SkippingClock | None = None,
+        port: int = 0,
+    ) -> None:
+        """Serve the directory at `path`, made when missing.
+
+        `config`: settings by Kafka's names, over SETTINGS; `port` 0: a free one.
+
+        Raises: as Broker; OSError when the port is taken.
+        """
+        self.path = os.path.abspath(path)
+        self.config: dict[str, object] = {**SETTINGS, **(config or {})}
+        self.clock = clock or SkippingClock()
+        """Of the broker, over all its lives; `advance(ms)` lets time pass at once."""
+        self.keep = False
+        """For who removes the directory at the end: not to do so."""
+        self._port = Port(port)
+        self._broker: Broker | None = None
+        try:
+            self.start()
+        except BaseException:
+            self._port.close()
+            raise
+
+    # ---- its life ----------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where any Kafka client connects to: host:port, the same over all its lives."""
+        return f"{HOST}:{self._port.number}"
+
+    @property
+    def broker(self) -> Broker:
+        """The broker that runs now.  Raises: Closed, when it is down."""
+        if self._broker is None:
+            raise Closed(f"the broker of {self.path} is down: start() it")
+        return self._broker
+
+    @property
+    def running(self) -> bool:
+        """Whether it is there, paused or not."""
+        return self._broker is not None
+
+    def start(self) -> None:
+        """Begin again after `stop` or `kill`; nothing when it runs."""
+        if self._broker is None:
+            listeners = f"PLAINTEXT://{self.bootstrap_servers}"
+            self._broker = Broker(self.path, listeners, self.config, self.clock)
+
+    def stop(self) -> None:
+        """End in order: answer what is in flight, flush everything; clients are refused until
+        `start`.  Faults are gone, as they are with `kill`.
+        """
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            broker.close()
+
+    def restart(self) -> None:
+        """Stop in order and start again, at the same address."""
+        self.stop()
+        self.start()
+
+    def kill(self) -> None:
+        """End as with a power cut: what was not on disk by then is gone.  `start` begins again.
+
+        On disk is what acks=all promised (with `kafkalog.durability` of `fsync`, the default) and
+        what was flushed otherwise: of each log the records up to there are left, and no more.
+
+        Raises: Closed, when it is down.
+        """
+        broker, self._broker = self.broker, None
+        power.cut(broker.abandon())
+
+    def close(self) -> None:
+        """Stop, and give the port back."""
+        try:
+            self.stop()
+        finally:
+            self._port.close()
+
+    def pause(self) -> None:
+        """Be silent until `resume`: connections stay and are taken, nothing is answered."""
+        self.broker.pause()
+
+    def resume(self) -> None:
+        """Go on: what came meanwhile is answered."""
+        self.broker.resume()
+
+    # ---- faults ------------------------------------------------------------------------------
+
+    def fail(self, api: str | int, error: str | int, times: int | None = 1,
+             client_id: str | None = None) -> Fault:  # fmt: skip
+        """Answer the next `times` requests of an API with an error, by Kafka's names (or numbers):
+        `fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)`.  None: all, until `heal`.
+
+        `client_id`: only who calls itself so.  The fault's `hits` tell how many it was.
+
+        Raises: ArgumentError.
+        """
+        return self.broker.faults.fail(api, error, times, client_id)
+
+    def delay(self, api: str | int, ms: int, times: int | None = 1,
+              client_id: str | None = None) -> Fault:  # fmt: skip
+        """Carry out the next `times` requests `ms` later, by `clock`."""
+        return self.broker.faults.delay(api, ms, times, client_id)
+
+    def disconnect(self, api: str | int, times: int | None = 1,
+                   client_id: str | None = None) -> Fault:  # fmt: skip
+        """Close the connections of the next `times` requests in place of carrying them out."""
+        return self.broker.faults.disconnect(api, times, client_id)
+
+    def drop_response(self, api: str | int, times: int | None = 1,
+                      client_id: str | None = None) -> Fault:  # fmt: skip
+        """Carry out the next `times` requests, and close their connections in place of answering:
+        what was asked for is done, and its client cannot know.
+        """
+        return self.broker.faults.drop_response(api, times, client_id)
+
+    def heal(self) -> None:
+        """Start what is down, resume what is paused, remove every fault."""
+        self.start()
+        self.broker.faults.clear()
+        self.resume()
+
+    # ---- what is in it -----------------------------------------------------------------------
+
+    @contextmanager
+    def _cluster(self) -> Iterator[Cluster]:
+        """A client that no fault hits, on a broker that is not paused for ever."""
+        options = Options(client_id=HELPER, request_timeout_ms=int(WAIT_S * 1000))
+        with Cluster(self.broker.bootstrap_servers, options, self.clock) as cluster:
+            yield cluster
+
+    def create_topic(
+        self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Make a topic.
+
+        Raises: TopicExists, InvalidTopic, InvalidSetting.
+        """
+        with self._cluster() as cluster:
+            topics.create_topic(cluster, topic, partitions, config=config)
+
+    def delete_topics(self, prefix: str) -> None:
+        """Remove the topics whose names begin so."""
+        with self._cluster() as cluster:
+            for name in topics.list_topics(cluster):
+                if name.startswith(prefix):
+                    topics.delete_topic(cluster, name)
+
+    def fill(
+        self,
+        topic: str,
+        what: Iterable[records.Row] | os.PathLike[str],
+        *,
+        partition: int | None = None,
+    ) -> int:
+        """Put records into a topic, which is made when it is missing; how many.
+
+        `what`: values, or (key, value), as text or bytes; or a file's path, each line a value.
+        Where each goes is as with Java's clients, but for `partition`.
+
+        Raises: ArgumentError; what a producer meets.
+        """
+        with self._cluster() as cluster:
+            return records.send(cluster, topic, what, partition)
+
+    def records(self, topic: str, *, committed: bool = True) -> list[Record]:
+        """What a consumer would read of all partitions, by partition and offset; [] of a topic that
+        is not there.  `committed`: nothing of transactions that are open or aborted.
+        """
+        isolation = "read_committed" if committed else "read_uncommitted"
+        found: list[Record] = []
+        partitions = self.broker.node.partitions
+        for number in range(partitions.count(topic)):
+            try:
+                log = partitions.look(topic, number)
+            except UnknownTopicOrPartition:  # deleted since
+                return []
+            if log is not None:
+                found += log.read(isolation=isolation)
+        return found
+
+    def wait_for_records(
+        self, topic: str, count: int, timeout_s: float = WAIT_S, *, committed: bool = True
+    ) -> list[Record]:
+        """The records of a topic, once there are `count`; see `records`.
+
+        Raises: AssertionError, with what was found, when there are not in time, or more.
+        """
+        found: list[Record] = []
+
+        def there() -> bool:
+            found[:] = self.records(topic, committed=committed)
+            return len(found) >= count
+
+        _wait(there, timeout_s)
+        if len(found) != count:
+            raise AssertionError(
+                f"topic {topic}: found {len(found)} records{_some(found)}, wanted {count} "
+                f"within {timeout_s:g} s"
+            )
+        return found
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """The offsets that a group has committed."""
+        with self._cluster() as cluster:
+            return records.committed(cluster, group)
+
+    def assert_committed(
+        self, group: str, offsets: Mapping[tuple[str, int], int], timeout_s: float = WAIT_S
+    ) -> None:
+        """Wait until a group has committed these offsets, by (topic, partition).
+
+        Raises: AssertionError, with what was found.
+        """
+        wanted = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
+        found: dict[TopicPartition, int] = {}
+
+        def there() -> bool:
+            every = self.committed(group)
+            found.clear()
+            found.update((tp, every[tp]) for tp in wanted if tp in every)
+            return found == wanted
+
+        _wait(there, timeout_s)
+        if found != wanted:
+            raise AssertionError(
+                f"group {group}: found {_offsets(found)}, wanted {_offsets(wanted)} "
+                f"within {timeout_s:g} s"
+            )
+
+    def __enter__(self) -> "TestBroker":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = self.bootstrap_servers if self.running else "down"
+        return f"TestBroker({self.path!r}, {state})"
+
+
+def _wait(condition: Callable[[], bool], timeout_s: float) -> None:
+    """Until the condition holds or the time is over."""
+    end_s = time.monotonic() + timeout_s
+    while not condition() and time.monotonic() < end_s:
+        time.sleep(LOOK_S)
+
+
+def _some(found: list[Record]) -> str:
+    """The last values, as far as a line has room."""
+    values: list[Any] = [record.value for record in found[-3:]]
+    return f" (the last: {', '.join(str(value)[:60] for value in values)})" if values else ""
+
+
+def _offsets(offsets: Mapping[TopicPartition, int]) -> str:
+    told = (f"{tp.topic}-{tp.partition}: {offset}" for tp, offset in sorted(offsets.items()))
+    return "{" + ", ".join(told) + "}"

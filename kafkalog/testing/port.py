@@ -1,0 +1,31 @@
+"""A port that stays somebody's while nobody listens on it."""
+
+import socket
+
+__all__ = ["HOST", "Port"]
+
+HOST = "127.0.0.1"
+
+
+class Port:
+    """A free port of the loopback address, from now on until `close`.
+
+    It is bound here and never listened on: the kernel gives it to nobody else, a listener that
+    allows it (SO_REUSEADDR) takes it beside this one, and who connects while there is none is
+    refused, as at a broker that is down.
+    """
+
+    def __init__(self, number: int = 0) -> None:
+        """Take `number`; 0: any.  Raises: OSError when it is somebody's."""
+        self._socket = socket.socket()
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((HOST, number))
+        except BaseException:
+            self._socket.close()
+            raise
+        self.number: int = self._socket.getsockname()[1]
+
+    def close(self) -> None:
+        """Give it back."""
+        self._socket.close()

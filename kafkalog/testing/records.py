@@ -1,0 +1,58 @@
+"""What tests put into topics, and what groups committed: over a client that no fault hits."""
+
+import os
+from collections.abc import Iterable, Iterator
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.groups import committed_offsets
+from kafkalog.client.producer import ProduceOptions, Producer
+from kafkalog.errors import ArgumentError
+from kafkalog.types import TopicPartition
+
+__all__ = ["Row", "committed", "send"]
+
+Text = str | bytes | None
+Row = Text | tuple[Text, Text]
+"""A value, or a key and a value."""
+
+
+def send(
+    cluster: Cluster, topic: str, what: "Iterable[Row] | os.PathLike[str]", partition: int | None
+) -> int:
+    """Put rows, or the lines of a file, into a topic, and wait until they are there; how many.
+
+    Raises: ArgumentError; what a producer meets.
+    """
+    sent = 0
+    with Producer(cluster, ProduceOptions()) as producer:
+        for key, value in _rows(what):
+            producer.send(topic, value, key, partition=partition)
+            sent += 1
+    if not sent:
+        cluster.topic(topic, create=True)
+    return sent
+
+
+def committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
+    """The offsets that a group has committed, of all partitions."""
+    return {tp: one.offset for tp, one in committed_offsets(cluster, group).items()}
+
+
+def _rows(what: "Iterable[Row] | os.PathLike[str]") -> Iterator[tuple[bytes | None, bytes | None]]:
+    if isinstance(what, os.PathLike):
+        with open(what, "rb") as file:
+            yield from ((None, line.rstrip(b"\r\n")) for line in file)
+        return
+    if isinstance(what, (str, bytes)):
+        raise ArgumentError(f"found {what!r}, wanted several records, or a file's pathlib.Path")
+    for row in what:
+        key, value = row if isinstance(row, tuple) else (None, row)
+        yield _bytes(key), _bytes(value)
+
+
+def _bytes(text: object) -> bytes | None:
+    if text is None or isinstance(text, bytes):
+        return text
+    if isinstance(text, str):
+        return text.encode()
+    raise ArgumentError(f"a record: found {type(text).__name__}, wanted text, bytes or None")

@@ -1,0 +1,148 @@
+"""`kafkalog test-broker`: a broker as suites of other languages have it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.raw import Raw
+
+Wait = Callable[..., None]
+COMMAND = [sys.executable, "-m", "kafkalog", "test-broker"]
+
+
+class Process:
+    """One that runs, with its pipes."""
+
+    def __init__(self, root: Path, *arguments: str, **how: Any) -> None:
+        how = {"stdin": subprocess.PIPE, **how}
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments], stdout=subprocess.PIPE, text=True, cwd=root, **how
+        )
+        self.first = self.line()
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().rstrip("\n")
+
+    def say(self, command: str) -> str:
+        """What is answered to a command."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+        return self.line()
+
+    def end(self) -> int:
+        """Close its input; how it ended."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return self.process.wait(30)
+
+
+@pytest.fixture
+def start(root: Path) -> Iterator[Callable[..., Process]]:
+    made: list[Process] = []
+
+    def call(*arguments: str, **how: Any) -> Process:
+        made.append(Process(root, *arguments, **how))
+        return made[-1]
+
+    yield call
+    for one in made:
+        one.process.kill()
+        one.process.wait()
+        for pipe in (one.process.stdin, one.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def test_it_prints_its_address_and_ends_with_its_input(start: Callable[..., Process]) -> None:
+    one = start("--topic", "orders:3", "--topic", "payments", "--print", "json")
+    told = json.loads(one.first)
+    assert told["pid"] == one.process.pid
+    directory = Path(told["directory"])
+    with Raw(told["bootstrap_servers"]) as raw:
+        found = raw.call(apis.METADATA, topics=None)
+        assert {t.name: len(t.partitions) for t in found.topics} == {"orders": 3, "payments": 1}
+    assert directory.exists()
+    assert one.end() == 0
+    assert not directory.exists()
+
+
+def test_commands(start: Callable[..., Process], tmp_path: Path) -> None:
+    one = start("--dir", str(tmp_path / "data"))
+    address = one.first
+    assert one.say("topic t 2") == "ok"
+    assert one.say("fail Produce NOT_LEADER_OR_FOLLOWER 2") == "ok"
+    with Raw(address) as raw:
+        found = [raw.produce("t", b"a").error_code for _ in range(3)]
+        assert found == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2 + [ErrorCode.NONE]
+        raw.produce("t", b"lost", acks=1)
+        assert one.say("disconnect ListOffsets") == "ok"
+        with pytest.raises(ConnectionError):
+            raw.offsets("t", -1)
+    for word in ("pause", "resume", "kill", "start", "restart"):
+        assert one.say(word) == "ok"
+    with Raw(address) as raw:
+        assert raw.offsets("t", -1).offset == 1
+    for word in ("delay Fetch 5 all", "drop-response 1", "heal", "advance 9", "stop", "heal"):
+        assert one.say(word) == "ok"
+    assert one.say("disconnect Produse") == "error: api: found 'Produse', wanted Produce?"
+    assert one.say("dance") == "error: found 'dance'; see kafkalog test-broker --help"
+    assert one.say("advance soon") == "error: found 'soon', wanted a number"
+    assert one.say("topic t").startswith("error: topic 't'")
+    assert one.end() == 0
+    assert (tmp_path / "data" / "t-0").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_order(start: Callable[..., Process], number: signal.Signals) -> None:
+    one = start()
+    one.process.send_signal(number)
+    assert one.process.wait(30) == 0
+
+
+def test_it_ends_when_its_parent_is_gone(root: Path, wait_until: Wait) -> None:
+    """Although its input is none that could end: a parent that is killed tells nobody."""
+    program = (
+        "import subprocess, sys, time\n"
+        f"one = subprocess.Popen({COMMAND!r}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,"
+        " text=True)\n"
+        "print(one.pid, one.stdout.readline(), flush=True)\n"
+        "one.wait()\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=root
+    )
+    assert parent.stdout is not None
+    pid, address = parent.stdout.readline().split()
+    with Raw(address) as raw:
+        assert raw.call(apis.API_VERSIONS, 0).error_code == ErrorCode.NONE
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    wait_until(lambda: not Path(f"/proc/{pid}").exists() or ended(int(pid)), "it is gone", 30)
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is only remembered still, by an init that does not look."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_wrong_use_is_told(root: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, "--topic", "t:x"], capture_output=True, text=True, cwd=root, input=""
+    )
+    assert done.returncode == 2
+    assert "--topic: found 't:x', wanted NAME or NAME:PARTITIONS" in done.stderr
+    assert os.environ.get("KAFKALOG_DEBUG") is None

@@ -1,0 +1,177 @@
+"""The plugin as somebody else's tests meet it: each of these runs a pytest of its own."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+Run = Callable[..., pytest.RunResult]
+ENTRY = ("kafkalog", "kafkalog.pytest_plugin")
+INSTALLED = any(
+    (point.name, point.value) == ENTRY
+    for point in importlib.metadata.entry_points(group="pytest11")
+)
+RAW = """
+from kafkalog.wire import apis
+from tests.support.raw import Raw
+"""
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester) -> Run:
+    """`run(*arguments, test=text)`: pytest, in a process of its own, with the plugin."""
+    pytester.makeini("[pytest]\n")
+
+    def call(*arguments: str, **files: str) -> pytest.RunResult:
+        pytester.makepyfile(**{name: RAW + textwrap.dedent(text) for name, text in files.items()})
+        plugin = [] if INSTALLED else ["-p", ENTRY[1]]
+        return pytester.runpytest_subprocess(*plugin, "-p", "no:cacheprovider", *arguments)
+
+    return call
+
+
+def test_who_does_not_use_it_pays_nothing(root: object) -> None:
+    """Neither numpy nor the C core nor asyncio, ssl, sockets: what `import kafkalog` loads."""
+    program = (
+        "import sys, pytest, kafkalog; before = set(sys.modules); import kafkalog.pytest_plugin;"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=str(root)
+    ).stdout.split()
+    assert loaded == ["kafkalog.pytest_plugin"]
+
+
+def test_each_test_has_a_broker_of_its_own(run: Run) -> None:
+    done = run(
+        test_it="""
+        import pytest
+        seen = set()
+
+        @pytest.mark.parametrize("number", range(3))
+        def test_alone(kafkalog_broker, tmp_path, number):
+            assert kafkalog_broker.records("t") == []
+            assert kafkalog_broker.path.startswith(str(tmp_path))
+            seen.add(kafkalog_broker.bootstrap_servers)
+            with Raw(kafkalog_broker.bootstrap_servers) as raw:
+                raw.create("t")
+                raw.produce("t", b"a")
+            assert [r.value for r in kafkalog_broker.wait_for_records("t", 1)] == [b"a"]
+
+        def test_they_were_different():
+            assert len(seen) == 3
+    """
+    )
+    done.assert_outcomes(passed=4)
+
+
+def test_settings_and_topics(run: Run) -> None:
+    done = run(
+        conftest="""
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def kafkalog_config():
+            return {"num.partitions": 5, "auto.create.topics.enable": False}
+        """,
+        test_it="""
+        import pytest
+
+        pytestmark = pytest.mark.kafkalog(topics={"a": 2})
+
+        def counts(broker):
+            return {t: broker.broker.node.partitions.count(t) for t in ("a", "b", "c")}
+
+        def test_of_all(kafkalog_broker):
+            assert counts(kafkalog_broker) == {"a": 2, "b": 0, "c": 0}
+            assert kafkalog_broker.broker.config.num_partitions == 5
+
+        @pytest.mark.kafkalog(config={"num.partitions": 7}, topics={"b": 3, "a": 4})
+        def test_of_one(kafkalog_broker):
+            assert counts(kafkalog_broker) == {"a": 4, "b": 3, "c": 0}
+            assert kafkalog_broker.broker.config.num_partitions == 7
+        """,
+    )
+    done.assert_outcomes(passed=2)
+
+
+SHARED = """
+    import pytest
+
+    @pytest.mark.parametrize("number", range(4))
+    def test_shares(kafkalog_session_broker, kafkalog_topic_prefix, number):
+        broker, topic = kafkalog_session_broker, kafkalog_topic_prefix + "orders"
+        others = [t for t in broker.broker.node.image.topics if not t.startswith("__")]
+        assert others == []  # what was there before is deleted
+        broker.fill(topic, ["a"])
+        assert len(broker.records(topic)) == 1
+        broker.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=None)
+        (broker.kill if number == 1 else broker.pause)()
+"""
+
+
+def test_one_broker_for_all_with_a_prefix_each(run: Run) -> None:
+    """Each finds it healed, whatever the one before did to it."""
+    run(test_it=SHARED).assert_outcomes(passed=4)
+
+
+def test_beside_other_processes(run: Run) -> None:
+    """Under xdist: brokers of both kinds, two processes."""
+    alone = """
+        import pytest
+
+        @pytest.mark.parametrize("number", range(6))
+        def test_alone(kafkalog_broker, number):
+            kafkalog_broker.fill("t", [str(number)])
+            kafkalog_broker.restart()
+            assert [r.value for r in kafkalog_broker.records("t")] == [str(number).encode()]
+    """
+    done = run("-n", "2", test_alone=alone, test_shared=SHARED)
+    done.assert_outcomes(passed=10)
+
+
+def test_the_directory_of_a_test_that_failed_is_kept_and_told(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    done = run(
+        test_it="""
+        def test_passes(kafkalog_broker):
+            kafkalog_broker.fill("t", ["a"])
+
+        def test_fails(kafkalog_broker):
+            kafkalog_broker.fill("orders", ["a"])
+            kafkalog_broker.delay("Fetch", 5)
+            assert 0
+    """
+    )
+    done.assert_outcomes(passed=1, failed=1)
+    text = done.stdout.str()
+    assert "still set: Fault(Fetch is delayed 5 ms: 0 of 1)" in text
+    command = re.search(r"kafkalog (consume --dir (\S+) --topic orders)", text)
+    assert command, text
+    read = subprocess.run(
+        [sys.executable, "-m", "kafkalog", *command[1].split()], capture_output=True, text=True,
+        check=True, cwd=str(pytester.path),
+    )  # fmt: skip
+    assert read.stdout == "a\n"
+    folder = pytester.path.__class__(command[2])
+    assert folder.name == "kafkalog" and "test_fails" in folder.parent.name
+    passed = folder.parent.parent / folder.parent.name.replace("fails", "passes")
+    assert not (passed / "kafkalog").exists()
+
+
+def test_directories_are_kept_when_asked_for(run: Run, pytester: pytest.Pytester) -> None:
+    done = run("--kafkalog-keep", "--basetemp", "kept", test_it="""
+        def test_passes(kafkalog_broker):
+            kafkalog_broker.fill("t", ["a"])
+    """)  # fmt: skip
+    done.assert_outcomes(passed=1)
+    assert list(pytester.path.glob("kept/test_passes*/kafkalog/t-0/*.log"))

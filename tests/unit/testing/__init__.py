@@ -1,0 +1,1 @@
+"""Tests of what kafkalog gives to other people's tests."""

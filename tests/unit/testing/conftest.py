@@ -1,0 +1,16 @@
+"""A broker as a test of somebody else's has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkalog.testing.broker import TestBroker
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[TestBroker]:
+    with TestBroker(tmp_path / "data") as made:
+        yield made
