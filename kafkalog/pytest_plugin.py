@@ -8,19 +8,21 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from kafkalog.store import Store
     from kafkalog.testing.broker import TestBroker
 
 __all__ = [
     "kafkalog_broker",
     "kafkalog_config",
     "kafkalog_session_broker",
+    "kafkalog_store",
     "kafkalog_topic_prefix",
 ]
 
@@ -55,9 +57,13 @@ def pytest_runtest_makereport(
     """Keep a broker's directory when its test failed, and tell where it is."""
     report = yield
     if report.failed:
+        item.stash[_FAILED] = True
         for broker in _brokers(item):
             broker.keep = True
             report.sections.append(("kafkalog broker", "\n".join(_told(broker))))
+        for store in _stores(item):
+            told = [f"its directory is kept: {store.path}", *_commands(store.path, ())]
+            report.sections.append(("kafkalog store", "\n".join(told)))
     return report
 
 
@@ -70,18 +76,32 @@ def _brokers(item: pytest.Item) -> list[TestBroker]:
     return [value for value in values if isinstance(value, loaded.TestBroker)]
 
 
+def _stores(item: pytest.Item) -> list[Store]:
+    """The same, of stores."""
+    loaded = sys.modules.get("kafkalog.store")
+    if loaded is None:
+        return []
+    values = getattr(item, "funcargs", {}).values()
+    return [value for value in values if isinstance(value, loaded.Store)]
+
+
 def _told(broker: TestBroker) -> Iterator[str]:
     yield f"{broker!r}; its directory is kept:"
-    yield f"  kafkalog topics --dir {broker.path}"
-    if not broker.running:
-        return
-    topics = [name for name in sorted(broker.broker.node.image.topics) if not name.startswith("__")]
+    topics: list[str] = []
+    if broker.running:
+        topics = sorted(n for n in broker.broker.node.image.topics if not n.startswith("__"))
+    yield from _commands(broker.path, topics)
+    for fault in broker.broker.faults.all if broker.running else ():
+        yield f"still set: {fault!r}"
+
+
+def _commands(path: str, topics: Sequence[str]) -> Iterator[str]:
+    """What opens a directory that is kept."""
+    yield f"  kafkalog topics --dir {path}"
     for name in topics[:TOPICS_TOLD]:
-        yield f"  kafkalog consume --dir {broker.path} --topic {name}"
+        yield f"  kafkalog consume --dir {path} --topic {name}"
     if len(topics) > TOPICS_TOLD:
         yield f"  and {len(topics) - TOPICS_TOLD} topics more"
-    for fault in broker.broker.faults.all:
-        yield f"still set: {fault!r}"
 
 
 @pytest.fixture(scope="session")
@@ -103,6 +123,21 @@ def kafkalog_broker(
         config.update(marker.kwargs.get("config") or {})
         topics.update(marker.kwargs.get("topics") or {})
     yield from _serving(request, tmp_path / "kafkalog", config, topics)
+
+
+@pytest.fixture
+def kafkalog_store(
+    request: pytest.FixtureRequest, tmp_path: Path, kafkalog_config: Mapping[str, object]
+) -> Iterator[Store]:
+    """The same without a port, for clients of this process: a kafkalog.Store of this test's own."""
+    from kafkalog.store import Store
+    from kafkalog.testing.broker import SETTINGS
+
+    path = tmp_path / "kafkalog-store"
+    with Store(path, config={**SETTINGS, **kafkalog_config}) as store:
+        yield store
+    if not request.node.stash.get(_FAILED, False):
+        _remove(request, path)
 
 
 @pytest.fixture(scope="session")
@@ -134,6 +169,7 @@ def kafkalog_topic_prefix(
 
 
 _NUMBER = pytest.StashKey[list[int]]()
+_FAILED = pytest.StashKey[bool]()
 
 
 def _serving(
@@ -146,5 +182,10 @@ def _serving(
         for topic, partitions in topics.items():
             broker.create_topic(topic, partitions)
         yield broker
-    if not (broker.keep or request.config.getoption("--kafkalog-keep")):
+    if not broker.keep:
+        _remove(request, path)
+
+
+def _remove(request: pytest.FixtureRequest, path: Path) -> None:
+    if not request.config.getoption("--kafkalog-keep"):
         shutil.rmtree(path, ignore_errors=True)

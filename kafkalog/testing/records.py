@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.groups import committed_offsets
-from kafkalog.client.producer import ProduceOptions, Producer
+from kafkalog.client.producer import Producer
 from kafkalog.errors import ArgumentError
+from kafkalog.server.faults import HELPER
 from kafkalog.types import TopicPartition
 
 __all__ = ["Row", "committed", "send"]
@@ -23,14 +24,16 @@ def send(
 
     Raises: ArgumentError; what a producer meets.
     """
-    sent = 0
-    with Producer(cluster, ProduceOptions()) as producer:
-        for key, value in _rows(what):
-            producer.send(topic, value, key, partition=partition)
-            sent += 1
-    if not sent:
-        cluster.topic(topic, create=True)
-    return sent
+    cluster.topic(topic, create=True)
+    now_ms = cluster.clock.now_ms()
+    with Producer(cluster.servers, client_id=HELPER) as producer:
+        futures = [
+            producer.send(topic, value, key, partition=partition, timestamp_ms=now_ms)
+            for key, value in _rows(what)
+        ]
+    for future in futures:
+        future.result()
+    return len(futures)
 
 
 def committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:

@@ -38,6 +38,11 @@ def run(pytester: pytest.Pytester) -> Run:
     return call
 
 
+def test_pytest_finds_it_by_its_entry_point(root: object) -> None:
+    text = (root / "pyproject.toml").read_text()  # type: ignore[operator]
+    assert f'[project.entry-points.pytest11]\n{ENTRY[0]} = "{ENTRY[1]}"\n' in text
+
+
 def test_who_does_not_use_it_pays_nothing(root: object) -> None:
     """Neither numpy nor the C core nor asyncio, ssl, sockets: what `import kafkalog` loads."""
     program = (
@@ -175,3 +180,25 @@ def test_directories_are_kept_when_asked_for(run: Run, pytester: pytest.Pytester
     """)  # fmt: skip
     done.assert_outcomes(passed=1)
     assert list(pytester.path.glob("kept/test_passes*/kafkalog/t-0/*.log"))
+
+
+def test_a_store_of_ones_own(run: Run, pytester: pytest.Pytester) -> None:
+    done = run(
+        test_it="""
+        def test_passes(kafkalog_store):
+            with kafkalog_store.producer() as producer:
+                assert producer.send("orders", b"a").result().offset == 0
+            assert [r.value for r in kafkalog_store["orders"][0]] == [b"a"]
+
+        def test_fails(kafkalog_store):
+            kafkalog_store.create_topic("orders")
+            assert kafkalog_store.topics == ("none",)
+    """
+    )
+    done.assert_outcomes(passed=1, failed=1)
+    kept = re.search(r"kafkalog topics --dir (\S+)", done.stdout.str())
+    assert kept, done.stdout.str()
+    folder = pytester.path.__class__(kept[1])
+    assert (folder / "orders-0").exists()
+    passed = folder.parent.parent / folder.parent.name.replace("fails", "passes")
+    assert not (passed / "kafkalog-store").exists()
