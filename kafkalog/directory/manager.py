@@ -4,7 +4,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import ClassVar, NoReturn
 
@@ -532,9 +532,8 @@ class Manager:
         return (*self.state.problems, *(f"{name}: {e}" for name, e in failures.items()))
 
     def close(self) -> None:
-        """Flush and close every log, write the checkpoints, and last the clean marker.
-
-        Harmless when repeated.  In a forked child it only forgets.
+        """Flush and close every log, write the checkpoints, and last the clean marker; once, and
+        not in a forked child.
 
         Raises: the first failure, after all was closed; the next opening recovers then.
         """
@@ -558,10 +557,8 @@ class Manager:
         if self._scheduler is not None:
             self.upkeep.removals.stop()
             self._scheduler.stop()
-        try:
+        with closing(self.state):
             return end_logs()
-        finally:
-            self.state.close()
 
     def _close_logs(self) -> None:
         threads = self.config.num_recovery_threads_per_data_dir
@@ -575,7 +572,6 @@ class Manager:
             raise failures[0]
 
     def _forked(self) -> bool:
-        # Then its locks may be held by threads that this process does not have.
         return self._pid != os.getpid()
 
     def _check(self) -> None:
