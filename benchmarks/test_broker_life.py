@@ -123,6 +123,32 @@ def test_start(measure: Any, folder: Path) -> None:
     )  # fmt: skip
 
 
+class Fresh:
+    """An empty directory, and the broker of a test over it once there is one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.broker: Any = None
+
+    def begin(self) -> None:
+        from kafkalog.testing.broker import TestBroker
+
+        self.broker = TestBroker(self.path)
+
+    def end(self) -> None:
+        self.broker.close()
+
+
+def test_a_tests_broker(measure: Any, folder: Path) -> None:
+    number = iter(range(1000))
+    side = Side(
+        IN_PROCESS, 1, Fresh.begin, setup=lambda: Fresh(folder / f"fresh-{next(number)}"),
+        done=Fresh.end,
+    )  # fmt: skip
+    work = "A test's broker, from an empty directory to its address"
+    measure("life-test", work, [side], [Want(IN_PROCESS, 0.010)], unit="s")
+
+
 # ---- memory ---------------------------------------------------------------------------------
 
 
