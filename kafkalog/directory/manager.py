@@ -527,13 +527,11 @@ class Manager:
     @property
     def problems(self) -> tuple[str, ...]:
         """Damaged files that were not believed, and what background jobs last failed with."""
-        failures = self._scheduler.failures if self._scheduler else {}
-        failures.update(self._cleaner.failures)
+        failures = (self._scheduler.failures if self._scheduler else {}) | self._cleaner.failures
         return (*self.state.problems, *(f"{name}: {e}" for name, e in failures.items()))
 
     def close(self) -> None:
-        """Flush and close every log, write the checkpoints, and last the clean marker; once, and
-        not in a forked child.
+        """Flush and close all logs, checkpoint, mark it clean; harmless when repeated or forked.
 
         Raises: the first failure, after all was closed; the next opening recovers then.
         """
