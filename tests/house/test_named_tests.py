@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.house import tree
 
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
@@ -29,9 +31,10 @@ def test_named_tests_exist() -> None:
     assert {name: gone for name, text in texts.items() if (gone := missing(text))} == {}
 
 
-def test_guarantees_are_proved() -> None:
-    """Every promise of the tables has a test's name, or says that it is none."""
-    text = (tree.ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["guarantees.md", "pairs.md"])
+def test_tables_are_proved(name: str) -> None:
+    """Every promise, and every pair, has a test's name, or says that it is none."""
+    text = (tree.ROOT / "docs" / name).read_text(encoding="utf-8")
     assert len(NAMED.findall(text)) > 20
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert rows

@@ -391,9 +391,10 @@ static int hook_statx(int dir_fd, const char *name, int flags, unsigned mask,
 }
 
 static int hook_renameat(int from_fd, const char *from, int to_fd, const char *to) {
-    int result = has_no_room(CALL_RENAMEAT, NULL)
-                     ? -1
-                     : kl_io_system.renameat(from_fd, from, to_fd, to);
+    /* A longer name may want a block of its directory; a shorter one finds its place. */
+    bool longer = strlen(to) > strlen(from);
+    bool failed = longer ? has_no_room(CALL_RENAMEAT, NULL) : fails(CALL_RENAMEAT, NULL);
+    int result = failed ? -1 : kl_io_system.renameat(from_fd, from, to_fd, to);
     record(&(call_line){.kind = CALL_RENAMEAT,
                         .fd = from_fd,
                         .name = from,

@@ -268,7 +268,7 @@ kl_status kl_index_rewrite(kl_index *index, kl_dir *dir, bool sync) {
 kl_status kl_index_rewrite_if_room(kl_index *index, kl_dir *dir) {
     char name[KL_NAME_BYTES];
     kl_status status = kl_index_rewrite(index, dir, false);
-    if (status != KL_E_NO_SPACE) return status;
+    if (!status || !kl_passes(status)) return status;
     file_name(index, name);
     status = kl_dir_unlink(dir, name); /* an older one must not be believed */
     index->on_file = false;

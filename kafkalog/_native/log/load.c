@@ -442,7 +442,8 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
         status = kl_log_recover_tail(log, dir, from, log->loaded ? -1 : known, recovery);
     }
     /* A recovery finds those of what it reads; the batches before it have theirs, too. */
-    lost = lost && log->log_end > log->version->segments[0]->base_offset;
+    lost = lost && log->version->count > 0 &&
+           log->log_end > log->version->segments[0]->base_offset;
     if (!status && (lost || doubt.epochs)) status = kl_log_rebuild_epochs(log);
     if (!status) status = kl_log_load_aborts(log, dir, &corrupt_from);
     if (status) return status;

@@ -88,6 +88,17 @@ static void show_restart(kl_log *log, kl_version *next, int64_t offset) {
     log->hold_until = KL_MIN(log->hold_until, offset);
 }
 
+/* Not locked, reserved.  Where there is no room they are written before the next batch: until
+ * then nothing lies behind the end that the file could be wrong about. */
+static kl_status save_epochs(kl_log *log, kl_dir *dir) {
+    kl_status status = kl_epochs_save(&log->epochs, dir, true);
+    if (!status || !kl_passes(status)) return status;
+    kl_lock(&log->lock);
+    log->epoch_owed = true;
+    kl_unlock(&log->lock);
+    return KL_OK;
+}
+
 /* Not locked. */
 static kl_status restart_names(const kl_version *old, kl_dir *dir, kl_segment *fresh) {
     kl_status status = delete_from(old, dir, 0);
@@ -120,7 +131,7 @@ static kl_status restart(kl_log *log, kl_dir *dir, int64_t offset) {
     kl_unlock(&log->lock);
     status = restart_names(old, dir, fresh);
     end_names(log);
-    if (!status) status = kl_epochs_save(&log->epochs, dir, true);
+    if (!status) status = save_epochs(log, dir);
     kl_segment_drop(fresh);
     kl_lock(&log->lock);
     kl_version_drop(old);
@@ -292,11 +303,11 @@ static kl_status cut_on_disk(kl_log *log, kl_dir *dir, const cut_plan *plan) {
     if (status) return status;
     kl_segment *cut = kl_log_active(log);
     KL_FP("truncate.before_indexes");
-    status = kl_index_rewrite(&cut->offsets, dir, false);
-    if (!status) status = kl_index_rewrite(&cut->times, dir, false);
+    status = kl_index_rewrite_if_room(&cut->offsets, dir);
+    if (!status) status = kl_index_rewrite_if_room(&cut->times, dir);
     if (!status) status = kl_aborts_rewrite(&cut->aborts, dir, true);
     KL_FP("truncate.before_epochs");
-    if (!status) status = kl_epochs_save(&log->epochs, dir, true);
+    if (!status) status = save_epochs(log, dir);
     if (!status) status = kl_file_sync(cut->file);
     KL_FP("truncate.before_producers");
     return status;

@@ -3,6 +3,7 @@
 Only a write-back that failed is final, and no log misses one.
 """
 
+import contextlib
 import errno
 import os
 import resource
@@ -183,3 +184,17 @@ def test_a_failed_sync_of_the_cache_takes_the_log_offline(memory_path, lib):
         except StorageOffline:
             told -= 1
     assert told == 0
+
+
+@pytest.mark.parametrize("sticky", [0, 1])
+def test_a_first_opening_without_descriptors_is_done_again(memory_path, lib, sticky):
+    """Whatever it left half made: a folder without a segment, or without the list of epochs."""
+    for nth in range(1, 40):
+        lib.kl_io_reset()
+        assert lib.kl_io_fail(b"openat", nth, errno.EMFILE, sticky, 0) == 0
+        with contextlib.suppress(PASSES):
+            kafkalog.Log(memory_path / f"log{nth}-0", config=CONFIG).close()
+        lib.kl_io_reset()
+        with kafkalog.Log(memory_path / f"log{nth}-0", config=CONFIG) as log:
+            append(log)
+            assert log.verify().clean

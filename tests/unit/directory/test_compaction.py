@@ -1,5 +1,6 @@
 """A data directory compacts its logs by itself, on an injected clock."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,27 @@ def test_a_damaged_log_is_left_alone_and_named(directory, clock, wait_until):
     fill(good, clock)
     clock.advance(BACKOFF_MS)
     wait_until(lambda: checkpoint(manager) == ["good 0 200"], "the other one")
+
+
+def test_a_log_without_room_is_compacted_later(directory, clock, wait_until, native_test, caplog):
+    """A full disk is no damage: one line says so, and the next round does it."""
+    _, lib = native_test
+    manager = directory()
+    log = manager.create_partition("one")
+    fill(log, clock)
+    lib.kl_io_reset()
+    lib.kl_io_fail(b"pwrite", 1, errno.ENOSPC, 1, 0)
+    try:
+        for _ in range(3):
+            clock.advance(BACKOFF_MS)
+            wait_until(lambda: "compaction of one-0: " in "".join(manager.problems), "a want")
+    finally:
+        lib.kl_io_reset()
+    clock.advance(BACKOFF_MS)
+    wait_until(lambda: checkpoint(manager) == ["one 0 200"], "the compaction")
+    wait_until(lambda: not manager.problems, "no problem is left")
+    told = [one for one in caplog.records if "compaction of one-0" in one.getMessage()]
+    assert len(told) == 1 and not told[0].exc_info
 
 
 def test_it_can_be_turned_off(directory, clock):

@@ -1,0 +1,174 @@
+"""A full disk at every step: each call that wants room is refused in turn, once and for a while.
+
+Afterwards nothing that was acknowledged is lost, nothing is offline for good, what was refused is
+done when there is room, the next open succeeds and verify finds nothing.  A sample of the calls
+in each run, all of them with KAFKALOG_LONG=1; more for as long as one explores.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog import IoFailed, KafkalogError, NoMemory, NoSpace
+from tests.damage.full.lives import BrokerLife, LogLife, Refused, Step
+from tests.support.effort import EXPLORING, LONG, SEED, patience_s, rounds
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.slow, pytest.mark.explore, pytest.mark.timeout(patience_s(300))]
+
+FULL = {"ENOSPC": (b"room", errno.ENOSPC), "EDQUOT": (b"room", errno.EDQUOT),
+        "EMFILE": (b"openat", errno.EMFILE)}  # fmt: skip
+TRIES_MAX = 3
+"""So often a step may be refused while the disk is full."""
+LOG_SAMPLE, BROKER_SAMPLE = 60, 12
+LIVES = {
+    "a log alone": lambda folder: LogLife(folder, alone=True),
+    "a log in a directory": lambda folder: LogLife(folder, alone=False),
+    "a broker": BrokerLife,
+}
+
+
+@pytest.fixture
+def lib(native_test: tuple[Any, Any]) -> Iterator[Any]:
+    native_test[1].kl_io_reset()
+    yield native_test[1]
+    native_test[1].kl_io_reset()
+
+
+class Trial:
+    """One life in which the nth call finds no room."""
+
+    def __init__(self, lib: Any, life: Any, want: str, nth: int, lasting: bool) -> None:
+        self.lib = lib
+        self.life = life
+        self.call, self.error = FULL[want]
+        self.nth, self.lasting = nth, lasting
+        self.refusals: list[str] = []
+
+    def run(self) -> None:
+        """All steps; from the fault on each that is refused is done again."""
+        assert self.lib.kl_io_fail(self.call, self.nth, self.error, self.lasting, 0) == 0
+        for step in self.life.steps:
+            self._step(step)
+            self._look(self.life.check)
+        self._room()
+        self.life.end_well()
+
+    def _step(self, step: Step) -> None:
+        for _ in range(TRIES_MAX):
+            if self.tried(step):
+                if self.refusals and not self.lasting:
+                    self._room()
+                return
+            self._look(self.life.check_refused)
+        self._room()
+        wait_for(lambda: self.tried(step), f"{step.__name__} when there is room")
+
+    def tried(self, step: Step) -> bool:
+        try:
+            step()
+        except (Refused, NoSpace, NoMemory) as problem:
+            self.refusals.append(f"{step.__name__}: {problem}")
+            return False
+        except IoFailed as problem:
+            assert problem.errno in (errno.EMFILE, errno.ENOSPC, errno.EDQUOT), problem
+            self.refusals.append(f"{step.__name__}: {problem}")
+            return step.__name__ == "close"  # it is closed, and said what it could not do
+        return True
+
+    def _look(self, check: Callable[[], None]) -> None:
+        """Reading needs no room, but descriptors."""
+        try:
+            check()
+        except (IoFailed, Refused):
+            assert self.call == b"openat"
+            self._room()
+            check()
+
+    def _room(self) -> None:
+        self.lib.kl_io_reset()
+
+
+def calls_of(lib: Any, life: Any, want: str) -> int:
+    """How many such calls a life makes where there is room."""
+    lib.kl_io_reset()
+    trial = Trial(lib, life, want, 1 << 40, lasting=False)
+    for step in life.steps:
+        wait_for(lambda step=step: trial.tried(step), step.__name__)
+    life.end_well()
+    count = int(lib.kl_io_calls(FULL[want][0]))
+    lib.kl_io_reset()
+    return count
+
+
+def chosen(count: int, sample: int, offset: int) -> Iterator[int]:
+    """Which calls are refused: all, or every so manieth, each time from another one on."""
+    every = 1 if LONG else max(1, -(-count // sample))
+    yield from range(1 + offset % every, count + 1, every)
+    if EXPLORING:
+        draw = random.Random(SEED)
+        yield from (draw.randint(1, count) for _ in rounds(1))
+
+
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "for a while"])
+@pytest.mark.parametrize("want", FULL)
+@pytest.mark.parametrize("name", LIVES)
+def test_a_full_disk_at_every_step(
+    lib: Any, memory: Path, name: str, want: str, lasting: bool
+) -> None:
+    unique = f"{name}-{want}-{lasting}"
+    folders = (memory / f"{unique}-{number}" for number in itertools.count())
+    folder = next(folders)
+    count = calls_of(lib, LIVES[name](folder), want)
+    shutil.rmtree(folder)
+    assert count > 30
+    sample = BROKER_SAMPLE if name == "a broker" else LOG_SAMPLE
+    offset = list(FULL).index(want) * 2 + lasting
+    refused = 0
+    for nth in chosen(count, sample, offset):
+        folder = next(folders)
+        trial = Trial(lib, LIVES[name](folder), want, nth, lasting)
+        try:
+            trial.run()
+        except BaseException as problem:
+            lib.kl_io_reset()
+            print(f"{name}, {want}, call {nth} of {count}: {trial.refusals}: {problem!r}")
+            raise
+        finally:
+            lib.kl_io_reset()
+        refused += bool(trial.refusals)
+        shutil.rmtree(folder)
+    assert refused > 0, "nothing was refused: this tests nothing"
+
+
+def test_a_lost_record_is_found(lib: Any, memory: Path) -> None:
+    """The canary: a life whose log forgets what it acknowledged does not end well."""
+    life = LogLife(memory / "canary", alone=True)
+    life.open()
+    life.append()
+    life.log.truncate(life.end - 1)
+    with pytest.raises(AssertionError):
+        life.check()
+    life.log.append(b"other", key=b"k", timestamp_ms=1)
+    with pytest.raises(AssertionError):
+        life.check_refused()
+    life.close()
+
+
+def test_a_log_that_stays_offline_is_found(lib: Any, memory: Path) -> None:
+    """The canary: what does not go on when there is room ends the test."""
+    life = LogLife(memory / "offline", alone=True)
+    life.open()
+    lib.kl_io_fail(b"fdatasync", 1, errno.ENOSPC, 0, 0)
+    trial = Trial(lib, life, "ENOSPC", 1 << 40, lasting=False)
+    with pytest.raises(KafkalogError):
+        for step in (life.append, life.flush, life.append):
+            trial._step(step)
