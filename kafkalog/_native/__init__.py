@@ -87,5 +87,5 @@ def direct_handle(log: Any) -> Any:
 
 
 def direct(name: str) -> Any:
-    """A function or class of intake.h, which says what it takes."""
+    """A function or class of direct.h or intake.h, which say what it takes."""
     return globals()[name]

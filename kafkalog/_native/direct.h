@@ -1,5 +1,5 @@
-/* direct.h: the calls of Log that are made per record and per batch, taken without cffi's
- * conversions.
+/* direct.h: what is done per record and per batch of a Log, or per item of a list, without
+ * cffi's conversions.
  *
  * As capsule.h no part of the data plane: only the code that cffi generates includes it, behind
  * Python.h. */
@@ -114,12 +114,47 @@ static PyObject *kl_direct_append_batches(PyObject *self, PyObject *const *args,
     return Py_BuildValue("LL", (long long)done.base_offset, (long long)done.last_offset);
 }
 
+/* (list of bytes and None): (int32 lengths, -1 null, and the bytes one after another), as
+ * KL_BYTES_LENGTHS32 has them.  None: there is something else in it. */
+static PyObject *kl_direct_join(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (count != 1 || !PyList_Check(args[0])) Py_RETURN_NONE;
+    PyObject *list = args[0]; /* nothing below lets Python code run: it stays as it is */
+    Py_ssize_t rows = PyList_Size(list), total = 0;
+    for (Py_ssize_t i = 0; i < rows; i++) {
+        PyObject *item = PyList_GetItem(list, i);
+        if (item == Py_None) continue;
+        if (Py_TYPE(item) != &PyBytes_Type) Py_RETURN_NONE;
+        Py_ssize_t bytes = PyBytes_Size(item);
+        if (bytes > INT32_MAX) Py_RETURN_NONE;
+        total += bytes;
+    }
+    PyObject *lengths = PyBytes_FromStringAndSize(NULL, rows * (Py_ssize_t)sizeof(int32_t));
+    PyObject *data = PyBytes_FromStringAndSize(NULL, total);
+    if (lengths == NULL || data == NULL) {
+        Py_XDECREF(lengths);
+        Py_XDECREF(data);
+        return NULL;
+    }
+    char *length_at = PyBytes_AsString(lengths), *data_at = PyBytes_AsString(data);
+    for (Py_ssize_t i = 0; i < rows; i++, length_at += sizeof(int32_t)) {
+        PyObject *item = PyList_GetItem(list, i);
+        int32_t bytes = item == Py_None ? -1 : (int32_t)PyBytes_Size(item);
+        memcpy(length_at, &bytes, sizeof bytes);
+        if (bytes <= 0) continue;
+        memcpy(data_at, PyBytes_AsString(item), (size_t)bytes);
+        data_at += bytes;
+    }
+    return Py_BuildValue("NN", lengths, data); /* N: it takes the counts */
+}
+
 #define KL_DIRECT_METHOD(function) (PyCFunction)(void (*)(void))(function)
 static PyMethodDef kl_direct_methods[] = {
     {"handle_direct", KL_DIRECT_METHOD(kl_direct_handle), METH_FASTCALL, NULL},
     {"append_direct", KL_DIRECT_METHOD(kl_direct_append), METH_FASTCALL, NULL},
     {"append_batches_direct", KL_DIRECT_METHOD(kl_direct_append_batches), METH_FASTCALL,
      NULL},
+    {"join_direct", KL_DIRECT_METHOD(kl_direct_join), METH_FASTCALL, NULL},
 };
 
 /* Give functions to a module that is imported already, under their names; 0, or -1. */

@@ -348,30 +348,68 @@ static PyObject *kl_intake_send(PyObject *self, PyObject *const *args, Py_ssize_
 
 enum { MANY_ROWS = 4096 }; /* in one go: then other threads have a turn */
 
-/* Add one row; KL_E_STALE: its partition has another batch than the rows before it. */
+/* A slot's batch took rows, the first of which has number `first`. */
+static void kl_slot_touch(kl_slot *slot, int first) {
+    slot->last = slot->growing->encoded.record_count - 1;
+    if (slot->touched) return;
+    slot->first = first;
+    Py_INCREF(slot->batch);
+    slot->touched = slot->batch;
+}
+
+/* KL_E_STALE: the slot has another batch than for the rows before. */
+static kl_status kl_slot_usable(const kl_slot *slot) {
+    if (slot->touched && slot->batch != slot->touched) return KL_E_STALE;
+    return slot->batch ? KL_OK : KL_E_BUFFER_TOO_SMALL;
+}
+
+/* What a row's batch needs to hold it. */
+static int64_t kl_row_bytes(const kl_columns *columns, const kl_cursor *cursor) {
+    kl_cursor at = *cursor;
+    kl_addition record;
+    if (kl_columns_take(columns, &at, &record)) return 0; /* the fill said so already */
+    return KL_MAX(record.key_bytes, (int64_t)0) + KL_MAX(record.value_bytes, (int64_t)0);
+}
+
+/* Rows without keys, or with a partition of their caller's: as many as fit one batch. */
+static kl_status kl_intake_fill(kl_intake *intake, const kl_columns *columns,
+                                kl_cursor *cursor, bool sticky, long partition) {
+    kl_slot *slot = &intake->slots[partition];
+    kl_status status = kl_slot_usable(slot);
+    if (status) return status;
+    kl_growing *batch = slot->growing;
+    size_t before = batch->bytes, most = SIZE_MAX;
+    int first = batch->encoded.record_count;
+    if (sticky) most = (size_t)(intake->sticky_bytes_max - intake->sticky_bytes);
+    status = kl_growing_fill(batch, columns, cursor, most);
+    if (sticky && status == KL_E_BUFFER_TOO_SMALL && batch->bytes < batch->bytes_max) {
+        kl_addition record; /* the turn is nearly over: its last record passes it */
+        kl_cursor next = *cursor;
+        status = kl_columns_take(columns, &next, &record);
+        if (!status) status = kl_growing_add(batch, &record);
+        if (!status) *cursor = next;
+    }
+    if (batch->encoded.record_count > first) kl_slot_touch(slot, first);
+    if (sticky && batch->bytes > before)
+        kl_sticky_took(intake, (int64_t)(batch->bytes - before));
+    return status;
+}
+
+/* A row with a key. */
 static kl_status kl_intake_row(kl_intake *intake, const kl_columns *columns,
-                               kl_cursor *cursor, long wanted, long *partition,
-                               int64_t *bytes) {
+                               kl_cursor *cursor, long *partition) {
     kl_cursor next = *cursor;
     kl_addition record;
     kl_status status = kl_columns_take(columns, &next, &record);
     if (status) return status;
-    *bytes = KL_MAX(record.key_bytes, (int64_t)0) + KL_MAX(record.value_bytes, (int64_t)0);
     bool sticky = false;
-    *partition =
-        wanted >= 0 ? wanted : kl_place(intake, record.key, record.key_bytes, &sticky);
+    *partition = kl_place(intake, record.key, record.key_bytes, &sticky);
     kl_slot *slot = &intake->slots[*partition];
-    if (slot->touched && slot->batch != slot->touched) return KL_E_STALE;
-    if (slot->batch == NULL) return KL_E_BUFFER_TOO_SMALL;
-    status = kl_growing_add(slot->growing, &record);
+    status = kl_slot_usable(slot);
+    if (!status) status = kl_growing_add(slot->growing, &record);
     if (status) return status;
-    slot->last = slot->growing->encoded.record_count - 1;
-    if (slot->touched == NULL) {
-        slot->first = slot->last;
-        Py_INCREF(slot->batch);
-        slot->touched = slot->batch;
-    }
-    if (sticky) kl_sticky_took(intake, *bytes + 8);
+    kl_slot_touch(slot, slot->growing->encoded.record_count - 1);
+    if (sticky) kl_sticky_took(intake, KL_MAX(record.value_bytes, (int64_t)0) + 8);
     *cursor = next;
     return KL_OK;
 }
@@ -392,10 +430,17 @@ static PyObject *kl_intake_many(PyObject *self, PyObject *const *args, Py_ssize_
         PyErr_Format(PyExc_IndexError, "partition %ld of %d", wanted, intake->partitions);
         return NULL;
     }
-    int64_t bytes = 0;
     kl_status status = KL_OK;
-    for (int i = 0; i < MANY_ROWS && !status && cursor->row < columns->count; i++)
-        status = kl_intake_row(intake, columns, cursor, wanted, &partition, &bytes);
+    bool keyed = wanted < 0 && (columns->key.kind != KL_BYTES_NONE || intake->hashed_null);
+    int64_t end = KL_MIN(columns->count, cursor->row + MANY_ROWS);
+    while (!status && cursor->row < end) {
+        if (keyed) status = kl_intake_row(intake, columns, cursor, &partition);
+        else {
+            partition = wanted >= 0 ? wanted : intake->sticky;
+            status = kl_intake_fill(intake, columns, cursor, wanted < 0, partition);
+        }
+    }
+    int64_t bytes = status ? kl_row_bytes(columns, cursor) : 0;
     return Py_BuildValue("ilL", (int)status, partition, (long long)bytes);
 }
 

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kafkalog._native import check, ffi, lib
+from kafkalog._native import check, direct, ffi, lib
 from kafkalog.errors import ArgumentError, MissingPackage
 from kafkalog.types import Header
 from kafkalog.wire.runtime import uvarint_bytes
@@ -19,6 +19,7 @@ BATCH_BYTES, ROW_BYTES, HEADER_BYTES = 64, 48, 12
 """At most what a batch, a record and a header take beside their keys, names and values: a
 record has seven numbers of at most ten bytes, of which only two may be so long."""
 
+_join = direct("join_direct")
 NULL = b"\x01"
 """The zig-zag varint of -1, the length of what is null."""
 
@@ -190,6 +191,11 @@ def _column(name: str, rows: Rows) -> _Bytes:
 
 
 def _from_list(name: str, rows: Sequence[Any]) -> _Bytes:
+    plain = _join(rows)
+    if plain is not None:
+        lengths = array("i")
+        lengths.frombytes(plain[0])
+        return _lengths_column(lengths, plain[1])
     try:
         lengths = array("i", map(len, rows))
         data = b"".join(rows)

@@ -203,6 +203,7 @@ typedef struct {
     uint8_t *p;
     uint8_t *end;
     kl_encoded *encoded;
+    int64_t payload; /* bytes of keys and values */
 } writer;
 
 static header_walk walk_headers(const writer *w) {
@@ -292,6 +293,8 @@ static inline kl_status put_record(writer *w, const block *keys, const block *va
     encoded->max_timestamp =
         encoded->record_count ? KL_MAX(encoded->max_timestamp, timestamp) : timestamp;
     encoded->record_count++;
+    w->payload += KL_MAX(keys->at[i].bytes, (int64_t)0);
+    w->payload += KL_MAX(values->at[i].bytes, (int64_t)0);
     w->cursor->row++;
     return KL_OK;
 }
@@ -358,25 +361,49 @@ static kl_status check_cursor(const kl_columns *columns, const kl_cursor *cursor
     return KL_OK;
 }
 
-kl_status kl_encode_records(const kl_columns *columns, kl_cursor *cursor, uint8_t *out,
-                            size_t out_bytes, int32_t max_records, kl_encoded *encoded) {
-    *encoded = (kl_encoded){.base_timestamp = -1, .max_timestamp = -1};
-    kl_status status = check_cursor(columns, cursor);
+/* Write records behind those that the writer's batch has already. */
+static kl_status encode_more(writer *w, int32_t max_records) {
+    kl_cursor *cursor = w->cursor;
+    int32_t before = w->encoded->record_count;
+    kl_status status = check_cursor(w->columns, cursor);
     if (status) return status;
-    writer w = {columns, cursor, out, out + out_bytes, encoded};
+    size_t out_bytes = (size_t)(w->end - w->p);
+    const uint8_t *begin = w->p;
     bool fits = true;
-    while (!status && fits && cursor->row < columns->count &&
-           encoded->record_count < max_records) {
-        int64_t rows = KL_MIN(columns->count - cursor->row, BLOCK_ROWS);
-        rows = KL_MIN(rows, max_records - encoded->record_count);
-        status = put_block(&w, (int)rows, &fits);
+    while (!status && fits && cursor->row < w->columns->count &&
+           w->encoded->record_count - before < max_records) {
+        int64_t rows = KL_MIN(w->columns->count - cursor->row, BLOCK_ROWS);
+        rows = KL_MIN(rows, max_records - (w->encoded->record_count - before));
+        status = put_block(w, (int)rows, &fits);
     }
-    encoded->records_bytes = (size_t)(w.p - out);
-    if (encoded->record_count > 0) return KL_OK; /* a bad row fails the next call */
+    w->encoded->records_bytes += (size_t)(w->p - begin);
+    if (w->encoded->record_count > before) return KL_OK; /* a bad row fails the next call */
     if (!status && !fits)
         return kl_fail(KL_E_MESSAGE_TOO_LARGE,
                        "the record of row %lld does not fit into %zu bytes",
                        (long long)cursor->row, out_bytes);
+    return status;
+}
+
+kl_status kl_encode_records(const kl_columns *columns, kl_cursor *cursor, uint8_t *out,
+                            size_t out_bytes, int32_t max_records, kl_encoded *encoded) {
+    *encoded = (kl_encoded){.base_timestamp = -1, .max_timestamp = -1};
+    writer w = {columns, cursor, out, out + out_bytes, encoded, 0};
+    return encode_more(&w, max_records);
+}
+
+kl_status kl_growing_fill(kl_growing *batch, const kl_columns *columns, kl_cursor *cursor,
+                          size_t bytes_max) {
+    if (batch->bytes >= batch->bytes_max) return KL_E_BUFFER_TOO_SMALL;
+    size_t room = KL_MIN(bytes_max, batch->bytes_max - batch->bytes);
+    kl_status status = kl_growing_room(batch, room);
+    if (status) return status;
+    uint8_t *out = batch->data + batch->bytes;
+    writer w = {columns, cursor, out, out + room, &batch->encoded, 0};
+    status = encode_more(&w, INT32_MAX);
+    if (status == KL_E_MESSAGE_TOO_LARGE) return KL_E_BUFFER_TOO_SMALL;
+    batch->bytes += (size_t)(w.p - out);
+    batch->record_bytes += w.payload;
     return status;
 }
 

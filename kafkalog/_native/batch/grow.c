@@ -17,10 +17,9 @@ void kl_growing_free(kl_growing *batch) {
     kl_release(batch);
 }
 
-/* Room for `bytes` more. */
-static kl_status make_room(kl_growing *batch, size_t bytes) {
+kl_status kl_growing_room(kl_growing *batch, size_t bytes) {
     if (bytes <= batch->capacity - batch->bytes && batch->capacity) return KL_OK;
-    size_t wanted = KL_MAX(2 * batch->capacity, (size_t)FIRST_BYTES);
+    size_t wanted = KL_MAX(4 * batch->capacity, (size_t)FIRST_BYTES);
     /* Not more than it may have, but for a record that is larger by itself. */
     wanted = KL_MAX(KL_MIN(wanted, batch->bytes_max), batch->bytes + bytes);
     uint8_t *data = kl_alloc(wanted);
@@ -64,7 +63,7 @@ kl_status kl_growing_add(kl_growing *batch, const kl_addition *record) {
     if (count &&
         (batch->bytes > batch->bytes_max || bytes > batch->bytes_max - batch->bytes))
         return KL_E_BUFFER_TOO_SMALL; /* the usual end of a batch: nobody reads a message */
-    kl_status status = make_room(batch, bytes);
+    kl_status status = kl_growing_room(batch, bytes);
     if (KL_UNLIKELY(status)) return status;
 
     uint8_t *p = batch->data + batch->bytes;

@@ -31,6 +31,13 @@ void kl_growing_free(kl_growing *batch); /* NULL is fine */
  * KL_E_ARGUMENT: its time.  KL_E_NO_MEMORY.  Nothing was changed then. */
 kl_status kl_growing_add(kl_growing *batch, const kl_addition *record);
 
+/* Room for so many bytes more. */
+kl_status kl_growing_room(kl_growing *batch, size_t bytes);
+/* Add rows from `cursor` on, in at most `bytes_max` bytes, until the batch is full.
+ * KL_E_BUFFER_TOO_SMALL: not one fits.  Else as kl_encode_records. */
+kl_status kl_growing_fill(kl_growing *batch, const kl_columns *columns, kl_cursor *cursor,
+                          size_t bytes_max);
+
 /* Take the row at `cursor` of columns without headers as a record, and move on to the next.
  * KL_E_ARGUMENT: the row is not there, or does not lie within its column. */
 kl_status kl_columns_take(const kl_columns *columns, kl_cursor *cursor, kl_addition *out);
