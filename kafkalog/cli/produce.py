@@ -349,6 +349,7 @@ class _Run:
                         future.result()
                 if path == "-":
                     producer.flush()  # whoever pipes wants to see it now
+                producer.check()
                 self.progress.update(self.records, self.read_before + source.position())
             self.read_before += source.position()
         finally:

@@ -326,6 +326,13 @@ class Producer(Handle):
         """
         self._check(transaction=False)
         self._drain(timeout)
+        self.check()
+
+    def check(self) -> None:
+        """Wait for nothing.
+
+        Raises: as flush, what is known by now.
+        """
         problem = self._waiting.take_failure()
         if problem is not None:
             raise problem

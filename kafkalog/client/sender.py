@@ -23,7 +23,7 @@ from kafkalog._native import direct, lib
 from kafkalog.batch import codecs
 from kafkalog.client.accumulator import Accumulator, Lane
 from kafkalog.client.cluster import Cluster, passing
-from kafkalog.client.connection import Connection
+from kafkalog.client.connection import Connection, answering
 from kafkalog.client.delivery import Batch, Delivery
 from kafkalog.client.failures import check_code, failure_class, is_retriable
 from kafkalog.client.identity import Identity
@@ -38,6 +38,8 @@ __all__ = ["SendOptions", "Sender"]
 _logger = logging.getLogger(__name__)
 _seal, _records = direct("growing_seal"), direct("growing_records")
 SEQUENCES = 1 << 31
+KNOWN_AGAIN = 5
+"""So many batches of a producer a partition remembers, to tell what is sent twice."""
 LONGEST_S = 1.0
 """The sender looks around so often at least."""
 _MOVING = (
@@ -199,7 +201,7 @@ class Sender:
                 with suppress(BlockingIOError):
                     os.eventfd_read(self._bell)
             else:
-                self._receive(nodes[number])
+                self._receive_all(nodes[number])
         now_s = time.monotonic()
         for node in [n for n, some in self._flying.items() if some and some[0].until_s <= now_s]:
             self._lost(node, errors.Timeout(f"node {node}: no answer to Produce in time"))
@@ -290,9 +292,12 @@ class Sender:
         """Whether a lane has to wait until nothing of it is on its way.
 
         A leader that has not seen the producer takes any sequence: should the first batch
-        fail, and the second not, the first could never be sent again.
+        fail, and the second not, the first could never be sent again.  And a broker knows again
+        only the last few batches of a producer.
         """
-        return lane.solo or (self.identity.producer_id >= 0 and not lane.known)
+        if lane.solo or lane.flying >= KNOWN_AGAIN:
+            return True
+        return self.identity.producer_id >= 0 and not lane.known
 
     def _leader(self, tp: TopicPartition) -> int | None:
         info = self.cluster.topics.get(tp.topic)
@@ -364,6 +369,8 @@ class Sender:
         }
         answered = self.options.acks != 0
         try:
+            # A broker that ends answers first: what it said must not go with the connection.
+            self._receive_all(node)
             connection = self._connect(node)
             version = connection.version_of(apis.PRODUCE, at_most=self.identity.produce_version)
             connection.send(apis.PRODUCE, body, version, answered)
@@ -398,6 +405,11 @@ class Sender:
                     self._refused(batch, problem)
 
     # ---- answers -------------------------------------------------------------------------
+
+    def _receive_all(self, node: int) -> None:
+        """Take the answers of a node that are there."""
+        while self._flying.get(node) and answering([self._connections[node]], 0):
+            self._receive(node)
 
     def _receive(self, node: int) -> None:
         """Take the oldest answer of a node."""

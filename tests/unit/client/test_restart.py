@@ -58,3 +58,27 @@ def test_clients_go_on_after_a_restart(tmp_path: Path) -> None:
     assert read == [*range(30)]
     # A commit that the end of a broker overtook is repeated, never lost.
     assert sorted(set(shared)) == [*range(30)]
+
+
+def test_a_producer_neither_loses_nor_repeats_nor_reorders(tmp_path: Path) -> None:
+    """It sends on while brokers end under it."""
+    where = f"127.0.0.1:{free_port()}"
+
+    def broker() -> Broker:
+        return Broker(tmp_path / "d", listeners=f"PLAINTEXT://{where}", config=CONFIG)
+
+    count = 0
+    with broker():
+        with Cluster(where) as cluster:
+            topics.create_topic(cluster, "t", 1)
+        producer = Producer(where, batch_bytes=120, linger_ms=0, config={"retry.backoff.ms": 5})
+        producer.send("t", b"%d" % count, partition=0).result(20)
+    for _ in range(3):
+        with broker():
+            for _ in range(300):  # the broker ends while the last of them are on their way
+                count += 1
+                producer.send("t", b"%d" % count, partition=0)
+    with broker() as last:
+        producer.close()
+        (log,) = last.store["t"]
+        assert [int(r.value or b"") for r in log] == [*range(count + 1)]

@@ -77,6 +77,25 @@ def test_a_new_leader_is_found(pair: tuple[Peer, Peer]) -> None:
     assert (partitions(one), partitions(two)) == ([0], [0])
 
 
+def test_an_answer_that_names_the_new_leader_is_believed(pair: tuple[Peer, Peer]) -> None:
+    """KIP-951: nobody is asked again, and there is no pause."""
+    one, two = pair
+
+    def resigned(request: Any, version: int) -> Any:
+        answer = produced([ErrorCode.NOT_LEADER_OR_FOLLOWER])(request, version)
+        row = answer["responses"][0]["partition_responses"][0]
+        row["current_leader"] = {"leader_id": 3, "leader_epoch": 7}
+        place = {"node_id": 3, "host": "127.0.0.1", "port": two.port}
+        return {**answer, "node_endpoints": [place]}
+
+    one.on(apis.PRODUCE, resigned)
+    config = {"retry.backoff.ms": 60_000, "retry.backoff.max.ms": 60_000}
+    with Producer(one.servers, config=config) as producer:
+        producer.send("t", b"x", partition=0).result(20)
+    assert (partitions(one), partitions(two)) == ([0], [0])
+    assert one.count(apis.METADATA) == 1
+
+
 def test_a_node_that_is_gone_is_left(pair: tuple[Peer, Peer]) -> None:
     """It hangs up; the other one leads by then."""
     one, two = pair
