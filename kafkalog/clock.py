@@ -67,11 +67,17 @@ class _Waiters:
             with self._lock:
                 self._all.remove(condition)
 
+    def __iter__(self) -> Iterator[threading.Condition]:
+        """Those on which somebody waits now."""
+        with self._lock:
+            return iter(list(self._all))
+
+    def __len__(self) -> int:
+        return len(self._all)
+
     def wake(self) -> None:
         """Wake all who wait."""
-        with self._lock:
-            waiters = list(self._all)
-        for condition in waiters:
+        for condition in self:
             with condition:
                 condition.notify_all()
 
