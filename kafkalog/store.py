@@ -6,7 +6,6 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.client import topics
@@ -17,6 +16,8 @@ from kafkalog.log.log import Log
 from kafkalog.server.broker import Broker
 
 if TYPE_CHECKING:
+    from kafkalog.client.admin import Admin
+    from kafkalog.client.consumer import Consumer
     from kafkalog.client.transport import Transport
     from kafkalog.clock import Clock
 
@@ -93,7 +94,7 @@ class Store:
         self._lock = threading.RLock()  # guards what follows
         self._closed = False
         self._logs: dict[tuple[str, int], Log] = {}
-        self._admin: Any = None
+        self._admin: Admin | None = None
         self._cluster = Cluster(broker)
         self._last = _End(self)
         broker.transport.attach(self._last)
@@ -116,18 +117,22 @@ class Store:
         self._check()
         return Producer(self, **options)
 
-    def consumer(self, *topics: str, **options: Any) -> Any:
+    def consumer(self, *topics: str, **options: Any) -> Consumer:
         """`kafkalog.Consumer` of this store."""
+        from kafkalog.client.consumer import Consumer
+
         self._check()
-        return import_module("kafkalog.client.consumer").Consumer(self, *topics, **options)
+        return Consumer(self, *topics, **options)
 
     @property
-    def admin(self) -> Any:
+    def admin(self) -> Admin:
         """`kafkalog.Admin` of this store; always the same."""
+        from kafkalog.client.admin import Admin
+
         with self._lock:
             self._check()
             if self._admin is None:
-                self._admin = import_module("kafkalog.client.admin").Admin(self)
+                self._admin = Admin(self)
             return self._admin
 
     # ---- topics ------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 
 import kafkalog
 from kafkalog import errors
+from tests.support.waiting import wait_for
 
 CONFIG = {"kafkalog.durability": "os"}
 
@@ -123,3 +124,48 @@ def test_a_producer_that_is_dropped_is_closed_with_its_store(tmp_path: Path) -> 
         future = kafkalog.Producer(store).send("t", b"x")
         gc.collect()
         assert future.result().offset == 0
+
+
+def test_every_client_of_a_store(store: kafkalog.Store) -> None:
+    """What one sends another reads, in a group; the third tells of it."""
+    store.create_topic("t", 2)
+    with store.producer() as producer:
+        producer.send_many("t", [b"%d" % i for i in range(100)], [b"%d" % i for i in range(100)])
+    found: list[bytes | None] = []
+    with store.consumer("t", group="g", auto_offset_reset="earliest") as consumer:
+        while len(found) < 100:
+            found += [record.value for record in consumer.poll(timeout_ms=1_000)]
+        consumer.commit()
+        assert "g" in [one.group for one in store.admin.list_groups()]
+    assert sorted(int(value or b"") for value in found) == [*range(100)]
+    assert store.admin is store.admin
+
+
+def test_exactly_once_from_topic_to_topic(store: kafkalog.Store) -> None:
+    """The offsets that were read go with what is written."""
+    store.create_topic("in")
+    store.create_topic("out")
+    with store.producer() as feed:
+        feed.send_many("in", [b"%d" % i for i in range(20)])
+    with (
+        store.consumer("in", group="g", auto_offset_reset="earliest") as consumer,
+        store.producer(transactional_id="mover") as producer,
+    ):
+        moved = 0
+        while moved < 20:
+            records = consumer.poll(timeout_ms=1_000, max_records=5)
+            if not records:
+                continue
+            with producer.transaction():
+                for record in records:
+                    producer.send("out", b"<" + (record.value or b"") + b">")
+                last = records[-1]
+                tp = kafkalog.TopicPartition(last.topic, last.partition)
+                producer.send_offsets({tp: last.offset + 1}, group=consumer.group_metadata())
+            moved += len(records)
+        wait_for(
+            lambda: (at := consumer.committed(tp)) and at.offset == 20,
+            "the last end's markers are there",
+        )
+    values = [r.value for r in store["out"][0].read(isolation="read_committed")]
+    assert values == [b"<%d>" % i for i in range(20)]
