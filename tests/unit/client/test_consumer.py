@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -15,6 +16,7 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.groups import Committed
 from kafkalog.client.offsets import LATEST, all_partitions, list_offsets
+from kafkalog.client.producer import Producer
 from kafkalog.types import Record, TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -262,6 +264,34 @@ def test_members_share_and_hand_over(where: Any, topic: str, assignor: str) -> N
     assert failures == []
     assert owners == {}
     assert sorted(seen) == [(p, i) for p in range(3) for i in range(30)]  # none twice
+
+
+def test_read_committed_leaves_out_what_was_aborted_or_is_open(where: Any, topic: str) -> None:
+    """As Records and as columns; and offsets that a transaction commits for the group."""
+    tp = TopicPartition(topic, 0)
+    options = {**EARLIEST, "isolation": "read_committed", "group": topic}
+    with Consumer(where, **options) as consumer, Producer(where, transactional_id=topic) as writer:
+        consumer.assign([tp])
+        assert len(take(consumer, 30)) == 30
+        with writer.transaction():
+            writer.send(topic, b"kept", partition=0)
+            writer.send_offsets({tp: 30}, group=consumer.group_metadata())
+        with suppress(ZeroDivisionError), writer.transaction():
+            writer.send(topic, b"aborted", partition=0).result(10)
+            raise ZeroDivisionError
+        with writer.transaction():
+            writer.send(topic, b"open", partition=0).result(10)
+            assert [r.value for r in take(consumer, 1)] == [b"kept"]
+            assert consumer.poll(100) == []
+            assert consumer.lag(tp) == 0
+        assert [r.value for r in take(consumer, 1)] == [b"open"]
+        consumer.seek(tp, 30)
+        values: list[bytes] = []
+        while len(values) < 2:
+            for some in consumer.poll_arrow(1_000):
+                values += some.numpy("value").tolist()
+        assert values == [b"kept", b"open"]
+        assert consumer.committed(tp) == Committed(30)
 
 
 def test_interceptors_see_records_and_commits(where: Any, topic: str) -> None:
