@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog._native import direct, lib
+from kafkalog.client.arguments import text
 from kafkalog.client.delivery import Batch, Future
 from kafkalog.types import TopicPartition
 
@@ -155,8 +156,10 @@ class Accumulator:
     def intake(self, topic: str, until_s: float) -> Intake:
         """Where a topic's records go; waits until its partitions are known.
 
-        Raises: Timeout; why the topic is not known; the refusal.
+        Raises: ArgumentError; Timeout; why the topic is not known; the refusal.
         """
+        if not isinstance(topic, str) or topic not in self.intakes:
+            text("topic", topic)  # here, and not in the thread that asks for it
         found = self.intakes.get(topic)
         if found is not None and self.refusal is None:
             return found

@@ -20,6 +20,7 @@ __all__ = [
     "text",
     "texts",
     "things",
+    "wait_ms",
 ]
 
 PATIENCE_MS_MAX = 1 << 40
@@ -86,6 +87,15 @@ def node(name: str, value: Any) -> int:
 def patience(name: str, value: Any) -> int | None:
     """Milliseconds to wait, or None.  Raises: ArgumentError, naming it."""
     return None if value is None else min(whole_number(name, value, 1), PATIENCE_MS_MAX)
+
+
+def wait_ms(name: str, value: Any) -> float | None:
+    """Milliseconds to wait at most, 0 too, or None.  Raises: ArgumentError, naming it."""
+    if value is None:
+        return None
+    if not isinstance(value, (int, float)) or not value >= 0:
+        raise ArgumentError(f"{name}: found {_shown(value)}, wanted milliseconds or None")
+    return min(value, PATIENCE_MS_MAX)
 
 
 def partition(name: str, value: Any) -> TopicPartition:

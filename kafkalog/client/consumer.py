@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafkalog import errors
-from kafkalog.client.arguments import mapping
+from kafkalog.client import arguments
+from kafkalog.client.asked import committed_of
 from kafkalog.client.assignors import Assignor, find_assignors
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.fetcher import Fetcher, FetchOptions
@@ -27,6 +28,7 @@ from kafkalog.client.transport import Options, Where
 from kafkalog.client.waker import Waker
 from kafkalog.clock import Clock
 from kafkalog.config.consumer import ConsumerConfig
+from kafkalog.log.arguments import whole_number
 from kafkalog.log.scan import ScanBatch
 from kafkalog.types import Found, Record, TopicPartition
 
@@ -79,7 +81,7 @@ class Consumer(Handle):
         """
         made = ConsumerConfig(
             {
-                **mapping("config", config or {}),
+                **arguments.mapping("config", config or {}),
                 **_given(
                     group_id=group, auto_offset_reset=auto_offset_reset, client_id=client_id,
                     isolation_level=isolation, group_instance_id=group_instance_id,
@@ -189,7 +191,7 @@ class Consumer(Handle):
             if self._sharing.subscription:
                 raise errors.ArgumentError("assign: topics are subscribed to; unsubscribe first")
             self._sharing.manual = True
-            self._sharing.replace(TopicPartition(*tp) for tp in partitions)
+            self._sharing.replace(arguments.partitions("partitions", partitions))
 
     def unsubscribe(self) -> None:
         """Read nothing; leave the group."""
@@ -226,8 +228,7 @@ class Consumer(Handle):
         answers that lasts.
         """
         count = self._config.max_poll_records if max_records is None else max_records
-        if count < 1:
-            raise errors.ArgumentError(f"max_records: found {max_records}, wanted 1 or more")
+        whole_number("max_records", count, 1)
         with self._used():
             return self._shown(self._next(timeout_ms, lambda: self._reading.take(count)) or [])
 
@@ -270,7 +271,8 @@ class Consumer(Handle):
         sharing, positions = self._sharing, self._fetcher.positions
         if not (sharing.manual or sharing.subscription):
             raise errors.ArgumentError("nothing to read: subscribe to topics or assign partitions")
-        until_s = time.monotonic() + (FOREVER_S if timeout_ms is None else timeout_ms / 1000)
+        wait_ms = arguments.wait_ms("timeout_ms", timeout_ms)
+        until_s = time.monotonic() + (FOREVER_S if wait_ms is None else wait_ms / 1000)
         while True:
             self._keeper.polled_s = self._cluster.clock.monotonic_s()
             self._waker.check()
@@ -302,7 +304,7 @@ class Consumer(Handle):
 
     def _mine(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """These, or all that are assigned.  Raises: ArgumentError for others."""
-        found = [TopicPartition(*tp) for tp in partitions] or self.assignment
+        found = arguments.partitions("tp", partitions) or self.assignment
         for tp in found:
             if tp not in self._sharing:
                 raise errors.ArgumentError(f"{tp.topic}-{tp.partition} is not assigned")
@@ -326,9 +328,7 @@ class Consumer(Handle):
         """Go on from `offset`.  Raises: ArgumentError for a partition that is not assigned."""
         with self._used():
             (tp,) = self._mine([tp])
-            if offset < 0:
-                raise errors.ArgumentError(f"offset: found {offset}, wanted 0 or more")
-            self._sharing.seek(tp, offset)
+            self._sharing.seek(tp, whole_number("offset", offset, 0))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on from the log's start, of all partitions if none are named."""
@@ -370,20 +370,21 @@ class Consumer(Handle):
     def partitions(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic.  Raises: UnknownTopicOrPartition."""
         with self._used():
-            return all_partitions(self._cluster, topic)
+            return all_partitions(self._cluster, arguments.text("topic", topic))
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where logs begin.  Raises: UnknownTopicOrPartition."""
-        return self._at(dict.fromkeys(partitions, EARLIEST))
+        return self._at(arguments.partitions("partitions", partitions), EARLIEST)
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets that the next records get: the high watermark, or for read_committed the
         last stable offset.  Raises: UnknownTopicOrPartition.
         """
-        return self._at(dict.fromkeys(partitions, LATEST))
+        return self._at(arguments.partitions("partitions", partitions), LATEST)
 
-    def _at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _at(self, partitions: list[TopicPartition], where: int) -> dict[TopicPartition, int]:
         with self._used():
+            times = dict.fromkeys(partitions, where)
             found = list_offsets(self._cluster, times, self._sharing.stable_only)
             return {tp: at.offset for tp, at in found.items()}
 
@@ -394,13 +395,12 @@ class Consumer(Handle):
 
         Raises: ArgumentError for a negative time; UnknownTopicOrPartition.
         """
-        for tp, time_ms in times_ms.items():
-            if time_ms < 0:
-                raise errors.ArgumentError(
-                    f"{tp.topic}-{tp.partition}: time {time_ms}, wanted 0 or more"
-                )
+        times = {
+            arguments.partition("times_ms", tp): whole_number("times_ms", time_ms, 0)
+            for tp, time_ms in arguments.mapping("times_ms", times_ms).items()
+        }
         with self._used():
-            found = list_offsets(self._cluster, times_ms, self._sharing.stable_only)
+            found = list_offsets(self._cluster, times, self._sharing.stable_only)
             return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
 
     def lag(self, tp: TopicPartition) -> int:
@@ -437,9 +437,11 @@ class Consumer(Handle):
         """
         with self._used():
             given = self._sharing.positions() if offsets is None else {
-                TopicPartition(*tp): one if isinstance(one, Committed) else Committed(one)
-                for tp, one in offsets.items()
+                arguments.partition("offsets", tp): committed_of("offsets", one)
+                for tp, one in arguments.mapping("offsets", offsets).items()
             }  # fmt: skip
+            if callback is not None and not callable(callback):
+                raise errors.ArgumentError(f"callback: found {callback!r}, wanted a callable")
             if not wait:
                 self._sharing.commit_later(given, callback)
                 return
@@ -456,7 +458,7 @@ class Consumer(Handle):
     def committed(self, tp: TopicPartition) -> Committed | None:
         """What the group has committed last; None: nothing.  Raises: ArgumentError: no group."""
         with self._used():
-            tp = TopicPartition(*tp)
+            tp = arguments.partition("tp", tp)
             return committed_offsets(self._cluster, self._group(), [tp]).get(tp)
 
     def _group(self) -> str:

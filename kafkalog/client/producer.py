@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from kafkalog import errors
 from kafkalog._native import direct, failure, ffi, lib
 from kafkalog.batch.columns import Columns, Rows, encoded_headers
+from kafkalog.client import arguments
 from kafkalog.client.accumulator import HEADER_BYTES, Accumulator, Intake
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.delivery import Batch, Delivery, Future, ManyFuture, RecordMetadata
@@ -156,12 +157,17 @@ class Producer(Handle):
         Raises: ArgumentError, UnknownTopicOrPartition, MessageTooLarge, InvalidTxnState (no
         transaction is open), Timeout (max.block.ms), ProducerFenced, Closed.
         """
-        native = self._direct.get(topic)
+        try:
+            native = self._direct.get(topic)
+        except TypeError:
+            raise errors.ArgumentError(f"topic: found {topic!r}, wanted a str") from None
         if native is not None and partition is None and not headers:
             future: Future | None = _send(native, value, key, timestamp_ms, -1, None)
             if future is not None:
                 return future
-        record = Outgoing(topic, value, key, partition, timestamp_ms, tuple(headers))
+        record = Outgoing(
+            topic, value, key, partition, timestamp_ms, tuple(arguments.things("headers", headers))
+        )
         return self._send(record) if not self._interceptors else self._intercepted(record)
 
     def _send(self, record: Outgoing) -> Future:
@@ -256,6 +262,8 @@ class Producer(Handle):
         Raises: as send.
         """
         self._check()
+        if headers is not None:
+            headers = arguments.things("headers", headers)
         if headers is not None or not self._usual:
             return self._one_by_one(topic, values, keys, partition, timestamps_ms, headers)
         columns = Columns(values, keys, timestamps_ms, default_timestamp_ms=self._now_ms())

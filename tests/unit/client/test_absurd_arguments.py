@@ -81,6 +81,56 @@ def test_wrong_arguments_of_an_admin_are_told_by_an_error_of_ours(
     assert raw == []
 
 
+SKIPPED = {"close", "flush", "transaction", "wakeup", "subscribe"}
+"""What ends it, takes no argument, or is tried with the making."""
+ONE: dict[str, Any] = {
+    "topic": "t", "value": b"v", "values": [b"v"], "tp": TP, "offset": 0, "partitions": [TP],
+    "times_ms": {TP: 0}, "offsets": {TP: 0}, "group": "g",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["Producer", "Consumer"])
+def test_wrong_arguments_of_a_producer_and_a_consumer(
+    broker: Broker, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of an admin; and afterwards it still works."""
+    monkeypatch.setattr("kafkalog.client.cluster.UNKNOWN_TOPIC_MS", 1)
+    with kafkalog.Admin(broker) as admin:
+        admin.create_topics(["t"])
+    how = {"max_block_ms": 100} if kind == "Producer" else {"group": "g", "auto_commit": False}
+    raw = []
+    with getattr(kafkalog, kind)(broker, **how) as made:
+        if kind == "Consumer":
+            made.assign([TP])
+        for name, method in inspect.getmembers(type(made), inspect.isfunction):
+            if name.startswith("_") or name in SKIPPED:
+                continue
+            named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+            every = list(inspect.signature(method).parameters.values())[1:]
+            parameters = [one for one in every if one.kind in named]
+            needed = {p.name: ONE[p.name] for p in parameters if p.default is p.empty}
+            for one in parameters:
+                for absurd in ABSURD:
+                    if one.name == "timeout_ms" and absurd in (None, 1 << 70):
+                        continue  # as long as that nobody waits here
+                    try:
+                        getattr(made, name)(**{**needed, one.name: absurd})
+                    except KafkalogError:
+                        continue
+                    except Exception as error:
+                        raw.append(
+                            f"{name}({one.name}={absurd!r}): {type(error).__name__}: {error}"
+                        )
+            if kind == "Consumer":
+                made.unsubscribe()
+                made.assign([TP])
+        if kind == "Producer":
+            assert made.send("t", b"v").result(30).topic == "t"
+        else:
+            assert made.position(TP) >= 0
+    assert raw == []
+
+
 @pytest.mark.parametrize(
     ("name", "how", "told"),
     [
