@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkalog._native import check, lib
@@ -17,6 +15,8 @@ from kafkalog.log.isolation import bound_of
 from kafkalog.types import Record
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
     from kafkalog.log.scan import Scan
 
 __all__ = ["Follow", "Near", "record_at", "records_in", "wait_for"]
@@ -210,6 +210,9 @@ class Follow(Iterator[Record], AsyncIterator[Record]):
         while True:
             for record in self._records:
                 return record
+            import asyncio  # with its kin half of what importing Log would cost
+            from concurrent.futures import ThreadPoolExecutor
+
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(1, "kafkalog follow")
             loop = asyncio.get_running_loop()

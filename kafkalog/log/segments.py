@@ -2,9 +2,8 @@
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.errors import StaleLog
@@ -19,11 +18,10 @@ __all__ = ["Segment", "list_segments", "over_segments"]
 LOOKS = 20  # while segments go away under what is decided over them
 
 
-@dataclass(frozen=True)
-class Segment:
-    """One segment at the moment it was asked for; what its indexes tell is read when wanted."""
+class _Listed(NamedTuple):
+    """What a list of segments tells without reading a file."""
 
-    log: Handle = field(repr=False)
+    log: Handle
     base_offset: int
     next_offset: int
     """The next segment's base, or the log's end."""
@@ -32,6 +30,14 @@ class Segment:
     created_ms: int
     """Or the file's modification time, where it was there before."""
     active: bool
+
+
+class Segment(_Listed):
+    """One segment at the moment it was asked for; what its indexes tell is read when wanted."""
+
+    def __repr__(self) -> str:
+        kind = "active" if self.active else "sealed"
+        return f"Segment({self.base_offset} to {self.next_offset}, {self.size_bytes} bytes, {kind})"
 
     @property
     def first_timestamp_ms(self) -> int:
