@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -28,8 +30,8 @@ def hooks(native_test: tuple[Any, Any]) -> Iterator[Any]:
 
 
 def batch(log: Log, first_ms: int, value_bytes: int) -> None:
-    """Three records in one compressed batch of about so many bytes a record."""
-    values = [random.Random(first_ms + i).randbytes(value_bytes) for i in range(3)]
+    """Three records in a compressed batch, each of about so many bytes that stay."""
+    values = [b"-" * 200 + random.Random(first_ms + i).randbytes(value_bytes) for i in range(3)]
     log.append_many(values, timestamps_ms=range(first_ms, first_ms + 3), compression="zstd")
 
 
@@ -92,3 +94,29 @@ def test_a_search_is_held_in_each_of_its_reads(
     else:
         raise AssertionError(f"more than {CALLS_MAX} reads")
     assert kafkalog.Log(path, mode="r").verify().clean
+
+
+@pytest.mark.parametrize("search", [largest, at])
+@pytest.mark.parametrize("change", [longer, shorter, sealed, gone])
+def test_a_search_that_is_overtaken_between_its_calls(
+    tmp_path: Path, search: Callable[[Log], object], change: Callable[[Log], None]
+) -> None:
+    """It knows the place and the size of a batch, and another one lies there when it looks."""
+    with Log(tmp_path / "log-0", config=CONFIG) as log:
+        batch(log, 10, 50)
+        batch(log, 20, 50)
+        with Log(tmp_path / "log-0", mode="r") as reader:
+            search(reader)
+            changed: list[bool] = []
+
+            def overtake(frame: FrameType, event: str, _: object) -> None:
+                if event == "call" and frame.f_code.co_name == "_look_into" and not changed:
+                    changed.append(True)
+                    change(log)
+
+            sys.setprofile(overtake)
+            try:
+                found = search(reader)
+            finally:
+                sys.setprofile(None)
+            assert changed and found == search(log)
