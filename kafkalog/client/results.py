@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from kafkalog import errors
 from kafkalog.client.cluster import Backoff, Cluster, passing
 from kafkalog.client.connection import Connection
+from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["ANY", "Ask", "Place", "Results", "each", "only"]
 
@@ -90,12 +91,18 @@ def each(
     while left:
         found = _round(cluster, left, place, ask, backoff)
         left, late = [], backoff.over()
+        spent_ms = backoff.patience_ms - backoff.left_ms()
+        full = late or spent_ms >= cluster.options.storage_timeout_ms
         for thing, value in found.items():
             if not isinstance(value, errors.KafkalogError):
                 done[thing] = value
             elif not cluster.reached:
                 raise value
-            elif passing(value) and value.code not in answers and not late:
+            elif (
+                passing(value)
+                and value.code not in answers
+                and not (full if value.code == ErrorCode.KAFKA_STORAGE_ERROR else late)
+            ):
                 left.append(thing)
             else:
                 failed[thing] = value

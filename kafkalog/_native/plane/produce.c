@@ -228,21 +228,24 @@ static bool park_cold(kl_request *request, kl_produce *produce) {
 
 /* ---- appending ---------------------------------------------------------------------------- */
 
-/* The failure's sentence for the client, without the folder that the log lies in. */
+/* A text whose paths have their last names only. */
+static void leave_folders_out(char *out, size_t room, const char *text) {
+    size_t used = 0;
+    for (const char *p = text; *p && used + 1 < room;) {
+        if (*p == '/' && (p == text || p[-1] == ' ')) {
+            const char *end = p + strcspn(p, ":, ");
+            for (const char *q = p; q < end; q++)
+                if (*q == '/') p = q + 1;
+        } else out[used++] = *p++;
+    }
+    out[used] = 0;
+}
+
+/* The failure's sentence for the client: where the data lies is none of its business. */
 static void keep_message(kl_produce_item *item, const char *text) {
     if (item->fault == NULL) item->fault = kl_alloc(sizeof *item->fault);
     if (item->fault == NULL) return;
-    const char *path = strstr(text, "log /");
-    const char *end = path ? strpbrk(path + 4, ":, ") : NULL;
-    if (end == NULL) {
-        snprintf(item->fault->text, sizeof item->fault->text, "%s", text);
-        return;
-    }
-    const char *name = path + 4;
-    for (const char *p = name; p < end; p++)
-        if (*p == '/') name = p + 1;
-    snprintf(item->fault->text, sizeof item->fault->text, "%.*s%s", (int)(path - text),
-             text, name);
+    leave_folders_out(item->fault->text, sizeof item->fault->text, text);
 }
 
 static void refuse(kl_produce_item *item, int16_t code, const char *text) {
