@@ -53,7 +53,7 @@ _FAST_PATH = (
 )  # fmt: skip
 _CONNECTION = (
     "net/conn", "net/exchange", "net/frame", "net/pause", "net/peers", "net/pool", "net/post",
-    "net/response", "net/timers", "net/up",
+    "net/response", "net/threads", "net/timers", "net/up",
 )  # fmt: skip
 TARGETS = {
     target.name: target

@@ -35,7 +35,7 @@ def examples() -> list[str]:
 
     found = []
     for command in COMMANDS:
-        text = importlib.import_module(f"kafkalog.cli.{command}").EXAMPLES
+        text = importlib.import_module(f"kafkalog.cli.{command.replace('-', '_')}").EXAMPLES
         found += text.replace("\\\n", " ").splitlines()[1:]
     return [line.strip() for line in found if line.strip()]
 
