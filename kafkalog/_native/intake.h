@@ -175,6 +175,27 @@ static PyObject *kl_intake_open(PyObject *self, PyObject *const *args, Py_ssize_
     Py_RETURN_NONE;
 }
 
+/* (memory, first, count): the memory of a batch of these records of it. */
+static PyObject *kl_growing_part(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)count;
+    kl_growing *from = PyCapsule_GetPointer(args[0], KL_GROWING_NAME);
+    if (from == NULL) return NULL;
+    long first = PyLong_AsLong(args[1]), records = PyLong_AsLong(args[2]);
+    if (PyErr_Occurred()) return NULL;
+    PyObject *most = PyLong_FromSize_t(from->bytes);
+    if (most == NULL) return NULL;
+    PyObject *capsule = kl_growing_make(self, &most, 1);
+    Py_DECREF(most);
+    if (capsule == NULL) return NULL;
+    kl_growing *part = PyCapsule_GetPointer(capsule, KL_GROWING_NAME);
+    if (kl_growing_copy(part, from, (int32_t)first, (int32_t)records)) {
+        PyErr_SetString(PyExc_ValueError, kl_error_message());
+        Py_DECREF(capsule);
+        return NULL;
+    }
+    return capsule;
+}
+
 /* (memory): (records, bytes of the batch, bytes of keys and values). */
 static PyObject *kl_growing_told(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
@@ -465,6 +486,7 @@ static PyMethodDef kl_intake_methods[] = {
     {"intake_many", KL_DIRECT_METHOD(kl_intake_many), METH_FASTCALL, NULL},
     {"intake_touched", KL_DIRECT_METHOD(kl_intake_touched), METH_FASTCALL, NULL},
     {"growing_new", KL_DIRECT_METHOD(kl_growing_make), METH_FASTCALL, NULL},
+    {"growing_part", KL_DIRECT_METHOD(kl_growing_part), METH_FASTCALL, NULL},
     {"growing_told", KL_DIRECT_METHOD(kl_growing_told), METH_FASTCALL, NULL},
     {"growing_records", KL_DIRECT_METHOD(kl_growing_records), METH_FASTCALL, NULL},
     {"growing_seal", KL_DIRECT_METHOD(kl_growing_seal), METH_FASTCALL, NULL},

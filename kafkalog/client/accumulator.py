@@ -23,6 +23,8 @@ __all__ = ["HEADER_BYTES", "Accumulator", "Bounds", "Intake", "Lane"]
 HEADER_BYTES: int = lib.KL_BATCH_HEADER_BYTES
 TURNS_PAUSE_S = 0.05
 """Who waits for room looks so often, whether it was woken or not."""
+NUMBERS = 1 << 31
+"""From a batch to the next: its parts, when it is split, have numbers between."""
 _new, _open = direct("intake_new"), direct("intake_open")
 _memory = direct("growing_new")
 
@@ -214,7 +216,7 @@ class Accumulator:
             if lane.open is not None:
                 self.release(wanted)
                 return
-            self._number += 1
+            self._number += NUMBERS
             batch = Batch(owner, lane.tp, _memory(wanted), self._number)
             batch.reserved = wanted
             lane.open = self.unfinished[batch.number] = batch
@@ -261,6 +263,14 @@ class Accumulator:
             lane.ready.append(batch)
         else:
             self.drop(batch)
+
+    def split(self, batch: Batch) -> tuple[Batch, Batch]:
+        """Two batches in the place of one that was too large."""
+        with self.lock:
+            del self.unfinished[batch.number]
+            parts = batch.split()
+            self.unfinished.update((part.number, part) for part in parts)
+        return parts
 
     def close_due(self, now_s: float) -> float:
         """Close the batches that need not wait any longer; when the next is due."""

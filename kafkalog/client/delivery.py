@@ -13,10 +13,12 @@ from kafkalog import errors
 from kafkalog._native import direct
 from kafkalog.types import TopicPartition
 
-__all__ = ["Batch", "Delivery", "Future", "ManyFuture", "Piece", "RecordMetadata"]
+__all__ = ["SEQUENCES", "Batch", "Delivery", "Future", "ManyFuture", "Piece", "RecordMetadata"]
 
 _logger = logging.getLogger(__name__)
-_told = direct("growing_told")
+SEQUENCES = 1 << 31
+"""After the last of them comes 0."""
+_told, _part = direct("growing_told"), direct("growing_part")
 
 
 class RecordMetadata(NamedTuple):
@@ -59,7 +61,7 @@ class Batch:
     __slots__ = (
         "__weakref__", "_callbacks", "_ended", "_lock", "attempts", "base_offset", "begun_s",
         "count", "data", "error", "first_sent_s", "hurry", "log_append_ms", "memory", "number",
-        "owner", "pid", "record_bytes", "reserved", "sequence", "tp",
+        "owner", "parts", "pid", "record_bytes", "reserved", "sequence", "tp", "whole",
     )  # fmt: skip
 
     def __init__(self, owner: Any, tp: TopicPartition, memory: Any, number: int) -> None:
@@ -80,6 +82,10 @@ class Batch:
         self.pid = (-1, -1)
         """Producer id and epoch in `data`."""
         self.sequence = -1
+        self.parts: tuple[Batch, Batch] | None = None
+        """The two that are sent in its place: it ends with them."""
+        self.whole: Batch | None = None
+        """What it is a part of."""
         self.attempts = 0
         self.hurry = False
         """Somebody waits for it: no linger."""
@@ -102,6 +108,42 @@ class Batch:
         found: int = _told(self.memory)[1]
         return found
 
+    @property
+    def sent(self) -> bool:
+        """Whether it was on its way, be it as part of another: its sequence is used up."""
+        return self.first_sent_s > 0
+
+    def split(self) -> tuple[Batch, Batch]:
+        """Its records as two, which have its sequences; nobody may add to it any more."""
+        half = self.count // 2
+        made = []
+        for first, count in ((0, half), (half, self.count - half)):
+            part = Batch(self.owner, self.tp, _part(self.memory, first, count), self.number + first)
+            part.freeze()
+            part.begun_s, part.first_sent_s = self.begun_s, self.first_sent_s
+            part.attempts = self.attempts - 1  # which it was told by, and nothing was wrong but it
+            part.pid, part.hurry, part.whole = self.pid, True, self
+            if self.sequence >= 0:
+                part.sequence = (self.sequence + first) % SEQUENCES
+            made.append(part)
+        first_part, second_part = made
+        first_part.reserved = self.reserved // 2
+        second_part.reserved = self.reserved - first_part.reserved
+        self.reserved = 0
+        self.parts = first_part, second_part
+        self.memory = self.data = None
+        return self.parts
+
+    def pieces(self, first: int, last: int) -> list[tuple[Batch, int, int]]:
+        """The batches that records of it went with, and which of theirs they are."""
+        if self.parts is None:
+            return [(self, first, last)]
+        one, other = self.parts
+        found = one.pieces(first, min(last, one.count - 1)) if first < one.count else []
+        if last >= one.count:
+            found += other.pieces(max(first - one.count, 0), last - one.count)
+        return found
+
     def freeze(self) -> None:
         """Nothing is added any more."""
         self.count, _, self.record_bytes = _told(self.memory)
@@ -109,12 +151,18 @@ class Batch:
     def end(self, error: errors.KafkalogError | None, base_offset: int = -1) -> None:
         """It is known what became of it: wake who waits, call who asked."""
         with _guard:
+            if self._ended:
+                return
             self.error = error
             self.base_offset = base_offset
             self._ended = True
             self.memory = self.data = None
             callbacks, self._callbacks = self._callbacks, None
-            lock = self._lock
+            lock, whole = self._lock, self.whole
+        # First: who waits for all parts must find the whole ended, too.
+        if whole is not None and whole.parts and all(part.ended for part in whole.parts):
+            whole.end(whole.parts[0].error or whole.parts[1].error, whole.parts[0].base_offset)
+            self.whole = None
         if lock is not None:
             with lock:
                 lock.notify_all()
@@ -182,12 +230,13 @@ class Future:
         batch = self._batch
         if not batch.ended and not batch.wait(timeout):
             raise errors.Timeout(f"{_name(batch.tp)}: not acknowledged in {timeout:g} s")
+        ((batch, index, _),) = batch.pieces(self._index, self._index)
         if batch.error is not None:
             raise batch.error
         offset = batch.base_offset
         return RecordMetadata(
             *batch.tp,
-            offset if offset < 0 else offset + self._index,
+            offset if offset < 0 else offset + index,
             self._timestamp_ms if batch.log_append_ms < 0 else batch.log_append_ms,
         )
 
@@ -196,6 +245,7 @@ class Future:
         batch = self._batch
         if not batch.ended and not batch.wait(timeout):
             raise errors.Timeout(f"{_name(batch.tp)}: not acknowledged in {timeout:g} s")
+        ((batch, _, _),) = batch.pieces(self._index, self._index)
         return batch.error
 
     def add_done_callback(self, callback: Callable[[Future], object]) -> None:
@@ -209,7 +259,7 @@ class Future:
         return self._batch.tp.partition
 
     def __repr__(self) -> str:
-        state = "waits" if not self.done() else "failed" if self._batch.error else "done"
+        state = "waits" if not self.done() else "failed" if self.exception() else "done"
         return f"Future({_name(self._batch.tp)}, {state})"
 
 
@@ -246,13 +296,14 @@ class ManyFuture:
             left = None if until is None else max(until - time.monotonic(), 0)
             if not batch.ended and not batch.wait(left):
                 raise errors.Timeout(f"{_name(batch.tp)}: not acknowledged in {timeout:g} s")
-        for batch, _, _ in self._parts:
+        pieces = [one for part in self._parts for one in part[0].pieces(*part[1:])]
+        for batch, _, _ in pieces:
             if batch.error is not None:
                 raise batch.error
         return [
             Piece(*batch.tp, *((batch.base_offset + first, batch.base_offset + last)
                                if batch.base_offset >= 0 else (-1, -1)))
-            for batch, first, last in self._parts
+            for batch, first, last in pieces
         ]  # fmt: skip
 
     def add_done_callback(self, callback: Callable[[ManyFuture], object]) -> None:

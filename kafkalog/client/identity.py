@@ -56,6 +56,11 @@ class Identity:
             self._renew = True
             self.ready = False
 
+    @property
+    def renewing(self) -> bool:
+        """Whether another id is wanted: what waits gets new sequences."""
+        return self._renew
+
     def failed(self, problem: errors.KafkalogError, sent: bool) -> None:
         """A batch was given up; `sent`: its sequence is used up."""
         if sent and self.producer_id >= 0:

@@ -24,7 +24,7 @@ from kafkalog.batch import codecs
 from kafkalog.client.accumulator import Accumulator, Lane
 from kafkalog.client.cluster import Cluster, passing
 from kafkalog.client.connection import Connection, answering
-from kafkalog.client.delivery import Batch, Delivery
+from kafkalog.client.delivery import SEQUENCES, Batch, Delivery
 from kafkalog.client.failures import check_code, failure_class, is_retriable
 from kafkalog.client.identity import Identity
 from kafkalog.client.tasks import Tasks
@@ -37,7 +37,6 @@ __all__ = ["SendOptions", "Sender"]
 
 _logger = logging.getLogger(__name__)
 _seal, _records = direct("growing_seal"), direct("growing_records")
-SEQUENCES = 1 << 31
 KNOWN_AGAIN = 5
 """So many batches of a producer a partition remembers, to tell what is sent twice."""
 LONGEST_S = 1.0
@@ -48,9 +47,6 @@ _MOVING = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
 """What passes in every cluster when a leader moves or a topic is new: nothing to tell."""
-_FORGOTTEN = (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-              ErrorCode.INVALID_PRODUCER_EPOCH)  # fmt: skip
-"""The broker has another idea of the sequences: a new producer id is wanted."""
 
 
 class SendOptions(NamedTuple):
@@ -343,10 +339,8 @@ class Sender:
             small = codecs.compress(codec, records)
             if len(small) >= len(records):  # it stays as it is, as librdkafka does it
                 codec, small = 0, None
-        batch.pid = identity.pair
-        batch.sequence = -1
-        if identity.producer_id >= 0:
-            batch.sequence = lane.sequence
+        if batch.pid != identity.pair:  # else it is a part, and has the sequence of its whole
+            batch.pid, batch.sequence = identity.pair, lane.sequence
             lane.sequence = (lane.sequence + batch.count) % SEQUENCES
         attributes = codec | (lib.KL_ATTR_TRANSACTIONAL if identity.transactional_id else 0)
         data: bytes = _seal(batch.memory, small, *batch.pid, batch.sequence, attributes)
@@ -450,11 +444,18 @@ class Sender:
             return
         lane = self._waiting.lanes[batch.tp]
         problem = _refusal(batch, row)
-        behind = any(b.number < batch.number for b in lane.failed)
-        if code == ErrorCode.UNKNOWN_PRODUCER_ID and not self.identity.transactional_id:
+        # A broker refuses what follows a refused batch; nothing of it was appended.
+        late = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        behind = late and any(b.number < batch.number for b in lane.failed)
+        if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
+            _logger.info("%s; its %d records go in two batches", problem, batch.count)
+            lane.failed += self._waiting.split(batch)
+        elif late and not behind and self.identity.renewing:
+            self._again(batch, str(problem), at_once=True)
+        elif code == ErrorCode.UNKNOWN_PRODUCER_ID and not self.identity.transactional_id:
             self.identity.renew()  # nothing of it was appended: with a new id it can be
             self._again(batch, str(problem))
-        elif is_retriable(code) or (code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and behind):
+        elif is_retriable(code) or behind:
             told = getattr(row, "current_leader", None)
             known = told is not None and self.cluster.learn_leader(
                 batch.tp, told.leader_id, told.leader_epoch, places.get(told.leader_id)
@@ -487,7 +488,7 @@ class Sender:
 
     def _refused(self, batch: Batch, problem: errors.KafkalogError) -> None:
         """A batch will never be taken."""
-        self.identity.failed(problem, sent=batch.attempts > 0)
+        self.identity.failed(problem, sent=batch.sent)
         if self.identity.fatal is not None:
             self._waiting.refuse(self.identity.fatal)
         self._ended(batch, problem)
@@ -496,7 +497,7 @@ class Sender:
         lane = self._waiting.lanes[batch.tp]
         lane.known = True
         lane.reason, lane.pause_ms, lane.unstored_s = "", 0.0, 0.0
-        if not lane.ready or not lane.ready[0].attempts:
+        if not lane.ready or not lane.ready[0].sent:
             lane.solo = False
         if self._on_delivery is not None:
             seconds = time.monotonic() - batch.first_sent_s
@@ -531,7 +532,7 @@ class Sender:
             over = bool(lane.unstored_s) and now_s - lane.unstored_s >= patience_s
             late = [
                 batch for batch in (*lane.failed, *lane.ready)
-                if batch.begun_s <= limit_s or (over and batch.attempts)
+                if batch.begun_s <= limit_s or (over and batch.sent)
             ]  # fmt: skip
             if late:
                 count = sum(batch.count for batch in late)

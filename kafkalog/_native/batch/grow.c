@@ -1,6 +1,8 @@
 /* grow.c: see grow.h. */
 #include "grow.h"
 
+#include "record.h"
+
 enum { FIRST_BYTES = 1024, CAPACITY_MAX = INT32_MAX };
 
 kl_growing *kl_growing_new(size_t bytes_max) {
@@ -82,5 +84,30 @@ kl_status kl_growing_add(kl_growing *batch, const kl_addition *record) {
     encoded->max_timestamp =
         count ? KL_MAX(encoded->max_timestamp, record->timestamp_ms) : record->timestamp_ms;
     encoded->record_count++;
+    return KL_OK;
+}
+
+kl_status kl_growing_copy(kl_growing *batch, const kl_growing *from, int32_t first,
+                          int32_t count) {
+    const uint8_t *p = from->data + POS_RECORDS, *end = from->data + from->bytes;
+    for (int32_t i = 0; i < first + count; i++) {
+        kl_record_view view;
+        p = kl_record_next(p, end, false, &view);
+        if (p == NULL) return kl_fail(KL_E_ARGUMENT, "record %d is not there", (int)i);
+        if (i < first) continue;
+        uint64_t base = (uint64_t)from->encoded.base_timestamp;
+        kl_addition record = {.key = view.key,
+                              .key_bytes = view.key_bytes,
+                              .value = view.value,
+                              .value_bytes = view.value_bytes,
+                              .timestamp_ms =
+                                  (int64_t)(base + (uint64_t)view.timestamp_delta)};
+        if (view.header_count) {
+            record.headers = view.headers - kl_varint_bytes(view.header_count);
+            record.headers_bytes = (size_t)(p - record.headers);
+        }
+        kl_status status = kl_growing_add(batch, &record);
+        if (status) return status;
+    }
     return KL_OK;
 }

@@ -31,6 +31,10 @@ void kl_growing_free(kl_growing *batch); /* NULL is fine */
  * KL_E_ARGUMENT: its time.  KL_E_NO_MEMORY.  Nothing was changed then. */
 kl_status kl_growing_add(kl_growing *batch, const kl_addition *record);
 
+/* Add `count` records of `from`, which has them, from number `first` on.  As kl_growing_add. */
+kl_status kl_growing_copy(kl_growing *batch, const kl_growing *from, int32_t first,
+                          int32_t count);
+
 /* Room for so many bytes more. */
 kl_status kl_growing_room(kl_growing *batch, size_t bytes);
 /* Add rows from `cursor` on, in at most `bytes_max` bytes, until the batch is full.
