@@ -15,8 +15,7 @@ def main(servers: str, source: str, target: str) -> None:
         Consumer(servers, source, auto_offset_reset="earliest", **options) as consumer,
         Producer(servers, transactional_id=f"{target}-copy-1") as producer,
     ):
-        with producer.transaction():
-            pass  # ends what one that died has left open: its offsets are held until then
+        producer.init_transactions()  # ends what one that died left open and holds offsets back
         while True:
             records = consumer.poll()
             if not records:

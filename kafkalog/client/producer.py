@@ -442,8 +442,9 @@ class Producer(Handle):
     def _ask(self, call: Callable[[], Any]) -> Any:
         return self._sender.tasks.ask(call, self._block_s)
 
-    def begin_transaction(self) -> None:
-        """Begin one; the first also gets the producer's id, and fences whoever had it.
+    def init_transactions(self) -> None:
+        """Get the producer's id now, not when the first transaction begins: whoever had it is
+        fenced, and its open transaction is aborted when this returns.  Harmless when repeated.
 
         Raises: InvalidTxnState (one is open), ProducerFenced, Timeout, what the broker answers.
         """
@@ -452,6 +453,14 @@ class Producer(Handle):
             raise errors.InvalidTxnState("a transaction is open already")
         if not identity.ready:
             self._ask(lambda: identity.initialise(cluster))
+
+    def begin_transaction(self) -> None:
+        """Begin one; the first also does what init_transactions does, if that was not called.
+
+        Raises: as init_transactions.
+        """
+        self.init_transactions()
+        identity = self._transactions()
         self._waiting.take_failure()
         identity.begin()
         self._waiting.be_plain(self._usual)

@@ -36,8 +36,8 @@ KINDS: dict[str, dict[Point, tuple[int, int]]] = {
     "exactly_once": {
         ("send", 8, "after"): (0, 0),
         ("send_offsets", 2, "after"): (0, 0),
-        ("commit_transaction", 3, "before"): (0, 0),
-        ("commit_transaction", 3, "after"): (0, 0),
+        ("commit_transaction", 2, "before"): (0, 0),
+        ("commit_transaction", 2, "after"): (0, 0),
     },
 }
 """(at most so many lost, at most so many twice): a batch has five records.  Of those that a kill

@@ -219,3 +219,31 @@ def test_a_close_aborts(cluster: Cluster, where: Any, topic: str, version: int) 
     with Producer(where, transactional_id=topic) as again, again.transaction():
         again.send(topic, b"y", partition=0)
     assert shown(cluster, topic, 1) == [b"y"]
+
+
+def test_init_transactions_ends_what_a_predecessor_left_open(
+    cluster: Cluster, where: Any, topic: str, version: int
+) -> None:
+    """Before any transaction of its own: records and offsets of the other are not held back."""
+    tp = TopicPartition(topic, 0)
+    first = Producer(where, transactional_id=topic)
+    first.begin_transaction()
+    first.send(topic, b"old", partition=0).result(WAIT_S)
+    first.send_offsets({tp: 5}, topic)
+    with Producer(where, transactional_id=topic) as second:
+        second.init_transactions()
+        assert shown(cluster, topic, 0) == []
+        assert tp not in groups.committed_offsets(cluster, topic)
+        with pytest.raises(errors.KafkalogError):
+            first.commit_transaction()
+        pair = second._identity.pair
+        second.init_transactions()
+        assert second._identity.pair == pair
+        with second.transaction():
+            second.send(topic, b"new", partition=0)
+            with pytest.raises(errors.InvalidTxnState, match="open already"):
+                second.init_transactions()
+    assert shown(cluster, topic, 1) == [b"new"]
+    first.close()
+    with Producer(where) as plain, pytest.raises(errors.InvalidTxnState, match="no transact"):
+        plain.init_transactions()
