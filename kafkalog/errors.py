@@ -65,6 +65,10 @@ class KafkalogError(Exception):
     """Whether the same call may succeed later, with nothing changed by the caller."""
     status: ClassVar[str | None] = None
     """The kl_status that it stands for; None when only Python raises it."""
+    abortable: bool = False
+    """Of a producer: its transaction can only be aborted; then the producer is as good as new."""
+    fatal: bool = False
+    """Of a producer: it is of no use any more, another has to be made."""
 
 
 _FOLDERS = re.compile(r"(?<![\w/])/(?:[^/\s:,]+/)+")

@@ -61,6 +61,11 @@ class Identity:
         """Whether another id is wanted: what waits gets new sequences."""
         return self._renew
 
+    def doom(self, problem: errors.KafkalogError) -> None:
+        """The producer is of no use any more."""
+        problem.fatal, problem.abortable = True, False
+        self.fatal = self.fatal or problem
+
     def failed(self, problem: errors.KafkalogError, sent: bool) -> None:
         """A batch was given up; `sent`: its sequence is used up."""
         if sent and self.producer_id >= 0:
@@ -78,7 +83,7 @@ class Identity:
             self._ask(cluster)
         except errors.KafkalogError as problem:
             if not passing(problem):
-                self.fatal = problem
+                self.doom(problem)
                 return now_s
             cluster.forget_coordinators()
             self._next_s = now_s + cluster.options.retry_backoff_ms / 1000

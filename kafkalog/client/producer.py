@@ -476,7 +476,8 @@ class Producer(Handle):
             self._drain(None)
             self._ask(lambda: identity.end(cluster, commit=True))
         except errors.KafkalogError as problem:
-            identity.error = identity.error or problem
+            if not isinstance(problem, errors.Closed):
+                identity.spoil(problem)
             raise
         self._waiting.take_failure()
 

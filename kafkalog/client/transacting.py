@@ -132,15 +132,20 @@ class Transactional(Identity):
 
     def _note(self, problem: errors.KafkalogError) -> None:
         if problem.code in _FATAL:
-            self.fatal = self.fatal or problem
+            self.doom(problem)
         elif self.open:
-            self.error = self.error or problem
+            self.spoil(problem)
+
+    def spoil(self, problem: errors.KafkalogError) -> None:
+        """The open transaction can only be aborted."""
+        problem.abortable = not problem.fatal
+        self.error = self.error or problem
 
     def failed(self, problem: errors.KafkalogError, sent: bool) -> None:
         """A batch was given up: the transaction cannot be committed."""
         # Of an epoch that is too old the coordinator says at the abort who is right.
         if problem.code == ErrorCode.INVALID_PRODUCER_EPOCH and self.open:
-            self.error = self.error or problem
+            self.spoil(problem)
         else:
             self._note(problem)
 

@@ -247,3 +247,60 @@ def test_init_transactions_ends_what_a_predecessor_left_open(
     first.close()
     with Producer(where) as plain, pytest.raises(errors.InvalidTxnState, match="no transact"):
         plain.init_transactions()
+
+
+def test_failures_say_whether_to_abort_or_to_close(
+    cluster: Cluster, where: Any, topic: str, version: int
+) -> None:
+    """A loop decides by them: the transaction once more, with the same producer, or the end."""
+    config = {"max.request.size": 4 << 20}
+    todo = [[b"a", b"b"], [b"c", b"x" * (2 << 20)], [b"d"], [b"fenced"], [b"never"]]
+    seen: list[tuple[str, bool, bool]] = []
+    futures = []
+    producer = Producer(where, transactional_id=topic, config=config)
+    other: Producer | None = None
+    while todo:
+        try:
+            with producer.transaction():
+                futures = [producer.send(topic, value, partition=0) for value in todo[0]]
+                if todo[0] == [b"fenced"]:
+                    futures[0].result(WAIT_S)
+                    other = Producer(where, transactional_id=topic)
+                    other.init_transactions()
+            todo.pop(0)
+        except errors.KafkalogError as problem:
+            seen.append((type(problem).__name__, problem.fatal, problem.abortable))
+            if problem.fatal or not (problem.abortable or problem.retriable):
+                break
+            failed = [f.exception() for f in futures]
+            assert any(isinstance(p, errors.KafkalogError) and p.abortable for p in failed)
+            todo[0].pop()
+    assert other is not None
+    other.close()
+    with pytest.raises(errors.KafkalogError) as caught:
+        producer.begin_transaction()
+    assert caught.value.fatal and not caught.value.abortable
+    producer.close()
+    assert todo == [[b"fenced"], [b"never"]]
+    assert seen[0] == ("MessageTooLarge", False, True)
+    assert [row[1:] for row in seen[1:]] == [(True, False)]
+    assert shown(cluster, topic, 4) == [b"a", b"b", b"c", b"d"]
+
+
+def test_failures_that_leave_the_transaction_as_it_was_are_neither(
+    cluster: Cluster, where: Any, topic: str
+) -> None:
+    with Producer(where, transactional_id=topic) as producer:
+        for call in (producer.commit_transaction, lambda: producer.send(topic, b"x")):
+            with pytest.raises(errors.InvalidTxnState) as state:
+                call()
+            assert not state.value.fatal and not state.value.abortable
+        with producer.transaction():
+            with pytest.raises(errors.MessageTooLarge) as large:
+                producer.send(topic, b"x" * (2 << 20))
+            assert not large.value.fatal and not large.value.abortable
+            producer.send(topic, b"fine", partition=0)
+        with pytest.raises(errors.KafkalogError) as member, producer.transaction():
+            producer.send_offsets({TopicPartition(topic, 0): 5}, GroupId(topic, 3, "nobody"))
+        assert member.value.abortable and not member.value.fatal
+    assert shown(cluster, topic, 1) == [b"fine"]
