@@ -132,7 +132,7 @@ class Trial:
             log.close()
 
     def _go_on(self, log, synced):
-        """Reads are right; an append is taken, or the log is offline; no sync follows a failed one."""
+        """Reads are right; an append is taken or the log offline; no sync follows a failed one."""
         self._allowed(numbers_of(log))
         try:
             log.append(value_of(EXTRA), key=key_of(EXTRA))
