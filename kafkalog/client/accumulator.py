@@ -93,6 +93,8 @@ class Accumulator:
         self.bounds = bounds
         self._keyless = keyless
         self._wake = wake
+        self.emptier: threading.Thread | None = None
+        """Who alone can end a wait; it must not begin one."""
         self.lock = threading.Condition(threading.RLock())
         """Guards what follows; told when there is room, or a topic is known."""
         self.many = threading.Lock()
@@ -131,7 +133,7 @@ class Accumulator:
                 for lane in self.all_lanes():
                     if lane.tp.topic == topic:
                         self.close(lane)
-                self._idle = {tp: x for tp, x in self._idle.items() if tp.topic != topic}
+                # Those that are idle keep their sequences: brokers know the producer still.
                 self.intakes[topic] = made = Intake(topic, partitions, native)
                 for lane in self.lanes.values():
                     if lane.tp.topic == topic:
@@ -182,8 +184,13 @@ class Accumulator:
                 if left_s <= 0:
                     self.wanted.pop(topic, None)
                     raise errors.Timeout(f"topic {topic!r}: its partitions are not known yet")
+                self._waitable()
                 self._wake()
                 self.lock.wait(min(left_s, TURNS_PAUSE_S))
+
+    def _waitable(self) -> None:
+        if threading.current_thread() is self.emptier:
+            raise errors.ArgumentError("a callback of the producer cannot wait for it")
 
     # ---- batches -------------------------------------------------------------------------
 
@@ -240,6 +247,7 @@ class Accumulator:
                     f"buffer.memory: {self.used} of {limit} bytes wait for their acknowledgement, "
                     f"wanted room for {wanted} more in max.block.ms"
                 )
+            self._waitable()
             self._wake()
             self.lock.wait(min(left_s, TURNS_PAUSE_S))
         self.used += wanted
@@ -296,7 +304,8 @@ class Accumulator:
         return due_s
 
     def hurry(self, batch: Batch) -> None:
-        """Somebody waits for it."""
+        """Somebody waits for it.  Raises: ArgumentError in a callback, which would for ever."""
+        self._waitable()
         batch.hurry = True
         self._wake()
 

@@ -9,11 +9,18 @@ from kafkalog.client.accumulator import Lane
 from kafkalog.client.cluster import Cluster, passing
 from kafkalog.client.failures import check_code
 from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Identity"]
 
 PLAIN_VERSION_MAX = 11
 """Of Produce; version 12 is for transactions of version 2."""
+_FORGOTTEN = (
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+"""A broker's words for an id, or a sequence of it, that it does not know."""
 
 
 class Identity:
@@ -70,6 +77,17 @@ class Identity:
         """A batch was given up; `sent`: its sequence is used up."""
         if sent and self.producer_id >= 0:
             self.renew()
+
+    def forgotten(self, pair: tuple[int, int], code: int) -> bool:
+        """Whether a batch with this id was not taken for its id's sake: another one may help."""
+        if self.transactional_id:
+            return False
+        if pair != self.pair:  # of before; what was behind it was given up
+            return code in _FORGOTTEN
+        if code != ErrorCode.UNKNOWN_PRODUCER_ID:
+            return False
+        self.renew()
+        return True
 
     def ensure(self, cluster: Cluster, now_s: float, quiet: Callable[[], bool]) -> float:
         """Get an id if one is wanted; when to call again."""

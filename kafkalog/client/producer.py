@@ -346,8 +346,7 @@ class Producer(Handle):
             raise problem
 
     def _drain(self, timeout: float | None) -> None:
-        if self._sender.ours:
-            raise errors.ArgumentError("a callback of the producer cannot wait for it")
+        self._not_ours()
         until_s = None if timeout is None else time.monotonic() + timeout
         for batch in (pending := self._waiting.pending()):
             batch.hurry = True
@@ -356,17 +355,22 @@ class Producer(Handle):
             if not batch.wait(left_s):
                 raise errors.Timeout(f"not all was acknowledged in {timeout:g} s")
 
+    def _not_ours(self) -> None:
+        if self._sender.ours:
+            raise errors.ArgumentError("a callback of the producer cannot wait for it")
+
     def close(self, timeout: float | None = None) -> None:
         """Wait until all is acknowledged, at most `timeout` seconds, and end.
 
         An open transaction is aborted.  What is left then is given up: its futures say so.
         Harmless when repeated; in a forked child it only forgets.
 
-        Raises: as flush, after all was closed.
+        Raises: as flush, after all was closed; ArgumentError in a callback, where it is not.
         """
         if self._closed or self._pid != os.getpid():
             self._closed = True
             return
+        self._not_ours()
         problem: errors.KafkalogError | None = None
         try:
             if self._transactional and self._open and not self._identity.fatal:
@@ -440,6 +444,7 @@ class Producer(Handle):
         return self._identity
 
     def _ask(self, call: Callable[[], Any]) -> Any:
+        self._not_ours()
         return self._sender.tasks.ask(call, self._block_s)
 
     def init_transactions(self) -> None:
@@ -517,10 +522,14 @@ class Producer(Handle):
             yield self
             self.commit_transaction()
         except BaseException:
-            if self._open and not self._closed and self._identity.fatal is None:
-                with suppress(errors.KafkalogError):  # the failure on its way says more
-                    self.abort_transaction()
+            self._roll_back()
             raise
+
+    def _roll_back(self) -> None:
+        """After a failure, which says more than what comes of this."""
+        if self._open and not self._closed and self._identity.fatal is None:
+            with suppress(errors.KafkalogError):
+                self.abort_transaction()
 
     def send_offsets(
         self,
@@ -541,7 +550,11 @@ class Producer(Handle):
             for tp, what in offsets.items()
         }
         if rows:
-            self._ask(lambda: identity.send_offsets(cluster, rows, by))
+            try:
+                self._ask(lambda: identity.send_offsets(cluster, rows, by))
+            except errors.KafkalogError as problem:
+                identity.error = identity.error or problem
+                raise
 
 
 def _bytes(name: str, found: Any) -> bytes | None:

@@ -100,6 +100,7 @@ class Sender:
     def start(self, waiting: Accumulator) -> None:
         """Send what comes into `waiting`."""
         self._waiting = waiting
+        waiting.emptier = self._thread
         self._thread.start()
 
     def wake(self) -> None:
@@ -331,7 +332,8 @@ class Sender:
     def _sealed(self, lane: Lane, batch: Batch) -> bytes:
         """A batch's bytes, with the sequence that it has for this producer id."""
         identity = self.identity
-        if batch.data is not None and batch.pid == identity.pair:
+        # What was sent keeps the id that it had: it may be there already, its answer lost.
+        if batch.data is not None and (batch.attempts or batch.pid == identity.pair):
             return batch.data
         codec, small = self.options.codec, None
         if codec:
@@ -451,9 +453,10 @@ class Sender:
             _logger.info("%s; its %d records go in two batches", problem, batch.count)
             lane.failed += self._waiting.split(batch)
         elif late and not behind and self.identity.renewing:
+            batch.data = None  # with a new id it can be
             self._again(batch, str(problem), at_once=True)
-        elif code == ErrorCode.UNKNOWN_PRODUCER_ID and not self.identity.transactional_id:
-            self.identity.renew()  # nothing of it was appended: with a new id it can be
+        elif self.identity.forgotten(batch.pid, code):
+            batch.data = None
             self._again(batch, str(problem))
         elif is_retriable(code) or behind:
             told = getattr(row, "current_leader", None)
@@ -488,14 +491,14 @@ class Sender:
 
     def _refused(self, batch: Batch, problem: errors.KafkalogError) -> None:
         """A batch will never be taken."""
-        self.identity.failed(problem, sent=batch.sent)
+        self.identity.failed(problem, sent=batch.sent or batch.data is not None)
         if self.identity.fatal is not None:
             self._waiting.refuse(self.identity.fatal)
         self._ended(batch, problem)
 
     def _delivered(self, batch: Batch, base_offset: int) -> None:
         lane = self._waiting.lanes[batch.tp]
-        lane.known = True
+        lane.known = lane.known or batch.pid == self.identity.pair
         lane.reason, lane.pause_ms, lane.unstored_s = "", 0.0, 0.0
         if not lane.ready or not lane.ready[0].sent:
             lane.solo = False

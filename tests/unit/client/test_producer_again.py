@@ -17,7 +17,7 @@ from kafkalog.client.producer import Producer
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.scripted import CLOSE, STALL, Peer, produced
-from tests.support.waiting import LIMIT_S
+from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.client.producing import PRODUCER_ID, Batch, batches, make, single, wide
 
 # ---- again ---------------------------------------------------------------------------------
@@ -182,6 +182,54 @@ def test_a_broker_that_forgot_the_producer_gets_it_anew(broker: Peer) -> None:
     ]  # fmt: skip
 
 
+def test_what_may_be_there_keeps_its_id_when_the_producer_gets_another(broker: Peer) -> None:
+    """Another partition's refusal: with the new id a broker would take it for a new batch."""
+    codes = [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.MESSAGE_TOO_LARGE]
+    broker.on(apis.PRODUCE, produced(codes), produced([]))
+    broker.on(apis.INIT_PRODUCER_ID, PRODUCER_ID, {"producer_id": 4001, "producer_epoch": 0})
+    with make(broker, linger_ms=1_000_000) as producer:
+        once = producer.send("t", b"once", partition=0)
+        refused = producer.send("t", b"large", partition=1)
+        with pytest.raises(errors.MessageTooLarge):
+            producer.flush(LIMIT_S)
+        assert once.exception() is None
+        assert isinstance(refused.exception(), errors.MessageTooLarge)
+        producer.send("t", b"then", partition=0)
+    found = [(b.producer[0], b.sequence, b.values()) for b in batches(broker) if not b.partition]
+    assert found == [(4000, 0, [b"once"]), (4000, 0, [b"once"]), (4001, 0, [b"then"])]
+
+
+def test_what_a_gap_keeps_out_goes_with_the_new_id(broker: Peer) -> None:
+    """Before it one was given up that the broker never saw."""
+    gap = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    late = ErrorCode.NOT_ENOUGH_REPLICAS
+    broker.on(
+        apis.PRODUCE,
+        produced([]), produced([late]), produced([late]), produced([ErrorCode.MESSAGE_TOO_LARGE]),
+        produced([gap]), produced([]),
+    )  # fmt: skip
+    broker.on(apis.INIT_PRODUCER_ID, PRODUCER_ID, {"producer_id": 4001, "producer_epoch": 0})
+    producer = single(broker, in_flight=2)
+    producer.send("t", wide(0), partition=0).result(LIMIT_S)
+    futures = [producer.send("t", wide(i), partition=0) for i in (1, 2)]
+    assert isinstance(futures[0].exception(LIMIT_S), errors.MessageTooLarge)
+    futures[1].result(LIMIT_S)
+    with pytest.raises(errors.MessageTooLarge):
+        producer.close()
+    last = batches(broker)[-1]
+    assert (last.producer, last.sequence, last.values()) == ((4001, 0), 0, [wide(2)])
+
+
+def test_sequences_go_on_when_a_topic_grows(broker: Peer) -> None:
+    """From 0 on again a broker would take what comes for what it has."""
+    with make(broker, {"metadata.max.age.ms": 20}) as producer:
+        producer.send("t", b"x", partition=0).result(LIMIT_S)
+        broker.on(apis.METADATA, broker.metadata({"t": 3}))
+        wait_for(lambda: producer.partitions("t") == 3, "the topic has grown")
+        producer.send("t", b"y", partition=0).result(LIMIT_S)
+    assert [b.sequence for b in batches(broker)] == [0, 1]
+
+
 def test_an_answer_that_leaves_a_partition_out(broker: Peer) -> None:
     broker.on(apis.PRODUCE, {"responses": []})
     producer = make(broker)
@@ -226,6 +274,26 @@ def test_a_full_buffer_waits_and_then_says_so(broker: Peer) -> None:
     producer.send("t", b"x", partition=0).result(LIMIT_S)
     producer.close()
     assert producer._waiting.used == 0
+
+
+def test_a_callback_is_told_that_it_cannot_wait(broker: Peer) -> None:
+    """It would for itself: in the thread that alone sends and hears."""
+    told: list[str] = []
+    later: list[Any] = []
+
+    def callback(_: Any) -> None:
+        later.append(producer.send("t", b"y", partition=0))
+        waits = later[0].result, producer.flush, producer.close, lambda: producer.send("u", b"")
+        for call in waits:
+            with pytest.raises(errors.ArgumentError, match="a callback of the producer"):
+                call()
+            told.append("told")
+
+    with make(broker) as producer:
+        producer.send("t", b"x", partition=0).add_done_callback(callback)
+        wait_for(lambda: len(told) == 4, "the callback has ended")
+        later[0].result(LIMIT_S)
+    assert [b.values() for b in batches(broker)] == [[b"x"], [b"y"]]
 
 
 def test_a_record_larger_than_a_request(broker: Peer) -> None:
