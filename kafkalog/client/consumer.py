@@ -255,8 +255,8 @@ class Consumer(Handle):
         block = self._reading.take_block()
         if block is None or not self._interceptors:
             return block
-        shown = self._shown(list(block))
-        return iter(shown) if shown else None
+        # One by one: what they have not seen was not handed out, and has no part in a position.
+        return (shown for record in block for shown in self._shown([record]))
 
     def _shown(self, records: list[Record]) -> list[Record]:
         for one in self._interceptors if records else ():

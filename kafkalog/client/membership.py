@@ -273,6 +273,8 @@ class Membership:
 
     def rejoin(self) -> None:
         """Join again at the next step, as the member that it is."""
+        if self.connection is not None:  # an answer is due there, to what is not wanted any more
+            self.connection.close()
         self.state = OUT
 
     def lose(self, problem: errors.KafkalogError | None) -> None:

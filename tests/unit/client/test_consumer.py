@@ -313,6 +313,32 @@ def test_interceptors_see_records_and_commits(where: Any, topic: str) -> None:
     assert Interceptor.commits[-1] == {tp: Committed(30)}
 
 
+def test_an_iteration_with_interceptors_moves_one_by_one(where: Any, topic: str) -> None:
+    class Interceptor:
+        def on_consume(self, records: list[Record]) -> list[Record]:
+            return [r for r in records if r.offset != 1]
+
+    tp = TopicPartition(topic, 0)
+    with Consumer(where, interceptors=[Interceptor()], **EARLIEST) as consumer:
+        consumer.assign([tp])
+        assert next(iter(consumer)).offset == 0
+        assert consumer.position(tp) == 1
+        assert [r.offset for r in islice(consumer, 2)] == [2, 3]
+        assert consumer.position(tp) == 4
+        assert next(iter(take(consumer, 1))).offset == 4
+
+
+def test_other_topics_while_it_joins(where: Any, topic: str) -> None:
+    """The answer to the join of before is for nobody."""
+    with Consumer(where, topic + "-none", group=topic, **EARLIEST) as consumer:
+        joining = consumer._membership
+        assert joining is not None
+        while joining.state not in ("joining", "syncing"):
+            consumer.poll(0)
+        consumer.subscribe(topic)
+        assert {r.topic for r in take(consumer, 90)} == {topic}
+
+
 def test_memory_is_bounded_by_the_settings(cluster: Cluster, where: Any, unique: str) -> None:
     """What waits to be read is one answer a broker, whatever lies in the log."""
     topics.create_topic(cluster, unique, 4)
