@@ -173,13 +173,23 @@ class Producer(_Above):
 
         Raises: as kafkalog.Producer.transaction.
         """
-        await self._whole(self._below.begin_transaction)
+        begun = self._submit(self._below.begin_transaction)
+        try:
+            await asyncio.shield(asyncio.wrap_future(begun))
+        except asyncio.CancelledError:
+            await self._whole(self._unwanted, begun)
+            raise
         try:
             yield self
+            await self._whole(self._below.commit_transaction)
         except BaseException:
-            await self._whole(self._below.abort_transaction)
+            await self._whole(self._below._roll_back)
             raise
-        await self._whole(self._below.commit_transaction)
+
+    def _unwanted(self, begun: Future[None]) -> None:
+        """On the thread: nobody is left who would end what has begun."""
+        if begun.exception() is None:
+            self._below._roll_back()
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *words: Any) -> None:
@@ -231,8 +241,10 @@ class Consumer(_Above):
         """Records for ever, until it is closed."""
         while not self._ended:
             await self._fill(self._unseen, None, self._below.poll)
-            while self._unseen:
+            while True:
                 with self._handing:
+                    if not self._unseen:
+                        break
                     record = self._unseen.popleft()
                 yield record
 
@@ -244,7 +256,10 @@ class Consumer(_Above):
         until = None if timeout_ms is None else loop.time() + timeout_ms / 1000
         while not into:
             left_ms = SLICE_MS if until is None else max(0.0, (until - loop.time()) * 1000)
-            if self._filling is None or self._filling.done():
+            if (
+                self._filling is None or self._filling.done()
+                or self._filling.get_loop() is not loop  # which has ended
+            ):  # fmt: skip
                 wait_ms = min(left_ms, SLICE_MS)
                 self._filling = asyncio.wrap_future(
                     self._submit(self._take, into, poll, wait_ms, *words)
@@ -322,17 +337,29 @@ class Consumer(_Above):
 
     async def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on from `offset`.  Raises: ArgumentError for a partition that is not assigned."""
-        await self._run(self._seek, [tp], self._below.seek, tp, offset)
+        await self._run(self._afresh, self._below.seek, tp, offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on from where logs begin.  Raises: as `seek`."""
-        await self._run(self._seek, partitions, self._below.seek_to_beginning, *partitions)
+        await self._run(self._afresh, self._below.seek_to_beginning, *partitions)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Go on from where logs end.  Raises: as `seek`."""
-        await self._run(self._seek, partitions, self._below.seek_to_end, *partitions)
+        await self._run(self._afresh, self._below.seek_to_end, *partitions)
 
-    def _seek(self, some: Iterable[TopicPartition], call: Callable[..., None], *words: Any) -> None:
+    async def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these until `resume`.  Raises: as `seek`."""
+        await self._run(self._afresh, self._below.pause, *partitions)
+
+    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """As kafkalog.Consumer.assign."""
+        await self._run(self._afresh, self._below.assign, partitions)
+
+    async def unsubscribe(self) -> None:
+        """As kafkalog.Consumer.unsubscribe."""
+        await self._run(self._afresh, self._below.unsubscribe)
+
+    def _afresh(self, call: Callable[..., None], *words: Any) -> None:
         self._give_back()
         call(*words)
 

@@ -150,6 +150,71 @@ def test_a_transaction_ends_with_its_block(broker: Broker, unique: str) -> None:
 # ---- cancelling ----------------------------------------------------------------------------
 
 
+def test_a_transaction_leaves_none_open(broker: Broker, unique: str) -> None:
+    """A commit that cannot be; a beginning that nobody awaits any more."""
+
+    async def work() -> None:
+        await filled(broker, unique, 0)
+        async with aio.Producer(broker, transactional_id=unique) as producer:
+            with pytest.raises(errors.InvalidTxnState, match="as it pleases"):
+                async with producer.transaction():
+                    await producer.send(unique, b"x")
+                    producer._below._identity.error = errors.InvalidTxnState("as it pleases")
+            begins = asyncio.create_task(producer.transaction().__aenter__())
+            await asyncio.sleep(0)
+            begins.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await begins
+            async with producer.transaction():
+                await producer.send(unique, b"y")
+        async with aio.Consumer(
+            broker, unique, auto_offset_reset="earliest", isolation="read_committed"
+        ) as consumer:
+            assert [r.value for r in await consumer.poll(10_000)] == [b"y"]
+
+    run(work)
+
+
+def test_what_is_paused_is_not_handed_out(broker: Broker, unique: str) -> None:
+    async def work() -> None:
+        await filled(broker, unique, 20)
+        tp = TopicPartition(unique, 0)
+        async with aio.Consumer(broker, unique, auto_offset_reset="earliest") as consumer:
+            async for record in consumer:
+                if record.offset == 3:
+                    break
+            await consumer.pause(tp)
+            assert await consumer.poll(0) == []
+            assert await consumer.position(tp) == 4
+            await consumer.resume(tp)
+            assert (await consumer.poll(10_000))[0].offset == 4
+
+    run(work)
+
+
+def test_a_poll_of_a_loop_that_has_ended_is_nobodys(broker: Broker, unique: str) -> None:
+    async def work() -> None:
+        await filled(broker, unique, 5)
+
+    run(work)
+    consumer = aio.Consumer(broker, unique, auto_offset_reset="earliest")
+    held = threading.Event()
+
+    async def leave() -> None:
+        consumer._submit(held.wait)
+        task = asyncio.create_task(consumer.poll(None))
+        await asyncio.sleep(0)
+        assert await cancelled(task)
+
+    async def again() -> None:
+        held.set()
+        assert len(await consumer.poll(10_000)) == 5
+        await consumer.close()
+
+    run(leave)
+    run(again)
+
+
 def test_a_cancelled_poll_loses_no_record(broker: Broker, unique: str) -> None:
     """Cancelled at every one of many moments, all records come, each once and in order."""
 
