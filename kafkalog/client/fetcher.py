@@ -270,7 +270,10 @@ class Fetcher:
             found = find_starts(
                 self.cluster, [tp], self.options.out_of_range, self.options.committed
             )
-            self.positions[tp] = found[tp]
+            at = self.positions[tp] = found[tp]
+            # Behind what came before: who reads is there, too, once that was read.
+            nothing = Fetched(tp, b"", at, at, -1, -1, -1, (), self.options.committed)
+            self._found.append(nothing)
             return 0
         if not is_retriable(code):
             check_code(code, f"fetch of {tp.topic}-{tp.partition}")

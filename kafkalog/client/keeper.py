@@ -104,8 +104,16 @@ class Keeper:
         return self._left
 
     def commit(self, committing: Committing) -> None:
-        """Commit in the background, in the order of the calls; `finished` tells how it went."""
+        """Commit in the background, in the order of the calls; `finished` tells how it went.
+
+        What waits and nobody asked about goes with the next: a commit a record is not kept.
+        """
         with self._condition:
+            last = self._commits[-1] if self._commits else committing
+            quiet = last.callback is None and committing.callback is None
+            if self._commits and quiet and last.member == committing.member:
+                self._commits.pop()
+                committing = committing._replace(offsets={**last.offsets, **committing.offsets})
             self._commits.append(committing)
             self._wake()
 

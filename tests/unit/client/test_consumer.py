@@ -339,6 +339,40 @@ def test_other_topics_while_it_joins(where: Any, topic: str) -> None:
         assert {r.topic for r in take(consumer, 90)} == {topic}
 
 
+@pytest.mark.parametrize("columns", [False, True], ids=["records", "columns"])
+def test_a_position_follows_a_reset(where: Any, topic: str, columns: bool) -> None:
+    """It is what is committed, and where a paused partition goes on."""
+    tp = TopicPartition(topic, 0)
+    config = {"fetch.max.wait.ms": 50}
+    with Consumer(where, group=topic, auto_offset_reset="latest", config=config) as consumer:
+        consumer.assign([tp])
+        consumer.seek(tp, 500)
+
+        def settled() -> bool:
+            assert not (consumer.poll_arrow(50) if columns else consumer.poll(50))
+            return consumer.position(tp) == 30
+
+        wait_for(settled, "the position is the end")
+        consumer.commit()
+        assert consumer.committed(tp) == Committed(30)
+
+
+def test_commits_that_wait_are_one(where: Any, topic: str) -> None:
+    tp = TopicPartition(topic, 0)
+    with Consumer(where, group=topic, auto_commit=False, **EARLIEST) as consumer:
+        consumer.assign([tp])
+        told: list[Any] = []
+        for offset in range(5_000):
+            consumer.commit({tp: offset}, wait=False)
+            assert len(consumer._keeper._commits) <= 1
+        consumer.commit({tp: 7}, wait=False, callback=lambda *how: told.append(how))
+        consumer.commit({TopicPartition(topic, 1): 3}, wait=False)
+        consumer.commit({TopicPartition(topic, 2): 4})
+        assert told == [({tp: Committed(7)}, None)]
+        found = [consumer.committed(TopicPartition(topic, p)) for p in range(3)]
+        assert found == [Committed(7), Committed(3), Committed(4)]
+
+
 def test_memory_is_bounded_by_the_settings(cluster: Cluster, where: Any, unique: str) -> None:
     """What waits to be read is one answer a broker, whatever lies in the log."""
     topics.create_topic(cluster, unique, 4)
