@@ -5,6 +5,7 @@ Senders' threads fill it, the sender thread empties it.  What a record itself co
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -93,6 +94,7 @@ class Accumulator:
         self.bounds = bounds
         self._keyless = keyless
         self._wake = wake
+        self._pid = os.getpid()
         self.emptier: threading.Thread | None = None
         """Who alone can end a wait; it must not begin one."""
         self.lock = threading.Condition(threading.RLock())
@@ -189,6 +191,8 @@ class Accumulator:
                 self.lock.wait(min(left_s, TURNS_PAUSE_S))
 
     def _waitable(self) -> None:
+        if os.getpid() != self._pid:
+            raise errors.ForkedHandle("the producer belongs to the parent process")
         if threading.current_thread() is self.emptier:
             raise errors.ArgumentError("a callback of the producer cannot wait for it")
 
@@ -304,7 +308,8 @@ class Accumulator:
         return due_s
 
     def hurry(self, batch: Batch) -> None:
-        """Somebody waits for it.  Raises: ArgumentError in a callback, which would for ever."""
+        """Somebody waits for it.  Raises: ArgumentError in a callback, ForkedHandle:
+        they would for ever."""
         self._waitable()
         batch.hurry = True
         self._wake()

@@ -360,14 +360,17 @@ def test_many_threads_at_once(broker: Peer) -> None:
 
 
 def test_a_forked_child_is_told(broker: Peer) -> None:
-    with make(broker) as producer:
+    with make(broker, linger_ms=1_000_000) as producer:
         producer.send("t", b"x", partition=0).result(LIMIT_S)
+        waits = producer.send("t", b"x", partition=0)
         child = os.fork()
         if child == 0:
             status = 1
             try:
                 producer.send("t", b"x")
             except errors.ForkedHandle:
+                with pytest.raises(errors.ForkedHandle):
+                    waits.result()
                 producer.close()
                 status = 0
             finally:
