@@ -569,6 +569,8 @@ class Sender:
                 some = [*lane.failed, *lane.ready]
                 lane.failed, lane.ready = [], deque()
             for batch in some:
+                if batch.data is not None:
+                    self.identity.failed(problem, sent=True)
                 self._waiting.drop(batch)
                 self._waiting.failed(problem)
                 batch.end(problem)

@@ -186,6 +186,8 @@ def test_an_offset_out_of_range_may_go_to_the_start(
     leader.on(apis.FETCH, rows(row(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)), serve(data))
     leader.on(apis.LIST_OFFSETS, ends)
     fetcher = Fetcher(scripted, {TP: 99}, FAST._replace(out_of_range="earliest"))
+    (moved,) = poll(fetcher)  # who reads is told where it goes on
+    assert (moved.next_offset, moved.records()) == (10, [])
     assert values(poll(fetcher)) == [*range(10, 30)]
     fetcher.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from kafkalog.client.fetcher import Fetcher, FetchOptions
 from kafkalog.client.offsets import LATEST, all_partitions, list_offsets
 from kafkalog.client.producer import Producer
 from kafkalog.client.transacting import GroupId
+from kafkalog.testing.broker import TestBroker
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.waiting import wait_for
@@ -209,6 +211,27 @@ def test_what_is_not_sent_yet_is_given_up_by_an_abort(where: Any, topic: str) ->
         producer.abort_transaction()
         with pytest.raises(errors.TransactionAborted):
             future.result(WAIT_S)
+
+
+def test_the_sequence_of_what_an_abort_drops_is_not_missed(tmp_path: Path, version: int) -> None:
+    """It was on its way once, and waits for another try when the block ends."""
+    slow = {"retry.backoff.ms": 500, "retry.backoff.max.ms": 500}
+    with (
+        TestBroker(tmp_path / "data") as broker,
+        Producer(broker.bootstrap_servers, transactional_id="x", config=slow) as producer,
+    ):
+        with producer.transaction():
+            producer.send("t", b"1").result(WAIT_S)
+        lost = broker.disconnect("Produce")
+        with pytest.raises(ValueError, match="mine"), producer.transaction():
+            producer.send("t", b"2")
+            wait_for(lambda: lost.hits and producer._sender._quiet(), "it was cut off", WAIT_S)
+            raise ValueError("mine")
+        with producer.transaction():
+            producer.partitions("t")
+            producer.send("t", b"3")
+        broker.wait_for_records("t", 2)
+    assert producer._identity.second == (version == 2)  # type: ignore[attr-defined]
 
 
 def test_a_close_aborts(cluster: Cluster, where: Any, topic: str, version: int) -> None:
