@@ -160,7 +160,7 @@ class Log:
         On a full disk what a clean close writes may be missing: a warning says so, and the
         next open recovers.
 
-        Raises: StorageOffline, IoFailed; the log is closed then, too, and is recovered when
+        Raises: StorageOffline, IoFailed, NoMemory; the log is closed then, too, and recovered when
         it is opened again.
         """
         if self._handle.forked():

@@ -354,14 +354,19 @@ class BrokerLife:
         found = self.raw.call(apis.OFFSET_FETCH, 5, group_id="g", topics=topics)
         return -2 if found.error_code else int(found.topics[0].partitions[0].committed_offset)
 
+    def _knows_the_transaction(self) -> bool:
+        """Whether its journal has it; while that is read the answer is to ask again."""
+        found = self.raw.call(apis.DESCRIBE_TRANSACTIONS, transactional_ids=["t"])
+        (code,) = [state.error_code for state in found.transaction_states]
+        loading = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+        assert code in (ErrorCode.NONE, *loading), ErrorCode(code).name
+        return code == ErrorCode.NONE
+
     def end_well(self) -> None:
         self.open()
         self.check()
         wait_for(lambda: self._committed() == self.committed, "the commit is there")
-        (state,) = self.raw.call(
-            apis.DESCRIBE_TRANSACTIONS, transactional_ids=["t"]
-        ).transaction_states
-        assert state.error_code == ErrorCode.NONE
+        wait_for(self._knows_the_transaction, "the transaction is there")
         self.close()
         report = verify([str(self.path)])
         assert report.clean, report.findings

@@ -75,11 +75,9 @@ class Trial:
     def tried(self, step: Step) -> bool:
         try:
             step()
-        except (Refused, NoSpace, NoMemory) as problem:
-            self.refusals.append(f"{step.__name__}: {problem}")
-            return False
-        except IoFailed as problem:
-            assert problem.errno in (errno.EMFILE, errno.ENOSPC, errno.EDQUOT), problem
+        except (Refused, NoMemory, IoFailed) as problem:
+            if isinstance(problem, IoFailed) and not isinstance(problem, NoSpace):
+                assert problem.errno in (errno.EMFILE, errno.ENOSPC, errno.EDQUOT), problem
             self.refusals.append(f"{step.__name__}: {problem}")
             return step.__name__ == "close"  # it is closed, and said what it could not do
         return True
