@@ -360,7 +360,7 @@ class BrokerLife:
         (code,) = [state.error_code for state in found.transaction_states]
         loading = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
         assert code in (ErrorCode.NONE, *loading), ErrorCode(code).name
-        return code == ErrorCode.NONE
+        return bool(code == ErrorCode.NONE)
 
     def end_well(self) -> None:
         self.open()
