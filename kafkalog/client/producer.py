@@ -124,11 +124,8 @@ class Producer(Handle):
             bounds(settings), keyless(settings.partitioner), self._sender.wake
         )
         self._identity.changed = self._sender.begin_sequences
-        self._usual = (
-            self._choose is None
-            and not self._interceptors
-            and isinstance(cluster.clock, SystemClock)
-        )
+        plain = self._choose is None and not self._interceptors
+        self._usual = plain and isinstance(cluster.clock, SystemClock)
         self._waiting.be_plain(self._usual and not self._transactional)
         self._direct = self._waiting.direct
         self._sender.start(self._waiting)

@@ -376,10 +376,10 @@ static bool wants_roll(const kl_log *log, const kl_upcoming *next) {
 
 bool kl_log_is_ready(kl_log *log, const kl_upcoming *next) {
     if (kl_log_enter(log)) return true; /* the append says what is wrong */
-    bool ready =
-        log->offline ||
-        (!log->busy && log->marker == NULL && kl_log_active(log)->owed_end == 0 &&
-         log->leader_epoch <= kl_epochs_latest(&log->epochs) && !wants_roll(log, next));
+    bool ready = log->offline ||
+                 (!log->busy && log->marker == NULL && kl_log_active(log)->owed_end == 0 &&
+                  !log->epoch_owed && log->leader_epoch <= kl_epochs_latest(&log->epochs) &&
+                  !wants_roll(log, next));
     kl_log_leave(log);
     return ready;
 }

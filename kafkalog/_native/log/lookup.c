@@ -394,10 +394,10 @@ kl_status kl_log_set_leader_epoch(kl_log *log, int32_t epoch) {
     if (!status && log->epochs.changed) {
         status = kl_log_save_epochs(log, false);
         if (!status) log->dir_dirty = log->texts_dirty = true;
-        else if (kl_passes(status)) {
+        else {
             /* Before the first batch that carries it: who only reads needs no room. */
             log->epoch_owed = true;
-            status = KL_OK;
+            if (kl_passes(status)) status = KL_OK;
         }
     }
     if (!status) log->leader_epoch = epoch;

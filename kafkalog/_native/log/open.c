@@ -163,11 +163,22 @@ static kl_status sync_records(const kl_log *log) {
     return status;
 }
 
+/* Locked. */
+static void wait_for_others(kl_log *log) {
+    for (;;) {
+        kl_log_settle_changes(log);
+        if (!log->syncing) return;
+        kl_cond_wait_ms(&log->changed, &log->lock, -1);
+    }
+}
+
 /* Locked, but not while it works: the last change of segments and the last round of syncs.  Who
  * reads goes on. */
 static kl_status work_off(kl_log *log, bool sync) {
     kl_status status = log->touched ? kl_log_settle_tail(log) : KL_OK;
     if (status) return status;
+    wait_for_others(log); /* a round of syncs may have begun while the tail was settled */
+    if (log->closed || log->offline) return KL_OK;
     log->changing = log->syncing = true;
     kl_log_begin_disk(log);
     if (sync) status = sync_records(log);
@@ -176,15 +187,6 @@ static kl_status work_off(kl_log *log, bool sync) {
     log->changing = log->syncing = false;
     if (!status && sync) log->flushed = log->log_end;
     return status;
-}
-
-/* Locked. */
-static void wait_for_others(kl_log *log) {
-    for (;;) {
-        kl_log_settle_changes(log);
-        if (!log->syncing) return;
-        kl_cond_wait_ms(&log->changed, &log->lock, -1);
-    }
 }
 
 static kl_status close_log(kl_log *log, bool sync) {
