@@ -113,10 +113,14 @@ static bool round_is_short(const kl_log *log, int64_t bytes_max) {
            active->size - log->round_size <= bytes_max;
 }
 
+/* Locked.  Whether a round must wait: for another one, or while files take the names of others,
+ * so that one that is opened now may be neither. */
+static bool must_wait(const kl_log *log) { return log->syncing || log->generation & 1; }
+
 /* Locked.  Whether who waits runs the next round itself: the last one tells how long the disk
  * takes. */
 static bool runs_own_round(const kl_log *log) {
-    return !log->syncing && log->round_ns > 0 && log->round_ns <= OWN_ROUND_NS &&
+    return !must_wait(log) && log->round_ns > 0 && log->round_ns <= OWN_ROUND_NS &&
            round_is_short(log, OWN_ROUND_BYTES);
 }
 
@@ -197,7 +201,7 @@ void kl_log_sync_run(void *owner) {
     kl_log *log = owner;
     kl_lock(&log->lock);
     while (log->sync_wanted && !log->closed && !log->offline) {
-        if (log->syncing) kl_cond_wait_ms(&log->changed, &log->lock, -1);
+        if (must_wait(log)) kl_cond_wait_ms(&log->changed, &log->lock, -1);
         else if (run_round(log)) wait_for_means(log);
     }
     pthread_cond_broadcast(&log->changed);
@@ -248,7 +252,7 @@ static kl_status wait_for(kl_log *log, int64_t target, int64_t end_ms) {
             if (failed) return failed;
             continue;
         }
-        kl_status status = log->syncing ? KL_OK : kl_log_request_sync(log);
+        kl_status status = must_wait(log) ? KL_OK : kl_log_request_sync(log);
         if (status) return status;
         kl_cond_wait_ms(&log->changed, &log->lock, left_ms);
     }

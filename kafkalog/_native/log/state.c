@@ -215,6 +215,7 @@ void kl_log_change_end(kl_log *log) {
     log->generation += 1;
     memset(log->hints, 0xff, sizeof log->hints);
     kl_log_publish(log);
+    pthread_cond_broadcast(&log->changed); /* a round of syncs may wait for it */
 }
 
 kl_status kl_log_configure(kl_log *log, const kl_log_config *config) {
