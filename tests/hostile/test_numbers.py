@@ -210,7 +210,7 @@ def test_groups_and_members_without_end(tmp_path: Path) -> None:
 def test_a_member_with_much_to_say(victim: Victim, size: int) -> None:
     """What does not fit a record of __consumer_offsets becomes no assignment, as in Kafka."""
     with (
-        victim.attacked(f"metadata of {size} bytes", (20 + 16 * size // MIB) * MIB),
+        victim.attacked(f"metadata of {size} bytes", (20 + 20 * size // MIB) * MIB),
         contextlib.closing(victim.peer()) as peer,
     ):
         member = peer.ask(apis.JOIN_GROUP, 5, join_fields("loud")).member_id

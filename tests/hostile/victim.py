@@ -126,8 +126,10 @@ class Victim:
         return Client(self.address)
 
     def peer(self) -> Peer:
-        """A connection that sends requests."""
-        return Peer(self.address)
+        """A connection that sends requests, and was taken: its descriptor counts from here on."""
+        made = Peer(self.address)
+        made.ask(apis.API_VERSIONS, 0, {})
+        return made
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> None:
         """Make a topic; settings with underscores for dots."""
