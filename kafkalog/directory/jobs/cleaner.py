@@ -82,10 +82,13 @@ class Cleaner:
             for tp in self._compacted():
                 if tp not in passed:
                     self._try(tp, passed, partial(self._look, tp=tp, found=found))
+            due_still = found.keys() | passed
+            self._wanting = {tp: e for tp, e in self._wanting.items() if tp in due_still}
             best = filthiest(found)
             if best is None:
                 return
-            self._try(best, passed, partial(compact, limits=self._limits, rounds=1))
+            if self._try(best, passed, partial(compact, limits=self._limits, rounds=1)):
+                self._wanting.pop(best, None)
 
     def _compacted(self) -> list[TopicPartition]:
         """The partitions whose settings want compaction."""
@@ -109,10 +112,11 @@ class Cleaner:
 
     def _try(
         self, tp: TopicPartition, passed: set[TopicPartition], work: Callable[[Handle], object]
-    ) -> None:
-        """What fails keeps its log, and only that one, from being compacted."""
+    ) -> bool:
+        """Whether it was done.  What fails keeps its log, and only that one, from compaction."""
         try:
             work(self._place.handle(tp))
+            return True
         except (Closed, Locked, StaleLog, UnknownTopicOrPartition):
             passed.add(tp)  # others are at work on it, or it goes: until the next look
         except Exception as error:
@@ -121,8 +125,7 @@ class Cleaner:
                 if tp not in self._wanting:
                     _logger.error("compaction of %s-%d has to wait: %s", *tp, error)
                 self._wanting[tp] = error
-                return
+                return False
             _logger.exception("compaction of %s-%d failed; it is left alone", *tp)
             self._failures[tp] = error
-        else:
-            self._wanting.pop(tp, None)
+        return False

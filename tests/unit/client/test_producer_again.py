@@ -201,17 +201,23 @@ def test_what_may_be_there_keeps_its_id_when_the_producer_gets_another(broker: P
 
 def test_what_a_gap_keeps_out_goes_with_the_new_id(broker: Peer) -> None:
     """Before it one was given up that the broker never saw."""
-    gap = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    late = ErrorCode.NOT_ENOUGH_REPLICAS
-    broker.on(
-        apis.PRODUCE,
-        produced([]), produced([late]), produced([late]), produced([ErrorCode.MESSAGE_TOO_LARGE]),
-        produced([gap]), produced([]),
-    )  # fmt: skip
+    late, large = ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE
+    script = [[], [late], [late], [large], [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]]
+    both = threading.Event()
+
+    def answer(request: Any, version: int) -> Any:
+        if len(script) < 5:
+            both.wait(LIMIT_S)  # until both are on their way under the old id
+        return produced(script.pop(0) if script else [])(request, version)
+
+    broker.on(apis.PRODUCE, answer)
     broker.on(apis.INIT_PRODUCER_ID, PRODUCER_ID, {"producer_id": 4001, "producer_epoch": 0})
     producer = single(broker, in_flight=2)
     producer.send("t", wide(0), partition=0).result(LIMIT_S)
     futures = [producer.send("t", wide(i), partition=0) for i in (1, 2)]
+    flying = producer._sender._flying
+    wait_for(lambda: sum(map(len, flying.values())) == 2, "both are on their way")
+    both.set()
     assert isinstance(futures[0].exception(LIMIT_S), errors.MessageTooLarge)
     futures[1].result(LIMIT_S)
     with pytest.raises(errors.MessageTooLarge):
