@@ -6,9 +6,12 @@ One thread, with connections of its own, that talks to its owner through what th
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from kafkalog import errors
@@ -26,6 +29,7 @@ COORDINATOR_MOVED = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )
+_logger = logging.getLogger(__name__)
 END_S = 1.0
 """How long `stop` waits for the thread; it ends by itself when its request does."""
 Offsets = Mapping[TopicPartition, Committed]
@@ -63,7 +67,7 @@ class Keeper:
         self.cluster = cluster
         self.clock = cluster.clock
         self.polled_s = self.clock.monotonic_s()
-        """When the owner polled last; it sets this."""
+        """When the owner polled last; it sets this.  Without end: it is there, and waits."""
         self._heartbeat_s = heartbeat_ms / 1000
         self._poll_interval_s = poll_interval_ms / 1000
         self._nudge = nudge
@@ -81,12 +85,22 @@ class Keeper:
     # ---- for the owner -----------------------------------------------------------------
 
     def beat_as(self, member: GroupMetadata) -> None:
-        """Beat for this member from now on."""
+        """Beat for this member from now on; its owner is here, however long the join took."""
         with self._condition:
             self._member = member
             self._problem, self._left = None, False
-            self._next_beat_s = self.clock.monotonic_s() + self._heartbeat_s
+            self.polled_s = self.clock.monotonic_s()
+            self._next_beat_s = self.polled_s + self._heartbeat_s
             self._wake()
+
+    @contextmanager
+    def waited_for(self) -> Iterator[None]:
+        """The owner waits for the group within: that is no pause between polls."""
+        self.polled_s = math.inf
+        try:
+            yield
+        finally:
+            self.polled_s = self.clock.monotonic_s()
 
     def rest(self) -> None:
         """Beat no more: it joins, or has left."""
@@ -126,10 +140,12 @@ class Keeper:
             self._done.clear()
         return found
 
-    def drain(self, patience_s: float) -> None:
-        """Wait until no commit is under way."""
+    def drain(self, patience_s: float) -> bool:
+        """Wait until no commit is under way; False: one is still."""
         with self._condition:
-            self._condition.wait_for(lambda: not self._commits and not self._busy, patience_s)
+            return self._condition.wait_for(
+                lambda: not self._commits and not self._busy, patience_s
+            )
 
     def stop(self) -> None:
         """End the thread; what it has not begun is not done."""
@@ -154,8 +170,21 @@ class Keeper:
         try:
             while (step := self._wait()) is not None:
                 step()
-        finally:
+        except BaseException as problem:
+            _logger.exception("a member's thread failed")
             self.cluster.close()
+            self._failed(errors.Closed(f"the member's thread failed: {problem!r}"))
+        else:
+            self.cluster.close()
+
+    def _failed(self, problem: errors.KafkalogError) -> None:
+        """The thread ends: who waits is told, and another begins when there is more to do."""
+        with self._condition:
+            self._done += [one._replace(problem=problem) for one in self._commits]
+            self._commits.clear()
+            self._problem, self._thread = problem, None
+            self._condition.notify_all()
+        self._nudge()
 
     def _wait(self) -> Callable[[], None] | None:
         """What is to be done next; None: nothing any more."""
@@ -223,7 +252,7 @@ class Keeper:
     def _commit(self) -> None:
         with self._condition:
             given = self._commits.popleft()
-        problem = None
+        problem: errors.KafkalogError | None = errors.Closed("the member's thread failed")
         try:
             if given.member.generation == -1 and given.member.member_id:
                 code = ErrorCode.UNKNOWN_MEMBER_ID
@@ -236,10 +265,12 @@ class Keeper:
                 given.member.member_id,
                 given.member.instance_id,
             )
+            problem = None
         except errors.KafkalogError as found:
             problem = found
-        with self._condition:
-            self._done.append(given._replace(problem=problem))
-            self._busy = False
-            self._condition.notify_all()
-        self._nudge()
+        finally:
+            with self._condition:
+                self._done.append(given._replace(problem=problem))
+                self._busy = False
+                self._condition.notify_all()
+            self._nudge()

@@ -88,6 +88,11 @@ class Membership:
         API timeout; WakeUp.
         """
         while True:
+            if self._keeper.left:  # nobody polled while the others were waited for
+                self.rejoin()
+                self.lose(None)
+            if owned and self.metadata.generation == NO_GENERATION:
+                return False  # what it has is others' now: its owner has to know first
             try:
                 if self.state == OUT:
                     self._ask(topics, owned)
@@ -151,7 +156,9 @@ class Membership:
         """Whether the answer is there; its reading does not wait."""
         assert self._connection is not None
         wait_s = min(until_s, self._due_s) - time.monotonic()
-        if not self._waker.wait([self._connection], wait_s):
+        with self._keeper.waited_for():
+            there = self._waker.wait([self._connection], wait_s)
+        if not there:
             if time.monotonic() < self._due_s:
                 return False
             self._drop_connection()
@@ -168,6 +175,8 @@ class Membership:
             return
         check_code(answer.error_code, f"group {member.group!r}")
         self.metadata = member._replace(member_id=answer.member_id, generation=answer.generation_id)
+        # The coordinator's patience begins with its answer: to share out may take long.
+        self._keeper.beat_as(self.metadata)
         leads = answer.leader == answer.member_id
         self.counts = None
         shares = self._shares(answer) if leads else []

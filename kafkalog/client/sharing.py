@@ -276,10 +276,17 @@ class Sharing:
         return found
 
     def commit(self, offsets: Offsets) -> None:
-        """Commit, and wait.  Raises: as `member`; what the coordinator answers."""
+        """Commit, and wait.  Raises: as `member`; Timeout: one in the background is not answered
+        yet, and would land behind this one; what the coordinator answers.
+        """
         member = self.member()
-        self.keeper.drain(self.cluster.options.api_timeout_ms / 1000)
+        patience_ms = self.cluster.options.api_timeout_ms
+        drained = self.keeper.drain(patience_ms / 1000)
         self.tell_commits()
+        if not drained:
+            raise errors.Timeout(
+                f"group {member.group!r}: an earlier commit was not answered in {patience_ms} ms"
+            )
         commit_offsets(
             self.cluster, member.group, offsets, member.generation, member.member_id,
             member.instance_id,

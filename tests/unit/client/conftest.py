@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.consumer import Consumer
 from kafkalog.client.transport import Options
 from kafkalog.wire import apis
 from tests.support.scripted import Peer, produced
+from tests.unit.client.members import Coordinator, joined
 from tests.unit.client.producing import PRODUCER_ID
 
 QUICK = Options(
@@ -42,3 +44,16 @@ def broker(peer: Peer) -> Peer:
     peer.on(apis.INIT_PRODUCER_ID, PRODUCER_ID)
     peer.on(apis.PRODUCE, produced([]))
     return peer
+
+
+@pytest.fixture
+def coordinator(peer: Peer) -> Coordinator:
+    return Coordinator(peer)
+
+
+@pytest.fixture
+def member(coordinator: Coordinator, peer: Peer) -> Iterator[Consumer]:
+    """A member that has joined."""
+    made = joined(peer)
+    yield made
+    made.close()
