@@ -44,8 +44,12 @@ PATIENCE = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 5, "max.block.ms": 2_
 
 
 def make(peer: Peer, config: dict[str, object] | None = None, **options: Any) -> Producer:
-    """A producer with little patience that sends at once."""
-    settings = {"request_timeout_ms": 500, "linger_ms": 0, **options}
+    """A producer that sends at once, and again soon.
+
+    Whoever lets a broker say nothing has to say how long that is waited for: a machine under load
+    is no such broker.
+    """
+    settings = {"request_timeout_ms": 20_000, "linger_ms": 0, **options}
     return Producer(peer.servers, config={**PATIENCE, **(config or {})}, **settings)
 
 

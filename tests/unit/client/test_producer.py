@@ -23,7 +23,7 @@ from tests.unit.client.producing import batches, make, single, wide
 
 def test_records_arrive_as_they_were(broker: Peer) -> None:
     headers = [("h", b"1"), ("h", None), ("naïve", b"")]
-    with make(broker, linger_ms=2_000) as producer:
+    with make(broker, linger_ms=1_000_000) as producer:
         producer.send("t", b"value", b"key", partition=1, timestamp_ms=1234, headers=headers)
         producer.send("t", None, partition=1, timestamp_ms=1235)
         producer.send("t", bytearray(b""), memoryview(b""), partition=1, timestamp_ms=1233)
@@ -38,7 +38,7 @@ def test_records_arrive_as_they_were(broker: Peer) -> None:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_batches_are_compressed(broker: Peer, codec: str) -> None:
-    with make(broker, compression=codec, linger_ms=2_000) as producer:
+    with make(broker, compression=codec, linger_ms=1_000_000) as producer:
         for _ in range(100):
             producer.send("t", b"over and over", partition=0)
         producer.flush()
@@ -100,7 +100,7 @@ def test_a_broker_without_producer_ids_is_fine(broker: Peer) -> None:
 
 def test_a_future_tells_where_its_record_is(broker: Peer) -> None:
     broker.on(apis.PRODUCE, produced([], [1_000]))
-    with make(broker, linger_ms=2_000) as producer:
+    with make(broker, linger_ms=1_000_000) as producer:
         futures = [producer.send("t", b"x", partition=1, timestamp_ms=i) for i in range(3)]
         told: list[Any] = []
         futures[1].add_done_callback(told.append)
@@ -337,7 +337,7 @@ def test_many_are_what_each_would_be(broker: Peer, rng: random.Random) -> None:
 def test_many_of_arrow_and_numpy(broker: Peer) -> None:
     np = pytest.importorskip("numpy")
     pa = pytest.importorskip("pyarrow")
-    with make(broker, linger_ms=2_000) as producer:
+    with make(broker, linger_ms=1_000_000) as producer:
         producer.send_many("t", pa.array([b"a", None, b"c"]), partition=1)
         producer.send_many("t", np.array([b"12", b"34"]), np.array([b"k", b"k"]), partition=1)
         producer.send_many("t", [b"h"], headers=[[("n", b"v")]], partition=1)
@@ -348,7 +348,7 @@ def test_many_of_arrow_and_numpy(broker: Peer) -> None:
 
 
 def test_many_by_a_partitioner_of_ones_own(broker: Peer) -> None:
-    with make(broker, partitioner="round_robin", linger_ms=2_000) as producer:
+    with make(broker, partitioner="round_robin", linger_ms=1_000_000) as producer:
         pieces = producer.send_many("t", [b"%d" % i for i in range(6)]).result(LIMIT_S)
     assert sorted(p[:2] for p in pieces) == [("t", 0), ("t", 1)]
     assert sorted(b.values() for b in batches(broker)) == [[b"0", b"2", b"4"], [b"1", b"3", b"5"]]
