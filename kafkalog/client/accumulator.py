@@ -99,7 +99,7 @@ class Accumulator:
         """Who alone can end a wait; it must not begin one."""
         self.lock = threading.Condition(threading.RLock())
         """Guards what follows; told when there is room, or a topic is known."""
-        self.many = threading.Lock()
+        self.many = threading.RLock()
         """One send_many at a time."""
         self.intakes: dict[str, Intake] = {}
         self.direct: dict[str, Any] = {}
@@ -117,6 +117,8 @@ class Accumulator:
         """Somebody waits for room: nothing lingers."""
         self.refusal: errors.KafkalogError | None = None
         """Nothing is taken any more: why."""
+        self.held = ""
+        """Nothing is taken for now: why."""
         self.failure: errors.KafkalogError | None = None
         """The first one since somebody asked."""
         self._number = 0
@@ -159,6 +161,28 @@ class Accumulator:
             self.direct.clear()
             self.lock.notify_all()
 
+    def hold(self, why: str) -> None:
+        """Take nothing until `resume`: it is refused by name.  What was taken is to be sent."""
+        with self.lock:
+            self.held = why
+            self.be_plain(False)
+            # Without an open batch C takes nothing either, whoever is on the way there.
+            for lane in list(self.lanes.values()):
+                self.close(lane)
+            self.lock.notify_all()
+        self._wake()
+
+    def resume(self, plain: bool) -> None:
+        """Take records again; `plain`: as `be_plain`."""
+        with self.lock:
+            self.held = ""
+            self.be_plain(plain)
+
+    def check_held(self) -> None:
+        """Raises: InvalidTxnState, while nothing is taken."""
+        if self.held:
+            raise errors.InvalidTxnState(self.held)
+
     def intake(self, topic: str, until_s: float) -> Intake:
         """Where a topic's records go; waits until its partitions are known.
 
@@ -186,11 +210,12 @@ class Accumulator:
                 if left_s <= 0:
                     self.wanted.pop(topic, None)
                     raise errors.Timeout(f"topic {topic!r}: its partitions are not known yet")
-                self._waitable()
+                self.waitable()
                 self._wake()
                 self.lock.wait(min(left_s, TURNS_PAUSE_S))
 
-    def _waitable(self) -> None:
+    def waitable(self) -> None:
+        """Raises: ForkedHandle; ArgumentError in a callback, where a wait would be for ever."""
         if os.getpid() != self._pid:
             raise errors.ForkedHandle("the producer belongs to the parent process")
         if threading.current_thread() is self.emptier:
@@ -211,7 +236,6 @@ class Accumulator:
 
         Raises: Timeout: there was no room until then; the refusal.
         """
-        bounds = self.bounds
         with self.lock:
             intake = self.intakes.get(intake.topic, intake)
             lane = self.lane(intake, partition)
@@ -221,7 +245,7 @@ class Accumulator:
                     return  # somebody was quicker
                 self.close(lane)
                 self._wake()
-            wanted = max(bounds.batch_bytes, HEADER_BYTES + need)
+            wanted = max(self.bounds.batch_bytes, HEADER_BYTES + need)
             self._reserve(wanted, until_s)
             lane = self.lane(self.intakes.get(intake.topic, intake), partition)
             if lane.open is not None:
@@ -241,6 +265,7 @@ class Accumulator:
         while True:
             if self.refusal is not None:
                 raise self.refusal
+            self.check_held()
             # Once it was full half of it must be free: not every batch should wake everybody.
             if not self.starved or self.used + wanted <= max(limit // 2, wanted):
                 self.starved = False
@@ -251,7 +276,7 @@ class Accumulator:
                     f"buffer.memory: {self.used} of {limit} bytes wait for their acknowledgement, "
                     f"wanted room for {wanted} more in max.block.ms"
                 )
-            self._waitable()
+            self.waitable()
             self._wake()
             self.lock.wait(min(left_s, TURNS_PAUSE_S))
         self.used += wanted
@@ -308,9 +333,8 @@ class Accumulator:
         return due_s
 
     def hurry(self, batch: Batch) -> None:
-        """Somebody waits for it.  Raises: ArgumentError in a callback, ForkedHandle:
-        they would for ever."""
-        self._waitable()
+        """Somebody waits for it.  Raises: as `waitable`."""
+        self.waitable()
         batch.hurry = True
         self._wake()
 
@@ -321,6 +345,20 @@ class Accumulator:
                 batch for batch in self.unfinished.values()
                 if batch.count or batch.memory is None or batch.size > HEADER_BYTES
             ]  # fmt: skip
+
+    def drain(self, timeout: float | None) -> None:
+        """Send all that was taken, and wait until it is known what became of it.
+
+        Raises: Timeout (seconds); as `waitable`.
+        """
+        self.waitable()
+        until_s = None if timeout is None else time.monotonic() + timeout
+        for batch in (pending := self.pending()):
+            batch.hurry = True
+        for batch in pending:
+            left_s = None if until_s is None else max(until_s - time.monotonic(), 0)
+            if not batch.wait(left_s):
+                raise errors.Timeout(f"not all was acknowledged in {timeout:g} s")
 
     def all_lanes(self) -> list[Lane]:
         """Those that are empty, too.  Under the lock."""

@@ -15,12 +15,13 @@ from kafkalog._native import direct, failure, ffi, lib
 from kafkalog.batch.columns import Columns, Rows, encoded_headers
 from kafkalog.client import arguments
 from kafkalog.client.accumulator import HEADER_BYTES, Accumulator, Intake
+from kafkalog.client.boundaries import Boundaries
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.delivery import Batch, Delivery, Future, ManyFuture, RecordMetadata
 from kafkalog.client.handle import Handle
 from kafkalog.client.partitioners import Partitioner, chooser, keyless, mistake
 from kafkalog.client.sender import Sender
-from kafkalog.client.transacting import GroupId, Membership, Offset, Transactional
+from kafkalog.client.transacting import Membership
 from kafkalog.client.transport import Where
 from kafkalog.client.tuning import bounds, identity_of, options_of, send_options, settings_of
 from kafkalog.clock import SystemClock
@@ -126,7 +127,10 @@ class Producer(Handle):
         self._identity.changed = self._sender.begin_sequences
         plain = self._choose is None and not self._interceptors
         self._usual = plain and isinstance(cluster.clock, SystemClock)
-        self._waiting.be_plain(self._usual and not self._transactional)
+        self._waiting.be_plain(self._usual and not self._identity.transactional_id)
+        self._boundaries = Boundaries(
+            self._identity, self._sender, self._waiting, self._block_s, self._usual
+        )
         self._direct = self._waiting.direct
         self._sender.start(self._waiting)
         _producers.add(self)
@@ -302,11 +306,12 @@ class Producer(Handle):
             if column is not None and len(column) != count:
                 raise errors.ArgumentError(f"{name}: found {len(column)} rows, wanted {count}")
         blank: list[None] = [None] * count
-        futures = [
-            self.send(topic, value, key, partition=partition,
-                      timestamp_ms=None if at is None else int(at), headers=head or ())
-            for value, key, at, head in zip(*(row or blank for row in rows), strict=True)
-        ]  # fmt: skip
+        with self._boundaries.whole():
+            futures = [
+                self.send(topic, value, key, partition=partition,
+                          timestamp_ms=None if at is None else int(at), headers=head or ())
+                for value, key, at, head in zip(*(row or blank for row in rows), strict=True)
+            ]  # fmt: skip
         spans: dict[Batch, tuple[int, int]] = {}
         for one in futures:
             first, _ = spans.get(one._batch, (one._index, 0))
@@ -330,7 +335,7 @@ class Producer(Handle):
         future already.
         """
         self._check(transaction=False)
-        self._drain(timeout)
+        self._waiting.drain(timeout)
         self.check()
 
     def check(self) -> None:
@@ -341,20 +346,6 @@ class Producer(Handle):
         problem = self._waiting.take_failure()
         if problem is not None:
             raise problem
-
-    def _drain(self, timeout: float | None) -> None:
-        self._not_ours()
-        until_s = None if timeout is None else time.monotonic() + timeout
-        for batch in (pending := self._waiting.pending()):
-            batch.hurry = True
-        for batch in pending:
-            left_s = None if until_s is None else max(until_s - time.monotonic(), 0)
-            if not batch.wait(left_s):
-                raise errors.Timeout(f"not all was acknowledged in {timeout:g} s")
-
-    def _not_ours(self) -> None:
-        if self._sender.ours:
-            raise errors.ArgumentError("a callback of the producer cannot wait for it")
 
     def close(self, timeout: float | None = None) -> None:
         """Wait until all is acknowledged, at most `timeout` seconds, and end.
@@ -367,15 +358,14 @@ class Producer(Handle):
         if self._closed or self._pid != os.getpid():
             self._closed = True
             return
-        self._not_ours()
+        self._waiting.waitable()
         problem: errors.KafkalogError | None = None
         try:
-            if self._transactional and self._open and not self._identity.fatal:
-                with suppress(errors.KafkalogError):
-                    self.abort_transaction()
+            if self._boundaries.open and not self._identity.fatal:
+                self._roll_back()
                 self._waiting.take_failure()
             if self._waiting.refusal is None:
-                self._drain(timeout)
+                self._waiting.drain(timeout)
         except errors.KafkalogError as found:
             problem = found
         finally:
@@ -406,12 +396,10 @@ class Producer(Handle):
             raise errors.ForkedHandle("the producer belongs to the parent process")
         if self._closed:
             raise errors.Closed("the producer is closed")
-        if transaction and self._transactional and not self._open:
-            raise errors.InvalidTxnState(
-                "no transaction is open: send within `with producer.transaction():`"
-            )
-        if transaction and self._identity.error is not None:
-            raise self._identity.error
+        if transaction:
+            self._boundaries.check()
+            if self._identity.error is not None:
+                raise self._identity.error
 
     def __repr__(self) -> str:
         state = "closed, " if self._closed else ""
@@ -424,95 +412,49 @@ class Producer(Handle):
         """The id that the brokers gave; -1: none yet."""
         return self._identity.producer_id
 
-    @property
-    def _transactional(self) -> bool:
-        return bool(self._identity.transactional_id)
-
-    @property
-    def _open(self) -> bool:
-        return isinstance(self._identity, Transactional) and self._identity.open
-
-    def _transactions(self) -> Transactional:
-        self._check(transaction=False)
-        if not isinstance(self._identity, Transactional):
-            raise errors.InvalidTxnState("the producer has no transactional_id")
-        if self._identity.fatal is not None:
-            raise self._identity.fatal
-        return self._identity
-
-    def _ask(self, call: Callable[[], Any]) -> Any:
-        self._not_ours()
-        return self._sender.tasks.ask(call, self._block_s)
-
     def init_transactions(self) -> None:
         """Get the producer's id now, not when the first transaction begins: whoever had it is
         fenced, and its open transaction is aborted when this returns.  Harmless when repeated.
 
         Raises: InvalidTxnState (one is open), ProducerFenced, Timeout, what the broker answers.
         """
-        identity, cluster = self._transactions(), self._sender.cluster
-        if identity.open:
-            raise errors.InvalidTxnState("a transaction is open already")
-        if not identity.ready:
-            self._ask(lambda: identity.initialise(cluster))
+        self._check(transaction=False)
+        self._boundaries.initialise()
 
     def begin_transaction(self) -> None:
         """Begin one; the first also does what init_transactions does, if that was not called.
 
         Raises: as init_transactions.
         """
-        self.init_transactions()
-        identity = self._transactions()
-        self._waiting.take_failure()
-        identity.begin()
-        self._waiting.be_plain(self._usual)
+        self._check(transaction=False)
+        self._boundaries.begin()
 
     def commit_transaction(self) -> None:
-        """Wait until all is acknowledged, and commit.
+        """Wait until all is acknowledged, and commit.  What other threads send meanwhile is
+        refused with InvalidTxnState.
 
-        Raises: why it cannot be: then abort; ProducerFenced: then close.
+        Raises: why it cannot be: then abort; ProducerFenced: then close; Timeout: it is not known
+        whether it is committed: then call this again, which ends it either way.
         """
-        identity, cluster = self._in_transaction(), self._sender.cluster
-        self._waiting.be_plain(False)
-        try:
-            self._drain(None)
-            self._ask(lambda: identity.end(cluster, commit=True))
-        except errors.KafkalogError as problem:
-            if not isinstance(problem, errors.Closed):
-                identity.spoil(problem)
-            raise
-        self._waiting.take_failure()
+        self._check(transaction=False)
+        self._boundaries.commit()
 
     def abort_transaction(self) -> None:
         """Give up what was not sent, and abort.
 
-        Raises: ProducerFenced, Timeout, what the broker answers.
+        Raises: ProducerFenced, Timeout, what the broker answers; InvalidTxnState after a commit
+        that was not answered.
         """
-        identity, cluster = self._in_transaction(), self._sender.cluster
-        self._waiting.be_plain(False)
-        why = errors.TransactionAborted(
-            f"transactional id {identity.transactional_id!r}: the transaction was aborted"
-        )
-        self._ask(lambda: self._sender.drop_all(why))
-        while self._waiting.pending():  # what was on its way, and may have failed meanwhile
-            with suppress(errors.Timeout):
-                self._drain(0.05)
-            self._ask(lambda: self._sender.drop_all(why))
-        self._ask(lambda: identity.end(cluster, commit=False))
-        self._waiting.take_failure()
-
-    def _in_transaction(self) -> Transactional:
-        identity = self._transactions()
-        if not identity.open:
-            raise errors.InvalidTxnState("no transaction is open")
-        return identity
+        self._check(transaction=False)
+        self._boundaries.abort()
 
     @contextmanager
     def transaction(self) -> Iterator[Producer]:
         """A transaction as a block: committed at its end, aborted when it raises.
 
         Raises: as begin_transaction and commit_transaction; after a commit that cannot be, the
-        transaction was aborted.
+        transaction was aborted.  After one that was not answered (Timeout) it may be committed:
+        call commit_transaction before the next block.
         """
         self.begin_transaction()
         try:
@@ -523,10 +465,8 @@ class Producer(Handle):
             raise
 
     def _roll_back(self) -> None:
-        """After a failure, which says more than what comes of this."""
-        if self._open and not self._closed and self._identity.fatal is None:
-            with suppress(errors.KafkalogError):
-                self.abort_transaction()
+        if not self._closed:
+            self._boundaries.roll_back()
 
     def send_offsets(
         self,
@@ -540,18 +480,8 @@ class Producer(Handle):
 
         Raises: what the broker answers; then only an abort is left.
         """
-        identity, cluster = self._in_transaction(), self._sender.cluster
-        by = GroupId(group) if isinstance(group, str) else group
-        rows = {
-            TopicPartition(*tp): Offset(what) if isinstance(what, int) else Offset(*what)
-            for tp, what in offsets.items()
-        }
-        if rows:
-            try:
-                self._ask(lambda: identity.send_offsets(cluster, rows, by))
-            except errors.KafkalogError as problem:
-                identity.error = identity.error or problem
-                raise
+        self._check(transaction=False)
+        self._boundaries.send_offsets(offsets, group)
 
 
 def _bytes(name: str, found: Any) -> bytes | None:

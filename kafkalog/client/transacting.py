@@ -13,7 +13,7 @@ from kafkalog import errors
 from kafkalog.client.accumulator import Lane
 from kafkalog.client.cluster import GROUP, TRANSACTION, Cluster, passing
 from kafkalog.client.connection import Connection
-from kafkalog.client.failures import check_code
+from kafkalog.client.failures import check_code, is_retriable
 from kafkalog.client.identity import Identity
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -83,7 +83,11 @@ class Transactional(Identity):
         """A transaction is; with an error it can only be aborted."""
         self.second = False
         """Version 2 of KIP-890."""
+        self.ending: bool | None = None
+        """What its end was to be (True: a commit) that was asked for and is not known to be."""
         self._timeout_ms = timeout_ms
+        self._unsure = False
+        """What begins it was sent, and not answered by a yes."""
         self._joined: set[TopicPartition] = set()
         self._groups: set[str] = set()
 
@@ -94,7 +98,7 @@ class Transactional(Identity):
     @property
     def begun(self) -> bool:
         """Whether the coordinator may know of the transaction."""
-        return bool(self._joined or self._groups)
+        return bool(self._joined or self._groups or self._unsure)
 
     # ---- the coordinator -----------------------------------------------------------------
 
@@ -151,7 +155,7 @@ class Transactional(Identity):
 
     def begin(self) -> None:
         """What is sent from now on belongs to a new transaction."""
-        self.open, self.error = True, None
+        self.open, self.error, self.ending = True, None, None
 
     def join(
         self, cluster: Cluster, lanes: Mapping[int, Sequence[Lane]], now_s: float
@@ -189,6 +193,7 @@ class Transactional(Identity):
         }
         connection = self._coordinator(cluster)
         version = connection.version_of(apis.ADD_PARTITIONS_TO_TXN, at_most=3)
+        self._unsure = True
         answer = connection.call(apis.ADD_PARTITIONS_TO_TXN, body, version)
         codes = {
             row.partition_error_code
@@ -197,9 +202,11 @@ class Transactional(Identity):
         }
         for code in sorted(codes, key=lambda c: c == ErrorCode.OPERATION_NOT_ATTEMPTED):
             self._check(code, "AddPartitionsToTxn")
+        self._unsure = False
 
     def end(self, cluster: Cluster, commit: bool) -> None:
-        """Commit the transaction, or abort it.
+        """Commit the transaction, or abort it; called again after a failure that passes it goes
+        on with what is left of that.
 
         Raises: what the coordinator answers; the transaction's own failure, of a commit.
         """
@@ -207,13 +214,13 @@ class Transactional(Identity):
             raise self.fatal
         if commit and self.error is not None:
             raise self.error
-        spoilt = self.error is not None
+        spoilt = self.error is not None or self._unsure
         # What failed may have begun it all the same.
         if self.begun or (spoilt and self.second):
             self._end(cluster, commit, spoilt)
-        self._joined.clear()
-        self._groups.clear()
-        self.open, self.error = False, None
+        if not self.ready:
+            self.initialise(cluster)  # another epoch: what was lost on the way stays lost
+        self.open, self.error, self.ending = False, None, None
 
     def _end(self, cluster: Cluster, commit: bool, spoilt: bool) -> None:
         connection = self._coordinator(cluster)
@@ -224,13 +231,25 @@ class Transactional(Identity):
             "committed": commit,
         }
         version = connection.version_of(apis.END_TXN, at_most=5 if self.second else 4)
+        self.ending = commit
         answer = connection.call(apis.END_TXN, body, version)
-        self._check(answer.error_code, "EndTxn")
+        code = answer.error_code
+        if code and not is_retriable(code):
+            self.ending = None
+        if not (code == ErrorCode.INVALID_TXN_STATE and not commit and self._only_unsure):
+            self._check(code, "EndTxn")
         if version >= 5 and answer.producer_id >= 0:
             self.take(answer.producer_id, answer.producer_epoch)
         elif spoilt:
             self.ready = False
-            self.initialise(cluster)  # another epoch: what was lost on the way stays lost
+        self._joined.clear()
+        self._groups.clear()
+        self._unsure = False
+
+    @property
+    def _only_unsure(self) -> bool:
+        """Whether the coordinator may rightly know of no transaction."""
+        return self._unsure and not self._joined and not self._groups
 
     # ---- offsets -------------------------------------------------------------------------
 
@@ -251,8 +270,10 @@ class Transactional(Identity):
                 "producer_epoch": self.epoch,
                 "group_id": by.group,
             }
+            self._unsure = True
             answer = connection.call(apis.ADD_OFFSETS_TO_TXN, body)
             self._check(answer.error_code, "AddOffsetsToTxn")
+            self._unsure = False
         self._groups.add(by.group)
         topics: dict[str, list[dict[str, Any]]] = {}
         for tp, what in offsets.items():

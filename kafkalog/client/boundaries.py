@@ -1,0 +1,163 @@
+"""Where a producer's transactions begin and end, as the threads that send ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+from typing import Any
+
+from kafkalog import errors
+from kafkalog.client.accumulator import Accumulator
+from kafkalog.client.identity import Identity
+from kafkalog.client.sender import Sender
+from kafkalog.client.transacting import GroupId, Membership, Offset, Transactional
+from kafkalog.types import TopicPartition
+
+__all__ = ["Boundaries"]
+
+
+class Boundaries:
+    """The transactions of one producer, one after another; of one without it says that."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        sender: Sender,
+        waiting: Accumulator,
+        block_s: float,
+        plain: bool,
+    ) -> None:
+        """`block_s`: how long the coordinator is asked; `plain`: as Accumulator.be_plain."""
+        self._identity = identity
+        self._sender = sender
+        self._waiting = waiting
+        self._block_s = block_s
+        self._plain = plain
+
+    @property
+    def open(self) -> bool:
+        """Whether a transaction is."""
+        return isinstance(self._identity, Transactional) and self._identity.open
+
+    def check(self) -> None:
+        """Raise InvalidTxnState where records cannot be sent for want of a transaction."""
+        if self._identity.transactional_id:
+            if not self.open:
+                raise errors.InvalidTxnState(
+                    "no transaction is open: send within `with producer.transaction():`"
+                )
+            self._waiting.check_held()
+
+    def whole(self) -> Any:
+        """A context that a transaction does not end within."""
+        return self._waiting.many if self._identity.transactional_id else nullcontext()
+
+    def _own(self) -> Transactional:
+        if not isinstance(self._identity, Transactional):
+            raise errors.InvalidTxnState("the producer has no transactional_id")
+        if self._identity.fatal is not None:
+            raise self._identity.fatal
+        return self._identity
+
+    def _opened(self) -> Transactional:
+        identity = self._own()
+        if not identity.open:
+            raise errors.InvalidTxnState("no transaction is open")
+        return identity
+
+    def _ask(self, call: Callable[[], Any]) -> Any:
+        self._waiting.waitable()
+        return self._sender.tasks.ask(call, self._block_s)
+
+    # ---- begin -------------------------------------------------------------------------
+
+    def initialise(self) -> None:
+        """As Producer.init_transactions."""
+        identity, cluster = self._own(), self._sender.cluster
+        if identity.open and identity.ending is False:
+            self.abort()  # what was asked for and not answered
+        self._not_in_doubt(identity)
+        if identity.open:
+            raise errors.InvalidTxnState("a transaction is open already")
+        if not identity.ready:
+            self._ask(lambda: identity.initialise(cluster))
+
+    def begin(self) -> None:
+        """As Producer.begin_transaction."""
+        self.initialise()
+        self._waiting.take_failure()
+        self._own().begin()
+        self._waiting.resume(self._plain)
+
+    @staticmethod
+    def _not_in_doubt(identity: Transactional) -> None:
+        if identity.ending:
+            raise errors.InvalidTxnState(
+                f"transactional id {identity.transactional_id!r}: the commit was not answered, and "
+                "may be there: commit_transaction again, or close the producer"
+            )
+
+    # ---- end ---------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """As Producer.commit_transaction."""
+        identity, cluster = self._opened(), self._sender.cluster
+        self._waiting.waitable()
+        with self.whole():  # all of a send_many, or nothing
+            self._waiting.hold("the transaction is being committed")
+        try:
+            self._waiting.drain(None)
+            self._ask(lambda: identity.end(cluster, commit=True))
+        except errors.KafkalogError as problem:
+            closed = isinstance(problem, errors.Closed)
+            if identity.ending and not closed:
+                raise errors.Timeout(
+                    f"transactional id {identity.transactional_id!r}: the commit was not answered, "
+                    f"and may be there: commit_transaction again ({problem})"
+                ) from problem
+            if not closed:
+                identity.spoil(problem)
+            raise
+        self._waiting.take_failure()
+
+    def abort(self) -> None:
+        """As Producer.abort_transaction."""
+        identity, cluster = self._opened(), self._sender.cluster
+        self._not_in_doubt(identity)
+        self._waiting.waitable()
+        self._waiting.hold("the transaction is being aborted")
+        identity.ending = False
+        why = errors.TransactionAborted(
+            f"transactional id {identity.transactional_id!r}: the transaction was aborted"
+        )
+        self._ask(lambda: self._sender.drop_all(why))
+        while self._waiting.pending():  # what was on its way, and may have failed meanwhile
+            with suppress(errors.Timeout):
+                self._waiting.drain(0.05)
+            self._ask(lambda: self._sender.drop_all(why))
+        self._ask(lambda: identity.end(cluster, commit=False))
+        self._waiting.take_failure()
+
+    def roll_back(self) -> None:
+        """After a failure, which says more than what comes of this."""
+        if self.open and self._identity.fatal is None:
+            with suppress(errors.KafkalogError):
+                self.abort()
+
+    # ---- offsets -----------------------------------------------------------------------
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, Any], group: str | Membership) -> None:
+        """As Producer.send_offsets."""
+        identity, cluster = self._opened(), self._sender.cluster
+        self._waiting.check_held()
+        by = GroupId(group) if isinstance(group, str) else group
+        rows = {
+            TopicPartition(*tp): Offset(what) if isinstance(what, int) else Offset(*what)
+            for tp, what in offsets.items()
+        }
+        if rows:
+            try:
+                self._ask(lambda: identity.send_offsets(cluster, rows, by))
+            except errors.KafkalogError as problem:
+                identity.error = identity.error or problem
+                raise

@@ -1,0 +1,269 @@
+"""How a transaction ends when answers get lost, and when others send meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog import errors
+from kafkalog.client import transactions
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.delivery import Future
+from kafkalog.client.offsets import LATEST, list_offsets
+from kafkalog.client.producer import Producer
+from kafkalog.testing.broker import TestBroker
+from kafkalog.types import TopicPartition
+from tests.support.waiting import LIMIT_S, wait_for
+
+TP = TopicPartition("t", 0)
+QUICK: dict[str, object] = {"retry.backoff.ms": 5, "retry.backoff.max.ms": 20}
+
+
+@pytest.fixture(params=[1, 2])
+def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    if request.param == 1:
+        monkeypatch.setattr("kafkalog.client.transacting.FEATURE", "of no broker")
+    return int(request.param)
+
+
+@pytest.fixture
+def first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 1: partitions are announced."""
+    monkeypatch.setattr("kafkalog.client.transacting.FEATURE", "of no broker")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[TestBroker]:
+    with TestBroker(tmp_path / "data") as made:
+        made.create_topic("t")
+        yield made
+
+
+def make(broker: TestBroker, block_ms: int = 300, **options: Any) -> Producer:
+    options["config"] = {**QUICK, **options.get("config", {})}
+    return Producer(
+        broker.bootstrap_servers, transactional_id="x", max_block_ms=block_ms, **options
+    )
+
+
+def values(broker: TestBroker, count: int) -> list[bytes | None]:
+    return [r.value for r in broker.wait_for_records("t", count)]
+
+
+def state(broker: TestBroker) -> str:
+    with Cluster(broker.bootstrap_servers) as cluster:
+        return transactions.describe_transactions(cluster, ["x"])["x"].state
+
+
+def stable(broker: TestBroker) -> bool:
+    """Whether no transaction holds readers back."""
+    with Cluster(broker.bootstrap_servers) as cluster:
+        ends = [list_offsets(cluster, {TP: LATEST}, committed=c)[TP].offset for c in (True, False)]
+    return ends[0] == ends[1]
+
+
+# ---- answers that get lost -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
+def test_a_commit_without_an_answer_is_asked_for_again(
+    broker: TestBroker, version: int, done: bool
+) -> None:
+    """It may be there: neither an abort nor another transaction can stand in its place."""
+    with make(broker) as producer:
+        lost = (broker.drop_response if done else broker.disconnect)("EndTxn", times=None)
+        unknown = pytest.raises(errors.Timeout, match="commit_transaction again")
+        with unknown as caught, producer.transaction():
+            producer.send("t", b"1")
+        assert lost.hits and not caught.value.fatal and not caught.value.abortable
+        for call in (
+            producer.begin_transaction, producer.init_transactions, producer.abort_transaction,
+        ):  # fmt: skip
+            with pytest.raises(errors.InvalidTxnState, match="commit_transaction again"):
+                call()
+        with pytest.raises(errors.InvalidTxnState, match="being committed"):
+            producer.send("t", b"no")
+        with pytest.raises(errors.Timeout, match="commit_transaction again"):
+            producer.commit_transaction()
+        broker.heal()
+        producer.commit_transaction()
+        with producer.transaction():
+            producer.send("t", b"2")
+    assert values(broker, 2) == [b"1", b"2"]
+
+
+def test_a_producer_that_does_not_know_can_be_closed(broker: TestBroker, version: int) -> None:
+    """Its successor finds out: a commit that was decided is carried out."""
+    producer = make(broker)
+    broker.drop_response("EndTxn", times=None)
+    with pytest.raises(errors.Timeout), producer.transaction():
+        producer.send("t", b"1")
+    producer.close()
+    broker.heal()
+    with make(broker, 10_000) as again, again.transaction():
+        again.send("t", b"2")
+    assert values(broker, 2) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
+def test_an_abort_without_an_answer_is_ended_by_the_next_beginning(
+    broker: TestBroker, version: int, done: bool
+) -> None:
+    """Nobody has to know: an abort is the same twice."""
+    with make(broker) as producer:
+        (broker.drop_response if done else broker.disconnect)("EndTxn", times=None)
+        with pytest.raises(ValueError, match="mine"), producer.transaction():
+            producer.send("t", b"never").result(LIMIT_S)
+            raise ValueError("mine")
+        broker.heal()
+        with producer.transaction():
+            producer.send("t", b"fine")
+    assert values(broker, 1) == [b"fine"]
+
+
+def test_the_new_epoch_after_an_abort_may_get_lost_on_its_way(
+    broker: TestBroker, version: int
+) -> None:
+    """EndTxn is not asked for again with the old one: that would be fenced."""
+    with make(broker, 10_000, config={"max.request.size": 4 << 20}) as producer:
+        with pytest.raises(errors.MessageTooLarge), producer.transaction():
+            producer.send("t", b"never").result(LIMIT_S)
+            # The first may find the end under way: one at least is carried out, and asked again.
+            lost = broker.drop_response("InitProducerId", times=4)
+            producer.send("t", b"x" * (2 << 20))
+        with producer.transaction():
+            producer.send("t", b"fine")
+        assert lost.hits == (4 if version == 1 else 0)
+    assert values(broker, 1) == [b"fine"]
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
+@pytest.mark.usefixtures("first")
+def test_partitions_that_were_announced_without_an_answer_are_aborted(
+    broker: TestBroker, done: bool
+) -> None:
+    """The coordinator may have the transaction open; readers would wait for its timeout."""
+    with make(broker, 10_000) as producer:
+        fault = broker.drop_response if done else broker.disconnect
+        lost = fault("AddPartitionsToTxn", times=None)
+        with pytest.raises(ValueError, match="mine"), producer.transaction():
+            future = producer.send("t", b"never")
+            wait_for(lambda: lost.hits, "it was announced")
+            raise ValueError("mine")
+        assert isinstance(future.exception(LIMIT_S), errors.TransactionAborted)
+        assert state(broker) != "Ongoing"
+        broker.heal()
+        with producer.transaction():
+            producer.send("t", b"fine")
+    assert values(broker, 1) == [b"fine"]
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
+@pytest.mark.usefixtures("first")
+def test_offsets_that_were_announced_without_an_answer_are_aborted(
+    broker: TestBroker, done: bool
+) -> None:
+    with make(broker, 1_000) as producer:
+        lost = (broker.drop_response if done else broker.disconnect)("AddOffsetsToTxn", times=None)
+        with pytest.raises(errors.KafkalogError), producer.transaction():
+            producer.send_offsets({TP: 5}, "g")
+        assert lost.hits
+        assert state(broker) != "Ongoing"
+        broker.heal()
+        with producer.transaction():
+            producer.send("t", b"fine")
+            producer.send_offsets({TP: 7}, "g")
+    broker.assert_committed("g", {TP: 7})
+
+
+# ---- who sends meanwhile -------------------------------------------------------------------
+
+
+def refused(send: Callable[[], Any], taken: list[Any]) -> bool:
+    try:
+        taken.append(send())
+    except errors.InvalidTxnState as problem:
+        assert "being committed" in str(problem)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_what_is_sent_during_a_commit_is_refused(
+    broker: TestBroker, version: int, many: bool
+) -> None:
+    """All that was taken before is part of it, and nothing of it of the next."""
+    taken: list[Any] = []
+    with make(broker, 20_000) as producer:
+
+        def send() -> Any:
+            return producer.send_many("t", [b"3"]) if many else producer.send("t", b"3")
+
+        producer.begin_transaction()
+        producer.send("t", b"1").result(LIMIT_S)
+        broker.pause()
+        producer.send("t", b"2")
+        thread = threading.Thread(target=producer.commit_transaction)
+        thread.start()
+        wait_for(lambda: refused(send, taken), "the commit has begun")
+        broker.resume()
+        thread.join(LIMIT_S)
+        wait_for(lambda: stable(broker), "no transaction is open")
+    assert values(broker, 2 + len(taken)) == [b"1", b"2", *[b"3"] * len(taken)]
+
+
+def test_threads_that_send_all_the_time_leave_no_transaction_open(
+    broker: TestBroker, version: int
+) -> None:
+    over = threading.Event()
+    taken: list[list[Future]] = [[], []]
+
+    def run(found: list[Future]) -> None:
+        while not over.is_set():
+            with contextlib.suppress(errors.InvalidTxnState):
+                found.append(producer.send("t", b"x"))
+            over.wait(0.0002)
+
+    with make(broker, 20_000, linger_ms=0) as producer:
+        threads = [threading.Thread(target=run, args=(found,)) for found in taken]
+        for thread in threads:
+            thread.start()
+        for _ in range(40):
+            wanted = sum(map(len, taken)) + 5
+            with producer.transaction():
+                wait_for(lambda: sum(map(len, taken)) > wanted, "some are sent")  # noqa: B023
+        over.set()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        for future in (*taken[0], *taken[1]):
+            assert future.done() and future.exception() is None
+        wait_for(lambda: stable(broker), "no transaction is open")
+    assert len(values(broker, sum(map(len, taken)))) == sum(map(len, taken))
+
+
+def test_a_send_of_many_is_whole_in_one_transaction(broker: TestBroker, version: int) -> None:
+    """It waits for room while another thread commits: the commit waits for it."""
+    taken: list[Any] = []
+    with make(broker, 20_000, linger_ms=0, batch_bytes=1_000, buffer_bytes=4_000) as producer:
+        producer.begin_transaction()
+        producer.send("t", b"1").result(LIMIT_S)
+        broker.pause()
+        many = threading.Thread(
+            target=lambda: taken.append(producer.send_many("t", [b"%0200d" % i for i in range(50)]))
+        )
+        many.start()
+        wait_for(lambda: producer._waiting.starved, "it waits for room")
+        commit = threading.Thread(target=producer.commit_transaction)
+        commit.start()
+        broker.resume()
+        many.join(LIMIT_S)
+        commit.join(LIMIT_S)
+        wait_for(lambda: stable(broker), "no transaction is open")
+    (sent,) = taken
+    assert sum(p.last_offset - p.first_offset + 1 for p in sent.result(LIMIT_S)) == 50
+    assert len(values(broker, 51)) == 51
