@@ -15,13 +15,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog._native import direct, lib
 from kafkalog.batch import codecs
 from kafkalog.client.accumulator import Accumulator, Lane
+from kafkalog.client.bell import Bell
 from kafkalog.client.cluster import Cluster, passing
 from kafkalog.client.connection import Connection, answering
 from kafkalog.client.delivery import SEQUENCES, Batch, Delivery
@@ -82,7 +82,6 @@ class Sender:
         self.cluster = cluster
         self.options = options
         self.identity = identity
-        self.tasks = Tasks(self.wake)
         self._on_delivery = on_delivery
         self._waiting: Accumulator
         self._connections: dict[int, Connection] = {}
@@ -91,8 +90,10 @@ class Sender:
         self._refresh_at_s = 0.0
         self._refreshed_s = 0.0
         self._unknown: set[str] = set()  # topics whose metadata is to be asked for
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._asleep = self._rung = False
+        self._bell = Bell()
+        self.wake = self._bell.ring
+        """There is something to do; from any thread."""
+        self.tasks = Tasks(self.wake)
         self._over = self._leaving = False
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name="kafkalog-producer", daemon=True)
@@ -103,18 +104,9 @@ class Sender:
         waiting.emptier = self._thread
         self._thread.start()
 
-    def wake(self) -> None:
-        """There is something to do; from any thread."""
-        self._rung = True
-        if self._asleep:
-            self._asleep = False
-            with suppress(OSError):  # it has ended
-                os.eventfd_write(self._bell, 1)
-
     def stop(self) -> None:
         """End, whatever waits; returns when the thread has."""
         self._over = True
-        self._asleep = True
         self.wake()
         if threading.current_thread() is not self._thread and self._pid == os.getpid():
             self._thread.join()
@@ -123,11 +115,6 @@ class Sender:
         """End as soon as nothing waits any more: nobody can send."""
         self._leaving = True
         self.wake()
-
-    @property
-    def ours(self) -> bool:
-        """Whether the sender's own thread asks."""
-        return threading.current_thread() is self._thread
 
     # ---- the thread ----------------------------------------------------------------------
 
@@ -149,7 +136,7 @@ class Sender:
         for connection in self._connections.values():
             connection.close()
         self.cluster.close()
-        os.close(self._bell)
+        self._bell.close()
 
     def _turn(self) -> None:
         now_s = time.monotonic()
@@ -180,7 +167,7 @@ class Sender:
         busy = bool(self._waiting.unfinished)
         longest_s = min(LONGEST_S, self.options.delivery_s / 4) if busy else LONGEST_S
         poll = select.poll()
-        poll.register(self._bell, select.POLLIN)
+        poll.register(self._bell.fileno(), select.POLLIN)
         nodes = {}
         now_s = time.monotonic()
         for node, requests in self._flying.items():
@@ -189,14 +176,13 @@ class Sender:
                 nodes[connection.fileno()] = node
                 poll.register(connection.fileno(), select.POLLIN)
                 until_s = min(until_s, requests[0].until_s)
-        self._asleep = True
-        wait_s = 0.0 if self._rung or self._over else min(until_s - now_s, longest_s)
+        rung = self._bell.sleep()
+        wait_s = 0.0 if rung or self._over else min(until_s - now_s, longest_s)
         found = poll.poll(max(wait_s, 0) * 1000)
-        self._asleep = self._rung = False
+        self._bell.awake()
         for number, _ in found:
-            if number == self._bell:
-                with suppress(BlockingIOError):
-                    os.eventfd_read(self._bell)
+            if number == self._bell.fileno():
+                self._bell.heard()
             else:
                 self._receive_all(nodes[number])
         now_s = time.monotonic()

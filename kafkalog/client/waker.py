@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -21,10 +22,12 @@ class Waker:
         self._heard.setblocking(False)
         self._told.setblocking(False)
         self._woken = False
+        self._lock = threading.RLock()  # guards the end; a signal may nudge within a nudge
 
     def nudge(self) -> None:
         """The wait ends, now or the next one; as if nothing had come."""
-        with suppress(OSError):  # full: it ends anyhow; closed: nobody waits
+        # A number that is closed while it is written to may be another file's.
+        with self._lock, suppress(OSError):  # full: it ends anyhow; closed: nobody waits
             self._told.send(b"\0")
 
     def wakeup(self) -> None:
@@ -64,5 +67,6 @@ class Waker:
 
     def close(self) -> None:
         """Nobody waits any more."""
-        self._heard.close()
-        self._told.close()
+        with self._lock:
+            self._heard.close()
+            self._told.close()
