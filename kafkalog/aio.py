@@ -139,32 +139,38 @@ class Producer(_Above):
 
         Raises: as kafkalog.Producer.send and the future that it gives.
         """
-        return await self._acknowledged(self._below.send, topic, value, *words, **named)
+        sent = await self._run(self._below.send, topic, value, *words, **named)
+        return await self._known(sent)
 
     async def send_many(self, topic: str, values: Any, *words: Any, **named: Any) -> Any:
         """Send many records; what `kafkalog.Producer.send_many` says of them, once they are
         acknowledged.  Cancelled: as `send`, all of them or none.
+
+        Raises: as kafkalog.Producer.send_many and the future that it gives; what becomes of
+        others' records is theirs.
         """
-        sent = await self._run(self._below.send_many, topic, values, *words, **named)
-        await self._run(self._below.flush)
+        sent = await self._run(self._many, topic, values, *words, **named)
+        await self._known(sent)
         return sent
 
-    async def _acknowledged(self, send: Callable[..., Any], *words: Any, **named: Any) -> Any:
+    def _many(self, *words: Any, **named: Any) -> Any:
+        """On the thread: whoever waits for so many does not linger."""
+        sent = self._below.send_many(*words, **named)
+        sent.hurry()
+        return sent
+
+    async def _known(self, sent: Any) -> Any:
+        """The result of a producer's future, once it is known."""
         loop = asyncio.get_running_loop()
-        answered: asyncio.Future[Any] = loop.create_future()
+        known: asyncio.Future[None] = loop.create_future()
 
-        def told(sent: Any) -> None:
-            problem = sent.exception()
-            if answered.done():
-                return
-            if problem is not None:
-                answered.set_exception(problem)
-            else:
-                answered.set_result(sent.result())
+        def told() -> None:
+            if not known.done():
+                known.set_result(None)
 
-        sent = await self._run(send, *words, **named)
-        sent.add_done_callback(lambda one: _soon(loop, told, one))
-        return await answered
+        sent.add_done_callback(lambda _: _soon(loop, told))
+        await known
+        return sent.result()
 
     @asynccontextmanager
     async def transaction(self: Self) -> AsyncIterator[Self]:
@@ -276,6 +282,8 @@ class Consumer(_Above):
         self, into: deque[Any], poll: Callable[..., Any], wait_ms: float, *words: Any
     ) -> None:
         """On the thread: what comes is kept where no cancelling can lose it."""
+        if self._columns if into is self._unseen else self._unseen:
+            self._give_back()  # read for the other kind of call, and before what comes
         try:
             into.extend(poll(wait_ms, *words))
         except WakeUp:

@@ -322,6 +322,12 @@ class ManyFuture:
         if not self._parts:
             _call(lambda: callback(self))
 
+    def hurry(self) -> None:
+        """Send them now: somebody waits, elsewhere.  Raises: ArgumentError in a callback."""
+        for batch, _, _ in self._parts:
+            if not batch.ended:
+                batch.owner.hurry(batch)
+
 
 def _name(tp: TopicPartition) -> str:
     return f"{tp.topic}-{tp.partition}"

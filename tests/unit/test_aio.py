@@ -237,6 +237,64 @@ def test_a_cancelled_poll_loses_no_record(broker: Broker, unique: str) -> None:
     assert run(work) == [*range(COUNT)]
 
 
+@pytest.mark.parametrize("kinds", ["records first", "columns first"])
+def test_what_a_cancelled_poll_has_read_comes_first_in_either_form(
+    broker: Broker, unique: str, kinds: str
+) -> None:
+    """Records that were read below are behind no later columns, and the other way round."""
+
+    async def work() -> list[int]:
+        await filled(broker, unique, 20)
+        async with aio.Consumer(broker, unique, auto_offset_reset="earliest") as consumer:
+            below = consumer._below
+            if kinds == "records first":
+                await consumer._run(
+                    consumer._take, consumer._unseen, lambda ms: below.poll(ms, 3), 10_000
+                )
+                assert len(consumer._unseen) == 3
+                found: list[int] = []
+                while len(found) < 20:
+                    for batch in await consumer.poll_arrow(10_000):
+                        found += [int(value) for value in batch.numpy("offset")]
+            else:
+                await consumer._run(consumer._take, consumer._columns, below.poll_arrow, 10_000)
+                assert consumer._columns
+                found = []
+                while len(found) < 20:
+                    found += [record.offset for record in await consumer.poll(10_000)]
+            assert await consumer.position((unique, 0)) == 20
+        return found
+
+    assert run(work) == [*range(20)]
+
+
+def test_both_forms_in_turn_lose_nothing_when_they_are_cancelled(
+    broker: Broker, unique: str
+) -> None:
+    async def work() -> list[int]:
+        await filled(broker, unique, 300)
+        found: list[int] = []
+        async with aio.Consumer(broker, unique, auto_offset_reset="earliest") as consumer:
+            turns = 0
+            while len(found) < 300:
+                turns += 1
+                columns = turns % 5 == 0
+                task: asyncio.Task[Any] = asyncio.create_task(
+                    consumer.poll_arrow() if columns and turns > 40 else consumer.poll(1_000, 2)
+                )
+                for _ in range(turns % 6):
+                    await asyncio.sleep(0)
+                if turns % 4 and await cancelled(task):
+                    continue
+                for one in await task:
+                    found += (
+                        [one.offset] if hasattr(one, "offset") else map(int, one.numpy("offset"))
+                    )
+        return found
+
+    assert run(work) == [*range(300)]
+
+
 def test_a_commit_is_of_what_was_handed_out(broker: Broker, unique: str) -> None:
     """What a cancelled poll had read below is no part of it, nor of the commit at the end."""
 
@@ -283,6 +341,29 @@ def test_a_cancelled_send_is_whole(broker: Broker, unique: str) -> None:
     done, found = run(work)
     assert found == sorted(set(found))
     assert done <= set(found)
+
+
+def test_many_wait_for_their_own_records_only(broker: Broker, unique: str) -> None:
+    """Neither for others', which linger on, nor for what became of those."""
+
+    async def work() -> None:
+        async with aio.Admin(broker) as admin:
+            await admin.create_topic(unique, 2, config={"max.message.bytes": "1000"})
+        async with aio.Producer(broker, linger_ms=1_000_000) as producer:
+            other = asyncio.create_task(producer.send(unique, b"other", partition=0))
+            await asyncio.sleep(0)
+            sent = await producer.send_many(unique, [b"%d" % i for i in range(10)], partition=1)
+            assert [(p.first_offset, p.last_offset) for p in sent.result()] == [(0, 9)]
+            assert not other.done()
+            await producer.flush()
+            await other
+            with pytest.raises(errors.MessageTooLarge):
+                await producer.send_many(unique, [b"x" * 2_000], partition=0)
+            await producer.send_many(unique, [b"fine"], partition=1)
+            with pytest.raises(errors.MessageTooLarge):  # whoever asks about all is told
+                await producer.flush()
+
+    run(work)
 
 
 def test_the_loop_is_never_blocked(broker: Broker, unique: str) -> None:
