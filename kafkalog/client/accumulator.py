@@ -24,6 +24,8 @@ __all__ = ["HEADER_BYTES", "Accumulator", "Bounds", "Intake", "Lane"]
 HEADER_BYTES: int = lib.KL_BATCH_HEADER_BYTES
 TURNS_PAUSE_S = 0.05
 """Who waits for room looks so often, whether it was woken or not."""
+LIMITED_S = 300.0
+"""How long what a topic's brokers refused as too large is not tried again."""
 NUMBERS = 1 << 31
 """From a batch to the next: its parts, when it is split, have numbers between."""
 _new, _open = direct("intake_new"), direct("intake_open")
@@ -122,6 +124,8 @@ class Accumulator:
         self.failure: errors.KafkalogError | None = None
         """The first one since somebody asked."""
         self._number = 0
+        self._limits: dict[str, tuple[int, float]] = {}
+        """By topic: the bytes of a batch that its brokers take, and until when that is believed."""
 
     # ---- topics --------------------------------------------------------------------------
 
@@ -245,7 +249,7 @@ class Accumulator:
                     return  # somebody was quicker
                 self.close(lane)
                 self._wake()
-            wanted = max(self.bounds.batch_bytes, HEADER_BYTES + need)
+            wanted = max(self._most(intake.topic), HEADER_BYTES + need)
             self._reserve(wanted, until_s)
             lane = self.lane(self.intakes.get(intake.topic, intake), partition)
             if lane.open is not None:
@@ -301,9 +305,21 @@ class Accumulator:
         else:
             self.drop(batch)
 
+    def _most(self, topic: str) -> int:
+        """The bytes of a topic's batches."""
+        most, until_s = self._limits.get(topic, (0, 0.0))
+        if not most:
+            return self.bounds.batch_bytes
+        if until_s <= time.monotonic():
+            del self._limits[topic]  # it may take more by now
+            return self.bounds.batch_bytes
+        return min(most, self.bounds.batch_bytes)
+
     def split(self, batch: Batch) -> tuple[Batch, Batch]:
-        """Two batches in the place of one that was too large."""
+        """Two batches in the place of one that was too large; those to come are as small."""
         with self.lock:
+            most = max(batch.size // 2, HEADER_BYTES)
+            self._limits[batch.tp.topic] = most, time.monotonic() + LIMITED_S
             del self.unfinished[batch.number]
             parts = batch.split()
             self.unfinished.update((part.number, part) for part in parts)
@@ -326,7 +342,8 @@ class Accumulator:
                 size = batch.size
                 if size <= HEADER_BYTES:
                     continue  # its first record is on the way
-                if at_s <= now_s or batch.hurry or self.starved or size >= bounds.batch_bytes:
+                full = size >= min(bounds.batch_bytes, batch.reserved)
+                if at_s <= now_s or batch.hurry or self.starved or full:
                     self.close(lane)
                 else:
                     due_s = min(due_s, at_s)

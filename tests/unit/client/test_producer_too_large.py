@@ -19,7 +19,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.scripted import Peer, produced
 from tests.support.waiting import LIMIT_S
-from tests.unit.client.producing import Batch, make, single, wide
+from tests.unit.client.producing import Batch, batches, make, single, wide
 
 WAIT_S = 60.0
 MOST = 1000
@@ -190,3 +190,26 @@ def test_what_was_on_its_way_behind_a_refused_record_is_taken(broker: Peer, bad:
             producer.check()
     assert judge.taken == [v for i, v in enumerate(values) if i not in bad]
     assert broker.count(apis.INIT_PRODUCER_ID) > 1
+
+
+def test_what_a_topic_takes_is_learned(broker: Peer) -> None:
+    """Once refused, batches are as small as those that were taken, not each refused again."""
+    refused: list[int] = []
+
+    def answer(request: Any, version: int) -> Any:
+        row = request.topic_data[0].partition_data[0]
+        if len(row.records) > MOST:
+            refused.append(len(row.records))
+            return produced([ErrorCode.MESSAGE_TOO_LARGE])(request, version)
+        return produced([])(request, version)
+
+    broker.on(apis.PRODUCE, answer)
+    with make(broker, linger_ms=1_000_000, batch_bytes=6000) as producer:
+        seen = []
+        for _ in range(4):
+            for i in range(50):
+                producer.send("t", b"%0100d" % i, partition=0)
+            producer.flush(LIMIT_S)
+            seen.append(len(refused))
+    assert seen[0] and seen == [seen[0]] * 4
+    assert sum(len(b.records) for b in batches(broker)) > 200
