@@ -525,4 +525,6 @@ def _fetch_options(config: ConsumerConfig) -> FetchOptions:
         committed=config.isolation_level == "read_committed",
         out_of_range="error" if reset == "none" else reset,
         check_crcs=config.check_crcs,
+        rack=config.client_rack,
+        nearer_s=config.metadata_max_age_ms / 1000,
     )

@@ -41,6 +41,10 @@ class FetchOptions(NamedTuple):
     out_of_range: str = "error"
     """Where to go on when the offset is not there: as auto.offset.reset, or error."""
     check_crcs: bool = True
+    rack: str = ""
+    """Where the consumer stands: a leader may name a replica that is nearer (KIP-392)."""
+    nearer_s: float = 300.0
+    """How long that is believed."""
 
 
 Wait = Callable[[Iterable[Connection], float], list[Connection]]
@@ -108,6 +112,8 @@ class Fetcher:
         self._connections: dict[int, Connection] = {}
         self._asked: dict[int, dict[TopicPartition, int]] = {}
         """By node: the offsets of the request that is on its way."""
+        self._nearer: dict[TopicPartition, tuple[int, float]] = {}
+        """The replica that is asked in the leader's place, and until when."""
         self._backoff: Backoff | None = None
         self._wait = wait
         self._found: list[Fetched] = []
@@ -119,6 +125,7 @@ class Fetcher:
             connection.close()
         self._connections.clear()
         self._asked.clear()
+        self._nearer.clear()
 
     def poll(self, timeout_ms: int | None = None) -> list[Fetched]:
         """What has come; empty when nothing did in `timeout_ms` (None: the broker's wait).
@@ -161,14 +168,29 @@ class Fetcher:
     # ---- requests ----------------------------------------------------------------------
 
     def _send(self) -> None:
-        """A request to every leader that has none."""
-        for node, partitions in self.cluster.by_leader(self.positions).items():
+        """A request to every node that has none."""
+        for node, partitions in self._by_node().items():
             if node in self._asked:
                 continue
             connection = self._connections.get(node)
             if connection is None or connection.closed:
                 connection = self._connections[node] = self.cluster.another(node)
             self._ask(node, connection, {tp: self.positions[tp] for tp in partitions})
+
+    def _by_node(self) -> dict[int, list[TopicPartition]]:
+        """Partitions by the node that is asked for them."""
+        found: dict[int, list[TopicPartition]] = {}
+        led = []
+        for tp in self.positions:
+            node, until_s = self._nearer.get(tp, (0, 0.0))
+            if until_s > self.cluster.clock.monotonic_s() and node in self.cluster.nodes:
+                found.setdefault(node, []).append(tp)
+            else:
+                self._nearer.pop(tp, None)
+                led.append(tp)
+        for node, some in self.cluster.by_leader(led).items():
+            found.setdefault(node, []).extend(some)
+        return found
 
     def _ask(self, node: int, connection: Connection, offsets: dict[TopicPartition, int]) -> None:
         by_id = all(self.cluster.topics[tp.topic].topic_id != NO_ID for tp in offsets)
@@ -190,6 +212,7 @@ class Fetcher:
             "min_bytes": self.options.min_bytes,
             "max_bytes": self.options.max_bytes,
             "isolation_level": int(self.options.committed),
+            "rack_id": self.options.rack,
             "topics": [
                 {
                     "topic": name,
@@ -220,6 +243,14 @@ class Fetcher:
                 tp = TopicPartition(name, row.partition_index)
                 if tp not in offsets or self.positions.get(tp) != offsets[tp]:
                     continue  # sought elsewhere, or given away, meanwhile
+                if row.error_code and tp in self._nearer:
+                    self._nearer.pop(tp)  # what it says of itself; the leader knows better
+                    if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                        continue  # it may be behind
+                elif getattr(row, "preferred_read_replica", -1) >= 0:
+                    until_s = self.cluster.clock.monotonic_s() + self.options.nearer_s
+                    self._nearer[tp] = row.preferred_read_replica, until_s
+                    continue
                 if row.error_code:
                     passing_code = self._failed(tp, row.error_code) or passing_code
                     continue

@@ -35,7 +35,9 @@ class ConsumerConfig(Settings):
     )
     check_crcs = Flag(True, "Whether the checksums of batches are looked at.")
     client_id = Word("kafkalog", "The name in the brokers' logs.")
-    client_rack = Word("", "Where this consumer stands; told to the group's leader.")
+    client_rack = Word(
+        "", "Where this consumer stands: told to the group's leader, and for nearer replicas."
+    )
     default_api_timeout_ms = Whole(60_000, "For one call with all that is tried.", unit="ms", low=1)
     enable_auto_commit = Flag(True, "Whether positions of a group are committed by themselves.")
     exclude_internal_topics = Flag(True, "Whether a pattern leaves out Kafka's own topics.")

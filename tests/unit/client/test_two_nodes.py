@@ -158,3 +158,48 @@ def test_a_slow_leader_does_not_hold_up_another(pair: tuple[Peer, Peer], tmp_pat
             found += [block.tp for block in fetcher.poll(5_000)]
         fetcher.close()
     assert found == [ONE, ZERO]
+
+
+def test_a_replica_that_is_nearer_is_asked(pair: tuple[Peer, Peer], tmp_path: Any) -> None:
+    """KIP-392: the leader names it by the rack; what it does not have the leader is asked for."""
+    with Log(tmp_path / "t-0") as log:
+        log.append(b"one")
+        log.append(b"two")
+        data = log.read_batches(0, 1 << 20)
+    one, two = pair
+
+    def leader(request: Any, version: int) -> Any:
+        row: dict[str, Any] = {"partition_index": 0}
+        if not asked(two):
+            row["preferred_read_replica"] = 2
+        else:
+            row["records"] = data[len(data) // 2 :]
+        return {"responses": [{"topic": "t", "partitions": [row]}]}
+
+    def follower(request: Any, version: int) -> Any:
+        at = request.topics[0].partitions[0].fetch_offset
+        row: dict[str, Any] = {"partition_index": 0}
+        row |= (
+            {"error_code": ErrorCode.OFFSET_OUT_OF_RANGE}
+            if at
+            else {"records": data[: len(data) // 2]}
+        )
+        return {"responses": [{"topic": "t", "partitions": [row]}]}
+
+    def asked(peer: Peer) -> list[int]:
+        return [r.topics[0].partitions[0].fetch_offset for r in peer.sent(apis.FETCH)]
+
+    lead(one, two, {0: 1})
+    one.on(apis.FETCH, leader)
+    two.on(apis.FETCH, follower)
+    options = FetchOptions(max_wait_ms=5, rack="here", out_of_range="earliest")
+    with Cluster(one.servers, QUICK) as cluster:
+        fetcher = Fetcher(cluster, {ZERO: 0}, options)
+        found: list[bytes | None] = []
+        while len(found) < 2:
+            for block in fetcher.poll(5_000):
+                found += [record.value for record in block.records()]
+        fetcher.close()
+    assert found == [b"one", b"two"]
+    assert {r.rack_id for r in one.sent(apis.FETCH)} == {"here"}
+    assert asked(two)[:2] == [0, 1] and asked(one)[:2] == [0, 1]
