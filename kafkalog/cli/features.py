@@ -4,10 +4,10 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.common import CommandError, UsageError, json_line
-from kafkalog.cli.remote import action_of, add_actions, add_bootstrap, open_cluster, say
+from kafkalog.cli.remote import action_of, add_actions, add_bootstrap, open_admin, say
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.admin import Admin
 
 EXAMPLES = """\
 example:
@@ -64,12 +64,12 @@ def run(options: argparse.Namespace) -> int:
     if action == "describe":
         if named:
             raise UsageError(f"describe: found {named[0]!r}, wanted no feature")
-        with open_cluster(options) as cluster:
-            _describe(cluster, options)
+        with open_admin(options) as admin:
+            _describe(admin, options)
         return 0
     levels = _levels(action, named)
-    with open_cluster(options) as cluster:
-        _update(cluster, options, action, levels)
+    with open_admin(options) as admin:
+        _update(admin, options, action, levels)
     return 0
 
 
@@ -98,10 +98,8 @@ def _level(name: str, level: int) -> str:
     return RELEASES[level - 1] if known else str(level)
 
 
-def _describe(cluster: "Cluster", options: argparse.Namespace) -> None:
-    from kafkalog.client.features import describe_features
-
-    found = describe_features(cluster)
+def _describe(admin: "Admin", options: argparse.Namespace) -> None:
+    found = admin.describe_features()
     for one in found.features:
         if options.json:
             row = {"feature": one.name, "supported_min": one.lowest, "supported_max": one.highest}
@@ -115,21 +113,20 @@ def _describe(cluster: "Cluster", options: argparse.Namespace) -> None:
 
 
 def _update(
-    cluster: "Cluster", options: argparse.Namespace, action: str, levels: dict[str, int]
+    admin: "Admin", options: argparse.Namespace, action: str, levels: dict[str, int]
 ) -> None:
-    from kafkalog.client import features
-
-    kind = features.UPGRADE
+    how = "upgrade"
     if action != "upgrade":
-        kind = features.UNSAFE_DOWNGRADE if options.unsafe else features.SAFE_DOWNGRADE
-    found = features.update_features(cluster, levels, kind, options.dry_run)
+        how = "unsafe_downgrade" if options.unsafe else "safe_downgrade"
     dry = options.dry_run
-    for name, problem in sorted(found.items()):
+    found = admin.update_features(levels, how=how, validate_only=dry)
+    for name in sorted(levels):
         to = "" if action == "disable" else f" to {levels[name]}"
-        if problem is None:
+        if name not in found.errors:
             say(f"{name} {'can be' if dry else 'was'} {action}d{to}.")
         else:
-            say(f"{'Can not' if dry else 'Could not'} {action} {name}{to}. {problem}")
-    failed = sum(problem is not None for problem in found.values())
-    if failed:
-        raise CommandError(f"{failed} out of {len(levels)} operation(s) failed.")
+            # What the broker says, as Kafka's tool tells it: without the name again, or the code's.
+            *_, words = str(found.errors[name]).partition("INVALID_UPDATE_VERSION: ")
+            say(f"{'Can not' if dry else 'Could not'} {action} {name}{to}. {words}")
+    if found.errors:
+        raise CommandError(f"{len(found.errors)} out of {len(levels)} operation(s) failed.")
