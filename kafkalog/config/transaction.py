@@ -1,6 +1,6 @@
 """The settings of the transaction coordinator."""
 
-from kafkalog.config.declare import Settings, Whole
+from kafkalog.config.declare import Long, Settings, Whole
 
 __all__ = ["TransactionConfig"]
 
@@ -22,6 +22,13 @@ class TransactionConfig(Settings):
     kafkalog_transactional_ids_max = Whole(
         1_000_000,
         "Transactional ids kept; a new one has to wait until others are forgotten.",
+        low=1,
+    )
+    kafkalog_transactions_max_bytes = Long(
+        1 << 30,
+        "About what all transactional ids and the partitions of open transactions may take in "
+        "memory; who wants more is told to come again.",
+        unit="bytes",
         low=1,
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms = Whole(

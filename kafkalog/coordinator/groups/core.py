@@ -12,10 +12,10 @@ from kafkalog.config.group import GroupConfig
 from kafkalog.coordinator.core import Core
 from kafkalog.coordinator.groups import admin, groups, loader, offsets, rebalance, transactional
 from kafkalog.coordinator.groups.shard import GroupShard
-from kafkalog.coordinator.groups.weight import Weight
 from kafkalog.coordinator.journal import JournalBatch
 from kafkalog.coordinator.step import Body, Producer, Request, Step
 from kafkalog.coordinator.timers import Key
+from kafkalog.coordinator.weight import Weight
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
@@ -37,7 +37,7 @@ SERVED = frozenset(
     }
 )
 """The APIs that `request` takes."""
-EMPTY_GROUP_ALLOWED = {apis.OFFSET_COMMIT, apis.OFFSET_FETCH, apis.TXN_OFFSET_COMMIT}
+EMPTY_GROUP_ALLOWED = {apis.OFFSET_COMMIT, apis.OFFSET_FETCH}
 """Those that take the empty group id: consumers of old committed under it."""
 
 

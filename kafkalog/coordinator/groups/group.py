@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from kafkalog.coordinator.groups.weight import (
     GROUP_BYTES,
-    Weight,
     expected_bytes,
     member_bytes,
     offset_bytes,
 )
 from kafkalog.coordinator.step import Answer
+from kafkalog.coordinator.weight import Weight
 from kafkalog.types import TopicPartition
 
 __all__ = [

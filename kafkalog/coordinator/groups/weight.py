@@ -1,4 +1,4 @@
-"""About how much memory groups take: what clients can make a coordinator keep is bounded in sum."""
+"""About how much memory groups take."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 __all__ = [
     "GROUP_BYTES",
-    "Weight",
     "expected_bytes",
     "member_bytes",
     "offset_bytes",
@@ -15,30 +14,6 @@ __all__ = [
 GROUP_BYTES, MEMBER_BYTES, EXPECTED_BYTES, OFFSET_BYTES = 2_500, 1_500, 700, 400
 """What one of each takes beside its texts, its timer included; an id that was given out and has
 not joined yet is expected.  Measured, and rounded up."""
-
-
-class Weight:
-    """A sum of bytes, which counts in the sum above it."""
-
-    __slots__ = ("bytes", "within")
-
-    def __init__(self, within: Weight | None = None) -> None:
-        self.bytes = 0
-        self.within = within
-
-    def add(self, count: int) -> None:
-        """Take `count` bytes more; fewer if it is negative."""
-        self.bytes += count
-        if self.within is not None:
-            self.within.add(count)
-
-    def move(self, within: Weight | None) -> None:
-        """Count in another sum from now on, or in none."""
-        if self.within is not None:
-            self.within.add(-self.bytes)
-        self.within = within
-        if within is not None:
-            within.add(self.bytes)
 
 
 def member_bytes(

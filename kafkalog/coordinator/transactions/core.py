@@ -18,6 +18,7 @@ from kafkalog.coordinator.transactions.admin import Filters, describe, described
 from kafkalog.coordinator.transactions.requests import Asked, Given
 from kafkalog.coordinator.transactions.shard import Marker, Outside, TransactionShard
 from kafkalog.coordinator.transactions.transaction import NONE, State, Transaction, completed
+from kafkalog.coordinator.weight import Weight
 from kafkalog.errors import ArgumentError
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -99,6 +100,8 @@ class TransactionCore(Core[TransactionShard]):
         super().__init__(APPEND_MS)
         self.config = config
         self._outside = outside
+        self.weight = Weight()
+        """About what all transactional ids take in memory."""
         self._lives = count()
         self._handlers: dict[Api, Callable[[Step, Request], None]] = {
             apis.INIT_PRODUCER_ID: self._init_producer,
@@ -117,20 +120,24 @@ class TransactionCore(Core[TransactionShard]):
             partition, next(self._lives), self.config, self.timers, self._outside, self._has_room
         )
 
-    def _has_room(self) -> bool:
-        kept = sum(len(shard.ids) for shard in self.shards.values())
-        return kept < self.config.kafkalog_transactional_ids_max
+    def _has_room(self, more: int, more_bytes: int) -> bool:
+        kept = sum(len(shard.ids) for shard in self.shards.values()) if more else 0
+        total = self.weight.bytes + more_bytes
+        fits = not more_bytes or total <= self.config.kafkalog_transactions_max_bytes
+        return fits and kept + more <= self.config.kafkalog_transactional_ids_max
 
     def load(self, shard: TransactionShard, batches: Iterable[JournalBatch], wall_ms: int) -> None:
         """Fill an empty shard from its journal; in any thread, touches no timer."""
         loader.load(shard, batches)
 
     def _resume(self, shard: TransactionShard, step: Step) -> None:
+        shard.weight.move(self.weight)
         loader.resume(shard, step)
         self._look_for_late(shard.partition, step)
         self._look_for_expired(shard.partition, step)
 
     def _resigned(self, shard: TransactionShard, step: Step) -> None:
+        shard.weight.move(None)
         for one in list(shard.ids.values()):
             shard.refuse_waiting(step, one, ErrorCode.NOT_COORDINATOR)
 
@@ -149,7 +156,8 @@ class TransactionCore(Core[TransactionShard]):
         elif api is apis.INIT_PRODUCER_ID:
             step.answer(request.answer, error_code=error, producer_epoch=NONE)
         elif api is apis.DESCRIBE_TRANSACTIONS:
-            found = [described_error(name, error) for name in body.transactional_ids]
+            names = dict.fromkeys(body.transactional_ids)
+            found = [described_error(name, error) for name in names]
             step.answer(request.answer, transaction_states=found)
         else:
             step.answer(request.answer, error_code=error)
@@ -327,7 +335,8 @@ class TransactionCore(Core[TransactionShard]):
 
     def _describe(self, step: Step, request: Request) -> None:
         found = []
-        for name in request.body.transactional_ids:
+        # Each is told once: a few bytes may not ask for any number of partitions.
+        for name in dict.fromkeys(request.body.transactional_ids):
             shard, error = self.where(name)
             if not name:
                 found.append(described_error(name, ErrorCode.INVALID_REQUEST))

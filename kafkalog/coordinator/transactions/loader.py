@@ -45,8 +45,9 @@ def load(shard: TransactionShard, batches: Iterable[JournalBatch]) -> None:
             _skip(shard, offset, error)
             continue
         if status.state is not State.DEAD:  # Kafka writes a tombstone instead
-            one = shard.ids[name] = Transaction(name, status)
+            one = Transaction(name, status)
             one.recorded = True
+            shard.put(one)
 
 
 def _skip(shard: TransactionShard, offset: int, why: object) -> None:

@@ -14,8 +14,8 @@ from kafkalog.coordinator.step import Step
 from kafkalog.coordinator.transactions.shard import TransactionShard
 from kafkalog.coordinator.transactions.transaction import (
     COMPLETE,
-    EPOCH_MAX,
     NONE,
+    PARTITION_BYTES,
     VERSION_2,
     State,
     Status,
@@ -26,6 +26,7 @@ from kafkalog.coordinator.transactions.transaction import (
     ended,
     initialized,
     is_exhausted,
+    name_bytes,
     rotated,
 )
 from kafkalog.errors import KafkalogError
@@ -72,18 +73,18 @@ def init_producer(
     if not 0 < timeout_ms <= shard.config.transaction_max_timeout_ms:
         then(step, Given(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
         return
-    if asked.transactional_id not in shard.ids and not shard.has_room():
+    name = asked.transactional_id
+    if name not in shard.ids and not shard.has_room(1, name_bytes(name)):
         then(step, Given(ErrorCode.COORDINATOR_NOT_AVAILABLE))  # clients try again
         return
     try:
         one = _known_or_new(shard, asked.transactional_id, timeout_ms)
         status = _initialized(shard, step, one, asked, timeout_ms)
     except KafkalogError as problem:
-        code = ErrorCode.UNKNOWN_SERVER_ERROR if problem.code is None else problem.code
-        then(step, Given(ErrorCode(code)))
+        then(step, Given(_code_of(problem)))
         return
     if not one.recorded and isinstance(status, ErrorCode) and one.pending is None:
-        del shard.ids[one.transactional_id]
+        shard.forget(one)
     if isinstance(status, ErrorCode):
         then(step, Given(status))
         return
@@ -97,11 +98,16 @@ def init_producer(
     shard.write(step, one, status, settled)
 
 
+def _code_of(problem: KafkalogError) -> ErrorCode:
+    return ErrorCode.UNKNOWN_SERVER_ERROR if problem.code is None else ErrorCode(problem.code)
+
+
 def _known_or_new(shard: TransactionShard, name: str, timeout_ms: int) -> Transaction:
     one = shard.ids.get(name)
     if one is None:
         fresh = Status(shard.outside.new_producer_id(), NONE, timeout_ms)
-        one = shard.ids[name] = Transaction(name, fresh)
+        one = Transaction(name, fresh)
+        shard.put(one)
     return one
 
 
@@ -110,8 +116,8 @@ def _initialized(
 ) -> Status | ErrorCode:
     """The status to write, or the answer for now."""
     status = one.status
-    if one.pending is not None:
-        return CONCURRENT
+    if one.pending is not None or status.prepared:
+        return CONCURRENT  # also to who was told the next producer id, which it has not yet
     wanted = None if asked.producer_id == NONE else asked.epoch
     if wanted is not None and not (
         status.epoch == NONE
@@ -119,8 +125,6 @@ def _initialized(
         or (asked.producer_id == status.previous_id and is_exhausted(asked.epoch))
     ):
         return FENCED
-    if status.prepared:
-        return CONCURRENT
     if status.state is State.ONGOING:
         # Its transaction is aborted first; the client comes again and is given an epoch then.
         fence(shard, step, one)
@@ -139,9 +143,18 @@ def _known(shard: TransactionShard, asked: Asked) -> Transaction | ErrorCode:
     if not asked.transactional_id:
         return ErrorCode.INVALID_REQUEST
     one = shard.ids.get(asked.transactional_id)
-    if one is None or one.status.epoch == NONE or one.status.producer_id != asked.producer_id:
+    if one is None or one.status.epoch == NONE:
+        return UNMAPPED
+    if _is_next(one.status, asked):
+        return one
+    if one.status.producer_id != asked.producer_id:
         return UNMAPPED
     return FENCED if one.status.epoch != asked.epoch else one
+
+
+def _is_next(status: Status, asked: Asked) -> bool:
+    """Whether it was told already with which producer id it goes on once its end is complete."""
+    return status.prepared and status.next_id == asked.producer_id and asked.epoch == 0
 
 
 def add_partitions(
@@ -168,6 +181,8 @@ def add_partitions(
             then(step, CONCURRENT)
     elif status.state is State.ONGOING and wanted <= status.partitions:
         then(step, ErrorCode.NONE)
+    elif not shard.has_room(0, PARTITION_BYTES * len(wanted - status.partitions)):
+        then(step, ErrorCode.COORDINATOR_NOT_AVAILABLE)  # clients try again
     else:
         shard.write(
             step, one, added(status, wanted, step.wall_ms, version),
@@ -212,14 +227,11 @@ def end(
         then(step, decided)
         return
     one, status = decided, decided.status
-    next_id = NONE
-    if version >= VERSION_2 and is_exhausted(status.epoch):
-        try:
-            next_id = shard.outside.new_producer_id()
-        except KafkalogError as problem:
-            code = ErrorCode.UNKNOWN_SERVER_ERROR if problem.code is None else problem.code
-            then(step, Given(ErrorCode(code)))
-            return
+    try:
+        next_id = _next_id(shard, status, version)
+    except KafkalogError as problem:
+        then(step, Given(_code_of(problem)))
+        return
     after = ended(status, commit, step.wall_ms, version, next_id=next_id)
 
     def settled(step: Step, error: ErrorCode) -> None:
@@ -249,10 +261,12 @@ def _end(
         return Given(UNMAPPED)
     status = one.status
     raises = version >= VERSION_2
+    if raises and _is_next(status, asked):
+        return _Early(one)
     # The end that raised the epoch, asked for once more.
     moved = (
         raises and asked.producer_id == status.previous_id
-        and asked.epoch == EPOCH_MAX - 1 and status.epoch == 0
+        and is_exhausted(asked.epoch) and status.epoch == 0
     )  # fmt: skip
     again = moved or (
         raises and status.version >= VERSION_2 and asked.producer_id == status.producer_id
@@ -289,8 +303,20 @@ def _end_again(status: Status, commit: bool) -> Given:
 
 
 def fence(shard: TransactionShard, step: Step, one: Transaction) -> None:
-    """Abort an open transaction under an epoch that its producer does not have."""
+    """Abort an open transaction under an epoch that its producer does not have.
+
+    Raises: KafkalogError when there is no new producer id and one is needed.
+    """
     status = one.status
     version = min(shard.outside.level(), VERSION_2)
-    after = ended(status, False, step.wall_ms, version, fence=True)
+    next_id = _next_id(shard, status, version)
+    after = ended(status, False, step.wall_ms, version, fence=True, next_id=next_id)
     shard.write(step, one, after, lambda _step, _error: None)
+
+
+def _next_id(shard: TransactionShard, status: Status, version: int) -> int:
+    """The producer id with which a transactional id goes on behind an end that uses up its epochs,
+    also where it is not its producer that ends: of version 2 that one is told the next epoch."""
+    if version < VERSION_2 or not is_exhausted(status.epoch):
+        return NONE
+    return shard.outside.new_producer_id()

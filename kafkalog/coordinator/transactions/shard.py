@@ -14,6 +14,7 @@ from kafkalog.coordinator.core import Shard
 from kafkalog.coordinator.step import all_of
 from kafkalog.coordinator.transactions.records import key_of, status_record
 from kafkalog.coordinator.transactions.transaction import State, Status, Transaction, Waiting
+from kafkalog.coordinator.weight import Weight
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -68,10 +69,10 @@ class TransactionShard(Shard):
 
     def __init__(
         self, partition: int, life: int, config: TransactionConfig, timers: Timers,
-        outside: Outside, has_room: Callable[[], bool],
+        outside: Outside, has_room: Callable[[int, int], bool],
     ) -> None:  # fmt: skip
-        """`life`: no other shard has it; `has_room`: whether one more transactional id may be kept,
-        of all shards."""
+        """`life`: no other shard has it; `has_room`: whether so many transactional ids and bytes
+        more may be kept, of all shards."""
         super().__init__(partition)
         self.life = life
         self.config = config
@@ -82,6 +83,20 @@ class TransactionShard(Shard):
         self.epoch = outside.leader_epoch(partition)
         """What markers say of their coordinator: one that was replaced is not believed."""
         self.ids: dict[str, Transaction] = {}
+        """See put and forget."""
+        self.weight = Weight()
+        """Of all of them; it counts in the coordinator's while this shard is at work."""
+
+    def put(self, one: Transaction) -> None:
+        """Keep a transactional id."""
+        self.ids[one.transactional_id] = one
+        one.weight.move(self.weight)
+
+    def forget(self, one: Transaction) -> None:
+        """It is kept no longer."""
+        if self.ids.get(one.transactional_id) is one:
+            del self.ids[one.transactional_id]
+            one.weight.move(None)
 
     def live(self) -> Iterator[Transaction]:
         """Those that are not being forgotten."""
@@ -90,7 +105,6 @@ class TransactionShard(Shard):
     def write(self, step: Step, one: Transaction, status: Status, then: Then) -> None:
         """Let a transactional id have another status; `then` is called with the outcome, with
         REQUEST_TIMED_OUT when it is not known in time.  A change that comes late counts, too."""
-        one.pending = status
 
         def settle(step: Step, error: ErrorCode) -> None:
             told = partial(then, step, error)
@@ -106,6 +120,8 @@ class TransactionShard(Shard):
         record = status_record(one.transactional_id, status, self.outside.level())
         if dead:
             record = key_of(one.transactional_id), None
+        one.pending = status  # not before it could be encoded
+        one.weigh()
         step.write(self.partition, [record], settle, late)
 
     def park(self, step: Step, one: Transaction, waiting: Waiting) -> bool:
@@ -134,16 +150,17 @@ class TransactionShard(Shard):
     def _settled(self, step: Step, one: Transaction, status: Status, error: ErrorCode) -> None:
         one.pending = None
         self._apply(step, one, status, error)
+        one.weigh()
         self._go_on(step, one)
 
     def _apply(self, step: Step, one: Transaction, status: Status, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
-            if not one.recorded and self.ids.get(one.transactional_id) is one:
-                del self.ids[one.transactional_id]  # nobody was given it
+            if not one.recorded:
+                self.forget(one)  # nobody was given it
             return
         one.recorded = True
         if status.state is State.DEAD:
-            self.ids.pop(one.transactional_id, None)
+            self.forget(one)
             return
         self.take(step, one, status)
 

@@ -11,12 +11,14 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kafkalog.coordinator.step import Step
+from kafkalog.coordinator.weight import Weight
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
     "EPOCH_MAX",
     "NONE",
+    "PARTITION_BYTES",
     "State",
     "Status",
     "Transaction",
@@ -26,6 +28,7 @@ __all__ = [
     "ended",
     "initialized",
     "is_exhausted",
+    "name_bytes",
     "rotated",
 ]
 
@@ -35,6 +38,9 @@ EPOCH_MAX = 32_767
 """No client is given it, so that its last epoch can be fenced, too."""
 VERSION_2 = 2
 """Of KIP-890: each end raises the epoch."""
+TRANSACTION_BYTES, PARTITION_BYTES = 1_500, 400
+"""What a transactional id takes in memory beside its name, its timers and all that is on its way
+included, and what each partition of its open transaction takes.  Measured, and rounded up."""
 
 
 class State(IntEnum):
@@ -119,11 +125,27 @@ class Transaction:
         """Requests that another change is in the way of."""
         self.recorded = False
         """Whether the journal has anything of it."""
+        self.weight = Weight()
+        """About what it takes in memory."""
+        self.weigh()
 
     @property
     def dead(self) -> bool:
         """Whether it is about to be forgotten."""
         return self.pending is not None and self.pending.state is State.DEAD
+
+    def weigh(self) -> None:
+        """See what it takes: a change that is on its way counts."""
+        partitions = len(self.status.partitions)
+        if self.pending is not None:
+            partitions = max(partitions, len(self.pending.partitions))
+        wanted = name_bytes(self.transactional_id) + partitions * PARTITION_BYTES
+        self.weight.add(wanted - self.weight.bytes)
+
+
+def name_bytes(transactional_id: str) -> int:
+    """What a transactional id takes that has no transaction."""
+    return TRANSACTION_BYTES + len(transactional_id)
 
 
 def is_exhausted(epoch: int) -> bool:
@@ -183,7 +205,8 @@ def ended(
     begun = status.state is State.ONGOING
     return status._replace(
         state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
-        epoch=status.epoch + 1 if raised else status.epoch,
+        # Kafka up to 4.1 gives its clients EPOCH_MAX at times (KAFKA-20090): that ends as well.
+        epoch=min(status.epoch + 1, EPOCH_MAX) if raised else status.epoch,
         # Of version 2 a producer that asks again with its own epoch is given the next one, once.
         last_epoch=status.epoch if version >= VERSION_2 else NONE if fence else status.last_epoch,
         start_ms=status.start_ms if begun else now_ms,
@@ -201,7 +224,6 @@ def completed(status: Status, now_ms: int) -> Status:
         producer_id=status.next_id if moved else status.producer_id,
         previous_id=status.producer_id if moved else status.previous_id,
         epoch=0 if moved else status.epoch,
-        last_epoch=status.epoch if moved else status.last_epoch,
         next_id=NONE,
         partitions=frozenset(),
         updated_ms=now_ms,

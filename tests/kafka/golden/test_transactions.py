@@ -13,7 +13,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.kafka.golden.test_groups import journal_of, lines
 from tests.support import trees
 from tests.support.answers import read_all
-from tests.unit.coordinator.desk import WALL_MS
+from tests.unit.coordinator.bench import WALL_MS
 from tests.unit.coordinator.office import Office
 
 TOPIC = "__transaction_state"

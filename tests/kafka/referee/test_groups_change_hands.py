@@ -14,7 +14,8 @@ from kafkalog.coordinator.step import JournalRecord
 from kafkalog.wire import apis
 from kafkalog.wire.records import CONSUMER_PROTOCOL
 from tests.support import apache
-from tests.unit.coordinator.desk import Desk, MemoryJournal, config, subscription
+from tests.unit.coordinator.bench import MemoryJournal
+from tests.unit.coordinator.desk import Desk, config, subscription
 from tests.unit.coordinator.sides import TOPICS, KafkaSide, plain
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(240)]

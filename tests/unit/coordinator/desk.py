@@ -1,103 +1,17 @@
-"""The coordinator's core behind a desk: virtual time, a journal in memory, whole requests.
-
-Requests are encoded and decoded as on the wire, and so are the answers: a field that a
-version does not have, or a value that it cannot say, fails the test.
-"""
+"""The coordinator of groups behind a desk: what its clients ask, in a line each."""
 
 from __future__ import annotations
 
 import random
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kafkalog.config.group import GroupConfig
-from kafkalog.coordinator.core import Append
 from kafkalog.coordinator.groups.core import GroupCore
-from kafkalog.coordinator.journal import JournalBatch, StoredRecord
-from kafkalog.coordinator.step import JournalRecord, Producer, Request, Step
 from kafkalog.wire import apis
-from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import CONSUMER_PROTOCOL
-
-HOST = "/127.0.0.1"
-WALL_MS = 1_700_000_000_000
-PARTITIONS = 4
-
-
-class MemoryJournal:
-    """What a disk would hold: the batches of each partition."""
-
-    def __init__(self) -> None:
-        self.batches: dict[int, list[JournalBatch]] = defaultdict(list)
-        self.ends: dict[int, int] = defaultdict(int)
-
-    def put(self, partition: int, records: Iterable[JournalRecord], **batch: Any) -> None:
-        """Append a batch."""
-        stored = []
-        for key, value in records:
-            stored.append(StoredRecord(self.ends[partition], key, value))
-            self.ends[partition] += 1
-        what = {"producer_id": -1, "transactional": False, "marker": None, **batch}
-        self.batches[partition].append(JournalBatch(records=stored, **what))
-
-    def put_of(
-        self, partition: int, records: Iterable[JournalRecord], producer: Producer | None
-    ) -> None:
-        """Append a batch, or a marker, as a coordinator has it written."""
-        if producer is None:
-            self.put(partition, records)
-            return
-        kind = None if producer.commit is None else int(producer.commit)
-        self.put(partition, records, producer_id=producer.producer_id, transactional=True,
-                 marker=kind)  # fmt: skip
-
-    def append(
-        self,
-        partition: int,
-        records: Sequence[JournalRecord],
-        done: Callable[[ErrorCode], None],
-        producer: Producer | None = None,
-    ) -> None:
-        """As Journal.append: at once, and never in vain."""
-        self.put_of(partition, records, producer)
-        done(ErrorCode.NONE)
-
-    def read(self, partition: int) -> Iterator[JournalBatch]:
-        """As Journal.read."""
-        return iter(list(self.batches[partition]))
-
-
-class Reply:
-    """The answer to a request, as soon as there is one."""
-
-    def __init__(self, api: Api, version: int) -> None:
-        self.api = api
-        self.version = version
-        self._body: Any = None
-
-    def __call__(self, body: dict[str, Any]) -> None:
-        assert self._body is None, f"{self.api.name}: a second answer: {body}"
-        encoded = self.api.encode_response(self.version, body)
-        self._body = self.api.decode_response(self.version, encoded)
-
-    @property
-    def waits(self) -> bool:
-        return self._body is None
-
-    @property
-    def body(self) -> Any:
-        """The decoded response."""
-        assert self._body is not None, f"{self.api.name} was not answered"
-        return self._body
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.body, name)
-
-    @property
-    def error(self) -> ErrorCode:
-        return ErrorCode(self.body.error_code)
+from tests.unit.coordinator.bench import PARTITIONS, Bench, MemoryJournal, Reply
 
 
 def subscription(*topics: str) -> bytes:
@@ -110,8 +24,8 @@ def config(**settings: int) -> GroupConfig:
     return GroupConfig({name.replace("_", "."): value for name, value in settings.items()})
 
 
-class Desk:
-    """One coordinator, its journal and its time."""
+class Desk(Bench[GroupCore]):
+    """One coordinator of groups, its journal and its time."""
 
     def __init__(
         self,
@@ -121,83 +35,18 @@ class Desk:
         seed: int = 1,
         partitions: int = PARTITIONS,
     ) -> None:
-        """`topics`: those that exist and their partitions; None: any.  `partitions`: of
-        __consumer_offsets."""
-        self.partitions = partitions
+        """`topics`: those that exist and their partitions; None: any."""
         self.settings = settings or config()
-        self.journal = journal or MemoryJournal()
         self.topics = topics
-        self.now_ms = 0
-        self.errors: list[ErrorCode] = []
-        """Outcomes of the next appends; none: all go well."""
-        self.held: list[Append] | None = None
-        """With a list, appends wait in it."""
         self._random = random.Random(seed)
-        self.restart()
+        super().__init__(journal, partitions)
 
-    def restart(self) -> None:
-        """A new coordinator, of what the journal says."""
+    def new_core(self) -> GroupCore:
         rng = self._random
-        self.core = GroupCore(self.settings, lambda: f"{rng.getrandbits(48):012x}", self._known)
-        for partition in range(self.partitions):
-            self.core.begin_load(partition, self.partitions)
-            shard = self.core.new_shard(partition)
-            self.core.load(shard, self.journal.read(partition), self.wall_ms)
-            self._step(lambda step, shard=shard: self.core.end_load(shard, step))
+        return GroupCore(self.settings, lambda: f"{rng.getrandbits(48):012x}", self._known)
 
     def _known(self, topic: str) -> int:
         return 1000 if self.topics is None else self.topics.get(topic, 0)
-
-    @property
-    def wall_ms(self) -> int:
-        return WALL_MS + self.now_ms
-
-    # ---- what happens ----------------------------------------------------------------------
-
-    def _step(self, event: Callable[[Step], None]) -> None:
-        step = Step(self.now_ms, self.wall_ms)
-        event(step)
-        self.core.tick(step)
-        while step.writes:
-            for append in self.core.appends(step):
-                self._append(append, step)
-        for answer, body in step.answers:
-            answer(body)
-
-    def _append(self, append: Append, step: Step) -> None:
-        if self.held is not None:
-            self.held.append(append)
-            return
-        error = self.errors.pop(0) if self.errors else ErrorCode.NONE
-        if error is ErrorCode.NONE:
-            self.journal.put_of(append.partition, append.records, append.producer)
-        self.core.settled(append.number, error, step)
-
-    def release(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """End the appends that were held, all with this outcome; go on without holding."""
-        held, self.held = self.held or [], None
-        for append in held:
-            if error is ErrorCode.NONE:
-                self.journal.put_of(append.partition, append.records, append.producer)
-            self._step(lambda step, a=append: self.core.settled(a.number, error, step))
-
-    def wait(self, ms: int) -> None:
-        """Let time pass, timer by timer."""
-        end_ms = self.now_ms + ms
-        while (at_ms := self.core.timers.next_ms()) is not None and at_ms <= end_ms:
-            self.now_ms = max(self.now_ms, at_ms)
-            self._step(lambda _step: None)
-        self.now_ms = end_ms
-
-    def call(
-        self, api: Api, version: int, fields: dict[str, Any], client_id: str = "client"
-    ) -> Reply:
-        """Send a request."""
-        body = api.decode_request(version, api.encode_request(version, fields))
-        reply = Reply(api, version)
-        request = Request(body, version, client_id, HOST, reply)
-        self._step(lambda step: self.core.request(api, request, step))
-        return reply
 
     # ---- requests --------------------------------------------------------------------------
 

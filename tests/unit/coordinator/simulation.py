@@ -1,32 +1,28 @@
-"""A coordinator, its consumers and everything that may go wrong between them, in virtual time.
+"""Groups: a coordinator and its consumers in a world in which things go wrong, see world.py.
 
-The coordinator is the real one (its core, which the thread only feeds); network, journal and
-consumers are simulated, and chance comes from one seed.  What must hold whatever happens:
+What must hold whatever happens:
 
 S1  no two members own a partition in the same generation, as they were told by SyncGroup
 S2  an assignment that a member was told is one that the leader of that generation made
 S3  a commit that was acknowledged, or a later one, is there, also after restarts
-S4  every request is answered at most once (the desk's Reply holds that)
+S4  every request is answered at most once (Reply holds that)
 S5  once faults end the group settles in bounded time: Stable, all partitions owned
 S6  what the coordinator knows is what it would know after a restart, when nothing is under way
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from typing import Any
 
-from kafkalog.coordinator.core import Append
 from kafkalog.coordinator.groups.core import GroupCore
 from kafkalog.coordinator.groups.group import Group, State
-from kafkalog.coordinator.step import Request, Step
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.desk import HOST, WALL_MS, MemoryJournal, Reply, config, subscription
+from tests.unit.coordinator.desk import config, subscription
+from tests.unit.coordinator.world import Faults, Patience, Violated, World, telling
 
 GROUP = "g"
 TOPIC = "t"
@@ -34,8 +30,7 @@ PARTITIONS = 6
 SESSION_MS = 10_000
 REBALANCE_MS = 30_000
 HEARTBEAT_MS = 3_000
-REQUEST_MS = 40_000
-SLOW_MS = 20_000
+PATIENCE = Patience(request_ms=40_000, slow_ms=20_000, append_ms=8_000)
 SETTLE_MS = 4 * REBALANCE_MS
 FAULTY_MS = 150_000
 RETRY_MS = 100
@@ -53,44 +48,12 @@ REJOIN = {
 }
 
 
-class Violated(AssertionError):
-    """An invariant does not hold."""
-
-
-@dataclass
-class Faults:
-    """How often what goes wrong; all 0: nothing does."""
-
-    delay_ms: int = 5
-    lost: float = 0.0
-    """Requests, and answers, that never arrive."""
-    slow: float = 0.0
-    """Those that take up to SLOW_MS."""
-    append_fails: float = 0.0
-    append_fails_written: float = 0.0
-    """Reported as failed, and yet in the journal."""
-    append_slow: float = 0.0
-    crash: float = 0.0
-    """After each event."""
-    dies: float = 0.0
-    """A consumer, in each second."""
-    busy: float = 0.0
-    """A consumer that is told to join again."""
-
-
-class World:
-    """Virtual time, the coordinator, its journal, the network."""
+class GroupWorld(World[GroupCore]):
+    """With what members were told, and what was acknowledged."""
 
     def __init__(self, seed: int, core: Callable[..., GroupCore] = GroupCore) -> None:
-        self.rng = random.Random(seed)
-        self.faults = Faults()
-        self.now_ms = 0
-        self.order = 0
-        self.queue: list[tuple[int, int, Callable[[], None]]] = []
-        self.journal = MemoryJournal()
+        super().__init__(seed, PATIENCE, APPEND_ERRORS)
         self.make_core = core
-        self.epoch = 0
-        self.last_ready_ms: dict[int, int] = {}
         self.told: dict[int, dict[str, frozenset[int]]] = {}
         self.made: dict[int, list[dict[str, bytes]]] = {}
         self.arrived: dict[int, int] = {}
@@ -100,125 +63,22 @@ class World:
         self.loses_unfinished = False
         """A crash loses what the journal had not finished yet; else it is all there."""
         self.offset = 0
-        self.trace: list[str] = []
         self.restart()
 
-    def note(self, text: str) -> None:
-        self.trace.append(f"{self.now_ms:>8} {text}")
-
-    def later(self, ms: int, event: Callable[[], None]) -> None:
-        self.order += 1
-        heappush(self.queue, (self.now_ms + ms, self.order, event))
-
-    def run(self, until_ms: int, done: Callable[[], bool] = lambda: False) -> None:
-        """Let things happen until a time, or until `done`."""
-        while not done():
-            timer_ms = self.core.timers.next_ms()
-            event_ms = self.queue[0][0] if self.queue else until_ms + 1
-            next_ms = event_ms if timer_ms is None else min(event_ms, max(timer_ms, self.now_ms))
-            if next_ms > until_ms:
-                self.now_ms = until_ms
-                return
-            self.now_ms = next_ms
-            if event_ms == next_ms:
-                heappop(self.queue)[2]()
-            else:
-                self.step(lambda _step: None)
-            if self.rng.random() < self.faults.crash:
-                self.restart()
-                self.check_commits()
-
-    # ---- the coordinator -------------------------------------------------------------------
-
-    def restart(self) -> None:
-        """The coordinator dies, and another one reads the journal."""
-        self.epoch += 1
-        self.note(f"coordinator {self.epoch} starts")
+    def new_core(self) -> GroupCore:
         rng = self.rng
-        self.core = self.make_core(SETTINGS, lambda: f"{rng.getrandbits(32):08x}")
-        self.core.begin_load(0, 1)
-        shard = self.core.new_shard(0)
-        self.core.load(shard, self.journal.read(0), self.wall_ms)
-        self.step(lambda step: self.core.end_load(shard, step))
+        return self.make_core(SETTINGS, lambda: f"{rng.getrandbits(32):08x}")
 
-    @property
-    def wall_ms(self) -> int:
-        return WALL_MS + self.now_ms
+    def keeps_unfinished(self) -> bool:
+        return not self.loses_unfinished
 
-    def step(self, event: Callable[[Step], None]) -> None:
-        step = Step(self.now_ms, self.wall_ms)
-        event(step)
-        self.core.tick(step)
-        while step.writes:
-            for append in self.core.appends(step):
-                self._append(append)
-        for answer, body in step.answers:
-            answer(body)
+    def arrives(self, api: Api, fields: dict[str, Any]) -> None:
+        if api is apis.OFFSET_COMMIT:
+            for part in fields["topics"][0]["partitions"]:
+                self.arrived.setdefault(part["committed_offset"], len(self.arrived))
 
-    def _append(self, append: Append) -> None:
-        """The journal: in order, but slow or failing at times."""
-        rng, faults, epoch = self.rng, self.faults, self.epoch
-        error = ErrorCode.NONE
-        written = True
-        if rng.random() < faults.append_fails:
-            error = rng.choice(APPEND_ERRORS)
-            written = rng.random() < faults.append_fails_written
-        delay_ms = rng.randint(0, 8_000) if rng.random() < faults.append_slow else rng.randint(0, 3)
-        ready_ms = max(self.now_ms + delay_ms, self.last_ready_ms.get(epoch, 0))
-        self.last_ready_ms[epoch] = ready_ms
-        early = written and not self.loses_unfinished
-        if early:
-            self.journal.put_of(append.partition, append.records, append.producer)
-
-        def outcome() -> None:
-            if epoch == self.epoch:
-                if written and not early:
-                    self.journal.put_of(append.partition, append.records, append.producer)
-                self.step(lambda step: self.core.settled(append.number, error, step))
-
-        self.later(ready_ms - self.now_ms, outcome)
-
-    # ---- the network -----------------------------------------------------------------------
-
-    def send(
-        self, api: Api, version: int, fields: dict[str, Any], client: str,
-        then: Callable[[Any], None],
-    ) -> None:  # fmt: skip
-        """Send a request; `then` gets its answer, or None after a while without one."""
-        state = {"over": False}
-
-        def arrive(body: Any) -> None:
-            if not state["over"]:
-                state["over"] = True
-                then(body)
-
-        def request() -> None:
-            epoch = self.epoch
-            reply = Reply(api, version)
-
-            def answered(body: dict[str, Any]) -> None:
-                reply(body)  # S4
-                if epoch == self.epoch and not self._lost():
-                    self.later(self._travel(), lambda: arrive(reply.body))
-
-            if api is apis.OFFSET_COMMIT:
-                for part in fields["topics"][0]["partitions"]:
-                    self.arrived.setdefault(part["committed_offset"], len(self.arrived))
-            decoded = api.decode_request(version, api.encode_request(version, fields))
-            asked = Request(decoded, version, client, HOST, answered)
-            self.step(lambda step: self.core.request(api, asked, step))
-
-        if not self._lost():
-            self.later(self._travel(), request)
-        self.later(REQUEST_MS, lambda: arrive(None))
-
-    def _lost(self) -> bool:
-        return self.rng.random() < self.faults.lost
-
-    def _travel(self) -> int:
-        if self.rng.random() < self.faults.slow:
-            return self.rng.randint(0, SLOW_MS)
-        return self.rng.randint(0, self.faults.delay_ms)
+    def crashed(self) -> None:
+        self.check_commits()
 
     # ---- what must hold --------------------------------------------------------------------
 
@@ -278,7 +138,7 @@ class World:
 class Consumer:
     """A member as clients are: joins, syncs, heartbeats, commits; may die at any time."""
 
-    world: World
+    world: GroupWorld
     name: str
     instance: str | None
     version: int
@@ -315,7 +175,7 @@ class Consumer:
         members = [{"member_id": self.member_id, "group_instance_id": self.instance}]
         fields = {"group_id": GROUP, "members": members}
         self.die()
-        self.world.send(apis.LEAVE_GROUP, 5, fields, self.name, lambda _answer: None)
+        self.world.send(apis.LEAVE_GROUP, 5, fields, lambda _answer: None, self.name)
 
     def _send(
         self, api: Api, version: int, fields: dict[str, Any], then: Callable[[Any], None]
@@ -329,7 +189,7 @@ class Consumer:
             if life == self.life:
                 then(answer)
 
-        self.world.send(api, version, {**identity, **fields}, self.name, mine)
+        self.world.send(api, version, {**identity, **fields}, mine, self.name)
 
     def _again(self, what: Callable[[], None], ms: int = RETRY_MS) -> None:
         life = self.life
@@ -442,7 +302,7 @@ class Consumer:
             self._send(apis.OFFSET_COMMIT, 8, fields, committed)
 
 
-def settled(world: World, consumers: list[Consumer]) -> bool:
+def settled(world: GroupWorld, consumers: list[Consumer]) -> bool:
     """Whether all that live share all partitions of one generation."""
     alive = [consumer for consumer in consumers if consumer.alive]
     group = world.core.shards[0].groups.get(GROUP)
@@ -453,25 +313,22 @@ def settled(world: World, consumers: list[Consumer]) -> bool:
     return same and len(group.members) == len(alive) and owned == list(range(PARTITIONS))
 
 
-def state(world: World) -> Any:
+def state(world: GroupWorld) -> Any:
     return world.picture(world.core.shards[0].groups.get(GROUP))
 
 
-def simulate(seed: int, core: Callable[..., GroupCore] = GroupCore) -> World:
+def simulate(seed: int, core: Callable[..., GroupCore] = GroupCore) -> GroupWorld:
     """One run: faults for a while, then peace, in which the group must settle.
 
     Raises: Violated, with the trace of what happened as its note.
     """
-    world = World(seed, core)
-    try:
+    world = GroupWorld(seed, core)
+    with telling(world, seed):
         _simulate(world)
-    except AssertionError as error:
-        told = "\n".join(world.trace[-60:])
-        raise Violated(f"seed {seed}: {error}\n{told}") from error
     return world
 
 
-def _simulate(world: World) -> None:
+def _simulate(world: GroupWorld) -> None:
     rng = world.rng
     world.faults = Faults(
         delay_ms=rng.choice([1, 20, 200]),
@@ -514,7 +371,9 @@ def _simulate(world: World) -> None:
     for number, consumer in enumerate(consumers):
         if not consumer.alive and (number == 0 or rng.random() < 0.5):
             consumer.revive()
-    world.run(world.now_ms + REQUEST_MS + SLOW_MS)  # what was lost or slow is over
+    world.run(
+        world.now_ms + PATIENCE.request_ms + PATIENCE.slow_ms
+    )  # what was lost or slow is over
     _must_settle(world, consumers)
     alive = [consumer for consumer in consumers if consumer.alive]
     if len(alive) > 1:
@@ -524,7 +383,7 @@ def _simulate(world: World) -> None:
     world.check_journal()
 
 
-def _must_settle(world: World, consumers: list[Consumer]) -> None:
+def _must_settle(world: GroupWorld, consumers: list[Consumer]) -> None:
     world.run(world.now_ms + SETTLE_MS, lambda: settled(world, consumers))
     if not settled(world, consumers):
         raise Violated(f"S5: not settled in {SETTLE_MS} ms: {state(world)}")

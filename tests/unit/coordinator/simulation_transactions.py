@@ -1,7 +1,7 @@
-"""Transactions, their coordinator, producers, partitions and what may go wrong, in virtual time.
+"""Transactions: a coordinator, its producers and their partitions in a world in which things go
+wrong, see world.py.
 
-The coordinator is the real one (its core); network, journal, partitions and producers are
-simulated, and chance comes from one seed.  What must hold whatever happens:
+What must hold whatever happens:
 
 X1  a transaction is whole or not there: all that was written under it ends the same way, as its
     producer was told
@@ -14,33 +14,31 @@ X6  while nothing goes wrong a producer of version 2 is told to come again at mo
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-from kafkalog.coordinator.core import Append
-from kafkalog.coordinator.step import Request, Step
+from kafkalog.coordinator.step import Step
 from kafkalog.coordinator.transactions.core import Results, TransactionCore
+from kafkalog.coordinator.transactions.records import status_record
 from kafkalog.coordinator.transactions.requests import Asked
 from kafkalog.coordinator.transactions.shard import Marker, Outside
+from kafkalog.coordinator.transactions.transaction import EPOCH_MAX, Status
 from kafkalog.server.guards import Guard, Guards
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
-from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.desk import HOST, WALL_MS, MemoryJournal, Reply
 from tests.unit.coordinator.office import settings
 from tests.unit.coordinator.simulated_log import Partition
-from tests.unit.coordinator.simulation import Violated
+from tests.unit.coordinator.world import Faults, Patience, Violated, World, telling
 
 IDS = ("one", "two")
 PARTITIONS = 4
+OLD_ID = 500
+"""The first producer id of those that were given out before it all begins."""
 TIMEOUT_MS = 20_000
-REQUEST_MS = 5_000
-SLOW_MS = 15_000
+PATIENCE = Patience(request_ms=5_000, slow_ms=15_000, append_ms=40_000)
 FAULTY_MS = 120_000
 SETTLE_MS = 120_000
 CALM_MS = 60_000
@@ -56,39 +54,16 @@ APPEND_ERRORS = [
 ]  # fmt: skip
 
 
-@dataclass
-class Faults:
-    """How often what goes wrong; all 0: nothing does."""
+class TransactionWorld(World[TransactionCore]):
+    """With partitions that are written to, and what producers were told."""
 
-    delay_ms: int = 5
-    lost: float = 0.0
-    twice: float = 0.0
-    slow: float = 0.0
-    append_fails: float = 0.0
-    append_fails_written: float = 0.0
-    append_slow: float = 0.0
-    marker_fails: float = 0.0
-    crash: float = 0.0
-    dies: float = 0.0
-
-
-class World:
-    """Virtual time, the coordinator, its journal, the partitions, the network."""
-
-    def __init__(self, seed: int, core: Callable[..., TransactionCore]) -> None:
-        self.rng = random.Random(seed)
+    def __init__(self, seed: int, core: Callable[..., TransactionCore] = TransactionCore) -> None:
+        super().__init__(seed, PATIENCE, APPEND_ERRORS)
         self.make_core = core
-        self.faults = Faults()
-        self.now_ms = 0
-        self.order = count()
-        self.queue: list[tuple[int, int, Callable[[], None]]] = []
-        self.journal = MemoryJournal()
         self.ids = count(1000)
         self.level = self.rng.choice([0, 1, 2])
         self.parts = {TopicPartition("a", n): Partition() for n in range(PARTITIONS)}
         self.guards = Guards()
-        self.epoch = 0
-        self.ready_ms = 0
         self.entitled: dict[str, tuple[int, int]] = {}
         """By transactional id: the newest producer id and epoch that a new producer was given."""
         self.given: dict[tuple[int, int], int] = {}
@@ -99,85 +74,29 @@ class World:
         self.calm = False
         """Nothing goes wrong: whoever is refused has found a mistake."""
         self.written = 0
-        self.trace: list[str] = []
+        for number, name in enumerate(IDS):
+            if self.rng.random() < 0.3:  # the epochs of its producer id are nearly used up
+                epoch = EPOCH_MAX - self.rng.randint(1, 20)
+                before = Status(OLD_ID + number, epoch, TIMEOUT_MS, version=self.level)
+                self.journal.put(0, [status_record(name, before, self.level)])
         self.restart()
 
-    def note(self, text: str) -> None:
-        self.trace.append(f"{self.now_ms:>8} {text}")
-
-    def later(self, ms: int, event: Callable[[], None]) -> None:
-        heappush(self.queue, (self.now_ms + ms, next(self.order), event))
-
-    def run(self, until_ms: int, done: Callable[[], bool] = lambda: False) -> None:
-        while not done():
-            timer_ms = self.core.timers.next_ms()
-            event_ms = self.queue[0][0] if self.queue else until_ms + 1
-            next_ms = event_ms if timer_ms is None else min(event_ms, max(timer_ms, self.now_ms))
-            if next_ms > until_ms:
-                self.now_ms = until_ms
-                return
-            self.now_ms = next_ms
-            if event_ms == next_ms:
-                heappop(self.queue)[2]()
-            else:
-                self.step(lambda _step: None)
-            if self.rng.random() < self.faults.crash:
-                self.restart()
-
-    # ---- the coordinator -------------------------------------------------------------------
-
-    def restart(self) -> None:
-        """The coordinator dies, and another one reads the journal."""
-        self.epoch += 1
-        self.ready_ms = 0
-        self.note(f"coordinator {self.epoch} starts")
+    def new_core(self) -> TransactionCore:
         outside = Outside(
             lambda: next(self.ids), lambda _topic: PARTITIONS, lambda _group: None,
-            lambda: self.level, lambda _partition: self.epoch,
+            lambda: self.level, lambda _partition: self.life,
         )  # fmt: skip
-        self.core = self.make_core(CONFIG, outside)
-        self.core.begin_load(0, 1)
-        shard = self.core.new_shard(0)
-        self.core.load(shard, self.journal.read(0), WALL_MS + self.now_ms)
-        self.step(lambda step: self.core.end_load(shard, step))
+        return self.make_core(CONFIG, outside)
 
-    def step(self, event: Callable[[Step], None]) -> None:
-        step = Step(self.now_ms, WALL_MS + self.now_ms)
-        event(step)
-        self.core.tick(step)
-        while step.writes:
-            for append in self.core.appends(step):
-                self._append(append)
-        for answer, body in step.answers:
-            answer(body)
-        for marker in step.effects:
-            self._mark(marker)
+    def keeps_unfinished(self) -> bool:
+        return self.rng.random() < 0.5
 
-    def _append(self, append: Append) -> None:
-        rng, faults, epoch = self.rng, self.faults, self.epoch
-        error, written = OK, True
-        if rng.random() < faults.append_fails:
-            error = rng.choice(APPEND_ERRORS)
-            written = rng.random() < faults.append_fails_written
-        delay = rng.randint(0, 40_000) if rng.random() < faults.append_slow else rng.randint(0, 3)
-        self.ready_ms = max(self.now_ms + delay, self.ready_ms)
-        early = rng.random() < 0.5
-        if written and early:
-            self.journal.put(0, append.records)
-
-        def outcome() -> None:
-            if epoch == self.epoch:
-                if written and not early:
-                    self.journal.put(0, append.records)
-                self.step(lambda step: self.core.settled(append.number, error, step))
-
-        self.later(self.ready_ms - self.now_ms, outcome)
-
-    def _mark(self, marker: Marker) -> None:
-        epoch = self.epoch
+    def effect(self, effect: Marker) -> None:
+        """A marker is written to its partition."""
+        marker, life = effect, self.life
 
         def write() -> None:
-            if epoch != self.epoch:
+            if life != self.life:
                 return  # it died with its process
             error = OK
             if self.rng.random() < self.faults.marker_fails:
@@ -191,49 +110,7 @@ class World:
                 self.note(f"{kind} of {who} in {marker.where.partition}")
             self.step(lambda step: self.core.marked(marker, error, step))
 
-        self.later(self._travel(), write)
-
-    # ---- the network -----------------------------------------------------------------------
-
-    def _travel(self) -> int:
-        slow = self.rng.random() < self.faults.slow
-        return self.rng.randint(0, SLOW_MS if slow else self.faults.delay_ms)
-
-    def _lost(self) -> bool:
-        return self.rng.random() < self.faults.lost
-
-    def post(self, request: Callable[[Callable[[Any], None]], None], then: Any) -> None:
-        """Let a request arrive, once, twice or never; `then` gets its answer, or None."""
-        over: list[bool] = []
-
-        def arrive(body: Any) -> None:
-            if not over:
-                over.append(True)
-                then(body)
-
-        def answered(body: Any) -> None:
-            if not self._lost():
-                self.later(self._travel(), lambda: arrive(body))
-
-        for _ in range(2 if self.rng.random() < self.faults.twice else 1):
-            if not self._lost():
-                self.later(self._travel(), lambda: request(answered))
-        self.later(REQUEST_MS, lambda: arrive(None))
-
-    def send(self, api: Api, version: int, fields: dict[str, Any], then: Any) -> None:
-        def request(answered: Callable[[Any], None]) -> None:
-            reply, epoch = Reply(api, version), self.epoch
-
-            def answer(body: dict[str, Any]) -> None:
-                reply(body)
-                if epoch == self.epoch:
-                    answered(reply.body)
-
-            decoded = api.decode_request(version, api.encode_request(version, fields))
-            asked = Request(decoded, version, "client", HOST, answer)
-            self.step(lambda step: self.core.request(api, asked, step))
-
-        self.post(request, then)
+        self.later(self.travel_ms(), write)
 
     def produce(self, producer: Producer, where: TopicPartition, sequence: int, tag: str) -> None:
         """A batch, as a broker takes it: verified where its transaction is not open yet."""
@@ -243,14 +120,14 @@ class World:
             if self.parts[where].is_open(identity):
                 answered(self._written(producer, identity, where, sequence, tag))
                 return
-            asked, epoch = Asked(producer.name, *identity), self.epoch
+            asked, life = Asked(producer.name, *identity), self.life
 
             def allowed(_: Step, results: Results) -> None:
                 if results[where] is not OK:
                     answered(results[where])
                     return
                 guard = self.guards.begin(where, identity[0])
-                self.later(self._travel(), lambda: append(guard) if epoch == self.epoch else None)
+                self.later(self.travel_ms(), lambda: append(guard) if life == self.life else None)
 
             def append(guard: Guard) -> None:
                 with self.guards.writing(guard) as holds:
@@ -336,7 +213,7 @@ class World:
 class Producer:
     """A client of a transactional id, as Java's is; may die at any time."""
 
-    world: World
+    world: TransactionWorld
     name: str
     number: int
     """Of those of the id: newer ones have higher numbers."""
@@ -476,40 +353,34 @@ class Producer:
             self.world.note(f"{self.name} {self.number} dies")
 
 
-def simulate_calm(seed: int) -> World:
+def simulate_calm(seed: int) -> TransactionWorld:
     """One run in which nothing goes wrong, but that messages take their time.
 
     Raises: Violated, as simulate.
     """
-    world = World(seed, TransactionCore)
+    world = TransactionWorld(seed)
     world.calm = True
     world.faults = Faults(delay_ms=world.rng.choice([1, 20, 200]))
-    try:
+    with telling(world, seed):
         for number, name in enumerate(IDS):
             Producer(world, name, number, 2).start()
         world.run(CALM_MS)
         world.check()
-    except AssertionError as error:
-        told = "\n".join(world.trace[-60:])
-        raise Violated(f"seed {seed}: {error}\n{told}") from error
     return world
 
 
-def simulate(seed: int, core: Callable[..., TransactionCore] = TransactionCore) -> World:
+def simulate(seed: int, core: Callable[..., TransactionCore] = TransactionCore) -> TransactionWorld:
     """One run: faults for a while, then peace, in which all transactions must end.
 
     Raises: Violated, with the trace of what happened as its note.
     """
-    world = World(seed, core)
-    try:
+    world = TransactionWorld(seed, core)
+    with telling(world, seed):
         _simulate(world)
-    except AssertionError as error:
-        told = "\n".join(world.trace[-60:])
-        raise Violated(f"seed {seed}: {error}\n{told}") from error
     return world
 
 
-def _simulate(world: World) -> None:
+def _simulate(world: TransactionWorld) -> None:
     rng = world.rng
     world.faults = Faults(
         delay_ms=rng.choice([1, 20, 200]),
@@ -552,7 +423,7 @@ def _simulate(world: World) -> None:
     world.faults = Faults()
     for one in clients:
         one.die()
-    world.run(world.now_ms + REQUEST_MS + SLOW_MS)
+    world.run(world.now_ms + PATIENCE.request_ms + PATIENCE.slow_ms)
     world.run(world.now_ms + SETTLE_MS, lambda: not world.open())
     if world.open():
         raise Violated(f"X2: open after {SETTLE_MS} ms: {world.open()}")

@@ -15,7 +15,8 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import OFFSETS
-from tests.unit.coordinator.desk import WALL_MS, Desk, config, subscription
+from tests.unit.coordinator.bench import WALL_MS
+from tests.unit.coordinator.desk import Desk, config, subscription
 from tests.unit.coordinator.test_states import codes
 
 NONE = ErrorCode.NONE
@@ -166,7 +167,7 @@ def test_commits_of_one_moment_share_a_batch() -> None:
             request = Request(body, 8, "c", "/h", done.append)
             core.request(apis.OFFSET_COMMIT, request, step)
 
-    desk._step(many)
+    desk.step(many)
     sizes = [sum(len(v or b"") for _, v in append.records) for append in desk.held]
     assert [len(append.writes) for append in desk.held] == [6, 4]
     assert max(sizes) < 262_144
@@ -259,7 +260,7 @@ def test_what_is_deleted_does_not_come_back_with_a_transaction(
         fields = {"group_id": "g", "topics": topics}
         assert codes(desk.call(apis.OFFSET_DELETE, 0, fields)) == [NONE]
     else:
-        desk._step(lambda step: desk.core.drop_topics({"t"}, step))
+        desk.step(lambda step: desk.core.drop_topics({"t"}, step))
     assert desk.committed(stable=True).get(T0) is None
     transactional(desk, 7, {T1: 6})
     desk.restart()
@@ -377,7 +378,7 @@ def test_a_topic_is_deleted(desk: Desk) -> None:
     (member,) = desk.stable(1, "alive")
     desk.commit({T0: 1, U0: 2}, member.member_id, 1, "alive")
     desk.commit({T0: 1, U0: 2})
-    desk._step(lambda step: desk.core.drop_topics({"t"}, step))
+    desk.step(lambda step: desk.core.drop_topics({"t"}, step))
     for _ in range(2):
         assert desk.offsets() == desk.offsets("alive") == {U0: 2}
         desk.restart()

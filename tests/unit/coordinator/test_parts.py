@@ -24,7 +24,8 @@ from kafkalog.coordinator.timers import Timers
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.desk import HOST, Desk, MemoryJournal, Reply, config
+from tests.unit.coordinator.bench import HOST, MemoryJournal, Reply
+from tests.unit.coordinator.desk import Desk, config
 from tests.unit.coordinator.test_states import codes
 
 Wait = Callable[..., None]

@@ -15,8 +15,8 @@ from kafkalog.coordinator.transactions.core import TransactionCore
 from kafkalog.coordinator.transactions.transaction import Status
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.effort import SEED, rounds
-from tests.unit.coordinator.simulation import Violated
 from tests.unit.coordinator.simulation_transactions import simulate, simulate_calm
+from tests.unit.coordinator.world import Violated
 
 CANARY_RUNS = 100
 PARTS, RUNS = 2, 20
@@ -34,10 +34,14 @@ def test_transactions_keep_their_promises_whatever_happens(part: int) -> None:
         assert world.written, f"seed {seed}: nothing happened"
 
 
-def test_nobody_is_refused_while_nothing_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """X6; and it is found where who comes before the end is complete is refused for that."""
+def test_nobody_is_refused_while_nothing_goes_wrong() -> None:
+    """X6."""
     for number in rounds(RUNS):
         assert simulate_calm(SEED + number).written
+
+
+def is_hasty(patch: pytest.MonkeyPatch) -> None:
+    """Who comes before the end is complete is refused for that."""
     add = requests.add_partitions
 
     def hasty(shard: Any, step: Any, asked: Any, partitions: Any, version: int, then: Any) -> None:
@@ -47,7 +51,19 @@ def test_nobody_is_refused_while_nothing_goes_wrong(monkeypatch: pytest.MonkeyPa
         else:
             add(shard, step, asked, partitions, version, then)
 
-    monkeypatch.setattr(requests, "add_partitions", hasty)
+    patch.setattr(requests, "add_partitions", hasty)
+
+
+def knows_no_next_one(patch: pytest.MonkeyPatch) -> None:
+    """The same of who was told its next producer id."""
+    patch.setattr(requests, "_is_next", lambda *_: False)
+
+
+@pytest.mark.parametrize("plant", [is_hasty, knows_no_next_one], ids=lambda plant: plant.__name__)
+def test_who_is_refused_for_nothing_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
     with pytest.raises(Violated, match="X6"):
         for seed in range(CANARY_RUNS):
             simulate_calm(seed)

@@ -299,7 +299,7 @@ def test_resigning_answers_all_who_wait(desk: Desk) -> None:
     committing = desk.commit(OFFSETS, group="i")
     led = desk.sync(leader, {})
     for partition in range(4):
-        desk._step(lambda step, p=partition: desk.core.resign(p, step))
+        desk.step(lambda step, p=partition: desk.core.resign(p, step))
     gone = ErrorCode.NOT_COORDINATOR
     assert [parked.error, led.error, joining.error] == [gone] * 3
     assert codes(committing) == [gone]

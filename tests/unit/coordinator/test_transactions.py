@@ -9,11 +9,11 @@ import pytest
 from kafkalog.coordinator.step import Step
 from kafkalog.coordinator.transactions.core import APPEND_MS, FENCED_MS
 from kafkalog.coordinator.transactions.records import loaded_status, status_record
-from kafkalog.coordinator.transactions.transaction import EPOCH_MAX, State, Status, Waiting
+from kafkalog.coordinator.transactions.transaction import State, Status, Waiting
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.desk import WALL_MS
+from tests.unit.coordinator.bench import WALL_MS
 from tests.unit.coordinator.office import OFFSETS, Office, settings
 
 OK = ErrorCode.NONE
@@ -95,18 +95,6 @@ def test_a_producer_that_asks_again_in_its_transaction_is_not_fenced_by_its_abor
         assert (reply.error, reply.producer_epoch) == (OK, 1)
     assert office.new() == (producer[0], 2)
     assert office.init(producer=producer).error is FENCED
-
-
-def test_used_up_epochs_lead_to_a_new_producer_id(office: Office) -> None:
-    producer = (0, 0)
-    for _ in range(EPOCH_MAX):
-        producer = office.new()
-    assert producer == (1000, EPOCH_MAX - 1)
-    reply = office.init(producer=producer)
-    assert (reply.producer_id, reply.producer_epoch) == (1001, 0)
-    # The answer was lost: asked again, it is not fenced.
-    again = office.init(producer=producer)
-    assert (again.producer_id, again.producer_epoch) == (1001, 0)
 
 
 # ---- partitions ----------------------------------------------------------------------------
@@ -409,19 +397,6 @@ def test_a_version_2_may_abort_what_wrote_nothing(office: Office) -> None:
     assert office.state() == "CompleteAbort"
 
 
-def test_an_end_that_uses_up_the_epochs_gives_a_new_producer_id(office: Office) -> None:
-    last = (1000, EPOCH_MAX - 1)
-    name = "t"
-    status = Status(*last, 60_000, State.EMPTY, updated_ms=WALL_MS)
-    office.journal.put(partition_of(office, name), [status_record(name, status, 2)])
-    office.restart()
-    assert office.batch(last, 1) == [OK]
-    office.waiting = []
-    reply = office.end(last, version=5)
-    assert (reply.error, reply.producer_id, reply.producer_epoch) == (OK, 1000, 0)
-    assert [(m.producer_id, m.epoch) for m in office.waiting] == [(1000, EPOCH_MAX)]
-
-
 def partition_of(office: Office, name: str) -> int:
     shard, _ = office.core.where(name)
     assert shard is not None
@@ -540,7 +515,7 @@ def test_transactions_are_listed_by_a_pattern_of_their_ids(office: Office) -> No
         "billing-1", "stock-1",
     ]  # fmt: skip
     assert len(office.listed(2, transactional_id_pattern="")) == 3
-    bad = office.call(apis.LIST_TRANSACTIONS, 2, transactional_id_pattern="(")
+    bad = office.ask(apis.LIST_TRANSACTIONS, 2, transactional_id_pattern="(")
     assert bad.error is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 

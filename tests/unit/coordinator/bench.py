@@ -1,0 +1,196 @@
+"""A coordinator's core without its thread: virtual time, a journal in memory, whole requests.
+
+Requests are encoded and decoded as on the wire, and so are the answers: a field that a
+version does not have, or a value that it cannot say, fails the test.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+from kafkalog.coordinator.core import Append, Core
+from kafkalog.coordinator.journal import JournalBatch, StoredRecord
+from kafkalog.coordinator.step import JournalRecord, Producer, Request, Step, all_of
+from kafkalog.wire.api import Api
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["HOST", "PARTITIONS", "WALL_MS", "Bench", "MemoryJournal", "Reply"]
+
+HOST = "/127.0.0.1"
+WALL_MS = 1_700_000_000_000
+PARTITIONS = 4
+
+
+class MemoryJournal:
+    """What a disk would hold: the batches of each partition."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[JournalBatch]] = defaultdict(list)
+        self.ends: dict[int, int] = defaultdict(int)
+
+    def put(self, partition: int, records: Iterable[JournalRecord], **batch: Any) -> None:
+        """Append a batch."""
+        stored = []
+        for key, value in records:
+            stored.append(StoredRecord(self.ends[partition], key, value))
+            self.ends[partition] += 1
+        what = {"producer_id": -1, "transactional": False, "marker": None, **batch}
+        self.batches[partition].append(JournalBatch(records=stored, **what))
+
+    def put_of(
+        self, partition: int, records: Iterable[JournalRecord], producer: Producer | None
+    ) -> None:
+        """Append a batch, or a marker, as a coordinator has it written."""
+        if producer is None:
+            self.put(partition, records)
+            return
+        kind = None if producer.commit is None else int(producer.commit)
+        self.put(partition, records, producer_id=producer.producer_id, transactional=True,
+                 marker=kind)  # fmt: skip
+
+    def append(
+        self,
+        partition: int,
+        records: Sequence[JournalRecord],
+        done: Callable[[ErrorCode], None],
+        producer: Producer | None = None,
+    ) -> None:
+        """As Journal.append: at once, and never in vain."""
+        self.put_of(partition, records, producer)
+        done(ErrorCode.NONE)
+
+    def read(self, partition: int) -> Iterator[JournalBatch]:
+        """As Journal.read."""
+        return iter(list(self.batches[partition]))
+
+
+class Reply:
+    """The answer to a request, as soon as there is one."""
+
+    def __init__(self, api: Api, version: int) -> None:
+        self.api = api
+        self.version = version
+        self._body: Any = None
+
+    def __call__(self, body: dict[str, Any]) -> None:
+        assert self._body is None, f"{self.api.name}: a second answer: {body}"
+        encoded = self.api.encode_response(self.version, body)
+        self._body = self.api.decode_response(self.version, encoded)
+
+    @property
+    def waits(self) -> bool:
+        return self._body is None
+
+    @property
+    def body(self) -> Any:
+        """The decoded response."""
+        assert self._body is not None, f"{self.api.name} was not answered"
+        return self._body
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.body, name)
+
+    @property
+    def error(self) -> ErrorCode:
+        return ErrorCode(self.body.error_code)
+
+
+C = TypeVar("C", bound=Core[Any])
+
+
+class Bench(Generic[C]):
+    """One coordinator, its journal and its time."""
+
+    def __init__(self, journal: MemoryJournal | None, partitions: int) -> None:
+        """`partitions`: of its journal's topic."""
+        self.partitions = partitions
+        self.journal = journal or MemoryJournal()
+        self.now_ms = 0
+        self.errors: list[ErrorCode] = []
+        """Outcomes of the next appends; none: all go well."""
+        self.held: list[Append] | None = None
+        """With a list, appends wait in it."""
+        self.restart()
+
+    @abstractmethod
+    def new_core(self) -> C:
+        """The coordinator under test, which knows nothing yet."""
+
+    def effect(self, effect: Any) -> None:
+        """What a step wants done outside."""
+        raise AssertionError(f"nobody does {effect} here")
+
+    def restart(self) -> None:
+        """A new coordinator, of what the journal says."""
+        self.core = self.new_core()
+        for partition in range(self.partitions):
+            self.load(partition)
+
+    def load(self, partition: int) -> None:
+        """Let the coordinator read a partition of its journal."""
+        self.core.begin_load(partition, self.partitions)
+        shard = self.core.new_shard(partition)
+        self.core.load(shard, self.journal.read(partition), self.wall_ms)
+        self.step(lambda step: self.core.end_load(shard, step))
+
+    @property
+    def wall_ms(self) -> int:
+        return WALL_MS + self.now_ms
+
+    def step(self, event: Callable[[Step], None]) -> None:
+        """Let something happen, and what follows from it, also where it fails, as the thread
+        does."""
+        step = Step(self.now_ms, self.wall_ms)
+        try:
+            all_of([lambda: event(step), lambda: self.core.tick(step)])
+        finally:
+            self._finish(step)
+
+    def _finish(self, step: Step) -> None:
+        while step.writes:
+            for append in self.core.appends(step):
+                self._append(append, step)
+        for answer, body in step.answers:
+            answer(body)
+        for effect in step.effects:
+            self.effect(effect)
+
+    def _append(self, append: Append, step: Step) -> None:
+        if self.held is not None:
+            self.held.append(append)
+            return
+        error = self.errors.pop(0) if self.errors else ErrorCode.NONE
+        self._write(append, error)
+        self.core.settled(append.number, error, step)
+
+    def _write(self, append: Append, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            self.journal.put_of(append.partition, append.records, append.producer)
+
+    def release(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """End the appends that were held, all with this outcome; go on without holding."""
+        held, self.held = self.held or [], None
+        for append in held:
+            self._write(append, error)
+            self.step(lambda step, a=append: self.core.settled(a.number, error, step))
+
+    def wait(self, ms: int) -> None:
+        """Let time pass, timer by timer."""
+        end_ms = self.now_ms + ms
+        while (at_ms := self.core.timers.next_ms()) is not None and at_ms <= end_ms:
+            self.now_ms = max(self.now_ms, at_ms)
+            self.step(lambda _step: None)
+        self.now_ms = end_ms
+
+    def call(
+        self, api: Api, version: int, fields: dict[str, Any], client_id: str = "client"
+    ) -> Reply:
+        """Send a request."""
+        body = api.decode_request(version, api.encode_request(version, fields))
+        reply = Reply(api, version)
+        request = Request(body, version, client_id, HOST, reply)
+        self.step(lambda step: self.core.request(api, request, step))
+        return reply

@@ -1,0 +1,136 @@
+"""What transactional ids and open transactions take in memory is counted, and bounded in sum."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+
+import pytest
+
+from kafkalog.coordinator.transactions.transaction import PARTITION_BYTES, name_bytes
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.unit.coordinator.office import Office, settings
+
+OK = ErrorCode.NONE
+FULL = ErrorCode.COORDINATOR_NOT_AVAILABLE
+LIMIT = 100_000
+
+
+def check(office: Office) -> None:
+    """The sum is that of what is there, nothing being on its way."""
+    ids = [one for shard in office.core.shards.values() for one in shard.ids.values()]
+    taken = [
+        name_bytes(one.transactional_id) + len(one.status.partitions) * PARTITION_BYTES
+        for one in ids
+    ]
+    assert [one.weight.bytes for one in ids] == taken
+    assert office.core.weight.bytes == sum(taken)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 11_031])
+def test_whatever_happens_the_sum_is_of_what_is_there(seed: int) -> None:
+    """New ids, joins, ends, timeouts, expiry, restarts, journals that fail."""
+    rng = random.Random(seed)
+    office = Office(settings(transactional_id_expiration_ms=1_000_000))
+    known: dict[str, tuple[int, int]] = {}
+    for _ in range(300):
+        name = rng.choice("abcdefgh")
+        if rng.random() < 0.1:
+            office.errors = [ErrorCode.NOT_ENOUGH_REPLICAS]
+        match rng.randrange(6):
+            case 0:
+                reply = office.init(name)
+                if reply.error is OK:
+                    known[name] = reply.producer_id, reply.producer_epoch
+            case 1 | 2 if name in known:
+                office.batch(known[name], *rng.sample(range(50), 5), name=name)
+            case 3 if name in known:
+                reply = office.end(known[name], rng.random() < 0.5, name=name, version=5)
+                if reply.error is OK:
+                    known[name] = reply.producer_id, reply.producer_epoch
+            case 4:
+                office.wait(rng.choice([0, 1_000, 100_000]))
+            case _ if rng.random() < 0.1:
+                office.wait(5_000_000)
+                office.restart()
+        office.errors = []
+        office.wait(0)
+        check(office)
+
+
+def test_who_would_take_more_than_there_is_room_for_comes_again() -> None:
+    """New ids with long names, and partitions that join; what is there goes on, and its end makes
+    room."""
+    office = Office(settings(kafkalog_transactions_max_bytes=LIMIT))
+    producer = office.new()
+    assert office.init("n" * LIMIT).error is FULL
+    joined = list(range(50))
+    assert set(office.batch(producer, *joined)) == {OK}
+    other = office.new("other")
+    some = (LIMIT - office.core.weight.bytes) // PARTITION_BYTES
+    assert set(office.add(other, *range(some + 1), topic="b", name="other")) == {FULL}
+    assert office.state("other") == "Empty"
+    assert set(office.add(other, *range(some), topic="b", name="other")) == {OK}
+    assert office.core.weight.bytes <= LIMIT
+    assert office.add(other, some, topic="b", name="other") == [FULL]
+    assert office.add(other, 0, topic="b", name="other") == [OK]  # it has joined before
+    assert office.init("new").error is FULL
+    assert office.end(producer, version=5).error is OK
+    assert office.init("new").error is OK
+    assert office.add(other, some, topic="b", name="other") == [OK]
+    assert office.end(other, name="other").error is OK
+    check(office)
+
+
+def test_what_is_on_its_way_counts() -> None:
+    office = Office(settings(kafkalog_transactions_max_bytes=LIMIT))
+    one, other = office.new("one"), office.new("other")
+    some = LIMIT // PARTITION_BYTES * 2 // 3
+    office.held = []
+    first = office.adding(one, *range(some), name="one")
+    assert set(office.add(other, *range(some), name="other")) == {FULL}
+    office.release(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert set(office.codes(first)) == {FULL}
+    assert set(office.add(other, *range(some), name="other")) == {OK}
+    check(office)
+
+
+def test_a_lowered_bound_loses_nothing() -> None:
+    """What the journal has is loaded in any case, and goes on."""
+    office = Office()
+    producer = office.new()
+    office.batch(producer, 1, 2)
+    office.config = settings(kafkalog_transactions_max_bytes=1)
+    office.restart()
+    assert office.batch(producer, 1) == [OK]
+    assert office.end(producer, version=5).error is OK
+    assert office.init().error is OK
+    assert office.init("new").error is FULL
+    check(office)
+
+
+def test_an_id_that_is_named_again_and_again_is_described_once() -> None:
+    office = Office()
+    office.batch(office.new(), 1)
+    found = office.ask(apis.DESCRIBE_TRANSACTIONS, 0, transactional_ids=["t", "u", "t", "t"])
+    assert [one.transactional_id for one in found.transaction_states] == ["t", "u"]
+
+
+def test_the_numbers_are_about_what_is_taken() -> None:
+    """Of open transactions whose ends are decided and not told, which take most."""
+    office = Office()
+    office.waiting = []
+    office.new("first")
+    tracemalloc.start()
+    for number in range(50):
+        name = f"t{number:04d}"
+        producer = office.new(name)
+        office.batch(producer, *range(1_000, 1_090), name=name)
+        office.end(producer, name=name)
+        office.waiting.clear()
+        office.journal.batches.clear()
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    weight = office.core.weight.bytes
+    assert weight / 4 < taken < weight
