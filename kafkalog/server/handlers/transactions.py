@@ -86,19 +86,25 @@ def txn_offset_commit(node: Node, request: Request) -> None:
     if asks_too_much(request):
         request.drop()
         return
-    internal_topic(node, OFFSETS_TOPIC)
     body = request.body
+    if not any(_is_there(node, topic, one) for topic in body.topics for one in topic.partitions):
+        _refuse(node, request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return
+    if not body.group_id:
+        _refuse(node, request, ErrorCode.INVALID_GROUP_ID)
+        return
+    internal_topic(node, OFFSETS_TOPIC)
     asked = Asked(body.transactional_id, body.producer_id, body.producer_epoch)
     partition = node.coordinator.partition_for(body.group_id)
     if partition is None:
-        _refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        _refuse(node, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return
     where = TopicPartition(OFFSETS_TOPIC, partition)
 
     def allowed(_: Step, results: Results) -> None:
         error = results[where]
         if error is not ErrorCode.NONE:
-            _refuse(request, _as_committer(error, request.version))
+            _refuse(node, request, _as_committer(error, request.version))
         else:
             # Not before it is allowed: markers of the transaction before may be on their way.
             _commit(node, request, node.guards.begin(where, body.producer_id))
@@ -113,7 +119,7 @@ def txn_offset_commit(node: Node, request: Request) -> None:
             handler_failed(request, problem)
 
     if not node.transactions.ask(event):
-        _refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        _refuse(node, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 def _as_committer(error: ErrorCode, version: int) -> ErrorCode:
@@ -139,15 +145,20 @@ def _commit(node: Node, request: Request, guard: Guard) -> None:
         raise
 
 
-def _refuse(request: Request, error: ErrorCode) -> None:
+def _is_there(node: Node, topic: Any, one: Any) -> bool:
+    return node.partitions.has(topic.name, one.partition_index)
+
+
+def _refuse(node: Node, request: Request, error: ErrorCode) -> None:
+    """Each partition is told so; one that is not there, that."""
+    gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def told(topic: Any, one: Any) -> dict[str, Any]:
+        code = error if _is_there(node, topic, one) else gone
+        return {"partition_index": one.partition_index, "error_code": code}
+
     topics = [
-        {
-            "name": topic.name,
-            "partitions": [
-                {"partition_index": one.partition_index, "error_code": error}
-                for one in topic.partitions
-            ],
-        }
+        {"name": topic.name, "partitions": [told(topic, one) for one in topic.partitions]}
         for topic in request.body.topics
     ]
     request.answer({"topics": topics})

@@ -94,15 +94,25 @@ class Client:
         ).error_code)  # fmt: skip
 
     def commit(self, version: int = 3, generation: int = -1, **off: Any) -> int:
-        part = {"partition_index": 0, "committed_offset": 3, "committed_metadata": ""}
-        body = {**self.who(**off), "group_id": "of-transactions", "generation_id": generation,
-                "topics": [{"name": "two", "partitions": [part]}]}  # fmt: skip
+        (found,) = self.commit_to("of-transactions", "two", 0, version=version,
+                                  generation=generation, **off)  # fmt: skip
+        return found
 
-        def call() -> Any:
-            found = self.raw.call(apis.TXN_OFFSET_COMMIT, version, **body)
-            return found.topics[0].partitions[0]
+    def commit_to(
+        self, group: str, topic: str, *partitions: int, version: int = 3, generation: int = -1,
+        **off: Any,
+    ) -> list[int]:  # fmt: skip
+        parts = [{"partition_index": number, "committed_offset": 3, "committed_metadata": ""}
+                 for number in partitions]  # fmt: skip
+        body = {**self.who(**off), "group_id": group, "generation_id": generation,
+                "topics": [{"name": topic, "partitions": parts}]}  # fmt: skip
 
-        return int(self.until(call, lambda one: one.error_code).error_code)
+        def call() -> dict[int, int]:
+            (found,) = self.raw.call(apis.TXN_OFFSET_COMMIT, version, **body).topics
+            return {one.partition_index: one.error_code for one in found.partitions}
+
+        told: dict[int, int] = self.until(call, lambda codes: codes[partitions[0]])
+        return [told[number] for number in partitions]
 
     def write(self, version: int = 11, partition: int = 0, **off: Any) -> int:
         who = self.who(**off)
@@ -215,6 +225,25 @@ def offsets_join(raw: Raw) -> Any:
     found += [client.commit(v, **off) for off in OFF[:3] for v in (3, 5)]
     found += [client.ended(False), client.commit(), client.commit(5), client.state()]
     return [*found, client.ended()]
+
+
+@step
+def offsets_of_what_is_not_there(raw: Raw) -> Any:
+    """Nothing begins for them."""
+    client = Client(raw, "offsets-of-nothing")
+    client.init()
+    client.init()
+    found: list[Any] = []
+    for version in (3, 5):
+        for group in ("", "of-nothing"):
+            found += [client.commit_to(group, *where, version=version, **off)
+                      for where in (("missing", 0), ("two", 9), ("missing", 0, 9))
+                      for off in ({}, *OFF[:4])]  # fmt: skip
+        found += [client.commit_to("", "two", 0, 9, version=version), client.state()]
+        found += [client.commit_to("of-nothing", "two", 0, 9, version=version, **off)
+                  for off in OFF[:4]]  # fmt: skip
+    found += [client.commit_to("of-nothing", "two", 0, 9, version=5), client.state()]
+    return [*found, client.ended(False)]
 
 
 @step
