@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.common import CommandError, UsageError, json_line, plural, table
+from kafkalog.cli.common import CommandError, UsageError, plural
 from kafkalog.cli.remote import (
     action_of,
     add_actions,
@@ -15,6 +15,7 @@ from kafkalog.cli.remote import (
     spread,
 )
 from kafkalog.cli.resets import TARGETS, add_targets, plan_reset, target_of
+from kafkalog.cli.rows import show_rows
 
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin
@@ -111,16 +112,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(admin: "Admin", options: argparse.Namespace) -> None:
-    groups = admin.list_groups()
-    if options.json:
-        for g in groups:
-            row = {"group": g.group, "state": g.state, "type": g.kind}
-            print(json_line({**row, "protocol_type": g.protocol_type}))
-    elif not groups:
-        print("no group")
-    else:
-        cells = [[g.group, g.state or "-", g.kind or "-", g.protocol_type or "-"] for g in groups]
-        print(table(["group", "state", "type", "protocol"], cells, left=frozenset({0, 1, 2, 3})))
+    rows = [
+        {"group": g.group, "state": g.state, "type": g.kind, "protocol_type": g.protocol_type}
+        for g in admin.list_groups()
+    ]
+    fields = ["group", "state", "type", "protocol_type"]
+    show_rows(rows, fields, as_json=options.json, none="no group")
 
 
 # ---- describe ------------------------------------------------------------------------------
@@ -151,34 +148,16 @@ def _listed(admin: "Admin", name: str) -> str:
 def _lags(
     admin: "Admin", info: "GroupInfo", listed: str | None, options: argparse.Namespace
 ) -> None:
-    rows = _lag_rows(admin, info)
-    if options.json:
-        for row in rows:
-            print(json_line({"group": info.group, **row}))
-        return
+    rows = [{"group": info.group, **row} for row in _lag_rows(admin, info)]
     state = listed or info.state
-    if not rows:
-        print(f"group {info.group} ({state}) has committed nothing and has no members")
-        return
-    heads = ["topic", "part", "committed", "end", "lag", "member", "host", "client"]
-    cells = [
-        [
-            row["topic"] or "-",
-            "-" if row["partition"] is None else str(row["partition"]),
-            "-" if row["committed"] is None else str(row["committed"]),
-            "-" if row["end"] is None else str(row["end"]),
-            "-" if row["lag"] is None else str(row["lag"]),
-            row["member"] or "-",
-            row["host"] or "-",
-            row["client"] or "-",
-        ]
-        for row in rows
-    ]
-    members = len(info.members)
-    lag = sum(row["lag"] or 0 for row in rows)
-    kind = f", protocol {info.protocol_type}" if info.protocol_type not in ("", "consumer") else ""
-    print(f"group {info.group}: {state}{kind}, {plural(members, 'member')}, lag {lag}")
-    print(table(heads, cells, left=frozenset({0, 5, 6, 7})))
+    if rows and not options.json:
+        members, lag = len(info.members), sum(row["lag"] or 0 for row in rows)
+        plain = info.protocol_type in ("", "consumer")
+        kind = "" if plain else f", protocol {info.protocol_type}"
+        print(f"group {info.group}: {state}{kind}, {plural(members, 'member')}, lag {lag}")
+    fields = ["topic", "partition", "committed", "end", "lag", "member", "host", "client"]
+    none = f"group {info.group} ({state}) has committed nothing and has no members"
+    show_rows(rows, fields, as_json=options.json, none=none)
 
 
 def _lag_rows(admin: "Admin", info: "GroupInfo") -> list[dict[str, Any]]:
@@ -230,27 +209,19 @@ def _ends(admin: "Admin", partitions: "list[TopicPartition]") -> "dict[TopicPart
 
 
 def _members(info: "GroupInfo", options: argparse.Namespace) -> None:
-    if options.json:
-        for m in info.members:
-            owned = [f"{tp.topic}-{tp.partition}" for tp in m.assignment]
-            row = {"group": info.group, "member": m.member_id, "instance": m.instance_id}
-            print(json_line({**row, "client": m.client_id, "host": m.host, "partitions": owned}))
-        return
-    if not info.members:
-        print(f"group {info.group} has no members")
-        return
-    cells = [
-        [
-            m.member_id,
-            m.instance_id or "-",
-            m.host,
-            m.client_id,
-            ", ".join(f"{tp.topic}-{tp.partition}" for tp in m.assignment) or "-",
-        ]
+    rows = [
+        {
+            "group": info.group,
+            "member": m.member_id,
+            "instance": m.instance_id,
+            "client": m.client_id,
+            "host": m.host,
+            "partitions": [f"{tp.topic}-{tp.partition}" for tp in m.assignment],
+        }
         for m in info.members
     ]
-    heads = ["member", "instance", "host", "client", "partitions"]
-    print(table(heads, cells, left=frozenset(range(5))))
+    fields = ["member", "instance", "host", "client", "partitions"]
+    show_rows(rows, fields, as_json=options.json, none=f"group {info.group} has no members")
 
 
 def _state(
@@ -268,11 +239,7 @@ def _state(
         "assignor": info.assignor,
         "members": len(info.members),
     }
-    if options.json:
-        print(json_line(row))
-    else:
-        cells = [[str(value) or "-" for value in row.values()]]
-        print(table(list(row), cells, left=frozenset({0, 1, 2, 3})))
+    show_rows([row], list(row), as_json=options.json, none="")
 
 
 # ---- changes -------------------------------------------------------------------------------
@@ -290,22 +257,21 @@ def _reset(admin: "Admin", options: argparse.Namespace, name: str) -> None:
     plan = plan_reset(admin, target, partitions, {tp: c.offset for tp, c in before.items()})
     if options.execute:
         admin.alter_group_offsets(name, plan).check()
-    if options.json:
-        for tp, offset in plan.items():
-            at = before[tp].offset if tp in before else None
-            row = {"group": name, "topic": tp.topic, "partition": tp.partition}
-            print(json_line({**row, "before": at, "offset": offset, "done": options.execute}))
-        return
-    cells = [
-        [
-            tp.topic,
-            str(tp.partition),
-            str(before[tp].offset) if tp in before else "-",
-            str(offset),
-        ]
+    rows = [
+        {
+            "group": name,
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "before": before[tp].offset if tp in before else None,
+            "offset": offset,
+            "done": options.execute,
+        }
         for tp, offset in plan.items()
     ]
-    print(table(["topic", "part", "committed", "new"], cells, left=frozenset({0})))
+    fields = ["topic", "partition", "before", "offset"]
+    show_rows(rows, fields, as_json=options.json, none="no partition", heads={"offset": "new"})
+    if options.json:
+        return
     done = "is done" if options.execute else "would be done; --execute does it"
     print(f"group {name}: this {done}")
 

@@ -3,8 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.common import UsageError, json_line, parse_time, table
+from kafkalog.cli.common import UsageError, json_line, parse_time
 from kafkalog.cli.remote import add_bootstrap, open_admin, partitions_of, spread
+from kafkalog.cli.rows import show_rows
 
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin
@@ -91,21 +92,18 @@ def _ends(admin: "Admin", partitions: "list[TopicPartition]", options: argparse.
     starts = admin.list_offsets(dict.fromkeys(partitions, "earliest")).check()
     latest = admin.list_offsets(dict.fromkeys(partitions, "latest"), isolation=options.isolation)
     ends = latest.check()
-    rows = [(tp, starts[tp].offset, ends[tp].offset) for tp in partitions]
-    if options.json:
-        for tp, start, end in rows:
-            place = {"topic": tp.topic, "partition": tp.partition}
-            print(json_line({**place, "earliest": start, "latest": end}))
-        return
-    if not rows:
-        print("no topic")
-        return
-    cells = [
-        [tp.topic, str(tp.partition), str(start), str(end), str(end - start)]
-        for tp, start, end in rows
+    rows = [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "earliest": starts[tp].offset,
+            "latest": ends[tp].offset,
+            "between": ends[tp].offset - starts[tp].offset,
+        }
+        for tp in partitions
     ]
-    heads = ["topic", "part", "earliest", "latest", "between"]
-    print(table(heads, cells, left=frozenset({0})))
+    fields = ["topic", "partition", "earliest", "latest", "between"]
+    show_rows(rows, fields, as_json=options.json, none="no topic")
 
 
 def _at(

@@ -4,15 +4,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.common import (
-    CommandError,
-    UsageError,
-    agreed,
-    count_argument,
-    json_line,
-    show_time,
-    table,
-)
+from kafkalog.cli.common import CommandError, UsageError, agreed, count_argument
 from kafkalog.cli.remote import (
     action_of,
     add_actions,
@@ -22,6 +14,7 @@ from kafkalog.cli.remote import (
     partitions_of,
     say,
 )
+from kafkalog.cli.rows import MINUTE_MS, show_rows
 
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin
@@ -40,28 +33,29 @@ example:
 ACTIONS = {
     "list": "the transactional ids (what is done when no action is given)",
     "describe": "what the coordinator knows of a transactional id",
+    "describe-producers": "who is remembered in a partition, and where its transaction began",
     "find-hanging": "transactions that are open in a partition and unknown to every coordinator",
     "abort": "end a transaction in one partition, whatever its coordinator knows; asks first",
+    "force-terminate": "fence who has a transactional id, and abort what it has open; asks first",
 }
 
 OPTIONS = {
-    "transactional_id": ("describe",),
+    "transactional_id": ("describe", "force-terminate"),
     "duration_filter": ("list",),
     "transactional_id_pattern": ("list",),
-    "broker_id": ("find-hanging",),
+    "broker_id": ("find-hanging", "describe-producers"),
     "max_transaction_timeout": ("find-hanging",),
-    "topic": ("find-hanging", "abort"),
-    "partition": ("find-hanging", "abort"),
+    "topic": ("find-hanging", "abort", "describe-producers"),
+    "partition": ("find-hanging", "abort", "describe-producers"),
     "start_offset": ("abort",),
     "producer_id": ("abort",),
     "producer_epoch": ("abort",),
     "coordinator_epoch": ("abort",),
-    "yes": ("abort",),
-    "json": ("list", "describe", "find-hanging"),
+    "yes": ("abort", "force-terminate"),
+    "json": ("list", "describe", "find-hanging", "describe-producers"),
 }
 """The options that only some actions have."""
 DEFAULT = "list"
-MINUTE_MS = 60_000
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 """The states in which a transaction is open."""
 LARGEST = {"producer_id": 2**63 - 1, "producer_epoch": 2**15 - 1, "coordinator_epoch": 2**31 - 1}
@@ -85,17 +79,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="list: only ids that match this regular expression as a whole",
     )  # fmt: skip
     parser.add_argument(
-        "--broker-id", type=int, metavar="N", help="find-hanging: in the partitions of this broker"
-    )
+        "--broker-id", type=int, metavar="N",
+        help="find-hanging: in the partitions of this broker; describe-producers: as this one has "
+        "them, not as the leader",
+    )  # fmt: skip
     parser.add_argument(
         "--max-transaction-timeout", type=count_argument, default=15, metavar="MINUTES",
         help="find-hanging: how long ago they wrote last (default 15), as the brokers' "
         "transaction.max.timeout.ms",
     )  # fmt: skip
-    parser.add_argument("--topic", metavar="TOPIC", help="find-hanging, abort: in this topic")
-    parser.add_argument(
-        "--partition", type=int, metavar="N", help="find-hanging, abort: in this partition"
-    )
+    parser.add_argument("--topic", metavar="TOPIC", help="of a partition: its topic")
+    parser.add_argument("--partition", type=int, metavar="N", help="and its number")
     parser.add_argument(
         "--start-offset", type=int, metavar="OFFSET",
         help="abort: the one that begins there, as find-hanging shows it",
@@ -108,7 +102,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--coordinator-epoch", type=int, metavar="N", help="abort: with --producer-id"
     )
-    parser.add_argument("--yes", action="store_true", help="abort: without asking")
+    parser.add_argument("--yes", action="store_true", help="abort, force-terminate: without asking")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
@@ -116,13 +110,13 @@ def run(options: argparse.Namespace) -> int:
     """Do one action."""
     action, words = action_of(options, ACTIONS, DEFAULT)
     names = names_of(words, *options.transactional_id)
-    if action == "describe" and not names:
-        raise UsageError("describe: which transactional id? give its name")
-    if action != "describe" and names:
+    if action in NAMED and not names:
+        raise UsageError(f"{action}: which transactional id? give its name")
+    if action not in NAMED and names:
         raise UsageError(f"{action}: found the name {names[0]!r}, wanted none")
     with open_admin(options) as admin:
-        if action == "describe":
-            _describe(admin, options, names)
+        if action in NAMED:
+            NAMED[action](admin, options, names)
         else:
             DO[action](admin, options)
     return 0
@@ -131,19 +125,27 @@ def run(options: argparse.Namespace) -> int:
 def _list(admin: "Admin", options: argparse.Namespace) -> None:
     pattern = options.transactional_id_pattern
     found = admin.list_transactions(longer_ms=options.duration_filter, pattern=pattern)
-    if options.json:
-        for one in found:
-            row = {"transactional_id": one.name, "coordinator": one.coordinator}
-            print(json_line({**row, "producer_id": one.producer_id, "state": one.state}))
-    elif not found:
-        print("no transactional id")
-    else:
-        cells = [[o.name, str(o.coordinator), str(o.producer_id), o.state] for o in found]
-        heads = ["transactional id", "coordinator", "producer", "state"]
-        print(table(heads, cells, left=frozenset({0, 3})))
+    rows = [
+        {
+            "transactional_id": one.name,
+            "coordinator": one.coordinator,
+            "producer_id": one.producer_id,
+            "state": one.state,
+        }
+        for one in found
+    ]
+    fields = ["transactional_id", "coordinator", "producer_id", "state"]
+    show_rows(rows, fields, as_json=options.json, none="no transactional id")
 
 
 def _describe(admin: "Admin", options: argparse.Namespace, names: list[str]) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    rows = [_described(one, now_ms) for one in _known(admin, names)]
+    show_rows(rows, list(rows[0]), as_json=options.json, none="")
+
+
+def _known(admin: "Admin", names: list[str]) -> "list[TransactionInfo]":
+    """What coordinators know of each.  Raises: CommandError where there is none."""
     from kafkalog.wire.error_codes import ErrorCode
 
     found = admin.describe_transactions(names)
@@ -151,29 +153,7 @@ def _describe(admin: "Admin", options: argparse.Namespace, names: list[str]) -> 
         if problem.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             raise CommandError(f"no transactional id {name!r}")
     found.check()
-    now_ms = time.time_ns() // 1_000_000
-    rows = [_described(found[name], now_ms) for name in names]
-    if options.json:
-        for row in rows:
-            print(json_line(row))
-        return
-    cells = [
-        [
-            row["transactional_id"],
-            str(row["coordinator"]),
-            str(row["producer_id"]),
-            str(row["producer_epoch"]),
-            row["state"],
-            str(row["timeout_ms"]),
-            "-" if row["start_ms"] is None else show_time(row["start_ms"]),
-            "-" if row["open_ms"] is None else str(row["open_ms"]),
-            ", ".join(row["partitions"]) or "-",
-        ]
-        for row in rows
-    ]
-    heads = ["transactional id", "coordinator", "producer", "epoch", "state", "timeout ms",
-             "began", "open ms", "partitions"]  # fmt: skip
-    print(table(heads, cells, left=frozenset({0, 4, 6, 8})))
+    return [found[name] for name in names]
 
 
 def _described(one: "TransactionInfo", now_ms: int) -> dict[str, Any]:
@@ -192,7 +172,27 @@ def _described(one: "TransactionInfo", now_ms: int) -> dict[str, Any]:
     }
 
 
-# ---- find-hanging --------------------------------------------------------------------------
+# ---- producers in partitions ---------------------------------------------------------------
+
+
+def _describe_producers(admin: "Admin", options: argparse.Namespace) -> None:
+    if options.topic is None or options.partition is None:
+        raise UsageError("describe-producers: where? give --topic and --partition")
+    tp = _partition(admin, options)
+    rows = [
+        {
+            "producer_id": one.producer_id,
+            "producer_epoch": one.epoch,
+            "coordinator_epoch": one.coordinator_epoch,
+            "last_sequence": one.last_sequence,
+            "last_timestamp_ms": one.last_timestamp_ms,
+            "start_offset": one.start_offset if one.start_offset >= 0 else None,
+        }
+        for one in admin.describe_producers([tp], node=options.broker_id)[tp]
+    ]
+    where = f"{tp.topic}-{tp.partition}"
+    show_rows(rows, list(rows[0]) if rows else (), as_json=options.json,
+              none=f"no producer is remembered in {where}")  # fmt: skip
 
 
 def _find_hanging(admin: "Admin", options: argparse.Namespace) -> None:
@@ -200,35 +200,21 @@ def _find_hanging(admin: "Admin", options: argparse.Namespace) -> None:
     found = admin.find_hanging_transactions(
         _searched(admin, options), age_ms=age_ms, node=options.broker_id
     )
-    if options.json:
-        for one in found:
-            who = one.producer
-            row = {"topic": one.partition.topic, "partition": one.partition.partition}
-            row |= {"producer_id": who.producer_id, "producer_epoch": who.epoch}
-            row |= {"coordinator_epoch": who.coordinator_epoch, "start_offset": who.start_offset}
-            print(
-                json_line({**row, "last_timestamp_ms": who.last_timestamp_ms, "age_ms": one.age_ms})
-            )
-        return
-    if not found:
-        print("no hanging transaction")
-        return
-    cells = [
-        [
-            one.partition.topic,
-            str(one.partition.partition),
-            str(one.producer.producer_id),
-            str(one.producer.epoch),
-            str(one.producer.coordinator_epoch),
-            str(one.producer.start_offset),
-            show_time(one.producer.last_timestamp_ms),
-            str(one.age_ms // MINUTE_MS),
-        ]
+    rows = [
+        {
+            "topic": one.partition.topic,
+            "partition": one.partition.partition,
+            "producer_id": one.producer.producer_id,
+            "producer_epoch": one.producer.epoch,
+            "coordinator_epoch": one.producer.coordinator_epoch,
+            "start_offset": one.producer.start_offset,
+            "last_timestamp_ms": one.producer.last_timestamp_ms,
+            "age_ms": one.age_ms,
+        }
         for one in found
     ]
-    heads = ["topic", "part", "producer", "epoch", "coordinator epoch", "start offset",
-             "wrote last", "minutes ago"]  # fmt: skip
-    print(table(heads, cells, left=frozenset({0, 6})))
+    show_rows(rows, list(rows[0]) if rows else (), as_json=options.json,
+              none="no hanging transaction")  # fmt: skip
 
 
 def _searched(admin: "Admin", options: argparse.Namespace) -> "list[TopicPartition]":
@@ -315,4 +301,24 @@ def _beginning_at(admin: "Admin", tp: "TopicPartition", offset: int) -> "Produce
     return begun[offset]
 
 
-DO = {"list": _list, "find-hanging": _find_hanging, "abort": _abort}
+# ---- force-terminate -----------------------------------------------------------------------
+
+
+def _terminate(admin: "Admin", options: argparse.Namespace, names: list[str]) -> None:
+    for one in _known(admin, names):  # to fence one that is not there would make it
+        what = f"whoever has the transactional id {one.name}"
+        told = f"{what[0].upper()}{what[1:]} is fenced; its transaction is {one.state}."
+        if not options.yes and not agreed(told):
+            raise UsageError(f"force-terminate: {one.name}: nothing was done; add --yes")
+        fenced = admin.fence_producers([one.name])[one.name]
+        say(f"fenced {what}: epoch {fenced.epoch} of producer {fenced.producer_id} is nobody's")
+
+
+NAMED = {"describe": _describe, "force-terminate": _terminate}
+"""The actions that are about transactional ids by name."""
+DO = {
+    "list": _list,
+    "describe-producers": _describe_producers,
+    "find-hanging": _find_hanging,
+    "abort": _abort,
+}

@@ -186,6 +186,40 @@ def test_one_is_ended_by_its_producer(at: Command, place: Place) -> None:
     assert place.ends(0) == (3, 3)
 
 
+def test_producers_of_a_partition_are_described(at: Command, place: Place) -> None:
+    words = ["describe-producers", "--topic", "t", "--partition", 1]
+    assert at(*words).out == "no producer is remembered in t-1\n"
+    place.write(1, age_ms=HOUR_MS)
+    for more in ([], ["--broker-id", 1]):
+        (row,) = at(*words, *more, "--json").rows()
+        assert (row["producer_id"], row["producer_epoch"], row["last_sequence"]) == (HANGS, 3, 1)
+        assert (row["coordinator_epoch"], row["start_offset"]) == (-1, 0)
+    head, line = at(*words).out.splitlines()
+    assert head.split()[:2] == ["producer", "epoch"] and line.split()[:2] == [str(HANGS), "3"]
+    assert at("abort", *words[1:], "--start-offset", 0, "--yes").status == 0
+    (row,) = at(*words, "--json").rows()
+    assert (row["coordinator_epoch"], row["start_offset"]) == (0, None)
+
+
+def test_whoever_has_an_id_is_fenced_and_its_transaction_aborted(
+    at: Command, place: Place, producer: Any
+) -> None:
+    words = ["force-terminate", "--transactional-id", "pay"]
+    ran = at(*words)
+    assert (ran.status, "nothing was done; add --yes" in ran.err) == (2, True)
+    ran = at(*words, "--yes")
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.startswith("fenced whoever has the transactional id pay: epoch 2 of producer ")
+    (told,) = at("describe", "pay", "--json").rows()
+    assert told["state"] == "Empty"
+    assert place.ends(0) == (2, 2)  # its record and the marker
+    with pytest.raises(Exception, match="fenced"):
+        producer.commit_transaction(WAIT_S)
+    ran = at("force-terminate", "of-nobody", "--yes")
+    assert (ran.status, "no transactional id 'of-nobody'" in ran.err) == (1, True)
+    assert "of-nobody" not in at().out  # nor is there one now
+
+
 @pytest.mark.parametrize(("typed", "ended"), [(b"n\n", False), (b"y\n", True), (b"\4", False)])
 def test_abort_asks_first(
     at: Command, place: Place, monkeypatch: pytest.MonkeyPatch, typed: bytes, ended: bool
@@ -213,6 +247,8 @@ MISTAKES: list[tuple[list[object], int, str]] = [
     (["describe"], 2, "describe: which transactional id?"),
     (["describe", "pay"], 1, "no transactional id 'pay'"),
     (["list", "pay"], 2, "list: found the name 'pay', wanted none"),
+    (["force-terminate"], 2, "force-terminate: which transactional id?"),
+    (["describe-producers", "--topic", "t"], 2, "give --topic and --partition"),
     (["find-hanging"], 2, "give --broker-id, or --topic"),
     (["find-hanging", "--partition", 0], 2, "of which topic?"),
     (["find-hanging", "--broker-id", 7], 2, "--broker-id: found 7, wanted one of 1"),
