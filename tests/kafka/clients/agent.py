@@ -18,6 +18,10 @@ stream    topic partitions start codec acks idempotent  -> at once; sends number
 acked                                    -> acked: [[number, partition, offset]] so far,
                                             failed: [[number, reason]]
 stop                                     -> the same, when nothing is in flight any more
+transform source target group count      -> tries: how many transactions it took; the group's
+                                            records of partition 0, values alone, ten a
+                                            transaction with the position; each third one is
+                                            aborted and done again (Java, Go, JavaScript)
 
 A request that fails is answered by {"error": text}.
 """

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.kafka.clients import servers
+from tests.kafka.clients.agent import Agent, Record
 from tests.support import apache
 
 COUNT, STEP = 60, 10
@@ -181,6 +182,21 @@ def test_reading_transforming_and_writing_is_exactly_once(
     assert run(server.bootstrap, pair, new_group) >= COUNT
     assert read(server.bootstrap, pair[1], "read_committed", COUNT) == values()
     assert len(read(server.bootstrap, pair[1], "read_uncommitted", COUNT + STEP)) > COUNT
+
+
+@pytest.mark.parametrize("name", ["java", "franz-go", "sarama", "kafkajs"])
+def test_clients_of_other_languages_are_exactly_once(
+    server: servers.Server, agent: Callable[[str], Agent], pair: Pair, new_group: str,
+    wait_until: Wait, name: str,
+) -> None:  # fmt: skip
+    client = agent(name)
+    client.produce(pair[0], [Record(None, value) for value in values()])
+    asked = {"source": pair[0], "target": pair[1], "group": new_group, "count": COUNT}
+    assert client.ask("transform", **asked)["tries"] > COUNT // STEP
+    assert read(server.bootstrap, pair[1], "read_committed", COUNT) == values()
+    assert len(read(server.bootstrap, pair[1], "read_uncommitted", COUNT + STEP)) > COUNT
+    # What ends it in the partition of the offsets may be on its way yet.
+    wait_until(lambda: client.committed(new_group, pair[0], [0]) == [COUNT], "its position")
 
 
 def test_a_second_producer_of_an_id_fences_the_first(

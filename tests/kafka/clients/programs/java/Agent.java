@@ -84,6 +84,7 @@ public class Agent {
                 numbers.finish();
                 numbers.state(answer);
             }
+            case "transform" -> Transform.run(request, answer);
             default -> throw new IllegalArgumentException("unknown: " + request);
         }
     }

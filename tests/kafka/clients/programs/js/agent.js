@@ -12,6 +12,8 @@ const kafka = new Kafka({
 const ANSWER_MS = 20000;
 const COALESCE = 50;
 const PAUSE_MS = 10; // some thousands a second are load, and can all be checked
+const STEP = 10; // records of a transaction
+const ABORT = 3; // each third one is aborted
 const members = new Map();
 let stream = null;
 
@@ -268,9 +270,56 @@ async function stop() {
   return acked();
 }
 
+async function transform({ source, target, group, count }) {
+  const producer = kafka.producer({
+    idempotent: true,
+    maxInFlightRequests: 1,
+    transactionalId: group,
+  });
+  const consumer = kafka.consumer({ groupId: group, maxWaitTimeInMs: 200 });
+  await producer.connect();
+  await consumer.connect();
+  await consumer.subscribe({ topic: source, fromBeginning: true });
+  let batch = [];
+  let done = 0;
+  let tries = 0;
+  const transfer = async (next) => {
+    const transaction = await producer.transaction();
+    await transaction.send({ topic: target, messages: batch });
+    await transaction.sendOffsets({
+      consumerGroupId: group,
+      topics: [{ topic: source, partitions: [{ partition: 0, offset: String(next) }] }],
+    });
+    tries += 1;
+    if (tries % ABORT) await transaction.commit();
+    else await transaction.abort();
+    return tries % ABORT;
+  };
+  await new Promise((resolve, reject) => {
+    setTimeout(() => reject(new Error("transform: not in time")), ANSWER_MS).unref();
+    const eachMessage = async ({ message }) => {
+      batch.push({ value: message.value, partition: 0 });
+      if (batch.length < STEP) return;
+      try {
+        while (!(await transfer(Number(message.offset) + 1)));
+      } catch (error) {
+        reject(error);
+        throw error;
+      }
+      done += batch.length;
+      batch = [];
+      if (done >= count) resolve();
+    };
+    consumer.run({ autoCommit: false, eachMessage }).catch(reject);
+  });
+  await consumer.disconnect();
+  await producer.disconnect();
+  return { tries };
+}
+
 const handlers = {
   produce, consume, time, committed, join, commit, leave, state, tour,
-  stream: startStream, acked, stop,
+  stream: startStream, acked, stop, transform,
 };
 
 readline.createInterface({ input: process.stdin }).on("line", async (line) => {

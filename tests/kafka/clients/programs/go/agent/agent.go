@@ -22,6 +22,12 @@ const (
 // InFlight is how many records of a stream may wait for their answer.
 const InFlight = 500
 
+// Step is how many records a transaction has; of the transactions each Abort-th is aborted.
+const (
+	Step  = 10
+	Abort = 3
+)
+
 // Header is a record's header: a name and base64, or null.
 type Header struct {
 	Name  string
@@ -62,6 +68,8 @@ type Request struct {
 	TimestampMs int64    `json:"timestamp_ms"`
 	Member      string   `json:"member"`
 	Group       string   `json:"group"`
+	Source      string   `json:"source"`
+	Target      string   `json:"target"`
 	Instance    *string  `json:"instance"`
 	SessionMs   int      `json:"session_ms"`
 	Start       int64    `json:"start"`

@@ -314,10 +314,54 @@ func stop(*agent.Request) (answer, error) {
 	return numbers.Answer(), err
 }
 
+func transform(request *agent.Request) (answer, error) {
+	session, err := kgo.NewGroupTransactSession(
+		kgo.SeedBrokers(bootstrap), kgo.TransactionalID(request.Group),
+		kgo.ConsumerGroup(request.Group), kgo.ConsumeTopics(request.Source),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer session.Close()
+	done, tries := 0, 0
+	for ctx := within(); done < request.Count; {
+		fetches := session.PollRecords(ctx, agent.Step)
+		if err := fetches.Err(); err != nil {
+			return nil, err
+		}
+		if fetches.NumRecords() == 0 {
+			continue
+		}
+		if err := session.Begin(); err != nil {
+			return nil, err
+		}
+		sent := kgo.AbortingFirstErrPromise(session.Client())
+		fetches.EachRecord(func(record *kgo.Record) {
+			made := &kgo.Record{Topic: request.Target, Value: record.Value}
+			session.Produce(ctx, made, sent.Promise())
+		})
+		if err := sent.Err(); err != nil {
+			return nil, err
+		}
+		tries++
+		committed, err := session.End(ctx, kgo.TransactionEndTry(tries%agent.Abort != 0))
+		if err != nil {
+			return nil, err
+		}
+		if committed {
+			done += fetches.NumRecords()
+		}
+	}
+	return answer{"tries": tries}, nil
+}
+
 func main() {
 	agent.Serve(map[string]agent.Handler{
 		"produce": produce, "consume": consume, "time": timed, "committed": committed,
 		"join": join, "commit": commit, "leave": leave, "state": state, "tour": tour,
-		"stream": stream, "acked": acked, "stop": stop,
+		"stream": stream, "acked": acked, "stop": stop, "transform": transform,
 	})
 }

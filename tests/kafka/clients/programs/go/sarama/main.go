@@ -342,10 +342,75 @@ func stop(*agent.Request) (answer, error) {
 	return numbers.Answer(), nil
 }
 
+func transform(request *agent.Request) (answer, error) {
+	made := producerSettings(&agent.Request{Codec: "none", Acks: "all", Idempotent: true})
+	made.Producer.Transaction.ID = request.Group
+	producer, err := sarama.NewSyncProducer(bootstrap, made)
+	if err != nil {
+		return nil, err
+	}
+	defer producer.Close()
+	made = settings()
+	made.Consumer.IsolationLevel = sarama.ReadCommitted
+	consumer, err := sarama.NewConsumer(bootstrap, made)
+	if err != nil {
+		return nil, err
+	}
+	defer consumer.Close()
+	partition, err := consumer.ConsumePartition(request.Source, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer partition.Close()
+	tries, late := 0, time.After(20*time.Second)
+	for done := 0; done < request.Count; done += agent.Step {
+		batch := []*sarama.ProducerMessage{}
+		var next int64
+		for len(batch) < agent.Step {
+			select {
+			case got := <-partition.Messages():
+				fields := agent.Record{Value: got.Value}
+				batch, next = append(batch, message(request.Target, 0, &fields)), got.Offset+1
+			case <-late:
+				return nil, errors.New("transform: not in time")
+			}
+		}
+		for ended := false; !ended; ended = tries%agent.Abort != 0 {
+			tries++
+			if err := transfer(producer, request, batch, next, tries); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return answer{"tries": tries}, nil
+}
+
+func transfer(
+	producer sarama.SyncProducer, request *agent.Request, batch []*sarama.ProducerMessage,
+	next int64, tries int,
+) error {
+	if err := producer.BeginTxn(); err != nil {
+		return err
+	}
+	if err := producer.SendMessages(batch); err != nil {
+		return err
+	}
+	offsets := map[string][]*sarama.PartitionOffsetMetadata{
+		request.Source: {{Partition: 0, Offset: next}},
+	}
+	if err := producer.AddOffsetsToTxn(offsets, request.Group); err != nil {
+		return err
+	}
+	if tries%agent.Abort == 0 {
+		return producer.AbortTxn()
+	}
+	return producer.CommitTxn()
+}
+
 func main() {
 	agent.Serve(map[string]agent.Handler{
 		"produce": produce, "consume": consume, "time": timed, "committed": committed,
 		"join": join, "commit": commit, "leave": leave, "state": state, "tour": tour,
-		"stream": stream, "acked": acked, "stop": stop,
+		"stream": stream, "acked": acked, "stop": stop, "transform": transform,
 	})
 }

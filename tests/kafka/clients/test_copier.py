@@ -1,0 +1,160 @@
+"""Kafka's TransactionalMessageCopier as its system tests use it: it copies each partition of a
+topic into another in transactions with its positions, some of which it aborts, while the broker
+and it are killed; each value is there once, in its order."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kafka.clients import servers
+from tests.kafka.clients.conftest import Admin
+from tests.kafka.clients.servers import Server
+from tests.support import apache
+from tests.support.effort import LONG
+
+KILLS = 12 if LONG else 2
+"""Of the broker and of a copier in turn."""
+BETWEEN = 60
+"""Values of a partition that are copied between two kills, at least."""
+COUNT = BETWEEN * KILLS * 4
+"""In each partition."""
+STEP = 5
+"""In a transaction."""
+PARTITIONS = 2
+WAIT_S = 90.0
+
+Wait = Callable[..., None]
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+
+@pytest.fixture
+def broker(side: str, tmp_path: Path) -> Iterator[Server]:
+    settings = {
+        "transaction.state.log.num.partitions": "2",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "offsets.topic.replication.factor": "1",
+    }
+    if side == "kafkalog":
+        settings["kafkalog.durability"] = "fsync"
+    try:
+        apache.jars()
+        with servers.SIDES[side](tmp_path / "data", settings) as made:
+            yield made
+    except (servers.Unavailable, apache.Unavailable) as reason:
+        pytest.skip(str(reason))
+
+
+class Copier:
+    """One of Kafka's programs, for a partition."""
+
+    def __init__(self, bootstrap: str, partition: int, folder: Path) -> None:
+        self._command = apache.java(
+            "org.apache.kafka.tools.TransactionalMessageCopier", "--broker-list", bootstrap,
+            "--input-topic", "asked", "--input-partition", str(partition),
+            "--output-topic", "done", "--consumer-group", "copiers",
+            "--transactional-id", f"copier-{partition}", "--transaction-size", str(STEP),
+            "--transaction-timeout", "10000", "--enable-random-aborts", "--use-group-metadata",
+        )  # fmt: skip
+        self._output = folder / f"copier-{partition}.out"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(self._command, stdout=output, stderr=subprocess.STDOUT)
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def copied(self) -> int:
+        """How many values it has committed since it was started."""
+        told: list[dict[str, Any]] = [{"totalProcessed": 0}]
+        for line in self._output.read_text(errors="replace").splitlines():
+            if line.startswith("{") and line.endswith("}"):
+                told.append(json.loads(line))
+        return int(told[-1]["totalProcessed"])
+
+    def ended(self) -> bool:
+        """Whether it has copied all; it must not have failed."""
+        assert self._process is not None
+        status = self._process.poll()
+        assert status in (None, 0), self._output.read_text(errors="replace")[-3_000:]
+        return status == 0
+
+
+@pytest.fixture
+def copiers(broker: Server, tmp_path: Path) -> Iterator[list[Copier]]:
+    made = [Copier(broker.bootstrap, number, tmp_path) for number in range(PARTITIONS)]
+    yield made
+    for one in made:
+        one.kill()
+
+
+def feed(bootstrap: str) -> list[list[bytes]]:
+    """The values of each partition."""
+    from confluent_kafka import Producer
+
+    found = [[b"%d-%d" % (number, n) for n in range(COUNT)] for number in range(PARTITIONS)]
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for number, values in enumerate(found):
+        for value in values:
+            producer.produce("asked", value, partition=number)
+    assert producer.flush(WAIT_S) == 0
+    return found
+
+
+def committed(bootstrap: str) -> list[list[bytes]]:
+    """What each partition of the copy holds for those who read what is committed."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap, "group.id": "nobody", "enable.partition.eof": True,
+        "isolation.level": "read_committed", "enable.auto.commit": False,
+    })  # fmt: skip
+    consumer.assign([TopicPartition("done", n, OFFSET_BEGINNING) for n in range(PARTITIONS)])
+    found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+    ended: set[int] = set()
+    while len(ended) < PARTITIONS:
+        message = consumer.poll(WAIT_S)
+        assert message is not None
+        if message.error() is None:
+            found[message.partition()].append(message.value())
+        elif message.error().name() == "_PARTITION_EOF":
+            ended.add(message.partition())
+    consumer.close()
+    return found
+
+
+def test_copies_survive_kills(broker: Server, copiers: list[Copier], wait_until: Wait) -> None:
+    wait_until(broker.answers, "the broker takes connections", WAIT_S)
+    admin = Admin(broker.bootstrap)
+    admin.until_ready()
+    admin.create("asked", PARTITIONS, {})
+    admin.create("done", PARTITIONS, {})
+    asked = feed(broker.bootstrap)
+    for copier in copiers:
+        copier.start()
+    for kill in range(KILLS):
+        victim = copiers[kill // 2 % PARTITIONS]
+        goal = victim.copied() + BETWEEN
+        wait_until(lambda one=victim, n=goal: one.copied() >= n, "values are copied", WAIT_S)
+        assert not victim.ended(), "it was to be killed in the middle"
+        if kill % 2 == 0:
+            broker.kill()
+            broker.start()
+            wait_until(broker.answers, "the broker is back", WAIT_S)
+        else:
+            victim.kill()
+            victim.start()
+    for copier in copiers:
+        wait_until(copier.ended, "all is copied", 2 * WAIT_S)
+    assert committed(broker.bootstrap) == asked
