@@ -125,12 +125,16 @@ class Boundaries:
         identity, cluster = self._opened(), self._sender.cluster
         self._not_in_doubt(identity)
         self._waiting.waitable()
-        self._waiting.hold("the transaction is being aborted")
         identity.ending = False
         why = errors.TransactionAborted(
             f"transactional id {identity.transactional_id!r}: the transaction was aborted"
         )
-        self._ask(lambda: self._sender.drop_all(why))
+
+        def give_up() -> None:  # in the sender's thread: it sends nothing between the two
+            self._waiting.hold("the transaction is being aborted")
+            self._sender.drop_all(why)
+
+        self._ask(give_up)
         while self._waiting.pending():  # what was on its way, and may have failed meanwhile
             with suppress(errors.Timeout):
                 self._waiting.drain(0.05)
