@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kafkalog.errors import CorruptLog
-from kafkalog.metadata.image import TOPIC, Broker, MetadataImage, Partition, Topic
+from kafkalog.metadata.image import TOPIC, Broker, Change, MetadataImage, Partition, Topic
 
 __all__ = ["Changes", "Entry", "Replay", "broker_fields", "partition_fields", "snapshot_entries"]
 
@@ -36,6 +36,10 @@ class Changes:
         self._next_producer_id = image.next_producer_id
         self._partitions: set[str] = set()  # topics whose partitions are ours to change
         self._resources: set[tuple[int, str]] = set()  # likewise their settings
+        self.touched: dict[str, None] = {}
+        """Names of topics that records spoke of, in their order."""
+        self.resources: dict[tuple[int, str], None] = {}
+        """Whose settings records spoke of, in their order."""
 
     def _of(self, part: str) -> dict[Any, Any]:
         found = self._copies.get(part)
@@ -80,6 +84,7 @@ class Changes:
         name = self._of("names").get(topic_id)
         if name is None:
             raise CorruptLog(f"{what}: found topic id {topic_id}, which no TopicRecord made")
+        self.touched[name] = None
         topic: Topic = topics[name]
         if name not in self._partitions:
             topic = topics[name] = topic._replace(partitions=dict(topic.partitions))
@@ -100,6 +105,7 @@ class Changes:
         self._of("topics")[record.name] = Topic(record.name, record.topic_id, {})
         self._of("names")[record.topic_id] = record.name
         self._partitions.add(record.name)
+        self.touched[record.name] = None
 
     def _add_partition(self, record: Any) -> None:
         _, partitions = self._topic(record.topic_id, "PartitionRecord")
@@ -145,7 +151,8 @@ class Changes:
         del self._of("topics")[topic.name], self._of("names")[topic.id]
         self._partitions.discard(topic.name)
         if (TOPIC, topic.name) in (self._copies.get("configs") or self._base.configs):
-            del self._of("configs")[TOPIC, topic.name]  # else all topics would be looked at
+            del self._of("configs")[TOPIC, topic.name]
+            self.resources[TOPIC, topic.name] = None
         self._resources.discard((TOPIC, topic.name))
 
     def _clear_elr(self, record: Any) -> None:
@@ -163,6 +170,7 @@ class Changes:
     def _config(self, record: Any) -> None:
         resource = (record.resource_type, record.resource_name)
         configs = self._of("configs")
+        self.resources[resource] = None
         if resource not in self._resources:
             configs[resource] = dict(configs.get(resource, {}))
             self._resources.add(resource)
@@ -279,6 +287,8 @@ class Replay:
         """After the last record, or the last transaction, that ended."""
         self._changes = Changes(image)
         self._open: list[Entry | str] | None = None
+        self._touched: dict[str, None] = {}  # since the last change that was told
+        self._resources: dict[tuple[int, str], None] = {}
 
     @property
     def in_transaction(self) -> bool:
@@ -316,8 +326,25 @@ class Replay:
     def settle(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
         """The image of all that has ended, when the record at `offset` was the last one fed."""
         self.image = self._changes.image(offset, epoch, timestamp_ms)
+        self._touched |= self._changes.touched
+        self._resources |= self._changes.resources
         self._changes = Changes(self.image)
         return self.image
+
+    def change(self, old: MetadataImage) -> Change:
+        """What became of `old`, which is no older than the image of the last such question.
+
+        Only what records spoke of is looked at: a thousand changes of a thousand topics are many.
+        """
+        new = self.image
+        before, now = old.topics.get, new.topics.get
+        names = [name for name in self._touched if before(name) is not now(name)]
+        changed = tuple(topic for name in names if (topic := now(name)) is not None)
+        away = [topic for name in names if (topic := before(name)) is not None]
+        gone = tuple(topic for topic in away if topic.id not in new.names)
+        resources = tuple(r for r in self._resources if old.config(*r) != new.config(*r))
+        self._touched, self._resources = {}, {}
+        return Change(old, new, changed, gone, resources)
 
 
 # ---- an image as records ---------------------------------------------------------------------

@@ -41,7 +41,7 @@ __all__ = [
     "describe_configs",
     "incremental_alter_configs",
     "is_sensitive",
-    "topic_entries",
+    "new_topic_entries",
 ]
 
 BROKER_LOGGER = 8
@@ -399,7 +399,7 @@ def _entries(
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
     _check_resource(image, kind, name)
     if kind == TOPIC:
-        return topic_entries(image, name, static)
+        return _topic_entries(image, name, static)
     return _broker_entries(image, name, static)
 
 
@@ -407,23 +407,65 @@ Chain = list[tuple[str, str | None, int]]
 """(name, value, source) of a setting, the one in effect first."""
 
 
-def topic_entries(
-    image: MetadataImage,
-    topic: str,
-    static: BrokerConfig,
-    own: Mapping[str, str | None] | None = None,
+def _topic_entries(
+    image: MetadataImage, topic: str, static: BrokerConfig
 ) -> Iterator[dict[str, Any]]:
-    """Every setting of a topic as DescribeConfigs has it; `own`: the topic's own, if new."""
-    given = image.config(TOPIC, topic) if own is None else own
-    for setting in TopicConfig.table.values():
-        chain: Chain = []
-        if (value := given.get(setting.name)) is not None:
-            chain.append((setting.name, value, TOPIC_SOURCE))
-        chain += _broker_chain(image, setting, static)
-        yield _entry(setting.name, chain, setting)
+    """Every setting of a topic as DescribeConfigs has it."""
+    given = image.config(TOPIC, topic)
+    for setting, chain, entry, _ in _without_own(image, static):
+        value = given.get(setting.name)
+        yield dict(entry) if value is None else _own_entry(setting, value, chain)
+    yield from _foreign_entries(given)
+
+
+def new_topic_entries(
+    image: MetadataImage, static: BrokerConfig, own: Mapping[str, str | None]
+) -> list[dict[str, Any]]:
+    """Every setting of a topic that is made with settings of its `own`, as CreateTopics has it."""
+    if not own:
+        return [short for _, _, _, short in _without_own(image, static)]
+    found = []
+    for setting, chain, _, short in _without_own(image, static):
+        value = own.get(setting.name)
+        found.append(short if value is None else _short(_own_entry(setting, value, chain)))
+    return [*found, *map(_short, _foreign_entries(own))]
+
+
+def _foreign_entries(given: Mapping[str, str | None]) -> Iterator[dict[str, Any]]:
+    """Settings that are Kafka's alone, and that we keep."""
     for name, value in given.items():
-        if name not in TopicConfig.table:  # Kafka's, that we keep
+        if name not in TopicConfig.table:
             yield _entry(name, [(name, value, TOPIC_SOURCE)], None)
+
+
+_Plain = tuple[Setting[Any], Chain, dict[str, Any], dict[str, Any]]
+"""A setting of a topic as brokers say it: its entry in DescribeConfigs, and in CreateTopics.
+Nobody changes them."""
+_last_plain: tuple[tuple[Any, ...], list[_Plain]] = ((), [])
+"""What it was made of last, and what came of it: it is the same for all topics."""
+
+
+def _without_own(image: MetadataImage, static: BrokerConfig) -> list[_Plain]:
+    global _last_plain
+    of = (image.node_id, image.config(BROKER, str(image.node_id)), image.config(BROKER, ""), static)
+    last, found = _last_plain
+    if len(last) != len(of) or any(a is not b for a, b in zip(last, of, strict=True)):
+        found = []
+        for setting in TopicConfig.table.values():
+            chain = _broker_chain(image, setting, static)
+            entry = _entry(setting.name, chain, setting)
+            found.append((setting, chain, entry, _short(entry)))
+        _last_plain = of, found
+    return found
+
+
+def _own_entry(setting: Setting[Any], value: str, chain: Chain) -> dict[str, Any]:
+    return _entry(setting.name, [(setting.name, value, TOPIC_SOURCE), *chain], setting)
+
+
+def _short(entry: dict[str, Any]) -> dict[str, Any]:
+    keys = ("name", "value", "read_only", "config_source", "is_sensitive")
+    return {key: entry[key] for key in keys}
 
 
 def _broker_chain(image: MetadataImage, setting: Setting[Any], static: BrokerConfig) -> Chain:

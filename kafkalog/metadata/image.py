@@ -19,13 +19,12 @@ __all__ = [
     "NO_LEADER",
     "TOPIC",
     "Broker",
+    "Change",
     "Configs",
     "MetadataImage",
     "Partition",
     "Topic",
-    "TopicChanges",
     "empty_image",
-    "topic_changes",
 ]
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
@@ -145,33 +144,17 @@ class MetadataImage(NamedTuple):
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-class TopicChanges(NamedTuple):
-    """What became of the topics from one image to another."""
+class Change(NamedTuple):
+    """What became of an image."""
 
+    old: MetadataImage
+    new: MetadataImage
     changed: tuple[Topic, ...]
-    """Those that are new or were changed, as they are now."""
+    """Topics that are new or were changed, as they are now."""
     gone: tuple[Topic, ...]
     """Those whose ids are gone, as they were; their names may be others' by now."""
-
-
-_NO_CHANGES = TopicChanges((), ())
-_last: tuple[Mapping[str, Topic], Mapping[str, Topic], TopicChanges] = ({}, {}, _NO_CHANGES)
-"""What was looked at last: all who follow a change ask the same, and it looks at every topic."""
-
-
-def topic_changes(old: MetadataImage, new: MetadataImage) -> TopicChanges:
-    """The topics that differ between an image and one that came of it."""
-    global _last
-    if old.topics is new.topics:
-        return _NO_CHANGES
-    last = _last
-    if last[0] is not old.topics or last[1] is not new.topics:
-        before, now = old.topics.get, new.topics.get
-        changed = tuple(t for name, t in new.topics.items() if before(name) is not t)
-        away = [t for name, t in old.topics.items() if now(name) is not t]
-        gone = tuple(t for t in away if t.id not in new.names)
-        _last = last = (old.topics, new.topics, TopicChanges(changed, gone))
-    return last[2]
+    resources: tuple[tuple[int, str], ...]
+    """Whose settings are others now."""
 
 
 def empty_image(cluster_id: str, node_id: int) -> MetadataImage:

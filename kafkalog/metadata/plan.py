@@ -25,7 +25,7 @@ from kafkalog.metadata.asked import (
     TopicNamed,
 )
 from kafkalog.metadata.changes import partition_fields
-from kafkalog.metadata.configs import Refused, checked_topic_configs, topic_entries
+from kafkalog.metadata.configs import Refused, checked_topic_configs, new_topic_entries
 from kafkalog.metadata.image import TOPIC, MetadataImage, Partition, Topic
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID
@@ -193,29 +193,9 @@ def _create_topic(
         "topic_config_error_code": 0,
         "num_partitions": count,
         "replication_factor": 1,
-        "configs": _shown_configs(image, topic.name, site, configs),
+        "configs": new_topic_entries(image, site.config, configs),
     }
     return records, result
-
-
-_plain: tuple[Any, Any, list[Result]] = None, None, []
-"""The settings that a topic without its own was last shown with, and what they came of."""
-
-
-def _shown_configs(
-    image: MetadataImage, name: str, site: Site, configs: Mapping[str, str | None]
-) -> list[Result]:
-    """The settings of a new topic as CreateTopics answers them."""
-    global _plain
-    last = _plain
-    if not configs and last[0] is image.configs and last[1] is site.config:
-        return last[2]
-    keys = ("name", "value", "read_only", "config_source", "is_sensitive")
-    shown = [{key: entry[key] for key in keys}
-             for entry in topic_entries(image, name, site.config, configs)]  # fmt: skip
-    if not configs:
-        _plain = image.configs, site.config, shown
-    return shown
 
 
 def _count(image: MetadataImage, topic: NewTopic, site: Site) -> int:

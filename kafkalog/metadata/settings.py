@@ -9,9 +9,9 @@ from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.served import INTERNAL_SEGMENT_BYTES
 from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import InvalidSetting
-from kafkalog.metadata.image import BROKER, TOPIC, Configs, MetadataImage
+from kafkalog.metadata.image import BROKER, TOPIC, Change, MetadataImage
 
-__all__ = ["broker_names", "changed_resources", "changed_topics", "conflict", "topic_overrides"]
+__all__ = ["broker_names", "changed_topics", "conflict", "topic_overrides"]
 
 _logger = logging.getLogger(__name__)
 
@@ -66,10 +66,11 @@ def _layers(image: MetadataImage, own: Mapping[str, str], whose: str, warn: Warn
     found: list[_Layer] = []
     for resource in ("", str(image.node_id)):
         dynamic = image.config(BROKER, resource)
-        given: list[tuple[str, str]] = []
-        for setting in TopicConfig.table.values() if dynamic else ():
-            names = [name for name in (setting.synonym, *setting.also) if name in dynamic]
-            given += [(setting.name, name) for name in names[:1]]
+        # A setting's first name counts.
+        ranks = broker_names()
+        known = sorted((name for name in dynamic if name in ranks), key=lambda n: ranks[n].rank)
+        firsts = {ranks[name].setting: name for name in reversed(known)}
+        given = list(reversed(firsts.items()))
         found.append(_layer(f"broker {resource or 'default'}", given, dynamic, warn))
     # The names that stand for others last: they count.
     names = sorted(own, key=lambda name: name in _OTHER_NAMES)
@@ -126,7 +127,7 @@ def _value(name: str, text: str) -> tuple[Any, str | None]:
         if name in TopicConfig.table and TopicConfig.table[name].synonym == name:
             return TopicConfig.table[name].checked(text), None
         config = BrokerConfig({name: text}).topic
-        return config[broker_names()[name]], None
+        return config[broker_names()[name].setting], None
     except (InvalidSetting, KeyError) as error:
         return None, str(error) if isinstance(error, InvalidSetting) else "it is not known here"
 
@@ -142,30 +143,31 @@ def _warn_once(told: set[Problem]) -> Warn:
     return warn
 
 
+class _BrokerName(NamedTuple):
+    """A name that the broker's default of a topic's setting has."""
+
+    setting: str
+    rank: int
+    """Its place among all of them."""
+
+
 @lru_cache(maxsize=1)
-def broker_names() -> dict[str, str]:
-    """A topic's setting by each name that the broker's default of it has."""
-    return {
-        name: setting.name
+def broker_names() -> dict[str, _BrokerName]:
+    """Each name that the broker's default of a topic's setting has."""
+    names = [
+        (name, setting.name)
         for setting in TopicConfig.table.values()
         for name in (setting.synonym, *setting.also)
         if name
-    }
+    ]
+    return {name: _BrokerName(setting, rank) for rank, (name, setting) in enumerate(names)}
 
 
-def changed_resources(old: Configs, new: Configs) -> list[tuple[int, str]]:
-    """Whose settings are others in `new`."""
-    # A change copies one or two of them; the others are the same objects.
-    changed = [key for key, values in new.items() if old.get(key) is not values]
-    return [key for key in changed if old.get(key) != new[key]] + [k for k in old if k not in new]
-
-
-def changed_topics(old: Configs, new: Configs) -> list[str | None]:
-    """Topics whose settings are others in `new`; [None]: perhaps all, by the broker's."""
-    changed = changed_resources(old, new)
-    if any(kind == BROKER for kind, _ in changed):
+def changed_topics(change: Change) -> list[str | None]:
+    """Topics whose settings are others now; [None]: perhaps all, by the broker's."""
+    if any(kind == BROKER for kind, _ in change.resources):
         return [None]
-    return [name for kind, name in sorted(changed) if kind == TOPIC]
+    return [name for kind, name in change.resources if kind == TOPIC]
 
 
 def effective(image: MetadataImage, topic: str, static: BrokerConfig) -> Mapping[str, Any]:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from kafkalog.config.server import DYNAMIC, ServerConfig
 from kafkalog.errors import InvalidSetting
 from kafkalog.metadata.image import BROKER
-from kafkalog.metadata.settings import changed_resources
 
 if TYPE_CHECKING:
-    from kafkalog.metadata.image import MetadataImage
+    from kafkalog.metadata.image import Change, MetadataImage
     from kafkalog.server.node import Node
     from kafkalog.server.threads.workers import Workers
 
@@ -54,10 +53,9 @@ def follow_settings(node: "Node", workers: "Workers") -> None:
             except Exception:  # the others are obeyed all the same
                 _logger.exception("a setting of the broker is not obeyed")
 
-    def changed(old: "MetadataImage", new: "MetadataImage") -> None:
-        changed = changed_resources(old.configs, new.configs)
-        if any(kind == BROKER for kind, _ in changed):
-            obey(new)
+    def changed(change: "Change") -> None:
+        if any(kind == BROKER for kind, _ in change.resources):
+            obey(change.new)
 
     node.metadata.listen(changed)
     obey(node.image)

@@ -20,14 +20,14 @@ from kafkalog.errors import (
 )
 from kafkalog.log.log import handle_of
 from kafkalog.metadata.configs import is_sensitive
-from kafkalog.metadata.image import INTERNAL_TOPICS, TOPIC, topic_changes
-from kafkalog.metadata.settings import changed_resources, changed_topics
+from kafkalog.metadata.image import INTERNAL_TOPICS, TOPIC
+from kafkalog.metadata.settings import changed_topics
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalog.directory.manager import Manager
     from kafkalog.log.log import Log
-    from kafkalog.metadata.image import MetadataImage, Topic
+    from kafkalog.metadata.image import Change, MetadataImage, Topic
     from kafkalog.metadata.kraft.kraftlog import MetadataLog
     from kafkalog.server.reactor import Reactor
 
@@ -254,25 +254,24 @@ class Partitions:
                 compress=compresses(config), timed=_is_timed(config),
             )  # fmt: skip
 
-    def _changed(self, old: "MetadataImage", new: "MetadataImage") -> None:
+    def _changed(self, change: "Change") -> None:
+        old, new = change.old, change.new
         with self._lock:
             self._image = new
-            changes = topic_changes(old, new)
-            for topic in changes.gone:
+            for topic in change.gone:
                 self._each(topic.name, self._remove, topic)
                 _logger.info("topic %s: deleted", topic.name)
-            # Only what changed is looked at: a thousand changes of a thousand topics are many.
-            changed = {topic.name for topic in changes.changed if topic.id not in old.names}
-            if old.configs is not new.configs:
-                _tell_settings(old, new)
-                found = changed_topics(old.configs, new.configs)
+            changed = {topic.name for topic in change.changed if topic.id not in old.names}
+            if change.resources:
+                _tell_settings(change)
+                found = changed_topics(change)
                 changed.update(new.topics if None in found else (n for n in found if n))
             for name in changed:
                 self._configs.pop(name, None)
             for name in changed & new.topics.keys():
                 self._each(name, self._introduce, new.topics[name])
-            _tell_partitions(old, changes.changed)
-            self._lead_anew(old, new, changed.union(topic.name for topic in changes.changed))
+            _tell_partitions(old, change.changed)
+            self._lead_anew(new, changed.union(topic.name for topic in change.changed))
 
     @staticmethod
     def _each(name: str, follow: Callable[["Topic"], None], topic: "Topic") -> None:
@@ -282,9 +281,7 @@ class Partitions:
         except Exception:
             _logger.exception("topic %s: is not served as the metadata say", name)
 
-    def _lead_anew(
-        self, old: "MetadataImage", new: "MetadataImage", changed: Iterable[str]
-    ) -> None:
+    def _lead_anew(self, new: "MetadataImage", changed: Iterable[str]) -> None:
         """Tell the data plane new leader epochs and another durability."""
         found = [new.topics[name] for name in changed if name in new.topics]
         for tp, now in [(TopicPartition(topic.name, n), p)
@@ -338,8 +335,9 @@ def _tell_partitions(old: "MetadataImage", changed: Iterable["Topic"]) -> None:
             _logger.info("topic %s: has %d partitions", topic.name, len(topic.partitions))
 
 
-def _tell_settings(old: "MetadataImage", new: "MetadataImage") -> None:
-    for kind, name in changed_resources(old.configs, new.configs):
+def _tell_settings(change: "Change") -> None:
+    old, new = change.old, change.new
+    for kind, name in change.resources:
         before, now = old.config(kind, name), new.config(kind, name)
         what = f"topic {name}" if kind == TOPIC else f"broker {name or 'default'}"
         gone = kind == TOPIC and name not in new.topics

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import TopicExists
 from kafkalog.metadata.asked import NewSetting, NewTopic, NewTopics
-from kafkalog.metadata.image import topic_changes
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafkalog.server.node import Node
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from kafkalog.coordinator.thread import Coordinator
-    from kafkalog.metadata.image import MetadataImage
+    from kafkalog.metadata.image import Change, MetadataImage
 
 __all__ = ["create_missing", "follow_coordinators", "internal_topic"]
 
@@ -89,8 +88,9 @@ def _follow(
         topic = image.topics[name]
         coordinator.load(sorted(topic.partitions), len(topic.partitions))
 
-    def changed(old: "MetadataImage", new: "MetadataImage") -> None:
-        gone = [topic.name for topic in topic_changes(old, new).gone]
+    def changed(change: "Change") -> None:
+        old, new = change.old, change.new
+        gone = [topic.name for topic in change.gone]
         if name in gone:
             for partition in old.topics[name].partitions:
                 coordinator.resign(partition)

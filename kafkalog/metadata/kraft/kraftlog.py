@@ -8,7 +8,6 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -22,7 +21,6 @@ from kafkalog.errors import (
     NoSpace,
     ReadOnly,
     UnknownTopicOrPartition,
-    for_clients,
     passes,
     told_once,
 )
@@ -38,15 +36,7 @@ from kafkalog.metadata.asked import (
     TopicNamed,
 )
 from kafkalog.metadata.changes import broker_fields, snapshot_entries
-from kafkalog.metadata.image import (
-    INTERNAL_TOPICS,
-    METADATA_VERSION,
-    Broker,
-    MetadataImage,
-    Partition,
-    Topic,
-    topic_changes,
-)
+from kafkalog.metadata.image import METADATA_VERSION, Broker, MetadataImage, Partition
 from kafkalog.metadata.kraft.batches import (
     BATCH_BYTES,
     LEADER_CHANGE,
@@ -55,6 +45,7 @@ from kafkalog.metadata.kraft.batches import (
     leader_change_value,
     records_in,
 )
+from kafkalog.metadata.kraft.following import Followers, Listener
 from kafkalog.metadata.kraft.loading import (
     QUORUM_STATE,
     Loaded,
@@ -65,18 +56,10 @@ from kafkalog.metadata.kraft.loading import (
 from kafkalog.metadata.kraft.records import encode
 from kafkalog.metadata.kraft.snapshots import SnapshotName, list_snapshots, render_snapshot
 from kafkalog.metadata.kraft.tail import Tail
-from kafkalog.metadata.plan import Plan, Site
-from kafkalog.types import TopicPartition
-from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.metadata.kraft.turns import Turn, Turns, failed
+from kafkalog.metadata.plan import Plan, Record, Result, Site
 
 __all__ = ["Listener", "MetadataLog"]
-
-Listener = Callable[[MetadataImage, MetadataImage], None]
-"""Called with the image before a change and the one after it."""
-Record = tuple[str, Any]
-"""A record's name and its fields."""
-Result = dict[str, Any]
-"""One item of a response."""
 
 SNAPSHOTS_KEPT = 2
 FREEING = {"RemoveTopicRecord", "ConfigRecord"}
@@ -122,13 +105,13 @@ class MetadataLog:
         self._closed = False
         # Held for the whole of a change, its listeners and folders included.
         self._lock = threading.RLock()
-        self._listeners: list[Listener] = []
+        self._turns = Turns()
+        self._followers = Followers(manager, loaded.removed)
         self._not_obeyed: set[settings.Problem] = set()  # settings that were warned of
         self._written_bytes = 0  # since the last snapshot
         self._snapshot_ms = manager.clock.now_ms()
         self._not_taken: object = None  # why there was no snapshot the last time
         self._tail = Tail(log, manager.path)
-        self._unmade: dict[str, KafkalogError] = {}  # topics without their folders, and why
 
     # ---- opening and closing -------------------------------------------------------------------
 
@@ -177,8 +160,8 @@ class MetadataLog:
             _logger.warning("%s", problem)
         self.problems += strays.values()
         self._site = self._site._replace(blocked=frozenset(tp.topic for tp in strays))
-        self._make_folders(self.image.topics)
-        self._unmade.clear()  # they are made when they are used
+        self._followers.make_folders(self.image, self.image.topics)
+        self._followers.unmade.clear()  # they are made when they are used
         self._tail.keep_space()
 
     def _known_epoch(self) -> int:
@@ -296,7 +279,7 @@ class MetadataLog:
         Folders of new partitions are there by then, those of removed ones still are.
         """
         with self._lock:
-            self._listeners.append(listener)
+            self._followers.listen(listener)
 
     def write(self, records: Iterable[Record], flush: bool = True) -> MetadataImage:
         """Write records, all or none of them; on return they are on disk and in `image`.
@@ -313,16 +296,22 @@ class MetadataLog:
         """`owe`: see Tail."""
         with self._lock:
             self._check()
-            old = self.image
-            records = list(records)
-            if not records:
-                return old
-            self._append(records, flush, owe)
-            self.image = self._loaded.replay.image
-            self._follow(old, self.image)
-            self._snapshot_if_due()
-            self._tail.keep_space()
+            if records := list(records):
+                self._append(records, owe)
+                self._show(flush)
             return self.image
+
+    def _show(self, flush: bool = True) -> None:
+        """What was appended since the last time is on disk, then in `image`, then followed."""
+        old, new = self.image, self._loaded.replay.image
+        if new is old:
+            return
+        if flush:
+            self._log.flush()
+        self.image = new
+        self._followers.follow(self._loaded.replay.change(old))
+        self._snapshot_if_due()
+        self._tail.keep_space()
 
     def _check(self) -> None:
         if self._closed:
@@ -330,33 +319,33 @@ class MetadataLog:
         if self.manager.mode != "w":
             raise ReadOnly(f"{self._log.path}: was opened for reading")
 
-    def _append(self, records: Sequence[Record], flush: bool = False, owe: bool = False) -> None:
+    def _append(self, records: Sequence[Record], owe: bool = False) -> None:
         if not records:
             return
         frees = all(name in FREEING for name, _ in records)
-        values = [encode(name, fields, self.image) for name, fields in records]
-        batches = self._batches(values)
+        batches = self._batches([self._encoded(name, fields) for name, fields in records])
         done = 0
         try:
             for batch in batches:
                 self._tail.append(batch, owe, frees)
                 done += 1
-            if flush:
-                self._log.flush()
         finally:
             # What was begun and failed is fed, too: the next write aborts it.
             self._loaded.take(raw for batch in batches[:done] for raw in records_in(batch))
             self._written_bytes += sum(map(len, batches[:done]))
+
+    def _encoded(self, name: str, fields: Any) -> bytes:
+        return encode(name, fields, self._loaded.replay.image)
 
     def _batches(self, values: list[bytes]) -> list[bytes]:
         """One batch, which is whole or not there; more than one are a transaction."""
         now_ms = self.manager.clock.now_ms()
         head = []
         if self._loaded.replay.in_transaction:
-            head.append(encode("AbortTransactionRecord", {"reason": "unfinished"}, self.image))
+            head.append(self._encoded("AbortTransactionRecord", {"reason": "unfinished"}))
         for begin, end in (([], []), (["BeginTransactionRecord"], ["EndTransactionRecord"])):
-            whole = [*head, *(encode(name, {}, self.image) for name in begin), *values]
-            whole += [encode(name, {}, self.image) for name in end]
+            whole = [*head, *(self._encoded(name, {}) for name in begin), *values]
+            whole += [self._encoded(name, {}) for name in end]
             start = self._tail.end_offset
             batches = data_batches(whole, start, self._epoch, now_ms, self.batch_bytes)
             if len(batches) == 1:
@@ -370,19 +359,22 @@ class MetadataLog:
 
         One whose folders cannot be made is taken back.
         """
-        with self._lock:
-            self._unmade.clear()
-            results = self._plan(lambda image: controller.create_topics(image, asked, self._site))
-            failed = {name: why for name, why in self._unmade.items() if passes(why)}
-            try:
-                self.write([("RemoveTopicRecord", {"topic_id": self.image.topics[name].id})
-                            for name in failed])  # fmt: skip
-            except KafkalogError:
-                return results  # they stay: their folders are made when they are used
-            for result in results:
-                if result["name"] in failed:
-                    result.update(_failed(failed[result["name"]]))
-            return results
+        return self._plan(
+            lambda image: controller.create_topics(image, asked, self._site), self._take_back
+        )
+
+    def _take_back(self, results: list[Result]) -> None:
+        """The topics among `results` whose folders cannot be made."""
+        unmade = {name: why for name, why in self._followers.unmade.items() if passes(why)}
+        made = [result for result in results
+                if not result["error_code"] and result["topic_id"] in self.image.names]  # fmt: skip
+        mine = [result for result in made if result["name"] in unmade]
+        try:
+            self.write([("RemoveTopicRecord", {"topic_id": result["topic_id"]}) for result in mine])
+        except KafkalogError:
+            return  # they stay: their folders are made when they are used
+        for result in mine:
+            result.update(failed(unmade[result["name"]]))
 
     def delete_topics(self, asked: Sequence[TopicNamed]) -> list[Result]:
         """DeleteTopics: the response's `responses`."""
@@ -427,80 +419,39 @@ class MetadataLog:
         Raises: as write.
         """
         with self._lock:
-            records, block = controller.allocate_producer_ids(self.image)
+            records, block = controller.allocate_producer_ids(self._loaded.replay.image)
             self.write(records)
             return block
 
-    def _plan(self, plan_of: Callable[[MetadataImage], Plan]) -> list[Result]:
+    def _plan(
+        self,
+        plan_of: Callable[[MetadataImage], Plan],
+        settle: Callable[[list[Result]], None] | None = None,
+    ) -> list[Result]:
+        """Carry out what is asked; changes of several threads go to the disk together."""
+        turn = Turn(plan_of, settle)
+        self._turns.join(turn)
         with self._lock:
+            if not turn.done:
+                self._take_turns()
+        return turn.results()
+
+    def _take_turns(self) -> None:
+        where = self._log.path
+        with self._turns.taken() as turns:
             self._check()
-            plan = plan_of(self.image)
+            self._followers.unmade.clear()
+            for turn in turns:
+                turn.begin(self._loaded.replay.image, self._append, where)
             try:
-                self.write(plan.records)
+                self._show()
             except KafkalogError as error:
-                _logger.error("%s: %s", self._log.path, error)
-                for result in plan.results:
-                    if not result["error_code"]:
-                        result.update(_failed(error))
-            return plan.results
+                for turn in turns:
+                    turn.lose(error, where)
+            for turn in turns:
+                turn.end()
 
-    # ---- what follows a change -----------------------------------------------------------------
-
-    def _follow(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Folders, settings of open logs and listeners, after the image changed."""
-        changes = topic_changes(old, new)
-        self._make_folders(topic.name for topic in changes.changed)
-        if new.configs is not old.configs:
-            for topic in settings.changed_topics(old.configs, new.configs):
-                self._told(partial(self.manager.reconfigure, topic=topic))
-        for listener in self._listeners:
-            self._told(partial(listener, old, new))
-        if gone := changes.gone:
-            tps = [TopicPartition(topic.name, n) for topic in gone for n in topic.partitions]
-            self._loaded.removed.update(topic.id for topic in gone)
-            try:
-                # Until a snapshot passes over the record of its removal, that tells a start what
-                # a crash may bring back.
-                self.manager.delete_partitions(tps, sync=False)
-            except KafkalogError as error:
-                # They are gone from the metadata: the next start takes their folders out.
-                _logger.error("%s: %s", self.manager.path, error)
-
-    def _told(self, tell: Callable[[], object]) -> None:
-        """The change is on disk: nobody's failure to follow it makes it undone, or keeps it
-        from the others.
-        """
-        try:
-            tell()
-        except Exception:
-            _logger.exception("%s: a change is written, and was not followed", self._log.path)
-
-    def _make_folders(self, topics: Iterable[str]) -> None:
-        for name in topics:
-            topic = self.image.topics.get(name)
-            if topic is None or name in INTERNAL_TOPICS:
-                continue  # an internal topic's folders are made when they are first used
-            try:
-                self._clear(topic)
-                # The id of a folder that is there is looked at when its log is first opened.
-                missing = [n for n in topic.partitions if not self._has(name, n)]
-                self.manager.make(name, topic.id, missing)
-            except KafkalogError as error:
-                # It is in the metadata; Manager.get tries again.
-                _logger.error("%s: %s", self.manager.path, error)
-                self._unmade[name] = error
-
-    def _has(self, topic: str, partition: int) -> bool:
-        return self.manager.has(TopicPartition(topic, partition))
-
-    def _clear(self, topic: Topic) -> None:
-        """Take out folders that a removed topic of the same name could not take along."""
-        if self._loaded.removed:
-            here = [TopicPartition(topic.name, n) for n in topic.partitions
-                    if self._has(topic.name, n)]  # fmt: skip
-            ids = {tp: self.manager.folders.partition_id(tp) for tp in here}
-            gone = [tp for tp, topic_id in ids.items() if topic_id in self._loaded.removed]
-            self.manager.delete_partitions(gone)
+    # ---- what others ask of it -----------------------------------------------------------------
 
     def config(self, topic: str) -> Mapping[str, object] | None:
         """The settings of a topic that go over the broker's static ones (for Manager)."""
@@ -591,9 +542,3 @@ class MetadataLog:
             self._log.roll()
             # A reader that finds the newest damaged begins with the one before it.
             self._log.delete_before(kept[0].offset)
-
-
-def _failed(error: KafkalogError) -> Result:
-    """What the result of a change says that could not be made."""
-    code = ErrorCode.UNKNOWN_SERVER_ERROR if error.code is None else error.code
-    return {"error_code": int(code), "error_message": for_clients(error)}

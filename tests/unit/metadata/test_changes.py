@@ -96,6 +96,36 @@ def test_a_snapshot_says_what_the_records_said(records: list[tuple[str, Any]]) -
     assert without_time(again) == without_time(image)
 
 
+@given(st.lists(st.lists(RECORDS, max_size=12), max_size=5))
+def test_a_change_tells_what_a_look_at_all_would(rounds: list[list[tuple[str, Any]]]) -> None:
+    """Also of what came with several batches, and of a record that was refused in the middle."""
+    replay = Replay(empty_image("cluster", 1))
+    old = replay.image
+    for records in rounds:
+        for number, (name, fields) in enumerate(records):
+            entry = decode(encode(name, fields, old))
+            assert isinstance(entry, Entry)
+            with contextlib.suppress(CorruptLog):
+                replay.feed(entry)
+            if number % 3 == 2:
+                replay.settle(0, 0, 0)
+        new = replay.settle(0, 0, 0)
+        change = replay.change(old)
+        assert (change.old, change.new) == (old, new)
+        before, now = old.topics, new.topics
+        others = {name for name in {*before, *now} if before.get(name) is not now.get(name)}
+        assert {topic.name: topic for topic in change.changed} == {
+            name: now[name] for name in others if name in now
+        }
+        assert {topic.id for topic in change.gone} == set(old.names) - set(new.names)
+        assert set(change.resources) == {
+            one
+            for one in {*old.configs, *new.configs}
+            if old.configs.get(one) != new.configs.get(one)
+        }
+        old = new
+
+
 @given(st.lists(RECORDS, max_size=20), st.integers(60, 400))
 def test_batches_bring_records_unchanged(records: list[tuple[str, Any]], batch_bytes: int) -> None:
     base = empty_image("cluster", 1)

@@ -28,7 +28,7 @@ from kafkalog.errors import (
     UnknownTopicOrPartition,
 )
 from kafkalog.log.log import Log
-from kafkalog.metadata.image import MetadataImage
+from kafkalog.metadata.image import Change
 from kafkalog.metadata.kraft.batches import data_batches
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.kraft.records import encode
@@ -114,13 +114,13 @@ def test_topics_have_folders_and_come_back(data: Path) -> None:
 
 
 def test_a_change_tells_its_listeners_in_order(metadata: MetadataLog) -> None:
-    told: list[tuple[MetadataImage, MetadataImage]] = []
+    told: list[Change] = []
     manager = metadata.manager
 
-    def listen(old: MetadataImage, new: MetadataImage) -> None:
-        told.append((old, new))
+    def listen(change: Change) -> None:
+        told.append(change)
         # The folders of both are there: who still reads the old ones must be able to end it.
-        for image in (old, new):
+        for image in (change.old, change.new):
             for topic in image.topics.values():
                 assert all(manager.has(TopicPartition(topic.name, n)) for n in topic.partitions)
 
@@ -129,9 +129,15 @@ def test_a_change_tells_its_listeners_in_order(metadata: MetadataLog) -> None:
     configure(metadata, 2, "a", flush_ms="5")
     delete(metadata, "a")
     assert len(told) == 3
-    for (_, new), (old, _) in itertools.pairwise(told):
-        assert new is old
-    assert told[-1][1] is metadata.image
+    for one, next_one in itertools.pairwise(told):
+        assert one.new is next_one.old
+    assert told[-1].new is metadata.image
+    made, configured, deleted = told
+    (topic,) = made.changed
+    assert (topic.name, made.gone, made.resources) == ("a", (), ())
+    assert (configured.changed, configured.gone) == ((), ())
+    assert configured.resources == ((2, "a"),)
+    assert (deleted.changed, deleted.gone, deleted.resources) == ((), (topic,), ((2, "a"),))
 
 
 def test_internal_topics_get_folders_when_they_are_used(metadata: MetadataLog) -> None:

@@ -13,7 +13,7 @@ from kafkalog.clock import ManualClock
 from kafkalog.config.server import ServerConfig
 from kafkalog.directory.jobs.retention import retain
 from kafkalog.directory.manager import Manager
-from kafkalog.metadata.image import MetadataImage
+from kafkalog.metadata.image import Change, MetadataImage
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
@@ -163,11 +163,11 @@ def test_a_listener_that_fails_does_not_decide_an_answer(
     broker = make_broker()
     seen: list[MetadataImage] = []
 
-    def fails(_old: MetadataImage, _new: MetadataImage) -> None:
+    def fails(_change: Change) -> None:
         raise RuntimeError("a listener's own fault")
 
     broker._metadata.listen(fails)
-    broker._metadata.listen(lambda _old, new: seen.append(new))
+    broker._metadata.listen(lambda change: seen.append(change.new))
     with Raw(broker.bootstrap_servers) as raw:
         assert raw.create("t").error_code == 0
         assert raw.alter(TOPIC, "t", retention_ms="5").error_code == 0

@@ -1,0 +1,91 @@
+"""What follows a change of the metadata: folders, settings of open logs, listeners."""
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import KafkalogError
+from kafkalog.metadata.image import INTERNAL_TOPICS, Change, MetadataImage, Topic
+from kafkalog.metadata.settings import changed_topics
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.directory.manager import Manager
+
+__all__ = ["Followers", "Listener"]
+
+Listener = Callable[[Change], None]
+"""Called with what became of the image."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Followers:
+    """The folders of a directory's partitions, and who listens.  One thread at a time."""
+
+    def __init__(self, manager: "Manager", removed: set[object]) -> None:
+        """`removed`: ids of topics whose removal is on disk; what is left of them may go."""
+        self._manager = manager
+        self._removed = removed
+        self._listeners: list[Listener] = []
+        self.unmade: dict[str, KafkalogError] = {}
+        """Topics without their folders, and why."""
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` after each change."""
+        self._listeners.append(listener)
+
+    def follow(self, change: Change) -> None:
+        """The change is on disk and shows: nobody's failure to follow it makes it undone."""
+        self.make_folders(change.new, (topic.name for topic in change.changed))
+        for topic in changed_topics(change):
+            self._told(partial(self._manager.reconfigure, topic=topic))
+        for listener in self._listeners:
+            self._told(partial(listener, change))
+        if gone := change.gone:
+            tps = [TopicPartition(topic.name, n) for topic in gone for n in topic.partitions]
+            self._removed.update(topic.id for topic in gone)
+            try:
+                # Until a snapshot passes over the record of its removal, that tells a start what
+                # a crash may bring back.
+                self._manager.delete_partitions(tps, sync=False)
+            except KafkalogError as error:
+                # They are gone from the metadata: the next start takes their folders out.
+                _logger.error("%s: %s", self._manager.path, error)
+
+    def _told(self, tell: Callable[[], object]) -> None:
+        """Nobody's failure keeps a change from the others."""
+        try:
+            tell()
+        except Exception:
+            path = self._manager.path
+            _logger.exception("%s: a change is written, and was not followed", path)
+
+    def make_folders(self, image: MetadataImage, topics: Iterable[str]) -> None:
+        """Folders for the partitions of topics, where they are missing."""
+        for name in topics:
+            topic = image.topics.get(name)
+            if topic is None or name in INTERNAL_TOPICS:
+                continue  # an internal topic's folders are made when they are first used
+            try:
+                self._clear(topic)
+                # The id of a folder that is there is looked at when its log is first opened.
+                missing = [n for n in topic.partitions if not self._has(name, n)]
+                self._manager.make(name, topic.id, missing)
+            except KafkalogError as error:
+                # It is in the metadata; Manager.get tries again.
+                _logger.error("%s: %s", self._manager.path, error)
+                self.unmade[name] = error
+
+    def _has(self, topic: str, partition: int) -> bool:
+        return self._manager.has(TopicPartition(topic, partition))
+
+    def _clear(self, topic: Topic) -> None:
+        """Take out folders that a removed topic of the same name could not take along."""
+        if self._removed:
+            here = [TopicPartition(topic.name, n) for n in topic.partitions
+                    if self._has(topic.name, n)]  # fmt: skip
+            ids = {tp: self._manager.folders.partition_id(tp) for tp in here}
+            gone = [tp for tp, topic_id in ids.items() if topic_id in self._removed]
+            self._manager.delete_partitions(gone)
