@@ -1,18 +1,16 @@
 """`kafkalog offsets`: where partitions begin and end, or what lies at a time."""
 
 import argparse
-from typing import TYPE_CHECKING
 
 from kafkalog.cli.common import UsageError, json_line, parse_time
-from kafkalog.cli.remote import add_bootstrap, open_admin, partitions_of, spread
+from kafkalog.cli.places import Place, open_place
+from kafkalog.cli.remote import add_place, picked, spread
 from kafkalog.cli.rows import show_rows
-
-if TYPE_CHECKING:
-    from kafkalog.client.admin import Admin
-    from kafkalog.types import TopicPartition
+from kafkalog.types import TopicPartition
 
 EXAMPLES = """\
 example:
+  kafkalog offsets --dir data
   kafkalog offsets --topic access --bootstrap-server localhost:9092
   kafkalog offsets --topic access:0,2-5 --time 2026-07-04T12:00 --bootstrap-server localhost:9092
 """
@@ -29,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="*", metavar="TOPIC", help="topic, topic:2 or topic:0,2-5 (default: all)"
     )
-    add_bootstrap(parser)
+    add_place(parser, "a data directory")
     parser.add_argument(
         "--topic",
         "--topic-partitions",
@@ -61,12 +59,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print a line per partition."""
     when = _time(options.time)
-    with open_admin(options) as admin:
-        partitions = _partitions(admin, options)
+    with open_place(options) as place:
+        partitions = _partitions(place, options)
         if when is None:
-            _ends(admin, partitions, options)
+            _ends(place, partitions, options)
         else:
-            _at(admin, partitions, when, options)
+            _at(place, partitions, when, options)
     return 0
 
 
@@ -81,24 +79,26 @@ def _time(text: str | None) -> int | str | None:
         ) from None
 
 
-def _partitions(admin: "Admin", options: argparse.Namespace) -> "list[TopicPartition]":
-    texts = spread([*options.words, *options.topic]) or admin.list_topics()
+def _partitions(place: Place, options: argparse.Namespace) -> list[TopicPartition]:
+    texts = spread([*options.words, *options.topic]) or place.topics(internal=False)
     if options.partitions is not None:
         texts = [t if ":" in t else f"{t}:{options.partitions}" for t in texts]
-    return [tp for text in texts for tp in partitions_of(admin, text)]
+    return [tp for text in texts for tp in picked(place.partitions, text)]
 
 
-def _ends(admin: "Admin", partitions: "list[TopicPartition]", options: argparse.Namespace) -> None:
-    starts = admin.list_offsets(dict.fromkeys(partitions, "earliest")).check()
-    latest = admin.list_offsets(dict.fromkeys(partitions, "latest"), isolation=options.isolation)
-    ends = latest.check()
+def _committed(options: argparse.Namespace) -> bool:
+    return bool(options.isolation == "read_committed")
+
+
+def _ends(place: Place, partitions: list[TopicPartition], options: argparse.Namespace) -> None:
+    starts, ends = place.firsts(partitions), place.ends(partitions, _committed(options))
     rows = [
         {
             "topic": tp.topic,
             "partition": tp.partition,
-            "earliest": starts[tp].offset,
-            "latest": ends[tp].offset,
-            "between": ends[tp].offset - starts[tp].offset,
+            "earliest": starts[tp],
+            "latest": ends[tp],
+            "between": ends[tp] - starts[tp],
         }
         for tp in partitions
     ]
@@ -107,13 +107,9 @@ def _ends(admin: "Admin", partitions: "list[TopicPartition]", options: argparse.
 
 
 def _at(
-    admin: "Admin",
-    partitions: "list[TopicPartition]",
-    when: int | str,
-    options: argparse.Namespace,
+    place: Place, partitions: list[TopicPartition], when: int | str, options: argparse.Namespace
 ) -> None:
-    found = admin.list_offsets(dict.fromkeys(partitions, when), isolation=options.isolation)
-    for tp, at in found.check().items():
+    for tp, at in place.listed(partitions, when, _committed(options)).items():
         if options.json:
             row = {"topic": tp.topic, "partition": tp.partition, "offset": at.offset}
             print(json_line({**row, "timestamp": at.timestamp_ms}))

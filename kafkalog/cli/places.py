@@ -7,7 +7,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkalog.cli.common import CODECS, UsageError, open_log, plural, show_bytes, show_time
 from kafkalog.cli.remote import open_admin, open_cluster
@@ -18,11 +18,31 @@ if TYPE_CHECKING:
     from kafkalog.client.cluster import Cluster, PartitionInfo
     from kafkalog.log.log import Log
 
-__all__ = ["ClusterPlace", "Directory", "Offsets", "Place", "Reader", "no_topic", "open_place"]
+__all__ = [
+    "At",
+    "ClusterPlace",
+    "Directory",
+    "Offsets",
+    "Place",
+    "Reader",
+    "no_topic",
+    "open_place",
+]
 
 Offsets = dict[TopicPartition, int]
 Row = dict[str, Any]
 
+
+class At(NamedTuple):
+    """What lies at a time."""
+
+    offset: int
+    """-1: nothing does."""
+    timestamp_ms: int
+    """Of the record; -1 where none was asked for."""
+
+
+NOTHING = At(-1, -1)
 IDLE_S = 0.05
 SAMPLE = 16  # batches at the head of each segment that are looked at for their codec
 
@@ -65,6 +85,11 @@ class Place(Protocol):
 
     def at(self, some: list[TopicPartition], time_ms: int) -> Offsets:
         """The first offset at or after a time, of those that have one."""
+
+    def listed(
+        self, some: list[TopicPartition], when: int | str, committed: bool
+    ) -> dict[TopicPartition, At]:
+        """What lies at a time; `when`: ms, or earliest, latest, max_timestamp."""
 
     def reader(self, positions: Offsets, committed: bool) -> Reader:
         """A reader from these offsets on."""
@@ -167,8 +192,14 @@ class Directory:
 
     def at(self, some: list[TopicPartition], time_ms: int) -> Offsets:
         """See Place."""
-        found = {tp: log.offset_at(time_ms) for tp in some if (log := self.log(tp)) is not None}
-        return {tp: offset for tp, offset in found.items() if offset is not None}
+        found = self.listed(some, max(time_ms, 0), False)
+        return {tp: at.offset for tp, at in found.items() if at.offset >= 0}
+
+    def listed(
+        self, some: list[TopicPartition], when: int | str, committed: bool
+    ) -> dict[TopicPartition, At]:
+        """See Place."""
+        return {tp: _at(self.log(tp), when, committed) for tp in some}
 
     def reader(self, positions: Offsets, committed: bool) -> Reader:
         """See Place."""
@@ -216,6 +247,19 @@ def _end(log: Log | None, committed: bool) -> int:
         return 0
     log.refresh()
     return log.last_stable_offset if committed else log.high_watermark
+
+
+def _at(log: Log | None, when: int | str, committed: bool) -> At:
+    """As a broker answers ListOffsets."""
+    end = _end(log, committed)
+    if when == "latest":
+        return At(end, -1)
+    if when == "earliest":
+        return At(log.start_offset if log else 0, -1)
+    if log is None:
+        return NOTHING
+    found = log.find_time(when) if isinstance(when, int) else log.find_largest_time()
+    return At(found.offset, found.timestamp_ms) if found and found.offset < end else NOTHING
 
 
 class _LogReader:
@@ -354,21 +398,24 @@ class ClusterPlace:
 
     def firsts(self, some: list[TopicPartition]) -> Offsets:
         """See Place."""
-        return self._listed(some, "earliest", False)
+        return {tp: at.offset for tp, at in self.listed(some, "earliest", False).items()}
 
     def ends(self, some: list[TopicPartition], committed: bool) -> Offsets:
         """See Place."""
-        return self._listed(some, "latest", committed)
+        return {tp: at.offset for tp, at in self.listed(some, "latest", committed).items()}
 
     def at(self, some: list[TopicPartition], time_ms: int) -> Offsets:
         """See Place."""
-        found = self._listed(some, max(time_ms, 0), False)
-        return {tp: offset for tp, offset in found.items() if offset >= 0}
+        found = self.listed(some, max(time_ms, 0), False)
+        return {tp: at.offset for tp, at in found.items() if at.offset >= 0}
 
-    def _listed(self, some: list[TopicPartition], when: int | str, committed: bool) -> Offsets:
+    def listed(
+        self, some: list[TopicPartition], when: int | str, committed: bool
+    ) -> dict[TopicPartition, At]:
+        """See Place."""
         isolation = "read_committed" if committed else "read_uncommitted"
         found = self.admin.list_offsets(dict.fromkeys(some, when), isolation=isolation)
-        return {tp: at.offset for tp, at in found.check().items()}
+        return {tp: At(at.offset, at.timestamp_ms) for tp, at in found.check().items()}
 
     def reader(self, positions: Offsets, committed: bool) -> Reader:
         """See Place."""

@@ -32,6 +32,7 @@ __all__ = [
     "open_cluster",
     "open_producer",
     "partitions_of",
+    "picked",
     "refuse",
     "say",
     "spread",
@@ -277,20 +278,29 @@ def partitions_of(admin: "Admin", text: str) -> "list[TopicPartition]":
     """
     from kafkalog.types import TopicPartition
 
+    def known(topic: str) -> list[TopicPartition]:
+        return [TopicPartition(topic, p) for p in admin.describe_topics([topic])[topic].partitions]
+
+    return picked(known, text)
+
+
+def picked(known: "Callable[[str], list[TopicPartition]]", text: str) -> "list[TopicPartition]":
+    """As partitions_of, where `known` gives all partitions of a topic, or raises."""
     topic, colon, rest = text.partition(":")
-    known = admin.describe_topics([topic])[topic].partitions
+    found = {tp.partition: tp for tp in known(topic)}
     if not colon:
-        return [TopicPartition(topic, p) for p in known]
+        return list(found.values())
     wanted: list[int] = []
     for piece in rest.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", piece.strip())
         if match is None:
             raise UsageError(f"{text!r}: wanted a topic, topic:0 or topic:0,2-5")
         first, last = int(match[1]), int(match[2] or match[1])
-        if last not in known:
-            raise UsageError(f"topic {topic!r} has no partition {last}: it has {len(known)}")
-        wanted += range(first, last + 1)
-    return [TopicPartition(topic, p) for p in wanted]
+        missing = [number for number in (first, last) if number not in found]
+        if missing:
+            raise UsageError(f"topic {topic!r} has no partition {missing[0]}: it has {len(found)}")
+        wanted += [number for number in range(first, last + 1) if number in found]
+    return [found[number] for number in wanted]
 
 
 def spread(texts: Iterable[str]) -> list[str]:

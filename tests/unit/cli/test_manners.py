@@ -71,6 +71,7 @@ AT_DIRECTORIES = {
     "ingest": ["-", "--dir", "{}", "--topic", "t"],
     "consume": ["--dir", "{}", "--topic", "t"],
     "topics": ["--dir", "{}"],
+    "offsets": ["--dir", "{}"],
     "dump": ["{}/t-0"],
     "verify": ["{}"],
     "repair": ["{}"],

@@ -278,8 +278,8 @@ def test_commands_that_look_make_nothing(fresh: Raw, broker_path: Path, words: l
 
 @pytest.mark.parametrize(
     "words",
-    [["topics"], ["topics", "--json"], ["verify"], ["consume", "--topic", "a"],
-     ["compact"], ["repair"], ["dump", "a-0"]],
+    [["topics"], ["topics", "--json"], ["offsets"], ["offsets", "--time", "0"], ["verify"],
+     ["consume", "--topic", "a"], ["compact"], ["repair"], ["dump", "a-0"]],
     ids=" ".join,
 )  # fmt: skip
 def test_commands_that_look_into_a_directory_make_nothing(
