@@ -18,6 +18,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from . import logs, plan
 from .columns import NAMES, arrow_schema, chosen_columns, default_columns, schema_of
 from .options import BadOption, Key, ReadOptions, parse
+from .sink import options as write_options
+from .sink.writers import KafkalogStreamWriter, KafkalogWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -53,13 +55,13 @@ class KafkalogSource(DataSource):
         """Refused."""
         _only_batch_reads("readStream")
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Refused."""
-        _only_batch_reads("write")
+    def writer(self, schema: StructType, overwrite: bool) -> KafkalogWriter:
+        """A batch write, in one transaction."""
+        return KafkalogWriter(write_options.parse(self.options, False), schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Refused."""
-        _only_batch_reads("writeStream")
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkalogStreamWriter:
+        """A streaming write, exactly once."""
+        return KafkalogStreamWriter(write_options.parse(self.options, True), schema, overwrite)
 
     def _read_options(self) -> ReadOptions:
         return parse(self.options, NAMES)

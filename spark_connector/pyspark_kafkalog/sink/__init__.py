@@ -1,0 +1,8 @@
+"""Writing: rows are staged where a task runs, and become records in one transaction.
+
+options    text in, a checked `WriteOptions` out
+rows       which columns a query has, and the rows of an Arrow batch by topic and partition
+staging    staged rows: a log for each topic and partition that a task writes to
+delivery   the driver's part: staged logs into the target, once for each batch of a stream
+writers    what Spark calls
+"""

@@ -1,0 +1,187 @@
+"""The options of a write.  Pure, imports nothing heavy.
+
+Names and meanings are those of Spark's Kafka sink; ours are `path`, `sinkId`, `batchId` and
+`stagingDir`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from urllib.parse import unquote, urlsplit
+
+from ..options import BadOption, Option
+
+OURS = {
+    "path": Option("this or the next", "A data directory that no broker has open; it is made when "
+        "it is missing. `save(path)` and `start(path)` give it, too."),
+    "kafka.bootstrap.servers": Option("this or the last", "Brokers, ours or Apache Kafka's: "
+        "`host:port,...`."),
+    "topic": Option("", "Write to this topic, whatever the column `topic` says."),
+    "includeHeaders": Option("false", "Write the column `headers`; else it is left out."),
+    "sinkId": Option("the query's id", "Who writes, to the target: a transactional id and a group. "
+        "A batch of a stream that the target has from this writer is not written again."),
+    "batchId": Option("", "For a batch write, with `sinkId`: the number of this write. One that "
+        "is not above the last of this `sinkId` is dropped; so `foreachBatch` writes once."),
+    "stagingDir": Option("`<path>.staging`; else below the checkpoint's or the temporary folder",
+        "Where tasks put their rows until the driver takes them: a folder that all see."),
+    "kafka.transaction.timeout.ms": Option("900000", "How long the driver may take for a batch."),
+}  # fmt: skip
+"""Every option that a write obeys by name, as documented; other `kafka.*` go to the producer."""
+
+REFUSED = {
+    "kafka.key.serializer": "keys are binary or strings; convert the column",
+    "kafka.value.serializer": "values are binary or strings; convert the column",
+    "kafka.interceptor.classes": "there is no Java producer to intercept",
+    "kafka.transactional.id": "use sinkId",
+    "kafka.enable.idempotence": "every write is a transaction",
+    "kafka.acks": "every write is a transaction, which wants acks=all",
+}
+"""Producer settings that cannot be, and what to do instead."""
+
+_BY_SPARK = frozenset(("checkpointlocation", "queryname", "partitionoverwritemode"))
+"""What Spark adds by itself."""
+_TRUE_FALSE = {"true": True, "false": False}
+_ID = re.compile(r"[a-zA-Z0-9._-]{1,200}")
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """A checked write.  Plain values only: it travels to the executors."""
+
+    path: str | None
+    servers: str | None
+    staging: str
+    topic: str | None = None
+    include_headers: bool = False
+    sink_id: str | None = None
+    batch_id: int | None = None
+    producer: tuple[tuple[str, str], ...] = ()
+    """Settings of the producer, by Kafka's names."""
+
+    @property
+    def target(self) -> str:
+        """For messages."""
+        return self.path if self.path is not None else f"the brokers at {self.servers}"
+
+
+def parse(options: Mapping[str, str], streaming: bool) -> WriteOptions:
+    """Check the options of one write.
+
+    Raises: BadOption, naming the option, what was found and what was wanted.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    _check_names(given)
+    path, servers = _path(given), given.get("kafka.bootstrap.servers", "").strip() or None
+    if (path is None) == (servers is None):
+        found = "both" if path else "neither"
+        raise BadOption(
+            f"where to write: found {found}, wanted either a path (a data directory) or "
+            "kafka.bootstrap.servers"
+        )
+    sink_id, batch_id = _sink_id(given), _batch_id(given)
+    if streaming and batch_id is not None:
+        raise BadOption("option 'batchId' belongs to batch writes; a stream numbers its own")
+    if not streaming and (sink_id is None) != (batch_id is None):
+        raise BadOption("options 'sinkId' and 'batchId' of a batch write: found one, wanted both")
+    return WriteOptions(
+        path=path,
+        servers=servers,
+        staging=_staging(given, path),
+        topic=_topic(given),
+        include_headers=_true_or_false(given, "includeHeaders"),
+        sink_id=sink_id,
+        batch_id=batch_id,
+        producer=_producer(given),
+    )
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    known = {name.lower(): name for name in OURS}
+    for name, instead in REFUSED.items():
+        if name in given:
+            raise BadOption(f"option {name!r} is not supported: {instead}")
+    for name in given:
+        if name in known or name in _BY_SPARK or name.startswith("kafka."):
+            continue
+        near = get_close_matches(name, list(known), n=1, cutoff=0.6)
+        hint = f"did you mean {known[near[0]]!r}?" if near else f"known: {', '.join(OURS)}"
+        raise BadOption(f"unknown option {name!r} for a write; {hint}")
+
+
+def _path(given: Mapping[str, str]) -> str | None:
+    text = given.get("path", "").strip()
+    return local_path("path", text) if text else None
+
+
+def local_path(option: str, text: str) -> str:
+    """A path on this machine.  Raises: BadOption for another kind of place."""
+    if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:/", text):
+        url = urlsplit(text)
+        if url.scheme.lower() != "file" or url.netloc not in ("", "localhost"):
+            raise BadOption(f"option {option!r}: found {text!r}, wanted a local path or file:///")
+        text = unquote(url.path)
+    return os.path.abspath(os.path.expanduser(text))
+
+
+def _staging(given: Mapping[str, str], path: str | None) -> str:
+    text = given.get("stagingdir", "").strip()
+    if text:
+        return local_path("stagingDir", text)
+    if path is not None:  # beside it: Kafka does not start with a strange folder in its data
+        return f"{path}.staging"
+    try:
+        checkpoint = local_path("checkpointLocation", given.get("checkpointlocation", "").strip())
+    except BadOption:
+        checkpoint = ""
+    if given.get("checkpointlocation") and checkpoint:
+        return os.path.join(checkpoint, "kafkalog-staging")
+    return os.path.join(tempfile.gettempdir(), "kafkalog-staging")
+
+
+def _topic(given: Mapping[str, str]) -> str | None:
+    if "topic" not in given:
+        return None
+    text = given["topic"].strip()
+    if not text:
+        raise BadOption("option 'topic': found nothing, wanted a topic's name")
+    return text
+
+
+def _sink_id(given: Mapping[str, str]) -> str | None:
+    if "sinkid" not in given:
+        return None
+    text = given["sinkid"].strip()
+    if not _ID.fullmatch(text) or text.strip(".") == "":
+        raise BadOption(
+            f"option 'sinkId': found {text!r}, wanted up to 200 letters, digits, '.', '_' and '-'"
+        )
+    return text
+
+
+def _batch_id(given: Mapping[str, str]) -> int | None:
+    if "batchid" not in given:
+        return None
+    text = given["batchid"].strip()
+    if not re.fullmatch(r"\d{1,18}", text):
+        raise BadOption(f"option 'batchId': found {text!r}, wanted a number from 0 on")
+    return int(text)
+
+
+def _true_or_false(given: Mapping[str, str], option: str) -> bool:
+    text = given.get(option.lower(), "false").strip().lower()
+    if text not in _TRUE_FALSE:
+        raise BadOption(f"option {option!r}: found {text!r}, wanted true or false")
+    return _TRUE_FALSE[text]
+
+
+def _producer(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    settings = {"transaction.timeout.ms": "900000"}
+    for name, value in given.items():
+        if name.startswith("kafka.") and name != "kafka.bootstrap.servers":
+            settings[name.removeprefix("kafka.")] = value
+    return tuple(sorted(settings.items()))

@@ -1,0 +1,181 @@
+"""Rows that wait for the driver: a log for each topic and partition that a task writes to.
+
+Below the staging folder: `<sink>/<batch>/<attempt>/<number>`.  An attempt's folder belongs to
+one try of one task; the driver takes those alone that a task that ended well has named.  Nothing
+waits for the disk here: what a crash takes is computed again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from .options import WriteOptions
+from .rows import TARGETS_MAX, Rows, SinkError, Target, by_target
+
+BATCH_BYTES = 256 << 10
+"""Of a staged record batch."""
+LEFT_S = 7 * 24 * 3600
+"""A sink's folder that nothing was put into for so long is of a job that died."""
+_COLUMNS = ("key", "value", "timestamp", "headers")
+
+
+@dataclass(frozen=True)
+class Part:
+    """The staged rows of a target."""
+
+    folder: str
+    topic: str
+    partition: int | None
+    records: int
+    headers: bool
+    """Whether some have any."""
+
+
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """What one task staged."""
+
+    sink: str
+    batch: str
+    folder: str
+    host: str
+    parts: tuple[Part, ...]
+    staged_with: str
+    """kafkalog's version."""
+
+
+class _Open:
+    """A staged log that rows are added to."""
+
+    def __init__(self, folder: str, target: Target) -> None:
+        import kafkalog
+
+        self.folder, self.target = folder, target
+        self.records, self.headers = 0, False
+        self.log = kafkalog.Log(folder, topic="staged", partition=0)
+
+    def add(self, rows: Rows) -> None:
+        self.log.append_many(
+            rows.values, rows.keys, rows.timestamps_ms, rows.headers, batch_bytes=BATCH_BYTES
+        )
+        self.records += len(rows.values)
+        self.headers = self.headers or rows.headers is not None
+
+    def part(self) -> Part:
+        return Part(
+            self.folder, self.target.topic, self.target.partition, self.records, self.headers
+        )
+
+
+def stage(batches: Iterable[Any], options: WriteOptions, sink: str, batch: str) -> Staged:
+    """Put the rows of one task into logs of its own.  Runs on an executor.
+
+    Raises: SinkError; nothing of this attempt is left then.
+    """
+    import kafkalog
+
+    attempt = os.path.join(options.staging, sink, batch, uuid.uuid4().hex)
+    opened: dict[Target, _Open] = {}
+    try:
+        with ExitStack() as stack:
+            for some in batches:
+                if not len(some):
+                    continue
+                for target, rows in by_target(some, options, int(time.time() * 1000)):
+                    if target not in opened:
+                        if len(opened) >= TARGETS_MAX:
+                            raise SinkError(
+                                f"a task writes to more than {TARGETS_MAX} topics and partitions"
+                            )
+                        folder = os.path.join(attempt, str(len(opened)))
+                        os.makedirs(attempt, exist_ok=True)
+                        opened[target] = _Open(folder, target)
+                        stack.callback(opened[target].log.close)
+                    opened[target].add(rows)
+        parts = tuple(one.part() for one in opened.values())
+    except (kafkalog.KafkalogError, OSError) as error:
+        shutil.rmtree(attempt, ignore_errors=True)
+        raise SinkError(
+            f"staging below {options.staging} on {socket.gethostname()}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    except BaseException:
+        shutil.rmtree(attempt, ignore_errors=True)
+        raise
+    return Staged(sink, batch, attempt, socket.gethostname(), parts, kafkalog.__version__)
+
+
+def staged_rows(part: Part) -> Iterator[Rows]:
+    """The rows of a part in their order.  Runs on the driver.
+
+    Raises: SinkError when the folder is not there, or does not hold what was staged.
+    """
+    import pyarrow as pa
+
+    import kafkalog
+
+    found = 0
+    columns = [name for name in _COLUMNS if part.headers or name != "headers"]
+    try:
+        with kafkalog.Log(part.folder, mode="r", topic="staged", partition=0) as log:
+            for batch in pa.RecordBatchReader.from_stream(log.scan(columns=columns)):
+                found += len(batch)
+                times = batch.column("timestamp").cast(pa.int64()).to_numpy() // 1000
+                headers = None
+                if part.headers:
+                    headers = [
+                        None if row is None else [(one["key"], one["value"]) for one in row]
+                        for row in batch.column("headers").to_pylist()
+                    ]
+                yield Rows(batch.column("value"), batch.column("key"), times, headers)
+    except (kafkalog.NotFound, FileNotFoundError) as error:
+        raise SinkError(
+            f"{part.folder}: not found on the driver {socket.gethostname()}; option 'stagingDir' "
+            "must name a folder that the driver and all executors see at the same path"
+        ) from error
+    if found != part.records:
+        raise SinkError(f"{part.folder}: found {found} staged rows, wanted {part.records}")
+
+
+def forget(options: WriteOptions, sink: str, batch: str) -> None:
+    """Remove what was staged for a batch, and for those of the sink before it."""
+    home = os.path.join(options.staging, sink)
+    for name in _names(home):
+        older = name.isdecimal() and batch.isdecimal() and int(name) < int(batch)
+        if name == batch or older:
+            shutil.rmtree(os.path.join(home, name), ignore_errors=True)
+    for folder in (home, options.staging):
+        try:
+            os.rmdir(folder)
+        except OSError:
+            return  # not empty, or not there
+
+
+def sweep(options: WriteOptions, now_s: float) -> None:
+    """Remove what jobs left that died long ago."""
+    for name in _names(options.staging):
+        home = os.path.join(options.staging, name)
+        places = [home, *(os.path.join(home, one) for one in _names(home))]
+        try:
+            newest_s = max(os.stat(place).st_mtime for place in places)
+        except OSError:
+            continue  # somebody else removes it
+        if now_s - newest_s > LEFT_S:
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []

@@ -1,0 +1,114 @@
+"""What Spark calls: tasks stage, the driver delivers or forgets.
+
+Plain values only, since writers travel to the executors.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import datasource
+
+from ..options import BadOption
+from . import staging
+from .delivery import deliver
+from .options import WriteOptions
+from .rows import SinkError, check_schema
+from .staging import Staged, stage
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import WriterCommitMessage
+    from pyspark.sql.types import StructType
+
+_log = logging.getLogger("pyspark_kafkalog")
+
+
+class KafkalogWriter(datasource.DataSourceArrowWriter):
+    """A batch write: all of it in one transaction, or nothing."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise BadOption(
+                "mode 'overwrite': a log is only appended to; use mode('append'), and delete the "
+                "topic first if its records are to go"
+            )
+        check_schema(schema, options)
+        self._options = options
+        self._sink = options.sink_id or f"spark-write-{uuid.uuid4().hex}"
+        self._batch = "0" if options.batch_id is None else str(options.batch_id)
+        staging.sweep(options, time.time())
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Stage the rows of one task."""
+        return stage(iterator, self._options, self._sink, self._batch)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Write what all tasks staged."""
+        if not deliver(self._options, self._sink, self._options.batch_id, _staged(messages)):
+            _told_again(self._sink, self._options.batch_id)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Forget what was staged.  What was delivered stays."""
+        staging.forget(self._options, self._sink, self._batch)
+
+
+_StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", None)
+"""Spark 4.0 has none: streams are written from 4.1 on."""
+
+
+class KafkalogStreamWriter(_StreamWriter or object):  # type: ignore[misc]
+    """A streaming write: each micro-batch in one transaction, and once, however often it runs."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        if _StreamWriter is None:
+            raise BadOption("writeStream: wanted PySpark 4.1 or later")
+        if overwrite:
+            raise BadOption(
+                "output mode 'complete': a log is only appended to; use outputMode('append')"
+            )
+        check_schema(schema, options)
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Stage the rows of one task."""
+        query, batch = _micro_batch()
+        return stage(iterator, self._options, self._options.sink_id or query, batch)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Write what all tasks of a micro-batch staged, unless the target has it."""
+        staged = _staged(messages)
+        for sink in sorted({one.sink for one in staged}):
+            mine = [one for one in staged if one.sink == sink]
+            if not deliver(self._options, sink, batchId, mine):
+                _told_again(sink, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Forget what was staged.  What was delivered stays: Spark calls this, too, when a commit
+        failed after it had been made."""
+        for one in _staged(messages):
+            staging.forget(self._options, one.sink, one.batch)
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    """In the order of the tasks."""
+    return [one for one in messages if isinstance(one, Staged)]
+
+
+def _told_again(sink: str, batch_id: int | None) -> None:
+    _log.info("%s, batch %s: the target has it already; it is not written again", sink, batch_id)
+
+
+def _micro_batch() -> tuple[str, str]:
+    """The id of the query, which its checkpoint keeps, and the number of the micro-batch."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    query = context.getLocalProperty("sql.streaming.queryId") if context else None
+    batch = context.getLocalProperty("streaming.sql.batchId") if context else None
+    if query is None or batch is None:
+        raise SinkError("this Spark does not say which micro-batch of which query a task is of")
+    return query, batch

@@ -1,0 +1,395 @@
+"""The sink without a JVM: writers travel as Spark sends them, and what they wrote is read back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext, cloudpickle
+from pyspark.sql import types
+from pyspark_kafkalog.columns import spark_types
+from pyspark_kafkalog.options import BadOption
+from pyspark_kafkalog.sink import delivery, options, staging
+from pyspark_kafkalog.sink.rows import SinkError
+from pyspark_kafkalog.source import KafkalogSource
+
+import kafkalog
+from kafkalog import TopicPartition
+from tests.spark.conftest import START_MS
+
+HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+TYPES = {
+    "binary": types.BinaryType(), "string": types.StringType(), "int": types.IntegerType(),
+    "bigint": types.LongType(), "double": types.DoubleType(), "timestamp": types.TimestampType(),
+    "headers": spark_types()["headers"],
+}  # fmt: skip
+SCHEMAS = {
+    "value": "value binary",
+    "plain": "key binary, value binary",
+    "text": "key string, value string",
+    "all": "key binary, value binary, topic string, partition int, timestamp timestamp, "
+    "headers headers, more double",
+}
+
+
+def ddl(text: str) -> types.StructType:
+    """A schema; Spark's own reader of such texts wants a JVM."""
+    fields = [one.split() for one in text.split(", ")]
+    return types.StructType([types.StructField(name, TYPES[kind]) for name, kind in fields])
+
+
+def again(thing: Any) -> Any:
+    """As it comes out of another process."""
+    return cloudpickle.loads(cloudpickle.dumps(thing))
+
+
+def written(target: Path | str) -> dict[str, list[tuple[int, bytes | None, bytes | None]]]:
+    """(partition, key, value) of what is committed, by topic, in the order of each partition."""
+    found: dict[str, list[tuple[int, bytes | None, bytes | None]]] = {}
+    with kafkalog.Store(target) as store:
+        for topic in store.topics:
+            for log in store[topic]:
+                found.setdefault(topic, []).extend(
+                    (log.partition, one.key, one.value)
+                    for one in log.read(isolation="read_committed")
+                )
+    return found
+
+
+def batch(schema: str = "value", **columns: Any) -> pa.RecordBatch:
+    types = {
+        "key": pa.string() if schema == "text" else pa.binary(),
+        "value": pa.string() if schema == "text" else pa.binary(),
+        "topic": pa.string(), "partition": pa.int32(), "headers": pa.list_(HEADER),
+        "timestamp": pa.timestamp("us", tz="America/New_York"), "more": pa.float64(),
+    }  # fmt: skip
+    names = list(columns)
+    return pa.record_batch([pa.array(columns[n], types[n]) for n in names], names)
+
+
+Job = Callable[..., None]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """A batch write: each argument is a task's batches."""
+
+    def run(*tasks: list[pa.RecordBatch], schema: str = "value", **given: str) -> None:
+        wanted = {"path": str(tmp_path / "data"), "topic": "t", **given}
+        source = KafkalogSource({k.lower(): v for k, v in wanted.items() if v})
+        writer = source.writer(ddl(SCHEMAS[schema]), False)
+        messages = [again(again(writer).write(iter(some))) for some in tasks]
+        again(writer).commit(messages)
+
+    return run
+
+
+@pytest.fixture
+def micro(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """A micro-batch of a stream up to its commit: `(writer, messages)`."""
+
+    def staged(number: int, *tasks: list[pa.RecordBatch], query: str = "q1", **given: str) -> Any:
+        wanted = {"path": str(tmp_path / "data"), "topic": "t", **given}
+        source = KafkalogSource({k.lower(): v for k, v in wanted.items() if v})
+        writer = again(source.streamWriter(ddl("value binary"), False))
+        context = TaskContext._getOrCreate()
+        context._localProperties = {
+            "sql.streaming.queryId": query, "streaming.sql.batchId": str(number),
+        }  # fmt: skip
+        return writer, [again(writer.write(iter(some))) for some in tasks]
+
+    yield staged
+    TaskContext._taskContext = None
+
+
+def values(*some: str) -> list[pa.RecordBatch]:
+    return [batch(value=[one.encode()]) for one in some]
+
+
+# ---- rows ----------------------------------------------------------------------------------
+
+
+def test_tasks_in_their_order(job: Job, tmp_path: Path) -> None:
+    job(values("a", "b"), [], values("c"))
+    assert written(tmp_path / "data") == {"t": [(0, None, b"a"), (0, None, b"b"), (0, None, b"c")]}
+    assert not (tmp_path / "data.staging").exists()
+
+
+def test_every_column(job: Job, tmp_path: Path) -> None:
+    """Topic, partition, time, headers from columns; nulls; a column of no meaning."""
+    with kafkalog.Store(tmp_path / "data") as store:
+        store.create_topic("a", 3)
+        store.create_topic("b", 2)
+    rows = batch(
+        key=[b"k", None, b"k", None, b""],
+        value=[b"1", b"2", None, b"4", b"5"],
+        topic=["b", "a", "b", "a", "a"],
+        partition=[1, 2, 1, 0, 2],
+        timestamp=[START_MS * 1000 + 1999, None, 0, 1000, 2000],
+        headers=[[{"key": "h", "value": b"v"}, {"key": "n", "value": None}], None, [], None, None],
+        more=[1.0] * 5,
+    )
+    job([rows], schema="all", topic="", includeHeaders="true")
+    with kafkalog.Store(tmp_path / "data") as store:
+        b, a = list(store["b"][1].read()), list(store["a"][2].read())
+        assert [(one.key, one.value) for one in b] == [(b"k", b"1"), (b"k", None)]
+        assert b[0].timestamp_ms == START_MS + 1
+        assert b[1].timestamp_ms == 0
+        assert [tuple(h) for h in b[0].headers] == [("h", b"v"), ("n", None)]
+        assert [(one.key, one.value) for one in a] == [(None, b"2"), (b"", b"5")]
+        assert a[0].timestamp_ms > START_MS
+        assert [one.value for one in store["a"][0].read()] == [b"4"]
+
+
+def test_the_option_goes_before_the_column(job: Job, tmp_path: Path) -> None:
+    rows = batch(value=[b"1", b"2"], topic=["x", None], partition=[0, None])
+    job([rows], schema="all", topic="y")
+    assert sorted(written(tmp_path / "data")["y"]) == [(0, None, b"1"), (0, None, b"2")]
+
+
+def test_text_and_keys_as_the_producer_places_them(job: Job, tmp_path: Path) -> None:
+    with kafkalog.Store(tmp_path / "data") as store:
+        store.create_topic("t", 5)
+        store.create_topic("u", 5)
+        keys = [f"k{i}" for i in range(200)]
+        with store.producer() as producer:
+            producer.send_many("u", [k.encode() for k in keys], [k.encode() for k in keys])
+    job([batch("text", key=keys, value=keys)], schema="text")
+    found = written(tmp_path / "data")
+    assert sorted(found["t"]) == sorted(found["u"])
+
+
+def test_many_targets_keep_their_order(job: Job, tmp_path: Path) -> None:
+    """Interleaved rows of 3 topics and 4 partitions, over several batches."""
+    rows = [(f"t{i % 3}", i % 4, b"%d" % i) for i in range(1200)]
+    with kafkalog.Store(tmp_path / "data") as store:
+        for number in range(3):
+            store.create_topic(f"t{number}", 4)
+    some = [
+        batch(topic=[r[0] for r in part], partition=[r[1] for r in part],
+              value=[r[2] for r in part])
+        for part in (rows[:500], rows[500:501], rows[501:])
+    ]  # fmt: skip
+    job(some, schema="all", topic="")
+    found = written(tmp_path / "data")
+    for topic in found:
+        for number in range(4):
+            wanted = [row[2] for row in rows if row[:2] == (topic, number)]
+            assert [v for p, _, v in found[topic] if p == number] == wanted
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted"),
+    [
+        (batch(value=[b"x"], topic=[None]), "KAFKA_NULL_TOPIC_IN_DATA"),
+        (batch(value=[b"x"], topic=["a"], partition=[-1]), "partition: found -1"),
+    ],
+)
+def test_rows_that_cannot_be(job: Job, tmp_path: Path, rows: Any, wanted: str) -> None:
+    with pytest.raises(SinkError, match=wanted):
+        job([rows], schema="all", topic="")
+    assert not list((tmp_path / "data.staging").glob("*/*/*"))
+
+
+def test_a_partition_that_is_not_there_writes_nothing(job: Job, tmp_path: Path) -> None:
+    job(values("before"))
+    rows = batch(value=[b"x", b"y"], topic=["t", "t"], partition=[0, 7])
+    with pytest.raises(SinkError, match="partition"):
+        job([rows], schema="all", topic="")
+    assert written(tmp_path / "data") == {"t": [(0, None, b"before")]}
+
+
+# ---- once ----------------------------------------------------------------------------------
+
+
+def test_a_micro_batch_is_written_once(micro: Any, tmp_path: Path) -> None:
+    """Committed, then run again, as after a crash before Spark noted the commit."""
+    for _ in range(2):
+        writer, messages = micro(0, values("a"), values("b"))
+        writer.commit(messages, 0)
+    writer, messages = micro(1, values("c"))
+    writer.commit(messages, 1)
+    writer.commit(messages, 1)  # Spark may call it twice; what was staged is gone by then
+    assert [v for *_, v in written(tmp_path / "data")["t"]] == [b"a", b"b", b"c"]
+    assert not (tmp_path / "data.staging").exists()
+
+
+def test_queries_do_not_know_each_other(micro: Any, tmp_path: Path) -> None:
+    for query in ("q1", "q2"):
+        writer, messages = micro(0, values(query), query=query)
+        writer.commit(messages, 0)
+    assert [v for *_, v in written(tmp_path / "data")["t"]] == [b"q1", b"q2"]
+
+
+def test_a_sink_id_outlives_its_checkpoint(micro: Any, tmp_path: Path) -> None:
+    for query in ("q1", "q2"):
+        writer, messages = micro(0, values(query), query=query, sinkId="mine")
+        writer.commit(messages, 0)
+    assert [v for *_, v in written(tmp_path / "data")["t"]] == [b"q1"]
+
+
+def test_a_task_that_ran_twice_counts_once(micro: Any, tmp_path: Path) -> None:
+    """Speculation, or a retry: only what a message names is taken."""
+    micro(0, values("lost"))
+    writer, messages = micro(0, values("kept"))
+    writer.commit(messages, 0)
+    assert [v for *_, v in written(tmp_path / "data")["t"]] == [b"kept"]
+    assert not (tmp_path / "data.staging").exists()
+
+
+def test_an_abort_forgets_what_was_staged_and_no_more(micro: Any, tmp_path: Path) -> None:
+    writer, messages = micro(0, values("a"))
+    writer.commit(messages, 0)
+    writer.abort([*messages, None], 0)
+    writer, messages = micro(1, values("b"))
+    writer.abort([*messages, None], 1)
+    assert not (tmp_path / "data.staging").exists()
+    assert [v for *_, v in written(tmp_path / "data")["t"]] == [b"a"]
+
+
+def test_a_batch_without_rows(micro: Any, tmp_path: Path) -> None:
+    writer, messages = micro(0, [], [batch(value=[])])
+    writer.commit(messages, 0)
+    assert not (tmp_path / "data").exists()
+
+
+def test_foreach_batch_writes_once(job: Job, tmp_path: Path) -> None:
+    for text in ("first", "again"):
+        job(values(text), sinkId="mine", batchId="0")
+    job(values("next"), sinkId="mine", batchId="1")
+    assert [v for *_, v in written(tmp_path / "data")["t"]] == [b"first", b"next"]
+
+
+STEPS = ["_target", "_write", "_next_batch", "_send", "forget"]
+
+
+class Cut(BaseException):
+    """The driver dies here."""
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_driver_that_dies(
+    micro: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, after: bool
+) -> None:
+    """In a process of its own, at each step; then the batch runs again."""
+    writer, messages = micro(0, values("a"))
+    writer.commit(messages, 0)
+    writer, messages = micro(1, values("b", "c"), values("d"))
+    child = os.fork()
+    if not child:
+        real = getattr(delivery, step)
+
+        def dies(*args: Any) -> Any:
+            if not after:
+                os._exit(9)
+            found = real(*args)
+            if step == "_target":
+                found.__enter__()
+            os._exit(9)
+
+        monkeypatch.setattr(delivery, step, dies)
+        try:
+            writer.commit(messages, 1)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 9
+    writer, messages = micro(1, values("b", "c"), values("d"))
+    writer.commit(messages, 1)
+    assert [v for *_, v in written(tmp_path / "data")["t"]] == [b"a", b"b", b"c", b"d"]
+
+
+# ---- what cannot be ------------------------------------------------------------------------
+
+
+def test_a_directory_that_a_broker_has(job: Job, tmp_path: Path) -> None:
+    """A word on what to do; then it is done."""
+    with kafkalog.Broker(tmp_path / "data", listeners=["127.0.0.1:0"]) as broker:
+        with pytest.raises(SinkError, match=r"option 'kafka\.bootstrap\.servers' in place of"):
+            job(values("a"))
+        servers = {"path": "", "kafka.bootstrap.servers": broker.bootstrap_servers}
+        job(values("b"), **servers, stagingDir=str(tmp_path / "s"))
+    assert written(tmp_path / "data") == {"t": [(0, None, b"b")]}
+
+
+def test_a_staging_folder_that_the_driver_does_not_see(micro: Any, tmp_path: Path) -> None:
+    writer, messages = micro(0, values("a"), stagingDir=str(tmp_path / "s"))
+    os.rename(tmp_path / "s", tmp_path / "elsewhere")
+    with pytest.raises(SinkError, match="'stagingDir'"):
+        writer.commit(messages, 0)
+
+
+def test_old_leftovers_go(tmp_path: Path) -> None:
+    made = options.parse({"path": str(tmp_path / "data"), "topic": "t"}, streaming=False)
+    old, new = (Path(made.staging, name, "0", "x") for name in ("old", "new"))
+    for place in (old, new):
+        place.mkdir(parents=True)
+    long_ago_s = old.stat().st_mtime - staging.LEFT_S - 60
+    for place in (old, old.parent, old.parent.parent):
+        os.utime(place, (long_ago_s, long_ago_s))
+    staging.sweep(made, new.stat().st_mtime)
+    assert not old.exists() and new.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, "found neither"),
+        ({"path": "/d", "kafka.bootstrap.servers": "h:1"}, "found both"),
+        ({"path": "hdfs://x/y"}, "wanted a local path"),
+        ({"path": "/d", "topc": "t"}, "did you mean 'topic'"),
+        ({"path": "/d", "topic": " "}, "'topic': found nothing"),
+        ({"path": "/d", "sinkid": "a/b"}, "'sinkId': found 'a/b'"),
+        ({"path": "/d", "sinkid": "a"}, "found one, wanted both"),
+        ({"path": "/d", "sinkid": "a", "batchid": "-1"}, "'batchId': found '-1'"),
+        ({"path": "/d", "includeheaders": "yes"}, "wanted true or false"),
+        ({"path": "/d", "kafka.acks": "1"}, "'kafka.acks' is not supported"),
+    ],
+)
+def test_options_that_cannot_be(given: dict[str, str], wanted: str) -> None:
+    with pytest.raises(BadOption, match=wanted):
+        options.parse(given, streaming=False)
+    if "batchid" not in given and "sinkid" in given and given["sinkid"] == "a":
+        assert options.parse(given, streaming=True).sink_id == "a"
+
+
+@pytest.mark.parametrize(
+    ("schema", "wanted"),
+    [
+        ("key binary", "Required attribute 'value' not found"),
+        ("value binary", "topic option required when no 'topic' attribute"),
+        ("value int, topic string", "value attribute unsupported type int"),
+        ("value binary, topic int", "topic attribute unsupported type int"),
+        ("value binary, topic string, partition bigint", "partition attribute unsupported"),
+        ("value binary, topic string, key double", "key attribute unsupported type double"),
+        ("value binary, topic string, timestamp string", "timestamp attribute unsupported"),
+    ],
+)
+def test_columns_that_cannot_be(tmp_path: Path, schema: str, wanted: str) -> None:
+    """In the words of Spark's Kafka sink."""
+    source = KafkalogSource({"path": str(tmp_path)})
+    with pytest.raises(BadOption, match=wanted):
+        source.writer(ddl(schema), False)
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    source = KafkalogSource({"path": str(tmp_path), "topic": "t"})
+    schema = ddl("value binary")
+    with pytest.raises(BadOption, match="overwrite"):
+        source.writer(schema, True)
+    with pytest.raises(BadOption, match="complete"):
+        source.streamWriter(schema, True)
+
+
+def test_the_group_says_how_far_it_is(micro: Any, tmp_path: Path) -> None:
+    for number in (3, 4):
+        writer, messages = micro(number, values("x"), sinkId="mine")
+        writer.commit(messages, number)
+    with kafkalog.Store(tmp_path / "data") as store:
+        found = store.admin.list_group_offsets("mine")
+        assert {tp: one.offset for tp, one in found.items()} == {TopicPartition("t", 0): 5}
