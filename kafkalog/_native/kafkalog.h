@@ -73,12 +73,17 @@ const char *kl_crc32c_kind(void);
 
 typedef struct kl_dir kl_dir;
 
-/* A directory held open; names below are single components, links are not followed. */
+/* A directory held open; names below are single components, links are not followed.
+ * `create`: with what is missing above it, mode 0700. */
+enum { KL_CREATE_NOT, KL_CREATE, KL_CREATE_UNSYNCED };
 kl_status kl_dir_open(const char *path, int create, kl_dir **out);
 void kl_dir_close(kl_dir *dir);
 void kl_dir_free(kl_dir *dir);
 /* Replace a small file: temporary, fsync, rename, fsync of the directory.  Mode 0600. */
 kl_status kl_dir_replace(kl_dir *dir, const char *name, const uint8_t *data, size_t bytes);
+/* The same without a sync: a power cut may leave anything under the name, see
+ * kl_dir_sync_names. */
+kl_status kl_dir_place(kl_dir *dir, const char *name, const uint8_t *data, size_t bytes);
 /* Read a small file whole.  KL_E_NOT_FOUND; KL_E_BUFFER_TOO_SMALL with *bytes wanted. */
 kl_status kl_dir_read(kl_dir *dir, const char *name, uint8_t *buffer, size_t buffer_bytes,
                       size_t *bytes);
@@ -86,6 +91,9 @@ kl_status kl_dir_unlink(kl_dir *dir, const char *name);
 kl_status kl_dir_rename(kl_dir *dir, const char *from, const char *to);
 kl_status kl_dir_make(kl_dir *dir, const char *name); /* a sub-directory, mode 0700 */
 kl_status kl_dir_sync(kl_dir *dir);
+/* Sync files and directories, all at once, by their paths from this one, which is ".".  No
+ * failure of a sync passes. */
+kl_status kl_dir_sync_names(kl_dir *dir, const char *const *names, size_t count);
 /* All that was ever written to the directory's file system is on disk, whoever wrote it.
  * KL_E_IO, too, when any write to it failed since the directory was opened; kernels before
  * 5.8 do not tell that. */

@@ -110,7 +110,7 @@ class Folders:
         """
         with Directory(self.path(tp)) as folder:
             data = folder.read(layout.PARTITION_METADATA, 1 << 12)
-        if data is None or not data.strip(b"\0"):
+        if data is None or layout.is_torn_partition_metadata(data):
             return None  # a power cut after it was made and before anything was flushed
         return layout.parse_partition_metadata(data)
 
@@ -205,12 +205,13 @@ class Folders:
             self._claimed.pop(tp, None)
         return new
 
-    def sync(self) -> None:
-        """See to it that the names as they are now are on disk.
+    def sync(self, files: Iterable[str] = ()) -> None:
+        """See to it that the names as they are now are on disk, and those of `files` that are here.
 
         Raises: IoFailed.
         """
         with self._lock:
             if self._unsynced:
-                self.directory.sync()
+                here = [name for name in files if os.path.lexists(self._path(name))]
+                self.directory.sync(here)
                 self._unsynced = False

@@ -1,25 +1,54 @@
 """Whose a data directory is, and whether who writes into it agrees with its settings."""
 
+import os
 from collections.abc import Mapping
 
+from kafkalog._native import lib
+from kafkalog.batch.decode import body_of, decoded_records
+from kafkalog.batch.walk import whole_batches
 from kafkalog.config.topic import TopicConfig
 from kafkalog.directory.folders import Folders
 from kafkalog.disk import layout
-from kafkalog.errors import ArgumentError
+from kafkalog.disk.checkpoint import LOCK
+from kafkalog.disk.space import RESERVE
+from kafkalog.errors import ArgumentError, KafkalogError
+from kafkalog.types import TopicPartition
 
 __all__ = ["check_agrees", "identify"]
 
+_METADATA_FOLDER = layout.partition_folder(layout.METADATA_TOPIC, 0)
+_MADE_FIRST = frozenset({*layout.FIRST_FILES, RESERVE, LOCK, _METADATA_FOLDER})
+"""All that is in a directory before anybody can use it."""
+_MADE_INSIDE = frozenset(
+    {
+        layout.PARTITION_METADATA, f"{0:020}.log", f"{0:020}.index", f"{0:020}.timeindex",
+        "leader-epoch-checkpoint", "quorum-state",
+    }
+)  # fmt: skip
+"""And in the folder of its metadata."""
+_FIRST_BYTES = 640
+"""A metadata log of more than so many tells more than what every one begins with: a broker was
+registered in it."""
+_FIRST_KINDS = frozenset({b"\x04", b"\x0c"})
+"""Kafka's numbers of ConfigRecord and FeatureLevelRecord, with which each begins."""
+
 
 def identify(
-    folders: Folders, mode: str, adopt: bool, node_id: int
+    folders: Folders, mode: str, adopt: bool, node_id: int, gather: bool = False
 ) -> layout.MetaProperties | None:
     """What meta.properties says; in mode "w" it is made, with `node_id`, where there is none.
+
+    A directory whose first start was cut off by a loss of power, so that nobody has seen anything
+    of it, is made anew.  `gather`: what is new is not on disk before Directory.settle.
 
     Raises: CorruptLog; ArgumentError for partition folders without it, unless `adopt`.
     """
     directory = folders.directory
     data = directory.read(layout.META_PROPERTIES, 1 << 16)
-    if data is not None:
+    torn = data is None or layout.is_torn_meta(data)
+    if mode == "w" and torn and _is_half_made(directory.path):
+        _unmake(folders)
+    elif data is not None:
         return layout.parse_meta_properties(data)
     if mode == "r":
         return None
@@ -31,9 +60,67 @@ def identify(
             f"{layout.META_PROPERTIES}; open it with mode='r', or take it over: "
             f"kafkalog adopt --dir {directory.path}"
         )
+    if gather and not found:
+        directory.gather()
     meta = layout.new_meta_properties(node_id)
     directory.replace(layout.META_PROPERTIES, layout.render_meta_properties(meta))
     return meta
+
+
+# ---- a first start that was cut off ------------------------------------------------------------
+
+
+def _is_half_made(path: str) -> bool:
+    """Whether a directory holds nothing but what a first start makes before anybody can use it, or
+    what is left of that."""
+    inside = os.path.join(path, _METADATA_FOLDER)
+    names = {name.removesuffix(".tmp") for name in os.listdir(path) if not _is_unmade(name)}
+    if not names <= _MADE_FIRST or not _says_little(os.path.join(path, layout.BOOTSTRAP)):
+        return False
+    if not os.path.lexists(inside):
+        return True
+    names = {name.removesuffix(".tmp") for name in os.listdir(inside)}
+    return names <= _MADE_INSIDE and _says_little(os.path.join(inside, f"{0:020}.log"))
+
+
+def _says_little(path: str) -> bool:
+    """Whether no record in a file of metadata is other than those that each begins with."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_FIRST_BYTES + 1)
+    except FileNotFoundError:
+        return True
+    if len(data) > _FIRST_BYTES:
+        return False
+    try:
+        for batch, raw in whole_batches(data):
+            if batch.attributes & lib.KL_ATTR_CONTROL:
+                continue
+            for record in decoded_records(batch, body_of(batch, raw)):
+                if (record.value or b"")[1:2] not in _FIRST_KINDS:
+                    return False
+    except KafkalogError:
+        pass  # the rest did not get to the disk
+    return True
+
+
+def _is_unmade(name: str) -> bool:
+    """Whether it is a folder of metadata that `_unmake` took out."""
+    found = layout.parse_marked(name)
+    return found is not None and found.topic == layout.METADATA_TOPIC
+
+
+def _unmake(folders: Folders) -> None:
+    """Take out what is left; on return nothing of it can come back beside what is made next."""
+    tp = TopicPartition(layout.METADATA_TOPIC, 0)
+    if folders.name(tp) is not None:
+        folders.take_out(tp)
+    folders.directory.unlink(layout.META_PROPERTIES)
+    folders.list()  # what is to be removed
+    folders.sync()
+
+
+# ---- settings ----------------------------------------------------------------------------------
 
 
 def check_agrees(path: str, config: Mapping[str, object] | None, known: TopicConfig) -> None:

@@ -66,13 +66,14 @@ class Manager:
         *,
         adopt: bool = False,
         node_id: int = 1,
+        gather: bool = False,
     ) -> None:
         """Open the data directory at `path`; in mode "w" it is made when missing, mode 0700.
 
         `config`: broker settings (docs/settings.md); `topic_config`: topic settings that go
         over their defaults.  `adopt`: take over a directory that holds partition folders but
-        no meta.properties.  `node_id` is written into a new meta.properties.
-
+        no meta.properties.  `node_id` is written into a new meta.properties.  `gather`: nothing of
+        a new directory is on disk before its MetadataLog is open.
         Raises: Locked with the owner's pid, NotFound, InvalidSetting, CorruptLog (a damaged
         meta.properties), ArgumentError (`adopt` is missing), IoFailed.
         """
@@ -98,12 +99,12 @@ class Manager:
         self._scheduler: Scheduler | None = None
         self._cleaner = Cleaner(self)
         self.on_open: Callable[[TopicPartition], None] = lambda _tp: None  # raises nothing
-        self.state = DirectoryState(self.path, mode, create=True)
+        self.state = DirectoryState(self.path, mode, create=True, gather=gather)
         """The lock, the clean marker and the checkpoints."""
         try:
             self.folders = Folders(self.state.directory)
             """Which partitions are here, and under which names."""
-            self.meta = identify(self.folders, mode, adopt, node_id)
+            self.meta = identify(self.folders, mode, adopt, node_id, gather)
             """What meta.properties says; None when a reader found none."""
             self.upkeep = Upkeep(self, self.folders.marked)
             """The work behind the logs."""
@@ -115,7 +116,8 @@ class Manager:
 
     def _begin(self) -> None:
         if not self.state.clean:
-            self.folders.sync()  # the names that a killed process made or took out
+            # The names that a killed process made or took out, and what its first start wrote.
+            self.folders.sync(layout.FIRST_FILES)
         if self.config.kafkalog_max_open_files:
             lib.kl_set_max_open_files(self.config.kafkalog_max_open_files)
         name = f"kafkalog {os.path.basename(self.path)}"
@@ -195,10 +197,8 @@ class Manager:
 
     def use(self, source: TopicSource) -> None:
         """From now on `source` knows the topics: their settings, and which partitions there are.
-
         Folders of its partitions are made when they are missing: see make and get.  Logs that
-        are open take their settings from it.
-        """
+        are open take their settings from it."""
         self._source = source
         self.reconfigure()
 
@@ -206,7 +206,6 @@ class Manager:
         """Let open logs (of one topic) obey their settings as they are now.
 
         `config`: the directory's own from now on; the periods of its jobs stay.
-
         Raises: UnknownSetting, InvalidSetting.
         """
         if config is not None:
@@ -562,6 +561,7 @@ class Manager:
         threads = self.config.num_recovery_threads_per_data_dir
         failures = close_logs(self.handles(), self.state.directory, threads, self.mode == "w")
         if self.mode == "w":
+            self.state.directory.settle()  # of a first start that failed
             with self._idle:
                 # After a crash, what was never opened is still to be recovered.
                 recovered = self.state.clean or self._opened.issuperset(self._ours())

@@ -169,11 +169,12 @@ class DirectoryState:
         *,
         create: bool = False,
         own: bool = False,
+        gather: bool = False,
     ) -> None:
         """Take the lock (mode "w") and read what the directory remembers.
 
         `own`: the directory is the folder of a log that stands alone, so that the marker can
-        be checked against the log's last segment.
+        be checked against the log's last segment.  `gather`: see Directory.
 
         Raises: Locked with the owner's pid, NotFound, IoFailed.
         """
@@ -192,7 +193,7 @@ class DirectoryState:
         """Guards the entries and their files; held from the look at a log's offsets until they
         are written, so that no truncation comes between.
         """
-        self.directory = Directory(self.path, create and mode == "w")
+        self.directory = Directory(self.path, create and mode == "w", gather=gather)
         try:
             if mode == "w":
                 self.directory.lock()

@@ -1,6 +1,8 @@
 """A directory held open: small files replaced durably, names changed, one owner at a time."""
 
 import os
+import threading
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
@@ -13,21 +15,68 @@ __all__ = ["Directory"]
 class Directory:
     """A directory; names are single components in it, and links are not followed.
 
-    Safe to use from many threads.  What replaces, renames or makes is on disk on return.
+    Safe to use from many threads.  What replaces, renames or makes is on disk on return, but
+    between `gather` and `settle`.
     """
 
-    def __init__(self, path: str | os.PathLike[str], create: bool = False) -> None:
-        """Open the directory at `path`; `create` makes it first, mode 0700.
+    def __init__(
+        self, path: str | os.PathLike[str], create: bool = False, *, gather: bool = False
+    ) -> None:
+        """Open the directory at `path`; `create` makes it first, mode 0700, and what is missing
+        above it; `gather`: without a wait, if it was not there, see `gather`.
 
         Raises: NotFound, IoFailed.
         """
         self.path = os.fspath(path)
+        self._lock = threading.Lock()  # guards what follows
+        self._gathered: set[str] | None = None
+        """What `settle` is to sync, by its path from here; None: nothing is left for it."""
+        made = _missing(self.path) if create and gather else 0
+        how = lib.KL_CREATE_UNSYNCED if made else lib.KL_CREATE if create else lib.KL_CREATE_NOT
         out = ffi.new("kl_dir **")
-        check(lib.kl_dir_open(os.fsencode(self.path), create, out))
+        check(lib.kl_dir_open(os.fsencode(self.path), how, out))
         self._c: Any = ffi.gc(out[0], lib.kl_dir_free)
+        if made:
+            self._gathered = {"/".join([".."] * level) for level in range(1, made + 1)}
+
+    def gather(self) -> None:
+        """From now on nothing waits for the disk, until `settle` waits for all of it at once.
+
+        A power cut before that may leave any part of it, of a file that was there before, too:
+        only for a directory in which nothing is that anybody relies on.
+        """
+        with self._lock:
+            self._gathered = self._gathered or set()
+
+    @property
+    def gathers(self) -> bool:
+        """Whether what is written is not on disk before `settle`."""
+        with self._lock:
+            return self._gathered is not None
+
+    def settle(self, more: Iterable[str] = ()) -> None:
+        """See to it that all that was gathered is on disk, and `more`, paths from here; nothing
+        when nothing gathers.
+
+        Raises: IoFailed.
+        """
+        with self._lock:
+            gathered, self._gathered = self._gathered, None
+        if gathered is not None:
+            self._sync(gathered.union(more))
+
+    def _sync(self, names: Iterable[str]) -> None:
+        """All at once, which takes little longer than one."""
+        kept = [ffi.new("char[]", os.fsencode(name)) for name in sorted(names)]
+        check(lib.kl_dir_sync_names(self._c, ffi.new("char *[]", kept), len(kept)))
 
     def replace(self, name: str, data: bytes) -> None:
         """Replace the file `name` by `data` as a whole: a crash leaves the old or the new."""
+        with self._lock:
+            if self._gathered is not None:
+                check(lib.kl_dir_place(self._c, os.fsencode(name), data, len(data)))
+                self._gathered.update({name, "."})
+                return
         check(lib.kl_dir_replace(self._c, os.fsencode(name), data, len(data)))
 
     def read(self, name: str, limit_bytes: int) -> bytes | None:
@@ -54,7 +103,7 @@ class Directory:
     def make(self, name: str) -> None:
         """Make the sub-directory `name`, mode 0700."""
         check(lib.kl_dir_make(self._c, os.fsencode(name)))
-        check(lib.kl_dir_sync(self._c))
+        self.sync()
 
     def make_with(self, folder: str, name: str, data: bytes) -> None:
         """Make the sub-directory `folder` with a file in it; `sync` makes the folder durable."""
@@ -67,9 +116,17 @@ class Directory:
         if sync:
             self.sync()
 
-    def sync(self) -> None:
-        """See to it that the names in it are on disk."""
-        check(lib.kl_dir_sync(self._c))
+    def sync(self, files: Iterable[str] = ()) -> None:
+        """See to it that the names in it are on disk, and what is in `files`, paths from here.
+
+        Raises: IoFailed.
+        """
+        names = {".", *files}
+        with self._lock:
+            if self._gathered is not None:
+                self._gathered.update(names)
+                return
+        self._sync(names)
 
     def sync_all(self) -> None:
         """See to it that everything on its file system is on disk: one wait, not one a file.
@@ -110,3 +167,12 @@ class Directory:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _missing(path: str) -> int:
+    """How many directories are to be made for `path`, from the lowest up."""
+    count = 0
+    path = os.path.abspath(path)
+    while not os.path.isdir(path):
+        count, path = count + 1, os.path.dirname(path)
+    return count

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import uuid  # at run time where it is needed: it costs what half of kafkalog does
 
 __all__ = [
+    "BOOTSTRAP",
+    "FIRST_FILES",
     "METADATA_TOPIC",
     "META_PROPERTIES",
     "PARTITION_METADATA",
@@ -29,6 +31,8 @@ __all__ = [
     "check_topic",
     "deleted_name",
     "holds_segments",
+    "is_torn_meta",
+    "is_torn_partition_metadata",
     "list_directory",
     "look_for_segments",
     "new_meta_properties",
@@ -46,6 +50,10 @@ __all__ = [
 ]
 
 META_PROPERTIES = "meta.properties"
+BOOTSTRAP = "bootstrap.checkpoint"
+"""What a new metadata log begins with, for Kafka."""
+FIRST_FILES = (META_PROPERTIES, BOOTSTRAP, "recovery-point-offset-checkpoint")
+"""What a first start writes into a directory, besides the folder of its metadata."""
 PARTITION_METADATA = "partition.metadata"
 METADATA_TOPIC = "__cluster_metadata"
 """KRaft's own log; retention leaves it alone."""
@@ -62,6 +70,9 @@ _TOPIC = re.compile(_TOPIC_CHARS)
 _FOLDER = re.compile(rf"({_TOPIC_CHARS})-(0|[1-9][0-9]{{0,9}})")
 _MARKED = re.compile(r"(\S+)-([0-9]{1,10})\.([0-9a-f]{32})-(delete|future|stray)")
 _SEGMENT = re.compile(r"[0-9]{20}\.log")
+_ID_LINES = b"version: 0\ntopic_id: "
+UUID_CHARS = 22
+"""Of a UUID's text form."""
 
 
 def topic_problem(name: str) -> str | None:
@@ -243,6 +254,13 @@ def random_topic_id() -> "uuid.UUID":
             return value
 
 
+def is_torn_partition_metadata(data: bytes) -> bool:
+    """Whether this is what a power cut may leave of a partition.metadata that was made and not yet
+    flushed: nothing, zeros in it, or its begin."""
+    begun = data.startswith(_ID_LINES) and len(data) < len(_ID_LINES) + UUID_CHARS
+    return b"\0" in data or begun or _ID_LINES.startswith(data)
+
+
 def parse_partition_metadata(data: bytes) -> "uuid.UUID":
     """The topic id in a partition.metadata file.
 
@@ -272,6 +290,9 @@ def render_partition_metadata(topic_id: "uuid.UUID") -> bytes:
 
 
 # ---- meta.properties -----------------------------------------------------------------------
+
+_FIRST = "cluster.id="
+"""What a file of ours begins with."""
 
 
 class MetaProperties(NamedTuple):
@@ -318,10 +339,18 @@ def new_meta_properties(node_id: int) -> MetaProperties:
 
 def render_meta_properties(meta: MetaProperties) -> bytes:
     """The bytes of a meta.properties file (ours have no date in a comment, as Java's do)."""
-    lines = [f"version={meta.version}"]
-    lines.append(f"{'broker.id' if meta.version == 0 else 'node.id'}={meta.node_id}")
+    lines: list[str] = []
     if meta.cluster_id is not None:
-        lines.append(f"cluster.id={meta.cluster_id}")
+        lines.append(f"{_FIRST}{meta.cluster_id}")
     if meta.directory_id is not None:
         lines.append(f"directory.id={uuid_text(meta.directory_id)}")
+    lines.append(f"{'broker.id' if meta.version == 0 else 'node.id'}={meta.node_id}")
+    lines.append(f"version={meta.version}")  # which a file must have: one that is cut off has not
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def is_torn_meta(data: bytes) -> bool:
+    """Whether this is what a power cut may leave of a meta.properties of ours before it is on disk:
+    nothing, zeros in it, or its begin."""
+    begun = data.startswith(_FIRST.encode()) or _FIRST.encode().startswith(data)
+    return b"\0" in data or (begun and not data.endswith(b"\nversion=1\n"))

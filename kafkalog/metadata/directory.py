@@ -9,7 +9,7 @@ from typing import Any
 from kafkalog.directory.manager import Manager
 from kafkalog.disk import layout
 from kafkalog.disk.layout import METADATA_TOPIC, MetaProperties
-from kafkalog.errors import ArgumentError, NotFound, UnsupportedForMessageFormat
+from kafkalog.errors import ArgumentError, CorruptLog, NotFound, UnsupportedForMessageFormat
 from kafkalog.metadata.changes import partition_fields
 from kafkalog.metadata.image import (
     BROKER,
@@ -20,7 +20,7 @@ from kafkalog.metadata.image import (
     empty_image,
 )
 from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN, encode
-from kafkalog.metadata.kraft.snapshots import render_snapshot
+from kafkalog.metadata.kraft.snapshots import read_snapshot, render_snapshot
 from kafkalog.types import TopicPartition
 
 __all__ = [
@@ -33,7 +33,6 @@ __all__ = [
     "supported_features",
 ]
 
-BOOTSTRAP = "bootstrap.checkpoint"
 METADATA_TOPIC_ID = uuid.UUID(int=1)
 """Kafka's reserved id of the metadata topic."""
 PRODUCER_ID_BLOCK = 1000
@@ -78,13 +77,28 @@ def prepare(manager: Manager, adopt: bool) -> MetaProperties:
     if wanted != meta:
         data = layout.render_meta_properties(wanted)
         manager.state.directory.replace(layout.META_PROPERTIES, data)
-    if not here:
+    if not here or _is_torn_bootstrap(manager):
         image = empty_image("", wanted.node_id)
         values = [encode(name, fields, image) for name, fields in first_records(manager)]
         data = render_snapshot(values, 0, (0, manager.clock.now_ms()))
-        manager.state.directory.replace(BOOTSTRAP, data)
+        manager.state.directory.replace(layout.BOOTSTRAP, data)
+    if not here:
         manager.make(METADATA_TOPIC, METADATA_TOPIC_ID, [0])
+    elif not manager.state.clean:
+        manager.folders.claim(tp, METADATA_TOPIC_ID)
     return wanted
+
+
+def _is_torn_bootstrap(manager: Manager) -> bool:
+    """Whether a power cut came upon it before it was on disk: its log has what it said."""
+    path = os.path.join(manager.path, layout.BOOTSTRAP)
+    if manager.state.clean or not os.path.lexists(path):
+        return False
+    try:
+        read_snapshot(path)
+    except CorruptLog:
+        return True
+    return False
 
 
 def _ours(manager: Manager, tps: list[TopicPartition]) -> bool:
@@ -95,7 +109,7 @@ def _ours(manager: Manager, tps: list[TopicPartition]) -> bool:
     meta, path = manager.meta, manager.path
     if meta is None or meta.version != 1 or meta.directory_id is None:
         return False
-    if os.path.lexists(os.path.join(path, BOOTSTRAP)):
+    if os.path.lexists(os.path.join(path, layout.BOOTSTRAP)):
         return False
     return all(manager.topic_id(topic) for topic in {tp.topic for tp in tps})
 

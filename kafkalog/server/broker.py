@@ -194,7 +194,9 @@ class Broker:
     def _open(self) -> None:
         """The directory: logs and metadata."""
         config = self._config
-        self._manager = Manager(self.path, config, clock=self._clock, node_id=config.node_id)
+        self._manager = Manager(
+            self.path, config, clock=self._clock, node_id=config.node_id, gather=True
+        )
         self._undo.append(self._manager.close)
         meta = self._manager.meta
         if meta is not None and config.explicit("node.id") and meta.node_id != config.node_id:

@@ -9,6 +9,7 @@
 #include "buffer.h"
 #include "fault.h"
 #include "file.h"
+#include "sync.h"
 
 enum { FILE_MODE = 0600, DIR_MODE = 0700, LIST_BLOCK_BYTES = 16 << 10 };
 
@@ -39,20 +40,22 @@ static kl_status sync_fd(int fd, const char *path) {
     return result ? kl_fail_errno(errno, "%s: cannot fsync the directory", path) : KL_OK;
 }
 
-/* Make one directory whose parent is there, so that it survives a power cut. */
-static kl_status make_synced(const char *path, const char *parent) {
+/* Make one directory whose parent is there; `sync`: so that it survives a power cut. */
+static kl_status make_one(const char *path, const char *parent, bool sync) {
     int fd = open_path(parent);
     if (fd < 0) return kl_fail_errno(errno, "%s: cannot open", parent);
     kl_status status = KL_OK;
-    if (kl_io->mkdirat(AT_FDCWD, path, DIR_MODE) == 0) status = sync_fd(fd, parent);
-    else if (errno != EEXIST)
+    if (kl_io->mkdirat(AT_FDCWD, path, DIR_MODE) == 0) {
+        if (sync) status = sync_fd(fd, parent);
+    } else if (errno != EEXIST) {
         status = kl_fail_errno(errno, "%s: cannot make the directory", path);
+    }
     kl_io->close(fd);
     return status;
 }
 
 /* Make `path` and what is missing above it. */
-static kl_status make_path(const char *path) {
+static kl_status make_path(const char *path, bool sync) {
     size_t bytes = strlen(path);
     char *part = kl_alloc(bytes + 1);
     char *parent = kl_alloc(bytes + 2);
@@ -70,7 +73,7 @@ static kl_status make_path(const char *path) {
         struct stat found;
         if (kl_io->fstatat(AT_FDCWD, part, &found, 0)) {
             if (errno != ENOENT) status = kl_fail_errno(errno, "%s: cannot stat", part);
-            else status = make_synced(part, parent);
+            else status = make_one(part, parent, sync);
         }
         strcpy(parent, part);
     }
@@ -85,7 +88,7 @@ kl_status kl_dir_open(const char *path, int create, kl_dir **out) {
     if (!*path) return kl_fail(KL_E_ARGUMENT, "the path of a directory is empty");
     int fd = open_path(path);
     if (fd < 0 && errno == ENOENT && create) {
-        kl_status status = make_path(path);
+        kl_status status = make_path(path, create != KL_CREATE_UNSYNCED);
         if (status) return status;
         fd = open_path(path);
     }
@@ -145,6 +148,29 @@ kl_status kl_dir_sync_all(kl_dir *dir) {
         status = KL_E_IO;
     }
     kl_unlock(&dir->lock);
+    return status;
+}
+
+kl_status kl_dir_sync_names(kl_dir *dir, const char *const *names, size_t count) {
+    struct stat folder;
+    kl_sync_name *all = kl_alloc((count + 1) * sizeof *all);
+    if (!all)
+        return kl_fail(KL_E_NO_MEMORY, "%s: no memory for %zu names", dir->path, count);
+    kl_status status = kl_dir_enter(dir);
+    if (status) {
+        kl_release(all);
+        return status;
+    }
+    if (kl_io->fstat(dir->fd, &folder)) status = dir_failed(dir, ".", "stat");
+    for (size_t i = 0; i < count; i++)
+        all[i] = (kl_sync_name){.dir_fd = dir->fd, .name = names[i]};
+    if (!status) {
+        kl_sync_names_begin(all, count, folder.st_dev);
+        const kl_sync_name *failed = kl_sync_names_end(all, count);
+        if (failed) status = kl_sync_name_failed(failed, dir->path);
+    }
+    kl_unlock(&dir->lock);
+    kl_release(all);
     return status;
 }
 
@@ -225,6 +251,10 @@ kl_status kl_dir_write_file(kl_dir *dir, const char *name, const uint8_t *data,
     status = write_file(dir, name, data, bytes, sync);
     kl_unlock(&dir->lock);
     return status;
+}
+
+kl_status kl_dir_place(kl_dir *dir, const char *name, const uint8_t *data, size_t bytes) {
+    return kl_dir_write_file(dir, name, data, bytes, false);
 }
 
 kl_status kl_dir_replace(kl_dir *dir, const char *name, const uint8_t *data, size_t bytes) {

@@ -253,13 +253,11 @@ static void print_line(FILE *out, const call_line *line, int error_number) {
             line->result < 0 ? error_number : 0);
 }
 
-/* Each line is one write, so that a test can put lines of its own between them. */
-static void record(const call_line *line) {
-    int error_number = errno;
+/* Locked.  Each line is one write, so that a test can put lines of its own between them. */
+static void record_locked(const call_line *line, int error_number) {
     char *text = NULL;
     size_t bytes = 0;
-    kl_lock(&lock);
-    if (record_fd < 0) goto out;
+    if (record_fd < 0) return;
     FILE *out = open_memstream(&text, &bytes);
     KL_ASSERT(out != NULL);
     print_line(out, line, error_number);
@@ -267,7 +265,12 @@ static void record(const call_line *line) {
     KL_ASSERT(write(record_fd, text, bytes) == (ssize_t)bytes);
     recorded++;
     free(text);
-out:
+}
+
+static void record(const call_line *line) {
+    int error_number = errno;
+    kl_lock(&lock);
+    record_locked(line, error_number);
     kl_unlock(&lock);
     errno = error_number;
 }
@@ -394,15 +397,21 @@ static int hook_renameat(int from_fd, const char *from, int to_fd, const char *t
     /* A longer name may want a block of its directory; a shorter one finds its place. */
     bool longer = strlen(to) > strlen(from);
     bool failed = longer ? has_no_room(CALL_RENAMEAT, NULL) : fails(CALL_RENAMEAT, NULL);
+    /* No other line may tell the new name first, as that of a sync under way would. */
+    kl_lock(&lock);
     int result = failed ? -1 : kl_io_system.renameat(from_fd, from, to_fd, to);
-    record(&(call_line){.kind = CALL_RENAMEAT,
-                        .fd = from_fd,
-                        .name = from,
-                        .to = to,
-                        .to_fd = to_fd,
-                        .pos = -1,
-                        .bytes = -1,
-                        .result = result});
+    int error_number = errno;
+    record_locked(&(call_line){.kind = CALL_RENAMEAT,
+                               .fd = from_fd,
+                               .name = from,
+                               .to = to,
+                               .to_fd = to_fd,
+                               .pos = -1,
+                               .bytes = -1,
+                               .result = result},
+                  error_number);
+    kl_unlock(&lock);
+    errno = error_number;
     return result;
 }
 

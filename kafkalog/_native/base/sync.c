@@ -1,7 +1,10 @@
 /* sync.c: one queue per disk, and the threads that work on it. */
 #include "sync.h"
 
+#include <fcntl.h>
 #include <signal.h>
+
+#include "io.h"
 
 enum { JOB_IDLE, JOB_QUEUED, JOB_RUNNING, JOB_AGAIN };
 
@@ -154,6 +157,66 @@ void kl_sync_drain(kl_sync_job *job) {
     kl_lock(&lock);
     while (job->state != JOB_IDLE) kl_cond_wait_ms(&job_done, &lock, -1);
     kl_unlock(&lock);
+}
+
+/* Whether the job waits in a queue; it does no longer then. */
+static bool take_back(kl_sync_job *job) {
+    bool waits = false;
+    kl_lock(&lock);
+    for (kl_disk *disk = disks; disk && job->state == JOB_QUEUED; disk = disk->next) {
+        kl_sync_job *before = NULL, *one = disk->first;
+        if (disk->device != job->device) continue;
+        for (; one != job; one = one->next) before = one;
+        *(before ? &before->next : &disk->first) = job->next;
+        if (disk->last == job) disk->last = before;
+        disk->queued--;
+        job->state = JOB_IDLE;
+        waits = true;
+    }
+    kl_unlock(&lock);
+    return waits;
+}
+
+/* ---- names together -------------------------------------------------------------------- */
+
+static void sync_name(void *owner) {
+    kl_sync_name *one = owner;
+    int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
+    int fd = kl_open_at(one->dir_fd, one->name, flags, 0), result;
+    if (fd < 0) {
+        one->error_number = one->may_lack && errno == ENOENT ? 0 : errno;
+        return;
+    }
+    one->opened = true;
+    do result = kl_io->fsync(fd);
+    while (result && errno == EINTR);
+    if (result) one->error_number = errno;
+    kl_io->close(fd);
+}
+
+void kl_sync_names_begin(kl_sync_name *names, size_t count, uint64_t device) {
+    for (size_t i = 0; i < count; i++) {
+        kl_sync_name *one = &names[i];
+        one->job = (kl_sync_job){.run = sync_name, .owner = one, .device = device};
+        if (kl_sync_submit(&one->job)) sync_name(one); /* no thread: it takes longer */
+    }
+}
+
+const kl_sync_name *kl_sync_names_end(kl_sync_name *names, size_t count) {
+    const kl_sync_name *failed = NULL;
+    for (size_t i = count; i-- > 0;) { /* the threads begin at the front */
+        kl_sync_name *one = &names[i];
+        if (take_back(&one->job)) sync_name(one);
+        else kl_sync_drain(&one->job);
+        if (one->error_number && !(failed && failed->opened)) failed = one;
+    }
+    return failed;
+}
+
+kl_status kl_sync_name_failed(const kl_sync_name *name, const char *folder) {
+    kl_status status = kl_fail_errno(name->error_number, "%s/%s: cannot %s", folder,
+                                     name->name, name->opened ? "fsync" : "open");
+    return name->opened ? KL_E_IO : status;
 }
 
 static void before_fork(void) { kl_lock(&lock); }

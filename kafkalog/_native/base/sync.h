@@ -24,4 +24,24 @@ bool kl_sync_is_behind(const kl_sync_job *job);
 /* Return when the job is neither queued nor running; it must not be submitted any more. */
 void kl_sync_drain(kl_sync_job *job);
 
+/* A file or directory that waits for the disk together with others: a file system takes the
+ * waits that are under way at once into one. */
+typedef struct {
+    int dir_fd;
+    const char *name; /* below dir_fd; "." is that directory */
+    bool may_lack;    /* one that is not there has nothing to wait for */
+    bool opened;      /* the rest is sync.c's */
+    int error_number;
+    kl_sync_job job;
+} kl_sync_name;
+
+/* Begin to sync each of them, on the sync threads of that disk. */
+void kl_sync_names_begin(kl_sync_name *names, size_t count, uint64_t device);
+/* Return when none is under way; those that no thread has begun with are synced here.  One that
+ * failed, a sync (`opened`) before what could not be opened; NULL: all are on disk.  It leaves
+ * the thread's last failure as it is. */
+const kl_sync_name *kl_sync_names_end(kl_sync_name *names, size_t count);
+/* Fail for it, in the folder of that path.  KL_E_IO for a sync, which does not pass. */
+kl_status kl_sync_name_failed(const kl_sync_name *name, const char *folder);
+
 #endif

@@ -60,39 +60,54 @@ static kl_status begin_round(kl_log *log, sync_round *round) {
     return KL_OK;
 }
 
-/* What names the log's topic and its epochs: written when it was made and opened, and of use
- * only with records. */
-static kl_status sync_texts(const kl_log *log) {
-    static const char *const names[] = {KL_EPOCHS_NAME, KL_PARTITION_METADATA_NAME};
+/* What names the log's topic and its epochs was written when it was made and opened, and is of
+ * use only with records; its folder tells of new files.  None waits for another. */
+typedef struct {
+    kl_dir *dir;
+    kl_sync_name names[3];
+    size_t count;
+} sync_folder;
+
+static kl_status begin_folder(const kl_log *log, const sync_round *round,
+                              sync_folder *out) {
+    static const char *const texts[] = {KL_EPOCHS_NAME, KL_PARTITION_METADATA_NAME};
+    kl_status status = kl_dir_open(log->path, 0, &out->dir);
+    if (status) return status;
+    int fd = out->dir->fd;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts && round->texts_dirty; i++)
+        out->names[out->count++] =
+            (kl_sync_name){.dir_fd = fd, .name = texts[i], .may_lack = true};
+    if (round->dir_dirty)
+        out->names[out->count++] = (kl_sync_name){.dir_fd = fd, .name = "."};
+    kl_sync_names_begin(out->names, out->count, log->sync.device);
+    return KL_OK;
+}
+
+static kl_status sync_segments(kl_log *log, const sync_round *round) {
     kl_status status = KL_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++) {
-        kl_file *file = NULL;
-        status = kl_file_new(log->path, names[i], false, &file);
-        if (!status) status = kl_file_sync(file);
-        if (status == KL_E_NOT_FOUND) status = KL_OK; /* it has none */
-        kl_file_drop(file);
+    for (size_t i = 0; i < round->count && !status; i++) {
+        const sync_item *item = &round->items[i];
+        status = KL_FP_STATUS("flush.before_sync");
+        if (!status) status = kl_file_sync(item->segment->file);
+        if (!status && item->derived)
+            status = kl_segment_sync_derived(item->segment, log->path, item->next_offset);
     }
     return status;
 }
 
 static kl_status sync_round_files(kl_log *log, const sync_round *round) {
-    for (size_t i = 0; i < round->count; i++) {
-        const sync_item *item = &round->items[i];
-        kl_status status = KL_FP_STATUS("flush.before_sync");
-        if (!status) status = kl_file_sync(item->segment->file);
-        if (!status && item->derived)
-            status = kl_segment_sync_derived(item->segment, log->path, item->next_offset);
-        if (status) return status;
-    }
-    KL_FP("flush.after_files");
-    kl_status status = round->texts_dirty ? sync_texts(log) : KL_OK;
-    if (status || !round->dir_dirty) return status;
-    kl_dir *dir = NULL;
-    status = kl_dir_open(log->path, 0, &dir);
+    sync_folder folder = {0};
+    bool more = round->dir_dirty || round->texts_dirty;
+    kl_status status = more ? begin_folder(log, round, &folder) : KL_OK;
     if (status) return status;
-    status = kl_dir_sync(dir);
-    kl_dir_close(dir);
-    kl_dir_free(dir);
+    status = sync_segments(log, round);
+    KL_FP("flush.after_files");
+    if (!more) return status;
+    const kl_sync_name *failed = kl_sync_names_end(folder.names, folder.count);
+    kl_dir_free(folder.dir);
+    /* A sync that failed is final, whatever of the segments passes. */
+    if (failed && (failed->opened || !status))
+        status = kl_sync_name_failed(failed, log->path);
     return status;
 }
 

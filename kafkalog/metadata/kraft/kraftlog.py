@@ -5,6 +5,7 @@ own, and what it has written to disk is committed.
 """
 
 import logging
+import os
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -81,8 +82,8 @@ _logger = logging.getLogger(__name__)
 class MetadataLog:
     """The metadata of one directory, and the folders of its partitions that follow it.
 
-    `image` may be read at any time by any thread.  Changes go one after another, and each is
-    on disk before it shows.  Close it before its Manager.
+    `image` may be read at any time by any thread.  Changes go one after another, each is on disk
+    before it shows.  Close it before its Manager.
     """
 
     def __init__(self, manager: Manager, log: Log, loaded: Loaded) -> None:
@@ -96,15 +97,14 @@ class MetadataLog:
         """Topics that opening took in."""
         self.batch_bytes = BATCH_BYTES
         """A change with more bytes of records than this is a transaction of several batches."""
-        assert manager.meta is not None, "directory.prepare has seen to it"
+        assert manager.meta is not None
         self._meta = manager.meta
         self._site = Site(self._directory_id(), manager.config)
         self._log = log
         self._loaded = loaded
         self._epoch = -1
         self._closed = False
-        # Held for the whole of a change, its listeners and folders included.
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # for the whole of a change, with listeners and folders
         self._turns = Turns()
         self._followers = Followers(manager, loaded.removed)
         self._not_obeyed: set[settings.Problem] = set()  # settings that were warned of
@@ -122,7 +122,6 @@ class MetadataLog:
         A directory that Manager made has none yet and gets it.  `adopt`: topics whose folders
         lie there without metadata are taken in; nothing of them is ever deleted or compacted
         before a setting says so.
-
         Raises: ArgumentError (folders without metadata, or of a cluster of several nodes),
         NotFound (mode "r": there is none), CorruptLog, IoFailed.
         """
@@ -138,7 +137,7 @@ class MetadataLog:
 
     def _start(self, adopt: bool) -> None:
         directory.check_alone(self.image, self._meta)
-        known = self._known_epoch()
+        known, told = self._known_epoch()
         fresh = METADATA_VERSION not in self.image.features
         self._lead(known + 1)
         records: list[Record] = directory.first_records(self.manager) if fresh else []
@@ -151,10 +150,11 @@ class MetadataLog:
         records = directory.elections(self.image, unclean=not self.manager.state.clean)
         self._append(records, owe=True)
         self.image = self._loaded.replay.image
+        if fresh or not told:
+            self._save_quorum_state()
+        self._settle()
         if fresh or records:
             self._log.flush()
-        if fresh:
-            self._save_quorum_state()
         strays = directory.settle_folders(self.manager, self.image, self._loaded.removed)
         for problem in strays.values():
             _logger.warning("%s", problem)
@@ -164,8 +164,15 @@ class MetadataLog:
         self._followers.unmade.clear()  # they are made when they are used
         self._tail.keep_space()
 
-    def _known_epoch(self) -> int:
-        """The highest epoch that anything here remembers."""
+    def _settle(self) -> None:
+        """A new directory: its files and the log's get to the disk at the same time."""
+        if self.manager.state.directory.gathers:
+            handle_of(self._log).flush_start()
+            folder = os.path.basename(self._log.path)
+            self.manager.state.directory.settle([f"{folder}/{QUORUM_STATE}"])
+
+    def _known_epoch(self) -> tuple[int, bool]:
+        """The highest epoch that anything here remembers; whether quorum-state tells one."""
         with Directory(self._log.path) as folder:
             quorum = quorum_epoch(folder.read(QUORUM_STATE, 1 << 16))
         if quorum.voters not in (None, (), (self._meta.node_id,)):
@@ -174,7 +181,7 @@ class MetadataLog:
                 f"{self._meta.node_id}: it is of a cluster of several nodes"
             )
         epochs = [entry.epoch for entry in self._log.epochs]
-        return max(quorum.epoch, self.image.epoch, *epochs)
+        return max(quorum.epoch, self.image.epoch, *epochs), quorum.epoch > 0
 
     def _lead(self, epoch: int) -> None:
         self._epoch = epoch
@@ -185,6 +192,7 @@ class MetadataLog:
         batch = control_batch(
             [(LEADER_CHANGE, value)], self._tail.end_offset, epoch, self.manager.clock.now_ms()
         )
+        handle_of(self._log).lead(epoch)  # written now, and synced with the first flush
         self._tail.append(batch, owe=True)
         self._loaded.take(records_in(batch))
 
@@ -197,6 +205,8 @@ class MetadataLog:
         voter = uuid_text(self._directory_id()) if self._loaded.kraft_version else None
         data = render_quorum_state(self._meta.node_id, self._epoch, voter)
         with Directory(self._log.path) as folder:
+            if self.manager.state.directory.gathers:
+                folder.gather()  # see _settle: the log syncs its folder
             folder.replace(QUORUM_STATE, data)
 
     def register(
@@ -204,10 +214,8 @@ class MetadataLog:
     ) -> int:
         """Write this broker's registration; its broker epoch.
 
-        `endpoints`: (listener's name, advertised host, port, security protocol: 0 PLAINTEXT,
-        1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL).
-
-        Raises: as write.
+        `endpoints`: (listener's name, advertised host, port, Kafka's number of the security
+        protocol).  Raises: as write.
         """
         with self._lock:
             # The epoch is the record's own offset; an abort of what a crash left goes before.
@@ -233,7 +241,6 @@ class MetadataLog:
         """Fence this broker's registration, flush; harmless when repeated.
 
         What a full disk has no room for is left out, with a warning: the next start does without.
-
         Raises: IoFailed, StorageOffline; it is closed then, too.
         """
         with self._lock:
@@ -275,9 +282,7 @@ class MetadataLog:
 
     def listen(self, listener: Listener) -> None:
         """Call `listener` after each change, in the order of changes, in the changer's thread.
-
-        Folders of new partitions are there by then, those of removed ones still are.
-        """
+        Folders of new partitions are there by then, those of removed ones still are."""
         with self._lock:
             self._followers.listen(listener)
 
@@ -466,10 +471,8 @@ class MetadataLog:
     def lead(self, log: Log) -> int:
         """Let an open log append in the leader epoch that the metadata gives it; that epoch.
 
-        A log whose own epoch is higher (it was written without the metadata) raises the
-        metadata's.  Call it before the first append of a broker.
-
-        Raises: UnknownTopicOrPartition; as write.
+        A log whose own epoch is higher (it was written without the metadata) raises the metadata's.
+        Call it before a broker's first append.  Raises: UnknownTopicOrPartition; as write.
         """
         with self._lock:
             mine = log.leader_epoch
@@ -510,9 +513,7 @@ class MetadataLog:
     def take_snapshot(self) -> SnapshotName | None:
         """Write a snapshot of the image; None when it would lose records that we do not know.
 
-        Older ones go, but one; the log is cut when it is larger than
-        metadata.max.retention.bytes.
-
+        Older ones go, but one; the log is cut when it is larger than metadata.max.retention.bytes.
         Raises: IoFailed, NoSpace, ReadOnly, Closed.
         """
         with self._lock:

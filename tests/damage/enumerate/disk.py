@@ -308,11 +308,11 @@ class Folder:
         """Make it hold this image and nothing else."""
         there = set()
         for path, entry in list(self._entries()):
+            if not os.path.exists(entry.path):
+                continue  # gone with its folder
             if path.endswith("/"):
                 if path not in files:
                     shutil.rmtree(entry.path)
-            elif not os.path.exists(entry.path):
-                continue  # gone with its folder
             elif self._same(path, entry) and files.get(path) == self._known[path][2]:
                 there.add(path)
             else:
