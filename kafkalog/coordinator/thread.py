@@ -243,13 +243,13 @@ class Coordinator(Generic[C]):
                 self._append(append, step)
         if step.loads:
             self.load(step.loads, self.core.partition_count)
+        self._give(step)  # nobody waits for what is done outside but who is told of it
         effects, step.effects = step.effects, []
         for effect in effects:
             try:
                 self._carry_out(effect)
             except Exception:
                 LOG.exception("what a step wanted done outside")
-        self._give(step)
 
     def _append(self, append: Append, step: Step) -> None:
         self._appending += 1

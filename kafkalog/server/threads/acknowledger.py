@@ -46,6 +46,7 @@ class Acknowledger:
         self._clock = clock
         self._wake = threading.Condition()  # guards what follows
         self._waiting: list[_Waiting] = []
+        self._busy = False  # some were taken out to be told
         self._turns = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._loop, name=f"{name} acks", daemon=True)
@@ -64,14 +65,20 @@ class Acknowledger:
         disk where acks=all means that, or `on_disk`.
 
         `done(Timeout)` after `timeout_ms` (None: never), `done(Closed)` at the end of the
-        broker, from this object's thread; `done` must not block.
+        broker, from this object's thread, or before this returns where nothing is waited for;
+        `done` must not block.
         """
         deadline_s = math.inf
         if timeout_ms is not None:
             deadline_s = self._clock.monotonic_s() + timeout_ms / 1000
+        one = _Waiting(topic, partition, offset, on_disk, deadline_s, done)
+        with self._wake:
+            overtakes = self._busy or self._waiting or self._stopping
+        if not overtakes and self._settled(one, 0):
+            return  # it counts already, and a thread's turn costs more than all the rest
         with self._wake:
             if not self._stopping:
-                self._waiting.append(_Waiting(topic, partition, offset, on_disk, deadline_s, done))
+                self._waiting.append(one)
                 if self._thread.ident is None:
                     self._thread.start()
                 self._wake.notify()
@@ -98,6 +105,7 @@ class Acknowledger:
             if not self._waiting:
                 return False
             waiting, self._waiting = self._waiting, []
+            self._busy = True
         left = [one for one in waiting if not self._settled(one, 0)]
         first: dict[tuple[str, int, bool], _Waiting] = {}
         for one in left:
@@ -110,6 +118,7 @@ class Acknowledger:
                 left.remove(one)
         with self._wake:
             self._waiting = left + self._waiting
+            self._busy = False
         return True
 
     def _settled(self, one: _Waiting, wait_ms: int) -> bool:
