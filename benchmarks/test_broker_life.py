@@ -140,13 +140,22 @@ class Fresh:
 
 
 def test_a_tests_broker(measure: Any, folder: Path) -> None:
+    """Where the plugin puts it, and on a disk."""
+    from kafkalog.testing.place import Place
+
     number = iter(range(1000))
-    side = Side(
-        IN_PROCESS, 1, Fresh.begin, setup=lambda: Fresh(folder / f"fresh-{next(number)}"),
-        done=Fresh.end,
-    )  # fmt: skip
+    in_memory, on_disk = f"{IN_PROCESS}, as the fixtures have it", f"{IN_PROCESS}, on disk"
+
+    def side(name: str, disk: bool) -> Side:
+        def fresh() -> Fresh:
+            return Fresh(Path(Place(folder / f"fresh-{next(number)}", on_disk=disk).path))
+
+        return Side(name, 1, Fresh.begin, setup=fresh, done=Fresh.end)
+
+    sides = [side(in_memory, False), side(on_disk, True)]
     work = "A test's broker, from an empty directory to its address"
-    measure("life-test", work, [side], [Want(IN_PROCESS, 0.010)], unit="s")
+    wants = [Want(in_memory, 0.010), Want(on_disk, 0.010)]
+    measure("life-test", work, sides, wants, unit="s")
 
 
 # ---- memory ---------------------------------------------------------------------------------

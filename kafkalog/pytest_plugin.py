@@ -6,9 +6,9 @@ Loaded by pytest through its entry point; what costs time is imported by the fix
 from __future__ import annotations
 
 import re
-import shutil
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="keep the data directories of kafkalog's brokers, not only of tests that fail",
     )
+    group.addoption(
+        "--kafkalog-disk",
+        action="store_true",
+        help="kafkalog's brokers have their data below tmp_path from the begin, not in memory",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -60,9 +65,11 @@ def pytest_runtest_makereport(
         item.stash[_FAILED] = True
         for broker in _brokers(item):
             broker.keep = True
-            report.sections.append(("kafkalog broker", "\n".join(_told(broker))))
+            told = _told(broker, _kept_at(item.config, broker.path))
+            report.sections.append(("kafkalog broker", "\n".join(told)))
         for store in _stores(item):
-            told = [f"its directory is kept: {store.path}", *_commands(store.path, ())]
+            path = _kept_at(item.config, store.path)
+            told = iter((f"its directory is kept: {path}", *_commands(path, ())))
             report.sections.append(("kafkalog store", "\n".join(told)))
     return report
 
@@ -85,12 +92,17 @@ def _stores(item: pytest.Item) -> list[Store]:
     return [value for value in values if isinstance(value, loaded.Store)]
 
 
-def _told(broker: TestBroker) -> Iterator[str]:
-    yield f"{broker!r}; its directory is kept:"
+def _kept_at(config: pytest.Config, path: str) -> str:
+    """Where a directory will be that is still in use."""
+    return config.stash.get(_PLACES, {}).get(path, path)
+
+
+def _told(broker: TestBroker, path: str) -> Iterator[str]:
+    yield f"a broker at {broker.bootstrap_servers}; its directory is kept:"
     topics: list[str] = []
     if broker.running:
         topics = sorted(n for n in broker.broker.node.image.topics if not n.startswith("__"))
-    yield from _commands(broker.path, topics)
+    yield from _commands(path, topics)
     for fault in broker.broker.faults.all if broker.running else ():
         yield f"still set: {fault!r}"
 
@@ -114,7 +126,7 @@ def kafkalog_config() -> Mapping[str, object]:
 def kafkalog_broker(
     request: pytest.FixtureRequest, tmp_path: Path, kafkalog_config: Mapping[str, object]
 ) -> Iterator[TestBroker]:
-    """A broker of this test's own, in a directory below its tmp_path: see TestBroker.
+    """A broker of this test's own, with its data in memory: see TestBroker.
 
     `@pytest.mark.kafkalog(config={...}, topics={"orders": 3})` gives it settings and topics.
     """
@@ -133,11 +145,10 @@ def kafkalog_store(
     from kafkalog.store import Store
     from kafkalog.testing.broker import SETTINGS
 
-    path = tmp_path / "kafkalog-store"
-    with Store(path, config={**SETTINGS, **kafkalog_config}) as store:
-        yield store
-    if not request.node.stash.get(_FAILED, False):
-        _remove(request, path)
+    with _place(request, tmp_path / "kafkalog-store") as (path, kept):
+        with Store(path, config={**SETTINGS, **kafkalog_config}) as store:
+            yield store
+        kept(request.node.stash.get(_FAILED, False))
 
 
 @pytest.fixture(scope="session")
@@ -156,7 +167,8 @@ def kafkalog_topic_prefix(
 ) -> Iterator[str]:
     """What this test's names of topics and groups begin with, at kafkalog_session_broker.
 
-    Afterwards its topics are deleted (but when it failed), and the broker is healed.
+    Afterwards its topics are deleted (but when it failed), the broker is healed, and its clock
+    shows the machine's time.
     """
     numbers = request.config.stash.setdefault(_NUMBER, [0])
     numbers[0] += 1
@@ -164,12 +176,15 @@ def kafkalog_topic_prefix(
     prefix = f"t{numbers[0]}-{name}-"
     yield prefix
     kafkalog_session_broker.heal()
-    if not kafkalog_session_broker.keep:
+    if not request.node.stash.get(_FAILED, False):
         kafkalog_session_broker.delete_topics(prefix)
+    kafkalog_session_broker.turn_back()
 
 
 _NUMBER = pytest.StashKey[list[int]]()
 _FAILED = pytest.StashKey[bool]()
+_PLACES = pytest.StashKey[dict[str, str]]()
+"""Where directories that are in use are found when they are kept."""
 
 
 def _serving(
@@ -178,14 +193,31 @@ def _serving(
 ) -> Iterator[TestBroker]:  # fmt: skip
     from kafkalog.testing.broker import TestBroker
 
-    with TestBroker(path, config=config) as broker:
-        for topic, partitions in topics.items():
-            broker.create_topic(topic, partitions)
-        yield broker
-    if not broker.keep:
-        _remove(request, path)
+    with _place(request, path) as (now, kept):
+        with TestBroker(now, config=config) as broker:
+            for topic, partitions in topics.items():
+                broker.create_topic(topic, partitions)
+            yield broker
+        kept(broker.keep)
 
 
-def _remove(request: pytest.FixtureRequest, path: Path) -> None:
-    if not request.config.getoption("--kafkalog-keep"):
-        shutil.rmtree(path, ignore_errors=True)
+@contextmanager
+def _place(
+    request: pytest.FixtureRequest, path: Path
+) -> Iterator[tuple[str, Callable[[bool], None]]]:
+    """Where a data directory lies that belongs to `path`, and who is told at its end whether to
+    keep it; one that was not told that keeps it."""
+    from kafkalog.testing.place import Place
+
+    place = Place(path, on_disk=request.config.getoption("--kafkalog-disk"))
+    places = request.config.stash.setdefault(_PLACES, {})
+    places[place.path] = place.final
+    wanted = [True]
+    try:
+        yield place.path, lambda keep: wanted.insert(0, keep)
+    finally:
+        del places[place.path]
+        if wanted[0] or request.config.getoption("--kafkalog-keep"):
+            place.keep()
+        else:
+            place.remove()

@@ -7,7 +7,6 @@ import select
 import shlex
 import signal
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -109,10 +108,12 @@ def _topic(text: str) -> tuple[str, int]:
 
 @contextmanager
 def _directory(given: str | None) -> Iterator[str]:
+    from kafkalog.testing.place import in_memory
+
     if given is not None:
         yield given
         return
-    with tempfile.TemporaryDirectory(prefix="kafkalog-test-", ignore_cleanup_errors=True) as path:
+    with in_memory("kafkalog-test-") as path:
         yield path
 
 

@@ -64,7 +64,8 @@ class TestBroker:
         self.path = os.path.abspath(path)
         self.config: dict[str, object] = {**SETTINGS, **(config or {})}
         self.clock = clock or SkippingClock()
-        """Of the broker, over all its lives; `advance(ms)` lets time pass at once."""
+        """Of the broker, over all its lives, see `turn_back`; `advance(ms)` lets time pass at once.
+        """
         self.keep = False
         """For who removes the directory at the end: not to do so."""
         self._port = Port(port)
@@ -112,6 +113,13 @@ class TestBroker:
         """Stop in order and start again, at the same address."""
         self.stop()
         self.start()
+
+    def turn_back(self) -> None:
+        """After `clock.advance`: restart with a clock that shows the machine's time again."""
+        if self.clock.ahead_ms:
+            self.stop()
+            self.clock = SkippingClock()
+            self.start()
 
     def kill(self) -> None:
         """End as with a power cut: what was not on disk by then is gone.  `start` begins again.

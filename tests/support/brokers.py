@@ -1,4 +1,5 @@
-"""A broker for tests of what talks to one: ours, or Apache Kafka to prove the tests right."""
+"""A broker for tests of what talks to one: ours, as anybody's tests have it, or Apache Kafka to
+prove the tests right."""
 
 from __future__ import annotations
 
@@ -18,7 +19,6 @@ SETTINGS = {
     "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
-    "offsets.topic.num.partitions": "2",
     "num.partitions": "2",
     "log.segment.delete.delay.ms": "1000",
 }
@@ -26,26 +26,27 @@ SETTINGS = {
 
 @contextlib.contextmanager
 def running(side: str, directory: Path) -> Iterator[Any]:
-    """`host:port` of a broker of one side, of `inside` the broker itself: what a client takes.
+    """`host:port` of a broker of one side, of `inside` a store: what a client takes.
 
     It ends with the block; skips where it cannot run.
     """
     if side != "kafka":
-        from kafkalog import Broker
+        from kafkalog import Store
+        from kafkalog.testing.broker import SETTINGS as OURS
+        from kafkalog.testing.broker import TestBroker
 
         config = {**SETTINGS, "kafkalog.durability": "os"}
-        listeners = () if side == "inside" else "PLAINTEXT://127.0.0.1:0"
-        with Broker(directory, listeners=listeners, config=config) as broker:
-            yield broker if side == "inside" else broker.bootstrap_servers
+        if side == "inside":
+            with Store(directory, config={**OURS, **config}) as store:
+                yield store
+        else:
+            with TestBroker(directory, config=config) as broker:
+                yield broker.bootstrap_servers
         return
     try:
         apache.jars()
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
-    settings = "".join(
-        f"{name}={value}\n"
-        for name, value in SETTINGS.items()
-        if name != "offsets.topic.num.partitions"
-    )
+    settings = "".join(f"{name}={value}\n" for name, value in SETTINGS.items())
     with apache.Broker(directory, settings, heap="256m") as kafka:
         yield kafka.bootstrap_servers

@@ -64,7 +64,7 @@ def test_each_test_has_a_broker_of_its_own(run: Run) -> None:
         @pytest.mark.parametrize("number", range(3))
         def test_alone(kafkalog_broker, tmp_path, number):
             assert kafkalog_broker.records("t") == []
-            assert kafkalog_broker.path.startswith(str(tmp_path))
+            assert not list(tmp_path.iterdir())  # its data is in memory
             seen.add(kafkalog_broker.bootstrap_servers)
             with Raw(kafkalog_broker.bootstrap_servers) as raw:
                 raw.create("t")
@@ -128,6 +128,30 @@ def test_one_broker_for_all_with_a_prefix_each(run: Run) -> None:
     run(test_it=SHARED).assert_outcomes(passed=4)
 
 
+def test_what_one_test_did_to_the_shared_broker_ends_with_it(run: Run) -> None:
+    """But the topics of one that failed, which are kept; the clock of one that moved it."""
+    done = run(
+        test_it="""
+        def topics(broker):
+            return [t for t in broker.broker.node.image.topics if not t.startswith("__")]
+
+        def test_fails(kafkalog_session_broker, kafkalog_topic_prefix):
+            kafkalog_session_broker.fill(kafkalog_topic_prefix + "kept", ["a"])
+            kafkalog_session_broker.clock.advance(3_600_000)
+            assert 0
+
+        def test_passes(kafkalog_session_broker, kafkalog_topic_prefix):
+            assert kafkalog_session_broker.clock.ahead_ms == 0
+            kafkalog_session_broker.fill(kafkalog_topic_prefix + "gone", ["a"])
+            assert len(topics(kafkalog_session_broker)) == 2
+
+        def test_passes_too(kafkalog_session_broker, kafkalog_topic_prefix):
+            assert topics(kafkalog_session_broker) == ["t1-test_fails-kept"]
+    """
+    )
+    done.assert_outcomes(passed=2, failed=1)
+
+
 def test_beside_other_processes(run: Run) -> None:
     """Under xdist: brokers of both kinds, two processes."""
     alone = """
@@ -171,6 +195,14 @@ def test_the_directory_of_a_test_that_failed_is_kept_and_told(
     assert folder.name == "kafkalog" and "test_fails" in folder.parent.name
     passed = folder.parent.parent / folder.parent.name.replace("fails", "passes")
     assert not (passed / "kafkalog").exists()
+
+
+def test_data_lies_on_disk_when_asked_for(run: Run) -> None:
+    done = run("--kafkalog-disk", test_it="""
+        def test_passes(kafkalog_broker, tmp_path):
+            assert kafkalog_broker.path == str(tmp_path / "kafkalog")
+    """)  # fmt: skip
+    done.assert_outcomes(passed=1)
 
 
 def test_directories_are_kept_when_asked_for(run: Run, pytester: pytest.Pytester) -> None:
