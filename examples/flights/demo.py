@@ -1,7 +1,8 @@
 """A year of flights through the log: `make demo`.
 
 Writes a data directory (default `demo-data` here, made anew each time), and goes through what
-one does with a log: append, look, find, crash, count, delete, dump, verify, draw.
+one does with a log: append, look, find, crash, count, serve, move in transactions, test, delete,
+dump, verify, draw.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from pathlib import Path
 
 import crash
 import delays
+import exactly_once
 import layout
 import served
 import steps
+import tested
 from source import read_flights
 from tour import Failed, Tour, say
 
@@ -45,6 +48,10 @@ def run(directory: Path) -> None:
         delays.by_carrier_and_month(directory, flights)
     with tour.step("Serve it: an unmodified Kafka client reads, writes, joins a group"):
         served.by_a_kafka_client(directory, flights)
+    with tour.step("A transaction: read, transform, write, commit; broken off once"):
+        exactly_once.consume_transform_produce(directory, flights[:20_000])
+    with tour.step("Test a program of your own: a broker for each test"):
+        tested.with_a_broker_each()
     with layout.open_directory(directory) as manager:
         with tour.step("Delete the first half of the year"):
             steps.delete_half(manager)

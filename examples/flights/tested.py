@@ -1,0 +1,25 @@
+"""The step with a test: pytest, with the broker that comes with kafkalog."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tour import check, code, say
+
+TESTS = Path(__file__).with_name("test_departures.py")
+
+
+def with_a_broker_each() -> None:
+    """Two tests of a program that talks to Kafka, each with a broker of its own."""
+    code("def test_a_lost_answer_announces_a_gate_once(kafkalog_broker):")
+    code('    kafkalog_broker.drop_response("Produce")')
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", TESTS.parent,
+         "-c", "/dev/null", TESTS],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    for line in done.stdout.splitlines()[-1:]:
+        say(line)
+    check(done.returncode == 0, "2 tests pass: a lost answer, a power cut; no Docker, no mock")
