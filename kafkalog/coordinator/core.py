@@ -102,6 +102,11 @@ class Core(Generic[S]):
 
     # ---- what each kind has of its own ------------------------------------------------------
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether something that was decided is still being carried out elsewhere."""
+        return False
+
     @abstractmethod
     def new_shard(self, partition: int) -> S:
         """An empty shard of a partition, to be filled by `load`."""

@@ -89,10 +89,12 @@ class Coordinator(Generic[C]):
         self._thread.start()
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Answer what waits, commits when they are in the journal, and end the thread.
+        """Answer what waits, commits when they are in the journal, finish what was decided,
+        and end the thread.
 
         After `timeout_s`, which no injected clock stretches, what is still on its way into
         the journal is answered with NOT_COORDINATOR; so are members that wait for a rebalance.
+        What is not finished by then is when the journal is read again.
         """
         with self._wake:
             self._closing = True
@@ -210,7 +212,7 @@ class Coordinator(Generic[C]):
             while not self._events and not self._requests:
                 timer_ms = self.core.timers.next_ms()
                 until_s = None if timer_ms is None else timer_ms / 1000
-                if self._closing and (not self._appending or self._gives_up):
+                if self._closing and self._settled_all():
                     break
                 if until_s is not None and self._clock.monotonic_s() >= until_s:
                     break
@@ -226,7 +228,11 @@ class Coordinator(Generic[C]):
         with self._wake:
             if self._events or self._requests:
                 return False
-            return not self._appending or self._gives_up
+            return self._settled_all()
+
+    def _settled_all(self) -> bool:
+        """Whether nothing of what was decided is left to be done, or waited for."""
+        return self._gives_up or not (self._appending or self.core.unfinished)
 
     @staticmethod
     def _guarded(event: Event, step: Step) -> None:

@@ -169,3 +169,16 @@ def test_exactly_once_from_topic_to_topic(store: kafkalog.Store) -> None:
         )
     values = [r.value for r in store["out"][0].read(isolation="read_committed")]
     assert values == [b"<%d>" % i for i in range(20)]
+
+
+def test_what_was_committed_is_there_for_who_opens_the_logs_next(tmp_path: Path) -> None:
+    """The partitions are told after the commit was answered: before the store has closed."""
+    count = 60
+    with kafkalog.Store(tmp_path, config=CONFIG) as store:
+        store.create_topic("t", partitions=count)
+        with store.producer(transactional_id="x") as producer, producer.transaction():
+            for partition in range(count):
+                producer.send("t", b"v", partition=partition)
+    for partition in range(count):
+        with kafkalog.Log(tmp_path / f"t-{partition}", mode="r") as log:
+            assert [one.value for one in log.read(isolation="read_committed")] == [b"v"]

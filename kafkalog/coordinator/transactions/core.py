@@ -287,6 +287,15 @@ class TransactionCore(Core[TransactionShard]):
 
     # ---- ends ------------------------------------------------------------------------------
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether a transaction is decided, and a partition of it does not know."""
+        return any(
+            one.status.prepared and one.markers
+            for shard in self.shards.values()
+            for one in shard.ids.values()
+        )
+
     def marked(self, marker: Marker, error: ErrorCode, step: Step) -> None:
         """The outcome of a Marker.
 
