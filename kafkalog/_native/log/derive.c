@@ -205,24 +205,21 @@ static kl_status replay_segment(kl_producers *into, kl_segment *segment, int64_t
     return kl_walk_met_damage(status) ? KL_OK : status;
 }
 
-/* What a replay found takes the place of a segment's aborted transactions. */
-static kl_status exchange_aborts(kl_segment *segment, kl_dir *dir, kl_aborts *found,
-                                 bool writable, bool sealed) {
-    kl_status status = KL_OK;
-    kl_lock(&segment->lock);
-    kl_aborts before = segment->aborts;
+/* Locked, the segment.  Its aborted transactions to disk, and its side-car told of them. */
+static kl_status save_aborts(kl_segment *segment, kl_dir *dir, bool sealed) {
+    kl_status status = kl_aborts_rewrite(&segment->aborts, dir, true);
+    if (status == KL_E_NO_SPACE) return KL_OK; /* with its seal, or by the next open */
+    if (status || !sealed) return status;
+    status = kl_guard_reseal(segment, dir, true);
+    return status == KL_E_NO_SPACE ? kl_sidecar_drop(dir, segment->base_offset) : status;
+}
+
+/* Locked, the segment.  What a replay found takes the place of its aborted transactions. */
+static void take_aborts(kl_segment *segment, kl_aborts *found) {
+    const kl_aborts before = segment->aborts;
     segment->aborts = *found;
-    *found = before;
     segment->aborts.loaded = true;
-    if (writable) status = kl_aborts_rewrite(&segment->aborts, dir, true);
-    if (status == KL_E_NO_SPACE) {
-        status = KL_OK; /* with its seal, or by the next open */
-    } else if (!status && writable && sealed) {
-        status = kl_guard_reseal(segment, dir, true);
-        if (status == KL_E_NO_SPACE) status = kl_sidecar_drop(dir, segment->base_offset);
-    }
-    kl_unlock(&segment->lock);
-    return status;
+    *found = before;
 }
 
 static kl_status rebuild_segment(const kl_log *log, kl_producers *into, kl_dir *dir,
@@ -230,7 +227,12 @@ static kl_status rebuild_segment(const kl_log *log, kl_producers *into, kl_dir *
     kl_aborts aborts;
     kl_aborts_init(&aborts, segment->base_offset);
     kl_status status = replay_segment(into, segment, from, &aborts);
-    if (!status) status = exchange_aborts(segment, dir, &aborts, log->writable, sealed);
+    if (!status) {
+        kl_lock(&segment->lock);
+        take_aborts(segment, &aborts);
+        if (log->writable) status = save_aborts(segment, dir, sealed);
+        kl_unlock(&segment->lock);
+    }
     kl_aborts_free(&aborts);
     return status;
 }
@@ -266,16 +268,54 @@ kl_status kl_log_load_producers(kl_log *log, kl_dir *dir, int64_t from,
     return status;
 }
 
-kl_status kl_log_rebuild_aborts(kl_log *log, int64_t from) {
-    kl_dir *dir = NULL;
-    /* What the log's own did since it was opened is in memory only. */
+/* Those of sealed segment `index`, by a replay of what lies before it. */
+static kl_status derive_aborts(const kl_log *log, const kl_version *version, size_t index,
+                               kl_dir *dir, kl_aborts *found) {
     kl_producers producers;
+    int64_t at;
     kl_producers_init(&producers);
-    kl_status status = kl_dir_open(log->path, 0, &dir);
-    if (!status)
+    kl_status status = kl_log_load_snapshot(
+        log, &producers, dir, version->segments[0]->base_offset, found->base_offset, &at);
+    for (size_t i = kl_version_find(version, at); !status && i <= index; i++)
         status =
-            kl_log_derive_producers(log, log->version, &producers, dir, log->log_end, from);
+            replay_segment(&producers, version->segments[i], at, i == index ? found : NULL);
     kl_producers_free(&producers);
+    return status;
+}
+
+/* Locked.  *saves: nobody else changes segments now, nor will before kl_log_release. */
+static void mend_aborts(kl_log *log, kl_segment *segment, kl_aborts *found, bool *saves) {
+    kl_lock(&segment->lock);
+    take_aborts(segment, found);
+    kl_unlock(&segment->lock);
+    segment->aborts_checked = true;
+    *saves = log->writable && !log->offline && !log->changing && !log->noting;
+    log->changing |= *saves;
+}
+
+kl_status kl_log_rebuild_aborts(kl_log *log, const kl_look *look, size_t index) {
+    kl_dir *dir = NULL;
+    kl_aborts found;
+    bool saves = false;
+    kl_segment *segment = look->version->segments[index];
+    kl_aborts_init(&found, segment->base_offset);
+    kl_status status = kl_dir_open(log->path, 0, &dir);
+    if (!status) status = derive_aborts(log, look->version, index, dir, &found);
+    if (!status) status = kl_log_enter(log);
+    if (status) goto out;
+    /* Who asked together with us has them already, or asks again as segments have changed. */
+    if (!segment->aborts_checked && log->generation == look->generation)
+        mend_aborts(log, segment, &found, &saves);
+    kl_log_leave(log);
+    if (!saves) goto out;
+    kl_lock(&segment->lock);
+    (void)save_aborts(segment, dir, true); /* else the next open does */
+    kl_unlock(&segment->lock);
+    kl_lock(&log->lock);
+    kl_log_release(log);
+    kl_log_leave(log);
+out:
+    kl_aborts_free(&found);
     kl_dir_close(dir);
     kl_dir_free(dir);
     return status;

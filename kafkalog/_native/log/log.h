@@ -233,8 +233,8 @@ kl_status kl_log_load_producers(kl_log *log, kl_dir *dir, int64_t from,
 kl_status kl_log_derive_producers(const kl_log *log, const kl_version *version,
                                   kl_producers *into, kl_dir *dir, int64_t from,
                                   int64_t rebuild_from);
-/* Aborted transactions of segments with base >= from anew, of an open log. */
-kl_status kl_log_rebuild_aborts(kl_log *log, int64_t from);
+/* The aborted transactions of sealed segment `index` anew, of an open log; not locked. */
+kl_status kl_log_rebuild_aborts(kl_log *log, const kl_look *look, size_t index);
 /* Leader epochs from batch headers, when the checkpoint was lost. */
 kl_status kl_log_rebuild_epochs(kl_log *log);
 

@@ -351,8 +351,20 @@ static kl_status truncate_reserved(kl_log *log, int64_t offset) {
     return status;
 }
 
+/* kl_log_reserve, and no step of a compaction is under way: what it writes has the name that a
+ * copy has here.  The next step finds that segments have changed. */
+static kl_status reserve_alone(kl_log *log) {
+    kl_status status;
+    while (!(status = kl_log_reserve(log)) && log->cleaner_busy) {
+        kl_log_release(log);
+        kl_cond_wait_ms(&log->changed, &log->lock, -1);
+        kl_log_leave(log);
+    }
+    return status;
+}
+
 kl_status kl_log_truncate(kl_log *log, int64_t offset) {
-    kl_status status = kl_log_reserve(log);
+    kl_status status = reserve_alone(log);
     if (status) return status;
     if (offset < 0)
         status = kl_fail(KL_E_OFFSET_OUT_OF_RANGE, "log %s: truncate to offset %lld",
@@ -366,7 +378,7 @@ kl_status kl_log_truncate(kl_log *log, int64_t offset) {
 }
 
 kl_status kl_log_truncate_fully(kl_log *log, int64_t offset) {
-    kl_status status = kl_log_reserve(log);
+    kl_status status = reserve_alone(log);
     if (status) return status;
     if (offset < 0)
         status = kl_fail(KL_E_OFFSET_OUT_OF_RANGE, "log %s: start again at offset %lld",

@@ -1,0 +1,126 @@
+"""Two calls that change one log, one of them held in the disk: the other waits or goes round it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from tests.support import batches
+from tests.support.batches import Row
+from tests.unit.log.test_held_disk import (
+    CONFIG,
+    PATIENCE_S,
+    NotHeld,
+    Wait,
+    disk,
+    held,
+    logs,
+    meanwhile,
+)
+
+__all__ = ["disk", "logs"]  # fixtures
+
+
+NOW_MS = 1_700_000_000_000
+DELETED = {**CONFIG, "cleanup.policy": "delete"}
+
+
+def abort(log: kafkalog.Log, producer_id: int) -> None:
+    """A transaction of one record that is aborted."""
+    log.append_batches(
+        batches.batch([Row(b"v" * 300, timestamp_ms=NOW_MS)], producer_id=producer_id,
+                      producer_epoch=0, base_sequence=0, transactional=True)
+    )  # fmt: skip
+    log.append_marker(producer_id, 0, False, timestamp_ms=NOW_MS)
+
+
+@pytest.fixture
+def lost(tmp_path: Path, disk: Any) -> Iterator[tuple[kafkalog.Log, Path]]:
+    """A log whose first segment lost the list of its aborted transactions."""
+    folder = tmp_path / "t-0"
+    with kafkalog.Log(folder, config=DELETED) as log:
+        log.append(b"first", timestamp_ms=NOW_MS)
+        abort(log, 1)
+        log.roll()
+        abort(log, 2)
+    file = folder / f"{0:020}.txnindex"
+    file.unlink()
+    with kafkalog.Log(folder, config=DELETED) as log:
+        log.append(b"again", timestamp_ms=NOW_MS)
+        abort(log, 3)
+        log.flush()
+        yield log, file
+        disk.kl_io_reset()
+
+
+def ask(log: kafkalog.Log) -> Callable[[], object]:
+    return lambda: log.aborted(0, log.end_offset)
+
+
+def test_a_lost_list_of_aborted_transactions_that_waits_for_the_disk(
+    disk: Any, lost: tuple[kafkalog.Log, Path], wait_until: Wait
+) -> None:
+    """It is made anew by who asks for it, and nobody else waits."""
+    log, file = lost
+
+    def use() -> None:
+        log.append(b"meanwhile", timestamp_ms=NOW_MS)
+        assert list(log.read(3))[-1].value == b"meanwhile"
+        assert [found.producer_id for found in log.aborted(3, log.end_offset)] == [2, 3]
+
+    with ThreadPoolExecutor(1) as pool, held(disk, b"renameat", ask(log), wait_until):
+        pool.submit(use).result(timeout=PATIENCE_S)
+    assert [found.producer_id for found in log.aborted(0, log.end_offset)] == [1, 2, 3]
+    assert file.exists()
+    assert log.verify(deep=True).clean
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_lost_list_of_aborted_transactions_beside_a_truncation(
+    disk: Any, lost: tuple[kafkalog.Log, Path], wait_until: Wait, nth: int
+) -> None:
+    """Which writes those of the segment that it cuts."""
+    log, _ = lost
+    with (
+        suppress(NotHeld),
+        held(disk, b"renameat", lambda: log.truncate(5), wait_until, nth),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        asked = pool.submit(log.aborted, 0, 5).result(timeout=PATIENCE_S)
+        assert [found.producer_id for found in asked] == [1, 2]
+    assert log.append(b"behind", timestamp_ms=NOW_MS) == 5
+    assert [found.producer_id for found in log.aborted(0, 6)] == [1, 2]
+
+
+@pytest.mark.parametrize("wholly", [False, True], ids=["in a segment", "fully"])
+def test_a_truncation_beside_a_compaction_that_writes(
+    disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait, wholly: bool
+) -> None:
+    """Both give the file that they write the name that an open removes."""
+    log, other = logs
+    cut = log.segments[0].base_offset if wholly else log.segments[1].base_offset - 2
+
+    def truncate() -> None:
+        if wholly:
+            log.truncate_fully(cut)
+        else:
+            log.truncate(cut)
+
+    with ThreadPoolExecutor(1) as pool:
+        with held(disk, b"pwrite", log.compact, wait_until):
+            truncating = pool.submit(truncate)
+            meanwhile(log, other, 0, writes=False)
+            assert not truncating.done()
+        truncating.result(timeout=PATIENCE_S)
+    end = log.end_offset
+    assert end <= cut and [r.offset for r in log.read(0) if r.offset >= end] == []
+    assert log.append(b"behind", key=b"k0", timestamp_ms=3_000) == end
+    found = log.verify(deep=True).findings
+    assert {one.found for one in found} <= {".deleted"}
+    assert not list(Path(log.path).glob("*.cleaned"))
