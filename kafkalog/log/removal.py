@@ -17,6 +17,9 @@ def truncate(log: Handle, offset: int) -> None:
     lowered = log.start_offset > floor
     with state.truncating(log.tp, floor, floor if lowered else None):
         check(lib.kl_log_truncate(log.c, offset))
+        if (end := log.end_offset) < floor:  # a compaction left a gap there meanwhile
+            lowered = lowered or log.start_offset != state.log_start(log.tp)
+            state.lower(log.tp, end)
         if lowered:
             state.save(log_starts={log.tp: log.start_offset})
 
@@ -28,15 +31,18 @@ def truncate_fully(log: Handle, offset: int) -> None:
 
 
 def _cut_floor(log: Handle, offset: int) -> int:
-    """Where a truncation to `offset` cuts: the base of the batch that holds it.
+    """Where a truncation to `offset` cuts, or below it: the base of the batch that holds it.
 
-    Below the log's start, where no batch can be read, the base of its segment.
+    Below the log's start, where no batch can be read, or in a gap, where the log then ends with
+    the batch before, the base of its segment.
     """
     if log.start_offset <= offset < log.end_offset:
         raw = read_batches(log, offset, 0, lib.KL_LOG_END, False)
-        return min(offset, int.from_bytes(raw[:8], "big"))
-    start = log.start_offset
-    bases = [s.base_offset for s in list_segments(log) if s.base_offset <= offset < start]
+        if (base := int.from_bytes(raw[:8], "big")) <= offset:
+            return base
+    elif offset >= log.end_offset:
+        return offset
+    bases = [s.base_offset for s in list_segments(log) if s.base_offset <= offset]
     return bases[-1] if bases else offset
 
 

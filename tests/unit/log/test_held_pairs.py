@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -124,3 +125,30 @@ def test_a_truncation_beside_a_compaction_that_writes(
     found = log.verify(deep=True).findings
     assert {one.found for one in found} <= {".deleted"}
     assert not list(Path(log.path).glob("*.cleaned"))
+
+
+@pytest.mark.parametrize("cut", [6, 7])
+def test_a_truncation_into_a_gap_that_compaction_left(tmp_path: Path, cut: int) -> None:
+    """The log ends with the last batch before it: a crash takes nothing of what comes then."""
+    folder, crashed = tmp_path / "t-0", tmp_path / "crashed" / "t-0"
+    with kafkalog.Log(folder, config=CONFIG) as log:
+        for _ in range(8):
+            log.append(b"old", key=b"k", timestamp_ms=1_000)
+        log.roll()
+        log.append(b"new", key=b"k", timestamp_ms=1_000)
+        log.roll()
+        log.delete_before(5)
+        log.compact()
+        log.truncate(cut)
+        assert log.end_offset == 0
+        log.append(b"one", key=b"k", timestamp_ms=2_000)
+        log.append(b"two", key=b"k", timestamp_ms=2_000)
+        log.flush()
+        shutil.copytree(folder, crashed)
+    for place in (folder, crashed):
+        with kafkalog.Log(place, config=CONFIG) as log:
+            assert [r.value for r in log.read(log.start_offset)] == [b"one", b"two"]
+            assert {one.found for one in log.verify(deep=True).findings} <= {".deleted"}
+            log.roll()
+            log.compact()
+            assert [r.value for r in log.read(log.start_offset)] == [b"two"]
