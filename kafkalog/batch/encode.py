@@ -18,6 +18,7 @@ __all__ = [
     "compressed_batches",
     "one_batch",
     "placed",
+    "plain_batch",
     "sealed",
     "target_codec",
     "transactional_batch",
@@ -99,12 +100,19 @@ def compressed_batches(
 def transactional_batch(
     columns: Columns, room: int, producer_id: int, epoch: int, *, control: bool = False
 ) -> bytes:
-    """All rows, which fit `room` bytes, as one batch of a transaction, or a control batch, without
-    a sequence: as coordinators write them."""
+    """As plain_batch, of a transaction, or a control batch, without a sequence."""
+    attributes = lib.KL_ATTR_TRANSACTIONAL | (lib.KL_ATTR_CONTROL if control else 0)
+    return plain_batch(columns, room, producer_id, epoch, attributes)
+
+
+def plain_batch(
+    columns: Columns, room: int, producer_id: int = -1, epoch: int = -1, attributes: int = 0
+) -> bytes:
+    """All rows, which fit `room` bytes, as one batch that is not compressed: as coordinators write
+    them."""
     body = bytearray(room)
     encoded = columns.encode(body, room)
     records = bytes(memoryview(body)[HEADER_BYTES : HEADER_BYTES + encoded.records_bytes])
-    attributes = lib.KL_ATTR_TRANSACTIONAL | (lib.KL_ATTR_CONTROL if control else 0)
     stamp = ffi.new("kl_stamp *", {
         "producer_id": producer_id, "producer_epoch": epoch, "base_sequence": -1,
         "attributes": attributes})  # fmt: skip

@@ -32,6 +32,8 @@ __all__ = ["Coordinator", "Event"]
 LOG = logging.getLogger(__name__)
 
 QUEUED_MAX = 10_000
+FEW = 8
+"""Of so many effects of a step each may take as long as an append."""
 
 Event = Callable[[Step], None]
 C = TypeVar("C", bound=Core[Any])
@@ -61,10 +63,11 @@ class Coordinator(Generic[C]):
         clock: Clock,
         *,
         name: str,
-        carry_out: Callable[[Any], None] = lambda _effect: None,
+        carry_out: Callable[[Any, bool], None] = lambda _effect, _few: None,
     ) -> None:
         """`name` of its thread, and of its journal in messages; `carry_out` does what a step wants
-        done outside, on the coordinator's thread, which it must not hold up.
+        done outside, on the coordinator's thread, which it must not hold up; it is told whether
+        it is one of FEW.
         """
         self.core = core
         """What is coordinated: `post` what is to be done with it."""
@@ -253,7 +256,7 @@ class Coordinator(Generic[C]):
         effects, step.effects = step.effects, []
         for effect in effects:
             try:
-                self._carry_out(effect)
+                self._carry_out(effect, len(effects) <= FEW)
             except Exception:
                 LOG.exception("what a step wanted done outside")
 

@@ -106,11 +106,15 @@ def _outside(
     )  # fmt: skip
 
 
-def _end(transactions: Coordinator[TransactionCore], markers: Markers, marker: Marker) -> None:
-    """Write a marker that the coordinator wants written, and tell it."""
+def _end(
+    transactions: Coordinator[TransactionCore], markers: Markers, marker: Marker, few: bool
+) -> None:
+    """Write a marker that the coordinator wants written, one of `few`, and tell it."""
     producer = Producer(marker.producer_id, marker.epoch, marker.commit, marker.coordinator_epoch)
     told = partial(transactions.core.marked, marker)
-    markers.write(marker.where, producer, lambda error: transactions.post(partial(told, error)))
+    markers.write(
+        marker.where, producer, lambda error: transactions.post(partial(told, error)), at_once=few
+    )
 
 
 class Broker:
@@ -245,7 +249,7 @@ class Broker:
             TransactionCore(config, _outside(metadata, partitions, coordinator, producer_ids)),
             Journal(TRANSACTIONS_TOPIC, manager, partitions, reactor, acknowledger),
             self._clock, name="transaction",
-            carry_out=lambda marker: _end(transactions, markers, marker),
+            carry_out=lambda marker, few: _end(transactions, markers, marker, few),
         )  # fmt: skip
         self._node: Node = Node(
             config=config, given=self._given, manager=manager, metadata=metadata,

@@ -68,11 +68,22 @@ class Guards:
             yield guard.holds
 
     @contextmanager
-    def ending(self, where: TopicPartition, producer_id: int) -> Iterator[None]:
-        """A marker is appended inside of the block: what was allowed is so no longer."""
+    def ending(
+        self, where: TopicPartition, producer_id: int, *, wait: bool = True
+    ) -> Iterator[bool]:
+        """A marker is appended inside of the block: what was allowed is so no longer.
+
+        Not `wait`: inside of it False where a write is being done, and nothing has changed.
+        """
         key = (where, producer_id)
-        with self._locks[hash(key) % LOCKS]:
+        lock = self._locks[hash(key) % LOCKS]
+        if not lock.acquire(blocking=wait):
+            yield False
+            return
+        try:
             with self._lock:
                 for guard in self._guards.pop(key, ()):
                     guard.holds = False
-            yield
+            yield True
+        finally:
+            lock.release()

@@ -3,12 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kafkalog.batch import codecs
 from kafkalog.batch.columns import Columns
 from kafkalog.batch.control import marker_batch
-from kafkalog.batch.encode import HEADER_BYTES, compressed_batches, transactional_batch
+from kafkalog.batch.encode import HEADER_BYTES, plain_batch, transactional_batch
 from kafkalog.clock import Clock
-from kafkalog.config.topic import TopicConfig
 from kafkalog.coordinator.journal import JournalBatch, journal_batches
 from kafkalog.coordinator.step import Producer
 from kafkalog.directory.manager import Manager
@@ -101,5 +99,4 @@ def _batch(records: Sequence[Row], now_ms: int, producer: Producer | None) -> An
     room = HEADER_BYTES + sum(len(k) + len(v or b"") + RECORD_BYTES_MAX for k, v in records)
     if producer is not None:
         return transactional_batch(columns, room, producer.producer_id, producer.epoch)
-    (batch,) = compressed_batches(columns, codecs.NONE, TopicConfig(), room)
-    return batch
+    return plain_batch(columns, room)

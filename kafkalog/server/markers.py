@@ -30,13 +30,14 @@ OPENERS = 4
 """Logs that are opened at a time: each may have to be recovered, which takes as long as it has
 unflushed bytes."""
 Done = Callable[[ErrorCode], None]
-Write = Callable[[], None]
+Write = Callable[[], object]
 _logger = logging.getLogger(__name__)
 
 
 class Markers:
-    """Writes markers, in threads of its own: those of one partition in the order in which they were
-    asked for, and none behind a log that is being opened but its own."""
+    """Writes markers, in threads of its own where more is to be done than an append: those of one
+    partition in the order in which they were asked for, and none behind a log that is being opened
+    but its own."""
 
     def __init__(
         self,
@@ -57,15 +58,40 @@ class Markers:
         self._thread = Bulk(f"{name} markers")
         self._openers = ThreadPoolExecutor(OPENERS, f"{name} markers")
         self._lock = threading.Lock()  # guards what follows
+        self._queued = 0
+        """What the thread was given and has not done."""
         self._behind: dict[TopicPartition, deque[Write]] = {}
         """Markers for logs that are being opened."""
         self._failing: dict[TopicPartition, tuple[type, ErrorCode]] = {}
         """What a partition's markers met with: told when it changes."""
 
-    def write(self, where: TopicPartition, producer: Producer, done: Done) -> None:
+    def write(
+        self, where: TopicPartition, producer: Producer, done: Done, *, at_once: bool = False
+    ) -> None:
         """Append the marker that `producer` says; `done` with the outcome, once it is as durable as
-        acks=all is.  From any thread; `done` is called in another."""
-        self._thread.submit(partial(self._begin, where, producer, done))
+        acks=all is.  From any thread; `done` is called in any.
+
+        `at_once`: the caller appends it itself, where it need not wait for anything.
+        """
+        if at_once and self._is_first(where) and self._append(where, producer, done, wait=False):
+            return
+        with self._lock:
+            self._queued += 1
+        self._thread.submit(partial(self._next, where, producer, done))
+
+    def _is_first(self, where: TopicPartition) -> bool:
+        """Whether the log is open, and no marker waits that may be before one in it."""
+        with self._lock:
+            if self._queued or where in self._behind or where.topic == OFFSETS_TOPIC:
+                return False
+            return self._partitions.is_open(*where)
+
+    def _next(self, where: TopicPartition, producer: Producer, done: Done) -> None:
+        try:
+            self._begin(where, producer, done)
+        finally:
+            with self._lock:
+                self._queued -= 1
 
     def stop(self) -> None:
         """End when all that was asked for was begun."""
@@ -124,21 +150,27 @@ class Markers:
             except Exception:
                 _logger.exception("a failure of what was to be told")  # the next has its turn
 
-    def _append(self, where: TopicPartition, producer: Producer, done: Done) -> None:
+    def _append(
+        self, where: TopicPartition, producer: Producer, done: Done, wait: bool = True
+    ) -> bool:
+        """Not `wait`: False where a write of the producer is under way; nothing was appended."""
         try:
             self._partitions.log(*where)
             now_ms = self._clock.now_ms()
             batch = marker_batch(producer.producer_id, producer.epoch, bool(producer.commit),
                                  producer.coordinator_epoch, now_ms)  # fmt: skip
-            with self._guards.ending(where, producer.producer_id):
+            with self._guards.ending(where, producer.producer_id, wait=wait) as free:
+                if not free:
+                    return False
                 found = self._reactor.append(*where, batch, now_ms=now_ms, coordinator=True)
         except Exception as problem:
             self._tell(where, problem, done)
-            return
+            return True
         self._acknowledger.wait(
             *where, found.last_offset + 1, WAIT_MS,
             lambda problem: self._tell(where, problem, done), on_disk=found.sync_due,
         )  # fmt: skip
+        return True
 
     def _tell(self, where: TopicPartition, problem: Exception | None, done: Done) -> None:
         error = ErrorCode.NONE if problem is None else self._code(where, problem)

@@ -57,6 +57,9 @@ ZSTD_SINCE = 7
 """KIP-110: older clients do not know zstd."""
 
 
+_DEFAULTS = TopicConfig()
+
+
 class _Appended(NamedTuple):
     """What became of one partition's records."""
 
@@ -159,7 +162,7 @@ def _append(
 ) -> _Appended:  # fmt: skip
     answer: dict[str, Any] = {"index": asked.index}
     last_offset, on_disk = -1, False
-    config = TopicConfig()
+    config = _DEFAULTS
     records = asked.records or b""
     now_ms = node.clock.now_ms()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.support.raw import Raw
 from tests.unit.server.conftest import MakeBroker
+from tests.unit.server.test_transactions import ONE_PARTITION, Client
 
 Wait = Callable[..., None]
 
@@ -70,3 +72,23 @@ def test_what_cannot_be_waited_for_ends_no_other_wait(make_broker: MakeBroker) -
         broker._node.acknowledger.wait("t", 0, 1 << 70, 1000, told.put)
         assert isinstance(told.get(timeout=20), OverflowError)
         assert raw.produce("t", b"v").error_code == ErrorCode.NONE
+
+
+def test_a_transaction_wakes_no_thread_that_it_need_not(
+    make_broker: MakeBroker, wait_until: Wait
+) -> None:
+    """Where nothing waits for the disk, its coordinator writes the journal and the markers itself:
+    the threads that could do it for others stand still."""
+    broker = make_broker(kafkalog_durability="os", **ONE_PARTITION)
+    node, go_on = broker._node, threading.Event()
+    with Raw(broker.bootstrap_servers) as raw:
+        raw.create("t")
+        client = Client(raw)
+        assert client.write("t", b"a", version=12).error_code == ErrorCode.NONE
+        node.markers._thread.submit(go_on.wait)
+        try:
+            assert client.end(version=5).error_code == ErrorCode.NONE
+            wait_until(lambda: client.state() == "CompleteCommit", "its end")
+        finally:
+            go_on.set()
+        assert node.acknowledger._thread.ident is None
