@@ -77,33 +77,43 @@ def kafka_cases() -> Path:
     return cases.folder()
 
 
-@pytest.fixture(scope="module", params=brokers.SIDES)
-def servers(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    wait_until: Callable[..., None],
-) -> Iterator[str]:
-    """`host:port` of a broker: one for all tests of a file, Apache Kafka's and then ours.
-
-    No longer, as ours lives in this process, whose disk other tests let fail.  Each test has
-    topics and groups of its own there.
-    """
-    folder = tmp_path_factory.mktemp("broker") / "log"
+@contextlib.contextmanager
+def _served(request: pytest.FixtureRequest, wait_until: Callable[..., None]) -> Iterator[Any]:
+    """A broker of the fixture's side."""
+    if request.param == "kafka":
+        yield request.getfixturevalue("apache_kafka")
+        return
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("broker") / "log"
     with brokers.running(request.param, folder) as found:
         wait_until(lambda: answers(found), "the broker takes connections", 60)
         yield found
 
 
-@pytest.fixture(scope="module", params=brokers.PLACES)
-def where(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    wait_until: Callable[..., None],
+@pytest.fixture(scope="session")
+def apache_kafka(
+    tmp_path_factory: pytest.TempPathFactory, wait_until: Callable[..., None]
 ) -> Iterator[Any]:
-    """As `servers`, and then ours without a port: what a client is told of where to go."""
-    folder = tmp_path_factory.mktemp("broker") / "log"
-    with brokers.running(request.param, folder) as found:
+    """`host:port` of an Apache Kafka for all tests of this process: to start one takes seconds."""
+    with brokers.running("kafka", tmp_path_factory.mktemp("apache") / "log") as found:
         wait_until(lambda: answers(found), "the broker takes connections", 60)
+        yield found
+
+
+@pytest.fixture(scope="module", params=brokers.SIDES)
+def servers(request: pytest.FixtureRequest, wait_until: Callable[..., None]) -> Iterator[str]:
+    """`host:port` of a broker, Apache Kafka's and then ours.
+
+    Ours is one for all tests of a file and no longer, as it lives in this process, whose disk
+    other tests let fail.  Each test has topics and groups of its own there.
+    """
+    with _served(request, wait_until) as found:
+        yield found
+
+
+@pytest.fixture(scope="module", params=brokers.PLACES)
+def where(request: pytest.FixtureRequest, wait_until: Callable[..., None]) -> Iterator[Any]:
+    """As `servers`, and then ours without a port: what a client is told of where to go."""
+    with _served(request, wait_until) as found:
         yield found
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkalog.wire import apis
+from tests.support import jvm
 from tests.support.raw import Raw
 
 VERSION = "4.1.1"
@@ -78,10 +79,21 @@ def fetched(pom: Path, name: str, one_of_them: str) -> Path:
 
 
 def java(main: str, *arguments: str, heap: str = "256m") -> list[str]:
-    """The command line of one of Kafka's main classes."""
-    # Started many times and briefly: the simple compiler and collector start fastest.
+    """The command line of one of Kafka's main classes, where it has to be a process; see `ask`."""
+    # Started often and briefly: the simple compiler and collector start fastest.
     quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Xmx{heap}"]
     return ["java", *quick, "-cp", f"{jars()}/*", main, *arguments]
+
+
+def ask(main: str, *arguments: str, text: str = "") -> str:
+    """What one of Kafka's main classes, or a `.java` file that uses its jars, writes; `text` is
+    its input.
+
+    Raises: Unavailable.
+    """
+    found = jvm.run(jars(), [main, *arguments], text)
+    assert found.status == 0, (found.out + found.err)[-2000:]
+    return found.out
 
 
 class DumpedBatch(NamedTuple):
@@ -135,18 +147,14 @@ _HARMLESS = re.compile(r"SLF4J: .*|Log starting offset: .*|.* is empty\.|")
 
 
 def dump(files: list[Path]) -> dict[Path, Dumped]:
-    """What DumpLogSegments --deep-iteration says of each file; one JVM for all of them."""
-    command = java(
+    """What DumpLogSegments --deep-iteration says of each file."""
+    said = ask(
         *("kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log", "--files"),
         ",".join(map(str, files)),
     )
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stdout[-2000:]
     found = {path: Dumped([], [], [], []) for path in files}
     into = Dumped([], [], [], [])
-    for line in done.stdout.splitlines():
+    for line in said.splitlines():
         if line.startswith("Dumping "):
             into = found[Path(line.removeprefix("Dumping "))]
         else:
@@ -205,10 +213,7 @@ class Broker:
     def __enter__(self) -> "Broker":
         if not (self.directory / "meta.properties").exists():
             cluster = urlsafe_b64encode(b"k" + secrets.token_bytes(15)).decode().rstrip("=")
-            tool = ["kafka.tools.StorageTool", "format", "-t", cluster]
-            subprocess.run(
-                java(*tool, "-c", str(self._properties)), check=True, capture_output=True
-            )
+            ask("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties))
         output = self._output.open("wb")
         self._process = subprocess.Popen(
             java("kafka.Kafka", str(self._properties), heap=self._heap),

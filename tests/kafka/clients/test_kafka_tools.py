@@ -1,8 +1,7 @@
-"""Kafka's own command line tools, from its jars, one JVM a command."""
+"""Kafka's own command line tools, from its jars."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -28,14 +27,11 @@ def tool(server: Server) -> Callable[..., str]:
     def run(
         main: str, *arguments: str, text: str = "", bootstrap: str = "--bootstrap-server"
     ) -> str:
+        address = (bootstrap, server.bootstrap) if bootstrap else ()
         try:
-            address = (bootstrap, server.bootstrap) if bootstrap else ()
-            command = apache.java(main, *address, *arguments)
+            return apache.ask(main, *address, *arguments, text=text)
         except apache.Unavailable as reason:
             pytest.skip(str(reason))
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
 
     return run
 

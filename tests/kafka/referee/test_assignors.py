@@ -5,7 +5,6 @@ even, keeps as much, and reads what Java's members tell.  One JVM is asked for a
 from __future__ import annotations
 
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -64,15 +63,13 @@ def line_of(member: Subscriber) -> str:
 
 
 def asked(lines: list[str]) -> list[str]:
+    text = "".join(line + "\n" for line in lines)
     try:
-        apache.jars()
+        said = apache.ask(str(Path(__file__).with_name("Assign.java")), text=text)
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
-    command = apache.java(str(Path(__file__).with_name("Assign.java")))
-    text = "".join(line + "\n" for line in lines)
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=200)
-    found = done.stdout.split("\n")[:-1]
-    assert len(found) == len(lines), done.stderr[-2000:]
+    found = said.split("\n")[:-1]
+    assert len(found) == len(lines)
     return found
 
 

@@ -6,7 +6,6 @@ import json
 import math
 import random
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -36,16 +35,12 @@ MARKERS = (0, 1)  # of transactions: their version stands before what Kafka's co
 
 
 def ask(lines: list[str]) -> list[str]:
-    """What Kafka says to each line, from one JVM."""
+    """What Kafka says to each line."""
     try:
-        command = apache.java(str(Path(__file__).with_name("Codec.java")))
+        said = apache.ask(str(Path(__file__).with_name("Codec.java")), text="\n".join(lines) + "\n")
     except apache.Unavailable as reason:
         pytest.skip(f"Apache Kafka cannot be asked: {reason}")
-    done = subprocess.run(
-        command, input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=100
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout.splitlines()
+    return said.splitlines()
 
 
 def messages() -> list[tuple[str, int, Message]]:

@@ -5,7 +5,6 @@ One JVM is asked for all of them: Kafka's own classes check what a start checks.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,15 +73,13 @@ def taken() -> Iterator[tuple[str, str, str]]:
 
 def answers(lines: list[tuple[str, ...]]) -> list[str]:
     """What Kafka says to each line."""
+    text = "".join("\t".join(line) + "\n" for line in lines)
     try:
-        apache.jars()
+        said = apache.ask(str(Path(__file__).with_name("Settings.java")), text=text)
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
-    command = apache.java(str(Path(__file__).with_name("Settings.java")))
-    text = "".join("\t".join(line) + "\n" for line in lines)
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=200)
-    found = done.stdout.splitlines()
-    assert len(found) == len(lines), done.stderr[-2000:]
+    found = said.splitlines()
+    assert len(found) == len(lines)
     return found
 
 

@@ -1,0 +1,157 @@
+// Kafka's Java code in one JVM that stays up: main classes, or sources of ours, one after another.
+//
+// In:  how many words, each as a length and its bytes: a class or the path of a .java file, then its
+//      arguments; what it reads from its input, as a length and its bytes.
+// Out: its exit status; what it wrote to its output and to its errors, each as a length and its bytes.
+//
+// All numbers are of four bytes, the highest first.
+
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.net.URL;
+import java.net.URLClassLoader;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.Map;
+import javax.tools.ToolProvider;
+
+import org.apache.kafka.common.utils.Exit;
+
+public class Host {
+    /** Stands for the end of a process. */
+    static class Ended extends Error {
+        final int status;
+
+        Ended(int status) {
+            super(null, null, false, false);
+            this.status = status;
+        }
+    }
+
+    /** Whoever kept the stream of an earlier question writes into that of the present one. */
+    static class Out extends OutputStream {
+        private ByteArrayOutputStream kept = new ByteArrayOutputStream();
+
+        @Override
+        public synchronized void write(int one) {
+            kept.write(one);
+        }
+
+        @Override
+        public synchronized void write(byte[] some, int from, int count) {
+            kept.write(some, from, count);
+        }
+
+        synchronized byte[] taken() {
+            byte[] found = kept.toByteArray();
+            kept = new ByteArrayOutputStream();
+            return found;
+        }
+    }
+
+    /** Likewise what is read. */
+    static class In extends InputStream {
+        volatile InputStream given = InputStream.nullInputStream();
+
+        @Override
+        public int read() throws IOException {
+            return given.read();
+        }
+
+        @Override
+        public int read(byte[] into, int from, int count) throws IOException {
+            return given.read(into, from, count);
+        }
+    }
+
+    static final Map<String, Class<?>> compiled = new HashMap<>();
+
+    static Class<?> named(String name) throws Exception {
+        if (!name.endsWith(".java")) return Class.forName(name);
+        Class<?> known = compiled.get(name);
+        if (known == null) {
+            Path folder = Files.createTempDirectory("kafkalog-java-");
+            String path = System.getProperty("java.class.path");
+            String[] how = {"-nowarn", "-d", folder.toString(), "-cp", path, name};
+            if (ToolProvider.getSystemJavaCompiler().run(null, System.err, System.err, how) != 0) {
+                throw new IllegalArgumentException(name + " does not compile");
+            }
+            URL[] here = {folder.toUri().toURL()};
+            String own = Path.of(name).getFileName().toString().replace(".java", "");
+            known = new URLClassLoader(here, Host.class.getClassLoader()).loadClass(own);
+            compiled.put(name, known);
+        }
+        return known;
+    }
+
+    static int run(String[] words) {
+        String[] arguments = new String[words.length - 1];
+        System.arraycopy(words, 1, arguments, 0, arguments.length);
+        try {
+            var main = named(words[0]).getMethod("main", String[].class);
+            main.setAccessible(true);
+            main.invoke(null, (Object) arguments);
+            return 0;
+        } catch (InvocationTargetException wrapped) {
+            if (wrapped.getCause() instanceof Ended ended) return ended.status;
+            wrapped.getCause().printStackTrace();
+        } catch (Exception problem) {
+            problem.printStackTrace();
+        }
+        return 1;
+    }
+
+    static byte[] bytes(DataInputStream in) throws IOException {
+        return in.readNBytes(in.readInt());
+    }
+
+    static void answer(DataOutputStream out, byte[] data) throws IOException {
+        out.writeInt(data.length);
+        out.write(data);
+    }
+
+    public static void main(String[] ignored) throws IOException {
+        DataInputStream questions = new DataInputStream(System.in);
+        DataOutputStream answers = new DataOutputStream(System.out);
+        In in = new In();
+        Out out = new Out(), err = new Out();
+        System.setIn(in);
+        System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
+        Exit.setExitProcedure((status, message) -> {
+            if (message != null) System.err.println(message);
+            throw new Ended(status);
+        });
+        Exit.setHaltProcedure((status, message) -> {
+            throw new Ended(status);
+        });
+        try {
+            while (true) {
+                String[] words = new String[questions.readInt()];
+                for (int i = 0; i < words.length; i++) {
+                    words[i] = new String(bytes(questions), StandardCharsets.UTF_8);
+                }
+                in.given = new ByteArrayInputStream(bytes(questions));
+                int status = run(words);
+                System.out.flush();
+                System.err.flush();
+                answers.writeInt(status);
+                answer(answers, out.taken());
+                answer(answers, err.taken());
+                answers.flush();
+            }
+        } catch (EOFException nobodyAsksAnyMore) {
+            Runtime.getRuntime().halt(0);
+        }
+    }
+}
