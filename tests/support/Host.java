@@ -28,14 +28,20 @@ import javax.tools.ToolProvider;
 import org.apache.kafka.common.utils.Exit;
 
 public class Host {
-    /** Stands for the end of a process. */
+    /** Stands for the end of a process; some catch it and end with another status. */
     static class Ended extends Error {
-        final int status;
-
-        Ended(int status) {
+        Ended() {
             super(null, null, false, false);
-            this.status = status;
         }
+    }
+
+    /** With which the present question ended first, if it did. */
+    static volatile Integer ended;
+
+    static void end(int status, String message) {
+        if (message != null) System.err.println(message);
+        if (ended == null) ended = status;
+        throw new Ended();
     }
 
     /** Whoever kept the stream of an earlier question writes into that of the present one. */
@@ -97,13 +103,14 @@ public class Host {
     static int run(String[] words) {
         String[] arguments = new String[words.length - 1];
         System.arraycopy(words, 1, arguments, 0, arguments.length);
+        ended = null;
         try {
             var main = named(words[0]).getMethod("main", String[].class);
             main.setAccessible(true);
             main.invoke(null, (Object) arguments);
-            return 0;
+            return ended == null ? 0 : ended;
         } catch (InvocationTargetException wrapped) {
-            if (wrapped.getCause() instanceof Ended ended) return ended.status;
+            if (wrapped.getCause() instanceof Ended) return ended;
             wrapped.getCause().printStackTrace();
         } catch (Exception problem) {
             problem.printStackTrace();
@@ -128,13 +135,8 @@ public class Host {
         System.setIn(in);
         System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
-        Exit.setExitProcedure((status, message) -> {
-            if (message != null) System.err.println(message);
-            throw new Ended(status);
-        });
-        Exit.setHaltProcedure((status, message) -> {
-            throw new Ended(status);
-        });
+        Exit.setExitProcedure(Host::end);
+        Exit.setHaltProcedure(Host::end);
         try {
             while (true) {
                 String[] words = new String[questions.readInt()];
