@@ -44,8 +44,12 @@ kl_status kl_fail_errno(int error_number, const char *format, ...) {
     va_end(args);
     size_t used = strlen(message);
     char text[128];
-    snprintf(message + used, sizeof message - used, ": %s",
-             strerror_r(error_number, text, sizeof text));
+#ifdef __GLIBC__ /* which has a form of its own */
+    const char *said = strerror_r(error_number, text, sizeof text);
+#else
+    const char *said = strerror_r(error_number, text, sizeof text) ? "unknown" : text;
+#endif
+    snprintf(message + used, sizeof message - used, ": %s", said);
     message_errno = error_number;
     return status_of_errno(error_number);
 }

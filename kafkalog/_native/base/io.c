@@ -28,10 +28,19 @@ typedef struct {
     uint64_t cached, dirty, written_back, evicted, evicted_lately;
 } cache_pages;
 
+/* preadv2(2), for which musl has no name either; the flag is Linux's RWF_NOWAIT. */
+enum { NO_WAIT = 8 };
+
 static bool at_hand(int fd, off_t pos) {
     char byte;
     struct iovec to = {&byte, 1};
-    return preadv2(fd, &to, 1, pos, RWF_NOWAIT) >= 0 || errno != EAGAIN;
+    return syscall(SYS_preadv2, fd, &to, 1, pos, 0, NO_WAIT) >= 0 || errno != EAGAIN;
+}
+
+/* Likewise statx(2). */
+static int stat_more(int dir_fd, const char *name, int flags, unsigned mask,
+                     struct statx *out) {
+    return (int)syscall(SYS_statx, dir_fd, name, flags, mask, out);
 }
 
 static bool cached(int fd, off_t pos, size_t bytes) {
@@ -63,7 +72,7 @@ static const kl_io_table system_calls = {
     .fallocate = fallocate,
     .fstat = fstat,
     .fstatat = fstatat,
-    .statx = statx,
+    .statx = stat_more,
     .renameat = renameat,
     .unlinkat = unlinkat,
     .mkdirat = mkdirat,

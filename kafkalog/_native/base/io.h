@@ -12,6 +12,10 @@
 
 #include "base.h"
 
+#ifndef STATX_TYPE /* musl before 1.2.5 has none */
+#include <linux/stat.h>
+#endif
+
 typedef struct {
     int (*openat)(int dir_fd, const char *name, int flags, mode_t mode);
     int (*close)(int fd);

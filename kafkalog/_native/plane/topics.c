@@ -27,6 +27,9 @@ struct kl_topic {
 struct kl_topics {
     pthread_mutex_t changing; /* held across each change, so that they come one by one */
     pthread_rwlock_t lock;    /* guards what follows; never held across a call of a log */
+    pthread_mutex_t
+        gate; /* held while a change waits for it, so that lookups, which never */
+    atomic_bool change_waits; /* end, let it through; on musl no lock does that by itself */
     kl_table by_name;
     kl_table by_id; /* those that have one */
 };
@@ -48,22 +51,26 @@ kl_status kl_topics_new(kl_topics **out) {
     kl_topics *topics = *out = kl_alloc(sizeof *topics);
     if (topics == NULL) return kl_fail(KL_E_NO_MEMORY, "no memory for a table of topics");
     pthread_mutex_init(&topics->changing, NULL);
-    pthread_rwlockattr_t attributes;
-    pthread_rwlockattr_init(&attributes);
-    /* Lookups never end; a change must come through nevertheless. */
-    pthread_rwlockattr_setkind_np(&attributes,
-                                  PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-    pthread_rwlock_init(&topics->lock, &attributes);
-    pthread_rwlockattr_destroy(&attributes);
+    pthread_mutex_init(&topics->gate, NULL);
+    pthread_rwlock_init(&topics->lock, NULL);
     return KL_OK;
 }
 
 void kl_topics_lock(kl_topics *topics) {
+    if (KL_UNLIKELY(atomic_load_explicit(&topics->change_waits, memory_order_relaxed))) {
+        kl_lock(&topics->gate);
+        kl_unlock(&topics->gate);
+    }
     KL_ASSERT(pthread_rwlock_rdlock(&topics->lock) == 0);
 }
 
+/* Under `changing`. */
 static void lock_for_change(kl_topics *topics) {
+    kl_lock(&topics->gate);
+    atomic_store_explicit(&topics->change_waits, true, memory_order_relaxed);
     KL_ASSERT(pthread_rwlock_wrlock(&topics->lock) == 0);
+    atomic_store_explicit(&topics->change_waits, false, memory_order_relaxed);
+    kl_unlock(&topics->gate);
 }
 
 void kl_topics_unlock(kl_topics *topics) {
@@ -287,5 +294,6 @@ void kl_topics_free(kl_topics *topics) {
     kl_table_free(&topics->by_id);
     pthread_rwlock_destroy(&topics->lock);
     pthread_mutex_destroy(&topics->changing);
+    pthread_mutex_destroy(&topics->gate);
     kl_release(topics);
 }
