@@ -21,6 +21,8 @@ JOIN_S = 30.0
 RANGE = ("confluent", "kafka-python", "aiokafka", "java", "franz-go", "sarama")
 """Clients whose members agree on "range"; kafkajs has names of its own."""
 STATIC = ("confluent", "kafka-python", "java", "franz-go", "sarama")
+OURS = "kafkalog"
+"""Our own client, beside all of these."""
 
 Wait = Callable[..., None]
 Start = Callable[..., Agent]
@@ -83,7 +85,7 @@ def test_everyone_sees_everyones_commits(
 ) -> None:
     """Each client in turn takes the group on from where the one before left it."""
     done = 0
-    for name in (*RANGE, "kafkajs"):
+    for name in (*RANGE, OURS, "kafkajs"):
         one = agent(name)
         fill(one, topic, [0], 3)
         member = one.join(new_group, [topic])
@@ -92,15 +94,17 @@ def test_everyone_sees_everyones_commits(
         member.commit()
         member.leave()
         done += 3
-        assert {agent(reader).committed(new_group, topic, [0])[0] for reader in RANGE} == {done}
+        assert {agent(reader).committed(new_group, topic, [0])[0] for reader in (*RANGE, OURS)} == {
+            done
+        }
 
 
 def test_a_group_of_all_clients(
     new_topic: Callable[..., str], agent: Callable[[str], Agent], new_group: str, wait_until: Wait
 ) -> None:
-    """Members of six libraries share a topic, and each record is read once."""
+    """Members of seven libraries share a topic, and each record is read once."""
     topic, partitions = new_topic(12), set(range(12))
-    members = [agent(name).join(new_group, [topic]) for name in RANGE]
+    members = [agent(name).join(new_group, [topic]) for name in (*RANGE, OURS)]
     wait_until(lambda: shared(members, partitions), "all have their part", 2 * JOIN_S)
     fill(agent("confluent"), topic, range(12))
     wait_until(
@@ -112,7 +116,7 @@ def test_a_group_of_all_clients(
         member.leave()
 
 
-@pytest.mark.parametrize("name", RANGE)
+@pytest.mark.parametrize("name", (*RANGE, OURS))
 def test_a_member_crashes(
     name: str, topic: str, agent: Callable[[str], Agent], new_agent: Start, new_group: str,
     wait_until: Wait,
@@ -139,7 +143,7 @@ def test_a_member_crashes(
     survivor.leave()
 
 
-@pytest.mark.parametrize("name", STATIC)
+@pytest.mark.parametrize("name", (*STATIC, OURS))
 def test_a_static_member_restarts(
     name: str, topic: str, agent: Callable[[str], Agent], new_agent: Start, new_group: str,
     wait_until: Wait,

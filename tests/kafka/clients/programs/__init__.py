@@ -27,6 +27,7 @@ SCRIPTS = {
     "confluent": ("confluent.py", "confluent_kafka"),
     "kafka-python": ("kafka_python.py", "kafka"),
     "aiokafka": ("aio.py", "aiokafka"),
+    "kafkalog": ("ours.py", "kafkalog"),
     "mover": ("mover.py", "confluent_kafka"),
 }
 BUILD_S = 300
