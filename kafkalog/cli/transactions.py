@@ -311,7 +311,7 @@ def _terminate(admin: "Admin", options: argparse.Namespace, names: list[str]) ->
         if not options.yes and not agreed(told):
             raise UsageError(f"force-terminate: {one.name}: nothing was done; add --yes")
         fenced = admin.fence_producers([one.name])[one.name]
-        say(f"fenced {what}: epoch {fenced.epoch} of producer {fenced.producer_id} is nobody's")
+        say(f"fenced {what}: producer {fenced.producer_id} has epoch {fenced.epoch} now")
 
 
 NAMED = {"describe": _describe, "force-terminate": _terminate}

@@ -66,6 +66,25 @@ def server(
         yield made
 
 
+@pytest.fixture
+def own_broker(side: str, tmp_path: Path) -> Iterator[servers.Server]:
+    """A broker of this test's own, which it may kill, with transactions; every response of acks=all
+    is on disk."""
+    settings = {
+        "transaction.state.log.num.partitions": "2",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "offsets.topic.replication.factor": "1",
+    }
+    if side == "kafkalog":
+        settings["kafkalog.durability"] = "fsync"
+    try:
+        with servers.SIDES[side](tmp_path / "data", settings) as made:
+            yield made
+    except servers.Unavailable as reason:
+        pytest.skip(str(reason))
+
+
 class Admin:
     """confluent-kafka's admin client, as far as tests need it to set up."""
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from tests.kafka.clients import servers
 from tests.kafka.clients.conftest import Admin
 from tests.kafka.clients.servers import Server
 from tests.support import apache
@@ -31,24 +30,6 @@ WAIT_S = 90.0
 
 Wait = Callable[..., None]
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-
-
-@pytest.fixture
-def broker(side: str, tmp_path: Path) -> Iterator[Server]:
-    settings = {
-        "transaction.state.log.num.partitions": "2",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "offsets.topic.replication.factor": "1",
-    }
-    if side == "kafkalog":
-        settings["kafkalog.durability"] = "fsync"
-    try:
-        apache.jars()
-        with servers.SIDES[side](tmp_path / "data", settings) as made:
-            yield made
-    except (servers.Unavailable, apache.Unavailable) as reason:
-        pytest.skip(str(reason))
 
 
 class Copier:
@@ -92,8 +73,11 @@ class Copier:
 
 
 @pytest.fixture
-def copiers(broker: Server, tmp_path: Path) -> Iterator[list[Copier]]:
-    made = [Copier(broker.bootstrap, number, tmp_path) for number in range(PARTITIONS)]
+def copiers(own_broker: Server, tmp_path: Path) -> Iterator[list[Copier]]:
+    try:
+        made = [Copier(own_broker.bootstrap, number, tmp_path) for number in range(PARTITIONS)]
+    except apache.Unavailable as reason:
+        pytest.skip(str(reason))
     yield made
     for one in made:
         one.kill()
@@ -134,13 +118,13 @@ def committed(bootstrap: str) -> list[list[bytes]]:
     return found
 
 
-def test_copies_survive_kills(broker: Server, copiers: list[Copier], wait_until: Wait) -> None:
-    wait_until(broker.answers, "the broker takes connections", WAIT_S)
-    admin = Admin(broker.bootstrap)
+def test_copies_survive_kills(own_broker: Server, copiers: list[Copier], wait_until: Wait) -> None:
+    wait_until(own_broker.answers, "the broker takes connections", WAIT_S)
+    admin = Admin(own_broker.bootstrap)
     admin.until_ready()
     admin.create("asked", PARTITIONS, {})
     admin.create("done", PARTITIONS, {})
-    asked = feed(broker.bootstrap)
+    asked = feed(own_broker.bootstrap)
     for copier in copiers:
         copier.start()
     for kill in range(KILLS):
@@ -149,12 +133,12 @@ def test_copies_survive_kills(broker: Server, copiers: list[Copier], wait_until:
         wait_until(lambda one=victim, n=goal: one.copied() >= n, "values are copied", WAIT_S)
         assert not victim.ended(), "it was to be killed in the middle"
         if kill % 2 == 0:
-            broker.kill()
-            broker.start()
-            wait_until(broker.answers, "the broker is back", WAIT_S)
+            own_broker.kill()
+            own_broker.start()
+            wait_until(own_broker.answers, "the broker is back", WAIT_S)
         else:
             victim.kill()
             victim.start()
     for copier in copiers:
         wait_until(copier.ended, "all is copied", 2 * WAIT_S)
-    assert committed(broker.bootstrap) == asked
+    assert committed(own_broker.bootstrap) == asked

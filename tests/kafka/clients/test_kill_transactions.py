@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 import kafkalog
-from tests.kafka.clients import servers
 from tests.kafka.clients.agent import Agent
 from tests.kafka.clients.conftest import Admin
 from tests.kafka.clients.servers import Server
@@ -29,23 +27,6 @@ WAIT_S = 60.0
 
 Wait = Callable[..., None]
 pytestmark = [pytest.mark.slow]
-
-
-@pytest.fixture
-def broker(side: str, tmp_path: Path) -> Iterator[Server]:
-    settings = {
-        "transaction.state.log.num.partitions": "2",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "offsets.topic.replication.factor": "1",
-    }
-    if side == "kafkalog":
-        settings["kafkalog.durability"] = "fsync"
-    try:
-        with servers.SIDES[side](tmp_path / "data", settings) as made:
-            yield made
-    except servers.Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 def feed(bootstrap: str, rng: random.Random) -> list[bytes]:
@@ -107,33 +88,33 @@ def once(found: list[tuple[int, bytes]]) -> None:
 
 
 def test_transfers_survive_kills(
-    broker: Server, side: str, new_agent: Callable[..., Agent], rng: random.Random,
+    own_broker: Server, side: str, new_agent: Callable[..., Agent], rng: random.Random,
     wait_until: Wait,
 ) -> None:  # fmt: skip
-    wait_until(broker.answers, "the broker takes connections", WAIT_S)
-    admin = Admin(broker.bootstrap)
+    wait_until(own_broker.answers, "the broker takes connections", WAIT_S)
+    admin = Admin(own_broker.bootstrap)
     admin.until_ready()
     admin.create("asked", PARTITIONS, {})
     admin.create("done", PARTITIONS, {"segment.bytes": "1048576"})
-    asked = feed(broker.bootstrap, rng)
+    asked = feed(own_broker.bootstrap, rng)
 
     def start(name: str) -> Agent:
-        agent = new_agent("mover", broker.bootstrap)
+        agent = new_agent("mover", own_broker.bootstrap)
         agent.ask("move", source="asked", target="done", group="movers", name=name,
                   partitions=PARTITIONS)  # fmt: skip
         return agent
 
     movers = {name: start(name) for name in MOVERS}
-    reader = Reader(broker.bootstrap)
+    reader = Reader(own_broker.bootstrap)
     seen = 0
     for kill in range(KILLS):
         goal = min(seen + BETWEEN, TRANSFERS - 1)
         wait_until(lambda n=goal: len(reader.read()) // 2 >= n, "transfers are made", WAIT_S)
         victim = rng.choice(["broker", *MOVERS]) if LONG else ["broker", *MOVERS][kill % 3]
         if victim == "broker":
-            broker.kill()
-            broker.start()
-            wait_until(broker.answers, "the broker is back", WAIT_S)
+            own_broker.kill()
+            own_broker.start()
+            wait_until(own_broker.answers, "the broker is back", WAIT_S)
         else:
             movers[victim].kill()
             movers[victim] = start(victim)
@@ -142,17 +123,17 @@ def test_transfers_survive_kills(
         assert len(found) // 2 >= goal
         seen = len(found) // 2
 
-    wait_until(lambda: sum(offsets(broker.bootstrap)) == TRANSFERS, "all are made", 4 * WAIT_S)
+    wait_until(lambda: sum(offsets(own_broker.bootstrap)) == TRANSFERS, "all are made", 4 * WAIT_S)
     found = reader.read()
     once(found)
     assert Counter(found) == Counter(wanted(asked))
     assert sum(int(value.partition(b":")[2]) for _, value in found) == 0
     for mover in movers.values():
         mover.ask("stop")
-    broker.stop()
+    own_broker.stop()
     if side == "kafkalog":
         for number in range(PARTITIONS):
-            with kafkalog.Log(broker.directory / f"done-{number}", mode="r") as log:
+            with kafkalog.Log(own_broker.directory / f"done-{number}", mode="r") as log:
                 assert log.verify().clean
 
 

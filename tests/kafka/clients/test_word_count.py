@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.clients import programs, servers
+from tests.kafka.clients import programs
 from tests.kafka.clients.conftest import Admin
 from tests.kafka.clients.servers import Server
 from tests.support.effort import LONG
@@ -27,23 +27,6 @@ WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "i
 
 Wait = Callable[..., None]
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-
-
-@pytest.fixture
-def broker(side: str, tmp_path: Path) -> Iterator[Server]:
-    settings = {
-        "transaction.state.log.num.partitions": "2",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "offsets.topic.replication.factor": "1",
-    }
-    if side == "kafkalog":
-        settings["kafkalog.durability"] = "fsync"
-    try:
-        with servers.SIDES[side](tmp_path / "data", settings) as made:
-            yield made
-    except servers.Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 class Program:
@@ -87,8 +70,8 @@ class Program:
 
 
 @pytest.fixture
-def program(broker: Server, tmp_path: Path) -> Iterator[Program]:
-    made = Program(broker.bootstrap, tmp_path)
+def program(own_broker: Server, tmp_path: Path) -> Iterator[Program]:
+    made = Program(own_broker.bootstrap, tmp_path)
     try:
         made.start()
     except programs.Unavailable as reason:
@@ -134,10 +117,10 @@ def feed(bootstrap: str, rng: random.Random, wanted: Counter[str]) -> None:
 
 
 def test_words_are_counted_once_through_kills(
-    broker: Server, program: Program, rng: random.Random, wait_until: Wait
+    own_broker: Server, program: Program, rng: random.Random, wait_until: Wait
 ) -> None:
-    wait_until(broker.answers, "the broker takes connections", WAIT_S)
-    admin = Admin(broker.bootstrap)
+    wait_until(own_broker.answers, "the broker takes connections", WAIT_S)
+    admin = Admin(own_broker.bootstrap)
     admin.until_ready()
     admin.create("lines", PARTITIONS, {})
     admin.create("counts", PARTITIONS, {})
@@ -146,22 +129,22 @@ def test_words_are_counted_once_through_kills(
     def until_counted(share: float) -> None:
         try:
             wait_until(
-                lambda: sum(counts(broker.bootstrap).values()) >= share * wanted.total(),
+                lambda: sum(counts(own_broker.bootstrap).values()) >= share * wanted.total(),
                 "words are counted", WAIT_S,
             )  # fmt: skip
         except AssertionError as problem:
             raise AssertionError(f"{problem}\n{program.said()}") from None
 
     for kill in range(KILLS):
-        feed(broker.bootstrap, rng, wanted)
+        feed(own_broker.bootstrap, rng, wanted)
         until_counted(0.5 if kill == 0 else 0.8)
         if kill % 2 == 0:
-            broker.kill()
-            broker.start()
-            wait_until(broker.answers, "the broker is back", WAIT_S)
+            own_broker.kill()
+            own_broker.start()
+            wait_until(own_broker.answers, "the broker is back", WAIT_S)
         else:
-            feed(broker.bootstrap, rng, wanted)
+            feed(own_broker.bootstrap, rng, wanted)
             program.kill()
             program.start()
     until_counted(1)
-    assert counts(broker.bootstrap) == dict(wanted)
+    assert counts(own_broker.bootstrap) == dict(wanted)
