@@ -150,11 +150,7 @@ class Cluster:
         found = self._open.get(node)
         if found is not None and not found.closed:
             return found
-        if node not in self.nodes:
-            self.refresh([])
-        if node not in self.nodes:
-            raise errors.PeerGone(f"node {node} is not in the cluster now")
-        self._open[node] = made = Connection(self.nodes[node], self.options, self.transport)
+        self._open[node] = made = Connection(self.place(node), self.options, self.transport)
         return made
 
     def another(self, node: int) -> Connection:
@@ -162,11 +158,15 @@ class Cluster:
 
         The caller closes it.  Raises: as `connect`.
         """
+        return Connection(self.place(node), self.options, self.transport)
+
+    def place(self, node: int) -> Address:
+        """Where a node is.  Raises: PeerGone; as `refresh`."""
         if node not in self.nodes:
             self.refresh([])
         if node not in self.nodes:
             raise errors.PeerGone(f"node {node} is not in the cluster now")
-        return Connection(self.nodes[node], self.options, self.transport)
+        return self.nodes[node]
 
     def any(self) -> Connection:
         """Some broker's connection; one that is there if possible.

@@ -89,6 +89,7 @@ class Connection:
         """Finalized features of the cluster, by name."""
         self._sent: deque[_Sent] = deque()
         self._correlation_id = 0
+        self._unsent: list[memoryview] = []
         way = Tcp([address]) if transport is None else transport
         self._socket: socket.socket | None = way.connect(address, options)
         try:
@@ -110,6 +111,11 @@ class Connection:
         """Requests whose answer was not received yet."""
         return len(self._sent)
 
+    @property
+    def unsent(self) -> bool:
+        """Whether some of what was posted waits for `pump`."""
+        return bool(self._unsent)
+
     def fileno(self) -> int:
         """For select: readable means that an answer, or the end, has come."""
         return -1 if self._socket is None else self._socket.fileno()
@@ -120,6 +126,7 @@ class Connection:
             self._socket.close()
             self._socket = None
         self._sent.clear()
+        self._unsent.clear()
 
     # ---- versions ----------------------------------------------------------------------
 
@@ -205,6 +212,44 @@ class Connection:
         """
         version = self.version_of(api) if version is None else version
         return self._send(api, version, api.encode_request(version, body), answered)
+
+    def post(self, api: Any, body: Any, version: int) -> None:
+        """As `send`, but that it waits for nobody: what the broker does not take now is sent by
+        `pump`, and nothing else before that.
+
+        Raises: PeerGone; Closed.
+        """
+        self._open()
+        encoded = api.encode_request(version, body)
+        self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
+        header = encode_request_header(api, version, self._correlation_id, self.options.client_id)
+        head = SIZE.pack(len(header) + len(encoded)) + header
+        self._unsent += [memoryview(head), memoryview(encoded)]
+        self._sent.append(_Sent(api, version, self._correlation_id))
+        self.pump()
+
+    def pump(self) -> None:
+        """Send what the broker takes now of what was posted.
+
+        Raises: PeerGone; the connection is closed then.
+        """
+        where = self._open()
+        where.settimeout(0)
+        try:
+            while self._unsent:
+                count = where.sendmsg(self._unsent)
+                while self._unsent and count >= len(self._unsent[0]):
+                    count -= len(self._unsent.pop(0))
+                if count:
+                    self._unsent[0] = self._unsent[0][count:]
+        except BlockingIOError:
+            return
+        except OSError as problem:
+            name = self._sent[-1].api.name if self._sent else "a request"
+            self.close()
+            raise errors.PeerGone(
+                f"{self.address}: {name}: {problem.strerror or problem}"
+            ) from None
 
     def receive(self, timeout_ms: int | None = None) -> Any:
         """The answer to the oldest request; `timeout_ms` None: the request timeout.

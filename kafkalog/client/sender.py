@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import random
-import select
 import threading
 import time
 from collections import deque
@@ -23,14 +22,13 @@ from kafkalog.batch import codecs
 from kafkalog.client.accumulator import Accumulator, Lane
 from kafkalog.client.bell import Bell
 from kafkalog.client.cluster import Cluster, passing
-from kafkalog.client.connection import Connection, answering
 from kafkalog.client.delivery import SEQUENCES, Batch, Delivery
 from kafkalog.client.failures import check_code, failure_class, is_retriable
+from kafkalog.client.flights import Flights, Request
 from kafkalog.client.identity import Identity
 from kafkalog.client.tasks import Tasks
 from kafkalog.client.transport import Address
 from kafkalog.types import TopicPartition
-from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["SendOptions", "Sender"]
@@ -61,13 +59,6 @@ class SendOptions(NamedTuple):
     metadata_s: float
 
 
-class _Request(NamedTuple):
-    """Batches on their way, and until when they must be answered (monotonic seconds)."""
-
-    batches: dict[TopicPartition, Batch]
-    until_s: float
-
-
 class Sender:
     """The thread, and all that only it touches."""
 
@@ -84,8 +75,6 @@ class Sender:
         self.identity = identity
         self._on_delivery = on_delivery
         self._waiting: Accumulator
-        self._connections: dict[int, Connection] = {}
-        self._flying: dict[int, deque[_Request]] = {}
         self._paused: dict[int, float] = {}  # nodes, and until when nothing goes there
         self._refresh_at_s = 0.0
         self._refreshed_s = 0.0
@@ -94,6 +83,7 @@ class Sender:
         self.wake = self._bell.ring
         """There is something to do; from any thread."""
         self.tasks = Tasks(self.wake)
+        self._flights = Flights(cluster, options.in_flight, options.acks != 0, self.wake)
         self._over = self._leaving = False
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name="kafkalog-producer", daemon=True)
@@ -133,13 +123,14 @@ class Sender:
         self.tasks.close(why)
         for batch in list(self._waiting.unfinished.values()):
             self._ended(batch, why)
-        for connection in self._connections.values():
-            connection.close()
+        self._flights.close()
         self.cluster.close()
         self._bell.close()
 
     def _turn(self) -> None:
         now_s = time.monotonic()
+        for node, request, problem in self._flights.opened(now_s):
+            self._went(node, request, problem)
         next_s = self.tasks.run(now_s, self.cluster)
         next_s = min(next_s, self._waiting.close_due(now_s))
         self._expire(now_s)
@@ -160,33 +151,25 @@ class Sender:
 
     def _quiet(self) -> bool:
         """Whether nothing is on its way."""
-        return not any(self._flying.values())
+        return self._flights.quiet
 
     def _wait(self, until_s: float) -> None:
         """Take the answers that are there; without any wait for one, or for the bell."""
         busy = bool(self._waiting.unfinished)
         longest_s = min(LONGEST_S, self.options.delivery_s / 4) if busy else LONGEST_S
-        poll = select.poll()
-        poll.register(self._bell.fileno(), select.POLLIN)
-        nodes = {}
         now_s = time.monotonic()
-        for node, requests in self._flying.items():
-            if requests:
-                connection = self._connections[node]
-                nodes[connection.fileno()] = node
-                poll.register(connection.fileno(), select.POLLIN)
-                until_s = min(until_s, requests[0].until_s)
-        rung = self._bell.sleep()
-        wait_s = 0.0 if rung or self._over else min(until_s - now_s, longest_s)
-        found = poll.poll(max(wait_s, 0) * 1000)
+
+        def left_s(due_s: float) -> float:
+            rung = self._bell.sleep()
+            return 0.0 if rung or self._over else min(until_s - now_s, due_s - now_s, longest_s)
+
+        found, rung = self._flights.wait(self._bell.fileno(), left_s)
         self._bell.awake()
-        for number, _ in found:
-            if number == self._bell.fileno():
-                self._bell.heard()
-            else:
-                self._receive_all(nodes[number])
-        now_s = time.monotonic()
-        for node in [n for n, some in self._flying.items() if some and some[0].until_s <= now_s]:
+        if rung:
+            self._bell.heard()
+        for node in found:
+            self._receive_all(node)
+        for node in self._flights.late(time.monotonic()):
             self._lost(node, errors.Timeout(f"node {node}: no answer to Produce in time"))
 
     # ---- metadata ------------------------------------------------------------------------
@@ -260,7 +243,7 @@ class Sender:
                 pause_s = self._paused.get(node, 0)
                 if pause_s > now_s:
                     next_s = min(next_s, pause_s)
-                elif len(self._flying.get(node, ())) < self.options.in_flight:
+                elif self._flights.takes(node):
                     found.setdefault(node, []).append(lane)
         if found:
             for lane in self.identity.join(self.cluster, found, now_s):
@@ -336,8 +319,6 @@ class Sender:
         return data
 
     def _put(self, node: int, batches: dict[TopicPartition, Batch], now_s: float) -> None:
-        until_s = now_s + self.cluster.options.request_timeout_ms / 1000
-        request = _Request(batches, until_s)
         topics: dict[str, list[dict[str, Any]]] = {}
         for tp, batch in batches.items():
             batch.attempts += 1
@@ -349,34 +330,30 @@ class Sender:
             "timeout_ms": self.cluster.options.request_timeout_ms,
             "topic_data": [{"name": name, "partition_data": rows} for name, rows in topics.items()],
         }
-        answered = self.options.acks != 0
+        until_s = now_s + self.cluster.options.request_timeout_ms / 1000
+        request = Request(batches, body, self.identity.produce_version, until_s)
         try:
             # A broker that ends answers first: what it said must not go with the connection.
             self._receive_all(node)
-            connection = self._connect(node)
-            version = connection.version_of(apis.PRODUCE, at_most=self.identity.produce_version)
-            connection.send(apis.PRODUCE, body, version, answered)
+            if not self._flights.send(node, request):
+                return
         except errors.KafkalogError as problem:
-            self._lost(node, problem, request)
-            return
-        if answered:
-            self._flying.setdefault(node, deque()).append(request)
+            self._went(node, request, problem)
         else:
-            for batch in batches.values():
+            self._went(node, request, None)
+
+    def _went(self, node: int, request: Request, problem: errors.KafkalogError | None) -> None:
+        """A request is on its way, or cannot be."""
+        if problem is not None:
+            self._lost(node, problem, request)
+        elif self.options.acks == 0:  # that is all that will be known
+            for batch in request.batches.values():
                 self._landed(batch)
                 self._delivered(batch, -1)
 
-    def _connect(self, node: int) -> Connection:
-        connection = self._connections.get(node)
-        if connection is None or connection.closed:
-            connection = self._connections[node] = self.cluster.another(node)
-        return connection
-
-    def _lost(self, node: int, problem: errors.KafkalogError, *more: _Request) -> None:
+    def _lost(self, node: int, problem: errors.KafkalogError, *more: Request) -> None:
         """The connection failed: all that was on its way is to be sent again."""
-        requests = (*self._flying.pop(node, ()), *more)
-        if connection := self._connections.pop(node, None):
-            connection.close()
+        requests = (*self._flights.lose(node), *more)
         self.cluster.forget()
         for request in requests:
             for batch in request.batches.values():
@@ -389,18 +366,21 @@ class Sender:
     # ---- answers -------------------------------------------------------------------------
 
     def _receive_all(self, node: int) -> None:
-        """Take the answers of a node that are there."""
-        while self._flying.get(node) and answering([self._connections[node]], 0):
+        """Take the answers of a node that are there, and give it more of what waits for it."""
+        while self._flights.speaks(node):
             self._receive(node)
+        try:
+            self._flights.pump(node)
+        except errors.KafkalogError as problem:
+            self._lost(node, problem)
 
     def _receive(self, node: int) -> None:
         """Take the oldest answer of a node."""
         try:
-            answer = self._connections[node].receive()
+            request, answer = self._flights.receive(node)
         except errors.KafkalogError as problem:
             self._lost(node, problem)
             return
-        request = self._flying[node].popleft()
         left = dict(request.batches)
         places = {}
         for at in getattr(answer, "node_endpoints", None) or ():

@@ -225,7 +225,7 @@ def test_what_a_gap_keeps_out_goes_with_the_new_id(broker: Peer) -> None:
     producer = single(broker, in_flight=2)
     producer.send("t", wide(0), partition=0).result(LIMIT_S)
     futures = [producer.send("t", wide(i), partition=0) for i in (1, 2)]
-    flying = producer._sender._flying
+    flying = producer._sender._flights._flying
     wait_for(lambda: sum(map(len, flying.values())) == 2, "both are on their way")
     both.set()
     assert isinstance(futures[0].exception(LIMIT_S), errors.MessageTooLarge)

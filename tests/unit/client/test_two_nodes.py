@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from kafkalog import errors
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.fetcher import Fetcher, FetchOptions
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.producer import Producer
+from kafkalog.client.transport import Address, Options, Tcp
 from kafkalog.log.log import Log
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.scripted import CLOSE, Peer, produced
+from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.client.conftest import QUICK
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -203,3 +207,73 @@ def test_a_replica_that_is_nearer_is_asked(pair: tuple[Peer, Peer], tmp_path: An
     assert found == [b"one", b"two"]
     assert {r.rack_id for r in one.sent(apis.FETCH)} == {"here"}
     assert asked(two)[:2] == [0, 1] and asked(one)[:2] == [0, 1]
+
+
+# ---- one that is slow ----------------------------------------------------------------------
+
+
+class Held(Tcp):
+    """The way to one node takes until it is let go."""
+
+    def __init__(self, known: Peer, slow: Peer) -> None:
+        super().__init__([Address("127.0.0.1", known.port)])
+        self.slow = slow.port
+        self.asked, self.let = threading.Event(), threading.Event()
+
+    def connect(self, address: Address, options: Options) -> socket.socket:
+        if address.port == self.slow:
+            self.asked.set()
+            assert self.let.wait(LIMIT_S)
+        return super().connect(address, options)
+
+
+def test_a_node_that_is_not_reached_does_not_hold_up_another(pair: tuple[Peer, Peer]) -> None:
+    one, two = pair
+    way = Held(two, one)
+    with Producer(way, linger_ms=0) as producer:
+        late = producer.send("t", b"late", partition=0)
+        assert way.asked.wait(LIMIT_S)
+        assert producer.send("t", b"x", partition=1).result(LIMIT_S).partition == 1
+        assert not late.done()
+        way.let.set()
+        late.result(LIMIT_S)
+    assert (partitions(one), partitions(two)) == ([0], [1])
+
+
+def test_a_connection_that_comes_too_late_is_closed(pair: tuple[Peer, Peer]) -> None:
+    one, two = pair
+    way = Held(two, one)
+    producer = Producer(way, linger_ms=0)
+    late = producer.send("t", b"late", partition=0)
+    assert way.asked.wait(LIMIT_S)
+    with pytest.raises(errors.Timeout):
+        producer.close(timeout=0)
+    assert isinstance(late.exception(), errors.Closed)
+    way.let.set()
+    wait_for(lambda: one.connections == 1 and not one._open, "it came, and went")
+
+
+def test_a_node_that_does_not_read_does_not_hold_up_another(pair: tuple[Peer, Peer]) -> None:
+    """More is on its way there than the kernels keep."""
+    one, two = pair
+    lead(one, two, {p: 2 if p == 1 else 1 for p in range(34)})
+    let = threading.Event()
+
+    def slow(request: Any, version: int) -> Any:
+        assert let.wait(LIMIT_S)
+        return produced([])(request, version)
+
+    one.on(apis.PRODUCE, slow)
+    config = {"max.request.size": 4 << 20}
+    with Producer(
+        one.servers, linger_ms=0, idempotent=False, in_flight=40, buffer_bytes=200 << 20,
+        config=config,
+    ) as producer:  # fmt: skip
+        large = [producer.send("t", b"x" * (1 << 20), partition=p) for p in range(34) if p != 1]
+        flights = producer._sender._flights
+        wait_for(lambda: any(c.unsent for c in [*flights._connections.values()]), "it is full")
+        assert producer.send("t", b"x", partition=1).result(LIMIT_S).partition == 1
+        assert not large[-1].done()
+        let.set()
+        assert {future.result(LIMIT_S).partition for future in large} == {*range(34)} - {1}
+    assert sorted(partitions(one)) == sorted({*range(34)} - {1})
