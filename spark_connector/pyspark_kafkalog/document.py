@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .columns import spark_types
 from .options import IGNORED, OURS, REFUSED
+from .sink import options as sink
 
 _HEAD = """# Spark
 
@@ -24,7 +25,7 @@ Spark's workers are the `python3` of `PATH`. In a virtual environment that is no
 another one, without kafkalog: set `PYSPARK_PYTHON` to the environment's `bin/python` before the
 session begins, as in `os.environ["PYSPARK_PYTHON"] = sys.executable`.
 
-Batch reads only, so far: `readStream`, `write` and `writeStream` say so.
+`read`, `write` and `writeStream` are there; `readStream` says that it is not yet.
 """
 
 _COLUMNS = """
@@ -40,6 +41,31 @@ _OPTIONS = """
 
 Names and meanings are those of Spark's Kafka source. A name that is not known is refused with the
 nearest known one.
+"""
+
+_WRITE = """
+## Writing
+
+```python
+rows.write.format("kafkalog").mode("append").option("topic", "flights").save("data")
+
+(stream.writeStream.format("kafkalog").option("topic", "late")
+ .option("kafka.bootstrap.servers", "broker:9092")
+ .option("checkpointLocation", "checkpoints/late").start())
+```
+
+Columns as in Spark's Kafka sink: `value` (needed), `key`, `topic`, `partition`, `headers`; and
+`timestamp`, else it is the time of the write. Others are left out. Keys find their partition as
+those of a Java producer do.
+
+Tasks stage their rows in files; the driver writes them in one Kafka transaction, which also commits
+the number of the batch as an offset of a group named `sinkId`. So a reader of committed records
+sees a micro-batch whole or not at all, and one that Spark runs again, after whatever died, is found
+there and dropped. This holds as long as the target remembers the group: seven days without a batch
+(`offsets.retention.minutes`). A new checkpoint is a new query, and writes again, unless `sinkId`
+says that it is the same. With a path the driver opens the directory for each batch; while a broker
+has it, write to the broker instead. The mode is `append`: Spark hands no other to a Python source
+but `overwrite`, which a log does not know. Writing streams wants Spark 4.1 or later.
 """
 
 _TAIL = """
@@ -63,7 +89,12 @@ def render_markdown() -> str:
     lines += ["", "Refused, as by the Kafka source:", ""]
     lines += (f"- `{name}`: {instead}" for name, instead in REFUSED.items())
     named = ", ".join(f"`{name}`" for name in IGNORED)
-    lines += ["", f"Ignored with a warning: {named}, and every other `kafka.*`.", _TAIL.rstrip()]
+    lines += ["", f"Ignored with a warning: {named}, and every other `kafka.*`.", _WRITE.rstrip()]
+    lines += _table("option", "default", "meaning")
+    lines += (f"| `{name}` | {o.default} | {o.meaning} |" for name, o in sink.OURS.items())
+    lines += ["", "Every other `kafka.*` is a setting of the producer. Refused:", ""]
+    lines += (f"- `{name}`: {instead}" for name, instead in sink.REFUSED.items())
+    lines.append(_TAIL.rstrip())
     return "\n".join(line.rstrip("\n") for line in lines) + "\n"
 
 

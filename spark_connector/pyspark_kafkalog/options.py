@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -246,8 +247,11 @@ def _pattern(text: str) -> str:
     if not text:
         raise BadOption("option 'subscribePattern' is empty: wanted a regular expression")
     try:
-        re.compile(text)
-    except re.error as error:
+        with warnings.catch_warnings():
+            # Python's word for what other languages read as sets within sets: `[a-z&&[^e]]`.
+            warnings.simplefilter("error", FutureWarning)
+            re.compile(text)
+    except (re.error, FutureWarning) as error:
         raise BadOption(
             f"option 'subscribePattern': {text!r} is no regular expression of Python: {error}"
         ) from None

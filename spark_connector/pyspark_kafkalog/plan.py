@@ -78,6 +78,7 @@ def choose(selection: Selection, present: Sequence[Key]) -> list[Key]:
 
     Raises: BadOption for a topic or partition that is named but not there.
     """
+    there = set(present)
     topics = {topic for topic, _ in present}
     if selection.pattern is not None:
         wanted = {
@@ -97,7 +98,7 @@ def choose(selection: Selection, present: Sequence[Key]) -> list[Key]:
     for topic, partition in assigned:
         if topic not in topics:
             raise BadOption(f"option 'assign': no topic {topic!r} here{_near(topic, topics)}")
-        if (topic, partition) not in present:
+        if (topic, partition) not in there:
             have = sorted(p for t, p in present if t == topic)
             raise BadOption(f"option 'assign': no partition {partition} of {topic!r}; found {have}")
     return sorted(assigned)
@@ -142,6 +143,8 @@ def bound(
     for key in sorted(ends):
         start = _start(options, key, ends[key], start_found)
         stop = _stop(options, key, ends[key], stop_found)
+        if stop < ends[key].start and not _is_named(options.start, key):
+            start = 0  # wherever it was that the log began: all that was asked for has gone
         if start > stop:
             raise BadOption(
                 f"{_name(key)}: {options.start.option} gives offset {start}, which is after "
@@ -149,7 +152,7 @@ def bound(
             )
         wanted = Range(key, start, stop)
         there = within(wanted, ends[key])
-        if there != wanted:
+        if there != wanted and stop:
             warning = lost(wanted, ends[key], options.isolation)
             if options.fail_on_data_loss:
                 raise DataLoss(warning)
@@ -200,6 +203,11 @@ def _stop(options: ReadOptions, key: Key, ends: Ends, found: Mapping[Key, int | 
     return ends.stop if value == LATEST else value
 
 
+def _is_named(limit: Limit, key: Key) -> bool:
+    """Whether a limit gives an offset, and not where the log begins, or what a time stands for."""
+    return not limit.by_time and _value(limit, key) != EARLIEST
+
+
 def _value(limit: Limit, key: Key) -> int:
     if limit.each is not None:
         return limit.each[key]
@@ -240,9 +248,12 @@ def tasks(
         for piece in split_count(part, options.max_records)
     ]
     packed = _pack(pieces, places, options)
-    if options.min_partitions is None or len(packed) >= options.min_partitions:
+    wanted = options.min_partitions or 0
+    if len(packed) >= wanted:
         return packed
-    return [[piece] for piece in _split_until(pieces, options.min_partitions)]
+    if len(pieces) < wanted:
+        pieces = _split_until(pieces, wanted)
+    return _spread(pieces, places, wanted)
 
 
 def task_bytes(total: int, options: ReadOptions) -> int:
@@ -304,6 +315,27 @@ def _pack(
             bytes_used, count_used = piece_bytes, piece.count
         packed[-1].append(piece)
     return packed
+
+
+def _spread(
+    pieces: Sequence[Range], places: Mapping[Key, Places], wanted: int
+) -> list[list[Range]]:
+    """The pieces as so many tasks, or as many as there are pieces, of about equal bytes; the
+    order is kept."""
+    left_bytes = sum(_bytes(piece, places) for piece in pieces)
+    spread: list[list[Range]] = []
+    room = 0.0
+    for at, piece in enumerate(pieces):
+        size = _bytes(piece, places)
+        owed = wanted - len(spread)  # tasks that are not begun yet
+        # A piece goes where more than half of it fits; and none may be missing at the end.
+        if owed and (not spread or size > 2 * room or len(pieces) - at <= owed):
+            spread.append([])
+            room = left_bytes / owed
+        spread[-1].append(piece)
+        room -= size
+        left_bytes -= size
+    return spread
 
 
 def _bytes(piece: Range, places: Mapping[Key, Places]) -> int:

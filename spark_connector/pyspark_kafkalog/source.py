@@ -41,7 +41,10 @@ class KafkalogSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the Kafka source; fewer by `columns`, `headers` by `includeHeaders`."""
-        return schema_of(default_columns(self._read_options()))
+        options = self._read_options()
+        # Here, since this alone runs at load(): what is not there is said at once.
+        plan.choose(options.selection, list(logs.partition_folders(options.path)))
+        return schema_of(default_columns(options))
 
     def reader(self, schema: StructType) -> KafkalogReader:
         """A batch read of the columns of `schema`: a subset of ours, with our types."""
@@ -76,9 +79,9 @@ def _only_batch_reads(found: str) -> NoReturn:
 
 @dataclass(frozen=True)
 class LogPartition(InputPartition):
-    """One task: ranges of offsets, each (folder, topic, partition, start, stop)."""
+    """One task: ranges of offsets, each (folder, topic, partition, start, stop, identity)."""
 
-    ranges: tuple[tuple[str, str, int, int, int], ...]
+    ranges: tuple[tuple[str, str, int, int, int, str], ...]
     planned_on: str
     planned_with: str
 
@@ -107,10 +110,15 @@ class KafkalogReader(DataSourceReader):
             _log.warning("no topic of %s matches %r", options.path, options.selection.pattern)
         start_ms = plan.times_wanted(options.start, keys)
         stop_ms = plan.times_wanted(options.end, keys)
-        found = {
-            key: logs.survey(folders[key], key, options, start_ms.get(key), stop_ms.get(key))
-            for key in keys
-        }
+        found = {}
+        for key in keys:
+            times = start_ms.get(key), stop_ms.get(key)
+            try:
+                found[key] = logs.survey(folders[key], key, options, *times)
+            except plan.DataLoss as lost:
+                if options.fail_on_data_loss:
+                    raise
+                _log.warning("%s", lost)
         ranges, warnings = plan.bound(
             options,
             {key: survey.ends for key, survey in found.items()},
@@ -120,7 +128,8 @@ class KafkalogReader(DataSourceReader):
         for warning in warnings:
             _log.warning("%s", warning)
         places = {key: survey.places for key, survey in found.items()}
-        return [_partition(task, folders) for task in plan.tasks(ranges, places, options)]
+        known = {key: survey.identity for key, survey in found.items()}
+        return [_partition(task, folders, known) for task in plan.tasks(ranges, places, options)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The `pyarrow.RecordBatch`es of one task.  Runs on an executor."""
@@ -130,19 +139,21 @@ class KafkalogReader(DataSourceReader):
 
         _check_version(partition)
         schema = arrow_schema(self._schema)
-        for folder, topic, number, start, stop in partition.ranges:
-            piece = plan.Range((topic, number), start, stop)
-            for batch in logs.read_range(folder, piece, self._columns, self._options):
+        for folder, topic, number, start, stop, identity in partition.ranges:
+            piece = logs.Piece(folder, plan.Range((topic, number), start, stop), identity)
+            for batch in logs.read_range(piece, self._columns, self._options):
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
-def _partition(task: list[plan.Range], folders: dict[Key, str]) -> LogPartition:
+def _partition(
+    task: list[plan.Range], folders: dict[Key, str], known: dict[Key, str]
+) -> LogPartition:
     import kafkalog
 
     return LogPartition(
         ranges=tuple(
-            (folders[piece.key], piece.key[0], piece.key[1], piece.start, piece.stop)
-            for piece in task
+            (folders[one.key], one.key[0], one.key[1], one.start, one.stop, known[one.key])
+            for one in task
         ),
         planned_on=socket.gethostname(),
         planned_with=kafkalog.__version__,

@@ -229,3 +229,10 @@ def test_a_table_brings_properties_that_are_no_options():
 
 def test_an_unknown_option_lists_the_known_ones():
     assert ", ".join(OURS) in refusal(zzz="1")
+
+
+@pytest.mark.parametrize("pattern", ["[a-z&&[^e]]", "[a--b]", "[[a]b]"])
+def test_patterns_that_python_reads_otherwise_are_refused(pattern):
+    """Sets within sets are Java's; Python would look for the characters, and match nothing."""
+    with pytest.raises(BadOption, match="is no regular expression of Python: Possible"):
+        parse({"path": "x", "subscribePattern": pattern}, NAMES)

@@ -264,3 +264,19 @@ def test_every_offset_is_in_exactly_one_task(logs, max_bytes, max_records, min_p
     counts = [sum(piece.count for piece in task) for task in planned]
     assert all(count <= (max_records or count) for count in counts)
     assert len(planned) >= min(min_partitions or 0, sum(counts))
+
+
+def test_min_partitions_packs_too():
+    """400 tiny partitions for 4 tasks: 4 tasks, and not 400."""
+    keys = [("a", number) for number in range(400)]
+    places = {key: Places([0, 10], [0, 1000]) for key in keys}
+    ranges = [Range(key, 0, 10) for key in keys]
+    planned = tasks(ranges, places, replace(OPTIONS, min_partitions=4))
+    assert [len(task) for task in planned] == [100] * 4
+    assert [piece for task in planned for piece in task] == ranges
+
+
+def test_many_assigned_partitions_are_chosen_quickly():
+    """By a table: 20,000 of 20,000 were 200 M comparisons."""
+    keys = tuple(("a", number) for number in range(20_000))
+    assert choose(Selection(assigned=keys), list(keys)) == list(keys)

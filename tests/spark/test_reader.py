@@ -19,7 +19,7 @@ import pytest
 from pyspark.cloudpickle import cloudpickle
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark_kafkalog import DefaultSource
+from pyspark_kafkalog import DefaultSource, logs
 from pyspark_kafkalog.columns import NAMES, schema_of
 from pyspark_kafkalog.logs import ReadError, partition_folders, survey
 from pyspark_kafkalog.options import BadOption, parse
@@ -80,9 +80,25 @@ def test_one_partitions_own_folder(topics, tmp_path):
 
 def test_other_folders_are_no_partitions(tmp_path):
     write_topic(tmp_path, "a", 1, 1)
-    (tmp_path / "year-2025").mkdir()
+    (tmp_path / "notes").mkdir()
     (tmp_path / "a-1.0123456789abcdef0123456789abcdef-delete").mkdir()
     assert set(partition_folders(str(tmp_path))) == {("a", 0)}
+
+
+def test_a_partition_that_was_never_written_is_there(tmp_path, caplog):
+    """Whichever of them were: offsets name all, and a topic without records is no mistake."""
+    with kafkalog.Store(tmp_path) as store:
+        store.create_topic("a", 3)
+        store.create_topic("b", 2)
+        store["a"][1].append(b"x")
+    tasks, rows = run(reader_of(tmp_path, subscribe="a"))
+    assert len(tasks) == 1 and [row[1] for row in rows] == [1]
+    named = '{"a":{"0":0,"1":0,"2":-2}}'
+    assert len(run(reader_of(tmp_path, subscribe="a", startingOffsets=named))[1]) == 1
+    assert run(reader_of(tmp_path, subscribe="b")) == ([], [])
+    assert run(reader_of(tmp_path, assign='{"b":[1]}', endingOffsets='{"b":{"1":0}}'))[1] == []
+    with pytest.raises(DataLoss, match="b-1: wanted offsets 0 to 3, found"):
+        reader_of(tmp_path, assign='{"b":[1]}', endingOffsets='{"b":{"1":3}}').partitions()
 
 
 def test_a_missing_directory_is_named(tmp_path):
@@ -117,7 +133,7 @@ def test_cuts_lie_where_batches_begin(topics):
     """A task that starts inside a batch would decode it in vain."""
     tasks, _ = run(reader_of(topics, subscribe="orders", maxBytesPerPartition="3000"))
     assert len(tasks) > 20
-    for folder, _, _, start, _ in (piece for task in tasks for piece in task.ranges):
+    for folder, _, _, start, *_ in (piece for task in tasks for piece in task.ranges):
         with kafkalog.Log(folder, mode="r") as log:
             batches = log.read_batches(start, max_bytes=1)
             assert int.from_bytes(batches[:8], "big") == start
@@ -231,9 +247,19 @@ def test_only_the_columns_asked_for(topics, columns):
     assert table.num_rows == 50
 
 
-def test_the_columns_option_and_headers_make_the_schema():
+def test_what_is_not_there_is_said_at_load(topics, tmp_path):
+    """When Spark asks for the schema, and not at the first action."""
+    with pytest.raises(BadOption, match="no directory"):
+        DefaultSource({"path": str(tmp_path / "no"), "subscribe": "one"}).schema()
+    with pytest.raises(BadOption, match="no topic 'on' here; did you mean 'one'"):
+        DefaultSource({"path": str(topics), "subscribe": "on"}).schema()
+    with pytest.raises(BadOption, match="no partition 7 of 'one'"):
+        DefaultSource({"path": str(topics), "assign": '{"one":[7]}'}).schema()
+
+
+def test_the_columns_option_and_headers_make_the_schema(topics):
     def names(**options: str) -> list[str]:
-        source = DefaultSource({"path": "data", "subscribe": "a", **options})
+        source = DefaultSource({"path": str(topics), "subscribe": "one", **options})
         return source.schema().fieldNames()
 
     assert names() == list(NAMES[:-1])
@@ -288,11 +314,91 @@ def test_records_deleted_after_planning(tmp_path):
     assert sum(batch.num_rows for batch in lenient.read(task)) == 400
 
 
-def test_a_folder_that_an_executor_does_not_see(tmp_path):
+def test_records_deleted_before_the_end_that_was_asked_for(tmp_path, caplog):
+    """The log begins at 600 now: nothing of what was asked for is left."""
+    write_topic(tmp_path, "a", 1, 1000)
+    with kafkalog.Log(tmp_path / "a-0") as log:
+        log.delete_before(600)
+    given = {"subscribe": "a", "endingOffsets": '{"a":{"0":30}}'}
+    with pytest.raises(DataLoss, match="a-0: wanted offsets 0 to 30, found committed offsets 600"):
+        reader_of(tmp_path, **given).partitions()
+    with caplog.at_level(logging.WARNING, "pyspark_kafkalog"):
+        assert run(reader_of(tmp_path, failOnDataLoss="false", **given)) == ([], [])
+    assert "wanted offsets 0 to 30" in caplog.text
+
+
+@pytest.mark.parametrize("columns", [("offset", "value"), ("value",)])
+def test_records_deleted_while_they_are_read(tmp_path, columns, caplog):
+    """Retention overtakes a reader: it goes on at the new start, or says what is lost."""
+    write_topic(tmp_path, "a", 1, 100_000)
+    for strict in (False, True):
+        options = {"subscribe": "a", "failOnDataLoss": str(strict).lower()}
+        reader = reader_of(tmp_path, columns, **options)
+        with kafkalog.Log(tmp_path / "a-0", mode="r") as log:
+            first, new_start = log.start_offset, log.start_offset + 45_000
+        (task,) = reader.partitions()
+        batches = reader.read(task)
+        seen = [next(batches).column("value").to_pylist()]
+        with kafkalog.Log(tmp_path / "a-0", config={"file.delete.delay.ms": 0}) as log:
+            log.delete_before(new_start)
+        if strict:
+            with pytest.raises(DataLoss, match=r"a-0, .*deleted while it was read"):
+                list(batches)
+            continue
+        seen += [batch.column("value").to_pylist() for batch in batches]
+        offsets = [int(value.split(b":")[1]) for some in seen for value in some]
+        assert offsets == sorted(set(offsets)) and offsets[-1] == 99_999
+        assert offsets[0] == first and {*range(new_start, 100_000)} <= {*offsets}
+        assert len(offsets) < 100_000
+
+
+def test_a_topic_that_was_made_anew_is_another(tmp_path, caplog):
+    """By the topic's id, or where there is none by the folder."""
+    for known in (True, False):
+        directory = tmp_path / str(known)
+        for round_ in range(2):
+            if known:
+                with kafkalog.Store(directory) as store:
+                    if round_:
+                        store.delete_topic("a")
+                    store.create_topic("a")[0].append_many([b"x"] * 10)
+            else:
+                if round_:
+                    (directory / "a-0").rename(tmp_path / "old")
+                write_topic(directory, "a", 1, 10)
+            if not round_:
+                strict = reader_of(directory, subscribe="a")
+                lenient = reader_of(directory, subscribe="a", failOnDataLoss="false")
+                (task,) = strict.partitions()
+        with pytest.raises(DataLoss, match="the topic was deleted and made anew"):
+            list(strict.read(task))
+        assert list(lenient.read(task)) == []
+    assert "made anew" in caplog.text
+
+
+def test_a_topic_that_goes(tmp_path, monkeypatch, caplog):
+    """After the plan was made, and while it is."""
     write_topic(tmp_path, "a", 1, 10)
-    reader = reader_of(tmp_path, subscribe="a")
-    (task,) = reader.partitions()
+    write_topic(tmp_path, "b", 1, 10)
+    strict = reader_of(tmp_path, subscribe="a,b")
+    lenient = reader_of(tmp_path, subscribe="a,b", failOnDataLoss="false")
+    (task,) = strict.partitions()
     (tmp_path / "a-0").rename(tmp_path / "elsewhere")
+    with pytest.raises(DataLoss, match=r"a-0, offsets 0 to 10.*: the topic was deleted"):
+        list(strict.read(task))
+    assert sum(batch.num_rows for batch in lenient.read(task)) == 10
+    listed = {("a", 0): str(tmp_path / "a-0"), ("b", 0): str(tmp_path / "b-0")}
+    monkeypatch.setattr(logs, "partition_folders", lambda _: listed)
+    with pytest.raises(DataLoss, match=r"a-0: .* was deleted while the read was planned"):
+        strict.partitions()
+    assert [row[0] for row in run(lenient)[1]] == ["b"] * 10
+
+
+def test_a_folder_that_an_executor_does_not_see(tmp_path):
+    write_topic(tmp_path / "data", "a", 1, 10)
+    reader = reader_of(tmp_path / "data", subscribe="a")
+    (task,) = reader.partitions()
+    (tmp_path / "data").rename(tmp_path / "elsewhere")
     with pytest.raises(ReadError, match="no such folder; every executor must see"):
         list(reader.read(task))
 
