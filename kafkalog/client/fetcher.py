@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -92,6 +94,22 @@ class Fetched(NamedTuple):
         )
 
 
+class _Asked(NamedTuple):
+    """A request on its way."""
+
+    offsets: dict[TopicPartition, int]
+    due_s: float
+    """When its answer has to begin."""
+
+
+class _Rest(NamedTuple):
+    """Until when a partition is not asked for."""
+
+    until_s: float
+    pause_ms: int
+    """The next pause is longer."""
+
+
 class Fetcher:
     """Positions of partitions, and what comes from there on.  One thread at a time."""
 
@@ -110,8 +128,12 @@ class Fetcher:
         self.ends: dict[TopicPartition, Ends] = {}
         """As the last answers told."""
         self._connections: dict[int, Connection] = {}
-        self._asked: dict[int, dict[TopicPartition, int]] = {}
-        """By node: the offsets of the request that is on its way."""
+        self._asked: dict[int, _Asked] = {}
+        """By node: the request that is on its way."""
+        self._resting: dict[TopicPartition, _Rest] = {}
+        """Those whose node failed: others are asked for meanwhile."""
+        self._trouble: errors.KafkalogError | None = None
+        """What failed so and was not told."""
         self._nearer: dict[TopicPartition, tuple[int, float]] = {}
         """The replica that is asked in the leader's place, and until when."""
         self._backoff: Backoff | None = None
@@ -126,6 +148,7 @@ class Fetcher:
         self._connections.clear()
         self._asked.clear()
         self._nearer.clear()
+        self._resting.clear()
 
     def poll(self, timeout_ms: int | None = None) -> list[Fetched]:
         """What has come; empty when nothing did in `timeout_ms` (None: the broker's wait).
@@ -139,7 +162,7 @@ class Fetcher:
             if self._problem is None:
                 self._send()
                 for node in self._ready(wait_ms / 1000):
-                    self._receive(node)
+                    self._alone(node, partial(self._receive, node))
                 if self._found:
                     self._backoff = None
                 self._send()
@@ -168,32 +191,73 @@ class Fetcher:
     # ---- requests ----------------------------------------------------------------------
 
     def _send(self) -> None:
-        """A request to every node that has none."""
+        """A request to every node that has none.
+
+        Raises: what lasts; what passes, when nothing is on its way to anybody.
+        """
         for node, partitions in self._by_node().items():
-            if node in self._asked:
-                continue
-            connection = self._connections.get(node)
-            if connection is None or connection.closed:
-                connection = self._connections[node] = self.cluster.another(node)
-            self._ask(node, connection, {tp: self.positions[tp] for tp in partitions})
+            if node not in self._asked:
+                self._alone(node, partial(self._ask, node, partitions), partitions)
+        problem, self._trouble = self._trouble, None
+        if problem is not None and not self._asked:
+            raise problem
+
+    def _alone(
+        self, node: int, call: Callable[[], None], partitions: Iterable[TopicPartition] = ()
+    ) -> None:
+        """Do something with one node: what fails there for a time holds up no other."""
+        asked = self._asked.get(node)
+        try:
+            call()
+        except errors.KafkalogError as problem:
+            self._asked.pop(node, None)
+            if connection := self._connections.pop(node, None):
+                connection.close()
+            self._rest(problem, asked.offsets if asked else partitions)
+
+    def _rest(self, problem: errors.KafkalogError, partitions: Iterable[TopicPartition]) -> None:
+        """Ask for these later, of whoever leads them then.  Raises: what lasts."""
+        if not passing(problem):
+            raise problem
+        options, now_s = self.cluster.options, time.monotonic()
+        self._trouble = self._trouble or problem
+        for tp in partitions:
+            before_ms = self._resting[tp].pause_ms if tp in self._resting else 0
+            pause_ms = max(options.retry_backoff_ms, before_ms * 2)
+            pause_ms = min(pause_ms, options.retry_backoff_max_ms)
+            self._resting[tp] = _Rest(now_s + pause_ms / 1000, pause_ms)
+            self._nearer.pop(tp, None)
+            self.cluster.forget(tp.topic)
 
     def _by_node(self) -> dict[int, list[TopicPartition]]:
-        """Partitions by the node that is asked for them."""
+        """Partitions by the node that is asked for them, but those that rest."""
         found: dict[int, list[TopicPartition]] = {}
-        led = []
-        for tp in self.positions:
+        now_s = time.monotonic()
+        for tp in list(self.positions):
+            if tp in self._resting and self._resting[tp].until_s > now_s:
+                continue
             node, until_s = self._nearer.get(tp, (0, 0.0))
-            if until_s > self.cluster.clock.monotonic_s() and node in self.cluster.nodes:
-                found.setdefault(node, []).append(tp)
-            else:
+            if until_s <= now_s or node not in self.cluster.nodes:
                 self._nearer.pop(tp, None)
-                led.append(tp)
-        for node, some in self.cluster.by_leader(led).items():
-            found.setdefault(node, []).extend(some)
+                try:
+                    node = self.cluster.leader(tp)
+                except errors.KafkalogError as problem:
+                    self._rest(problem, [tp])
+                    continue
+            found.setdefault(node, []).append(tp)
         return found
 
-    def _ask(self, node: int, connection: Connection, offsets: dict[TopicPartition, int]) -> None:
-        by_id = all(self.cluster.topics[tp.topic].topic_id != NO_ID for tp in offsets)
+    def _ask(self, node: int, partitions: Iterable[TopicPartition]) -> None:
+        connection = self._connections.get(node)
+        if connection is None or connection.closed:
+            connection = self._connections[node] = self.cluster.another(node)
+        offsets = {tp: self.positions[tp] for tp in partitions}
+        known = self.cluster.topics
+        ids = {
+            name: (known.get(name) or self.cluster.topic(name)).topic_id
+            for name in {tp.topic for tp in offsets}
+        }
+        by_id = NO_ID not in ids.values()
         version = connection.version_of(
             apis.FETCH, at_most=VERSION_MAX if by_id else NAMES_VERSION_MAX
         )
@@ -216,24 +280,34 @@ class Fetcher:
             "topics": [
                 {
                     "topic": name,
-                    "topic_id": self.cluster.topics[name].topic_id,
+                    "topic_id": ids[name],
                     "partitions": rows,
                 }
                 for name, rows in topics.items()
             ],
         }
         connection.send(apis.FETCH, body, version)
-        self._asked[node] = offsets
+        patience_ms = self.options.max_wait_ms + self.cluster.options.request_timeout_ms
+        self._asked[node] = _Asked(offsets, time.monotonic() + patience_ms / 1000)
 
     def _ready(self, wait_s: float) -> list[int]:
-        """The nodes whose answer has begun to come."""
+        """The nodes whose answer has begun to come, or is overdue."""
         waiting = {self._connections[node]: node for node in self._asked}
-        return [waiting[one] for one in self._wait(waiting, wait_s) if one in waiting]
+        now_s = time.monotonic()
+        due_s = [max(one.due_s - now_s, 0.0) for one in self._asked.values()]
+        rests_s = [one.until_s - now_s for one in self._resting.values() if one.until_s > now_s]
+        wait_s = min([wait_s, *due_s, *rests_s])
+        found = [waiting[one] for one in self._wait(waiting, wait_s) if one in waiting]
+        now_s = time.monotonic()
+        late = [n for n, one in self._asked.items() if one.due_s <= now_s and n not in found]
+        return found + late
 
     # ---- answers -----------------------------------------------------------------------
 
     def _receive(self, node: int) -> None:
-        offsets = self._asked.pop(node)
+        offsets, due_s = self._asked.pop(node)
+        if due_s <= time.monotonic() and not answering([self._connections[node]], 0):
+            raise errors.Timeout(f"node {node}: no answer to Fetch in time")
         answer = self._connections[node].receive(self.options.max_wait_ms + GRACE_MS)
         check_code(answer.error_code, f"fetch from node {node}")
         passing_code = 0
@@ -248,12 +322,13 @@ class Fetcher:
                     if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                         continue  # it may be behind
                 elif getattr(row, "preferred_read_replica", -1) >= 0:
-                    until_s = self.cluster.clock.monotonic_s() + self.options.nearer_s
+                    until_s = time.monotonic() + self.options.nearer_s
                     self._nearer[tp] = row.preferred_read_replica, until_s
                     continue
                 if row.error_code:
                     passing_code = self._failed(tp, row.error_code) or passing_code
                     continue
+                self._resting.pop(tp, None)
                 self.ends[tp] = Ends(
                     row.high_watermark, row.last_stable_offset, row.log_start_offset
                 )

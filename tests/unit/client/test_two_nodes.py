@@ -19,7 +19,7 @@ from kafkalog.log.log import Log
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from tests.support.scripted import CLOSE, Peer, produced
+from tests.support.scripted import CLOSE, STALL, Peer, produced
 from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.client.conftest import QUICK
 
@@ -277,3 +277,45 @@ def test_a_node_that_does_not_read_does_not_hold_up_another(pair: tuple[Peer, Pe
         let.set()
         assert {future.result(LIMIT_S).partition for future in large} == {*range(34)} - {1}
     assert sorted(partitions(one)) == sorted({*range(34)} - {1})
+
+
+@pytest.mark.parametrize("trouble", ["gone", "silent", "no leader"])
+def test_a_node_that_fails_does_not_hold_up_what_others_have(
+    pair: tuple[Peer, Peer], tmp_path: Any, trouble: str
+) -> None:
+    """The rest is read on, however long, and what it leads when it is back."""
+    with Log(tmp_path / "t-1") as log:
+        log.append(b"here")
+        data = log.read_batches(0, 1 << 20)
+    one, two = pair
+    back = threading.Event()
+
+    def failing(request: Any, version: int) -> Any:
+        if not back.is_set():
+            return {"gone": CLOSE, "silent": STALL, "no leader": CLOSE}[trouble]
+        return served(request, version)
+
+    def served(request: Any, version: int) -> Any:
+        rows = [{"partition_index": p.partition, "records": b"" if p.fetch_offset else data}
+                for p in request.topics[0].partitions]  # fmt: skip
+        return {"responses": [{"topic": "t", "partitions": rows}]}
+
+    if trouble == "no leader":
+        lead(one, two, {0: -1, 1: 2})
+    one.on(apis.FETCH, failing)
+    two.on(apis.FETCH, served)
+    # A consumer that nothing reaches gives up soon; this one reads on.
+    options = QUICK._replace(api_timeout_ms=100, request_timeout_ms=200)
+    with Cluster(two.servers, options) as cluster:
+        fetcher = Fetcher(cluster, {ZERO: 0, ONE: 0}, FetchOptions(max_wait_ms=5))
+        found: list[TopicPartition] = []
+        until = two.count(apis.FETCH) + 50
+        while ONE not in found or two.count(apis.FETCH) < until:
+            found += [block.tp for block in fetcher.poll(50)]
+            fetcher.positions[ONE] = 0 if len(found) < 40 else fetcher.positions[ONE]
+        assert set(found) == {ONE}
+        back.set()
+        lead(one, two, {0: 1, 1: 2})
+        while ZERO not in found:
+            found += [block.tp for block in fetcher.poll(50)]
+        fetcher.close()
