@@ -103,6 +103,8 @@ static void free_parts(kl_cleaner *cleaner) {
     kl_buffer_free(&cleaner->bodies);
     kl_buffer_free(&cleaner->flags);
     kl_buffer_free(&cleaner->out_buffer);
+    kl_dir_close(cleaner->dir);
+    kl_dir_free(cleaner->dir);
     kl_release(cleaner);
 }
 
@@ -118,6 +120,7 @@ kl_status kl_clean_open(kl_log *log, const kl_clean_options *options, kl_cleaner
     memcpy(cleaner->secret, options->hash_key, sizeof cleaner->secret);
     cleaner->end_offset = options->first_dirty_offset;
     status = kl_clean_map_init(&cleaner->map, options->map_bytes, options->map_load);
+    if (!status) status = kl_dir_open(log->path, 0, &cleaner->dir);
     if (!status) status = take_log(cleaner);
     if (status) {
         free_parts(cleaner);
@@ -477,24 +480,19 @@ static kl_status write_item(kl_cleaner *cleaner) {
 
 static kl_status finish(kl_cleaner *cleaner) {
     kl_log *log = cleaner->log;
-    kl_dir *dir = NULL;
     cleaner->pass = KL_PASS_DONE;
-    kl_status status = kl_dir_open(log->path, 0, &dir);
-    if (!status) status = kl_log_reserve(log);
-    if (!status) {
-        kl_look look = kl_log_see(log);
-        kl_version_retain(look.version);
-        kl_log_leave(log);
-        /* Snapshots at the bases of segments that are gone. */
-        status = kl_log_trim_snapshots(look.version, dir, INT64_MAX,
-                                       kl_version_active(look.version)->base_offset + 1);
-        kl_look_drop(&look);
-        kl_lock(&log->lock);
-        kl_log_release(log);
-        kl_log_leave(log);
-    }
-    kl_dir_close(dir);
-    kl_dir_free(dir);
+    kl_status status = kl_log_reserve(log);
+    if (status) return status;
+    kl_look look = kl_log_see(log);
+    kl_version_retain(look.version);
+    kl_log_leave(log);
+    /* Snapshots at the bases of segments that are gone. */
+    status = kl_log_trim_snapshots(look.version, cleaner->dir, INT64_MAX,
+                                   kl_version_active(look.version)->base_offset + 1);
+    kl_lock(&log->lock);
+    kl_look_drop(&look);
+    kl_log_release(log);
+    kl_log_leave(log);
     return status;
 }
 

@@ -48,6 +48,7 @@ typedef struct {
 
 struct kl_cleaner {
     kl_log *log; /* the caller's; outlives the cleaner */
+    kl_dir *dir; /* its folder: what is half made goes without a descriptor more */
     kl_clean_options options;
     uint64_t secret[2];
     int64_t generation; /* of the log, as this round knows it */

@@ -41,24 +41,12 @@ static const kl_clean_group *group_of(const kl_cleaner *cleaner) {
 
 kl_status kl_clean_out_begin(kl_cleaner *cleaner) {
     const kl_clean_group *group = group_of(cleaner);
-    kl_segment *first = cleaner->segments[group->first];
-    char name[LONG_NAME_BYTES];
-    name_with(name, first->base_offset, KL_LOG_SUFFIX, KL_CLEANED_SUFFIX);
-    kl_status status = KL_FP_STATUS("clean.before_create");
-    if (status) return status;
-    kl_file *file = NULL;
-    status = kl_file_create(cleaner->log->path, name, &file);
-    if (status) return status;
-    kl_file_drop(file);
-    status =
-        kl_segment_open(cleaner->log->path, name, first->base_offset, true, &cleaner->out);
-    if (status) return status;
-    kl_segment *out = cleaner->out;
-    out->max_timestamp = out->first_timestamp = -1;
-    out->offsets.loaded = out->times.loaded = out->aborts.loaded = true;
     cleaner->out_buffer.bytes = 0;
     cleaner->out_changed = group->count > 1;
-    return KL_OK;
+    kl_status status = KL_FP_STATUS("clean.before_create");
+    if (status) return status;
+    int64_t base_offset = cleaner->segments[group->first]->base_offset;
+    return kl_segment_create_aside(cleaner->dir, base_offset, &cleaner->out);
 }
 
 static kl_status write_out(kl_cleaner *cleaner) {
@@ -212,18 +200,26 @@ static kl_status rename_to_swap(kl_cleaner *cleaner, kl_dir *dir) {
     return status ? status : kl_dir_sync(dir);
 }
 
+static kl_status give_final_name(kl_cleaner *cleaner, kl_dir *dir, int i) {
+    char from[LONG_NAME_BYTES], to[KL_NAME_BYTES];
+    name_with(from, cleaner->out->base_offset, suffixes[i], KL_SWAP_SUFFIX);
+    kl_segment_name(to, cleaner->out->base_offset, suffixes[i]);
+    if (i == SUFFIXES - 1) return kl_file_rename(cleaner->out->file, dir, to);
+    if (strcmp(suffixes[i], KL_TXN_SUFFIX) != 0) return kl_dir_rename(dir, from, to);
+    kl_status status = cleaner->out->aborts.count ? kl_dir_rename(dir, from, to)
+                                                  : kl_dir_unlink(dir, from);
+    return status == KL_E_NOT_FOUND ? KL_OK : status;
+}
+
 static kl_status rename_to_final(kl_cleaner *cleaner, kl_dir *dir) {
     kl_status status = KL_OK;
     for (int i = 0; !status && i < SUFFIXES; i++) {
-        char from[LONG_NAME_BYTES], to[KL_NAME_BYTES];
-        name_with(from, cleaner->out->base_offset, suffixes[i], KL_SWAP_SUFFIX);
-        kl_segment_name(to, cleaner->out->base_offset, suffixes[i]);
         KL_FP("clean.before_final_name");
-        bool aborts = strcmp(suffixes[i], KL_TXN_SUFFIX) == 0;
-        if (aborts && cleaner->out->aborts.count == 0) status = kl_dir_unlink(dir, from);
-        else if (i == SUFFIXES - 1) status = kl_file_rename(cleaner->out->file, dir, to);
-        else status = kl_dir_rename(dir, from, to);
-        if (aborts && status == KL_E_NOT_FOUND) status = KL_OK;
+        status = give_final_name(cleaner, dir, i);
+        if (status != KL_E_NO_SPACE) continue;
+        size_t files = 0; /* the old segments' are in the way, for the names alone */
+        status = kl_log_unlink_deleted(dir, INT64_MAX, &files);
+        if (!status) status = give_final_name(cleaner, dir, i);
     }
     return status;
 }
@@ -299,16 +295,13 @@ kl_status kl_clean_out_end(kl_cleaner *cleaner) {
         kl_clean_out_drop(cleaner, true);
         return KL_OK;
     }
-    kl_dir *dir = NULL;
-    kl_status status = kl_dir_open(cleaner->log->path, 0, &dir);
-    if (!status) status = write_cleaned(cleaner, dir);
+    kl_dir *dir = cleaner->dir;
+    kl_status status = write_cleaned(cleaner, dir);
     if (!status) status = rename_to_swap(cleaner, dir);
     if (!status) status = swap(cleaner, dir);
     /* Until the names are on disk a crash finds the .swap and does the same again. */
     if (!status) status = kl_dir_sync(dir);
     KL_FP("clean.after_swap");
-    kl_dir_close(dir);
-    kl_dir_free(dir);
     return status;
 }
 
@@ -334,11 +327,7 @@ static void unlink_out(const kl_cleaner *cleaner, kl_dir *dir) {
 
 void kl_clean_out_drop(kl_cleaner *cleaner, bool unlink) {
     if (cleaner->out == NULL) return;
-    kl_dir *dir = NULL;
-    if (unlink && kl_dir_open(cleaner->log->path, 0, &dir) == KL_OK)
-        unlink_out(cleaner, dir);
-    kl_dir_close(dir);
-    kl_dir_free(dir);
+    if (unlink) unlink_out(cleaner, cleaner->dir);
     kl_segment_drop(cleaner->out);
     cleaner->out = NULL;
 }

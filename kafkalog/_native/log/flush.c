@@ -3,6 +3,8 @@
  * handing it to another thread and back would cost more than the disk takes. */
 #include "log.h"
 
+#include <stdio.h>
+
 enum {
     /* Beyond these a round may take so long that who waits must be able to see a signal. */
     OWN_ROUND_BYTES = 4 << 20,
@@ -239,17 +241,21 @@ static bool on_disk(const kl_log *log, int64_t target) {
            !(log->sync_wanted && log->dir_dirty);
 }
 
+static kl_status fail_offline(const kl_log *log) {
+    char what[120];
+    snprintf(what, sizeof what,
+             "what was acknowledged as flushed before is safe, records from offset %lld on "
+             "may not be",
+             (long long)log->flushed);
+    return kl_log_is_offline(log, what);
+}
+
 /* Locked.  KL_E_TIMEOUT, KL_E_CLOSED, KL_E_STORAGE, and what passes. */
 static kl_status wait_for(kl_log *log, int64_t target, int64_t end_ms) {
     /* One that is under way began before this call. */
     int64_t failed_rounds = log->failed_rounds + (log->syncing ? 1 : 0);
     while (!on_disk(log, target)) {
-        if (log->offline)
-            return kl_fail(
-                KL_E_STORAGE,
-                "log %s: a sync failed; what was acknowledged as flushed before is "
-                "safe, records from offset %lld on may not be; the log is offline",
-                log->path, (long long)log->flushed);
+        if (log->offline) return fail_offline(log);
         if (log->closed)
             return kl_fail(KL_E_CLOSED, "log %s was closed during a flush", log->path);
         int64_t left_ms = end_ms - kl_monotonic_ms();

@@ -63,7 +63,8 @@ struct kl_log {
     size_t left_count; /* the next change of segments goes on with them */
     bool cleaner_open; /* a round of compaction is under way (clean.h), */
     bool cleaner_busy; /* and inside of a call: a close waits for its end */
-    kl_status offline; /* KL_OK, or KL_E_STORAGE for good */
+    kl_status offline; /* KL_OK, or KL_E_STORAGE for good, */
+    char *offline_why; /* and by which failure; NULL: no memory to say so */
     kl_log_config config;
     kl_version *version; /* its segments; NULL once it was closed */
     int64_t log_start;
@@ -184,6 +185,8 @@ void kl_log_tell(const kl_log *log);
 int64_t kl_look_bound(const kl_look *look, int32_t bound);
 /* The storage failed in a way that memory and disk may disagree: offline for good. */
 kl_status kl_log_fail_storage(kl_log *log, kl_status status);
+/* Locked.  KL_E_STORAGE, with `what` it means and the failure that was the first. */
+kl_status kl_log_is_offline(const kl_log *log, const char *what);
 /* Generation goes odd, readers wait; and even again. */
 void kl_log_change_begin(kl_log *log);
 void kl_log_change_end(kl_log *log);
@@ -288,6 +291,8 @@ kl_status kl_log_look(kl_log *log, kl_look *out);
 kl_status kl_log_restart_at(kl_log *log, int64_t offset);
 /* Try again to take away the names that a deletion left; nobody else changes segments. */
 kl_status kl_log_delete_left(kl_log *log, kl_dir *dir);
+/* As kl_log_purge, in a folder of which nobody else changes segments. */
+kl_status kl_log_unlink_deleted(kl_dir *dir, int64_t before_ms, size_t *files);
 
 /* ---- point.c ----------------------------------------------------------------------- */
 /* Take the note of a log that was not closed into its recovery point. */

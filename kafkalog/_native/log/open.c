@@ -206,8 +206,7 @@ static kl_status close_log(kl_log *log, bool sync) {
         return KL_OK;
     }
     if (log->writable && !status && log->offline && !sync)
-        status = kl_fail(KL_E_STORAGE, "log %s is offline after a failed write to its disk",
-                         log->path);
+        status = kl_log_is_offline(log, "it was closed as it is");
     /* When something is not synced, the folder is not clean. */
     if (log->writable && !status && !log->offline) status = work_off(log, sync);
     log->closed = true; /* nobody writes behind it */
@@ -258,6 +257,7 @@ void kl_log_free(kl_log *log) {
         kl_epochs_free(&log->epochs);
         kl_buffer_free(&log->scratch);
         kl_release(log->left);
+        kl_release(log->offline_why);
         kl_release(log->path);
         pthread_cond_destroy(&log->changed);
         pthread_cond_destroy(&log->gathered);

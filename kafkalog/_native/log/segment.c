@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/fault.h"
+#include "base/io.h"
 
 static kl_segment *segment_new(int64_t base_offset) {
     kl_segment *segment = kl_alloc(sizeof *segment);
@@ -122,8 +123,17 @@ kl_status kl_segment_unmake(kl_dir *dir, int64_t base_offset) {
     return !status && there ? kl_dir_unlink(dir, name) : status;
 }
 
+/* What failed is told already; an open would remove it, too. */
+static void unlink_aside(kl_dir *dir, int64_t base_offset) {
+    char name[KL_NAME_BYTES];
+    kl_segment_name(name, base_offset, KL_LOG_SUFFIX KL_CLEANED_SUFFIX);
+    (void)kl_io->unlinkat(dir->fd, name, 0);
+}
+
 kl_status kl_segment_create_aside(kl_dir *dir, int64_t base_offset, kl_segment **out) {
-    return create(dir, base_offset, KL_LOG_SUFFIX KL_CLEANED_SUFFIX, out);
+    kl_status status = create(dir, base_offset, KL_LOG_SUFFIX KL_CLEANED_SUFFIX, out);
+    if (status) unlink_aside(dir, base_offset);
+    return status;
 }
 
 kl_status kl_segment_place(kl_segment *segment, kl_dir *dir) {
@@ -682,12 +692,12 @@ static kl_status copy_prefix(kl_file *from, kl_file *to, int64_t bytes) {
 /* The name is one that Kafka, too, removes when it finds it at open. */
 kl_status kl_segment_copy(kl_segment *segment, kl_dir *dir, int64_t pos, kl_segment **out) {
     kl_segment *copy = NULL;
-    kl_status status =
-        create(dir, segment->base_offset, KL_LOG_SUFFIX KL_CLEANED_SUFFIX, &copy);
+    kl_status status = kl_segment_create_aside(dir, segment->base_offset, &copy);
     if (!status) status = copy_prefix(segment->file, copy->file, pos);
     if (!status) status = kl_file_sync(copy->file);
     *out = status ? NULL : copy;
     if (status) {
+        if (copy) unlink_aside(dir, segment->base_offset);
         kl_segment_drop(copy);
         return status;
     }

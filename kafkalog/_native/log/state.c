@@ -17,12 +17,9 @@ kl_status kl_log_enter(kl_log *log) {
 /* Entered.  Not when the storage failed. */
 static kl_status refuse_offline(kl_log *log) {
     if (KL_LIKELY(!log->offline)) return KL_OK;
+    kl_status status = kl_log_is_offline(log, "look at the disk, then open the log again");
     kl_unlock(&log->lock);
-    return kl_fail(
-        KL_E_STORAGE,
-        "log %s is offline after a failed write to its disk: look at the disk, then "
-        "open the log again",
-        log->path);
+    return status;
 }
 
 static kl_status refuse_reader(const kl_log *log) {
@@ -86,8 +83,20 @@ kl_status kl_log_listen(kl_log *log, kl_log_listener listener, void *owner) {
     return KL_OK;
 }
 
+kl_status kl_log_is_offline(const kl_log *log, const char *what) {
+    const char *why = log->offline_why ? log->offline_why : "no memory to say which";
+    return kl_fail(KL_E_STORAGE,
+                   "log %s is offline after a failed write to its disk, %s; %s", log->path,
+                   why, what);
+}
+
 kl_status kl_log_fail_storage(kl_log *log, kl_status status) {
-    if (!log->offline) log->offline = KL_E_STORAGE;
+    if (!log->offline) {
+        log->offline = KL_E_STORAGE;
+        const char *why = kl_error_message();
+        log->offline_why = kl_alloc(strlen(why) + 1);
+        if (log->offline_why) strcpy(log->offline_why, why);
+    }
     kl_log_tell(log);
     pthread_cond_broadcast(&log->changed);
     return status;

@@ -531,7 +531,7 @@ out:
     return status;
 }
 
-static kl_status unlink_deleted(kl_dir *dir, int64_t before_ms, size_t *files) {
+kl_status kl_log_unlink_deleted(kl_dir *dir, int64_t before_ms, size_t *files) {
     kl_names names = {0};
     kl_status status = kl_dir_list(dir, &names);
     for (size_t i = 0; !status && i < names.count; i++) {
@@ -581,7 +581,7 @@ static kl_status delete_all_bare(kl_log *log, kl_dir *dir, int64_t *bases, size_
     if (!status) status = delete_names(log, dir, bases, max_bases, deleted);
     if (!status) status = kl_log_write_snapshot(&log->producers, dir, end_offset, true);
     if (status == KL_E_NO_SPACE) {
-        status = unlink_deleted(dir, INT64_MAX, &files);
+        status = kl_log_unlink_deleted(dir, INT64_MAX, &files);
         if (!status) status = kl_log_write_snapshot(&log->producers, dir, end_offset, true);
         if (status == KL_E_NO_SPACE) status = KL_OK;
     }
@@ -650,7 +650,7 @@ kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files) {
     kl_log_leave(log);
     kl_dir *dir = NULL;
     status = kl_dir_open(log->path, 0, &dir);
-    if (!status) status = unlink_deleted(dir, before_ms, files);
+    if (!status) status = kl_log_unlink_deleted(dir, before_ms, files);
     kl_dir_close(dir);
     kl_dir_free(dir);
     kl_lock(&log->lock);

@@ -181,3 +181,60 @@ def test_an_index_entry_at_position_0_is_none(tmp_path: Path) -> None:
         assert next(iter(log.read(1))).offset == 1
         assert log.segments[0].offset_index_entries == len(whole) // 8
     assert index.read_bytes() == whole
+
+
+STEPS = [
+    (b"renameat", errno.ENOSPC),
+    (b"openat", errno.EMFILE),
+    (b"statx", errno.ENOMEM),
+    (b"pwrite", errno.ENOSPC),
+]
+
+
+@pytest.mark.parametrize(("call", "wrong"), STEPS, ids=[f"{c.decode()} {w}" for c, w in STEPS])
+def test_a_compaction_that_fails_leaves_a_log_that_goes_on(
+    tmp_path: Path, native_test: tuple[Any, Any], call: bytes, wrong: int
+) -> None:
+    """At each of its calls; and no half of what it made."""
+    hooks = native_test[1]
+    for nth in range(1, 100):
+        with kafkalog.Log(tmp_path / f"t-{nth}", config=CONFIG) as log:
+            fill(log, 12)
+            log.roll()
+            log.flush()
+            last = {r.key: r.value for r in log.read()}
+            hooks.kl_io_fail(call, nth, wrong, 0, 0)
+            failed = True
+            with contextlib.suppress(errors.NoSpace, errors.NoMemory, errors.IoFailed):
+                log.compact()
+                failed = False
+            done = hooks.kl_io_calls(call) < nth
+            hooks.kl_io_reset()
+            if failed or call != b"renameat":  # no such refusal, where there is nothing to rename
+                assert not list(Path(log.path).glob("*.cleaned"))
+                assert not list(Path(log.path).glob("*.swap"))
+            log.append(b"behind", key=b"b")
+            log.compact()
+            assert {r.key: r.value for r in log.read()} == {**last, b"b": b"behind"}
+            found = {one.found for one in log.verify(deep=True).findings}
+            assert found <= {".deleted", ".cleaned"}
+        if done:
+            break
+    assert nth > 2
+
+
+def test_a_log_that_is_offline_names_what_failed_first(
+    tmp_path: Path, native_test: tuple[Any, Any]
+) -> None:
+    hooks = native_test[1]
+    log = kafkalog.Log(tmp_path / "t-0", config=CONFIG)
+    fill(log, 1)
+    hooks.kl_io_fail(b"fdatasync", 1, errno.EIO, 0, 0)
+    for call in (log.flush, lambda: fill(log, 1), log.roll, log.flush, lambda: log.truncate(0)):
+        with pytest.raises(
+            errors.StorageOffline, match=r"0\.log: cannot fdatasync: Input/output error"
+        ):
+            call()
+    hooks.kl_io_reset()
+    with pytest.raises(errors.StorageOffline, match="Input/output error"):
+        log.close()
