@@ -369,7 +369,8 @@ static bool wants_roll(const kl_log *log, const kl_upcoming *next) {
                            next->max_timestamp,
                            1,
                            1};
-    return next->bytes <=
+    return next->offsets <= INT32_MAX &&
+           next->bytes <=
                KL_MIN(log->config.max_message_bytes, log->config.segment_bytes) &&
            roll_is_due(log, kl_log_active(log), &run, kl_now_ms());
 }

@@ -16,7 +16,7 @@ kl_status kl_log_append_run_locked(kl_log *log, kl_span run, int64_t now_ms);
 typedef struct {
     int64_t bytes;
     int64_t max_timestamp;
-    int32_t offsets;
+    int64_t offsets;
 } kl_upcoming;
 /* Whether its append needs no more of the disk than its own write, and waits for nobody who
  * writes. */

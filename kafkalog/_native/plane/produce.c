@@ -197,7 +197,7 @@ static bool is_cold(const kl_produce_item *item, kl_upcoming *next) {
     bool cold = false;
     if (kl_batch_parse(item->records, item->records_bytes, &batch) == KL_OK) {
         *next = (kl_upcoming){batch.batch_bytes, batch.max_timestamp,
-                              batch.last_offset_delta + 1};
+                              (int64_t)batch.last_offset_delta + 1};
         cold = !kl_log_is_ready(item->replica->log, next) &&
                kl_batch_check(item->records, item->records_bytes, &batch) == KL_OK;
     }

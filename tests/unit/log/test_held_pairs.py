@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import kafkalog
+from kafkalog._native import check, ffi, lib
 from tests.support import batches
 from tests.support.batches import Row
 from tests.unit.log.test_held_disk import (
@@ -20,6 +21,7 @@ from tests.unit.log.test_held_disk import (
     NotHeld,
     Wait,
     disk,
+    fill,
     held,
     logs,
     meanwhile,
@@ -125,6 +127,33 @@ def test_a_truncation_beside_a_compaction_that_writes(
     found = log.verify(deep=True).findings
     assert {one.found for one in found} <= {".deleted"}
     assert not list(Path(log.path).glob("*.cleaned"))
+
+
+def test_a_flush_while_a_copy_takes_a_segments_name(
+    tmp_path: Path, disk: Any, wait_until: Wait
+) -> None:
+    """A round of syncs would open one file or the other, and end before anybody knows which."""
+    tried = []
+    for nth in range(1, 8):
+        with kafkalog.Log(tmp_path / f"t-{nth}") as log:
+            fill(log, 5)
+            log.flush()
+            fill(log, 5)
+            piece, where = ffi.new("kl_slice *"), ffi.new("kl_read *")
+            check(lib.kl_log_slice(log._c, 0, lib.KL_LOG_END, 100, 1, piece, where))
+            with (
+                suppress(NotHeld),
+                held(disk, b"renameat", lambda log=log: log.truncate(8), wait_until, nth),
+            ):
+                if any(Path(log.path).glob("*.log.cleaned")):
+                    tried.append(nth)
+                    target = ffi.new("int64_t *", -1)
+                    assert lib.kl_log_flush(log._c, target, 100) == lib.KL_E_TIMEOUT
+                    assert log.flushed_offset == 5
+            lib.kl_slice_drop(piece)
+            log.flush()
+            assert log.flushed_offset == log.end_offset
+    assert tried
 
 
 @pytest.mark.parametrize("cut", [6, 7])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import crc32c
 import pytest
 
 from kafkalog.wire import apis
@@ -51,6 +52,17 @@ def test_many_partitions_are_answered_in_the_order_of_the_request(served, peer):
         (t.name, p.index, p.error_code) for t in response.responses for p in t.partition_responses
     ]
     assert found == [(*place, 0) for place in places]
+
+
+def test_a_batch_of_all_offsets_that_there_are(served, peer):
+    """Refused, and nothing is done for it before: a sum of its offsets overflowed."""
+    log = served.put()
+    assert peer.produce_one(one()).error_code == ErrorCode.NONE
+    sent = bytearray(one())
+    struct.pack_into(">i", sent, 23, 2**31 - 1)
+    struct.pack_into(">I", sent, 17, crc32c.crc32c(bytes(sent[21:])))
+    assert peer.produce_one(bytes(sent)).error_code != ErrorCode.NONE
+    assert (len(log.segments), log.end_offset) == (1, 1)
 
 
 def test_acks_0_has_no_response(served, peer):
