@@ -2,7 +2,8 @@
 
 Kafka has a getErrorResponse of each request.  Here the answer's shape says it: a code of the
 whole, and one for each item of the request, which is named as the request named it.  Of the whole
-nothing is said again: what a client sent to prove who it is, or a producer's id, is no outcome.
+nothing is said again, but to who joins a group, by which name: what a client sent to prove who it
+is, or a producer's id, is no outcome.
 """
 
 import logging
@@ -56,6 +57,11 @@ _NAMES = frozenset({
     "resource_type", "topic", "topic_id", "topic_name", "transactional_id", "user",
 })  # fmt: skip
 """What tells an item from the others.  An offset or an epoch that was asked with is no answer."""
+_UNKNOWN = {
+    "base_offset": -1, "committed_offset": -1, "committed_leader_epoch": -1, "high_watermark": -1,
+    "low_watermark": -1, "aborted_transactions": None,
+}  # fmt: skip
+"""What Kafka says where there is nothing to tell, and 0 or an empty list would be believed."""
 _ALL_WHEN_EMPTY = (apis.DESCRIBE_TOPIC_PARTITIONS.key,)
 """APIs that are asked for everything by an empty list; others by none.  Metadata 0 too."""
 _KINDS = {
@@ -83,6 +89,10 @@ def failed_answer(
             said = True
         elif field.name == "error_message":
             answer[field.name] = message
+        elif field.name == "producer_epoch":
+            answer[field.name] = -1
+        elif api is apis.JOIN_GROUP and field.name == "member_id":
+            answer[field.name] = body.member_id
         elif field.array and _has_code(field, version):
             items = _items(api, field.name, body)
             answer[field.name] = [filled(field.fields, item) for item in items or ()]
@@ -95,8 +105,7 @@ class _Filled:
 
     def __init__(self, version: int, code: ErrorCode, message: str) -> None:
         self._version = version
-        # Kafka's answers to Produce say -1 for the offset that there is none of.
-        self._error = {**dict.fromkeys(CODES, code), "error_message": message, "base_offset": -1}
+        self._error = {**dict.fromkeys(CODES, code), "error_message": message, **_UNKNOWN}
 
     def __call__(self, fields: Iterable[Field], asked: Any) -> dict[str, Any]:
         """The fields of the item that answers `asked`."""
@@ -109,7 +118,7 @@ class _Filled:
             elif field.array and _has_code(field, self._version):
                 items = _asked(field.name, asked) or ()
                 found[field.name] = [self(field.fields, one) for one in items]
-            elif field.kind == "records" and self._version not in field.nullable:
+            elif field.kind == "records":
                 found[field.name] = b""
             elif (value := self._named(field, asked)) is not None:
                 found[field.name] = value

@@ -14,7 +14,7 @@ import pytest
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from tests.kafka.referee import transaction_steps
+from tests.kafka.referee import fault_steps, transaction_steps
 from tests.support import apache, batches
 from tests.support.raw import Raw
 
@@ -459,10 +459,16 @@ def transcripts(tmp_path_factory, wait_until) -> Iterator[tuple[dict[str, Any], 
 
         wait_until(is_ready, "Kafka is ready", 90)
         theirs = transcript(kafka.bootstrap_servers)
+        for name, fault in fault_steps.FAULTS.items():
+            theirs[name] = fault_steps.answer(kafka.bootstrap_servers, fault)
     with Broker(tmp_path_factory.mktemp("ours"), config=SETTINGS) as broker:
         with Raw(broker.bootstrap_servers) as raw:
             ready(raw)
         ours = transcript(broker.bootstrap_servers)
+        for name, fault in fault_steps.FAULTS.items():
+            planted = broker.faults.fail(fault.api.name, fault.error.name)
+            ours[name] = fault_steps.answer(broker.bootstrap_servers, fault)
+            assert planted.hits == 1
     yield theirs, ours
 
 
@@ -471,4 +477,14 @@ def test_kafka_gives_the_same_answer(
     transcripts: tuple[dict[str, Any], dict[str, Any]], name: str
 ) -> None:
     theirs, ours = transcripts
+    assert ours[name] == theirs[name], f"Kafka: {theirs[name]}\nours: {ours[name]}"
+
+
+@pytest.mark.parametrize("name", fault_steps.FAULTS)
+def test_a_planted_error_is_told_as_kafka_tells_it(
+    transcripts: tuple[dict[str, Any], dict[str, Any]], name: str
+) -> None:
+    """A test's broker answers it where nothing is wrong, and its clients see no difference."""
+    theirs, ours = transcripts
+    assert fault_steps.codes(theirs[name]) == {fault_steps.FAULTS[name].error}, theirs[name]
     assert ours[name] == theirs[name], f"Kafka: {theirs[name]}\nours: {ours[name]}"
