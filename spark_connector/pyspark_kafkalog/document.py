@@ -49,9 +49,13 @@ _WRITE = """
 ```python
 rows.write.format("kafkalog").mode("append").option("topic", "flights").save("data")
 
-(stream.writeStream.format("kafkalog").option("topic", "late")
- .option("kafka.bootstrap.servers", "broker:9092")
- .option("checkpointLocation", "checkpoints/late").start())
+(
+    stream.writeStream.format("kafkalog")
+    .option("topic", "late")
+    .option("kafka.bootstrap.servers", "broker:9092")
+    .option("checkpointLocation", "checkpoints/late")
+    .start()
+)
 ```
 
 Columns as in Spark's Kafka sink: `value` (needed), `key`, `topic`, `partition`, `headers`; and
