@@ -37,7 +37,7 @@ from kafkalog.errors import (
 from kafkalog.log.above import Lent
 from kafkalog.log.handle import Handle
 from kafkalog.log.log import Log, handle_of, log_over
-from kafkalog.log.opening import LogOpen, open_plan
+from kafkalog.log.opening import open_plan
 from kafkalog.log.owner import absolute, absorbed
 from kafkalog.types import TopicPartition
 
@@ -361,7 +361,7 @@ class Manager:
         """Open a log that was reserved; the caller uses it."""
         try:
             self._make_known(tp)
-            return Handle(self.folder(*tp), self._plan(tp, self.topic_config(tp.topic)), self)
+            return self._over(tp, self.topic_config(tp.topic))
         finally:
             self._unreserve(tp)
 
@@ -399,18 +399,18 @@ class Manager:
 
     def _unreserve(self, tp: TopicPartition) -> None:
         with self._idle:
-            self._busy.discard(tp)
-            self._idle.notify_all()
+            if tp in self._busy:
+                self._busy.discard(tp)
+                self._idle.notify_all()
 
-    def _plan(self, tp: TopicPartition, config: TopicConfig) -> LogOpen:
-        clean = None
+    def _over(self, tp: TopicPartition, config: TopicConfig) -> Handle:
+        folder = self.folder(*tp)
+        clean = True if tp in self._whole else None
         if self.mode == "w":
             self.state.settle(tp)
-        if self.mode == "w" and absorbed(self.state, self.folder(*tp), tp):
-            clean = False
-        elif tp in self._whole:
-            clean = True
-        return open_plan(self.state, tp, config, self.clock, clean)
+            if absorbed(self.state, folder, tp):
+                clean = False
+        return Handle(folder, open_plan(self.state, tp, config, self.clock, clean), self)
 
     def lend(self, folder: layout.Folder, config: Mapping[str, object] | None) -> Lent:
         """A partition's log for who asked for it by its path; see shared.
@@ -456,7 +456,7 @@ class Manager:
             settings = self.topic_config(tp.topic)
             if self._source is None:
                 settings = TopicConfig.of(config, settings)
-            return Handle(self.folder(*tp), self._plan(tp, settings), self)
+            return self._over(tp, settings)
         finally:
             self._unreserve(tp)
 
@@ -471,7 +471,7 @@ class Manager:
         with self._idle:
             self._handles[log.tp] = log
             self._opened.add(log.tp)
-        self._unreserve(log.tp)
+            self._unreserve(log.tp)
         if self._scheduler is not None:
             self.upkeep.opened(log, self._scheduler)
 
