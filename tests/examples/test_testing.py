@@ -14,6 +14,8 @@ import pytest
 from tests.kafka.clients import programs
 
 LIMIT_S = 280
+QUICK = " ".join(programs.QUICK[:2])
+"""Maven, the compiler and the tests run for a few seconds each."""
 Suite = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -58,7 +60,7 @@ def test_node(suite: Suite) -> None:
 @pytest.mark.java
 @pytest.mark.timeout(300)
 def test_java(suite: Suite) -> None:
-    done = suite("java", "mvn", "-B", "test")
+    done = suite("java", "mvn", "-B", "test", JAVA_TOOL_OPTIONS=QUICK)
     if "Could not transfer artifact" in done.stdout:
         pytest.skip(f"Maven could not fetch what it wants: {done.stdout[-300:]}")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
