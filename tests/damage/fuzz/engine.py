@@ -24,8 +24,9 @@ CORPUS = HERE / "corpus"
 DICTIONARY = HERE / "kafka.dict"
 BUILD = ROOT / "build" / "fuzz"
 FLAGS = [
-    "-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-fno-omit-frame-pointer", "-Wall", "-Wextra",
-    "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-pthread", f"-I{NATIVE}",
+    "-std=c11", "-D_GNU_SOURCE", "-gline-tables-only", "-O1", "-fno-omit-frame-pointer",
+    "-Wall", "-Wextra", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-pthread",
+    f"-I{NATIVE}",
 ]  # fmt: skip
 OWN_TABLE = {"io.c", "io_test.c"}
 """Sources whose place support.c takes."""
@@ -127,6 +128,13 @@ def _once(path: Path, fingerprint: str, command: list[str]) -> None:
     stamp.write_text(fingerprint)
 
 
+def _shared(target: Target) -> list[Path]:
+    """Sources that are the same in each program: they do not look at its prefix."""
+    names = ("support", "batches", *(part for part in target.parts if part != _MENDED))
+    own = [SOURCES / f"{name}.c" for name in names]
+    return own + [NATIVE / f"{name}.c" for name in target.native]
+
+
 def build(targets: Iterable[Target]) -> dict[str, Path]:
     """The program of each target, by its name; what did not change is not built again."""
     BUILD.mkdir(parents=True, exist_ok=True)
@@ -139,7 +147,8 @@ def build(targets: Iterable[Target]) -> dict[str, Path]:
         def compiled(source: Path) -> Path:
             out = BUILD / f"{source.parent.name}-{source.stem}.o"
             command = [clang, *FLAGS, "-fsanitize=fuzzer-no-link", "-c", str(source)]
-            _once(out, _fingerprint([source, *headers]), [*command, "-o", str(out)])
+            made = _fingerprint([source, *headers, *own_headers])
+            _once(out, made, [*command, "-o", str(out)])
             return out
 
         product = [
@@ -149,21 +158,24 @@ def build(targets: Iterable[Target]) -> dict[str, Path]:
             if path.name not in OWN_TABLE
         ]
         objects = list(pool.map(compiled, product))
+        wanted = list(targets)
+        shared = dict.fromkeys(path for target in wanted for path in _shared(target))
+        made_of = dict(zip(shared, pool.map(compiled, shared), strict=True))
 
         def linked(target: Target) -> tuple[str, Path]:
-            names = (target.name, "support", "batches", *target.parts)
+            names = (target.name, *(part for part in target.parts if part == _MENDED))
             sources = [SOURCES / f"{name}.c" for name in names]
-            sources += [NATIVE / f"{name}.c" for name in target.native]
+            parts = [made_of[path] for path in _shared(target)]
             out = BUILD / target.name
             command = [
                 clang, *FLAGS, "-fsanitize=fuzzer", f"-DFUZZ_PREFIX_BYTES={target.prefix_bytes}",
-                *map(str, sources + objects), "-o", str(out),
+                *map(str, [*sources, *parts, *objects]), "-o", str(out),
             ]  # fmt: skip
-            made = _fingerprint([*sources, *headers, *own_headers, *objects], repr(target))
-            _once(out, made, command)
+            every = [*sources, *headers, *own_headers, *parts, *objects]
+            _once(out, _fingerprint(every, repr(target)), command)
             return target.name, out
 
-        return dict(pool.map(linked, targets))
+        return dict(pool.map(linked, wanted))
 
 
 def run(
