@@ -174,7 +174,9 @@ static kl_status make_room(kl_log *log, int64_t bytes) {
 
 /* Some of a batch that nobody was promised may lie behind the end. */
 static kl_status take_back_bytes(kl_log *log, kl_segment *active) {
+    kl_log_begin_disk(log);
     kl_status status = kl_file_truncate(active->file, active->size);
+    kl_log_end_disk(log);
     active->torn = status != KL_OK;
     if (!status) active->reserved = active->size;
     else if (!kl_passes(status)) kl_log_fail_storage(log, status);
@@ -184,12 +186,23 @@ static kl_status take_back_bytes(kl_log *log, kl_segment *active) {
 /* An aborted transaction whose marker was not written may stand in the file. */
 static kl_status take_back_entry(kl_log *log, kl_segment *active) {
     kl_dir *dir = NULL;
+    kl_log_begin_disk(log);
     kl_status status = kl_dir_open(log->path, 0, &dir);
     if (!status) status = kl_aborts_cut(&active->aborts, dir);
-    active->stale_aborts = status != KL_OK;
-    if (status && !kl_passes(status)) kl_log_fail_storage(log, status);
     kl_dir_close(dir);
     kl_dir_free(dir);
+    kl_log_end_disk(log);
+    active->stale_aborts = status != KL_OK;
+    if (status && !kl_passes(status)) kl_log_fail_storage(log, status);
+    return status;
+}
+
+/* What an append that failed could not take back itself. */
+static kl_status take_back(kl_log *log) {
+    kl_segment *active = kl_log_active(log);
+    kl_status status = KL_OK;
+    if (KL_UNLIKELY(active->torn)) status = take_back_bytes(log, active);
+    if (KL_UNLIKELY(!status && active->stale_aborts)) status = take_back_entry(log, active);
     return status;
 }
 
@@ -201,8 +214,7 @@ kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes) {
     if (KL_UNLIKELY(status)) return status;
     status = make_room(log, (int64_t)bytes);
     if (KL_UNLIKELY(status)) return status;
-    if (KL_UNLIKELY(active->torn)) status = take_back_bytes(log, active);
-    if (KL_UNLIKELY(!status && active->stale_aborts)) status = take_back_entry(log, active);
+    status = take_back(log);
     if (KL_UNLIKELY(status)) return status;
     KL_FP("append.before_write");
     status = kl_file_write(active->file, data, bytes, active->size);
@@ -262,13 +274,16 @@ static kl_status note_abort(kl_log *log, const kl_batch *batch, bool *noted) {
                                 batch->last_offset, KL_MIN(open, batch->last_offset + 1)};
     kl_segment *active = kl_log_active(log);
     kl_dir *dir = NULL;
-    status = kl_dir_open(log->path, 0, &dir);
-    if (!status) status = kl_aborts_add(&active->aborts, &aborted);
+    status = kl_aborts_add(&active->aborts, &aborted);
     *noted = !status;
+    if (status) return status;
+    kl_log_begin_disk(log);
+    status = kl_dir_open(log->path, 0, &dir);
     if (!status) status = kl_aborts_save(&active->aborts, dir, false);
-    active->unsynced = log->dir_dirty = true;
     kl_dir_close(dir);
     kl_dir_free(dir);
+    kl_log_end_disk(log);
+    active->unsynced = log->dir_dirty = true;
     return status;
 }
 
@@ -375,10 +390,15 @@ static bool wants_roll(const kl_log *log, const kl_upcoming *next) {
            roll_is_due(log, kl_log_active(log), &run, kl_now_ms());
 }
 
+/* Locked.  Something that failed is to be taken back before the next append. */
+static bool is_owed(const kl_segment *active) {
+    return active->owed_end > 0 || active->torn || active->stale_aborts;
+}
+
 bool kl_log_is_ready(kl_log *log, const kl_upcoming *next) {
     if (kl_log_enter(log)) return true; /* the append says what is wrong */
     bool ready = log->offline ||
-                 (!log->busy && log->marker == NULL && kl_log_active(log)->owed_end == 0 &&
+                 (!log->busy && log->marker == NULL && !is_owed(kl_log_active(log)) &&
                   !log->epoch_owed && log->leader_epoch <= kl_epochs_latest(&log->epochs) &&
                   !wants_roll(log, next));
     kl_log_leave(log);
@@ -389,6 +409,7 @@ void kl_log_make_ready(kl_log *log, const kl_upcoming *next) {
     if (kl_log_enter_write(log)) return;
     kl_status status = kl_log_make_dirty(log);
     if (!status) status = kl_log_settle_tail(log);
+    if (!status) status = take_back(log);
     if (!status && wants_roll(log, next)) status = kl_log_roll_locked(log, log->log_end);
     const kl_batch first = {.base_offset = log->log_end, .leader_epoch = log->leader_epoch};
     if (!status) (void)note_epoch(log, &first);

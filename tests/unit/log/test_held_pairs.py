@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,13 +35,21 @@ NOW_MS = 1_700_000_000_000
 DELETED = {**CONFIG, "cleanup.policy": "delete"}
 
 
-def abort(log: kafkalog.Log, producer_id: int) -> None:
-    """A transaction of one record that is aborted."""
+def begin(log: kafkalog.Log, producer_id: int) -> None:
+    """A transaction of one record."""
     log.append_batches(
         batches.batch([Row(b"v" * 300, timestamp_ms=NOW_MS)], producer_id=producer_id,
                       producer_epoch=0, base_sequence=0, transactional=True)
     )  # fmt: skip
+
+
+def end(log: kafkalog.Log, producer_id: int) -> None:
     log.append_marker(producer_id, 0, False, timestamp_ms=NOW_MS)
+
+
+def abort(log: kafkalog.Log, producer_id: int) -> None:
+    begin(log, producer_id)
+    end(log, producer_id)
 
 
 @pytest.fixture
@@ -181,3 +190,40 @@ def test_a_truncation_into_a_gap_that_compaction_left(tmp_path: Path, cut: int) 
             log.roll()
             log.compact()
             assert [r.value for r in log.read(log.start_offset)] == [b"two"]
+
+
+def test_an_append_that_takes_back_its_bytes_and_waits_for_the_disk(
+    disk: Any, logs: tuple[kafkalog.Log, kafkalog.Log], wait_until: Wait
+) -> None:
+    log, other = logs
+    log.flush()
+    end = log.end_offset
+
+    def append() -> None:
+        disk.kl_io_fail(b"pwrite", 1, errno.ENOSPC, 0, 0)
+        with pytest.raises(kafkalog.errors.NoSpace):
+            log.append(b"torn", key=b"k0", timestamp_ms=2_000)
+
+    with held(disk, b"ftruncate", append, wait_until):
+        meanwhile(log, other, 0, writes=False)
+    assert log.append(b"whole", key=b"k0", timestamp_ms=2_000) == end
+    assert log.verify(deep=True).clean
+
+
+def test_an_abort_that_notes_itself_and_waits_for_the_disk(
+    tmp_path: Path, disk: Any, wait_until: Wait
+) -> None:
+    with kafkalog.Log(tmp_path / "t-0", config=DELETED) as log:
+        begin(log, 1)
+
+        def use() -> None:
+            assert [r.offset for r in log.read(0)] == [0]
+            assert list(log.read(0, isolation="read_committed")) == []
+            assert (log.end_offset, log.last_stable_offset) == (1, 0)
+
+        with (
+            ThreadPoolExecutor(1) as pool,
+            held(disk, b"renameat", lambda: end(log, 1), wait_until),
+        ):
+            pool.submit(use).result(timeout=PATIENCE_S)
+        assert [found.producer_id for found in log.aborted(0, 2)] == [1]
