@@ -61,8 +61,10 @@ static void end_all(kl_replica *replica) {
 /* On every move, under the log's lock. */
 static void on_move(void *owner, const kl_log_ends *ends) {
     kl_replica *replica = owner;
-    int64_t end_before = atomic_load(&replica->log_end);
-    bool shorter = ends->log_end < end_before || ends->log_start > end_before;
+    /* What was shown may be deleted from the start; what was not yet, only by a cut: so a log
+     * that begins again at its end, or behind it, is one that was cut. */
+    bool shorter = ends->log_end < atomic_load(&replica->log_end) ||
+                   ends->log_start > atomic_load(&replica->high_watermark);
     bool cut = shorter || ends->log_start > atomic_load(&replica->log_start);
     /* First: who sees the ends of what came behind a cut sees that there was one. */
     if (KL_UNLIKELY(shorter)) atomic_fetch_add(&replica->cuts, 1);

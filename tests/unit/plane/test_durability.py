@@ -129,6 +129,21 @@ def test_a_truncation_answers_what_it_cut(served, peer, faults, wait_until, acks
     assert peer.produce_one(one(), acks=acks).base_offset == (1 if again else 0)
 
 
+@pytest.mark.parametrize("start", [1, 5])
+def test_a_log_that_begins_again_answers_what_it_dropped(served, peer, faults, wait_until, start):
+    """Where it ended, too: the end is as it was, and what lay below it was never on disk."""
+    log = served.put(durable=True)
+    faults.kl_io_hold_one(b"fdatasync", 1)
+    peer.send_produce({("t", 0): one()}, acks=ALL, timeout_ms=60_000)
+    held(faults, wait_until)
+    wait_until(lambda: served.parked() == 1, "it waits for the disk")
+    log.truncate_fully(start)
+    faults.kl_io_hold(b"fdatasync", 0)
+    found = peer.receive().responses[0].partition_responses[0]
+    assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert peer.produce_one(one(), acks=ALL).base_offset == start
+
+
 def test_a_roll_within_a_promise(served, peer):
     log = served.put(durable=True, config={"segment.bytes": 300})
     for i in range(20):
