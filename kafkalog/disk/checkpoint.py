@@ -325,14 +325,13 @@ class DirectoryState:
 
         Raises: ReadOnly, IoFailed, NoSpace (nothing is changed then, in memory either).
         """
-        for name, changes in (
-            (RECOVERY_POINT, recovery_points),
-            (LOG_START, log_starts),
-            (HIGH_WATERMARK, high_watermarks),
-            (CLEANER, cleaners),
-        ):
-            if changes is not None:
-                self._write(name, changes)
+        given = {
+            RECOVERY_POINT: recovery_points,
+            LOG_START: log_starts,
+            HIGH_WATERMARK: high_watermarks,
+            CLEANER: cleaners,
+        }
+        self._write({name: changes for name, changes in given.items() if changes is not None})
 
     def note(
         self, tp: TopicPartition, recovery_point: int, log_start: int | None, high_watermark: int
@@ -360,7 +359,7 @@ class DirectoryState:
         """
         with self.lock:
             if tp in self._entries[RECOVERY_POINT] and tp not in self._written[RECOVERY_POINT]:
-                self._write(RECOVERY_POINT, {})
+                self._write({RECOVERY_POINT: {}})
 
     @contextmanager
     def truncating(
@@ -408,20 +407,20 @@ class DirectoryState:
                 self._derived.pop(tp, None)
             for name, entries in self._entries.items():
                 if any(tp in entries or tp in self._written[name] for tp in gone):
-                    self._write(name, gone)
+                    self._write({name: gone})
 
-    def _write(self, name: str, changes: Changes) -> None:
+    def _write(self, wanted: Mapping[str, Changes]) -> None:
         if self.mode != "w":
-            raise ReadOnly(f"{self.path}: was opened for reading, cannot write {name}")
+            raise ReadOnly(f"{self.path}: was opened for reading, cannot write {', '.join(wanted)}")
         self._check_process()
         with self.lock:
-            entries = _changed(self._entries[name], changes)
-            if entries != self._written[name]:
-                if name == LOG_START:  # the marker repeats them
-                    check(lib.kl_marker_remove(self.marker))
-                self.directory.replace(name, render_offsets(entries))
-                self._written[name] = dict(entries)
-            self._entries[name] = entries
+            new = {name: _changed(self._entries[name], wanted[name]) for name in wanted}
+            changed = {name: e for name, e in new.items() if e != self._written[name]}
+            if LOG_START in changed:  # the marker repeats them
+                check(lib.kl_marker_remove(self.marker))
+            self.directory.replace_all({name: render_offsets(e) for name, e in changed.items()})
+            self._written.update((name, dict(entries)) for name, entries in changed.items())
+            self._entries.update(new)
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():  # the lock may be held by a thread that is not here

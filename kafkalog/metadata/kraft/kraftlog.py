@@ -207,7 +207,8 @@ class MetadataLog:
         with Directory(self._log.path) as folder:
             if self.manager.state.directory.gathers:
                 folder.gather()  # see _settle: the log syncs its folder
-            folder.replace(QUORUM_STATE, data)
+            if folder.read(QUORUM_STATE, 1 << 16) != data:
+                folder.replace(QUORUM_STATE, data)
 
     def register(
         self, endpoints: Sequence[tuple[str, str, int, int]], rack: str | None = None

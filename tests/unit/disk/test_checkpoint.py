@@ -1,5 +1,6 @@
 """Checkpoint files and the clean marker: Kafka's text, read strictly, needed never."""
 
+import errno
 import itertools
 import json
 import os
@@ -19,7 +20,7 @@ from kafkalog.disk.checkpoint import (
     render_offsets,
 )
 from kafkalog.disk.directory import Directory
-from kafkalog.errors import CorruptLog, Locked, NotFound, ReadOnly
+from kafkalog.errors import CorruptLog, IoFailed, Locked, NoSpace, NotFound, ReadOnly
 from kafkalog.types import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -229,6 +230,44 @@ def test_a_truncation_lowers_every_checkpoint_before_it_begins(tmp_path):
         with state.truncating(A1, 50):
             assert state.recovery_point(A1) == 50
             assert state.high_watermark(A1) == 40
+
+    with_state(tmp_path, work)
+
+
+@pytest.fixture
+def io(native_test):
+    lib = native_test[1]
+    lib.kl_io_reset()
+    yield lib
+    lib.kl_io_reset()
+
+
+def test_files_that_are_saved_together_wait_together(tmp_path, io):
+    """Each its own bytes, at the same time, and then all their names."""
+
+    def work(state):
+        state.save({A0: 5})
+        one = io.kl_io_calls(b"fsync")
+        assert one == 2
+        state.save({A0: 6}, {A0: 2}, {A0: 6}, {A0: 1})
+        assert io.kl_io_calls(b"fsync") - one == 4 + 1
+
+    with_state(tmp_path, work)
+
+
+@pytest.mark.parametrize("call", ["fsync", "pwrite"])
+def test_of_files_that_are_saved_together_none_is_replaced_when_one_fails(tmp_path, io, call):
+    def work(state):
+        state.save({A0: 5}, {A0: 2})
+        io.kl_io_fail(call.encode(), 2, errno.ENOSPC, 0, 0)
+        with pytest.raises((IoFailed, NoSpace)):
+            state.save({A0: 9}, {A0: 8}, {A0: 9})
+        assert (state.recovery_point(A0), state.log_start(A0)) == (5, 2)
+        assert parse_offsets((tmp_path / RECOVERY_POINT).read_bytes()) == {A0: 5}
+        assert parse_offsets((tmp_path / LOG_START).read_bytes()) == {A0: 2}
+        assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
+        state.save({A0: 9}, {A0: 8}, {A0: 9})
+        assert parse_offsets((tmp_path / HIGH_WATERMARK).read_bytes()) == {A0: 9}
 
     with_state(tmp_path, work)
 
