@@ -26,7 +26,7 @@ _MADE_INSIDE = frozenset(
     }
 )  # fmt: skip
 """And in the folder of its metadata."""
-_FIRST_BYTES = 640
+_FIRST_BYTES = 480
 """A metadata log of more than so many tells more than what every one begins with: a broker was
 registered in it."""
 _FIRST_KINDS = frozenset({b"\x04", b"\x0c"})

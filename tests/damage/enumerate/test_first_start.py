@@ -18,7 +18,7 @@ import pytest
 
 from kafkalog import Broker, _native
 from kafkalog.disk import layout
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import ArgumentError, CorruptLog, KafkalogError
 from kafkalog.metadata.kraft.snapshots import read_snapshot
 from tests.damage.enumerate.cuts import drawn
 from tests.damage.enumerate.disk import Change, Disk, Files, Folder, Form, digest, parts
@@ -260,3 +260,48 @@ def test_a_first_start_waits_for_the_disk_once(
             held.kl_io_hold(call, 0)
         with begun.result():
             assert sum(map(held.kl_io_calls, CALLS)) == wanted
+
+
+# ---- what is damage --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", ["empty", "zeros", "cut off", "missing"])
+@pytest.mark.parametrize("life", ["served", "topic", "closed"])
+def test_what_somebody_has_used_is_never_made_anew(tmp_path: Path, life: str, damage: str) -> None:
+    """Its identity is lost to damage, not to a power cut: that is said, and nothing is touched."""
+    path = tmp_path / DATA
+    broker = Broker(path, listeners=(), config=CONFIG)
+    if life == "topic":
+        broker.store.create_topic("t")
+    if life == "closed":
+        broker.close()
+    else:
+        broker.abandon()
+    meta = path / layout.META_PROPERTIES
+    whole = meta.read_bytes()
+    if damage == "missing":
+        meta.unlink()
+    else:
+        torn = {"empty": b"", "zeros": bytes(len(whole)), "cut off": whole[:40]}
+        meta.write_bytes(torn[damage])
+    before = {str(file): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    with pytest.raises((CorruptLog, ArgumentError), match=r"meta\.properties"):
+        Broker(path, listeners=(), config=CONFIG)
+    found = {str(file): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    found.pop(str(path / ".lock"), None)
+    before.pop(str(path / ".lock"), None)
+    assert found == before
+
+
+def test_a_formatted_directory_keeps_its_identity(tmp_path: Path) -> None:
+    """As Kafka's own tool leaves it: whose it is, and nothing that was served."""
+    path = tmp_path / DATA
+    path.mkdir()
+    text = "#\n#Mon Nov 23 01:00:00 UTC 2026\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n"
+    text += "node.id=7\nversion=1\n"
+    (path / layout.META_PROPERTIES).write_text(text)
+    with Broker(path, listeners=(), config={**CONFIG, "node.id": 7}) as broker:
+        assert identity(broker)[:2] == ("MkU3OEVBNTcwNTJENDM2Qg", "7")
+    (path / layout.META_PROPERTIES).write_text(text[:60])
+    with pytest.raises(CorruptLog, match=r"meta\.properties"):
+        Broker(path, listeners=(), config=CONFIG)
