@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from kafkalog import errors
@@ -12,6 +12,10 @@ from kafkalog.batch import codecs
 __all__ = ["Steps"]
 
 _INFLATE_BATCHES = 32
+TOGETHER_BYTES = 8 << 20
+"""A batch above this, decompressed, is alone: nobody knows before how large several are."""
+HELD_BYTES = 64 << 20
+"""Of decompressed batches whose rows nobody has taken."""
 
 
 class Steps:
@@ -21,6 +25,8 @@ class Steps:
         """`scan`: the caller's, who frees it.  `limit_bytes`: of a batch, decompressed."""
         self._c = scan
         self._limit = limit_bytes
+        self._large = False
+        """The last batch was: the next ones are taken one by one at once."""
         self._compressed = ffi.new("kl_compressed[]", _INFLATE_BATCHES)
         self._count = ffi.new("int32_t *")
         self._state = ffi.new("int32_t *")
@@ -40,7 +46,7 @@ class Steps:
             state = self._state[0]
             if state == lib.KL_SCAN_INFLATE:
                 try:
-                    self._inflate(name)
+                    yield from self._inflate(name)
                 except errors.KafkalogError:
                     yield from self._take()  # the rows before the damage
                     raise
@@ -53,14 +59,13 @@ class Steps:
         while block := lib.kl_scan_take(self._c):
             yield ffi.gc(block, lib.kl_block_free)
 
-    def _inflate(self, name: str) -> None:
-        """Decode the compressed batches that the scan has come to, several at a time."""
+    def _inflate(self, name: str) -> Iterator[Any]:
+        """Decode the compressed batches that the scan has come to, several at a time; blocks
+        in between, where they are large."""
         batches = self._compressed[0 : self._count[0]]
         items = [(batch.codec, ffi.buffer(batch.data, batch.bytes)) for batch in batches]
-        try:
-            bodies = codecs.decompress_many(items, self._limit)
-        except errors.KafkalogError:
-            bodies = []  # one by one, so that those before the damage get through
+        bodies = self._together(items)
+        held = 0
         for index, (codec, data) in enumerate(items):
             try:
                 body = bodies[index] if bodies else codecs.decompress(codec, data, self._limit)
@@ -70,3 +75,18 @@ class Steps:
             check(
                 lib.kl_scan_inflated(self._c, index, ffi.from_buffer("uint8_t[]", body), len(body))
             )
+            held += len(body)
+            self._large = len(body) > TOGETHER_BYTES
+            if held > HELD_BYTES:
+                del body
+                held = 0
+                yield from self._take()
+
+    def _together(self, items: Sequence[tuple[int, Any]]) -> list[Any]:
+        """All bodies, by several threads; none where one is damaged or large: then one by one."""
+        if self._large:
+            return []
+        try:
+            return codecs.decompress_many(items, min(self._limit, TOGETHER_BYTES))
+        except errors.KafkalogError:
+            return []

@@ -1,0 +1,47 @@
+"""What a scan holds of compressed batches, however much they are decompressed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+
+MIB = 1 << 20
+LARGE = {"max.message.bytes": 1 << 30}
+MEASURED = """
+import resource, sys
+import kafkalog
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+with kafkalog.Log(sys.argv[1], mode="r") as log:
+    before = peak()
+    for batch in log.scan(columns=["value"]):
+        pass
+    print(peak() - before)
+"""
+
+
+def test_large_batches_are_taken_one_by_one(tmp_path: Path) -> None:
+    """10 of 32 MiB, 2 KB each on disk: all of a step were held at once, and their rows too."""
+    with kafkalog.Log(tmp_path / "t-0", config=LARGE) as log:
+        for _ in range(10):
+            log.append_many([bytes(MIB)] * 32, compression="zstd", batch_bytes=1 << 30)
+        assert log.size_bytes < MIB
+    words = [sys.executable, "-c", MEASURED, str(tmp_path / "t-0")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=True)
+    assert int(done.stdout) < 250 * MIB
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_large_and_small_ones_between_each_other(tmp_path: Path, codec: str) -> None:
+    """Every record once, in its order, whichever way its batch went."""
+    sizes = [10, 9 * MIB, 20, 30, 30 * MIB, 30 * MIB, 30 * MIB, 40, *range(50, 120)]
+    with kafkalog.Log(tmp_path / "t-0", config=LARGE) as log:
+        for number, size in enumerate(sizes):
+            log.append_many([bytes([number]) * size], compression=codec, batch_bytes=1 << 26)
+        found = [value for some in log.scan(columns=["value"]) for value in some.numpy("value")]
+    assert [(value[0], len(value)) for value in found] == list(enumerate(sizes))
