@@ -401,9 +401,16 @@ kl_status kl_file_write(kl_file *file, const void *data, size_t bytes, int64_t p
 }
 
 kl_status kl_file_sync(kl_file *file) {
+    bool tried;
+    return kl_file_try_sync(file, &tried);
+}
+
+kl_status kl_file_try_sync(kl_file *file, bool *tried) {
     int fd, result;
+    *tried = false;
     kl_status status = kl_file_pin(file, &fd);
     if (status) return status;
+    *tried = true;
     int failed = atomic_exchange(&file->sync_errno, 0);
     atomic_store(&file->unsynced, false);
     do result = failed ? (errno = failed, -1) : kl_io->fdatasync(fd);

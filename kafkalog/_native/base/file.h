@@ -36,6 +36,8 @@ kl_status kl_file_rename(kl_file *file, kl_dir *dir, const char *to);
 kl_status kl_file_read(kl_file *file, void *buffer, size_t bytes, int64_t pos, size_t *got);
 kl_status kl_file_write(kl_file *file, const void *data, size_t bytes, int64_t pos);
 kl_status kl_file_sync(kl_file *file); /* fdatasync; that it failed never passes */
+/* The same.  *tried false: it failed before, as the file could not be opened. */
+kl_status kl_file_try_sync(kl_file *file, bool *tried);
 kl_status kl_file_truncate(kl_file *file, int64_t bytes);
 /* Reserve blocks of [pos, pos + bytes) without changing the size (FALLOC_FL_KEEP_SIZE).
  * A file system that cannot: KL_OK.  A full one: KL_E_NO_SPACE. */

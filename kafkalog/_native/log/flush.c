@@ -34,6 +34,7 @@ typedef struct {
     int64_t generation;
     bool dir_dirty;
     bool texts_dirty;
+    bool tried; /* what failed was a sync: else a file could not be opened for it */
 } sync_round;
 
 static kl_status begin_round(kl_log *log, sync_round *round) {
@@ -85,19 +86,21 @@ static kl_status begin_folder(const kl_log *log, const sync_round *round,
     return KL_OK;
 }
 
-static kl_status sync_segments(kl_log *log, const sync_round *round) {
+static kl_status sync_segments(kl_log *log, sync_round *round) {
     kl_status status = KL_OK;
     for (size_t i = 0; i < round->count && !status; i++) {
         const sync_item *item = &round->items[i];
         status = KL_FP_STATUS("flush.before_sync");
-        if (!status) status = kl_file_sync(item->segment->file);
+        round->tried = status != KL_OK;
+        if (!status) status = kl_file_try_sync(item->segment->file, &round->tried);
         if (!status && item->derived)
-            status = kl_segment_sync_derived(item->segment, log->path, item->next_offset);
+            status = kl_segment_sync_derived(item->segment, log->path, item->next_offset,
+                                             &round->tried);
     }
     return status;
 }
 
-static kl_status sync_round_files(kl_log *log, const sync_round *round) {
+static kl_status sync_round_files(kl_log *log, sync_round *round) {
     sync_folder folder = {0};
     bool more = round->dir_dirty || round->texts_dirty;
     kl_status status = more ? begin_folder(log, round, &folder) : KL_OK;
@@ -108,8 +111,10 @@ static kl_status sync_round_files(kl_log *log, const sync_round *round) {
     const kl_sync_name *failed = kl_sync_names_end(folder.names, folder.count);
     kl_dir_free(folder.dir);
     /* A sync that failed is final, whatever of the segments passes. */
-    if (failed && (failed->opened || !status))
+    if (failed && (failed->opened || !status)) {
         status = kl_sync_name_failed(failed, log->path);
+        round->tried = failed->opened;
+    }
     return status;
 }
 
@@ -175,7 +180,7 @@ static kl_status run_round(kl_log *log) {
      * failed, as none was tried. */
     bool gone = round.generation != log->generation &&
                 (status == KL_E_STALE || status == KL_E_NOT_FOUND);
-    passes = kl_passes(status);
+    passes = kl_passes(status) || (status == KL_E_IO && !round.tried);
     end_round(&round, gone || passes);
     if (passes) {
         log->sync_wanted = true; /* also by who asked for one and does not wait */
@@ -265,8 +270,8 @@ static kl_status wait_for(kl_log *log, int64_t target, int64_t end_ms) {
         if (log->failed_rounds > failed_rounds)
             return kl_fail(
                 KL_E_NO_MEMORY,
-                "log %s: a sync was not tried, for want of memory, descriptors or "
-                "space: offset %lld is not on disk yet, %lld is",
+                "log %s: a sync was not tried, for want of memory, descriptors or space, "
+                "or as a file could not be opened: offset %lld is not on disk yet, %lld is",
                 log->path, (long long)target, (long long)log->flushed);
         if (runs_own_round(log)) {
             kl_status failed = run_round(log);

@@ -129,6 +129,7 @@ kl_status kl_log_husk(const char *path, kl_log **out) {
 /* Not locked, and nobody writes. */
 static kl_status close_cleanly(kl_log *log, bool sync) {
     kl_dir *dir = NULL;
+    bool tried;
     kl_status status = kl_dir_open(log->path, 0, &dir);
     if (status) return status;
     (void)kl_log_delete_left(log, dir); /* else the next open does, below the start */
@@ -143,7 +144,7 @@ static kl_status close_cleanly(kl_log *log, bool sync) {
     for (size_t i = 0; i < log->version->count && !status && sync; i++)
         if (log->version->segments[i]->unsynced)
             status = kl_segment_sync_derived(log->version->segments[i], log->path,
-                                             kl_log_next_base(log, i));
+                                             kl_log_next_base(log, i), &tried);
     KL_FP("log.close.before_sync");
     if (!status && sync) status = kl_dir_sync(dir);
     if (!status) log->derived_sum = kl_log_sum_derived(log);

@@ -633,7 +633,7 @@ kl_status kl_segment_seal(kl_segment *segment, kl_dir *dir) {
 }
 
 kl_status kl_segment_sync_derived(const kl_segment *segment, const char *dir_path,
-                                  int64_t next_offset) {
+                                  int64_t next_offset, bool *tried) {
     static const char *const suffixes[] = {KL_INDEX_SUFFIX, KL_TIME_SUFFIX, KL_TXN_SUFFIX,
                                            KL_SIDECAR_SUFFIX, KL_SNAPSHOT_SUFFIX};
     enum { SNAPSHOT = 4 }; /* named by the offset that it stands for */
@@ -644,7 +644,8 @@ kl_status kl_segment_sync_derived(const kl_segment *segment, const char *dir_pat
         kl_segment_name(name, i < SNAPSHOT ? segment->base_offset : next_offset,
                         suffixes[i]);
         status = kl_file_new(dir_path, name, false, &file);
-        if (!status) status = kl_file_sync(file);
+        *tried = false;
+        if (!status) status = kl_file_try_sync(file, tried);
         if (status == KL_E_NOT_FOUND) status = KL_OK; /* it has none, or was deleted */
         kl_file_drop(file);
     }

@@ -144,7 +144,7 @@ kl_status kl_segment_seal(kl_segment *segment, kl_dir *dir);
 /* Make what was derived from it durable: indexes, side-car, and the producer snapshot at its
  * end.  Recovery looks only at segments that were not flushed, so a flush comprises these. */
 kl_status kl_segment_sync_derived(const kl_segment *segment, const char *dir_path,
-                                  int64_t next_offset);
+                                  int64_t next_offset, bool *tried);
 /* Rename all its files to .deleted.  After a failure: again, and it goes on. */
 kl_status kl_segment_delete(kl_segment *segment, kl_dir *dir);
 /* What a cut of the `.log` at `pos` is made of.  In place, where no slice of it is under way:

@@ -500,8 +500,10 @@ static kl_status delete_names(kl_log *log, kl_dir *dir, int64_t *bases, size_t m
 static kl_status delete_chosen(kl_log *log, kl_dir *dir, const deletion *gone,
                                int64_t *bases, size_t max_bases, size_t *deleted) {
     kl_status status = KL_OK;
+    bool tried;
     if (gone->boundary)
-        status = kl_segment_sync_derived(gone->boundary, log->path, gone->next_offset);
+        status =
+            kl_segment_sync_derived(gone->boundary, log->path, gone->next_offset, &tried);
     if (!status && gone->boundary) status = kl_dir_sync(dir);
     if (status) return status; /* nothing is changed */
     kl_lock(&log->lock);

@@ -238,3 +238,27 @@ def test_a_log_that_is_offline_names_what_failed_first(
     hooks.kl_io_reset()
     with pytest.raises(errors.StorageOffline, match="Input/output error"):
         log.close()
+
+
+@pytest.mark.parametrize("call", [b"openat", b"statx"])
+def test_a_sync_for_which_a_file_cannot_be_opened_is_not_one_that_failed(
+    tmp_path: Path, native_test: tuple[Any, Any], call: bytes
+) -> None:
+    """Nothing was tried, so nothing is lost: the next one does it."""
+    hooks = native_test[1]
+    failed = 0
+    for nth in range(1, 12):
+        with kafkalog.Log(tmp_path / f"t-{nth}", config=CONFIG) as log:
+            hooks.kl_io_hold(b"fdatasync", hooks.KL_HOLD_ALL)  # of the round that a roll asks for
+            fill(log, 12)  # a segment that was sealed has files to be synced
+            hooks.kl_io_fail(call, nth, errno.EIO, 0, 0)
+            hooks.kl_io_hold(b"fdatasync", hooks.KL_HOLD_NONE)
+            try:
+                log.flush()
+            except (errors.IoFailed, errors.NoMemory):
+                failed += 1
+            hooks.kl_io_reset()
+            fill(log, 1)
+            log.flush()
+            assert log.flushed_offset == log.end_offset == 13
+    assert failed
