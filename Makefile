@@ -113,7 +113,7 @@ torture: fuzz
 	@KAFKALOG_EXPLORE_SECONDS=$${KAFKALOG_EXPLORE_SECONDS:-120} KAFKALOG_LONG=1 \
 	    .ci/explore
 	@KAFKALOG_LONG=1 $(PY) -m pytest tests/kafka/clients/test_kill.py tests/hostile \
-	    tests/damage/enumerate tests/damage/sweep
+	    tests/damage/enumerate tests/damage/full tests/damage/sweep
 
 suites: build
 	@.ci/need cc java maven

@@ -4,7 +4,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from typing import ClassVar, NoReturn
 
@@ -16,6 +16,7 @@ from kafkalog.directory.closing import abandon_logs, close_logs, vouch
 from kafkalog.directory.folders import Folders
 from kafkalog.directory.identity import check_agrees, identify
 from kafkalog.directory.jobs.cleaner import Cleaner
+from kafkalog.directory.jobs.place import each
 from kafkalog.directory.jobs.removals import JOB as REMOVAL
 from kafkalog.directory.jobs.upkeep import Upkeep
 from kafkalog.directory.parallel import in_parallel
@@ -88,8 +89,7 @@ class Manager:
         if not callable(topic_config):
             TopicConfig.of(topic_config)  # a mistake shows here, not at the first log
         self._pid = os.getpid()
-        # Re-entrant, guards what follows, is told when `_busy` shrinks.
-        self._idle = threading.Condition()
+        self._idle = threading.Condition()  # guards what follows, is told when `_busy` shrinks
         self._handles: dict[TopicPartition, Handle] = {}  # the logs that are open
         self._logs: dict[TopicPartition, Log] = {}  # of these, what `get` has handed out
         self._busy: set[TopicPartition] = set()  # being opened, made or removed
@@ -206,19 +206,17 @@ class Manager:
         """Let open logs (of one topic) obey their settings as they are now.
 
         `config`: the directory's own from now on; the periods of its jobs stay.
-        Raises: UnknownSetting, InvalidSetting.
+        Raises: UnknownSetting, InvalidSetting of the first that cannot; the others do then.
         """
         if config is not None:
             self.config = config
-        for log in self.handles():
-            if (
-                topic in (None, log.tp.topic)
-                and (wanted := self.topic_config(log.tp.topic)) != log.config
-            ):
-                with suppress(Closed):  # by its owner, meanwhile
-                    log.configure(wanted)
-                if self._scheduler is not None:
-                    self.upkeep.flushes.configured(log, self._scheduler)
+        each(self, (log for log in self.handles() if topic in (None, log.tp.topic)), self._obey)
+
+    def _obey(self, log: Handle) -> None:
+        if (wanted := self.topic_config(log.tp.topic)) != log.config:
+            log.configure(wanted)
+            if self._scheduler is not None:
+                self.upkeep.flushes.configured(log, self._scheduler)
 
     def topic_id(self, topic: str) -> uuid.UUID | None:
         """The id in the topic's partition.metadata files; None when there is none.
@@ -293,8 +291,7 @@ class Manager:
         Raises: ReadOnly, IoFailed of the first that failed; the others are gone then.
         """
         self._check_writable()
-        gone: list[TopicPartition] = []
-        failures: list[Exception] = []
+        gone, failures = list[TopicPartition](), list[Exception]()
         for tp in tps:
             try:
                 gone += [tp] * self._take_out(tp)
@@ -316,15 +313,18 @@ class Manager:
         try:
             if not self.has(tp):
                 return False
-            new = self.folders.take_out(tp)
-            config = log.config if log else self.topic_config(tp.topic)
-            self.upkeep.removals.later(new, config.file_delete_delay_ms)
-            if log is not None:
-                log.discard()
+            self._delete(tp, log)
+            return True
         finally:
             if log is None:
                 self._unreserve(tp)
-        return True
+
+    def _delete(self, tp: TopicPartition, log: Handle | None) -> None:
+        new = self.folders.take_out(tp)
+        config = log.config if log else self.topic_config(tp.topic)
+        self.upkeep.removals.later(new, config.file_delete_delay_ms)
+        if log is not None:
+            log.discard()
 
     # ---- logs ----------------------------------------------------------------------------------
 
@@ -377,7 +377,7 @@ class Manager:
             self.make(tp.topic, topic_id, [tp.partition])
             if source.topic_id(*tp) == topic_id:
                 return
-            self.folders.take_out(tp)  # the topic was deleted meanwhile
+            self._delete(tp, None)  # the topic was deleted meanwhile
             self.folders.sync()
         raise UnknownTopicOrPartition(
             f"{self.path}: the metadata names no partition {tp[0]}-{tp[1]}"

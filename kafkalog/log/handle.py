@@ -104,6 +104,9 @@ class Handle:
         left.c = ffi.gc(out[0], lib.kl_log_free)
         return left
 
+    def __repr__(self) -> str:
+        return self.path
+
     # ---- its users -------------------------------------------------------------------------
 
     def take(self) -> bool:

@@ -528,3 +528,45 @@ def test_opening_a_log_that_was_closed_cleanly_asks_the_system_little(tmp_path, 
         )
     assert opened <= 7, "the folder, .log, two indexes, epochs, snapshot, state page"
     assert calls <= 30
+
+
+# ---- settings and topics that change -------------------------------------------------
+
+
+def test_a_log_that_cannot_obey_does_not_keep_the_others_from_it(path, caplog):
+    """The settings of the first of three are wrong: it is named, the others obey theirs."""
+    settings = {}
+    with Manager(path, topic_config=settings.get) as manager:
+        logs = {name: manager.create_partition(name) for name in "abc"}
+        settings |= {"a": {"retention.ms": "soon"}, "b": {"retention.ms": 7}}
+        settings["c"] = {"retention.ms": 8}
+        with pytest.raises(InvalidSetting, match=r"retention\.ms"):
+            manager.reconfigure()
+        assert [log.config.retention_ms for log in logs.values()] == [-1, 7, 8]
+    assert [line for line in caplog.messages if "a-0" in line and "retention.ms" in line]
+
+
+class DeletedWhileMade:
+    """A topic that is deleted while its folder is made."""
+
+    def __init__(self) -> None:
+        self.ids = [layout.random_topic_id()]
+
+    def config(self, topic: str) -> None:
+        return None
+
+    def topic_id(self, topic: str, partition: int) -> object:
+        return self.ids.pop() if self.ids else None
+
+
+def test_a_folder_that_nobody_wants_any_more_is_removed_in_time(path):
+    """And not only by the next start; a namesake does not get its offsets."""
+    clock = ManualClock()
+    with Manager(path, clock=clock) as manager:
+        manager.use(DeletedWhileMade())
+        with pytest.raises(UnknownTopicOrPartition):
+            manager.get("t")
+        assert [name for name in os.listdir(path) if name.startswith("t-0.")]
+        clock.advance(120_000)
+        manager.upkeep.removals.run()
+        assert not [name for name in os.listdir(path) if name.startswith("t-0.")]
