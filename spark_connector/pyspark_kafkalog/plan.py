@@ -253,7 +253,7 @@ def tasks(
         return packed
     if len(pieces) < wanted:
         pieces = _split_until(pieces, wanted)
-    return _spread(pieces, places, wanted)
+    return _spread(pieces, places, wanted, options.max_records)
 
 
 def task_bytes(total: int, options: ReadOptions) -> int:
@@ -318,20 +318,26 @@ def _pack(
 
 
 def _spread(
-    pieces: Sequence[Range], places: Mapping[Key, Places], wanted: int
+    pieces: Sequence[Range],
+    places: Mapping[Key, Places],
+    wanted: int,
+    max_records: int | None,
 ) -> list[list[Range]]:
-    """The pieces as so many tasks, or as many as there are pieces, of about equal bytes; the
-    order is kept."""
+    """The pieces as so many tasks or more, or as many as there are pieces, of about equal bytes;
+    the order is kept."""
     left_bytes = sum(_bytes(piece, places) for piece in pieces)
     spread: list[list[Range]] = []
-    room = 0.0
+    room, count = 0.0, 0
     for at, piece in enumerate(pieces):
         size = _bytes(piece, places)
-        owed = wanted - len(spread)  # tasks that are not begun yet
+        owed = max(wanted - len(spread), 0)  # tasks that are not begun yet
+        count += piece.count
+        too_many = max_records is not None and count > max_records
         # A piece goes where more than half of it fits; and none may be missing at the end.
-        if owed and (not spread or size > 2 * room or len(pieces) - at <= owed):
+        full = owed > 0 and (size > 2 * room or len(pieces) - at <= owed)
+        if not spread or too_many or full:
             spread.append([])
-            room = left_bytes / owed
+            room, count = left_bytes / max(owed, 1), piece.count
         spread[-1].append(piece)
         room -= size
         left_bytes -= size

@@ -274,6 +274,11 @@ def test_min_partitions_packs_too():
     planned = tasks(ranges, places, replace(OPTIONS, min_partitions=4))
     assert [len(task) for task in planned] == [100] * 4
     assert [piece for task in planned for piece in task] == ranges
+    for most in (5, 30):
+        some = replace(OPTIONS, min_partitions=4, max_records=most)
+        planned = tasks(ranges[:9], places, some)
+        assert len(planned) >= 4 and sum(map(len, planned)) == 9 * (10 // min(most, 10))
+        assert all(sum(piece.count for piece in task) <= most for task in planned)
 
 
 def test_many_assigned_partitions_are_chosen_quickly():

@@ -118,6 +118,10 @@ static int at_futimens(int fd, const struct timespec times[2]) {
 
 static void *at_mmap(void *where, size_t bytes, int protection, int flags, int fd,
                      off_t pos) {
+    if (protection & PROT_WRITE) { /* a state page, of whoever: there are none here */
+        errno = ENODEV;
+        return MAP_FAILED;
+    }
     WANT(where == NULL && protection == PROT_READ && flags == MAP_SHARED && pos == 0);
     if (fails()) return MAP_FAILED;
     uint8_t *copy = malloc(bytes);
