@@ -14,7 +14,7 @@ from tests.support import batches
 from tests.support.effort import SECONDS, SEED, patience_s
 
 EXECUTIONS = 3_000
-CANARY_EXECUTIONS = 1_000_000
+CANARY_EXECUTIONS = 20_000_000
 """It is found long before, and ends with that."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.explore, pytest.mark.timeout(patience_s(600))]
