@@ -182,7 +182,7 @@ class KafkaSide(Side):
         return sent.done.is_set()
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        wait_for(condition, f"Kafka: {what}", PATIENCE_S, pause_s=0.01)
+        wait_for(condition, f"Kafka: {what}", PATIENCE_S, pause_s=0.001)
 
 
 class OurSide(Side):
