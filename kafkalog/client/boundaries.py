@@ -97,17 +97,32 @@ class Boundaries:
                 "may be there: commit_transaction again, or close the producer"
             )
 
+    @staticmethod
+    def _not_given_up(identity: Transactional) -> None:
+        """What an abort dropped is missing in the transaction, be that open still."""
+        if not identity.open or identity.ending is False:
+            raise errors.InvalidTxnState(
+                f"transactional id {identity.transactional_id!r}: the transaction was aborted: "
+                "abort_transaction again if that failed, or begin the next one"
+            )
+
     # ---- end ---------------------------------------------------------------------------
 
     def commit(self) -> None:
         """As Producer.commit_transaction."""
         identity, cluster = self._opened(), self._sender.cluster
+        self._not_given_up(identity)
         self._waiting.waitable()
+
+        def end() -> None:  # in the sender's thread: another may have aborted meanwhile
+            self._not_given_up(identity)
+            identity.end(cluster, commit=True)
+
         with self.whole():  # all of a send_many, or nothing
             self._waiting.hold("the transaction is being committed")
         try:
             self._waiting.drain(None)
-            self._ask(lambda: identity.end(cluster, commit=True))
+            self._ask(end)
         except errors.KafkalogError as problem:
             closed = isinstance(problem, errors.Closed)
             if identity.ending and not closed:
@@ -115,7 +130,7 @@ class Boundaries:
                     f"transactional id {identity.transactional_id!r}: the commit was not answered, "
                     f"and may be there: commit_transaction again ({problem})"
                 ) from problem
-            if not closed:
+            if not closed and identity.open:
                 identity.spoil(problem)
             raise
         self._waiting.take_failure()

@@ -434,7 +434,8 @@ class Producer(Handle):
         refused with InvalidTxnState.
 
         Raises: why it cannot be: then abort; ProducerFenced: then close; Timeout: it is not known
-        whether it is committed: then call this again, which ends it either way.
+        whether it is committed: then call this again, which ends it either way; InvalidTxnState
+        after an abort that was not answered.
         """
         self._check(transaction=False)
         self._boundaries.commit()

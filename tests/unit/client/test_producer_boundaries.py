@@ -126,6 +126,28 @@ def test_an_abort_without_an_answer_is_ended_by_the_next_beginning(
     assert values(broker, 1) == [b"fine"]
 
 
+@pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
+def test_an_abort_without_an_answer_is_not_committed_instead(
+    broker: TestBroker, version: int, done: bool
+) -> None:
+    """What it gave up would be missing in it."""
+    with make(broker, linger_ms=60_000) as producer:
+        producer.begin_transaction()
+        producer.send("t", b"never").result(LIMIT_S)
+        given_up = producer.send("t", b"neither")
+        (broker.drop_response if done else broker.disconnect)("EndTxn", times=None)
+        with pytest.raises(errors.KafkalogError):
+            producer.abort_transaction()
+        assert isinstance(given_up.exception(LIMIT_S), errors.TransactionAborted)
+        broker.heal()
+        with pytest.raises(errors.InvalidTxnState, match="abort_transaction again"):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send("t", b"fine")
+    assert values(broker, 1) == [b"fine"]
+
+
 def test_the_new_epoch_after_an_abort_may_get_lost_on_its_way(
     broker: TestBroker, version: int
 ) -> None:
