@@ -83,9 +83,13 @@ class Flights:
             return True
         address = self._cluster.place(node)
         self._opening[node] = opening = _Opening(request)
-        threading.Thread(
+        opener = threading.Thread(
             target=self._open, args=(opening, address), name="kafkalog-connect", daemon=True
-        ).start()
+        )
+        try:
+            opener.start()
+        except RuntimeError:  # no thread can start any more: the interpreter ends
+            self._open(opening, address)
         return False
 
     def _post(self, node: int, connection: Connection, request: Request) -> None:

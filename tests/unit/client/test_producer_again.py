@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -394,3 +396,22 @@ def test_a_forked_child_is_told(broker: Peer) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         producer.send("t", b"x", partition=0).result(LIMIT_S)
     assert len(batches(broker)) == 2
+
+
+ENDS = """
+import sys, threading, kafkalog
+producer = kafkalog.Producer(sys.argv[1], linger_ms=60_000)
+producer.send("t", b"x", partition=0)
+
+def refuse(thread):
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+
+threading.Thread.start = refuse  # as from Python 3.12 on, once a program has come to its end
+"""
+
+
+def test_what_a_program_has_sent_goes_out_when_it_ends_without_a_close(broker: Peer) -> None:
+    """Also over a connection that is not there yet, when no thread can be started any more."""
+    done = subprocess.run([sys.executable, "-c", ENDS, broker.servers], timeout=LIMIT_S)
+    assert done.returncode == 0
+    assert [b.values() for b in batches(broker)] == [[b"x"]]
