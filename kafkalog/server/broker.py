@@ -361,6 +361,7 @@ class Broker:
             _brokers.discard(self)
             with suppress(KafkalogError):  # requests were in flight: that is the point
                 self._node.reactor.stop(0)
+            self._node.transactions.close(0)  # what was decided is not carried out any more
             # What the directory and its metadata do at their end, they do not.
             while len(self._undo) > DIRECTORY:
                 with suppress(Exception):  # a crash asks nobody

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,14 @@ import pytest
 from kafkalog.cli import serve
 from kafkalog.clock import ManualClock
 from kafkalog.directory.manager import Manager
-from kafkalog.errors import InvalidSetting, IoFailed, Locked, UnknownSetting
+from kafkalog.errors import Closed, InvalidSetting, IoFailed, Locked, UnknownSetting
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.support.raw import Raw
 from tests.unit.server.conftest import MakeBroker
+from tests.unit.server.test_transactions import Client
 
 SERVE = """
 import sys
@@ -262,6 +264,31 @@ def test_timers_go_by_the_given_clock(make_broker: MakeBroker) -> None:
             except TimeoutError:
                 continue
         assert found.responses[0].partitions[0].error_code == 0
+
+
+def test_a_broker_that_is_killed_carries_nothing_out_any_more(
+    broker: Broker, raw: Raw, wait_until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end waits for no marker: the next start writes them."""
+    raw.create("t")
+    client = Client(raw)
+    client.add("t", 0)
+    client.write("t", b"a")
+    node = broker._node
+    log, tries = node.partitions.log, 0
+
+    def fails(topic: str, partition: int) -> Any:
+        nonlocal tries
+        if topic != "t":
+            return log(topic, partition)
+        tries += 1
+        raise Closed("closed")
+
+    monkeypatch.setattr(node.partitions, "log", fails)
+    assert client.end().error_code == ErrorCode.NONE
+    wait_until(lambda: tries, "a marker is tried")
+    broker.abandon()
+    assert tries < 20  # one comes each tenth of a second, and five seconds would be waited
 
 
 # ---- what survives -------------------------------------------------------------------------------
