@@ -14,7 +14,7 @@ from tests.unit.coordinator.office import Office, settings
 
 OK = ErrorCode.NONE
 FULL = ErrorCode.COORDINATOR_NOT_AVAILABLE
-LIMIT = 100_000
+LIMIT = 30_000
 
 
 def check(office: Office) -> None:
@@ -81,6 +81,19 @@ def test_who_would_take_more_than_there_is_room_for_comes_again() -> None:
     assert office.add(other, some, topic="b", name="other") == [OK]
     assert office.end(other, name="other").error is OK
     check(office)
+
+
+def test_an_id_that_the_journal_has_no_room_for_is_refused() -> None:
+    """It would be kept for ever, and none behind it be forgotten."""
+    office = Office(settings(transactional_id_expiration_ms=1_000_000))
+    assert office.init("n" * 32_768).error is ErrorCode.INVALID_REQUEST
+    assert office.init("\u00fc" * 16_384).error is ErrorCode.INVALID_REQUEST
+    assert office.core.weight.bytes == 0
+    assert office.init("n" * 32_767).error is OK
+    office.new("behind it")
+    office.wait(5_000_000)
+    office.wait(0)
+    assert office.core.weight.bytes == 0
 
 
 def test_what_is_on_its_way_counts() -> None:
