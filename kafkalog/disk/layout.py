@@ -353,4 +353,4 @@ def is_torn_meta(data: bytes) -> bool:
     """Whether this is what a power cut may leave of a meta.properties of ours before it is on disk:
     nothing, zeros in it, or its begin."""
     begun = data.startswith(_FIRST.encode()) or _FIRST.encode().startswith(data)
-    return b"\0" in data or (begun and not data.endswith(b"\nversion=1\n"))
+    return b"\0" in data or (begun and b"\nversion=1" not in data)

@@ -293,6 +293,17 @@ def test_what_somebody_has_used_is_never_made_anew(tmp_path: Path, life: str, da
     assert found == before
 
 
+@pytest.mark.parametrize("order", ["node.id=7\nversion=1", "version=1\nnode.id=7\n"])
+def test_an_identity_that_was_written_by_hand_is_kept(tmp_path: Path, order: str) -> None:
+    """It begins as ours does, and is whole."""
+    path = tmp_path / DATA
+    path.mkdir()
+    text = f"cluster.id=MkU3OEVBNTcwNTJENDM2Qg\n{order}"
+    (path / layout.META_PROPERTIES).write_text(text)
+    with Broker(path, listeners=(), config={**CONFIG, "node.id": 7}) as broker:
+        assert identity(broker)[:2] == ("MkU3OEVBNTcwNTJENDM2Qg", "7")
+
+
 def test_a_formatted_directory_keeps_its_identity(tmp_path: Path) -> None:
     """As Kafka's own tool leaves it: whose it is, and nothing that was served."""
     path = tmp_path / DATA
