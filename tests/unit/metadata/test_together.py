@@ -134,6 +134,21 @@ def test_a_folder_that_cannot_be_made_takes_back_its_own_topic(
     assert set(metadata.image.topics) == {"first", "b"}
 
 
+def test_a_topic_that_is_removed_and_made_anew_at_once_has_its_folder(
+    metadata: MetadataLog, io: Any, wait_until: Wait
+) -> None:
+    create(metadata, "a")
+    before = metadata.image.topics["a"].id
+    with behind_one(metadata, io, wait_until, 2) as ask:
+        asked = [ask(metadata.delete_topics, [TopicNamed("a", ZERO_UUID)])]
+        wait_until(waits(metadata, 1), "it waits")
+        asked += [ask(create, metadata, "a")]
+    assert [codes(one) for one in asked] == [[ErrorCode.NONE]] * 2
+    now = metadata.image.topics["a"].id
+    assert now != before
+    assert metadata.manager.topic_id("a") == now
+
+
 def test_who_waits_for_a_log_that_closes_is_told(metadata: MetadataLog) -> None:
     metadata.close()
     with pytest.raises(Closed):
