@@ -53,6 +53,7 @@ class Transform {
                         consumer.groupMetadata());
                 tries++;
                 if (tries % ABORT == 0) {
+                    producer.flush(); // what an abort finds unsent is never written
                     producer.abortTransaction();
                     consumer.seek(where, batch.iterator().next().offset());
                 } else {
