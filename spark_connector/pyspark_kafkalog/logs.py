@@ -69,7 +69,11 @@ def identity(folder: str) -> str:
         with open(os.path.join(folder, layout.PARTITION_METADATA), "rb") as file:
             return str(layout.parse_partition_metadata(file.read(1 << 12)))
     except (FileNotFoundError, ValueError):
-        return f"inode {os.stat(folder).st_ino}"
+        return _inode(folder)
+
+
+def _inode(folder: str) -> str:
+    return f"inode {os.stat(folder).st_ino}"
 
 
 def open_log(folder: str, key: Key) -> Log:
@@ -193,7 +197,8 @@ def _read(piece: Piece, columns: Sequence[str], options: ReadOptions, where: str
     while at < stop:
         try:
             found = identity(piece.folder)
-            if found != piece.identity:
+            # A folder without a topic's id gets one when a broker or a store takes it over.
+            if piece.identity not in (found, _inode(piece.folder)):
                 told = f"another log than the one that was planned ({found}, {piece.identity})"
                 _is_lost(f"{where}: {told}: the topic was deleted and made anew", options)
                 return

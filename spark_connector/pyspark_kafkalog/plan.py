@@ -136,8 +136,6 @@ def bound(
 
     Raises: BadOption; DataLoss when failOnDataLoss is on.
     """
-    _check_names(options.start, list(ends))
-    _check_names(options.end, list(ends))
     ranges = []
     warnings: list[str] = []
     for key in sorted(ends):

@@ -104,8 +104,6 @@ def test_limits_by_partition_must_name_exactly_what_is_read(each, words):
         with pytest.raises(BadOption) as caught:
             times_wanted(limit, [A0, A1])
         assert words in str(caught.value)
-    with pytest.raises(BadOption, match="endingOffsets"):
-        bound(replace(OPTIONS, end=offsets("ending", each)), ENDS, {}, {})
 
 
 def test_only_limits_by_time_are_looked_up():

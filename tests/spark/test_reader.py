@@ -26,6 +26,8 @@ from pyspark_kafkalog.options import BadOption, parse
 from pyspark_kafkalog.plan import DataLoss
 
 import kafkalog
+from kafkalog.directory.manager import Manager
+from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from tests.spark.conftest import START_MS, spark_environment, write_topic
 from tests.support import kafka_data
 
@@ -376,6 +378,19 @@ def test_a_topic_that_was_made_anew_is_another(tmp_path, caplog):
     assert "made anew" in caplog.text
 
 
+def test_a_folder_that_gets_an_id_is_the_same(tmp_path):
+    """A directory takes over what a lone log wrote, between the plan and the read."""
+    write_topic(tmp_path, "a", 1, 10)
+    reader = reader_of(tmp_path, subscribe="a")
+    (task,) = reader.partitions()
+    with Manager(tmp_path, adopt=True) as manager, MetadataLog.open(manager, adopt=True):
+        pass  # as `kafkalog adopt` does
+    with kafkalog.Store(tmp_path) as store:
+        store["a"][0].append(b"more")
+    assert (tmp_path / "a-0" / "partition.metadata").exists()
+    assert sum(some.num_rows for some in reader.read(task)) == 10
+
+
 def test_a_topic_that_goes(tmp_path, monkeypatch, caplog):
     """After the plan was made, and while it is."""
     write_topic(tmp_path, "a", 1, 10)
@@ -392,6 +407,12 @@ def test_a_topic_that_goes(tmp_path, monkeypatch, caplog):
     with pytest.raises(DataLoss, match=r"a-0: .* was deleted while the read was planned"):
         strict.partitions()
     assert [row[0] for row in run(lenient)[1]] == ["b"] * 10
+    limits = {
+        "startingOffsets": '{"a":{"0":3},"b":{"0":3}}',
+        "endingOffsetsByTimestamp": f'{{"a":{{"0":{START_MS}}},"b":{{"0":{START_MS + 10**9}}}}}',
+    }
+    named = reader_of(tmp_path, subscribe="a,b", failOnDataLoss="false", **limits)
+    assert [row[2] for row in run(named)[1]] == [*range(3, 10)]
 
 
 def test_a_folder_that_an_executor_does_not_see(tmp_path):

@@ -203,6 +203,20 @@ def test_a_partition_that_is_not_there_writes_nothing(job: Job, tmp_path: Path) 
     assert written(tmp_path / "data") == {"t": [(0, None, b"before")]}
 
 
+def test_large_rows_and_late_times_are_the_targets_to_judge(job: Job, tmp_path: Path) -> None:
+    """Staging has no limits of its own."""
+    allowed = {"max.message.bytes": 4 << 20, "message.timestamp.after.max.ms": 2**63 - 1}
+    with kafkalog.Store(tmp_path / "data") as store:
+        store.create_topic("t", config=allowed)
+    late_us = START_MS * 1000 + 50 * 365 * 86_400 * 10**6
+    rows = batch(value=[b"x" * (2 << 20), b"y"], timestamp=[None, late_us])
+    job([rows], schema="all", **{"kafka.max.request.size": str(4 << 20)})
+    with kafkalog.Store(tmp_path / "data") as store:
+        found = list(store["t"][0].read())
+    assert [len(one.value or b"") for one in found] == [2 << 20, 1]
+    assert found[1].timestamp_ms == late_us // 1000
+
+
 # ---- once ----------------------------------------------------------------------------------
 
 
@@ -223,6 +237,16 @@ def test_queries_do_not_know_each_other(micro: Any, tmp_path: Path) -> None:
         writer, messages = micro(0, values(query), query=query)
         writer.commit(messages, 0)
     assert [v for *_, v in written(tmp_path / "data")["t"]] == [b"q1", b"q2"]
+
+
+def test_a_batch_is_known_after_one_of_its_topics_went(job: Job, tmp_path: Path) -> None:
+    """A group's offsets of a deleted topic go with it."""
+    rows = batch(value=[b"1", b"2"], topic=["a", "b"])
+    job([rows], schema="all", topic="", sinkId="mine", batchId="0")
+    with kafkalog.Store(tmp_path / "data") as store:
+        store.delete_topic("a")
+    job([rows], schema="all", topic="", sinkId="mine", batchId="0")
+    assert written(tmp_path / "data")["b"] == [(0, None, b"2")]
 
 
 def test_a_sink_id_outlives_its_checkpoint(micro: Any, tmp_path: Path) -> None:
@@ -334,6 +358,24 @@ def test_old_leftovers_go(tmp_path: Path) -> None:
         os.utime(place, (long_ago_s, long_ago_s))
     staging.sweep(made, new.stat().st_mtime)
     assert not old.exists() and new.exists()
+
+
+def test_what_is_not_ours_stays(job: Job, tmp_path: Path) -> None:
+    """In a folder that somebody names as stagingDir, however old it is."""
+    kept = tmp_path / "s" / "letters" / "2019"
+    kept.mkdir(parents=True)
+    for place in (kept, kept.parent):
+        os.utime(place, (1_000_000_000,) * 2)
+    for number in ("0", "2020"):
+        given = {"sinkId": "letters", "batchId": number}
+        job(values(number), stagingDir=str(tmp_path / "s"), **given)
+    assert kept.exists()
+    assert os.listdir(tmp_path / "s") == ["letters"]
+
+
+def test_users_of_one_machine_stage_apart() -> None:
+    found = options.parse({"kafka.bootstrap.servers": "h:1"}, streaming=False).staging
+    assert found.endswith(f"kafkalog-staging-{os.getuid()}")
 
 
 @pytest.mark.parametrize(

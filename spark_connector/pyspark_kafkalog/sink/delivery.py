@@ -80,8 +80,10 @@ def _write(
             for part in parts:
                 _send(producer, part)
             if batch_id is not None:
-                topic = min(part.topic for part in parts)
-                producer.send_offsets({kafkalog.TopicPartition(topic, 0): batch_id + 1}, sink)
+                # Of every topic: a group's offsets of a topic that is deleted go with it.
+                topics = sorted({part.topic for part in parts})
+                offsets = {kafkalog.TopicPartition(topic, 0): batch_id + 1 for topic in topics}
+                producer.send_offsets(offsets, sink)
     return True
 
 

@@ -28,7 +28,8 @@ OURS = {
     "batchId": Option("", "For a batch write, with `sinkId`: the number of this write. One that "
         "is not above the last of this `sinkId` is dropped; so `foreachBatch` writes once."),
     "stagingDir": Option("`<path>.staging`; else below the checkpoint's or the temporary folder",
-        "Where tasks put their rows until the driver takes them: a folder that all see."),
+        "Where tasks put their rows until the driver takes them, in a folder `kafkalog-staging` "
+        "of their own: a place that all see."),
     "kafka.transaction.timeout.ms": Option("900000", "How long the driver may take for a batch."),
 }  # fmt: skip
 """Every option that a write obeys by name, as documented; other `kafka.*` go to the producer."""
@@ -130,8 +131,8 @@ def local_path(option: str, text: str) -> str:
 
 def _staging(given: Mapping[str, str], path: str | None) -> str:
     text = given.get("stagingdir", "").strip()
-    if text:
-        return local_path("stagingDir", text)
+    if text:  # not itself: old folders in it that are not ours stay
+        return os.path.join(local_path("stagingDir", text), "kafkalog-staging")
     if path is not None:  # beside it: Kafka does not start with a strange folder in its data
         return f"{path}.staging"
     try:
@@ -140,7 +141,8 @@ def _staging(given: Mapping[str, str], path: str | None) -> str:
         checkpoint = ""
     if given.get("checkpointlocation") and checkpoint:
         return os.path.join(checkpoint, "kafkalog-staging")
-    return os.path.join(tempfile.gettempdir(), "kafkalog-staging")
+    # All users of a machine share this one: each has his own below it.
+    return os.path.join(tempfile.gettempdir(), f"kafkalog-staging-{os.getuid()}")
 
 
 def _topic(given: Mapping[str, str]) -> str | None:

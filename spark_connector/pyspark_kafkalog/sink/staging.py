@@ -26,6 +26,8 @@ BATCH_BYTES = 256 << 10
 """Of a staged record batch."""
 LEFT_S = 7 * 24 * 3600
 """A sink's folder that nothing was put into for so long is of a job that died."""
+_CONFIG = {"max.message.bytes": 2**31 - 1, "message.timestamp.after.max.ms": 2**63 - 1}
+"""What a record may be is the target's to say, and the producer's."""
 _COLUMNS = ("key", "value", "timestamp", "headers")
 
 
@@ -62,7 +64,7 @@ class _Open:
 
         self.folder, self.target = folder, target
         self.records, self.headers = 0, False
-        self.log = kafkalog.Log(folder, topic="staged", partition=0)
+        self.log = kafkalog.Log(folder, topic="staged", partition=0, config=_CONFIG)
 
     def add(self, rows: Rows) -> None:
         self.log.append_many(
