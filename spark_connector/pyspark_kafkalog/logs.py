@@ -64,11 +64,12 @@ def identity(folder: str) -> str:
     Raises: FileNotFoundError.
     """
     from kafkalog.disk import layout
+    from kafkalog.errors import CorruptLog
 
     try:
         with open(os.path.join(folder, layout.PARTITION_METADATA), "rb") as file:
             return str(layout.parse_partition_metadata(file.read(1 << 12)))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, CorruptLog):  # torn by a power cut: the next owner mends it
         return _inode(folder)
 
 

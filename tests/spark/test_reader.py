@@ -378,6 +378,13 @@ def test_a_topic_that_was_made_anew_is_another(tmp_path, caplog):
     assert "made anew" in caplog.text
 
 
+def test_a_folder_whose_id_is_torn_is_read(tmp_path):
+    """A power cut leaves an empty file, or zeros."""
+    write_topic(tmp_path, "a", 1, 10)
+    (tmp_path / "a-0" / "partition.metadata").write_bytes(b"")
+    assert len(run(reader_of(tmp_path, subscribe="a"))[1]) == 10
+
+
 def test_a_folder_that_gets_an_id_is_the_same(tmp_path):
     """A directory takes over what a lone log wrote, between the plan and the read."""
     write_topic(tmp_path, "a", 1, 10)
