@@ -19,9 +19,8 @@ CPPCHECK := --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --
             --suppress=missingIncludeSystem --suppress=shiftTooManyBitsSigned \
             --suppress=shiftNegativeLHS --suppress=ctuuninitvar -D_GNU_SOURCE -UKL_TEST
 
-# One process more than processors, since many tests wait: for sessions of other programs' clients,
-# for disks.  A file's tests stay in one, as they share what is dear to start.
-PROCESSES := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist loadfile --no-loadscope-reorder
+# As many processes as processors; a file's tests stay in one, as they share what is dear to start.
+PROCESSES := -n auto --dist loadfile --no-loadscope-reorder
 # What `make check` runs.
 CHECKED := tests/house tests/examples $(addprefix tests/unit/,base batch config disk inspect log \
            metadata net plane scan test_clock.py)

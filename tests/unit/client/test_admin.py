@@ -98,14 +98,17 @@ def test_topics_come_and_go_each_with_a_result_of_its_own(
     wait_until(lambda: not {first, second} & set(admin.list_topics()), "they are gone")
 
 
-def test_a_topic_gets_more_partitions(admin: Admin, topic: str) -> None:
+def test_a_topic_gets_more_partitions(
+    admin: Admin, topic: str, wait_until: Callable[..., Any]
+) -> None:
     counts = {topic: 4, "no-such-topic": 4}
     assert list(admin.create_partitions(counts, validate_only=True).done) == [topic]
     assert len(admin.describe_topics([topic])[topic].partitions) == 2
     found = admin.create_partitions(counts, {topic: [[1], [1]]})
     failed_with(found, "no-such-topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert found[topic] is None
-    assert list(admin.describe_topics([topic])[topic].partitions) == [0, 1, 2, 3]
+    # A broker of Kafka's learns of what its controller wrote a moment later.
+    wait_until(lambda: len(admin.describe_topics([topic])[topic].partitions) == 4, "4 partitions")
     failed_with(admin.create_partitions({topic: 3}), topic, ErrorCode.INVALID_PARTITIONS)
 
 
