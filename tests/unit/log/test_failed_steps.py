@@ -261,4 +261,5 @@ def test_a_sync_for_which_a_file_cannot_be_opened_is_not_one_that_failed(
             fill(log, 1)
             log.flush()
             assert log.flushed_offset == log.end_offset == 13
-    assert failed
+    # What the roll's round had looked at by then is not looked at again.
+    assert failed or call == b"statx"
