@@ -203,7 +203,7 @@ out:
     log->flushers_wanted = log->flushers;
     log->flushers -= served;
     KL_ASSERT(log->flushers >= 0);
-    if (passes) log->failed_rounds += 1;
+    if (passes) log->failed_rounds += 1, log->untried = status;
     kl_log_note_point(log);
     log->syncing = false;
     pthread_cond_broadcast(&log->changed);
@@ -255,6 +255,17 @@ static kl_status fail_offline(const kl_log *log) {
     return kl_log_is_offline(log, what);
 }
 
+static kl_status fail_untried(const kl_log *log) {
+    bool unreadable = log->untried == KL_E_IO;
+    return kl_fail(
+        unreadable ? KL_E_IO : KL_E_NO_MEMORY,
+        "log %s: a sync was not tried, %s: offset %lld is not on disk yet, %lld is",
+        log->path,
+        unreadable ? "as a file could not be opened for it (Input/output error)"
+                   : "for want of memory, descriptors or space",
+        (long long)log->log_end, (long long)log->flushed);
+}
+
 /* Locked.  KL_E_TIMEOUT, KL_E_CLOSED, KL_E_STORAGE, and what passes. */
 static kl_status wait_for(kl_log *log, int64_t target, int64_t end_ms) {
     /* One that is under way began before this call. */
@@ -267,12 +278,7 @@ static kl_status wait_for(kl_log *log, int64_t target, int64_t end_ms) {
         if (left_ms <= 0)
             return kl_fail(KL_E_TIMEOUT, "log %s: offset %lld is not on disk yet, %lld is",
                            log->path, (long long)target, (long long)log->flushed);
-        if (log->failed_rounds > failed_rounds)
-            return kl_fail(
-                KL_E_NO_MEMORY,
-                "log %s: a sync was not tried, for want of memory, descriptors or space, "
-                "or as a file could not be opened: offset %lld is not on disk yet, %lld is",
-                log->path, (long long)target, (long long)log->flushed);
+        if (log->failed_rounds > failed_rounds) return fail_untried(log);
         if (runs_own_round(log)) {
             kl_status failed = run_round(log);
             if (failed) return failed;
