@@ -171,6 +171,7 @@ static kl_status run_round(kl_log *log) {
     kl_status status = begin_round(log, &round);
     if (status) {
         passes = true;
+        log->untried_errno = 0;
         goto out;
     }
     kl_unlock(&log->lock);
@@ -181,6 +182,7 @@ static kl_status run_round(kl_log *log) {
     bool gone = round.generation != log->generation &&
                 (status == KL_E_STALE || status == KL_E_NOT_FOUND);
     passes = kl_passes(status) || (status == KL_E_IO && !round.tried);
+    if (passes) log->untried_errno = kl_error_errno();
     end_round(&round, gone || passes);
     if (passes) {
         log->sync_wanted = true; /* also by who asked for one and does not wait */
@@ -203,7 +205,7 @@ out:
     log->flushers_wanted = log->flushers;
     log->flushers -= served;
     KL_ASSERT(log->flushers >= 0);
-    if (passes) log->failed_rounds += 1, log->untried = status;
+    if (passes) log->failed_rounds += 1;
     kl_log_note_point(log);
     log->syncing = false;
     pthread_cond_broadcast(&log->changed);
@@ -256,14 +258,13 @@ static kl_status fail_offline(const kl_log *log) {
 }
 
 static kl_status fail_untried(const kl_log *log) {
-    bool unreadable = log->untried == KL_E_IO;
-    return kl_fail(
-        unreadable ? KL_E_IO : KL_E_NO_MEMORY,
-        "log %s: a sync was not tried, %s: offset %lld is not on disk yet, %lld is",
-        log->path,
-        unreadable ? "as a file could not be opened for it (Input/output error)"
-                   : "for want of memory, descriptors or space",
-        (long long)log->log_end, (long long)log->flushed);
+    static const char *const what =
+        "log %s: a sync was not tried, %s: offset %lld is not on disk yet, %lld is";
+    long long end = log->log_end, flushed = log->flushed;
+    if (!log->untried_errno)
+        return kl_fail(KL_E_NO_MEMORY, what, log->path, "for want of memory", end, flushed);
+    return kl_fail_errno(log->untried_errno, what, log->path,
+                         "as no file could be opened for it", end, flushed);
 }
 
 /* Locked.  KL_E_TIMEOUT, KL_E_CLOSED, KL_E_STORAGE, and what passes. */

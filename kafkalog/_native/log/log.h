@@ -99,7 +99,7 @@ struct kl_log {
     int64_t noted;           /* and what of it a crash leaves; -1: nothing */
     bool noting;             /* it is being written: as `changing` for who cuts the log */
     int64_t failed_rounds;   /* in which no sync was tried: they pass */
-    kl_status untried;       /* why the last of them was not */
+    int untried_errno;       /* why the last of them was not; 0: for want of memory */
     bool dir_dirty;          /* names changed since the directory was synced */
     bool texts_dirty; /* so did the epochs, or nobody synced partition.metadata yet */
     bool epoch_owed;  /* there was no room to write the latest epoch down */

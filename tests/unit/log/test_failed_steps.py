@@ -256,7 +256,7 @@ def test_a_sync_for_which_a_file_cannot_be_opened_is_not_one_that_failed(
             try:
                 log.flush()
             except errors.IoFailed as error:  # it was called want of memory
-                failed += "could not be opened" in str(error)
+                failed += error.errno == errno.EIO and "no file could be opened" in str(error)
             hooks.kl_io_reset()
             fill(log, 1)
             log.flush()
