@@ -43,7 +43,8 @@ def verify_partition(folder: Path, report: Report, deep: bool, locked: bool) -> 
         report.add("segment-none", folder, "no .log file", "at least one segment")
         return -1
     check = BatchCheck(report, deep, locked)
-    replay = Replay(folder, segments[0].base_offset, report)
+    growing_from = segments[-1].base_offset if locked else None
+    replay = Replay(folder, segments[0].base_offset, report, growing_from)
     listed = _load_epochs(folder / EPOCHS_NAME, report)
     epochs = EpochCheck(folder / EPOCHS_NAME, listed, report, locked)
     for files in segments:

@@ -48,8 +48,13 @@ class ProducerState:
     """Of the producer's latest marker."""
 
 
-def load_snapshots(folder: Path, report: Report | None) -> dict[int, list[SnapshotEntry]]:
-    """offset -> producers, of every snapshot that decodes; findings for the others."""
+def load_snapshots(
+    folder: Path, report: Report | None, growing_from: int | None = None
+) -> dict[int, list[SnapshotEntry]]:
+    """offset -> producers, of every snapshot that decodes; findings for the others.
+
+    A living writer may be writing those at `growing_from` and above just now.
+    """
     found = {}
     for name in sorted(os.listdir(folder)):
         offset = segment_offset(name, ".snapshot")
@@ -57,8 +62,10 @@ def load_snapshots(folder: Path, report: Report | None) -> dict[int, list[Snapsh
             continue
         try:
             found[offset] = read_snapshot((folder / name).read_bytes())
+        except FileNotFoundError:  # retention goes on beside us
+            continue
         except (KafkalogError, OSError) as problem:
-            if report:
+            if report and (growing_from is None or offset < growing_from):
                 report.add("snapshot-bytes", folder / name, problem, "a producer snapshot")
     return found
 
@@ -80,12 +87,14 @@ def load_aborts(files: SegmentFiles, report: Report) -> list[AbortEntry] | None:
 class Replay:
     """Producer state while the batches of a partition go by, in order."""
 
-    def __init__(self, folder: Path, first_offset: int, report: Report) -> None:
+    def __init__(
+        self, folder: Path, first_offset: int, report: Report, growing_from: int | None = None
+    ) -> None:
         self.report = report
         self.folder = folder
         self.first_offset = first_offset
         """Nothing is known of what lay below."""
-        self.snapshots = load_snapshots(folder, report)
+        self.snapshots = load_snapshots(folder, report, growing_from)
         self.waiting = sorted(self.snapshots)
         self.producers: dict[int, ProducerState] = {}
         self.open: dict[int, int] = {}

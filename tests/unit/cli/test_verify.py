@@ -342,6 +342,18 @@ def test_verify_beside_a_writer_finds_nothing(tmp_path: Path) -> None:
             writer.join()
 
 
+def test_a_snapshot_that_is_being_written_or_deleted_is_no_damage(tmp_path: Path) -> None:
+    """A roll makes one, and retention takes one away after the names were listed."""
+    path = tmp_path / "own-0"
+    with Log(path) as log:
+        log.append_many([b"x"] * 100)
+        (path / "00000000000000000100.snapshot").touch()
+        (path / "00000000000000000050.snapshot").symlink_to("gone")
+        assert damage(verify(path)) == set()
+    (path / "00000000000000000100.snapshot").write_bytes(b"")
+    assert damage(verify(path)) == {"snapshot-bytes"}
+
+
 def test_an_append_in_flight_is_no_damage(tmp_path: Path) -> None:
     """Another process holds the lock and its last write is half done when it is looked at."""
     with Log(tmp_path / "own-0") as log:
