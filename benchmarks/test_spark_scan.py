@@ -1,112 +1,75 @@
-"""Spark over a log, against the most that Spark takes from any Python source.
+"""Spark over a log, against the most that Spark takes from any Python source, against Spark's own
+Kafka source on Apache Kafka, and against parquet.
 
-The ceiling is a data source that yields one prebuilt Arrow batch again and again: the same
-rows, as many of them, in batches of the same size, in the same session.  What is left of it
-is what reading, checking and decoding the log costs.  Both run in turn, so that a slow spell
-of the machine meets both; the figure is the ratio of the medians.
+Two partitions of records of a 16 B key and a 100 B value, uncompressed, in batches of 64 KiB; one
+session, PySpark's Unix socket to its workers on.  The ceiling is a data source that yields one
+prebuilt Arrow batch again and again: what is left of it is what reading, checking and decoding
+the log costs.  parquet is what Spark itself writes of the same columns (snappy), and answers
+count() from its footers.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-import kafkalog
 from benchmarks.measure import Side, Want, scaled
 
 pytest.importorskip("pyspark", "4.0")
 
-from pyspark import cloudpickle
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from benchmarks.broker.brokers import KAFKA, brokers
+from benchmarks.spark.session import (
+    CEILING,
+    KAFKA_SOURCE,
+    OURS,
+    PARQUET,
+    kafka_source,
+    spark_session,
+)
+from benchmarks.spark.topics import TOPIC, fill_broker, fill_directory
 
-ROOT = Path(__file__).resolve().parents[1]
 PARTITIONS = 2
-RECORDS = scaled(1_500_000, 1_000)  # a partition
-OURS, CEILING = "kafkalog", "prebuilt batches"
-
-# Spark's workers shall not import this file, and pytest with it.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+RECORDS = scaled(1_000_000, 1_000)  # a partition
+CEILING_SHARE = {1: 0.9, 2: 0.8}
 
 
-class PrebuiltSource(DataSource):
-    """`rows` rows for each partition of the topic, all of them the log's first batch."""
+class Places(NamedTuple):
+    """Where the topic is."""
 
-    @classmethod
-    def name(cls) -> str:
-        return "prebuilt"
-
-    def schema(self) -> Any:
-        from pyspark_kafkalog.columns import NAMES, schema_of
-
-        wanted = self.options.get("columns", ",".join(NAMES[:-1]))
-        return schema_of(tuple(wanted.split(",")))
-
-    def reader(self, schema: Any) -> PrebuiltReader:
-        return PrebuiltReader(self.options["path"], schema)
-
-
-class PrebuiltReader(DataSourceReader):
-    def __init__(self, path: str, schema: Any) -> None:
-        self.path, self.schema = path, schema
-
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(number) for number in range(PARTITIONS)]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        from pyspark_kafkalog import DefaultSource
-
-        assign = f'{{"bench":[{partition.value}]}}'
-        ours = DefaultSource({"path": self.path, "assign": assign}).reader(self.schema)
-        batch = next(ours.read(ours.partitions()[0]))
-        for at in range(0, RECORDS, batch.num_rows):
-            yield batch.slice(0, min(batch.num_rows, RECORDS - at))
+    directory: Path
+    parquet: Path
+    bootstrap: str
+    """Apache Kafka's; "": it cannot run here."""
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """A session as users have it, with two slots and quick task starts."""
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("Spark needs Java 17, and there is no java here")
-    from pyspark.sql import SparkSession
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+    folder = tmp_path_factory.mktemp("spark")
+    counts = [RECORDS] * PARTITIONS
+    fill_directory(folder / "ours", counts)
+    rivals = [KAFKA] if kafka_source() else []
+    with brokers(folder, rivals) as running:
+        bootstrap = running[KAFKA].bootstrap if KAFKA in running else ""
+        if bootstrap:
+            fill_broker(bootstrap, counts)
+        yield Places(folder / "ours", folder / "parquet", bootstrap)
 
-    paths = [str(ROOT), str(ROOT / "spark_connector"), os.environ.get("PYTHONPATH", "")]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path))
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        session = (
-            SparkSession.builder.master(f"local[{PARTITIONS}]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.python.unix.domain.socket.enabled", "true")
-            .getOrCreate()
-        )
-        session.sparkContext.setLogLevel("FATAL")
-        session.dataSource.register(PrebuiltSource)
+
+@pytest.fixture(scope="module", params=[2, 1])
+def slots(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture(scope="module")
+def spark(slots: int, places: Places) -> Iterator[Any]:
+    with spark_session(slots) as session:
+        if not places.parquet.exists():
+            rows = session.read.format("kafkalog").option("subscribe", TOPIC)
+            rows.load(str(places.directory)).write.parquet(str(places.parquet))
         yield session
-        session.stop()
-
-
-@pytest.fixture(scope="module")
-def bench_topic(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Records of a 16 B key and a 100 B value, uncompressed, in batches of 64 KB."""
-    directory = tmp_path_factory.mktemp("bench")
-    chunk = scaled(100_000, 1_000)
-    for number in range(PARTITIONS):
-        with kafkalog.Log(directory / f"bench-{number}") as log:
-            for at in range(0, RECORDS, chunk):
-                rows = range(at, at + chunk)
-                log.append_many(
-                    [b"%0100d" % i for i in rows],
-                    keys=[b"%016d" % i for i in rows],
-                    batch_bytes=64 << 10,
-                )
-    return directory
 
 
 def count(df: Any) -> None:
@@ -117,26 +80,62 @@ def noop(df: Any) -> None:
     df.write.format("noop").mode("overwrite").save()
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize(
-    ("columns", "action"), [("all", count), ("all", noop), ("value,offset", noop)]
-)
-def test_share_of_the_ceiling(
-    measure: Any, spark: Any, bench_topic: Path, columns: str, action: Callable[[Any], None]
-) -> None:
-    """Records per second through Spark, beside what prebuilt batches reach."""
-    chosen = {} if columns == "all" else {"columns": columns}
-    topic = {"subscribe": "bench", "maxBytesPerPartition": "1g", "minPartitions": str(PARTITIONS)}
+def aggregate(df: Any) -> None:
+    df.selectExpr("sum(length(value))", "max(offset)", "count(key)").collect()
+
+
+def loads(spark: Any, places: Places, columns: str) -> dict[str, Callable[[], Any]]:
+    """By the name of a side, what makes its frame of those columns ("": all)."""
 
     def ours() -> Any:
-        reader = spark.read.format("kafkalog").options(**chosen, **topic)
-        return reader.load(str(bench_topic))
+        reader = spark.read.format("kafkalog").option("subscribe", TOPIC)
+        reader = reader.options(maxBytesPerPartition="1g", minPartitions=str(PARTITIONS))
+        return (reader.option("columns", columns) if columns else reader).load(
+            str(places.directory)
+        )
 
     def prebuilt() -> Any:
-        return spark.read.format("prebuilt").options(**chosen).load(str(bench_topic))
+        reader = spark.read.format("prebuilt").option("subscribe", TOPIC)
+        reader = reader.options(rows=str(RECORDS), partitions=str(PARTITIONS))
+        return (reader.option("columns", columns) if columns else reader).load(
+            str(places.directory)
+        )
 
+    def theirs() -> Any:
+        reader = spark.read.format("kafka").option("subscribe", TOPIC)
+        frame = reader.option("kafka.bootstrap.servers", places.bootstrap).load()
+        return frame.select(*columns.split(",")) if columns else frame
+
+    def parquet() -> Any:
+        frame = spark.read.parquet(str(places.parquet))
+        return frame.select(*columns.split(",")) if columns else frame
+
+    sides = {OURS: ours, CEILING: prebuilt, KAFKA_SOURCE: theirs, PARQUET: parquet}
+    if not places.bootstrap:
+        del sides[KAFKA_SOURCE]
+    return sides
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("columns", "action"),
+    [("", count), ("", noop), ("", aggregate), ("value,offset", noop), ("offset", noop)],
+)
+def test_rows(
+    measure: Any,
+    spark: Any,
+    slots: int,
+    places: Places,
+    columns: str,
+    action: Callable[[Any], None],
+) -> None:
+    """Rows a second through Spark."""
     rows = PARTITIONS * RECORDS
-    sides = [Side(OURS, rows, action, ours), Side(CEILING, rows, action, prebuilt)]
-    work = f"Spark {action.__name__}, {columns.replace(',', ' and ')}"
-    key = f"spark-{action.__name__}-{'all' if columns == 'all' else 'two'}"
-    measure(key, work, sides, [Want(OURS, than=CEILING, factor=0.8)])
+    sides = [Side(name, rows, action, load) for name, load in loads(spark, places, columns).items()]
+    shown = columns.replace(",", " and ") or "all columns"
+    key = f"spark-{action.__name__}-{columns.replace(',', '-') or 'all'}-{slots}"
+    wants = [
+        Want(OURS, than=CEILING, factor=CEILING_SHARE[slots]),
+        Want(OURS, than=KAFKA_SOURCE, factor=5),
+    ]
+    measure(key, f"Spark local[{slots}] {action.__name__}, {shown}", sides, wants)

@@ -1,0 +1,1 @@
+"""What the benchmarks of Spark share: sessions, topics, and the most that a source can reach."""
