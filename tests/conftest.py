@@ -18,7 +18,7 @@ import pytest
 
 from tests.support import brokers, cases
 from tests.support.effort import SEED, examples
-from tests.support.waiting import wait_for
+from tests.support.waiting import LIMIT_S, wait_for
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -85,7 +85,7 @@ def _served(request: pytest.FixtureRequest, wait_until: Callable[..., None]) -> 
         return
     folder = request.getfixturevalue("tmp_path_factory").mktemp("broker") / "log"
     with brokers.running(request.param, folder) as found:
-        wait_until(lambda: answers(found), "the broker takes connections", 60)
+        wait_until(lambda: answers(found), "the broker takes connections")
         yield found
 
 
@@ -95,7 +95,7 @@ def apache_kafka(
 ) -> Iterator[Any]:
     """`host:port` of an Apache Kafka for all tests of this process: to start one takes seconds."""
     with brokers.running("kafka", tmp_path_factory.mktemp("apache") / "log") as found:
-        wait_until(lambda: answers(found), "the broker takes connections", 60)
+        wait_until(lambda: answers(found), "the broker takes connections")
         yield found
 
 
@@ -173,9 +173,9 @@ def native_test() -> tuple[Any, Any]:
 
 @pytest.fixture(scope="session")
 def wait_until() -> Callable[..., None]:
-    """`wait_until(condition, what, timeout_s=10)`: return when `condition()` is true."""
+    """`wait_until(condition, what, timeout_s=LIMIT_S)`: return when `condition()` is true."""
 
-    def wait(condition: Callable[[], object], what: str, timeout_s: float = 10.0) -> None:
+    def wait(condition: Callable[[], object], what: str, timeout_s: float = LIMIT_S) -> None:
         wait_for(condition, what, timeout_s)
 
     return wait

@@ -19,7 +19,7 @@ from kafkalog.wire.runtime import uvarint_bytes
 from tests.hostile.attack import blocked, flood
 from tests.hostile.victim import MIB, Victim
 from tests.support.effort import LONG, SEED
-from tests.support.waiting import wait_for
+from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.net.network import framed, header
 
 LITTLE = 8 * MIB
@@ -228,7 +228,7 @@ def test_slowloris(tmp_path_factory: pytest.TempPathFactory, many_files: None) -
         for client in clients:
             client.send(struct.pack(">i", 100_000) + b"slow")
         left = list(clients)
-        pause = time.monotonic() + 20
+        pause = time.monotonic() + LIMIT_S
         while left and time.monotonic() < pause:
             for client in list(left):
                 try:

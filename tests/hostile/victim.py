@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from kafkalog.wire import apis
 from tests.hostile.attack import commit_fields
-from tests.support.waiting import wait_for
+from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.net.network import Client
 from tests.unit.plane.peer import Peer
 
@@ -72,7 +72,7 @@ class Witness:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        code = self._process.wait(20)
+        code = self._process.wait(LIMIT_S)
         self._reader.join()
         assert code == 0
 
@@ -117,7 +117,7 @@ class Victim:
         self.witness.close()
         self.process.terminate()
         with self.process:
-            assert self.process.wait(20) == 0, self.log.read_text()
+            assert self.process.wait(LIMIT_S) == 0, self.log.read_text()
 
     # ---- clients ---------------------------------------------------------------------------
 

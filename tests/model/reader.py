@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import kafkalog
+from tests.support.waiting import LIMIT_S
 
 ROOT = Path(__file__).resolve().parents[2]
 ISOLATIONS = ("read_uncommitted", "read_committed")
@@ -71,7 +72,7 @@ class Elsewhere:
 
     def close(self) -> None:
         """End the process; it must have lived so far."""
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=LIMIT_S)
         assert self._process.returncode == 0
 
 

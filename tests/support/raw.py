@@ -9,8 +9,9 @@ from typing import Any
 
 from kafkalog.wire import apis, headers
 from tests.support import batches
+from tests.support.waiting import LIMIT_S
 
-TIMEOUT_S = 30
+TIMEOUT_S = LIMIT_S
 
 
 class Raw:

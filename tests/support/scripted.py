@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kafkalog.wire import apis, headers
+from tests.support.waiting import LIMIT_S
 
 Answer = Callable[[Any, int], Any]
 """(request, version) -> the response's fields, or one of the things below."""
@@ -62,7 +63,7 @@ class Peer:
             with contextlib.suppress(OSError):  # the client has gone first
                 sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(LIMIT_S)
 
     def on(self, api: Any, *answers: Any) -> None:
         with self._lock:

@@ -14,6 +14,7 @@ import pytest
 
 import kafkalog
 from kafkalog import Broker, TopicPartition, aio, errors
+from tests.support.waiting import LIMIT_S
 
 COUNT = 2_000
 
@@ -395,7 +396,7 @@ def test_threads_end_with_their_objects(broker: Broker, unique: str) -> None:
     run(work)
     for thread in threading.enumerate():
         if thread.name.startswith("kafkalog-aio"):
-            thread.join(30)
+            thread.join(LIMIT_S)
     assert threading.active_count() <= before
 
 

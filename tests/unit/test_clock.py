@@ -6,6 +6,7 @@ import time
 import pytest
 
 from kafkalog.clock import ManualClock, SystemClock
+from tests.support.waiting import LIMIT_S
 
 
 def test_the_manual_clock_moves_only_when_told():
@@ -42,7 +43,7 @@ def test_advance_wakes_a_waiter_whose_time_has_come(wait_until):
     clock.advance(1_999)
     assert not woken
     clock.advance(1)
-    thread.join(10)
+    thread.join(LIMIT_S)
     assert woken == [2.0]
 
 
@@ -85,5 +86,5 @@ def test_a_waiter_without_a_time_waits_for_its_notify():
         with condition:
             told.set()
             condition.notify_all()
-        assert done.wait(10)
-        thread.join(10)
+        assert done.wait(LIMIT_S)
+        thread.join(LIMIT_S)

@@ -96,7 +96,7 @@ def count(raw: Raw, topic: str) -> int:
 
 def goes_on(raw: Raw, topic: str) -> None:
     """It takes records, perhaps after the time that a removal takes."""
-    wait_for(lambda: raw.produce(topic, VALUE).error_code == OK, f"{topic} takes records", 30)
+    wait_for(lambda: raw.produce(topic, VALUE).error_code == OK, f"{topic} takes records")
 
 
 # ---- reading and writing ---------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_transactions(disk: Path, broker: Broker) -> None:
         def init() -> int:
             return int(raw.call(apis.INIT_PRODUCER_ID, 4, **named).error_code)
 
-        wait_for(lambda: init() in AGAIN, "the journal is full", 60)
+        wait_for(lambda: init() in AGAIN, "the journal is full")
         ended = raw.call(apis.END_TXN, 3, **client.who, committed=True)
         assert ended.error_code in again
         Ballast(disk).drop()

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.support.waiting import LIMIT_S
+
 ROOT = Path(__file__).resolve().parents[3]
 ORDER_BYTES = 1 << 16
 LOADED = (  # what kafkalog would otherwise import at first use, in each worker again
@@ -122,7 +124,7 @@ class Zygote:
         trace: TracebackType | None,
     ) -> None:
         self._orders.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=LIMIT_S)
 
 
 if __name__ == "__main__":

@@ -255,7 +255,7 @@ def test_a_first_start_waits_for_the_disk_once(
     point, quorum-state; of the metadata log its segment, epochs, topic id and names."""
     with ThreadPoolExecutor(1) as pool:
         begun = pool.submit(Broker, tmp_path / DATA, listeners=(), config=CONFIG)
-        wait_until(lambda: sum(map(held.kl_io_waiting, CALLS)) == wanted, "all are under way", 10)
+        wait_until(lambda: sum(map(held.kl_io_waiting, CALLS)) == wanted, "all are under way")
         for call in CALLS:
             held.kl_io_hold(call, 0)
         with begun.result():

@@ -15,8 +15,9 @@ from confluent_kafka.admin import OffsetSpec
 
 from tests.kafka.clients.agent import Agent, Record
 from tests.kafka.clients.servers import Server
+from tests.support.waiting import LIMIT_S
 
-WAIT_S = 30
+WAIT_S = LIMIT_S
 TOPIC_ALREADY_EXISTS = 36
 TRIES = {"kafkalog": 1, "kafka": 10}
 """Apache Kafka may show a setting as it was for a moment after it said that it is changed."""

@@ -74,7 +74,7 @@ def test_groups_and_offsets(
         records = [Record(None, b"x", (), T0 + i * 1000) for i in range(10)]
         one.produce(topic, records, partition=number)
     member = one.join(new_group, [topic])
-    wait_until(lambda: len(member.state().seen) == 20, "all is read", 30)
+    wait_until(lambda: len(member.state().seen) == 20, "all is read")
     member.commit()
     named = ("--group", new_group)
     rows = [line.split() for line in tool(groups, "--describe", *named).splitlines()]

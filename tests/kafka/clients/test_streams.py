@@ -123,11 +123,11 @@ def test_fetch_sessions(
     for number in (0, 59, 0, 17, 17, 3):
         offset = producer.produce(topics[0], [Record(None, b"x")], partition=number)[0]
         expected.add((topics[0], number, offset))
-        wait_until(lambda: expected <= set(member.state().seen), "the news came", 20)
+        wait_until(lambda: expected <= set(member.state().seen), "the news came")
     for number in range(partitions):
         producer.produce(topics[0], [Record(None, b"y")], partition=number)
     producer.produce(topics[1], [Record(None, b"z")])
-    wait_until(lambda: len(member.state().seen) == 6 + partitions + 1, "all came once", 20)
+    wait_until(lambda: len(member.state().seen) == 6 + partitions + 1, "all came once")
     assert len(set(member.state().seen)) == len(member.state().seen)
     member.leave()
 

@@ -14,7 +14,7 @@ from kafkalog.types import TopicPartition
 from tests.support import apache
 from tests.support.effort import SEED
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
 CASES = 150
 Shares = dict[str, list[TopicPartition]]

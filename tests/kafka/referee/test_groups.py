@@ -10,7 +10,7 @@ from tests.support import apache
 from tests.unit.coordinator.scripts import SCRIPTS, Script
 from tests.unit.coordinator.sides import SETTINGS, KafkaSide, OurSide
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
 MORE = {"offsets.topic.num.partitions": 4, "auto.create.topics.enable": "false"}
 

@@ -9,7 +9,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 import kafkalog
 from tests.support import apache
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
 TOPIC = "shared"
 PARTITIONS = 2

@@ -20,7 +20,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.support import apache
 from tests.unit.metadata.conftest import DIRECTORY, applied, request
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
 ZERO = uuid.UUID(int=0)
 SET, DELETE, APPEND, SUBTRACT = range(4)

@@ -23,7 +23,7 @@ from tests.support import apache
 from tests.support.waiting import wait_for
 from tests.unit.metadata.conftest import request
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
 ENDPOINT = ("PLAINTEXT", "127.0.0.1", 9092, 0)
 Wait = Callable[..., None]
@@ -83,7 +83,7 @@ def consumed(broker: Any, topic: str, count: int) -> list[bytes]:
             found.extend(record.value for record in records)
         return bool(consumer.position(partition) >= consumer.end_offsets([partition])[partition])
 
-    wait_for(read, f"{topic} is read to its end", 60)
+    wait_for(read, f"{topic} is read to its end")
     consumer.close()
     assert len(found) >= count
     return found

@@ -14,7 +14,7 @@ from tests.support.batches import Row, batch
 from tests.unit.plane.peer import ALL, LEADER, Peer, Served, one
 from tests.unit.plane.test_produce import REFUSED, ROWS, idempotent
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
 TOPICS: dict[str, dict[str, str]] = {
     "plain": {},
@@ -65,7 +65,7 @@ def both(tmp_path_factory, wait_until) -> Iterator[Callable[[], tuple[Peer, Peer
                 return False
             return True
 
-        wait_until(answers, "Kafka has the topics", 60)
+        wait_until(answers, "Kafka has the topics")
         ids = found[-1].topic_ids
 
         def connect() -> tuple[Peer, Peer]:

@@ -18,7 +18,7 @@ from tests.kafka.referee import fault_steps, transaction_steps
 from tests.support import apache, batches
 from tests.support.raw import Raw
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
 SETTINGS = {
     "offsets.topic.replication.factor": "1",

@@ -20,7 +20,7 @@ from kafkalog.metadata.configs import Refused, checked_topic_configs
 from kafkalog.metadata.image import empty_image
 from tests.support import apache
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
 PLACES = {
     "advertised.listeners", "inter.broker.listener.name", "listener.security.protocol.map",

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from kafkalog import errors
 from kafkalog.batch import codecs
+from tests.support.waiting import LIMIT_S
 
 TEXT = b"".join(b"%06d some line of a log that repeats itself\n" % i for i in range(300))
 REAL = range(1, 5)
@@ -267,11 +268,11 @@ def test_no_thread_looks_at_the_data_after_an_interrupt(four_threads, monkeypatc
 
     def slow(codec, data, limit):
         if threading.current_thread() is caller:
-            assert running.wait(10)
+            assert running.wait(LIMIT_S)
             threading.Timer(0.05, finish.set).start()
             raise KeyboardInterrupt
         running.set()
-        assert finish.wait(10)
+        assert finish.wait(LIMIT_S)
         body = plain(codec, data, limit)
         ended.append(threading.current_thread())
         return body

@@ -13,6 +13,7 @@ from kafkalog.log import compaction
 from kafkalog.log.compaction import Limits, Throttle
 from kafkalog.log.log import handle_of
 from tests.support import batches
+from tests.support.waiting import LIMIT_S
 from tests.unit.clean.history import CONFIG, read
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -53,7 +54,7 @@ def test_a_reader_sees_the_old_or_the_new(rng, tmp_path):
             done = log.compact()
             exchanged += done.segments_before
         for process in readers:
-            out, err = process.communicate(timeout=30)
+            out, err = process.communicate(timeout=LIMIT_S)
             assert process.returncode == 0, err[-2000:]
             passes, _ = map(int, out.split())
             assert passes > 10

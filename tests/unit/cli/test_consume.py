@@ -22,6 +22,7 @@ from tests.support.kafka_data import (
     readable,
 )
 from tests.support.trees import copy_tree
+from tests.support.waiting import LIMIT_S
 from tests.unit.cli.conftest import Command
 
 ROOT = Path(__file__).parents[3]
@@ -195,7 +196,7 @@ def test_follow_shows_what_comes_and_ctrl_c_ends_it_quietly(
                 manager.get("t", 0).append(b"new %d" % i)
                 assert process.stdout.readline() == b"new %d\n" % i
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=LIMIT_S)
     finally:
         process.kill()
         process.wait()
@@ -226,7 +227,7 @@ def test_a_reader_that_has_enough_is_no_failure(tmp_path: Path) -> None:
     assert process.stdout.readline() == b"x" * 100 + b"\n"
     process.stdout.close()
     assert process.stderr.read() == b""
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=LIMIT_S) == 0
     process.stderr.close()
 
 

@@ -22,6 +22,7 @@ from kafkalog.inspect.verify.files import verify
 from kafkalog.log.log import Log
 from kafkalog.types import Record
 from tests.support.raw import Raw
+from tests.support.waiting import LIMIT_S
 from tests.unit.cli.conftest import Command
 
 FIRST = "2016-02-28T20:17:05"
@@ -348,7 +349,7 @@ def test_a_directory_that_is_owned(kafkalog: Command, log_files: Path, tmp_path:
         ran = kafkalog("ingest", log_files / "desktop.log", "--dir", tmp_path / "d", "--topic", "t")
         assert (ran.status, str(owner.pid) in ran.err, ran.err.count("\n")) == (1, True, 1)
     finally:
-        owner.communicate(timeout=20)
+        owner.communicate(timeout=LIMIT_S)
 
 
 def test_a_progress_bar_on_a_terminal(log_files: Path, tmp_path: Path) -> None:
@@ -368,7 +369,7 @@ def test_a_progress_bar_on_a_terminal(log_files: Path, tmp_path: Path) -> None:
             seen += chunk
     except OSError:  # Linux: the other end was closed
         pass
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=LIMIT_S)
     os.close(ours)
     assert process.returncode == 0, seen
     assert b"records/s" in out

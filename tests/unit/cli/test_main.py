@@ -15,6 +15,7 @@ from kafkalog.cli.common import CODECS, parse_time, preview, show_bytes, show_ti
 from kafkalog.cli.inputs import timestamp_parser
 from kafkalog.directory.manager import Manager
 from kafkalog.log.log import Log
+from tests.support.waiting import LIMIT_S
 from tests.unit.cli.conftest import Command
 
 ROOT = Path(__file__).parents[3]
@@ -148,7 +149,7 @@ def test_a_failure_that_is_often_met_says_what_to_do(kafkalog: Command, tmp_path
 def served(folder: Path, listen: str) -> tuple[int, str]:
     """`kafkalog serve` as a process, since it sets up its process's logging: status, stderr."""
     command = [sys.executable, "-m", "kafkalog", "serve", "--dir", "d", "--listen", listen]
-    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60,
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S,
                          env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
     return ran.returncode, ran.stderr
 

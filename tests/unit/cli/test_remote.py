@@ -17,6 +17,7 @@ import pytest
 from kafkalog.cli import main
 from kafkalog.wire import apis
 from tests.support.scripted import Peer
+from tests.support.waiting import LIMIT_S
 from tests.unit.cli.conftest import Command, Ran
 
 ROOT = Path(__file__).parents[3]
@@ -308,7 +309,7 @@ def test_follow_in_a_group_and_ctrl_c(at: Command, typed: Typed, servers: str, t
         at("produce", "--topic", topic)
         assert process.stdout.readline() == b"after\n"
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=LIMIT_S)
     finally:
         process.kill()
         process.wait()
@@ -329,7 +330,7 @@ def test_a_reader_that_has_enough_is_no_failure(
     assert process.stdout.readline() == b"x" * 99 + b"\n"
     process.stdout.close()
     assert process.stderr.read() == b""
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=LIMIT_S) == 0
     process.stderr.close()
 
 
@@ -515,7 +516,7 @@ def test_perf_tells_what_it_has_when_it_is_interrupted(servers: str, topic: str)
             while list_offsets(cluster, {tp: LATEST})[tp].offset < 10:
                 assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=LIMIT_S)
     finally:
         process.kill()
         process.wait()

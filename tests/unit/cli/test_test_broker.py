@@ -16,6 +16,7 @@ import pytest
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
+from tests.support.waiting import LIMIT_S
 
 Wait = Callable[..., None]
 COMMAND = [sys.executable, "-m", "kafkalog", "test-broker"]
@@ -46,7 +47,7 @@ class Process:
         """Close its input; how it ended."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        return self.process.wait(30)
+        return self.process.wait(LIMIT_S)
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def test_commands(start: Callable[..., Process], tmp_path: Path) -> None:
 def test_a_signal_ends_it_in_order(start: Callable[..., Process], number: signal.Signals) -> None:
     one = start()
     one.process.send_signal(number)
-    assert one.process.wait(30) == 0
+    assert one.process.wait(LIMIT_S) == 0
 
 
 def test_it_ends_when_its_parent_is_gone(root: Path, wait_until: Wait) -> None:
@@ -131,7 +132,7 @@ def test_it_ends_when_its_parent_is_gone(root: Path, wait_until: Wait) -> None:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    wait_until(lambda: not Path(f"/proc/{pid}").exists() or ended(int(pid)), "it is gone", 30)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists() or ended(int(pid)), "it is gone")
 
 
 def ended(pid: int) -> bool:

@@ -19,6 +19,7 @@ from kafkalog.wire import apis
 from tests.support.batches import Row, batch
 from tests.support.raw import Raw
 from tests.support.scripted import Peer
+from tests.support.waiting import LIMIT_S
 from tests.unit.cli.conftest import Command, Ran
 
 CONFIG = {
@@ -26,7 +27,7 @@ CONFIG = {
     "offsets.topic.num.partitions": 2,
     "log.initial.task.delay.ms": 0,
 }
-WAIT_S = 30
+WAIT_S = LIMIT_S
 HOUR_MS = 3_600_000
 HANGS = 7_007
 """A producer id that no coordinator gave."""

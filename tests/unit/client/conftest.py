@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -9,19 +10,28 @@ import pytest
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.transport import Options
+from kafkalog.clock import ManualClock
 from kafkalog.wire import apis
 from tests.support.scripted import Peer, produced
 from tests.unit.client.members import Coordinator, joined
 from tests.unit.client.producing import PRODUCER_ID
 
-QUICK = Options(
-    connect_timeout_ms=2_000,
-    request_timeout_ms=500,
-    api_timeout_ms=2_000,
-    retry_backoff_ms=1,
-    retry_backoff_max_ms=5,
-)
-"""Patience for tests in which something fails."""
+QUICK = Options(retry_backoff_ms=1, retry_backoff_max_ms=5)
+"""For tests in which something fails: it is tried again soon.  Whoever lets a peer say nothing has
+to say how long that is waited for: a machine under load is no such peer."""
+
+
+class PassingClock(ManualClock):
+    """A clock that passes as soon as somebody waits on it: patience ends, and nobody waited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses_s: list[float] = []
+
+    def wait_until(self, condition: threading.Condition, until_s: float | None) -> None:
+        assert until_s is not None
+        self.pauses_s.append(until_s - self.monotonic_s())
+        self.advance(round(1000 * self.pauses_s[-1]) + 1)
 
 
 @pytest.fixture

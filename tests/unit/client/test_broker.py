@@ -26,6 +26,7 @@ from kafkalog.client.offsets import (
 from kafkalog.client.producer import Producer
 from kafkalog.types import Record, TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.waiting import LIMIT_S
 
 
 @pytest.fixture
@@ -218,7 +219,7 @@ class Member:
 
     def end(self) -> None:
         self._end.set()
-        self._thread.join(30)
+        self._thread.join(LIMIT_S)
         assert self.failure is None, self.failure
 
 
@@ -234,7 +235,7 @@ def test_a_group_shares_out_and_takes_back(
     """Two members: every partition has one owner; one leaves: the other has all of them."""
     fill(cluster, topic, 30)
     one = Member(where, topic, topic)
-    wait_until(lambda: len(one.seen) == 30, "the first reads everything", 30)
+    wait_until(lambda: len(one.seen) == 30, "the first reads everything")
     two = Member(where, topic, topic)
     wait_until(
         lambda: sorted([*one.assignment, *two.assignment]) == all_partitions(cluster, topic)
@@ -244,9 +245,9 @@ def test_a_group_shares_out_and_takes_back(
     assert (info.state, info.assignor, len(info.members)) == ("Stable", "range", 2)
     assert sorted(len(m.assignment) for m in info.members) == [1, 2]
     fill(cluster, topic, 30)
-    wait_until(lambda: len(one.seen) + len(two.seen) >= 60, "they read what is new", 30)
+    wait_until(lambda: len(one.seen) + len(two.seen) >= 60, "they read what is new")
     one.end()
-    wait_until(lambda: len(two.assignment) == 3, "the other has all of them", 30)
+    wait_until(lambda: len(two.assignment) == 3, "the other has all of them")
     two.end()
     assert sorted({*one.seen, *two.seen}) == [(p, o) for p in range(3) for o in range(20)]
     committed = groups.committed_offsets(cluster, topic)
@@ -331,7 +332,7 @@ def test_a_group_joins_again_when_its_topic_grows(
     member = Member(
         where, topic, topic, config={"fetch.max.wait.ms": 50, "metadata.max.age.ms": 100}
     )
-    wait_until(lambda: len(member.assignment) == 3, "it has all of them", 30)
+    wait_until(lambda: len(member.assignment) == 3, "it has all of them")
     topics.create_partitions(cluster, {topic: 4}).check()
-    wait_until(lambda: len(member.assignment) == 4, "it has the new one, too", 30)
+    wait_until(lambda: len(member.assignment) == 4, "it has the new one, too")
     member.end()

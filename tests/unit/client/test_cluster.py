@@ -14,12 +14,11 @@ from kafkalog.client.failures import check_code, failure_class
 from kafkalog.client.groups import committed_offsets, describe_group
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.transport import Options
-from kafkalog.clock import ManualClock
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.scripted import CLOSE, STALL, Peer
-from tests.unit.client.conftest import QUICK
+from tests.unit.client.conftest import QUICK, PassingClock
 
 CREATED = {"topics": [{"name": "t", "error_code": 0}]}
 
@@ -65,7 +64,7 @@ def test_what_lasts_is_told_at_once(peer: Peer, scripted: Cluster) -> None:
 
 
 def test_patience_has_an_end(peer: Peer) -> None:
-    with Cluster(peer.servers, QUICK._replace(api_timeout_ms=50)) as cluster:
+    with Cluster(peer.servers, clock=PassingClock()) as cluster:
         peer.on(apis.CREATE_TOPICS, created(ErrorCode.NOT_CONTROLLER))
         with pytest.raises(failure_class(ErrorCode.NOT_CONTROLLER)):
             topics.create_topic(cluster, "t")
@@ -74,25 +73,17 @@ def test_patience_has_an_end(peer: Peer) -> None:
 
 def test_a_stalled_broker_is_left_and_asked_again(peer: Peer, scripted: Cluster) -> None:
     peer.on(apis.CREATE_TOPICS, STALL, CREATED)
+    scripted.options = QUICK._replace(request_timeout_ms=500)
     topics.create_topic(scripted, "t")
     assert peer.count(apis.CREATE_TOPICS) == 2
 
 
 def test_pauses_grow_and_end_with_the_patience() -> None:
-    pauses = []
-
-    class Watched(ManualClock):
-        """A clock that passes as soon as somebody waits on it."""
-
-        def wait_until(self, condition: Any, until_s: float | None) -> None:
-            assert until_s is not None
-            pauses.append(until_s - self.monotonic_s())
-            self.advance(round(1000 * pauses[-1]) + 1)
-
-    clock = Watched()
+    clock = PassingClock()
     backoff = Backoff(Options(retry_backoff_ms=100, retry_backoff_max_ms=1_000), clock, 5_000)
     while not backoff.over():
         backoff.wait()
+    pauses = clock.pauses_s
     assert 0.08 <= pauses[0] <= 0.12
     assert all(pause <= 1.2 for pause in pauses)
     assert pauses[3] > pauses[0] * 4
@@ -103,7 +94,7 @@ def test_a_cluster_that_cannot_be_reached_is_told_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     with (
-        Cluster(f"127.0.0.1:{port}", QUICK._replace(api_timeout_ms=600_000)) as cluster,
+        Cluster(f"127.0.0.1:{port}", QUICK) as cluster,
         pytest.raises(errors.PeerGone, match="Connection refused"),
     ):
         topics.list_topics(cluster)

@@ -21,7 +21,7 @@ from kafkalog.types import Record, TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.batches import Row, batch
-from tests.support.waiting import wait_for
+from tests.support.waiting import LIMIT_S, wait_for
 
 EARLIEST: dict[str, Any] = {"auto_offset_reset": "earliest", "config": {"fetch.max.wait.ms": 50}}
 
@@ -260,7 +260,7 @@ def test_members_share_and_hand_over(where: Any, topic: str, assignor: str) -> N
     finally:
         for name, thread in zip("ab", threads, strict=True):
             stop[name].set()
-            thread.join(30)
+            thread.join(LIMIT_S)
     assert failures == []
     assert owners == {}
     assert sorted(seen) == [(p, i) for p in range(3) for i in range(30)]  # none twice

@@ -119,7 +119,7 @@ def test_a_damaged_batch_is_told_with_its_place(
 def test_bytes_that_are_no_batch(leader: Peer) -> None:
     """They may be better the next time, so they are asked for again for a while."""
     leader.on(apis.FETCH, rows(row(records=b"\xff" * 200)))
-    scripted = Cluster(leader.servers, QUICK._replace(api_timeout_ms=30))
+    scripted = Cluster(leader.servers, QUICK._replace(api_timeout_ms=1_000))
     fetcher = Fetcher(scripted, {TP: 5}, FAST)
     with pytest.raises(errors.KafkalogError, match="t-0 at 5"):
         poll(fetcher)

@@ -17,7 +17,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import CONSUMER_PROTOCOL
 from tests.support.scripted import CLOSE, Peer
-from tests.support.waiting import wait_for
+from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.client.members import (
     ONE,
     OPTIONS,
@@ -242,7 +242,7 @@ def test_a_join_that_others_delay_goes_on_with_the_next_poll(
 
     def slow(request: Any, version: int) -> Any:
         if request.member_id:
-            assert let.wait(10)
+            assert let.wait(LIMIT_S)
         return coordinator.join(request, version)
 
     peer.on(apis.JOIN_GROUP, slow)
@@ -326,7 +326,7 @@ def test_a_second_thread_is_refused_and_may_wake_the_first(
 
         wait_for(refused, "the other thread is in poll")
         consumer.wakeup()
-        thread.join(10)
+        thread.join(LIMIT_S)
         assert ended == [errors.WakeUp]
 
 

@@ -13,7 +13,7 @@ from kafkalog.client.consumer import Consumer
 from kafkalog.client.transport import Address, Options, Tcp
 from kafkalog.wire import apis
 from tests.support.scripted import Peer
-from tests.support.waiting import wait_for
+from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.client.members import OPTIONS, ZERO, Coordinator, again, commit_answer
 
 
@@ -22,7 +22,7 @@ def test_a_commit_does_not_overtake_one_that_is_under_way(peer: Peer, member: Co
     let = threading.Event()
 
     def slow(request: Any, version: int) -> Any:
-        assert let.wait(10)
+        assert let.wait(LIMIT_S)
         return commit_answer(request, 0)
 
     peer.on(apis.OFFSET_COMMIT, slow, lambda request, version: commit_answer(request, 0))

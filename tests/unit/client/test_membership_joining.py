@@ -15,7 +15,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.records import CONSUMER_PROTOCOL
 from tests.support.scripted import Peer
-from tests.support.waiting import wait_for
+from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.client.members import (
     ONE,
     OPTIONS,
@@ -65,7 +65,7 @@ def test_it_does_not_beat_while_the_coordinator_gathers_members(
 
     def held(request: Any, version: int) -> Any:
         asked.set()
-        assert let.wait(10)
+        assert let.wait(LIMIT_S)
         return coordinator.join(request, version)
 
     with joined(peer) as member:
@@ -106,7 +106,7 @@ def test_who_does_not_poll_while_others_are_waited_for_leaves(
     let = threading.Event()
 
     def slow(request: Any, version: int) -> Any:
-        assert let.wait(10)
+        assert let.wait(LIMIT_S)
         return coordinator.sync(request, version)
 
     peer.on(apis.SYNC_GROUP, slow)

@@ -144,7 +144,7 @@ def test_a_slow_leader_does_not_hold_up_another(pair: tuple[Peer, Peer], tmp_pat
     hold = threading.Event()
 
     def slow(request: Any, version: int) -> Any:
-        hold.wait(10)
+        hold.wait(LIMIT_S)
         row = {"partition_index": 0, "records": data}
         return {"responses": [{"topic": "t", "partitions": [row]}]}
 

@@ -309,9 +309,10 @@ def leaving_joins(side: Side) -> None:
 
 def sessions(side: Side) -> None:
     """Members that are not heard of, and members that do not sync, are removed."""
-    short = {"session_timeout_ms": 1_500, "rebalance_timeout_ms": 2_000}
+    short = {"session_timeout_ms": 2_000, "rebalance_timeout_ms": 2_000}
     (first,) = stable(side, "sessions", 1, **short)
-    gone_id = given_id(side, "sessions", **short)
+    # Nothing tells when an id that nobody came with is forgotten: long before the member goes.
+    gone_id = given_id(side, "sessions", **{**short, "session_timeout_ms": 100})
     reach(side, "sessions", "Empty")
     heartbeat(side, "sessions", 1, first.member_id)
     side.see("too late", join(side, "sessions", member_id=gone_id, **short))

@@ -13,16 +13,17 @@ import struct
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from kafkalog.wire import apis, headers
 from kafkalog.wire.api import Api
 from kafkalog.wire.values import Struct
-from tests.support.waiting import wait_for
+from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.coordinator.desk import Desk, config
 
 CLIENT = "client"
-PATIENCE_S = 20.0
+PATIENCE_S = LIMIT_S
 ARRIVAL_S = 0.1
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 500,
@@ -48,6 +49,16 @@ def plain(value: Any, names: dict[str, str]) -> Any:
     return value
 
 
+def unread_bytes(ports: tuple[int, int]) -> int:
+    """What waits in the socket of this machine that has these ports, its own and its peer's."""
+    for family in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{family}").read_text().splitlines()[1:]:
+            _, own, peer, _, queues, *_ = line.split()
+            if (int(own.rpartition(":")[2], 16), int(peer.rpartition(":")[2], 16)) == ports:
+                return int(queues.rpartition(":")[2], 16)
+    return 0  # it is closed
+
+
 class Pending:
     """A request that was sent to Kafka; its answer comes on a thread of its own."""
 
@@ -58,10 +69,16 @@ class Pending:
         self.failed: Exception | None = None
         self.done = threading.Event()
         self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        self._ports = port, int(self._socket.getsockname()[1])
         frame = headers.encode_request_header(api, version, 7, CLIENT)
         frame += api.encode_request(version, fields)
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
         threading.Thread(target=self._receive, daemon=True).start()
+
+    def read(self) -> bool:
+        """Whether the other side has taken all that was sent out of its socket: how long that takes
+        is the machine's."""
+        return self.done.is_set() or not unread_bytes(self._ports)
 
     def _receive(self) -> None:
         try:
@@ -173,7 +190,8 @@ class KafkaSide(Side):
 
     def park(self, api: Api, version: int, fields: dict[str, Any]) -> Pending:
         sent: Pending = super().park(api, version, fields)
-        # Nobody tells that it arrived; answered or not, after this time it has.
+        self.until(sent.read, "the request is read")
+        # Nobody tells that it got from there to the group; answered or not, after this time it has.
         sent.done.wait(ARRIVAL_S)
         return sent
 

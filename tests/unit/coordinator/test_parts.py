@@ -24,6 +24,7 @@ from kafkalog.coordinator.timers import Timers
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.waiting import LIMIT_S
 from tests.unit.coordinator.bench import HOST, MemoryJournal, Reply
 from tests.unit.coordinator.desk import Desk, config
 from tests.unit.coordinator.test_states import codes
@@ -116,7 +117,7 @@ class SlowJournal(MemoryJournal):
         self.waiting.append(done)
 
     def read(self, partition: int) -> Iterator[JournalBatch]:
-        self.gate.wait(10)
+        self.gate.wait(LIMIT_S)
         return super().read(partition)
 
     def finish(self) -> None:
@@ -263,7 +264,7 @@ def test_closing_answers_everything(
     closing = threading.Thread(target=coordinator.close)
     closing.start()
     journal.finish()
-    closing.join(10)
+    closing.join(LIMIT_S)
     assert not closing.is_alive()
     assert codes(written) == [ErrorCode.NONE]
     assert joining.error is ErrorCode.NOT_COORDINATOR
@@ -328,7 +329,7 @@ def test_requests_from_many_threads(journal: SlowJournal, wait_until: Wait) -> N
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(LIMIT_S)
     coordinator.post(partial(coordinator.core.drop_topics, frozenset(["other"])))
     coordinator.close()
     assert [codes(reply) for reply in replies] == [[ErrorCode.NONE]] * 1_600

@@ -35,6 +35,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log.log import Log
 from kafkalog.types import TopicPartition
+from tests.support.waiting import LIMIT_S
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def run_child(code: str, *args: object) -> subprocess.CompletedProcess:
     """Run Python code in a process of its own; `args` are its sys.argv[1:]."""
     command = [sys.executable, "-c", textwrap.dedent(code), *map(str, args)]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S)
 
 
 def crash_after_append(path, topic: str, partition: int, count: int) -> None:
@@ -252,7 +253,7 @@ def test_a_log_is_the_same_object_as_long_as_it_is_open(path):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(LIMIT_S)
         assert len(found) == 8
         assert len(set(map(id, found))) == 1
         found[0].append(b"1")

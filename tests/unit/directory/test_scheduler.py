@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kafkalog.clock import ManualClock
 from kafkalog.config.declare import FOREVER
 from kafkalog.directory.scheduler import Job, Scheduler, due, next_due_ms
+from tests.support.waiting import LIMIT_S
 
 
 @given(st.dictionaries(st.text(max_size=3), st.integers(0, 100)), st.integers(0, 100))
@@ -112,16 +113,16 @@ def test_stop_waits_for_the_running_job():
 
     def slow() -> None:
         entered.set()
-        leave.wait(10)
+        leave.wait(LIMIT_S)
 
     later = Job("later", lambda: after.append(1), 10, 0)
     scheduler = Scheduler("test", clock, [Job("slow", slow, 10, 0), later])
     scheduler.start()
-    assert entered.wait(10)
+    assert entered.wait(LIMIT_S)
     stopper = threading.Thread(target=scheduler.stop)
     stopper.start()
     leave.set()
-    stopper.join(10)
+    stopper.join(LIMIT_S)
     assert not stopper.is_alive()
     clock.advance(100)
     assert len(after) <= 1

@@ -15,6 +15,7 @@ import pytest
 
 import kafkalog
 from kafkalog._native import check, ffi, lib
+from tests.support.waiting import LIMIT_S
 
 Wait = Callable[..., None]
 
@@ -25,7 +26,7 @@ CONFIG = {
     "cleanup.policy": "compact,delete",
     "min.cleanable.dirty.ratio": 0,
 }
-PATIENCE_S = 20
+PATIENCE_S = LIMIT_S
 COUNT = 60
 
 READER = """

@@ -23,6 +23,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log.log import handle_of
 from tests.support.raw import Raw
+from tests.support.waiting import LIMIT_S
 
 
 def test_a_log_beside_a_broker_shares_the_partition(tmp_path: Path) -> None:
@@ -47,7 +48,7 @@ def test_threads_open_and_close_logs_of_one_directory(tmp_path: Path) -> None:
     begin, failures = threading.Barrier(2), []
 
     def work(partition: int) -> None:
-        begin.wait(30)
+        begin.wait(LIMIT_S)
         for _ in range(60):
             try:
                 with Log(tmp_path / f"a-{partition}") as log:
@@ -59,7 +60,7 @@ def test_threads_open_and_close_logs_of_one_directory(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(LIMIT_S)
     assert failures == []
     for number in range(2):
         assert len(list(Log(tmp_path / f"a-{number}", "r"))) == 60
@@ -165,7 +166,7 @@ def test_close_returns_when_the_log_is_closed(tmp_path: Path) -> None:
 
     def slow(*how: object) -> None:
         held.set()
-        assert free.wait(30)
+        assert free.wait(LIMIT_S)
         closing(*how)  # type: ignore[arg-type]
 
     handle.owner.closing = slow  # type: ignore[method-assign]
@@ -173,13 +174,13 @@ def test_close_returns_when_the_log_is_closed(tmp_path: Path) -> None:
     first = threading.Thread(target=log.close)
     second = threading.Thread(target=lambda: (log.close(), ended.append(handle.ended)))
     first.start()
-    assert held.wait(30)
+    assert held.wait(LIMIT_S)
     second.start()
     second.join(0.05)
     assert ended == []
     free.set()
-    second.join(30)
-    first.join(30)
+    second.join(LIMIT_S)
+    first.join(LIMIT_S)
     assert ended == [True]
 
 

@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 import kafkalog
 from kafkalog.log.handle import WAIT_SLICE_MS
 from tests.support import cases
+from tests.support.waiting import wait_for
 
 TRIES = 5
 
@@ -120,8 +120,7 @@ def test_ctrl_c_ends_a_wait(wait, tmp_path):
         "import kafkalog, os, sys\n"
         "log = kafkalog.Log(sys.argv[1])\n"
         "log.append(b'x')\n"
-        "print('waiting', flush=True)\n"
-        f"try:\n    {WAITS[wait]}\n"
+        f"try:\n    print('waiting', flush=True)\n    {WAITS[wait]}\n"
         "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n"
         "os._exit(0)\n"
     )
@@ -139,9 +138,9 @@ def test_ctrl_c_ends_a_wait(wait, tmp_path):
 
 def _until_asleep(pid):
     """Return when the process waits for something (state S in /proc)."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
+
+    def asleep():
         with open(f"/proc/{pid}/stat") as stat:
-            if stat.read().rpartition(")")[2].split()[0] == "S":
-                return
-    raise AssertionError(f"process {pid} never waits")
+            return stat.read().rpartition(")")[2].split()[0] == "S"
+
+    wait_for(asleep, f"process {pid} waits")

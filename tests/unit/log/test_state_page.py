@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import kafkalog
+from tests.support.waiting import LIMIT_S
 
 SHM = Path("/dev/shm")
 USER = 54321
@@ -150,9 +151,9 @@ def test_a_page_that_is_being_made_is_not_swept(tmp_path, native_test, wait_unti
         with ThreadPoolExecutor(1) as pool:
             opening = pool.submit(kafkalog.Log, path)
             wait_until(lambda: hooks.kl_io_waiting(b"fallocate") == 1, "the page has no blocks")
-            subprocess.run([sys.executable, "-c", begin], check=True, timeout=30)
+            subprocess.run([sys.executable, "-c", begin], check=True, timeout=LIMIT_S)
             hooks.kl_io_hold(b"fallocate", hooks.KL_HOLD_NONE)
-            with opening.result(timeout=20):
+            with opening.result(timeout=LIMIT_S):
                 assert page_of(path, os.geteuid()).exists()
     finally:
         hooks.kl_io_reset()

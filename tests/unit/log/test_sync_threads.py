@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import kafkalog
+from tests.support.waiting import LIMIT_S
 
 Wait = Callable[..., None]
 
@@ -109,5 +110,5 @@ def test_a_forked_child_has_sync_threads_of_its_own(tmp_path: Path) -> None:
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
     command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done.stderr

@@ -17,8 +17,9 @@ from kafkalog.log.log import handle_of
 from kafkalog.server.reactor import Reactor
 from kafkalog.wire import apis
 from tests.support.batches import Row, batch
+from tests.support.waiting import LIMIT_S
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = LIMIT_S
 ALL, LEADER, NONE = -1, 1, 0
 PRODUCE_VERSIONS = range(3, 12)
 FETCH_VERSIONS = range(4, 19)

@@ -11,6 +11,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.support.batches import Row, batch
+from tests.support.waiting import LIMIT_S
 from tests.unit.plane.peer import ALL, FETCH_VERSIONS, LEADER, one
 
 NOW_MS = 1_700_000_000_000
@@ -32,7 +33,7 @@ def no_answer(peer) -> bool:
     except BlockingIOError:
         return True
     finally:
-        peer.socket.settimeout(20)
+        peer.socket.settimeout(LIMIT_S)
     return False
 
 

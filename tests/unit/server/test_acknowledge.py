@@ -13,6 +13,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.support.raw import Raw
+from tests.support.waiting import LIMIT_S
 from tests.unit.server.conftest import MakeBroker
 from tests.unit.server.test_transactions import ONE_PARTITION, Client
 
@@ -70,7 +71,7 @@ def test_what_cannot_be_waited_for_ends_no_other_wait(make_broker: MakeBroker) -
         raw.create("t", compression_type="gzip")
         assert raw.produce("t", b"v").error_code == ErrorCode.NONE
         broker._node.acknowledger.wait("t", 0, 1 << 70, 1000, told.put)
-        assert isinstance(told.get(timeout=20), OverflowError)
+        assert isinstance(told.get(timeout=LIMIT_S), OverflowError)
         assert raw.produce("t", b"v").error_code == ErrorCode.NONE
 
 

@@ -25,6 +25,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.support.raw import Raw
+from tests.support.waiting import LIMIT_S
 from tests.unit.server.conftest import MakeBroker
 from tests.unit.server.test_transactions import Client
 
@@ -96,7 +97,7 @@ def test_a_program_that_forgets_to_close_ends_cleanly(tmp_path: Path) -> None:
         "print(broker.bootstrap_servers)"
     )
     path = tmp_path / "data"
-    done = subprocess.run([sys.executable, "-c", program, str(path)], timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, str(path)], timeout=LIMIT_S)
     assert done.returncode == 0
     assert (path / ".kafka_cleanshutdown").exists()
 
@@ -355,7 +356,7 @@ def test_sigterm_ends_serve_cleanly(tmp_path: Path) -> None:
         raw.create("t")
         assert raw.produce("t", b"v").error_code == 0
         child.send_signal(signal.SIGTERM)
-        _, errors = child.communicate(timeout=30)
+        _, errors = child.communicate(timeout=LIMIT_S)
     assert child.returncode == 0
     assert '"message": "SIGTERM: the broker ends"' in errors
     assert (path / ".kafka_cleanshutdown").exists()
@@ -379,7 +380,7 @@ def test_serve_reads_a_properties_file_and_names_what_it_leaves(tmp_path: Path) 
             (topic,) = raw.call(apis.METADATA, topics=[{"name": "t"}]).topics
         assert len(topic.partitions) == 3
     child.terminate()
-    _, errors = child.communicate(timeout=30)
+    _, errors = child.communicate(timeout=LIMIT_S)
     assert "quota.window.num: ignored: it is not there yet" in errors
     assert "num.partitons: ignored: no setting has this name" in errors
 
@@ -387,7 +388,7 @@ def test_serve_reads_a_properties_file_and_names_what_it_leaves(tmp_path: Path) 
 def test_serve_says_who_owns_the_directory(broker: Broker) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "kafkalog", "serve", "--dir", broker.path],
-        capture_output=True, text=True, timeout=30,
+        capture_output=True, text=True, timeout=LIMIT_S,
     )  # fmt: skip
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
@@ -416,7 +417,7 @@ def test_serve_gives_small_requests_their_turn_beside_large_ones(tmp_path: Path)
     )  # fmt: skip
     assert child.stdout is not None
     assert child.stdout.readline().startswith("kafkalog serves ")
-    found, _ = child.communicate("look\n", timeout=30)
+    found, _ = child.communicate("look\n", timeout=LIMIT_S)
     assert (child.returncode, found) == (0, "True\n")
 
 

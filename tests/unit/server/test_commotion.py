@@ -100,7 +100,7 @@ def run(address: str, work: Work, seed: int) -> set[int]:
         return {work(raw, chance) for _ in range(ROUNDS)}
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_a_busy_broker_answers_everything_and_ends_in_order(make_broker: MakeBroker) -> None:
     broker = make_broker(log_cleaner_backoff_ms=10, log_retention_check_interval_ms=10)
     seen: dict[str, set[int]] = {}
@@ -135,7 +135,7 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_a_busy_broker_that_is_killed_starts_again_whole(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:

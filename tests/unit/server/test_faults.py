@@ -16,6 +16,7 @@ from kafkalog.server.handlers import ROUTES
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
+from tests.support.waiting import LIMIT_S
 from tests.unit.server.conftest import MakeBroker
 from tests.unit.server.test_failures import codes, filled
 
@@ -163,7 +164,7 @@ def test_who_is_delayed_waits_and_so_does_what_is_behind(
     raw.socket.settimeout(0.03)
     with pytest.raises(TimeoutError):
         raw.receive_frame()
-    raw.socket.settimeout(30)
+    raw.socket.settimeout(LIMIT_S)
     clock.advance(60_000)
     raw.receive(apis.PRODUCE if api == "Produce" else apis.LIST_OFFSETS, 7)
     assert raw.receive(apis.API_VERSIONS, 0).error_code == OK

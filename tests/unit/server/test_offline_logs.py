@@ -24,6 +24,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.batches import Row, batch
 from tests.support.raw import Raw
+from tests.support.waiting import LIMIT_S
 from tests.unit.server.conftest import MakeBroker
 
 OFFLINE = ErrorCode.KAFKA_STORAGE_ERROR
@@ -159,7 +160,7 @@ def test_limits_of_connections_change_at_run_time(broker: Broker, raw: Raw) -> N
         waiting.send(apis.API_VERSIONS, 0, {})
         with pytest.raises(socket.timeout):
             waiting.receive_frame()
-        waiting.socket.settimeout(30)
+        waiting.socket.settimeout(LIMIT_S)
         assert raw.alter(broker_kind, "1", max_connections="2").error_code == 0
         assert waiting.receive(apis.API_VERSIONS, 0).error_code == 0
 

@@ -18,6 +18,7 @@ from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.server.broker import Broker
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
+from tests.support.waiting import LIMIT_S
 
 ID = uuid.UUID(int=4711)
 PROTECTING = {
@@ -77,7 +78,7 @@ def test_serve_says_which_name_it_refuses(tmp_path: Path) -> None:
                     "authorizer.class.name=org.example.Authorizer\n")  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-m", "kafkalog", "serve", "--config", str(file)],
-        capture_output=True, text=True, timeout=30,
+        capture_output=True, text=True, timeout=LIMIT_S,
     )  # fmt: skip
     assert done.returncode != 0
     assert "authorizer.class.name" in done.stderr

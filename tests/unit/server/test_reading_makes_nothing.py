@@ -247,7 +247,7 @@ def test_what_comes_back_from_a_restart_makes_nothing(make_broker: MakeBroker) -
     before = tree(broker.path)
     broker = make_broker()
     with Raw(broker.bootstrap_servers) as raw:
-        assert raw.call(apis.LIST_GROUPS, 4).error_code == 0
+        wait_for(lambda: raw.call(apis.LIST_GROUPS, 4).error_code == 0, "the groups are read")
     broker.close()
     with Manager(broker.path, mode="w") as manager:
         MetadataLog.open(manager).close()

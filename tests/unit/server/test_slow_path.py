@@ -14,7 +14,7 @@ from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.support.batches import Row, batch
 from tests.support.raw import Raw
-from tests.support.waiting import wait_for
+from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.server.conftest import MakeBroker
 
 
@@ -181,7 +181,7 @@ def test_flush_messages_is_waited_for_whatever_acks_says(
         raw.socket.setblocking(False)
         with pytest.raises(BlockingIOError):
             raw.socket.recv(1)
-        raw.socket.settimeout(30)
+        raw.socket.settimeout(LIMIT_S)
     finally:
         lib.kl_io_hold(b"fdatasync", 0)
         lib.kl_io_reset()

@@ -21,11 +21,12 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.support.raw import Raw
+from tests.support.waiting import LIMIT_S
 from tests.unit.server.conftest import MakeBroker
 
 TOPIC = 2
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
-DEADLINE_S = 30
+DEADLINE_S = LIMIT_S
 NOW_MS = 1_700_000_000_000
 """Where a ManualClock begins."""
 

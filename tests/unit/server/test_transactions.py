@@ -22,6 +22,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.batches import Row, batch
 from tests.support.raw import Raw
+from tests.support.waiting import LIMIT_S
 from tests.unit.server.conftest import MakeBroker
 from tests.unit.server.test_offline_logs import folder_for_file, heal
 
@@ -520,14 +521,14 @@ def test_ends_do_not_wait_for_a_log_that_is_being_opened(
     def held(topic: str, partition: int) -> Any:
         if (topic, partition) == ("t", 1):
             begun.set()
-            assert go_on.wait(20)
+            assert go_on.wait(LIMIT_S)
         return get(topic, partition)
 
     monkeypatch.setattr(node.manager, "get", held)
     with Raw(broker.bootstrap_servers) as raw:
         slow.raw = quick.raw = raw
         assert slow.end().error_code == OK
-        assert begun.wait(20)
+        assert begun.wait(LIMIT_S)
         assert quick.end(False).error_code == OK
         wait_until(lambda: quick.state() == "CompleteAbort", "the quick one ends")
         assert slow.state() == "PrepareCommit"

@@ -17,6 +17,7 @@ from kafkalog.testing.port import Port
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.raw import Raw
+from tests.support.waiting import LIMIT_S
 from tests.unit.server.test_transactions import Client
 
 Wait = Callable[..., None]
@@ -159,7 +160,7 @@ def test_a_paused_broker_is_silent_and_goes_on(broker: TestBroker) -> None:
             one.socket.settimeout(0.05)
             with pytest.raises(TimeoutError):
                 one.socket.recv(1)
-            one.socket.settimeout(30)
+            one.socket.settimeout(LIMIT_S)
         assert values(broker) == []
         broker.resume()
         assert raw.receive(apis.API_VERSIONS, 0).error_code == ErrorCode.NONE
