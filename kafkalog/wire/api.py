@@ -13,6 +13,9 @@ __all__ = ["Api"]
 API_VERSIONS_KEY = 18
 REQUEST_MEMORY_BYTES_MAX = 128 << 20
 """About what a request may become when it is decoded; its sender is a stranger."""
+REQUEST_NAMES_MAX = 100_000
+"""Of each kind (topics, partitions, groups, settings ...) a request names so many in all.  Of
+Produce and Fetch the data plane holds the same (KL_REQUEST_PARTITIONS_MAX)."""
 
 
 class Api:
@@ -63,10 +66,11 @@ class Api:
     def decode_request(self, version: int, data: Any, pos: int = 0) -> Struct:
         """The request's body at `pos` of any bytes-like data.
 
-        Raises: InvalidRequest, also of one that would take more memory than a request may;
-        UnsupportedVersion.
+        Raises: InvalidRequest, also of one that would take more memory than a request may, or
+        names more than REQUEST_NAMES_MAX; UnsupportedVersion.
         """
-        return self.request.decode(version, data, pos, REQUEST_MEMORY_BYTES_MAX)[0]
+        request = self.request
+        return request.decode(version, data, pos, REQUEST_MEMORY_BYTES_MAX, REQUEST_NAMES_MAX)[0]
 
     def encode_request(self, version: int, fields: dict[str, Any] | Struct) -> bytes:
         """A request's body.

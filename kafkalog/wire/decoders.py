@@ -10,7 +10,7 @@ import struct
 from typing import Any
 
 from kafkalog.wire.notation import FIXED, Field
-from kafkalog.wire.runtime import HELPERS, numbers
+from kafkalog.wire.runtime import HELPERS, STRING_BYTES_MAX, numbers
 from kafkalog.wire.source import Part, Source, packer
 from kafkalog.wire.values import Struct
 
@@ -153,8 +153,14 @@ class Decoder:
             depth += 1
         else:
             add(depth, "if n < 0: null()", part)
+        if field.array:
+            self.source.arrays += 1
+            at = self.source.arrays
+            add(depth, f"left[{at}] -= n\nif left[{at}] < 0: many(n, left[{at}])", part)
         if not field.array:
             text = ".decode()" if field.kind == "str" else ""
+            if text and self.flexible:
+                add(depth, f"if n > {STRING_BYTES_MAX}: long(n)", part)
             add(depth, "if n > size - pos: short(n, pos, size)", part)
             add(depth, f"s.{field.name} = data[pos : pos + n]{text}", part)
             add(depth, "pos += n")

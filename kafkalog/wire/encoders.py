@@ -10,7 +10,7 @@ from typing import Any
 
 from kafkalog.wire.decoders import Classes
 from kafkalog.wire.notation import FIXED, Field
-from kafkalog.wire.runtime import HELPERS, put_numbers
+from kafkalog.wire.runtime import HELPERS, STRING_BYTES_MAX, put_numbers
 from kafkalog.wire.source import Part, Source, packer
 
 __all__ = ["Encoder"]
@@ -147,6 +147,8 @@ class Encoder:
             if field.kind == "str":
                 said = field.name.endswith("error_message")
                 add(depth, "x = sentence(x)" if said else "x = x.encode()", part)
+                if self.flexible:
+                    add(depth, f"if len(x) > {STRING_BYTES_MAX}: too_long(x)", part)
             self.length(depth, "h" if field.kind == "str" else "i", part)
             add(depth, "out += x", part)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import threading
 from collections.abc import Callable
 from functools import cached_property
@@ -50,18 +51,25 @@ class Message:
         return parse(self._text, self.versions)
 
     def decode(
-        self, version: int, data: Any, pos: int = 0, memory_bytes: int = 0
+        self,
+        version: int,
+        data: Any,
+        pos: int = 0,
+        memory_bytes: int = 0,
+        elements: int = sys.maxsize,
     ) -> tuple[Struct, int]:
         """The message at `pos` of any bytes-like `data`, and the position behind it.
 
-        `memory_bytes`: about what it may become; 0: what any message may.
+        `memory_bytes`: about what it may become; 0: what any message may.  `elements`: how many
+        each of its arrays may have, in all the structs that have it.
 
         Raises: InvalidRequest, UnsupportedVersion.
         """
         decode, source = self._decoders.get(version) or self._make_decoder(version)
         raw = data if data.__class__ is bytes else bytes(data)
         try:
-            items, end = decode(raw, pos, len(raw), [memory_bytes or MEMORY_BYTES_MAX], 1)
+            left = [memory_bytes or MEMORY_BYTES_MAX, *[elements] * source.arrays]
+            items, end = decode(raw, pos, len(raw), left, 1)
         except _DECODE_ERRORS as error:
             raise decode_failure(source, error) from None
         return items[0], end

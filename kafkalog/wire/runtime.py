@@ -1,7 +1,8 @@
 """What generated codecs call: numbers of variable length, arrays of plain types, refusals.
 
-A decoder looks at `data` (bytes) from `pos` to `size`; `left` holds one number, about how many
-bytes of memory the message may still become.
+A decoder looks at `data` (bytes) from `pos` to `size`; `left` holds about how many bytes of memory
+the message may still become, then how many elements each of its arrays may still have, in all the
+structs that have it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,24 @@ from uuid import UUID, SafeUUID
 
 from kafkalog.wire.values import ZERO_UUID, Struct
 
-__all__ = ["HELPERS", "MEMORY_BYTES_MAX", "Malformed", "compact", "uvarint", "uvarint_bytes"]
+__all__ = [
+    "HELPERS",
+    "MEMORY_BYTES_MAX",
+    "STRING_BYTES_MAX",
+    "Malformed",
+    "compact",
+    "uvarint",
+    "uvarint_bytes",
+]
 
 MEMORY_BYTES_MAX = 512 << 20
 """About what one message may take in memory: a small message of empty structs can ask for much."""
 
 STR_BYTES, UUID_BYTES, NUMBER_BYTES = 60, 130, 40
 """About what an element of these takes, for that limit."""
+
+STRING_BYTES_MAX = 32_767
+"""Of a string, also where its length would have room for more: Kafka reads and writes no other."""
 
 SENTENCE_MAX = 4000
 """Characters of an error's message: 32,767 bytes fit a string, and names in it can be as long."""
@@ -72,6 +84,15 @@ def crowded(count: int, each: int, pos: int, size: int) -> NoReturn:
     raise Malformed(
         f"count {count}", f"at most {(size - pos) // each}: {size - pos} bytes are left"
     )
+
+
+def long(bytes_: int) -> NoReturn:
+    raise Malformed(f"a string of {bytes_} bytes", f"one of at most {STRING_BYTES_MAX}")
+
+
+def many(count: int, left: int) -> NoReturn:
+    """`left`: what is left behind `count` elements, which is below 0."""
+    raise Malformed(f"{count} more elements", f"at most {count + left} more in one message")
 
 
 def charge(left: list[int], count: int, each: int) -> None:
@@ -153,6 +174,8 @@ def compact_strings(
         bytes_, pos = compact(data, pos)
         if bytes_ < 0:
             null()
+        if bytes_ > STRING_BYTES_MAX:
+            long(bytes_)
         if bytes_ > size - pos:
             short(bytes_, pos, size)
         found.append(data[pos : pos + bytes_].decode())
@@ -227,6 +250,11 @@ def not_array(value: Any) -> NoReturn:
     raise TypeError(f"found {value!r:.60}, wanted a list")
 
 
+def too_long(raw: bytes) -> NoReturn:
+    # As packing a length of 16 bits fails.
+    raise struct.error(f"found a string of {len(raw)} bytes, wanted at most {STRING_BYTES_MAX}")
+
+
 def put_strings(out: bytearray, items: list[str]) -> None:
     for _i, item in enumerate(items):
         raw = item.encode()
@@ -237,6 +265,8 @@ def put_strings(out: bytearray, items: list[str]) -> None:
 def put_compact_strings(out: bytearray, items: list[str]) -> None:
     for _i, item in enumerate(items):
         raw = item.encode()
+        if len(raw) > STRING_BYTES_MAX:
+            too_long(raw)
         out += uvarint_bytes(len(raw) + 1)
         out += raw
 
@@ -273,7 +303,8 @@ HELPERS: dict[str, Any] = {
     **{
         f.__name__: f
         for f in (
-            *(Malformed, uvarint, compact, null, short, crowded, charge, strange_tag, skip_tags),
+            *(Malformed, uvarint, compact, null, short, crowded, long, many, charge),
+            *(strange_tag, skip_tags, too_long),
             *(uuid, uuids, strings, compact_strings),
             *(uvarint_bytes, members, unknown, not_null, sentence, not_array, put_strings),
             *(put_compact_strings, put_uuids, put_tags),

@@ -31,6 +31,8 @@ class Source:
         """Functions whose local `i` is an index of their array."""
         self.names: dict[str, Any] = {}
         """What the functions know besides the helpers: classes, packers, defaults."""
+        self.arrays = 0
+        """Arrays of the message, each of which has a bound of its own for all its elements."""
 
     def add(self, depth: int, text: str, *parts: Part) -> None:
         """A line, or several, for these fields."""

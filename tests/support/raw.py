@@ -25,6 +25,7 @@ class Raw:
         else:
             host, _, port = address.rpartition(":")
             self.socket = socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_S)
+        self.address = address
         self.client_id = client_id
         self._correlation_id = 0
 

@@ -57,10 +57,11 @@ static inline int64_t kl_in_length(kl_in *in, bool wide) {
     if (in->flexible) return (int64_t)kl_in_uvarint(in) - 1;
     return wide ? kl_in_i32(in) : kl_in_i16(in);
 }
-/* Bytes or a string in place; data NULL: null. */
+/* Bytes or a string in place; data NULL: null.  Where its length is compact, a string may be as
+ * long as elsewhere and no longer, as Kafka has it. */
 static inline kl_span kl_in_span(kl_in *in, bool wide) {
     int64_t bytes = kl_in_length(in, wide);
-    if (KL_UNLIKELY(bytes < -1)) in->bad = true;
+    if (KL_UNLIKELY(bytes < -1 || (!wide && bytes > INT16_MAX))) in->bad = true;
     if (bytes < 0) return (kl_span){NULL, 0};
     const uint8_t *data = kl_in_take(in, (size_t)bytes);
     return (kl_span){data, data ? (size_t)bytes : 0};

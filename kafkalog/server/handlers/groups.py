@@ -1,6 +1,5 @@
 """Groups: FindCoordinator here, all else is the coordinator's."""
 
-import logging
 from typing import Any
 
 from kafkalog.coordinator.step import Request as GroupRequest
@@ -12,13 +11,10 @@ from kafkalog.server.request import Request
 from kafkalog.server.topics import internal_topic
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["asks_too_much", "find_coordinator", "to_coordinator"]
+__all__ = ["find_coordinator", "to_coordinator"]
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """What a key of FindCoordinator may name."""
-ASKED_MAX = 100_000
-"""Groups, or partitions of a commit, in one request: as many as Produce and Fetch may name."""
-_logger = logging.getLogger(__name__)
 SEVERAL_SINCE = 4
 """KIP-699: from this version on several keys in one request."""
 
@@ -52,37 +48,9 @@ def _coordinator_error(node: Node, key_type: int) -> tuple[ErrorCode, str | None
     return ErrorCode.NONE, None
 
 
-def _asks_for(body: Any) -> int:
-    """How many groups, transactional ids or partitions a request names."""
-    for several in ("groups", "groups_names", "transactional_ids"):
-        if getattr(body, several, None):
-            return len(getattr(body, several))
-    found = 0
-    for inner in ("transactions", "markers"):
-        found += sum(map(_asks_for, getattr(body, inner, ()) or ()))
-    for topics in ("topics", "v3_and_below_topics"):
-        for topic in getattr(body, topics, ()) or ():
-            found += len(getattr(topic, "partitions", ()))
-            found += len(getattr(topic, "partition_indexes", ()))
-    return found
-
-
-def asks_too_much(request: Request) -> bool:
-    """Whether a request names more than a coordinator looks at: its thread is one for all.  Who
-    does is not answered."""
-    if (found := _asks_for(request.body)) <= ASKED_MAX:
-        return False
-    _logger.info("%r: names %d groups or partitions, at most %d are looked at; its connection "
-                 "is closed", request, found, ASKED_MAX)  # fmt: skip
-    return True
-
-
 def to_coordinator(node: Node, request: Request) -> None:
     """Hand a request to the coordinator, which answers now or later."""
     peer = request.peer
-    if asks_too_much(request):
-        request.drop()
-        return
     node.coordinator.submit(
         request.api,
         GroupRequest(

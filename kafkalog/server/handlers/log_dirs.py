@@ -21,12 +21,15 @@ def describe_log_dirs(node: Node, request: Request) -> dict[str, Any]:
     wanted = request.body.topics
     image = node.image
     if wanted is None:
-        asked = [(topic.name, sorted(topic.partitions)) for topic in image.topics.values()]
-    else:
-        asked = [(topic.topic, list(dict.fromkeys(topic.partitions))) for topic in wanted]
+        asked = {topic.name: dict.fromkeys(sorted(topic.partitions))
+                 for topic in image.topics.values()}  # fmt: skip
+    else:  # each once, however often it is named: a folder is listed for it
+        asked = {}
+        for topic in wanted:
+            asked.setdefault(topic.topic, {}).update(dict.fromkeys(topic.partitions))
     topics = [
         {"name": name, "partitions": found}
-        for name, partitions in asked
+        for name, partitions in asked.items()
         if (found := list(_sizes(node, name, partitions)))
     ]
     disk = os.statvfs(node.manager.path)

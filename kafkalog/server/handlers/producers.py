@@ -11,11 +11,17 @@ __all__ = ["describe_producers"]
 
 
 def describe_producers(node: Node, request: Request) -> dict[str, Any]:
-    """Who is remembered of the idempotent producers of each partition."""
-    topics = []
+    """Who is remembered of the idempotent producers of each partition.
+
+    Each once: there may be 100,000 of one, which a few bytes would ask for again.
+    """
+    asked: dict[str, dict[int, None]] = {}
     for topic in request.body.topics:
-        found = [_producers(node, topic.name, index) for index in topic.partition_indexes]
-        topics.append({"name": topic.name, "partitions": found})
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    topics = [
+        {"name": name, "partitions": [_producers(node, name, index) for index in indexes]}
+        for name, indexes in asked.items()
+    ]
     return {"topics": topics}
 
 

@@ -16,15 +16,19 @@ HIGH_WATERMARK = -1
 
 
 def delete_records(node: Node, request: Request) -> dict[str, Any]:
-    """One answer a partition: the offset from which on it can be read now."""
-    topics = []
+    """One answer a partition: the offset from which on it can be read now.  Of one that is named
+    several times the last offset counts, as in Kafka: each costs the disk something."""
+    asked: dict[str, dict[int, int]] = {}
     for topic in request.body.topics:
+        offsets = {one.partition_index: one.offset for one in topic.partitions}
+        asked.setdefault(topic.name, {}).update(offsets)
+    topics = []
+    for name, offsets in asked.items():
         found = []
-        for partition in topic.partitions:
-            index = partition.partition_index
-            low, code = _one(node, topic.name, index, partition.offset)
+        for index, offset in offsets.items():
+            low, code = _one(node, name, index, offset)
             found.append({"partition_index": index, "low_watermark": low, "error_code": code})
-        topics.append({"name": topic.name, "partitions": found})
+        topics.append({"name": name, "partitions": found})
     return {"topics": topics}
 
 

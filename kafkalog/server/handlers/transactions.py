@@ -12,7 +12,6 @@ from kafkalog.coordinator.transactions.requests import Asked
 from kafkalog.server.guards import Guard
 from kafkalog.server.handlers.common import code_of
 from kafkalog.server.handlers.failures import handler_failed
-from kafkalog.server.handlers.groups import asks_too_much
 from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
@@ -41,9 +40,6 @@ def asking(request: Request) -> Asking:
 
 def to_coordinator(node: Node, request: Request) -> None:
     """Hand a request to the coordinator, which answers now or later."""
-    if asks_too_much(request):
-        request.drop()
-        return
     node.transactions.submit(request.api, asking(request))
 
 
@@ -83,9 +79,6 @@ def as_writer(error: ErrorCode, knows: bool) -> ErrorCode:
 
 def txn_offset_commit(node: Node, request: Request) -> None:
     """The coordinator of transactions says whether the producer may, that of groups does it."""
-    if asks_too_much(request):
-        request.drop()
-        return
     body = request.body
     if not any(_is_there(node, topic, one) for topic in body.topics for one in topic.partitions):
         _refuse(node, request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -170,9 +163,6 @@ def _refuse(node: Node, request: Request, error: ErrorCode) -> None:
 def write_markers(node: Node, request: Request) -> None:
     """End transactions in partitions, whatever their coordinator knows: what an administrator does
     with one that hangs."""
-    if asks_too_much(request):
-        request.drop()
-        return
     _Marking(node, request).begin()
 
 

@@ -149,6 +149,15 @@ def test_a_tagged_field_of_another_size_is_refused(size: int) -> None:
         apis.API_VERSIONS.decode_response(3, b"\0\0\x01\0\0\0\0" + tag)
 
 
+def test_a_string_of_more_than_32_767_bytes_is_refused() -> None:
+    """Where its length is of variable size: with 16 bits nobody can say more."""
+    string = uvarint_bytes(32_768 + 1) + b"x" * 32_768
+    with pytest.raises(InvalidRequest, match=r"name: found a string of 32768 bytes, wanted one of"):
+        apis.METADATA.request.decode(9, b"\x02" + string + bytes(10))
+    with pytest.raises(InvalidRequest, match=r"groups\[0\]: found a string of 32768 bytes"):
+        apis.DESCRIBE_GROUPS.request.decode(5, b"\x02" + string + bytes(10))
+
+
 def test_records_survive_anything(rng: random.Random) -> None:
     """The decoders of internal records, around the messages."""
     decoders = [

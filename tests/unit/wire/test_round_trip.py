@@ -141,10 +141,17 @@ def test_what_cannot_be_encoded_is_named(
         apis.METADATA.encode_response(version, fields)
 
 
-def test_a_string_that_is_too_long_for_its_length_is_refused() -> None:
-    apis.METADATA.encode_response(9, {"cluster_id": "x" * 40_000})
-    with pytest.raises(ArgumentError, match="Metadata response v8: cluster_id: "):
-        apis.METADATA.encode_response(8, {"cluster_id": "x" * 40_000})
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_string_of_more_than_32_767_bytes_is_refused(version: int) -> None:
+    """Also where its length would have room for more: Kafka reads no longer one."""
+    longest = "\u00e9" * 16_383 + "x"
+    data = apis.METADATA.encode_response(version, {"cluster_id": longest})
+    assert apis.METADATA.decode_response(version, data).cluster_id == longest
+    with pytest.raises(ArgumentError, match=f"Metadata response v{version}: cluster_id: "):
+        apis.METADATA.encode_response(version, {"cluster_id": longest + "x"})
+    names = {"groups": ["a", longest + "x"]}
+    with pytest.raises(ArgumentError, match=r"groups\[1\]: "):
+        apis.DESCRIBE_GROUPS.encode_request(5 if version == 9 else 4, names)
 
 
 def test_a_version_that_is_not_known_is_named() -> None:
