@@ -149,14 +149,25 @@ class Producer(_Above):
         Raises: as kafkalog.Producer.send_many and the future that it gives; what becomes of
         others' records is theirs.
         """
-        sent = await self._run(self._many, topic, values, *words, **named)
-        await self._known(sent)
-        return sent
+        return await self._many(self._below.send_many, topic, values, *words, **named)
 
-    def _many(self, *words: Any, **named: Any) -> Any:
-        """On the thread: whoever waits for so many does not linger."""
-        sent = self._below.send_many(*words, **named)
-        sent.hurry()
+    async def send_batches(self, topic: str, batches: Any, *words: Any, **named: Any) -> Any:
+        """Send the records of whole batches; what `kafkalog.Producer.send_batches` says of them,
+        once they are acknowledged.  Cancelled: as `send`, all of them or none.
+
+        Raises: as send_many.
+        """
+        return await self._many(self._below.send_batches, topic, batches, *words, **named)
+
+    async def _many(self, send: Callable[..., Any], *words: Any, **named: Any) -> Any:
+        def hurried() -> Any:
+            """On the thread: whoever waits for so many does not linger."""
+            sent = send(*words, **named)
+            sent.hurry()
+            return sent
+
+        sent = await self._run(hurried)
+        await self._known(sent)
         return sent
 
     async def _known(self, sent: Any) -> Any:

@@ -384,12 +384,18 @@ static kl_status kl_slot_usable(const kl_slot *slot) {
     return slot->batch ? KL_OK : KL_E_BUFFER_TOO_SMALL;
 }
 
+/* What a record takes beside its lengths and deltas. */
+static int64_t kl_addition_bytes(const kl_addition *record) {
+    return KL_MAX(record->key_bytes, (int64_t)0) + KL_MAX(record->value_bytes, (int64_t)0) +
+           (int64_t)record->headers_bytes;
+}
+
 /* What a row's batch needs to hold it. */
 static int64_t kl_row_bytes(const kl_columns *columns, const kl_cursor *cursor) {
     kl_cursor at = *cursor;
     kl_addition record;
     if (kl_columns_take(columns, &at, &record)) return 0; /* the fill said so already */
-    return KL_MAX(record.key_bytes, (int64_t)0) + KL_MAX(record.value_bytes, (int64_t)0);
+    return kl_addition_bytes(&record);
 }
 
 /* Rows without keys, or with a partition of their caller's: as many as fit one batch. */
@@ -416,23 +422,78 @@ static kl_status kl_intake_fill(kl_intake *intake, const kl_columns *columns,
     return status;
 }
 
+/* Put a record where it belongs, `wanted` or by its key; its partition. */
+static kl_status kl_intake_put(kl_intake *intake, const kl_addition *record, long wanted,
+                               long *partition) {
+    bool sticky = false;
+    *partition =
+        wanted >= 0 ? wanted : kl_place(intake, record->key, record->key_bytes, &sticky);
+    kl_slot *slot = &intake->slots[*partition];
+    kl_status status = kl_slot_usable(slot);
+    if (!status) status = kl_growing_add(slot->growing, record);
+    if (status) return status;
+    kl_slot_touch(slot, slot->growing->encoded.record_count - 1);
+    if (sticky) kl_sticky_took(intake, KL_MAX(record->value_bytes, (int64_t)0) + 8);
+    return KL_OK;
+}
+
 /* A row with a key. */
 static kl_status kl_intake_row(kl_intake *intake, const kl_columns *columns,
                                kl_cursor *cursor, long *partition) {
     kl_cursor next = *cursor;
     kl_addition record;
     kl_status status = kl_columns_take(columns, &next, &record);
-    if (status) return status;
-    bool sticky = false;
-    *partition = kl_place(intake, record.key, record.key_bytes, &sticky);
-    kl_slot *slot = &intake->slots[*partition];
-    status = kl_slot_usable(slot);
-    if (!status) status = kl_growing_add(slot->growing, &record);
-    if (status) return status;
-    kl_slot_touch(slot, slot->growing->encoded.record_count - 1);
-    if (sticky) kl_sticky_took(intake, KL_MAX(record.value_bytes, (int64_t)0) + 8);
-    *cursor = next;
+    if (!status) status = kl_intake_put(intake, &record, -1, partition);
+    if (!status) *cursor = next;
+    return status;
+}
+
+/* Records from `*p` on, some of them; *bytes: of the one that did not go. */
+static kl_status kl_intake_copy(kl_intake *intake, const uint8_t **p, const uint8_t *end,
+                                int64_t base_ms, int64_t fixed_ms, long wanted,
+                                long *partition, int64_t *bytes) {
+    kl_addition record;
+    for (int i = 0; i < MANY_ROWS && *p < end; i++) {
+        const uint8_t *next = kl_addition_next(*p, end, base_ms, true, &record);
+        if (next == NULL) return kl_fail(KL_E_CORRUPT_MESSAGE, "the records of a batch are none");
+        if (fixed_ms >= 0) record.timestamp_ms = fixed_ms;
+        kl_status status = kl_intake_put(intake, &record, wanted, partition);
+        *bytes = kl_addition_bytes(&record);
+        if (status) return status;
+        *p = next;
+    }
     return KL_OK;
+}
+
+/* (intake, records of a batch, position in them, their base time, the time of all of them or
+ * -1, partition or -1: by the keys): (status, partition, bytes of the record, position):
+ * as `many`, at the position. */
+static PyObject *kl_intake_batch(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (count != 6) {
+        PyErr_Format(PyExc_TypeError, "found %zd arguments, wanted 6", count);
+        return NULL;
+    }
+    kl_intake *intake = PyCapsule_GetPointer(args[0], KL_INTAKE_NAME);
+    if (intake == NULL) return NULL;
+    char *records;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(args[1], &records, &size)) return NULL;
+    Py_ssize_t pos = PyLong_AsSsize_t(args[2]);
+    int64_t base_ms = PyLong_AsLongLong(args[3]), fixed_ms = PyLong_AsLongLong(args[4]);
+    long wanted = PyLong_AsLong(args[5]), partition = wanted;
+    if (PyErr_Occurred()) return NULL;
+    if (wanted >= intake->partitions || pos < 0 || pos > size) {
+        PyErr_Format(PyExc_IndexError, "partition %ld of %d, position %zd of %zd", wanted,
+                     intake->partitions, pos, size);
+        return NULL;
+    }
+    const uint8_t *start = (const uint8_t *)records, *p = start + pos;
+    int64_t bytes = 0;
+    kl_status status = kl_intake_copy(intake, &p, start + size, base_ms, fixed_ms, wanted,
+                                      &partition, &bytes);
+    return Py_BuildValue("ilLn", (int)status, partition, (long long)bytes,
+                         (Py_ssize_t)(p - start));
 }
 
 /* (intake, address of a kl_columns, of a kl_cursor, partition or -1: by the keys): (status,
@@ -484,6 +545,7 @@ static PyMethodDef kl_intake_methods[] = {
     {"intake_place", KL_DIRECT_METHOD(kl_intake_place), METH_FASTCALL, NULL},
     {"intake_send", KL_DIRECT_METHOD(kl_intake_send), METH_FASTCALL, NULL},
     {"intake_many", KL_DIRECT_METHOD(kl_intake_many), METH_FASTCALL, NULL},
+    {"intake_batch", KL_DIRECT_METHOD(kl_intake_batch), METH_FASTCALL, NULL},
     {"intake_touched", KL_DIRECT_METHOD(kl_intake_touched), METH_FASTCALL, NULL},
     {"growing_new", KL_DIRECT_METHOD(kl_growing_make), METH_FASTCALL, NULL},
     {"growing_part", KL_DIRECT_METHOD(kl_growing_part), METH_FASTCALL, NULL},

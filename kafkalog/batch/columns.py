@@ -43,7 +43,7 @@ class Columns:
         values: Rows,
         keys: Rows = None,
         timestamps_ms: Any = None,
-        headers: Sequence[Iterable[Header] | None] | None = None,
+        headers: Any = None,
         default_timestamp_ms: int = -1,
     ) -> None:
         """Take rows; every column given must have as many as `values`.
@@ -78,7 +78,12 @@ class Columns:
         self.native.timestamp_ms = buffer
         self._alive.append((numbers, buffer))
 
-    def _take_headers(self, headers: Sequence[Iterable[Header] | None]) -> None:
+    def _take_headers(self, headers: Any) -> None:
+        if hasattr(headers, "__arrow_c_array__") or hasattr(headers, "__arrow_c_stream__"):
+            numbers, *fields = _arrow_headers(headers)
+            self._same_length("headers", len(numbers))
+            self._set_headers(ffi.from_buffer("int32_t[]", numbers), *fields)
+            return
         if isinstance(headers, (str, bytes, Mapping)) or not isinstance(headers, Sequence):
             raise ArgumentError(f"headers: found {_shown(headers)}, wanted a list, one item a row")
         self._same_length("headers", len(headers))
@@ -92,14 +97,15 @@ class Columns:
                 names.append(name)
                 values.append(value)
                 counts[row] += 1
-        name_column = _column("header names", names)
-        value_column = _column("header values", values)
-        buffer = ffi.from_buffer("int32_t[]", counts)
-        self.native.header_count = buffer
-        self.native.header_total = len(names)
-        self.native.header_name = name_column.fields
-        self.native.header_value = value_column.fields
-        self._alive.append((counts, buffer, name_column.alive, value_column.alive))
+        self._set_headers(ffi.from_buffer("int32_t[]", counts), names, values)
+
+    def _set_headers(self, counts: Any, names: Rows, values: Rows) -> None:
+        name, value = _column("header names", names), _column("header values", values)
+        self.native.header_count = counts
+        self.native.header_total = name.rows
+        self.native.header_name = name.fields
+        self.native.header_value = value.fields
+        self._alive.append((counts, name.alive, value.alive))
 
     @property
     def bytes_max(self) -> int:
@@ -281,12 +287,20 @@ def _pyarrow(name: str) -> Any:
     return pyarrow
 
 
-def _from_arrow(name: str, rows: Any) -> _Bytes:
-    pa = _pyarrow(name)
+def _arrow_array(rows: Any) -> Any:
+    """One array of pyarrow's; a chunked one where it is too large for one."""
+    import pyarrow as pa
+
     if not isinstance(rows, (pa.Array, pa.ChunkedArray)):
         rows = pa.chunked_array(rows) if hasattr(rows, "__arrow_c_stream__") else pa.array(rows)
     if isinstance(rows, pa.ChunkedArray):
         rows = rows.combine_chunks() if rows.num_chunks != 1 else rows.chunk(0)
+    return rows
+
+
+def _from_arrow(name: str, rows: Any) -> _Bytes:
+    pa = _pyarrow(name)
+    rows = _arrow_array(rows)
     if isinstance(rows, pa.ChunkedArray):  # too large for 32-bit offsets in one array
         rows = pa.concat_arrays(chunk.cast(pa.large_binary()) for chunk in rows.chunks)
     kinds = {
@@ -317,6 +331,32 @@ def _from_arrow(name: str, rows: Any) -> _Bytes:
         "validity_shift": rows.offset,
     }
     return _Bytes(fields, (rows, held), len(rows))
+
+
+def _arrow_headers(rows: Any) -> tuple[Any, Any, Any]:
+    """How many headers each row has (a NumPy array of i4), their names and values, of an Arrow
+    array of lists of structs: a name, then a value.  A null list is one without headers.
+
+    Raises: ArgumentError.
+    """
+    pa = _pyarrow("headers")
+    rows = _arrow_array(rows)
+    kind = rows.type
+    wanted = "wanted a list of structs of two fields, a name and a value"
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        raise ArgumentError(f"headers: found an Arrow array of {kind}, {wanted}")
+    if not pa.types.is_struct(kind.value_type) or kind.value_type.num_fields != 2:
+        raise ArgumentError(f"headers: found an Arrow array of {kind}, {wanted}")
+    import pyarrow.compute as pc
+
+    counts = pc.list_value_length(rows).fill_null(0).cast(pa.int32())
+    pairs = rows.flatten()  # without what lies behind a null list
+    names, values = pairs.flatten()
+    for found, missing in ((pairs, "null"), (names, "a header without a name")):
+        if found.null_count:
+            row = pc.list_parent_indices(rows).filter(found.is_null())[0]
+            raise ArgumentError(f"headers[{row}]: found {missing}, {wanted}")
+    return counts.to_numpy(), names, values
 
 
 def _no_number(timestamps_ms: Sequence[Any]) -> str:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Protocol
 
 from kafkalog import errors
-from kafkalog._native import direct, failure, ffi, lib
+from kafkalog._native import direct, failure, lib
 from kafkalog.batch.columns import Columns, Rows, encoded_headers
 from kafkalog.client import arguments
 from kafkalog.client.accumulator import HEADER_BYTES, Accumulator, Intake
@@ -20,6 +20,7 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.delivery import Batch, Delivery, Future, ManyFuture, RecordMetadata
 from kafkalog.client.handle import Handle
 from kafkalog.client.partitioners import Partitioner, chooser, keyless, mistake
+from kafkalog.client.rows import BatchRows, ColumnRows, Put, RowSource
 from kafkalog.client.sender import Sender
 from kafkalog.client.transacting import Membership
 from kafkalog.client.transport import Where
@@ -31,7 +32,7 @@ __all__ = ["Interceptor", "Outgoing", "Producer"]
 
 RECORD_BYTES = 40
 """More than the lengths and deltas of a record take."""
-_send, _many, _place = direct("intake_send"), direct("intake_many"), direct("intake_place")
+_send, _place = direct("intake_send"), direct("intake_place")
 _touched = direct("intake_touched")
 
 
@@ -268,34 +269,70 @@ class Producer(Handle):
         if headers is not None or not self._usual:
             return self._one_by_one(topic, values, keys, partition, timestamps_ms, headers)
         columns = Columns(values, keys, timestamps_ms, default_timestamp_ms=self._now_ms())
-        until_s = time.monotonic() + self._block_s
-        intake = self._waiting.intake(topic, until_s)
+        return self._put_all(topic, ColumnRows(columns), partition)
+
+    def send_batches(
+        self, topic: str, batches: bytes | memoryview, *, partition: int | None = None
+    ) -> ManyFuture:
+        """Take the records of whole record batches, as `Log.read_batches` gives them: keys,
+        values, times and headers stay, batches are made anew.
+
+        `partition` None: by the keys.  As send_many nothing is done per record in Python, but for
+        a partitioner other than murmur2 and interceptors.  What a transaction aborted is for the
+        caller to leave out.
+
+        Raises: as send; ArgumentError for a control batch or half of one; CorruptMessage,
+        UnsupportedForMessageFormat, UnsupportedCompressionType.  The records before were taken.
+        """
+        self._check()
+        if not isinstance(batches, (bytes, memoryview)):
+            raise errors.ArgumentError(
+                f"batches: found {type(batches).__name__}, wanted bytes or a memoryview"
+            )
+        rows = BatchRows(batches)
+        if self._usual:
+            return self._put_all(topic, rows, partition)
+        with self._boundaries.whole():
+            return _together(
+                [
+                    self.send(topic, one.value, one.key, partition=partition,
+                              timestamp_ms=one.timestamp_ms, headers=one.headers)
+                    for one in rows.records()
+                ]
+            )  # fmt: skip
+
+    def _put_all(self, topic: str, rows: RowSource, partition: int | None) -> ManyFuture:
+        intake = self._waiting.intake(topic, time.monotonic() + self._block_s)
         wanted = -1 if partition is None else self._place(intake, None, None, partition)
         parts: list[tuple[Batch, int, int]] = []
-        where = [int(ffi.cast("uintptr_t", one)) for one in (columns.native, columns.cursor)]
         with self._waiting.many:
-            while columns.row < columns.count:
-                if (now := self._waiting.intakes[topic]) is not intake:
-                    parts += _taken(intake, range(intake.partitions))
-                    intake = now
-                status, place, size = _many(intake.native, *where, wanted)
-                if not status:
-                    continue
-                parts += _taken(intake, [place])
-                if status == lib.KL_E_BUFFER_TOO_SMALL:
-                    until_s = time.monotonic() + self._block_s
-                    need = size + RECORD_BYTES
-                    if HEADER_BYTES + need > self._request_bytes:
-                        raise errors.MessageTooLarge(
-                            f"row {columns.row}: about {need} bytes, max.request.size is "
-                            f"{self._request_bytes}"
-                        )
-                    self._waiting.room(intake, place, need, until_s, self._waiting)
-                    self._check()
-                elif status != lib.KL_E_STALE:
-                    raise failure(status)
-            parts += _taken(intake, range(intake.partitions))
+            try:
+                while rows.more():
+                    if (now := self._waiting.intakes[topic]) is not intake:
+                        parts += _taken(intake, range(intake.partitions))
+                        intake = now
+                    put = rows.put(intake.native, wanted)
+                    if put.status in (lib.KL_E_BUFFER_TOO_SMALL, lib.KL_E_STALE):
+                        parts += _taken(intake, [put.partition])
+                        self._make_room(rows, put, intake)
+                    elif put.status:
+                        raise failure(put.status)
+            finally:
+                parts += _taken(intake, range(intake.partitions))
         return ManyFuture(parts)
+
+    def _make_room(self, rows: RowSource, put: Put, intake: Intake) -> None:
+        """For the row that did not go in."""
+        if put.status == lib.KL_E_STALE:
+            return
+        need = put.size + RECORD_BYTES
+        if HEADER_BYTES + need > self._request_bytes:
+            raise errors.MessageTooLarge(
+                f"{rows.next_row()}: about {need} bytes, max.request.size is {self._request_bytes}"
+            )
+        until_s = time.monotonic() + self._block_s
+        self._waiting.room(intake, put.partition, need, until_s, self._waiting)
+        self._check()
 
     def _one_by_one(
         self, topic: str, values: Any, keys: Any, partition: int | None, times: Any, headers: Any
@@ -312,11 +349,7 @@ class Producer(Handle):
                           timestamp_ms=None if at is None else int(at), headers=head or ())
                 for value, key, at, head in zip(*(row or blank for row in rows), strict=True)
             ]  # fmt: skip
-        spans: dict[Batch, tuple[int, int]] = {}
-        for one in futures:
-            first, _ = spans.get(one._batch, (one._index, 0))
-            spans[one._batch] = first, one._index
-        return ManyFuture([(batch, *span) for batch, span in spans.items()])
+        return _together(futures)
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; the broker may make it now.
@@ -498,6 +531,14 @@ def _taken(intake: Intake, places: Iterable[int]) -> list[tuple[Batch, int, int]
     """What send_many put into the open batches of partitions since it was asked last."""
     found = (_touched(intake.native, place) for place in places)
     return [one for one in found if one is not None]
+
+
+def _together(futures: Iterable[Future]) -> ManyFuture:
+    spans: dict[Batch, tuple[int, int]] = {}
+    for one in futures:
+        first, _ = spans.get(one._batch, (one._index, 0))
+        spans[one._batch] = first, one._index
+    return ManyFuture([(batch, *span) for batch, span in spans.items()])
 
 
 def _listed(column: Any) -> list[Any] | None:

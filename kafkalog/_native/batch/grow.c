@@ -87,25 +87,33 @@ kl_status kl_growing_add(kl_growing *batch, const kl_addition *record) {
     return KL_OK;
 }
 
+const uint8_t *kl_addition_next(const uint8_t *p, const uint8_t *end,
+                                int64_t base_timestamp, bool check_headers,
+                                kl_addition *out) {
+    kl_record_view view;
+    p = kl_record_next(p, end, check_headers, &view);
+    if (p == NULL) return NULL;
+    uint64_t base = (uint64_t)base_timestamp;
+    *out = (kl_addition){.key = view.key,
+                         .key_bytes = view.key_bytes,
+                         .value = view.value,
+                         .value_bytes = view.value_bytes,
+                         .timestamp_ms = (int64_t)(base + (uint64_t)view.timestamp_delta)};
+    if (view.header_count) {
+        out->headers = view.headers - kl_varint_bytes(view.header_count);
+        out->headers_bytes = (size_t)(p - out->headers);
+    }
+    return p;
+}
+
 kl_status kl_growing_copy(kl_growing *batch, const kl_growing *from, int32_t first,
                           int32_t count) {
     const uint8_t *p = from->data + POS_RECORDS, *end = from->data + from->bytes;
     for (int32_t i = 0; i < first + count; i++) {
-        kl_record_view view;
-        p = kl_record_next(p, end, false, &view);
+        kl_addition record;
+        p = kl_addition_next(p, end, from->encoded.base_timestamp, false, &record);
         if (p == NULL) return kl_fail(KL_E_ARGUMENT, "record %d is not there", (int)i);
         if (i < first) continue;
-        uint64_t base = (uint64_t)from->encoded.base_timestamp;
-        kl_addition record = {.key = view.key,
-                              .key_bytes = view.key_bytes,
-                              .value = view.value,
-                              .value_bytes = view.value_bytes,
-                              .timestamp_ms =
-                                  (int64_t)(base + (uint64_t)view.timestamp_delta)};
-        if (view.header_count) {
-            record.headers = view.headers - kl_varint_bytes(view.header_count);
-            record.headers_bytes = (size_t)(p - record.headers);
-        }
         kl_status status = kl_growing_add(batch, &record);
         if (status) return status;
     }

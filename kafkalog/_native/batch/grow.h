@@ -31,6 +31,12 @@ void kl_growing_free(kl_growing *batch); /* NULL is fine */
  * KL_E_ARGUMENT: its time.  KL_E_NO_MEMORY.  Nothing was changed then. */
 kl_status kl_growing_add(kl_growing *batch, const kl_addition *record);
 
+/* The record at `p`, whose batch has this base time, as one to be added; the place behind it.
+ * NULL: there is none before `end`, see kl_record_next. */
+const uint8_t *kl_addition_next(const uint8_t *p, const uint8_t *end,
+                                int64_t base_timestamp, bool check_headers,
+                                kl_addition *out);
+
 /* Add `count` records of `from`, which has them, from number `first` on.  As kl_growing_add. */
 kl_status kl_growing_copy(kl_growing *batch, const kl_growing *from, int32_t first,
                           int32_t count);

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .options import WriteOptions
 from .rows import SinkError
-from .staging import Part, Staged, forget, staged_rows
-
-if TYPE_CHECKING:
-    from kafkalog import Producer
+from .staging import Part, Staged, forget, staged_batches
 
 
 def deliver(
@@ -78,21 +75,14 @@ def _write(
             return False
         with producer.transaction():
             for part in parts:
-                _send(producer, part)
+                for batches in staged_batches(part):
+                    producer.send_batches(part.topic, batches, partition=part.partition)
             if batch_id is not None:
                 # Of every topic: a group's offsets of a topic that is deleted go with it.
                 topics = sorted({part.topic for part in parts})
                 offsets = {kafkalog.TopicPartition(topic, 0): batch_id + 1 for topic in topics}
                 producer.send_offsets(offsets, sink)
     return True
-
-
-def _send(producer: Producer, part: Part) -> None:
-    for rows in staged_rows(part):
-        producer.send_many(
-            part.topic, rows.values, rows.keys, partition=part.partition,
-            timestamps_ms=rows.timestamps_ms, headers=rows.headers,
-        )  # fmt: skip
 
 
 def _next_batch(where: Any, sink: str) -> int:

@@ -30,6 +30,7 @@ OURS = {
     "stagingDir": Option("`<path>.staging`; else below the checkpoint's or the temporary folder",
         "Where tasks put their rows until the driver takes them, in a folder `kafkalog-staging` "
         "of their own: a place that all see."),
+    "kafka.batch.size": Option("524288", "Bytes of a record batch that the driver sends."),
     "kafka.transaction.timeout.ms": Option("900000", "How long the driver may take for a batch."),
 }  # fmt: skip
 """Every option that a write obeys by name, as documented; other `kafka.*` go to the producer."""
@@ -181,8 +182,13 @@ def _true_or_false(given: Mapping[str, str], option: str) -> bool:
     return _TRUE_FALSE[text]
 
 
+_SETTINGS = {"transaction.timeout.ms": "900000", "batch.size": str(512 << 10)}
+"""Of the driver's producer, where the options say nothing else: a whole micro-batch waits in files,
+so that its batches may as well be large."""
+
+
 def _producer(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    settings = {"transaction.timeout.ms": "900000"}
+    settings = dict(_SETTINGS)
     for name, value in given.items():
         if name.startswith("kafka.") and name != "kafka.bootstrap.servers":
             settings[name.removeprefix("kafka.")] = value

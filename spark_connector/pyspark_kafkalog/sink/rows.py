@@ -35,7 +35,7 @@ class Rows(NamedTuple):
     values: Any
     keys: Any = None
     timestamps_ms: Any = None
-    headers: list[list[tuple[str, bytes | None]] | None] | None = None
+    headers: Any = None
 
 
 def check_schema(schema: StructType, options: WriteOptions) -> None:
@@ -145,7 +145,7 @@ def _rows(batch: Any, options: WriteOptions, now_ms: int) -> Rows:
     if options.include_headers and "headers" in names:
         column = batch.column("headers")
         if column.null_count < len(column):
-            headers = [_pairs(row) for row in column.to_pylist()]
+            headers = column
     return Rows(
         _bytes(batch.column("value")),
         _bytes(batch.column("key")) if "key" in names else None,
@@ -170,7 +170,3 @@ def _milliseconds(column: Any, count: int, now_ms: int) -> Any:
     if given.null_count:
         given = given.fill_null(now_ms * 1000)
     return given.to_numpy(zero_copy_only=False) // 1000
-
-
-def _pairs(row: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]] | None:
-    return None if row is None else [(one["key"], one["value"]) for one in row]

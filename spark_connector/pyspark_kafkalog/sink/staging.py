@@ -28,7 +28,8 @@ LEFT_S = 7 * 24 * 3600
 """A sink's folder that nothing was put into for so long is of a job that died."""
 _CONFIG = {"max.message.bytes": 2**31 - 1, "message.timestamp.after.max.ms": 2**63 - 1}
 """What a record may be is the target's to say, and the producer's."""
-_COLUMNS = ("key", "value", "timestamp", "headers")
+READ_BYTES = 4 << 20
+"""Of staged batches at a time."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,6 @@ class Part:
     topic: str
     partition: int | None
     records: int
-    headers: bool
-    """Whether some have any."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class _Open:
         import kafkalog
 
         self.folder, self.target = folder, target
-        self.records, self.headers = 0, False
+        self.records = 0
         self.log = kafkalog.Log(folder, topic="staged", partition=0, config=_CONFIG)
 
     def add(self, rows: Rows) -> None:
@@ -71,12 +70,9 @@ class _Open:
             rows.values, rows.keys, rows.timestamps_ms, rows.headers, batch_bytes=BATCH_BYTES
         )
         self.records += len(rows.values)
-        self.headers = self.headers or rows.headers is not None
 
     def part(self) -> Part:
-        return Part(
-            self.folder, self.target.topic, self.target.partition, self.records, self.headers
-        )
+        return Part(self.folder, self.target.topic, self.target.partition, self.records)
 
 
 def stage(batches: Iterable[Any], options: WriteOptions, sink: str, batch: str) -> Staged:
@@ -117,36 +113,29 @@ def stage(batches: Iterable[Any], options: WriteOptions, sink: str, batch: str) 
     return Staged(sink, batch, attempt, socket.gethostname(), parts, kafkalog.__version__)
 
 
-def staged_rows(part: Part) -> Iterator[Rows]:
-    """The rows of a part in their order.  Runs on the driver.
+def staged_batches(part: Part) -> Iterator[bytes]:
+    """The record batches of a part in their order, some at a time.  Runs on the driver.
 
     Raises: SinkError when the folder is not there, or does not hold what was staged.
     """
-    import pyarrow as pa
-
     import kafkalog
+    from kafkalog.batch.walk import next_offset
 
-    found = 0
-    columns = [name for name in _COLUMNS if part.headers or name != "headers"]
     try:
         with kafkalog.Log(part.folder, mode="r", topic="staged", partition=0) as log:
-            for batch in pa.RecordBatchReader.from_stream(log.scan(columns=columns)):
-                found += len(batch)
-                times = batch.column("timestamp").cast(pa.int64()).to_numpy() // 1000
-                headers = None
-                if part.headers:
-                    headers = [
-                        None if row is None else [(one["key"], one["value"]) for one in row]
-                        for row in batch.column("headers").to_pylist()
-                    ]
-                yield Rows(batch.column("value"), batch.column("key"), times, headers)
+            found = log.end_offset - log.start_offset
+            if found != part.records:
+                raise SinkError(f"{part.folder}: found {found} staged rows, wanted {part.records}")
+            offset = log.start_offset
+            while offset < log.end_offset:
+                data = log.read_batches(offset, READ_BYTES, check_crcs=False)  # the producer does
+                yield data
+                offset = next_offset(data) or log.end_offset
     except (kafkalog.NotFound, FileNotFoundError) as error:
         raise SinkError(
             f"{part.folder}: not found on the driver {socket.gethostname()}; option 'stagingDir' "
             "must name a folder that the driver and all executors see at the same path"
         ) from error
-    if found != part.records:
-        raise SinkError(f"{part.folder}: found {found} staged rows, wanted {part.records}")
 
 
 def forget(options: WriteOptions, sink: str, batch: str) -> None:
