@@ -127,12 +127,13 @@ class Trial:
         self.reached = self.lib.kl_io_calls(kind.encode()) >= nth
         self.lib.kl_io_reset()
         if log is not None and self.operation != "close":
-            self._go_on(log, synced=self.failed is not None and kind in SYNCS)
+            self._go_on(log, kind)
         elif log is not None:
             log.close()
 
-    def _go_on(self, log, synced):
+    def _go_on(self, log, kind):
         """Reads are right; an append is taken or the log offline; no sync follows a failed one."""
+        synced = self.failed is not None and kind in SYNCS
         self._allowed(numbers_of(log))
         try:
             log.append(value_of(EXTRA), key=key_of(EXTRA))
@@ -143,11 +144,14 @@ class Trial:
                     refused()
         if synced and self.operation == "flush":
             assert not self.extra, "appended after a failed sync"
-        if self.extra:
+        if self.extra and kind not in SYNCS:
             log.close()
             return
+        # A roll's own sync, in its thread, may have met the fault and tell of it only now.
         with contextlib.suppress(kafkalog.StorageOffline):
             log.close()
+        if self.extra:
+            return
         if synced:  # else a roll may have asked for a sync that is under way
             assert not any(self.lib.kl_io_calls(kind.encode()) for kind in SYNCS)
 

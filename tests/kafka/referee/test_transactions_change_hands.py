@@ -66,11 +66,20 @@ def as_killed(directory: Path, partition: int) -> None:
         (directory / name).unlink(missing_ok=True)
 
 
-def is_finished(client: Client, raw: Raw, wait_until: Wait, knew: int, did_not: int) -> None:
-    """What was decided is told to the partition that did not know, and once more to the other."""
+def is_finished(
+    client: Client, raw: Raw, wait_until: Wait, knew: int, did_not: int, again: bool = False
+) -> None:
+    """What was decided is told to the partition that did not know, and once more to the other.
+
+    `again`: perhaps more than once to both, as Kafka does that starts on a busy machine.
+    """
     client.raw = raw
     wait_until(lambda: client.state() == "CompleteCommit", "its end", START_S)
-    assert (ends(raw, knew), ends(raw, did_not)) == ((3, 3), (2, 2))
+    found = ends(raw, knew), ends(raw, did_not)
+    if again:
+        assert min(found[0]) >= 3 and min(found[1]) >= 2, found
+    else:
+        assert found == ((3, 3), (2, 2))
 
 
 def end(client: Client, raw: Raw, wait_until: Wait, commit: bool) -> None:
@@ -93,11 +102,12 @@ def test_transactions_change_hands(tmp_path: Path, wait_until: Wait) -> None:
         first = begin(raw, wait_until, "first", 0, 7)
         assert ends(raw, 0) == (0, 1)
         ours_decided = commit(raw, wait_until, "ours", 2, 3)
+        assert (ends(raw, 2), ends(raw, 3)) == ((2, 2), (2, 2)), "each has its marker, once"
     as_killed(directory, 3)
 
     with apache.Broker(directory) as kafka, Raw(f"127.0.0.1:{kafka.port}") as raw:
         ready(raw, wait_until)
-        is_finished(ours_decided, raw, wait_until, 2, 3)
+        is_finished(ours_decided, raw, wait_until, 2, 3, again=True)
         end(first, raw, wait_until, commit=True)
         wait_until(lambda: ends(raw, 0) == (2, 2), "the marker", START_S)
         wait_until(lambda: committed(raw).committed_offset == 7, "the offsets", START_S)

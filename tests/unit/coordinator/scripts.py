@@ -325,15 +325,17 @@ def sessions(side: Side) -> None:
 
 
 def reach(side: Side, group: str, state: str) -> None:
-    """Wait for a state, without noting what is seen on the way."""
+    """Wait for a state, without noting what is seen on the way: it may last for a moment only."""
+    seen: list[Any] = []
 
     def reached() -> bool:
         sent = side.send(apis.DESCRIBE_GROUPS, 5, {"groups": [group]})
         side.until(lambda: side.answered(sent), "described")
+        seen.append(sent)
         return bool(sent.body.groups[0].group_state == state)
 
     side.until(reached, f"{group} is {state}")
-    describe(side, group)
+    side.see(f"{group} is {state}", seen[-1])
 
 
 def static_members(side: Side) -> None:
