@@ -37,7 +37,8 @@ LIVES = {
 
 
 @pytest.fixture
-def lib(native_test: tuple[Any, Any]) -> Iterator[Any]:
+def lib(native_test: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setattr("kafkalog.coordinator.core.LOAD_AGAIN_MS", 50)  # nobody wants to see 11 s
     native_test[1].kl_io_reset()
     yield native_test[1]
     native_test[1].kl_io_reset()
