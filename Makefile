@@ -116,7 +116,7 @@ torture: fuzz
 	    tests/damage/enumerate tests/damage/full tests/damage/sweep
 
 suites: build
-	@.ci/need cc java maven
+	@.ci/need cc java maven rapidjson
 	@$(PY) -m tests.kafka.suites
 
 # For machines without a compiler.

@@ -1,7 +1,8 @@
 """librdkafka's tests against a broker, in their quick mode, a process each.
 
-The source comes inside node-rdkafka's package.  A test that fails ends its whole process with an
-abort, so that each has one of its own; those that need no broker are left out (-L).
+The source comes inside node-rdkafka's package.  Four files of them (0053, 0098, 0101, 0110) are
+empty where RapidJSON was not there when they were built.  A test that fails ends its whole process
+with an abort, so that each has one of its own; those that need no broker are left out (-L).
 """
 
 from __future__ import annotations
@@ -34,9 +35,15 @@ def prepare(folder: Path) -> None:
     shutil.move(unpacked / "deps" / "librdkafka", folder / "librdkafka")
     source = folder / "librdkafka"
     # They want three brokers for no more than their topics.
-    test = source / "tests" / "0103-transactions.c"
-    test.write_text(re.sub(r"(wait_exists\([^;]*?), 3,(\s+\d+\))", r"\1, 1,\2", test.read_text()))
+    for name in ("0098-consumer-txn.cpp", "0103-transactions.c"):
+        test = source / "tests" / name
+        one = re.sub(r"(wait_exists\([^;]*?), 3,(\s+\d+\))", r"\1, 1,\2", test.read_text())
+        test.write_text(one)
     call(["bash", "./configure", "--disable-gssapi", "--disable-curl"], source)
+    if "WITH_RAPIDJSON 1" not in (source / "config.h").read_text():
+        print(
+            "librdkafka: RapidJSON is missing: four files of its tests skip themselves", flush=True
+        )
     call(["make", "-j2", "libs"], source)
     said = call(["make", "-j2", "test-runner"], source / "tests")
     if not (source / "tests" / "test-runner").exists():
@@ -59,12 +66,17 @@ def _one(tests: Path, bootstrap: str, number: str) -> Outcome:
     return "passed" if "PASSED" in words else "skipped"
 
 
-def _commands(folder: Path) -> None:
-    """Kafka's own commands where the tests look for them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, main in COMMANDS.items():
-        script = folder / name
-        script.write_text(f'#!/bin/sh\nexec {shlex.join(apache.java(main))} "$@"\n')
+def _commands(kafka: Path) -> None:
+    """Kafka's own commands where the tests look for them, and its jars, with which they compile a
+    producer in Java and run it."""
+    (kafka / "bin").mkdir(parents=True, exist_ok=True)
+    (kafka / "libs").unlink(missing_ok=True)
+    (kafka / "libs").symlink_to(apache.jars())
+    programs = {name: shlex.join(apache.java(main)) for name, main in COMMANDS.items()}
+    programs["kafka-run-class.sh"] = f'java -cp "$CLASSPATH:{apache.jars()}/*"'
+    for name, program in programs.items():
+        script = kafka / "bin" / name
+        script.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
         script.chmod(0o755)
 
 
@@ -73,7 +85,7 @@ def run(folder: Path, bootstrap: str) -> dict[str, Outcome]:
     (tests / "test.conf").write_text(
         f"bootstrap.servers={bootstrap}\ntest.timeout.multiplier={PATIENCE}\n"
     )
-    _commands(tests / "kafka" / "bin")
+    _commands(tests / "kafka")
     numbers = sorted({path.name[:4] for path in tests.glob("0[01]*-*.c*")})
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         return dict(zip(numbers, pool.map(partial(_one, tests, bootstrap), numbers), strict=True))
@@ -84,6 +96,7 @@ SUITE = Suite(
     excused={
         "0077": "segment.bytes of 10,000, which Kafka 4.1 refuses, too",
         "0081": "ACLs, SCRAM and the settings of groups (KIP-848)",
+        "0101": "three brokers, one of them a follower that is read from",
         "0109": "ACLs",
         "0115": "ACLs",
         "0119": "ACLs",
