@@ -26,13 +26,19 @@ from tests.support.raw import Raw
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester) -> Run:
-    """`run(*arguments, test=text)`: pytest, in a process of its own, with the plugin."""
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`run(*arguments, installed=False, test=text)`: pytest, in a process of its own, with the
+    plugin.  `installed`: it finds that by itself, and all others that are there, which take a
+    second of the processor to load."""
     pytester.makeini("[pytest]\n")
 
-    def call(*arguments: str, **files: str) -> pytest.RunResult:
+    def call(*arguments: str, installed: bool = False, **files: str) -> pytest.RunResult:
         pytester.makepyfile(**{name: RAW + textwrap.dedent(text) for name, text in files.items()})
-        plugin = [] if INSTALLED else ["-p", ENTRY[1]]
+        if installed and INSTALLED:
+            monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", raising=False)
+        else:
+            monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        plugin = [] if installed and INSTALLED else ["-p", ENTRY[1]]
         return pytester.runpytest_subprocess(*plugin, "-p", "no:cacheprovider", *arguments)
 
     return call
@@ -57,6 +63,7 @@ def test_who_does_not_use_it_pays_nothing(root: object) -> None:
 
 def test_each_test_has_a_broker_of_its_own(run: Run) -> None:
     done = run(
+        installed=True,
         test_it="""
         import pytest
         seen = set()
@@ -73,7 +80,7 @@ def test_each_test_has_a_broker_of_its_own(run: Run) -> None:
 
         def test_they_were_different():
             assert len(seen) == 3
-    """
+    """,
     )
     done.assert_outcomes(passed=4)
 
@@ -163,7 +170,7 @@ def test_beside_other_processes(run: Run) -> None:
             kafkalog_broker.restart()
             assert [r.value for r in kafkalog_broker.records("t")] == [str(number).encode()]
     """
-    done = run("-n", "2", test_alone=alone, test_shared=SHARED)
+    done = run("-p", "xdist.plugin", "-n", "2", test_alone=alone, test_shared=SHARED)
     done.assert_outcomes(passed=10)
 
 
