@@ -282,7 +282,7 @@ def _pyarrow(name: str) -> Any:
         import pyarrow
     except ImportError as error:
         raise MissingPackage(
-            f"{name}: an Arrow array needs pyarrow here: pip install 'kafkalog[arrow]'"
+            f"{name}: an Arrow array needs pyarrow here: pip install pyarrow"
         ) from error
     return pyarrow
 

@@ -48,7 +48,7 @@ def command(name: str) -> list[str]:
     if name in SCRIPTS:
         script, package = SCRIPTS[name]
         if importlib.util.find_spec(package) is None:
-            raise Unavailable(f"no {package}: pip install 'kafkalog[test]'")
+            raise Unavailable(f"no {package}: pip install '.[test]'")
         return [sys.executable, str(HERE / "python" / script)]
     if name == "java":
         classes = f"{_java()}:{apache.jars()}/*"
