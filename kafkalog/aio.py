@@ -19,6 +19,7 @@ from functools import wraps
 from inspect import getmembers, isfunction
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from kafkalog import arguments
 from kafkalog.client import admin as _admin
 from kafkalog.client import consumer as _consumer
 from kafkalog.client import producer as _producer
@@ -240,6 +241,8 @@ class Consumer(_Above):
 
         Cancelled, it loses none: the next poll begins with them.
         """
+        if max_records is not None:
+            max_records = arguments.whole_number("max_records", max_records, 1)
         await self._fill(self._unseen, timeout_ms, self._below.poll, max_records)
         with self._handing:
             there = len(self._unseen)
@@ -269,6 +272,7 @@ class Consumer(_Above):
         self, into: deque[Any], timeout_ms: float | None, poll: Callable[..., Any], *words: Any
     ) -> None:
         """Wait until something has come, or for the timeout."""
+        timeout_ms = arguments.wait_ms("timeout_ms", timeout_ms)
         loop = asyncio.get_running_loop()
         until = None if timeout_ms is None else loop.time() + timeout_ms / 1000
         while not into:
@@ -348,7 +352,7 @@ class Consumer(_Above):
 
     async def position(self, tp: TopicPartition) -> int:
         """The offset behind the last record that was handed out, as kafkalog.Consumer.position."""
-        return await self._run(self._position, TopicPartition(*tp))
+        return await self._run(self._position, arguments.partition("tp", tp))
 
     def _position(self, tp: TopicPartition) -> int:
         first = self._firsts().get(tp)

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kafkalog import arguments
 from kafkalog.client import topics
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.producer import Producer
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from kafkalog.clock import Clock
 
 __all__ = ["Store", "Topic", "store_of"]
+
+
+class _NoPartition(UnknownTopicOrPartition, IndexError):
+    """As a sequence says that it ends."""
 
 
 class Topic(Sequence[Log]):
@@ -39,13 +44,14 @@ class Topic(Sequence[Log]):
     def __getitem__(self, partition: Any) -> Any:
         """The log of a partition; the store closes it, at the latest with itself.
 
-        Raises: UnknownTopicOrPartition, Closed.
+        Raises: UnknownTopicOrPartition (here an IndexError, too), ArgumentError, Closed.
         """
-        if not 0 <= partition < self._count:
-            raise UnknownTopicOrPartition(
-                f"topic {self.name!r} has no partition {partition}: it has {self._count}"
+        number = arguments.whole_number("partition", partition)
+        if not 0 <= number < self._count:
+            raise _NoPartition(
+                f"topic {self.name!r} has no partition {number}: it has {self._count}"
             )
-        return self._store._log(self.name, partition)
+        return self._store._log(self.name, number)
 
     def __iter__(self) -> Iterator[Log]:
         return (self[partition] for partition in range(self._count))
@@ -142,19 +148,25 @@ class Store:
     ) -> Topic:
         """Make a topic with settings by Kafka's names.
 
-        Raises: TopicExists, InvalidTopic, InvalidSetting, Closed.
+        `partitions` -1: as many as `num.partitions`.
+
+        Raises: TopicExists, InvalidTopic, InvalidSetting, ArgumentError, Closed.
         """
-        settings = {key: _shown(value) for key, value in (config or {}).items()}
+        arguments.text("name", name)
+        count = arguments.whole_number("partitions", partitions, -1, arguments.INT32_MAX)
+        given = arguments.mapping("config", {} if config is None else config)
+        settings = {arguments.text("config", key): _shown(value) for key, value in given.items()}
         with self._lock:
             self._check()
-            topics.create_topic(self._cluster, name, partitions, config=settings)
-        return Topic(self, name, partitions)
+            made = topics.create_topic(self._cluster, name, count, config=settings)
+        return Topic(self, name, made.partitions)
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic and its records.
 
-        Raises: UnknownTopicOrPartition, Closed.
+        Raises: UnknownTopicOrPartition, ArgumentError, Closed.
         """
+        arguments.text("name", name)
         with self._lock:
             self._check()
             for key in [key for key in self._logs if key[0] == name]:
@@ -178,7 +190,8 @@ class Store:
         return len(self.topics)
 
     def __getitem__(self, name: str) -> Topic:
-        """A topic.  Raises: UnknownTopicOrPartition (a KeyError's kin), Closed."""
+        """A topic.  Raises: UnknownTopicOrPartition (a KeyError's kin), ArgumentError, Closed."""
+        arguments.text("name", name)
         with self._lock:
             self._check()
             self._cluster.refresh([name])

@@ -6,6 +6,7 @@ import struct
 from typing import Any, NamedTuple
 
 from kafkalog._native import lib
+from kafkalog.arguments import INT16_MAX, INT32_MAX, whole_number
 from kafkalog.batch.columns import Columns
 from kafkalog.batch.decode import body_of, decoded_records
 from kafkalog.batch.encode import HEADER_BYTES, transactional_batch
@@ -29,8 +30,8 @@ class Marker(NamedTuple):
 
 
 def control_key(kind: int) -> bytes:
-    """The key of a control record: version 0 and its kind."""
-    return _KEY.pack(0, kind)
+    """The key of a control record: version 0 and its kind.  Raises: ArgumentError."""
+    return _KEY.pack(0, whole_number("kind", kind, 0, INT16_MAX))
 
 
 def control_kind(key: bytes | None) -> int | None:
@@ -58,10 +59,10 @@ def read_marker(batch: Any, whole: bytes) -> Marker | None:
 def marker_batch(
     producer_id: int, epoch: int, commit: bool, coordinator_epoch: int, now_ms: int
 ) -> bytes:
-    """The batch that ends a transaction."""
+    """The batch that ends a transaction.  Raises: ArgumentError."""
+    number = whole_number("coordinator_epoch", coordinator_epoch, -INT32_MAX - 1, INT32_MAX)
+    now_ms = whole_number("now_ms", now_ms)
     kind = lib.KL_CONTROL_COMMIT if commit else lib.KL_CONTROL_ABORT
-    columns = Columns(
-        [_VALUE.pack(0, coordinator_epoch)], [control_key(kind)], default_timestamp_ms=now_ms
-    )
+    columns = Columns([_VALUE.pack(0, number)], [control_key(kind)], default_timestamp_ms=now_ms)
     room = HEADER_BYTES + RECORD_BYTES_MAX
     return transactional_batch(columns, room, producer_id, epoch, control=True)

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafkalog._native import check, ffi, lib
+from kafkalog.arguments import INT16_MAX, INT32_MAX, bytes_like, whole_number
 from kafkalog.batch import codecs
 from kafkalog.batch.columns import Columns
 from kafkalog.config.topic import TopicConfig
-from kafkalog.errors import MessageTooLarge
+from kafkalog.errors import ArgumentError, MessageTooLarge
 
 __all__ = [
     "HEADER_BYTES",
@@ -62,10 +63,15 @@ def sealed(records: bytes, encoded: Any, stamp: Any) -> bytes:
 
 
 def placed(batch: bytes, offset: int, epoch: int) -> bytes:
-    """A batch as it lies in a log: its base offset and leader epoch, which no checksum covers."""
-    out = bytearray(batch)
-    struct.pack_into(">q", out, 0, offset)
-    struct.pack_into(">i", out, 12, epoch)
+    """A batch as it lies in a log: its base offset and leader epoch, which no checksum covers.
+
+    Raises: ArgumentError.
+    """
+    out = bytearray(bytes_like("batch", batch))
+    if len(out) < HEADER_BYTES:
+        raise ArgumentError(f"batch: found {len(out)} bytes, wanted a header of {HEADER_BYTES}")
+    struct.pack_into(">q", out, 0, whole_number("offset", offset))
+    struct.pack_into(">i", out, 12, whole_number("epoch", epoch, -1, INT32_MAX))
     return bytes(out)
 
 
@@ -109,8 +115,14 @@ def plain_batch(
     columns: Columns, room: int, producer_id: int = -1, epoch: int = -1, attributes: int = 0
 ) -> bytes:
     """All rows, which fit `room` bytes, as one batch that is not compressed: as coordinators write
-    them."""
-    body = bytearray(room)
+    them.
+
+    Raises: ArgumentError, also for a room that is none; MessageTooLarge.
+    """
+    body = bytearray(whole_number("room", room, HEADER_BYTES + 1, INT32_MAX))
+    producer_id = whole_number("producer_id", producer_id)
+    epoch = whole_number("epoch", epoch, -INT16_MAX - 1, INT16_MAX)
+    attributes = whole_number("attributes", attributes, 0, INT16_MAX)
     encoded = columns.encode(body, room)
     records = bytes(memoryview(body)[HEADER_BYTES : HEADER_BYTES + encoded.records_bytes])
     stamp = ffi.new("kl_stamp *", {

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog._native import direct, lib
-from kafkalog.client.arguments import text
+from kafkalog.arguments import text
 from kafkalog.client.delivery import Batch, Future
 from kafkalog.types import TopicPartition
 

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from kafkalog import errors
-from kafkalog.client import arguments, configs, features, groups, nodes, offsets, replicas
+from kafkalog import arguments, errors
+from kafkalog.arguments import INT16_MAX, INT32_MAX, INT64_MAX, whole_number
+from kafkalog.client import configs, features, groups, nodes, offsets, replicas
 from kafkalog.client import topics as topics_
 from kafkalog.client import transactions as transactions_
 from kafkalog.client.asked import (
@@ -24,7 +25,6 @@ from kafkalog.client.results import Results, only
 from kafkalog.client.transport import Options, Where
 from kafkalog.clock import Clock
 from kafkalog.config.admin import AdminConfig
-from kafkalog.log.arguments import INT16_MAX, INT32_MAX, INT64_MAX, whole_number
 from kafkalog.types import Found, TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalog.client import arguments
+from kafkalog import arguments
+from kafkalog.arguments import INT16_MAX, INT32_MAX, whole_number
 from kafkalog.client.configs import KINDS, OPERATIONS, ConfigChange, ConfigResource
 from kafkalog.client.groups import Committed
 from kafkalog.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from kafkalog.client.topics import NewTopic
 from kafkalog.errors import ArgumentError
-from kafkalog.log.arguments import INT16_MAX, INT32_MAX, whole_number
 
 __all__ = ["change_of", "committed_of", "new_topic", "resource_of", "setting", "time_of"]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from kafkalog import errors
-from kafkalog.client import arguments
+from kafkalog import arguments, errors
+from kafkalog.arguments import whole_number
 from kafkalog.client.asked import committed_of
 from kafkalog.client.assignors import Assignor, find_assignors
 from kafkalog.client.cluster import Cluster
@@ -28,7 +28,6 @@ from kafkalog.client.transport import Options, Where
 from kafkalog.client.waker import Waker
 from kafkalog.clock import Clock
 from kafkalog.config.consumer import ConsumerConfig
-from kafkalog.log.arguments import whole_number
 from kafkalog.log.scan import ScanBatch
 from kafkalog.types import Found, Record, TopicPartition
 

@@ -7,8 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from kafkalog import errors
-from kafkalog.client import arguments
+from kafkalog import arguments, errors
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.handle import Handle
 

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Protocol
 
-from kafkalog import errors
+from kafkalog import arguments, errors
 from kafkalog._native import direct, failure, lib
 from kafkalog.batch.columns import Columns, Rows, encoded_headers
-from kafkalog.client import arguments
 from kafkalog.client.accumulator import HEADER_BYTES, Accumulator, Intake
 from kafkalog.client.boundaries import Boundaries
 from kafkalog.client.cluster import Cluster

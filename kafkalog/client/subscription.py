@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from kafkalog import errors
+from kafkalog.arguments import text, things
 from kafkalog.client.cluster import Cluster
 from kafkalog.types import TopicPartition
 
@@ -26,18 +27,22 @@ class Subscription:
         on_lost: Listener | None = None,
     ) -> None:
         """Raises: ArgumentError for both, for names that are none, for a pattern that is none."""
-        names = [topics] if isinstance(topics, str) else list(topics or ())
+        names = [topics] if isinstance(topics, str) else things("topics", topics or ())
         if names and pattern is not None:
             raise errors.ArgumentError("subscribe: found topics and a pattern, wanted one of them")
         for name in names:
-            if not isinstance(name, str) or not name:
-                raise errors.ArgumentError(f"topics: found {name!r}, wanted names")
+            if not text("topics", name):
+                raise errors.ArgumentError("topics: found an empty one, wanted names")
         if pattern is not None and not isinstance(pattern, str):
             raise errors.ArgumentError(f"pattern: found {pattern!r}, wanted a regular expression")
         try:
             self._pattern = None if pattern is None else re.compile(pattern)
         except re.error as problem:
             raise errors.ArgumentError(f"pattern {pattern!r}: {problem}") from None
+        told = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
+        for word, listener in told.items():
+            if listener is not None and not callable(listener):
+                raise errors.ArgumentError(f"{word}: found {listener!r}, wanted a function")
         self.topics = set(names)
         """Of a pattern: those that `look` has found."""
         self._on_assigned = on_assigned

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kafkalog.arguments import mapping
 from kafkalog.batch import codecs
 from kafkalog.client.accumulator import Bounds
-from kafkalog.client.arguments import mapping
 from kafkalog.client.identity import Identity
 from kafkalog.client.sender import SendOptions
 from kafkalog.client.transacting import Transactional

@@ -9,6 +9,7 @@ from functools import partial
 from typing import ClassVar, NoReturn
 
 from kafkalog._native import lib
+from kafkalog.arguments import INT32_MAX, topic_partition, whole_number
 from kafkalog.clock import Clock, SystemClock
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.topic import TopicConfig
@@ -176,7 +177,7 @@ class Manager:
         Raises: UnknownTopicOrPartition.
         """
         self._check()
-        return self.folders.path(TopicPartition(topic, partition))
+        return self.folders.path(topic_partition(topic, partition))
 
     def topic_config(self, topic: str) -> TopicConfig:
         """The settings of a topic: given ones over the broker's over the defaults.
@@ -209,7 +210,7 @@ class Manager:
         Raises: UnknownSetting, InvalidSetting of the first that cannot; the others do then.
         """
         if config is not None:
-            self.config = config
+            self.config = BrokerConfig.of(config)
         each(self, (log for log in self.handles() if topic in (None, log.tp.topic)), self._obey)
 
     def _obey(self, log: Handle) -> None:
@@ -231,11 +232,10 @@ class Manager:
 
         Raises: InvalidTopic, TopicExists, ArgumentError, ReadOnly, IoFailed.
         """
-        if not 1 <= partitions <= layout.PARTITION_MAX:
-            raise ArgumentError(f"partitions: found {partitions}, wanted at least 1")
-        if self.partitions(topic):
+        count = whole_number("partitions", partitions, 1, layout.PARTITION_MAX)
+        if self.partitions(layout.check_topic(topic)):
             raise TopicExists(f"{self.path}: topic {topic} is there already")
-        tps = [TopicPartition(topic, number) for number in range(partitions)]
+        tps = [TopicPartition(topic, number) for number in range(count)]
         self._make(tps, layout.random_topic_id(), sync=True)
 
     def create_partition(
@@ -245,11 +245,10 @@ class Manager:
 
         Raises: InvalidTopic, TopicExists, ArgumentError, ReadOnly, IoFailed.
         """
-        if not 0 <= partition <= layout.PARTITION_MAX:
-            raise ArgumentError(f"partition: found {partition}, wanted at least 0")
-        tp = TopicPartition(topic, partition)
-        self._make([tp], topic_id or self._id_or_new(topic), sync=True)
-        return self.get(topic, partition)
+        number = whole_number("partition", partition, 0, layout.PARTITION_MAX)
+        tp = TopicPartition(layout.check_topic(topic), number)
+        self._make([tp], self._id_or_new(topic) if topic_id is None else topic_id, sync=True)
+        return self.get(*tp)
 
     def make(self, topic: str, topic_id: uuid.UUID, partitions: Iterable[int]) -> None:
         """Make the folders that partitions of the metadata lack; durable by their first use.
@@ -283,7 +282,7 @@ class Manager:
         Raises: UnknownTopicOrPartition, ReadOnly, IoFailed.
         """
         self.folder(topic, partition)
-        self.delete_partitions([TopicPartition(topic, partition)])
+        self.delete_partitions([topic_partition(topic, partition)])
 
     def delete_partitions(self, tps: Iterable[TopicPartition], sync: bool = True) -> None:
         """As delete_partition, many at once, some gone already; `sync` False: see folders.sync.
@@ -335,7 +334,7 @@ class Manager:
 
         Raises: UnknownTopicOrPartition, Closed, ForkedHandle, and what opening a Log raises.
         """
-        tp = TopicPartition(topic, partition)
+        tp = topic_partition(topic, partition)
         while True:
             handle = self._reserve(tp)
             mine = handle is None
@@ -511,7 +510,8 @@ class Manager:
 
         Raises: what opening a log raises; the others are open then.
         """
-        count = threads or self.config.num_recovery_threads_per_data_dir
+        given = self.config.num_recovery_threads_per_data_dir if threads is None else threads
+        count = whole_number("threads", given, 1, INT32_MAX)
         found = in_parallel(count, self._ours(), lambda tp: self.get(*tp))
         for one in found:
             if isinstance(one, Exception):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.config.properties import parse_properties
-from kafkalog.errors import CorruptLog, InvalidTopic
+from kafkalog.errors import ArgumentError, CorruptLog, InvalidTopic
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -285,7 +285,12 @@ def parse_partition_metadata(data: bytes) -> "uuid.UUID":
 
 
 def render_partition_metadata(topic_id: "uuid.UUID") -> bytes:
-    """The bytes of a partition.metadata file, as Kafka writes them."""
+    """The bytes of a partition.metadata file, as Kafka writes them.
+
+    Raises: ArgumentError for what is no id.
+    """
+    if not isinstance(getattr(topic_id, "bytes", None), bytes):
+        raise ArgumentError(f"topic_id: found {topic_id!r}, wanted a uuid.UUID")
     return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from kafkalog._native import check, ffi, lib
+from kafkalog.arguments import whole_number
 from kafkalog.batch import codecs
 from kafkalog.batch.check import prepared
 from kafkalog.batch.columns import Columns
 from kafkalog.batch.encode import compressed_batches, one_batch, target_codec
 from kafkalog.errors import ArgumentError
-from kafkalog.log.arguments import whole_number
 from kafkalog.log.handle import Handle
 from kafkalog.types import Header, Span
 

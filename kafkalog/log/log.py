@@ -19,6 +19,7 @@ from kafkalog._native import (
     ffi,
     lib,
 )
+from kafkalog.arguments import INT16_MAX, INT32_MAX, bytes_like, whole_number
 from kafkalog.batch.columns import Columns, Rows
 from kafkalog.batch.encode import target_codec
 from kafkalog.clock import Clock
@@ -34,7 +35,6 @@ from kafkalog.log.appending import (
     append_row,
     span_of,
 )
-from kafkalog.log.arguments import INT16_MAX, INT32_MAX, bytes_like, whole_number
 from kafkalog.log.handle import Handle
 from kafkalog.log.isolation import bound_of
 from kafkalog.log.lookup import find_time, milliseconds

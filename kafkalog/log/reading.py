@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkalog._native import check, lib
+from kafkalog.arguments import whole_number
 from kafkalog.errors import ArgumentError, OffsetOutOfRange
 from kafkalog.log import rows
-from kafkalog.log.arguments import whole_number
 from kafkalog.log.handle import WAIT_SLICE_MS
 from kafkalog.log.isolation import bound_of
 from kafkalog.types import Record

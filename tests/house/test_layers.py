@@ -16,6 +16,7 @@ from tests.house.imports import imports_of
 PYTHON = [
     ["errors"],
     ["types", "config", "clock", "metrics", "report"],
+    ["arguments"],
     ["_native"],
     ["wire"],
     ["batch"],

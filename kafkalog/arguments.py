@@ -1,15 +1,20 @@
-"""Arguments of a client's calls, checked where they come in: the error names the argument."""
+"""What callers hand over, checked where it comes in: each error names the argument, what was found
+and what was wanted."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from kafkalog.errors import ArgumentError
-from kafkalog.log.arguments import INT32_MAX, whole_number
 from kafkalog.types import TopicPartition
 
 __all__ = [
+    "INT16_MAX",
+    "INT32_MAX",
+    "INT64_MAX",
+    "bytes_like",
     "flag",
     "mapping",
     "node",
@@ -20,9 +25,14 @@ __all__ = [
     "text",
     "texts",
     "things",
+    "topic_partition",
     "wait_ms",
+    "whole_number",
 ]
 
+INT16_MAX: Final = (1 << 15) - 1
+INT32_MAX: Final = (1 << 31) - 1
+INT64_MAX: Final = (1 << 63) - 1
 PATIENCE_MS_MAX = 1 << 40
 """Some decades: more is no number that a clock could be given."""
 TEXT_BYTES_MAX = (1 << 15) - 1
@@ -31,6 +41,34 @@ TEXT_BYTES_MAX = (1 << 15) - 1
 
 def _shown(value: object) -> str:
     return f"{value!r} of type {type(value).__name__}"
+
+
+def whole_number(name: str, value: Any, low: int = -INT64_MAX - 1, high: int = INT64_MAX) -> int:
+    """An int from `low` to `high`, whatever integer type it came as.
+
+    Raises: ArgumentError, naming it.
+    """
+    try:
+        number = int(operator.index(value))  # of True, too, which a file would name as a word
+    except TypeError:
+        raise ArgumentError(f"{name}: found {_shown(value)}, wanted an int") from None
+    if not low <= number <= high:
+        wanted = f"{low} or more" if number < low and high == INT64_MAX else f"{low} to {high}"
+        raise ArgumentError(f"{name}: found {number}, wanted {wanted}")
+    return number
+
+
+def bytes_like(name: str, value: Any) -> memoryview:
+    """The bytes of anything that has a buffer.
+
+    Raises: ArgumentError, naming it.
+    """
+    try:
+        return memoryview(value).cast("B")
+    except TypeError:
+        raise ArgumentError(
+            f"{name}: found {type(value).__name__}, wanted bytes that lie one after another"
+        ) from None
 
 
 def text(name: str, value: Any) -> str:
@@ -108,3 +146,11 @@ def partition(name: str, value: Any) -> TopicPartition:
 def partitions(name: str, values: Any) -> list[TopicPartition]:
     """A list of partitions.  Raises: ArgumentError, naming it."""
     return [partition(name, value) for value in things(name, values)]
+
+
+def topic_partition(topic: Any, partition: Any) -> TopicPartition:
+    """A partition by two arguments of these names, whether it can be or not.
+
+    Raises: ArgumentError, naming the one that is no str, or no int.
+    """
+    return TopicPartition(text("topic", topic), whole_number("partition", partition))
