@@ -148,12 +148,12 @@ def _decoded(log: Source, start: int, state: Any) -> Near | None:
     start = max(start, state.log_start_offset)
     if start >= state.high_watermark:
         return None
-    scan = log.scan(start, batch_rows=1, batch_bytes=1)
-    for block in scan.blocks(rows.RECORD_COLUMNS):
-        if rows.string_bytes(block) > KEPT_BYTES_MAX:
-            return None
-        return Near(state.generation, start, block, rows.offsets(block))
-    return None
+    from kafkalog.log.scan import first_block  # with its kin, only when something is read
+
+    block = first_block(log.scan(start, batch_rows=1, batch_bytes=1), rows.RECORD_COLUMNS)
+    if block is None or rows.string_bytes(block) > KEPT_BYTES_MAX:
+        return None
+    return Near(state.generation, start, block, rows.offsets(block))
 
 
 # ---- following -----------------------------------------------------------------------------

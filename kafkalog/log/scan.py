@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["COLUMNS", "EXTRA_COLUMNS", "Scan", "ScanBatch", "StringColumn"]
+__all__ = ["COLUMNS", "EXTRA_COLUMNS", "Scan", "ScanBatch", "StringColumn", "first_block"]
 
 COLUMNS: Final = (
     "key",
@@ -154,11 +154,6 @@ class Scan:
                 after = rows.offsets(block)[-1] + 1
                 del block  # when its records are made its memory serves another one
                 yield some, after
-
-    def blocks(self, columns: int) -> Iterator[Any]:
-        """The range as `kl_block` handles with the KL_COL_ bits `columns`, for this folder."""
-        with _Pass(self, columns, self._batch_rows, self._batch_bytes) as blocks:
-            yield from blocks
 
     def count(self) -> int:
         """How many records are in the range: data records, from the headers of batches that
@@ -343,6 +338,16 @@ class _Memory:
             "shape": (items,),
             "typestr": kind,
         }
+
+
+def first_block(scan: Scan, columns: int) -> Any:
+    """What a pass over the range begins with, as a `kl_block` with the KL_COL_ bits `columns`; None
+    where there is nothing.
+
+    Raises: as iterating the scan.
+    """
+    with _Pass(scan, columns, scan._batch_rows, scan._batch_bytes) as blocks:
+        return next(blocks, None)
 
 
 class _Pass:
