@@ -14,7 +14,7 @@ from kafkalog.disk.space import RESERVE
 from kafkalog.errors import ArgumentError, KafkalogError
 from kafkalog.types import TopicPartition
 
-__all__ = ["check_agrees", "identify"]
+__all__ = ["check_agrees", "identify", "says_little"]
 
 _METADATA_FOLDER = layout.partition_folder(layout.METADATA_TOPIC, 0)
 _MADE_FIRST = frozenset({*layout.FIRST_FILES, RESERVE, LOCK, _METADATA_FOLDER})
@@ -75,15 +75,15 @@ def _is_half_made(path: str) -> bool:
     what is left of that."""
     inside = os.path.join(path, _METADATA_FOLDER)
     names = {name.removesuffix(".tmp") for name in os.listdir(path) if not _is_unmade(name)}
-    if not names <= _MADE_FIRST or not _says_little(os.path.join(path, layout.BOOTSTRAP)):
+    if not names <= _MADE_FIRST or not says_little(os.path.join(path, layout.BOOTSTRAP)):
         return False
     if not os.path.lexists(inside):
         return True
     names = {name.removesuffix(".tmp") for name in os.listdir(inside)}
-    return names <= _MADE_INSIDE and _says_little(os.path.join(inside, f"{0:020}.log"))
+    return names <= _MADE_INSIDE and says_little(os.path.join(inside, f"{0:020}.log"))
 
 
-def _says_little(path: str) -> bool:
+def says_little(path: str) -> bool:
     """Whether no record in a file of metadata is other than those that each begins with."""
     try:
         with open(path, "rb") as file:

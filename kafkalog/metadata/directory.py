@@ -3,9 +3,10 @@
 import logging
 import os
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
+from kafkalog.directory.identity import says_little
 from kafkalog.directory.manager import Manager
 from kafkalog.disk import layout
 from kafkalog.disk.layout import METADATA_TOPIC, MetaProperties
@@ -19,7 +20,7 @@ from kafkalog.metadata.image import (
     Partition,
     empty_image,
 )
-from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN, encode
+from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN, decode, encode
 from kafkalog.metadata.kraft.snapshots import read_snapshot, render_snapshot
 from kafkalog.types import TopicPartition
 
@@ -36,6 +37,7 @@ __all__ = [
 METADATA_TOPIC_ID = uuid.UUID(int=1)
 """Kafka's reserved id of the metadata topic."""
 PRODUCER_ID_BLOCK = 1000
+_LEAST = "min.insync.replicas"
 FEATURES = {
     METADATA_VERSION: LEVEL, "group.version": 1, "transaction.version": 2, ELIGIBLE_REPLICAS: 1,
 }  # fmt: skip
@@ -77,7 +79,7 @@ def prepare(manager: Manager, adopt: bool) -> MetaProperties:
     if wanted != meta:
         data = layout.render_meta_properties(wanted)
         manager.state.directory.replace(layout.META_PROPERTIES, data)
-    if not here or _is_torn_bootstrap(manager):
+    if _is_torn_bootstrap(manager) if here else _bootstrap(manager) is None:
         image = empty_image("", wanted.node_id)
         values = [encode(name, fields, image) for name, fields in first_records(manager)]
         data = render_snapshot(values, 0, (0, manager.clock.now_ms()))
@@ -101,6 +103,28 @@ def _is_torn_bootstrap(manager: Manager) -> bool:
     return False
 
 
+def _bootstrap(manager: Manager) -> list[tuple[str, dict[str, Any]]] | None:
+    """What somebody formatted the directory with: features, who may log in (SCRAM).  None where
+    there is nothing, or what a first start of ours could not finish.
+
+    Raises: CorruptLog for what is damaged and said more; ArgumentError for records that are not
+    known.
+    """
+    path = os.path.join(manager.path, layout.BOOTSTRAP)
+    if not os.path.lexists(path):
+        return None
+    try:
+        entries = [decode(raw.value) for raw in read_snapshot(path) if raw.control is None]
+    except CorruptLog:
+        if says_little(path):
+            return None
+        raise
+    for entry in entries:
+        if isinstance(entry, str):
+            raise ArgumentError(f"{path}: found {entry}, wanted records that are known here")
+    return [(one.name, dict(one.fields)) for one in entries if not isinstance(one, str)]
+
+
 def _ours(manager: Manager, tps: list[TopicPartition]) -> bool:
     """Whether all of it was made by kafkalog's own storage, which needs no metadata.
 
@@ -114,6 +138,14 @@ def _ours(manager: Manager, tps: list[TopicPartition]) -> bool:
     return all(manager.topic_id(topic) for topic in {tp.topic for tp in tps})
 
 
+def check_level(level: int) -> None:
+    """Refuse a metadata.version that we do not know.  Raises: ArgumentError."""
+    if not LEVEL_MIN <= level <= LEVEL:
+        raise ArgumentError(
+            f"metadata.version: found {level}, wanted {LEVEL_MIN} (3.3) to {LEVEL} (4.1)"
+        )
+
+
 def check_alone(image: MetadataImage, meta: MetaProperties | None) -> None:
     """Refuse the metadata of a cluster, or of a node with several directories.
 
@@ -125,11 +157,7 @@ def check_alone(image: MetadataImage, meta: MetaProperties | None) -> None:
         raise ArgumentError(
             f"found brokers {others} beside {meta.node_id}, wanted a directory of a single node"
         )
-    level = image.features.get(METADATA_VERSION, LEVEL)
-    if not LEVEL_MIN <= level <= LEVEL:
-        raise ArgumentError(
-            f"metadata.version: found {level}, wanted {LEVEL_MIN} (3.3) to {LEVEL} (4.1)"
-        )
+    check_level(image.features.get(METADATA_VERSION, LEVEL))
     for topic, partition in image.partitions():
         where = f"partition {partition.partition} of {topic.name}"
         if partition.replicas != (meta.node_id,):
@@ -143,16 +171,27 @@ def check_alone(image: MetadataImage, meta: MetaProperties | None) -> None:
             )
 
 
-def first_records(manager: Manager) -> list[Record]:
-    """What a new metadata log begins with: the levels of its features, and what they ask for."""
-    least = manager.config.topic.min_insync_replicas
-    everybody = {"resource_type": BROKER, "resource_name": ""}
-    return [
-        *(("FeatureLevelRecord", {"name": name, "feature_level": level})
-          for name, level in FEATURES.items()),
+def first_records(manager: Manager) -> Sequence[Record]:
+    """What a new metadata log begins with: what its directory was formatted with, else the levels
+    of our features; and what they ask for.
+
+    Raises: ArgumentError (records or a level that we do not know), CorruptLog.
+    """
+    records = _bootstrap(manager) or []
+    levels = {one["name"]: one["feature_level"]
+              for name, one in records if name == "FeatureLevelRecord"}  # fmt: skip
+    if METADATA_VERSION not in levels:
+        levels = FEATURES
+        records += [("FeatureLevelRecord", {"name": name, "feature_level": level})
+                    for name, level in FEATURES.items()]  # fmt: skip
+    check_level(levels[METADATA_VERSION])
+    configured = any(name == "ConfigRecord" and one["name"] == _LEAST for name, one in records)
+    if levels.get(ELIGIBLE_REPLICAS) and not configured:
         # With eligible leader replicas it is the cluster's, and there from the begin.
-        ("ConfigRecord", {**everybody, "name": "min.insync.replicas", "value": str(least)}),
-    ]  # fmt: skip
+        least = str(manager.config.topic.min_insync_replicas)
+        everybody = {"resource_type": BROKER, "resource_name": ""}
+        records.append(("ConfigRecord", {**everybody, "name": _LEAST, "value": least}))
+    return records
 
 
 def supported_features(image: MetadataImage) -> tuple[tuple[str, int, int], ...]:

@@ -140,7 +140,10 @@ class MetadataLog:
         known, told = self._known_epoch()
         fresh = METADATA_VERSION not in self.image.features
         self._lead(known + 1)
-        records: list[Record] = directory.first_records(self.manager) if fresh else []
+        records = list(directory.first_records(self.manager)) if fresh else []
+        if adopt:  # in versions that those allow; after a crash it is asked for again
+            self._append(records)
+            records = []
         if fresh or adopt:
             taken = directory.adoption(self.manager, self.image)
             self.adopted = tuple(f["name"] for name, f in taken if name == "TopicRecord")

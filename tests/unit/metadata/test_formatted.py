@@ -1,0 +1,100 @@
+"""Directories that Kafka's `kafka-storage format` made and no broker has run on yet: what they were
+formatted with is what their metadata begin with, and the file is left as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog import Broker
+from kafkalog.directory.manager import Manager
+from kafkalog.disk import layout
+from kafkalog.errors import ArgumentError, CorruptLog
+from kafkalog.metadata.image import empty_image
+from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from kafkalog.metadata.kraft.records import encode
+from kafkalog.metadata.kraft.snapshots import render_snapshot
+
+Record = tuple[str, dict[str, Any]]
+BOB: Record = ("UserScramCredentialRecord", {
+    "name": "bob", "mechanism": 1, "salt": b"salt", "stored_key": b"k", "server_key": b"k",
+    "iterations": 4096})  # fmt: skip
+
+
+def levels(**wanted: int) -> list[Record]:
+    """Features by name, with underscores for dots."""
+    return [("FeatureLevelRecord", {"name": name.replace("_", "."), "feature_level": level})
+            for name, level in wanted.items()]  # fmt: skip
+
+
+def formatted(path: Path, records: list[Record]) -> bytes:
+    """Format a directory as Kafka does for a quorum of its settings; its bootstrap.checkpoint."""
+    path.mkdir()
+    meta = layout.new_meta_properties(1)._replace(cluster_id="AAAAAAAAAAAAAAAAAAAAAg")
+    (path / layout.META_PROPERTIES).write_bytes(layout.render_meta_properties(meta))
+    image = empty_image("", 1)
+    values = [encode(name, fields, image) for name, fields in records]
+    data = render_snapshot(values, 0, (0, 1_700_000_000_000))
+    (path / layout.BOOTSTRAP).write_bytes(data)
+    return data
+
+
+def test_a_directory_for_those_who_log_in_is_not_served(tmp_path: Path) -> None:
+    """Its credentials were overwritten, and everybody was served."""
+    path = tmp_path / "d"
+    data = formatted(path, [*levels(metadata_version=27), BOB])
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match="the metadata hold 1 SCRAM credentials"):
+            Broker(path)
+        assert (path / layout.BOOTSTRAP).read_bytes() == data
+    with Manager(path) as manager, MetadataLog.open(manager) as metadata:
+        assert list(metadata.image.scram) == [("bob", 1)]
+        metadata.write([("RemoveUserScramCredentialRecord", {"name": "bob", "mechanism": 1})])
+    Broker(path).close()
+
+
+def test_its_levels_are_kept(tmp_path: Path) -> None:
+    """Without eligible leader replicas nothing is said of min.insync.replicas, with them it is."""
+    for number, more in enumerate(({}, {"eligible_leader_replicas_version": 1})):
+        path = tmp_path / str(number)
+        data = formatted(path, levels(metadata_version=25, **more))
+        with Broker(path) as broker:
+            broker.store.create_topic("t")
+        with Broker(path) as broker:
+            assert broker.store.topics == ("t",)
+            image = broker._node.image
+            found = {"metadata.version": 25}
+            found.update({name.replace("_", "."): level for name, level in more.items()})
+            assert image.features == found
+            assert image.config(4, "") == ({"min.insync.replicas": "1"} if more else {})
+        assert (path / layout.BOOTSTRAP).read_bytes() == data
+
+
+def test_without_a_level_it_has_ours(tmp_path: Path) -> None:
+    path = tmp_path / "d"
+    formatted(path, [])
+    with Broker(path) as broker:
+        assert broker._node.image.features["metadata.version"] == 27
+
+
+def test_what_we_do_not_know_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "d"
+    formatted(path, levels(metadata_version=99))
+    with pytest.raises(ArgumentError, match=r"metadata.version: found 99, wanted 7"):
+        Broker(path)
+
+
+def test_a_damaged_one_that_says_more_is_not_replaced(tmp_path: Path) -> None:
+    """Its credentials would be lost; what says no more than ours is made anew, as behind a power
+    cut in a first start."""
+    path = tmp_path / "d"
+    data = formatted(path, [BOB, *levels(metadata_version=27)])
+    torn = data[:-10]
+    (path / layout.BOOTSTRAP).write_bytes(torn)
+    with pytest.raises(CorruptLog, match=layout.BOOTSTRAP):
+        Broker(path)
+    assert (path / layout.BOOTSTRAP).read_bytes() == torn
+    (path / layout.BOOTSTRAP).write_bytes(b"")
+    Broker(path).close()
