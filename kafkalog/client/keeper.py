@@ -160,8 +160,9 @@ class Keeper:
 
     def _wake(self) -> None:
         if self._thread is None and not self._stopping:
-            self._thread = threading.Thread(target=self._run, name="kafkalog-member", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="kafkalog-member", daemon=True)
+            thread.start()  # it may not: then the next call tries again
+            self._thread = thread
         self._condition.notify_all()
 
     # ---- the thread --------------------------------------------------------------------

@@ -128,10 +128,21 @@ class Coordinator(Generic[C]):
                 self._events.append(partial(self._begin_load, partition, partition_count))
             self._to_load.extend(found)
             if self._to_load and self._loader is None and not self._closing:
-                name = f"{self._name}-loader"
-                self._loader = threading.Thread(target=self._read, name=name, daemon=True)
-                self._loader.start()
+                self._begin_loader()
             self._wake.notify_all()
+
+    def _begin_loader(self) -> None:
+        """With the lock."""
+        name = f"{self._name}-loader"
+        loader = threading.Thread(target=self._read, name=name, daemon=True)
+        try:
+            loader.start()
+        except RuntimeError as problem:  # for want of threads, which passes: tried again
+            LOG.error("%s: %s", name, problem)
+            self._events += [partial(self.core.not_loaded, one) for one in self._to_load]
+            self._to_load.clear()
+        else:
+            self._loader = loader
 
     def resign(self, partition: int) -> None:
         """This broker no longer coordinates a partition."""

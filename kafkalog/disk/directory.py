@@ -94,13 +94,14 @@ class Directory:
             for name, data in files.items():
                 check(lib.kl_dir_place(self._c, os.fsencode(new[name]), data, len(data)))
             self._sync(new.values())
+            for name in files:
+                self.rename(new[name], name, sync=False)
+                del new[name]
         except BaseException:
             for temporary in new.values():
                 with suppress(KafkalogError):  # the failure says more
                     self.unlink(temporary)
             raise
-        for name in files:
-            self.rename(new[name], name, sync=False)
         self.sync()
 
     def read(self, name: str, limit_bytes: int) -> bytes | None:

@@ -301,10 +301,11 @@ class _Held:
                 due_s = self._clock.monotonic_s() + ms / 1000
                 heapq.heappush(self._held, (due_s, next(self._number), request))
                 if self._thread is None:
-                    self._thread = threading.Thread(
+                    thread = threading.Thread(
                         target=self._loop, name="kafkalog delays", daemon=True
                     )
-                    self._thread.start()
+                    thread.start()
+                    self._thread = thread
                 self._wake.notify()
                 return
         request.drop()

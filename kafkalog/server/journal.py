@@ -58,7 +58,8 @@ class Journal:
 
         `producer`: the batch is part of its transaction, or the marker that ends it.
 
-        `done` is called in another thread, or in this one when nothing was appended.
+        `done` is called in another thread, or in this one before this returns: when nothing was
+        appended, and when nothing is to be waited for.
         """
         try:
             self._partitions.log(self._topic, partition)

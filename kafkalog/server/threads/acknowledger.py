@@ -64,9 +64,9 @@ class Acknowledger:
         """Call `done(None)` once the high watermark is at least `offset`, and all below it is on
         disk where acks=all means that, or `on_disk`.
 
-        `done(Timeout)` after `timeout_ms` (None: never), `done(Closed)` at the end of the
-        broker, from this object's thread, or before this returns where nothing is waited for;
-        `done` must not block.
+        `done(Timeout)` after `timeout_ms` (None: never), or at once when no thread can wait;
+        `done(Closed)` at the end of the broker; from this object's thread, or before this returns
+        where nothing is waited for.  `done` must not block.
         """
         deadline_s = math.inf
         if timeout_ms is not None:
@@ -76,14 +76,21 @@ class Acknowledger:
             overtakes = self._busy or self._waiting or self._stopping
         if not overtakes and self._settled(one, 0):
             return  # it counts already, and a thread's turn costs more than all the rest
+        outcome: Exception = Closed("the broker is being closed")
         with self._wake:
             if not self._stopping:
-                self._waiting.append(one)
-                if self._thread.ident is None:
-                    self._thread.start()
-                self._wake.notify()
-                return
-        done(Closed("the broker is being closed"))
+                try:
+                    if self._thread.ident is None:
+                        self._thread.start()
+                except RuntimeError as problem:  # nobody would ever tell it; the next one may
+                    outcome = Timeout(
+                        f"{topic}-{partition}: nobody to wait for its disk: {problem}"
+                    )
+                else:
+                    self._waiting.append(one)
+                    self._wake.notify()
+                    return
+        done(outcome)
 
     def stop(self) -> None:
         """End the thread; who still waits is told so.  Harmless when repeated."""

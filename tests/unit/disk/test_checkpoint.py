@@ -20,7 +20,15 @@ from kafkalog.disk.checkpoint import (
     render_offsets,
 )
 from kafkalog.disk.directory import Directory
-from kafkalog.errors import CorruptLog, IoFailed, Locked, NoSpace, NotFound, ReadOnly
+from kafkalog.errors import (
+    CorruptLog,
+    IoFailed,
+    KafkalogError,
+    Locked,
+    NoSpace,
+    NotFound,
+    ReadOnly,
+)
 from kafkalog.types import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -486,3 +494,11 @@ def test_the_marker_of_a_lone_folder_vouches_for_its_last_segment(tmp_path, chan
     assert not state.clean
     assert "not believed" in state.problems[0]
     state.close()
+
+
+def test_of_several_files_one_that_cannot_be_replaced_leaves_no_other(tmp_path):
+    """A folder stands where the second would be: the first is replaced, nothing else is left."""
+    (tmp_path / "b").mkdir()
+    with Directory(tmp_path) as directory, pytest.raises(KafkalogError):
+        directory.replace_all({"a": b"1", "b": b"2", "c": b"3"})
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a", "b"]
