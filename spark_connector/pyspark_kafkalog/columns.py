@@ -106,6 +106,16 @@ def chosen_columns(schema: StructType) -> tuple[str, ...]:
     return tuple(chosen)
 
 
+def check_columns(options: ReadOptions, schema: StructType) -> None:
+    """A reader's schema, against the option `columns`.  Raises: BadOption."""
+    chosen = chosen_columns(schema)
+    if options.columns is not None and set(options.columns) != set(chosen):
+        raise BadOption(
+            f"option 'columns' says {', '.join(options.columns)}, but the schema says "
+            f"{', '.join(chosen)}: give one of them"
+        )
+
+
 def arrow_schema(schema: StructType) -> Any:
     """The `pyarrow.Schema` that Spark wants for a checked schema.
 

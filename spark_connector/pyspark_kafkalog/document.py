@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .columns import spark_types
-from .options import IGNORED, OURS, REFUSED
+from .option_table import IGNORED, OURS, REFUSED, Option
 from .sink import options as sink
 
 _HEAD = """# Spark
@@ -39,8 +41,9 @@ Spark. A schema with some of them, in any order, is the other way to prune:
 _OPTIONS = """
 ## Options
 
-Names and meanings are those of Spark's Kafka source. A name that is not known is refused with the
-nearest known one.
+Names and meanings are those of Spark's Kafka source; `of`: batch reads, streams, or both. A name
+that is not known is refused with the nearest known one. A batch ignores the options of streams,
+with a warning; a stream refuses those that end a batch.
 """
 
 _WRITE = """
@@ -88,18 +91,24 @@ def render_markdown() -> str:
     """The document."""
     lines = [_HEAD, _COLUMNS, *_table("column", "type")]
     lines += (f"| `{name}` | `{kind.simpleString()}` |" for name, kind in spark_types().items())
-    lines += [_OPTIONS, *_table("option", "default", "meaning")]
-    lines += (f"| `{name}` | {o.default} | {o.meaning} |" for name, o in OURS.items())
+    lines += [_OPTIONS, *_options(OURS)]
     lines += ["", "Refused, as by the Kafka source:", ""]
     lines += (f"- `{name}`: {instead}" for name, instead in REFUSED.items())
     named = ", ".join(f"`{name}`" for name in IGNORED)
     lines += ["", f"Ignored with a warning: {named}, and every other `kafka.*`.", _WRITE.rstrip()]
-    lines += _table("option", "default", "meaning")
-    lines += (f"| `{name}` | {o.default} | {o.meaning} |" for name, o in sink.OURS.items())
+    lines += _options(sink.OURS)
     lines += ["", "Every other `kafka.*` is a setting of the producer. Refused:", ""]
     lines += (f"- `{name}`: {instead}" for name, instead in sink.REFUSED.items())
     lines.append(_TAIL.rstrip())
     return "\n".join(line.rstrip("\n") for line in lines) + "\n"
+
+
+def _options(options: Mapping[str, Option]) -> list[str]:
+    rows = (
+        f"| `{name}` | {', '.join(o.modes)} | {o.default} | {o.meaning} |"
+        for name, o in options.items()
+    )
+    return [*_table("option", "of", "default", "meaning"), *rows]
 
 
 def _table(*heads: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The options of a batch read: text in, a checked `ReadOptions` out.  Pure, imports nothing heavy.
+"""The options of a read: text in, checked `ReadOptions` or `StreamOptions` out.  Pure, and light.
 
 Names, meanings and defaults are those of Spark's own Kafka source; ours are `path`, `columns`,
 `maxBytesPerPartition` and `isolation.level` (read_committed by default).  Spark hands the names
@@ -15,12 +15,15 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
+
+from .option_table import BATCH, IGNORED, OURS, REFUSED, STREAM, options_of
 
 EARLIEST = -2
 LATEST = -1
 DEFAULT_MAX_BYTES = 128 << 20
+DEFAULT_MAX_DELAY_MS = 15 * 60_000
 
 Key = tuple[str, int]
 """A topic and a partition."""
@@ -57,7 +60,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """A checked batch read.  Plain values only: it travels to the executors."""
+    """A checked read.  Plain values only: it travels to the executors."""
 
     path: str
     selection: Selection
@@ -74,78 +77,63 @@ class ReadOptions:
     ignored: tuple[str, ...] = ()
 
 
-class Option(NamedTuple):
-    """An option as the documentation has it."""
+@dataclass(frozen=True)
+class StreamOptions(ReadOptions):
+    """A checked streaming read: a read without an end, and how much of it at a time."""
 
-    default: str
-    meaning: str
+    max_offsets: int | None = None
+    """Of all partitions together in one micro-batch."""
+    min_offsets: int | None = None
+    max_delay_ms: int = DEFAULT_MAX_DELAY_MS
+    """How long `min_offsets` are waited for."""
 
-
-_ONE_OF_THREE = "one of the three"
-
-OURS = {
-    "path": Option("needed", "A data directory of kafkalog or Kafka, a plain folder of partition "
-        "folders, or one partition's folder; local or file:///."),
-    "subscribe": Option(_ONE_OF_THREE, "Topics by name: `orders,flights`."),
-    "subscribePattern": Option(_ONE_OF_THREE, "Topics by a regular expression of Python that "
-        "matches the whole name. Internal topics never match."),
-    "assign": Option(_ONE_OF_THREE, 'Partitions: `{"orders":[0,1]}`.'),
-    "startingOffsets": Option("earliest", "`earliest`, or an offset for each partition that is "
-        'read: `{"orders":{"0":23,"1":-2}}`, -2 for earliest.'),
-    "endingOffsets": Option("latest", "`latest`, or an offset for each partition, not read itself; "
-        "-1 for latest."),
-    "startingTimestamp": Option("", "Start at the first record at or after this time, in "
-        "milliseconds since 1970 UTC. Goes before the two other ways to start."),
-    "endingTimestamp": Option("", "End before the first record at or after this time."),
-    "startingOffsetsByTimestamp": Option("", 'As startingTimestamp, by partition: '
-        '`{"orders":{"0":1735689600000}}`. Goes before startingOffsets.'),
-    "endingOffsetsByTimestamp": Option("", "As endingTimestamp, by partition."),
-    "startingOffsetsByTimestampStrategy": Option("error", "When no record is at or after the "
-        "time: `error`, or `latest` to start at the end."),
-    "failOnDataLoss": Option("true", "Fail when offsets that were asked for are not there; "
-        "`false`: warn, and read what is there."),
-    "minPartitions": Option("", "Make at least this many tasks, inside of batches if need be."),
-    "maxRecordsPerPartition": Option("", "At most this many offsets in a task."),
-    "maxBytesPerPartition": Option("128m", "Cut larger ranges where a batch begins, into tasks of "
-        "about this size on disk. Ranges below a quarter of it share a task."),
-    "isolation.level": Option("read_committed", "`read_uncommitted`: also the records of aborted "
-        "and of undecided transactions. `kafka.isolation.level` is understood, too."),
-    "includeHeaders": Option("false", "Add the column `headers`."),
-    "columns": Option("", "Only these columns: `value,offset`. What is left out is not decoded."),
-}  # fmt: skip
-"""Every option that a batch read obeys, as documented."""
-
-IGNORED = (
-    "groupIdPrefix",
-    "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-)
-"""Options of Spark's Kafka source that mean nothing for files or for a batch: warned about."""
-
-REFUSED = {
-    "kafka.auto.offset.reset": "use startingOffsets",
-    "kafka.key.deserializer": "keys are binary; convert the column",
-    "kafka.value.deserializer": "values are binary; convert the column",
-    "kafka.enable.auto.commit": "a read commits no offsets",
-    "kafka.interceptor.classes": "there is no consumer to intercept",
-}
-"""Consumer settings that Spark's Kafka source refuses too, and what to do instead."""
 
 _TRUE_FALSE = {"true": True, "false": False}
 _BYTES = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_UNIT_MS = {
+    "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000
+}  # fmt: skip
+_DURATION = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_UNIT_MS)})?", re.IGNORECASE)
 _OFFSETS_EXAMPLE = '{"orders":{"0":23,"1":-2}}'
 _TIMES_EXAMPLE = '{"orders":{"0":1735689600000}}'
 
 
-def parse(options: Mapping[str, str], known_columns: tuple[str, ...]) -> ReadOptions:
-    """Check the options of one `load()`.
+def parse_batch(options: Mapping[str, str], known_columns: tuple[str, ...]) -> ReadOptions:
+    """Check the options of one `read.load()`.
 
     Raises: BadOption, naming the option, what was found and what was wanted.
     """
+    given, ignored = _given(options, BATCH)
+    return ReadOptions(
+        start=_limit(given, "starting", EARLIEST, {EARLIEST: "earliest"}),
+        end=_limit(given, "ending", LATEST, {LATEST: "latest"}),
+        ignored=ignored,
+        **_common(given, known_columns),
+    )
+
+
+def parse_stream(options: Mapping[str, str], known_columns: tuple[str, ...]) -> StreamOptions:
+    """Check the options of one `readStream.load()`.  Raises: as `parse_batch`."""
+    given, ignored = _given(options, STREAM)
+    most, least = (_positive(given, f"{side}OffsetsPerTrigger") for side in ("max", "min"))
+    if most is not None and least is not None and least > most:
+        raise BadOption(
+            f"option 'minOffsetsPerTrigger': found {least}, wanted at most "
+            f"maxOffsetsPerTrigger, which is {most}"
+        )
+    return StreamOptions(
+        start=_limit(given, "starting", LATEST, {EARLIEST: "earliest", LATEST: "latest"}),
+        end=Limit(option="endingOffsets", everywhere=LATEST),
+        ignored=ignored,
+        max_offsets=most,
+        min_offsets=least,
+        max_delay_ms=_duration_ms(given, "maxTriggerDelay", DEFAULT_MAX_DELAY_MS),
+        **_common(given, known_columns),
+    )
+
+
+def _given(options: Mapping[str, str], mode: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The options by their names in lower case, and which of them will be ignored."""
     if not options:
         raise BadOption(
             "found no options at all, wanted at least a path. (Spark does not hand the options of "
@@ -153,25 +141,25 @@ def parse(options: Mapping[str, str], known_columns: tuple[str, ...]) -> ReadOpt
             "SELECT ... FROM t WITH ('path' = '...', 'subscribe' = '...'))"
         )
     given = _without_table_properties({name.lower(): text for name, text in options.items()})
-    ignored = _check_names(given)
-    return ReadOptions(
-        path=_path(given),
-        selection=_selection(given),
-        start=_limit(given, "starting", EARLIEST),
-        end=_limit(given, "ending", LATEST),
-        start_without_match=_one_of(
-            given, "startingOffsetsByTimestampStrategy", {"error": "error", "latest": "latest"}
-        )
+    return given, _check_names(given, mode)
+
+
+def _common(given: Mapping[str, str], known_columns: tuple[str, ...]) -> dict[str, Any]:
+    """What a batch and a stream have in common: fields of ReadOptions."""
+    strategies = {"error": "error", "latest": "latest"}
+    return {
+        "path": _path(given),
+        "selection": _selection(given),
+        "start_without_match": _one_of(given, "startingOffsetsByTimestampStrategy", strategies)
         or "error",
-        fail_on_data_loss=_one_of(given, "failOnDataLoss", _TRUE_FALSE) is not False,
-        min_partitions=_positive(given, "minPartitions"),
-        max_records=_positive(given, "maxRecordsPerPartition"),
-        max_bytes=_bytes(given, "maxBytesPerPartition", DEFAULT_MAX_BYTES),
-        isolation=_isolation(given),
-        include_headers=_one_of(given, "includeHeaders", _TRUE_FALSE) is True,
-        columns=_columns(given, known_columns),
-        ignored=ignored,
-    )
+        "fail_on_data_loss": _one_of(given, "failOnDataLoss", _TRUE_FALSE) is not False,
+        "min_partitions": _positive(given, "minPartitions"),
+        "max_records": _positive(given, "maxRecordsPerPartition"),
+        "max_bytes": _bytes(given, "maxBytesPerPartition", DEFAULT_MAX_BYTES),
+        "isolation": _isolation(given),
+        "include_headers": _one_of(given, "includeHeaders", _TRUE_FALSE) is True,
+        "columns": _columns(given, known_columns),
+    }
 
 
 def _without_table_properties(given: dict[str, str]) -> dict[str, str]:
@@ -186,10 +174,17 @@ def _without_table_properties(given: dict[str, str]) -> dict[str, str]:
     return {"path": given.get("path") or given.get("location", ""), **kept}
 
 
-def _check_names(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The names that will be ignored; an unknown name is refused with the nearest known one."""
-    known = {name.lower(): name for name in OURS}
+def _check_names(given: Mapping[str, str], mode: str) -> tuple[str, ...]:
+    """The names that will be ignored; an unknown name is refused with the nearest known one.
+
+    As in Spark: a batch ignores what only a stream obeys, a stream refuses an end.
+    """
+    known = {name.lower(): name for name in options_of(mode)}
     ignored = {name.lower(): name for name in IGNORED}
+    elsewhere = {name.lower(): name for name in OURS if name.lower() not in known}
+    if mode == BATCH:
+        ignored |= elsewhere
+        elsewhere = {}
     skipped = []
     for name in given:
         if name in REFUSED:
@@ -201,13 +196,15 @@ def _check_names(given: Mapping[str, str]) -> tuple[str, ...]:
             continue
         if name == "paths":
             raise BadOption("option 'path': found several, wanted one directory for each load()")
+        if name in elsewhere:
+            raise BadOption(f"option {elsewhere[name]!r} belongs to batch reads; a stream goes on")
         near = get_close_matches(name, [*known, *ignored], n=1, cutoff=0.6)
         hint = (
             f"did you mean {(known | ignored)[near[0]]!r}?"
             if near
-            else f"known: {_list(list(OURS))}"
+            else f"known: {_list(list(options_of(mode)))}"
         )
-        raise BadOption(f"unknown option {name!r} for a batch read; {hint}")
+        raise BadOption(f"unknown option {name!r} for a {mode} read; {hint}")
     return tuple(sorted(skipped))
 
 
@@ -271,24 +268,25 @@ def _assigned(text: str) -> tuple[Key, ...]:
     return tuple(dict.fromkeys(keys))
 
 
-def _limit(given: Mapping[str, str], side: str, default: int) -> Limit:
-    """One side of the range.  As in Spark: a timestamp for all, then by partition, then offsets."""
-    for suffix, parse_text in (
-        ("Timestamp", _limit_timestamp),
-        ("OffsetsByTimestamp", _limit_timestamps),
-        ("Offsets", _limit_offsets),
-    ):
-        option = side + suffix
-        if option.lower() in given:
-            return parse_text(option, given[option.lower()].strip(), default)
-    return Limit(option=f"{side}Offsets", everywhere=default)
+def _limit(given: Mapping[str, str], side: str, default: int, words: Mapping[int, str]) -> Limit:
+    """One side of the range.  As in Spark: a timestamp for all, then by partition, then offsets.
+
+    `words`: what may stand in the place of an offset, by its number.
+    """
+    option = f"{side}Timestamp"
+    if option.lower() in given:
+        at_ms = _milliseconds(option, given[option.lower()].strip())
+        return Limit(option=option, by_time=True, everywhere=at_ms)
+    option = f"{side}OffsetsByTimestamp"
+    if option.lower() in given:
+        return _limit_timestamps(option, given[option.lower()].strip())
+    option = f"{side}Offsets"
+    if option.lower() in given:
+        return _limit_offsets(option, given[option.lower()].strip(), words)
+    return Limit(option=option, everywhere=default)
 
 
-def _limit_timestamp(option: str, text: str, _default: int) -> Limit:
-    return Limit(option=option, by_time=True, everywhere=_milliseconds(option, text))
-
-
-def _limit_timestamps(option: str, text: str, _default: int) -> Limit:
+def _limit_timestamps(option: str, text: str) -> Limit:
     each = _each(option, text, f"wanted JSON like {_TIMES_EXAMPLE}")
     for key, timestamp_ms in each.items():
         if timestamp_ms < 0:
@@ -299,23 +297,22 @@ def _limit_timestamps(option: str, text: str, _default: int) -> Limit:
     return Limit(option=option, by_time=True, each=each)
 
 
-def _limit_offsets(option: str, text: str, default: int) -> Limit:
-    wanted = "earliest" if default == EARLIEST else "latest"
-    word = {"earliest": EARLIEST, "latest": LATEST}.get(text.lower())
-    if word is not None:
-        if word != default:
-            raise BadOption(
-                f"option {option!r}: found {text!r}; a batch read wants {wanted!r} here"
-            )
-        return Limit(option=option, everywhere=word)
-    each = _each(option, text, f"wanted {wanted!r} or JSON like {_OFFSETS_EXAMPLE}")
+def _limit_offsets(option: str, text: str, words: Mapping[int, str]) -> Limit:
+    wanted = " or ".join(repr(word) for word in words.values())
+    number = {"earliest": EARLIEST, "latest": LATEST}.get(text.lower())
+    if number is not None:
+        if number not in words:
+            raise BadOption(f"option {option!r}: found {text!r}; a batch read wants {wanted} here")
+        return Limit(option=option, everywhere=number)
+    each = _each(option, text, f"wanted {wanted} or JSON like {_OFFSETS_EXAMPLE}")
     for key, offset in each.items():
         if offset < EARLIEST:
             raise BadOption(f"option {option!r}: found offset {offset} for {_name(key)}")
-        if offset < 0 and offset != default:
+        if offset < 0 and offset not in words:
+            meant = " or ".join(f"{number} for {word!r}" for number, word in words.items())
             raise BadOption(
                 f"option {option!r}: found {offset} for {_name(key)}; a batch read wants an "
-                f"offset, or {default} for {wanted!r}, here"
+                f"offset, or {meant}, here"
             )
     return Limit(option=option, each=each)
 
@@ -374,6 +371,16 @@ def _bytes(given: Mapping[str, str], option: str, default: int) -> int:
     if match is None or int(match[1]) == 0:
         raise BadOption(f"option {option!r}: found {text!r}, wanted bytes, like 134217728 or 128m")
     return int(match[1]) << 10 * " kmgt".index(match[2].lower() or " ")
+
+
+def _duration_ms(given: Mapping[str, str], option: str, default: int) -> int:
+    if option.lower() not in given:
+        return default
+    text = given[option.lower()].strip()
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise BadOption(f"option {option!r}: found {text!r}, wanted a time, like 90s or 15m")
+    return int(match[1]) * _UNIT_MS[(match[2] or "ms").lower()]
 
 
 def _one_of(given: Mapping[str, str], option: str, values: Mapping[str, T]) -> T | None:

@@ -1,7 +1,8 @@
 """From options and what the logs hold to tasks.  Pure: no file, no clock, no Spark.
 
-A read is planned in three steps: `choose` the topic-partitions, `bound` each to a range of
-offsets, then `tasks` cuts large ranges at batch boundaries and packs small ones together.
+A read is planned in four steps: `choose` the topic-partitions, `resolve` the limits of each to a
+range of offsets, `check_loss` against what is there, then `tasks` cuts large ranges at batch
+boundaries and packs small ones together.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Places:
+class Marks:
     """Where offsets lie in a log, from its sparse indexes.
 
     `offsets[i]` is where a batch may begin and `bytes_before[i]` how many bytes of the log lie
@@ -123,23 +124,22 @@ def times_wanted(limit: Limit, keys: Sequence[Key]) -> dict[Key, int]:
     return {key: _value(limit, key) for key in keys}
 
 
-def bound(
+def resolve(
     options: ReadOptions,
     ends: Mapping[Key, Ends],
     start_found: Mapping[Key, int | None],
     stop_found: Mapping[Key, int | None],
-) -> tuple[list[Range], list[str]]:
-    """The ranges to read, without the empty ones, and warnings about records that are lost.
+) -> list[Range]:
+    """What the limits ask for, whether it is there or not; of each topic-partition, sorted.
 
     `start_found`, `stop_found`: for a limit by time, the first offset at or after its timestamp,
     None when there is none.
 
-    Raises: BadOption; DataLoss when failOnDataLoss is on.
+    Raises: BadOption.
     """
     ranges = []
-    warnings: list[str] = []
     for key in sorted(ends):
-        start = _start(options, key, ends[key], start_found)
+        start = resolve_start(options, key, ends[key], start_found.get(key))
         stop = _stop(options, key, ends[key], stop_found)
         if stop < ends[key].start and not _is_named(options.start, key):
             start = 0  # wherever it was that the log began: all that was asked for has gone
@@ -148,10 +148,23 @@ def bound(
                 f"{_name(key)}: {options.start.option} gives offset {start}, which is after "
                 f"offset {stop} of {options.end.option}"
             )
-        wanted = Range(key, start, stop)
-        there = within(wanted, ends[key])
-        if there != wanted and stop:
-            warning = lost(wanted, ends[key], options.isolation)
+        ranges.append(Range(key, start, stop))
+    return ranges
+
+
+def check_loss(
+    wanted: Sequence[Range], ends: Mapping[Key, Ends], options: ReadOptions
+) -> tuple[list[Range], list[str]]:
+    """What of the ranges is there, without empty ones, and warnings about records that are lost.
+
+    Raises: DataLoss when failOnDataLoss is on.
+    """
+    ranges = []
+    warnings: list[str] = []
+    for asked in wanted:
+        there = within(asked, ends[asked.key])
+        if there != asked and asked.stop:
+            warning = lost(asked, ends[asked.key], options.isolation)
             if options.fail_on_data_loss:
                 raise DataLoss(warning)
             warnings.append(warning)
@@ -176,10 +189,13 @@ def lost(wanted: Range, ends: Ends, isolation: str) -> str:
     )
 
 
-def _start(options: ReadOptions, key: Key, ends: Ends, found: Mapping[Key, int | None]) -> int:
+def resolve_start(options: ReadOptions, key: Key, ends: Ends, offset: int | None) -> int:
+    """The offset that a start stands for; `offset`: what was found by its time, if any.
+
+    Raises: BadOption where nothing was found, and that is an error.
+    """
     limit = options.start
     if limit.by_time:
-        offset = found[key]
         if offset is not None and offset < ends.stop:
             return max(offset, ends.start)
         if options.start_without_match == "latest":
@@ -189,7 +205,7 @@ def _start(options: ReadOptions, key: Key, ends: Ends, found: Mapping[Key, int |
             "startingOffsetsByTimestampStrategy to latest to start at the end then"
         )
     value = _value(limit, key)
-    return ends.start if value == EARLIEST else value
+    return {EARLIEST: ends.start, LATEST: ends.stop}.get(value, value)
 
 
 def _stop(options: ReadOptions, key: Key, ends: Ends, found: Mapping[Key, int | None]) -> int:
@@ -231,27 +247,27 @@ def _check_names(limit: Limit, keys: Sequence[Key]) -> None:
 
 
 def tasks(
-    ranges: Sequence[Range], places: Mapping[Key, Places], options: ReadOptions
+    ranges: Sequence[Range], marks: Mapping[Key, Marks], options: ReadOptions
 ) -> list[list[Range]]:
     """The ranges as tasks of about equal work; each offset is in exactly one of them.
 
     A range above maxBytesPerPartition (less when minPartitions asks for more tasks) is cut at
     batch boundaries; maxRecordsPerPartition cuts anywhere.  Small ranges share a task.
     """
-    goal = task_bytes(sum(_bytes(piece, places) for piece in ranges), options)
+    goal = task_bytes(sum(_bytes(piece, marks) for piece in ranges), options)
     pieces = [
         piece
         for whole in ranges
-        for part in split_bytes(whole, places[whole.key], goal)
+        for part in split_bytes(whole, marks[whole.key], goal)
         for piece in split_count(part, options.max_records)
     ]
-    packed = _pack(pieces, places, options)
+    packed = _pack(pieces, marks, options)
     wanted = options.min_partitions or 0
     if len(packed) >= wanted:
         return packed
     if len(pieces) < wanted:
         pieces = _split_until(pieces, wanted)
-    return _spread(pieces, places, wanted, options.max_records)
+    return _spread(pieces, marks, wanted, options.max_records)
 
 
 def task_bytes(total: int, options: ReadOptions) -> int:
@@ -259,16 +275,16 @@ def task_bytes(total: int, options: ReadOptions) -> int:
     return max(1, min(options.max_bytes, -(-total // (options.min_partitions or 1))))
 
 
-def split_bytes(whole: Range, places: Places, goal: int) -> list[Range]:
+def split_bytes(whole: Range, marks: Marks, goal: int) -> list[Range]:
     """Cut where a batch begins, into pieces of about `goal` bytes or as near as batches allow."""
-    first, last = places.at(whole.start), places.at(whole.stop)
+    first, last = marks.at(whole.start), marks.at(whole.stop)
     parts = -(-(last - first) // goal)
     cuts = [whole.start]
     for part in range(1, parts):
         target = first + (last - first) * part // parts
-        at = bisect_left(places.bytes_before, target)
-        if at < len(places.offsets) and cuts[-1] < places.offsets[at] < whole.stop:
-            cuts.append(places.offsets[at])
+        at = bisect_left(marks.bytes_before, target)
+        if at < len(marks.offsets) and cuts[-1] < marks.offsets[at] < whole.stop:
+            cuts.append(marks.offsets[at])
     cuts.append(whole.stop)
     return [Range(whole.key, a, b) for a, b in pairwise(cuts)]
 
@@ -297,14 +313,14 @@ def _split_until(pieces: Sequence[Range], wanted: int) -> list[Range]:
 
 
 def _pack(
-    pieces: Sequence[Range], places: Mapping[Key, Places], options: ReadOptions
+    pieces: Sequence[Range], marks: Mapping[Key, Marks], options: ReadOptions
 ) -> list[list[Range]]:
     """Neighbours share a task while it stays small; the order is kept."""
     room = options.max_bytes // PACK_SHARE
     packed: list[list[Range]] = []
     bytes_used = count_used = 0
     for piece in pieces:
-        piece_bytes = _bytes(piece, places)
+        piece_bytes = _bytes(piece, marks)
         bytes_used += piece_bytes
         count_used += piece.count
         too_many = options.max_records is not None and count_used > options.max_records
@@ -317,17 +333,17 @@ def _pack(
 
 def _spread(
     pieces: Sequence[Range],
-    places: Mapping[Key, Places],
+    marks: Mapping[Key, Marks],
     wanted: int,
     max_records: int | None,
 ) -> list[list[Range]]:
     """The pieces as so many tasks or more, or as many as there are pieces, of about equal bytes;
     the order is kept."""
-    left_bytes = sum(_bytes(piece, places) for piece in pieces)
+    left_bytes = sum(_bytes(piece, marks) for piece in pieces)
     spread: list[list[Range]] = []
     room, count = 0.0, 0
     for at, piece in enumerate(pieces):
-        size = _bytes(piece, places)
+        size = _bytes(piece, marks)
         owed = max(wanted - len(spread), 0)  # tasks that are not begun yet
         count += piece.count
         too_many = max_records is not None and count > max_records
@@ -342,8 +358,8 @@ def _spread(
     return spread
 
 
-def _bytes(piece: Range, places: Mapping[Key, Places]) -> int:
-    return places[piece.key].at(piece.stop) - places[piece.key].at(piece.start)
+def _bytes(piece: Range, marks: Mapping[Key, Marks]) -> int:
+    return marks[piece.key].at(piece.stop) - marks[piece.key].at(piece.start)
 
 
 def _name(key: Key) -> str:

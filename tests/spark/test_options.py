@@ -2,27 +2,35 @@
 
 import pytest
 from pyspark_kafkalog.columns import NAMES
+from pyspark_kafkalog.option_table import BATCH, IGNORED, OURS, REFUSED, STREAM, options_of
 from pyspark_kafkalog.options import (
     EARLIEST,
-    IGNORED,
     LATEST,
-    OURS,
-    REFUSED,
     BadOption,
     Limit,
     ReadOptions,
     Selection,
-    parse,
+    StreamOptions,
+    parse_batch,
+    parse_stream,
 )
 
 
-def read(**options: str) -> ReadOptions:
-    """Parse, with a path and a topic where the test does not say; `__` stands for a dot."""
+def complete(options: dict[str, str]) -> dict[str, str]:
+    """With a path and a topic where the test does not say; `__` stands for a dot."""
     given = {name.replace("__", "."): text for name, text in options.items()}
     given.setdefault("path", "data")
     if not {"subscribe", "subscribePattern", "assign"} & set(given):
         given["subscribe"] = "orders"
-    return parse({name.lower(): text for name, text in given.items()}, NAMES)
+    return {name.lower(): text for name, text in given.items()}
+
+
+def read(**options: str) -> ReadOptions:
+    return parse_batch(complete(options), NAMES)
+
+
+def stream(**options: str) -> StreamOptions:
+    return parse_stream(complete(options), NAMES)
 
 
 def refusal(**options: str) -> str:
@@ -76,7 +84,7 @@ def test_a_path_is_needed_and_only_one():
 
 def test_no_options_at_all_are_met_with_spark_s_gap():
     with pytest.raises(BadOption, match=r"found no options at all.*CREATE TEMPORARY VIEW"):
-        parse({}, NAMES)
+        parse_batch({}, NAMES)
 
 
 def test_topics_by_name_without_doubles_and_blanks():
@@ -106,7 +114,7 @@ def test_a_bad_assignment_shows_how_it_is_written(text):
 def test_exactly_one_way_to_choose_topics():
     assert "found subscribe, assign" in refusal(subscribe="a", assign='{"a":[0]}')
     with pytest.raises(BadOption, match="found none of them"):
-        parse({"path": "data"}, NAMES)
+        parse_batch({"path": "data"}, NAMES)
 
 
 def test_offsets_by_word_and_by_partition():
@@ -200,7 +208,9 @@ def test_columns_in_the_order_asked_for():
 def test_options_of_kafkas_source_without_a_meaning_here_are_named():
     options = {name.lower(): "1" for name in IGNORED}
     options |= {"kafka.bootstrap.servers": "host:9092", "path": "data", "subscribe": "a"}
-    assert parse(options, NAMES).ignored == tuple(sorted([*IGNORED, "kafka.bootstrap.servers"]))
+    assert parse_batch(options, NAMES).ignored == tuple(
+        sorted([*IGNORED, "kafka.bootstrap.servers"])
+    )
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
@@ -208,7 +218,7 @@ def test_consumer_settings_that_kafkas_source_refuses_are_refused(name):
     assert f"{name!r} is not supported: {REFUSED[name]}" in refusal(**{name: "x"})
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", options_of(BATCH))
 def test_a_typing_mistake_is_met_with_the_nearest_name(name):
     assert f"did you mean {name!r}" in refusal(**{name[:-1] + "_" + name[-1]: "1"})
 
@@ -222,17 +232,74 @@ def test_a_table_brings_properties_that_are_no_options():
         "a": "b",
     }
     table = {"path": "file:/d", "subscribe": "t", "option.subscribe": "t", **catalog}
-    assert parse(table, NAMES) == parse({"path": "/d", "subscribe": "t"}, NAMES)
+    assert parse_batch(table, NAMES) == parse_batch({"path": "/d", "subscribe": "t"}, NAMES)
     with pytest.raises(BadOption, match="did you mean 'subscribe'"):
-        parse({**table, "subscribee": "t", "option.subscribee": "t"}, NAMES)
+        parse_batch({**table, "subscribee": "t", "option.subscribee": "t"}, NAMES)
 
 
 def test_an_unknown_option_lists_the_known_ones():
-    assert ", ".join(OURS) in refusal(zzz="1")
+    assert ", ".join(options_of(BATCH)) in refusal(zzz="1")
 
 
 @pytest.mark.parametrize("pattern", ["[a-z&&[^e]]", "[a--b]", "[[a]b]"])
 def test_patterns_that_python_reads_otherwise_are_refused(pattern):
     """Sets within sets are Java's; Python would look for the characters, and match nothing."""
     with pytest.raises(BadOption, match="is no regular expression of Python: Possible"):
-        parse({"path": "x", "subscribePattern": pattern}, NAMES)
+        parse_batch({"path": "x", "subscribePattern": pattern}, NAMES)
+
+
+# ---- streams
+
+
+def test_a_stream_begins_at_the_end_and_has_none():
+    assert stream() == StreamOptions(
+        path="data",
+        selection=Selection(topics=("orders",)),
+        start=Limit("startingOffsets", everywhere=LATEST),
+        end=Limit("endingOffsets", everywhere=LATEST),
+        max_offsets=None,
+        min_offsets=None,
+        max_delay_ms=15 * 60_000,
+    )
+
+
+def test_a_stream_takes_both_words_as_its_start():
+    assert stream(startingOffsets="earliest").start.everywhere == EARLIEST
+    assert stream(startingOffsets="Latest").start.everywhere == LATEST
+    each = stream(startingOffsets='{"a":{"0":-1,"1":-2,"2":3}}').start.each
+    assert each == {("a", 0): LATEST, ("a", 1): EARLIEST, ("a", 2): 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "delay_ms"),
+    [("15m", 900_000), ("90S", 90_000), ("250", 250), ("2 min", 120_000), ("1h", 3_600_000)],
+)
+def test_how_much_a_trigger_takes(text, delay_ms):
+    options = stream(maxOffsetsPerTrigger="9", minOffsetsPerTrigger="9", maxTriggerDelay=text)
+    assert (options.max_offsets, options.min_offsets, options.max_delay_ms) == (9, 9, delay_ms)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"maxOffsetsPerTrigger": "0"}, "'maxOffsetsPerTrigger': found '0', wanted a whole"),
+        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "found 5, wanted at most"),
+        ({"maxTriggerDelay": "soon"}, "'maxTriggerDelay': found 'soon', wanted a time"),
+        ({"minOffsets": "5"}, "unknown option 'minoffsets' for a stream read"),
+    ],
+)
+def test_bad_triggers_are_refused(options, words):
+    with pytest.raises(BadOption) as caught:
+        stream(**options)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [name for name, one in OURS.items() if one.modes == (BATCH,)])
+def test_a_stream_refuses_what_ends_a_batch(name):
+    with pytest.raises(BadOption, match=f"option '{name}' belongs to batch reads"):
+        stream(**{name: "1"})
+
+
+@pytest.mark.parametrize("name", [name for name, one in OURS.items() if one.modes == (STREAM,)])
+def test_a_batch_ignores_what_only_a_stream_obeys(name):
+    assert read(**{name: "x"}).ignored == (name,)

@@ -9,10 +9,11 @@ from pyspark_kafkalog.options import EARLIEST, LATEST, BadOption, Limit, ReadOpt
 from pyspark_kafkalog.plan import (
     DataLoss,
     Ends,
-    Places,
+    Marks,
     Range,
-    bound,
+    check_loss,
     choose,
+    resolve,
     split_bytes,
     tasks,
     times_wanted,
@@ -26,6 +27,10 @@ OPTIONS = ReadOptions(
     start=Limit("startingOffsets", everywhere=EARLIEST),
     end=Limit("endingOffsets", everywhere=LATEST),
 )
+
+
+def bound(options, ends, start_found, stop_found):
+    return check_loss(resolve(options, ends, start_found, stop_found), ends, options)
 
 
 def offsets(side: str, each: dict[tuple[str, int], int]) -> Limit:
@@ -164,7 +169,7 @@ def test_lost_records_fail_the_read_or_are_warned_about(start, stop, there):
 
 # ---- which tasks
 
-HUNDRED = Places(offsets=list(range(0, 101, 10)), bytes_before=list(range(0, 1001, 100)))
+HUNDRED = Marks(offsets=list(range(0, 101, 10)), bytes_before=list(range(0, 1001, 100)))
 """100 offsets in batches of 10, 100 bytes each."""
 
 
@@ -209,7 +214,7 @@ def test_min_partitions_cuts_at_batches_first_and_inside_them_when_it_must():
         [(50, 80)],
         [(80, 100)],
     ]
-    single = Places([0, 100], [0, 1000])
+    single = Marks([0, 100], [0, 1000])
     assert len(tasks([Range(A0, 0, 100)], {A0: single}, options)) == 4
     assert len(tasks([Range(A0, 0, 3)], {A0: single}, options)) == 3
 
@@ -221,21 +226,21 @@ def test_nothing_to_read_is_no_task():
 
 def test_a_single_offset_is_not_cut():
     """Five tasks of five offsets: the first piece is one of them already."""
-    places = Places([0, 35, 39], [0, 36, 36])
+    places = Marks([0, 35, 39], [0, 36, 36])
     planned = tasks([Range(A0, 34, 39)], {A0: places}, replace(OPTIONS, min_partitions=5))
     assert [piece.count for task in planned for piece in task] == [1] * 5
 
 
 @st.composite
-def a_log(draw: st.DrawFn) -> tuple[Places, int, int]:
-    """Places of a log and a range in it, anywhere."""
+def a_log(draw: st.DrawFn) -> tuple[Marks, int, int]:
+    """Marks of a log and a range in it, anywhere."""
     steps = draw(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 5_000)), max_size=30))
     offsets, before = [draw(st.integers(0, 2**40))], [0]
     for count, size in steps:
         offsets.append(offsets[-1] + count)
         before.append(before[-1] + size)
     start = draw(st.integers(offsets[0], offsets[-1]))
-    return Places(offsets, before), start, draw(st.integers(start, offsets[-1]))
+    return Marks(offsets, before), start, draw(st.integers(start, offsets[-1]))
 
 
 @given(
@@ -267,7 +272,7 @@ def test_every_offset_is_in_exactly_one_task(logs, max_bytes, max_records, min_p
 def test_min_partitions_packs_too():
     """400 tiny partitions for 4 tasks: 4 tasks, and not 400."""
     keys = [("a", number) for number in range(400)]
-    places = {key: Places([0, 10], [0, 1000]) for key in keys}
+    places = {key: Marks([0, 10], [0, 1000]) for key in keys}
     ranges = [Range(key, 0, 10) for key in keys]
     planned = tasks(ranges, places, replace(OPTIONS, min_partitions=4))
     assert [len(task) for task in planned] == [100] * 4

@@ -9,7 +9,6 @@ import pickle
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,11 @@ import pytest
 from pyspark.cloudpickle import cloudpickle
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark_kafkalog import DefaultSource, logs
+from pyspark_kafkalog import DefaultSource
 from pyspark_kafkalog.columns import NAMES, schema_of
-from pyspark_kafkalog.logs import ReadError, partition_folders, survey
-from pyspark_kafkalog.options import BadOption, parse
+from pyspark_kafkalog.options import BadOption
+from pyspark_kafkalog.places import ReadError, directory
+from pyspark_kafkalog.places.directory import ends_of, marks_of, partition_folders
 from pyspark_kafkalog.plan import DataLoss
 
 import kafkalog
@@ -135,31 +135,29 @@ def test_cuts_lie_where_batches_begin(topics):
     """A task that starts inside a batch would decode it in vain."""
     tasks, _ = run(reader_of(topics, subscribe="orders", maxBytesPerPartition="3000"))
     assert len(tasks) > 20
-    for folder, _, _, start, *_ in (piece for task in tasks for piece in task.ranges):
-        with kafkalog.Log(folder, mode="r") as log:
-            batches = log.read_batches(start, max_bytes=1)
-            assert int.from_bytes(batches[:8], "big") == start
+    for piece in (piece for task in tasks for piece in task.pieces):
+        with kafkalog.Log(piece.folder, mode="r") as log:
+            batches = log.read_batches(piece.range.start, max_bytes=1)
+            assert int.from_bytes(batches[:8], "big") == piece.range.start
 
 
 NEW_FORMAT = [p for p in kafka_data.partitions() if not kafka_data.magics(p) & {0, 1}]
 
 
 @pytest.mark.parametrize("partition", NEW_FORMAT, ids=kafka_data.ids(NEW_FORMAT))
-def test_places_ascend_whatever_the_indexes_hold(partition):
+def test_marks_ascend_whatever_the_indexes_hold(partition):
     """Of clean directories, and of those that a killed broker left (zeros behind the entries)."""
-    options = replace(parse({"path": "x", "subscribe": "x"}, NAMES), max_bytes=64)
-    key = (partition.topic, partition.number)
-    found = survey(str(partition.path), key, options, None, None)
-    offsets, before = found.places.offsets, found.places.bytes_before
-    assert all(a < b for a, b in pairwise(offsets))
-    assert all(a <= b for a, b in pairwise(before))
-    assert found.ends.start == found.ends.stop or offsets[-1] >= found.ends.stop
+    with kafkalog.Log(partition.path, mode="r") as log:
+        ends, found = ends_of(log, "read_committed"), marks_of(log, 1)
+    assert all(a < b for a, b in pairwise(found.offsets))
+    assert all(a <= b for a, b in pairwise(found.bytes_before))
+    assert ends.start == ends.stop or found.offsets[-1] >= ends.stop
 
 
 def test_small_partitions_share_a_task(topics):
     tasks, _ = run(reader_of(topics, subscribe="orders"))
     assert len(tasks) == 1
-    assert [piece[1:3] for piece in tasks[0].ranges] == [("orders", n) for n in range(3)]
+    assert [piece.range.key for piece in tasks[0].pieces] == [("orders", n) for n in range(3)]
 
 
 def test_rows_are_the_records(topics):
@@ -410,7 +408,7 @@ def test_a_topic_that_goes(tmp_path, monkeypatch, caplog):
         list(strict.read(task))
     assert sum(batch.num_rows for batch in lenient.read(task)) == 10
     listed = {("a", 0): str(tmp_path / "a-0"), ("b", 0): str(tmp_path / "b-0")}
-    monkeypatch.setattr(logs, "partition_folders", lambda _: listed)
+    monkeypatch.setattr(directory, "partition_folders", lambda _: listed)
     with pytest.raises(DataLoss, match=r"a-0: .* was deleted while the read was planned"):
         strict.partitions()
     assert [row[0] for row in run(lenient)[1]] == ["b"] * 10
@@ -474,7 +472,11 @@ def globals_of(value: object) -> set[str]:
 
 def test_partitions_travel_as_plain_values(topics):
     for task in reader_of(topics, subscribe="orders", minPartitions="5").partitions():
-        assert globals_of(task) == {"pyspark_kafkalog.source.LogPartition"}
+        assert globals_of(task) == {
+            "pyspark_kafkalog.task.LogPartition",
+            "pyspark_kafkalog.places.piece.Piece",
+            "pyspark_kafkalog.plan.Range",
+        }
 
 
 def test_the_reader_travels_as_plain_values(topics):
@@ -483,7 +485,7 @@ def test_the_reader_travels_as_plain_values(topics):
     reader.partitions()
     assert {name.rpartition(".")[0] for name in globals_of(reader)} == {
         "pyspark_kafkalog.options",
-        "pyspark_kafkalog.source",
+        "pyspark_kafkalog.batch",
         "pyspark.sql.types",
     }
 

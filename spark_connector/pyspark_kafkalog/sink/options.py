@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from urllib.parse import unquote, urlsplit
 
-from ..options import BadOption, Option
+from ..option_table import BATCH, Option
+from ..options import BadOption
 
 OURS = {
     "path": Option("this or the next", "A data directory that no broker has open; it is made when "
@@ -26,7 +27,8 @@ OURS = {
     "sinkId": Option("the query's id", "Who writes, to the target: a transactional id and a group. "
         "A batch of a stream that the target has from this writer is not written again."),
     "batchId": Option("", "For a batch write, with `sinkId`: the number of this write. One that "
-        "is not above the last of this `sinkId` is dropped; so `foreachBatch` writes once."),
+        "is not above the last of this `sinkId` is dropped; so `foreachBatch` writes once.",
+        (BATCH,)),
     "stagingDir": Option("`<path>.staging`; else below the checkpoint's or the temporary folder",
         "Where tasks put their rows until the driver takes them, in a folder `kafkalog-staging` "
         "of their own: a place that all see."),

@@ -1,4 +1,4 @@
-"""The part that touches logs: find the partition folders, ask each log, read a range.
+"""Partitions as folders on a file system: of a data directory, of a plain folder, or one alone.
 
 kafkalog and pyarrow are imported on first use, so that listing data sources stays light.
 """
@@ -8,35 +8,109 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from .options import BadOption, Key, ReadOptions
-from .plan import DataLoss, Ends, Places, Range, lost, task_bytes, within
+from ..options import BadOption, Key, ReadOptions
+from ..plan import DataLoss, Ends, Marks, Range, lost, task_bytes, within
+from .opened import Opened
+from .piece import Piece, ReadError
 
 if TYPE_CHECKING:
     from kafkalog import Log
 
+T = TypeVar("T")
 _log = logging.getLogger("pyspark_kafkalog")
 _STEPS = 64
-"""How many places, at most, are remembered for each task's worth of bytes."""
+"""How many marks, at most, are remembered for each task's worth of bytes."""
 
 
-class ReadError(RuntimeError):
-    """A task could not read its range."""
+class Directory:
+    """The place of a path.  See Place."""
 
+    def __init__(self, path: str, isolation: str) -> None:
+        self.name = path
+        self._isolation = isolation
+        self._folders: dict[Key, str] = {}
+        self._opened = Opened()
 
-@dataclass(frozen=True)
-class Survey:
-    """What one log answered when the read was planned."""
+    def present(self) -> list[Key]:
+        """As Place."""
+        self._folders = partition_folders(self.name)
+        return list(self._folders)
 
-    ends: Ends
-    places: Places
-    start_found: int | None
-    stop_found: int | None
-    identity: str
-    """Of the log: see `identity`."""
+    def identities(self, keys: Sequence[Key]) -> dict[Key, str]:
+        """As Place."""
+        return self._of_each(keys, lambda key: identity(self._folders[key]))
+
+    def ends(self, keys: Sequence[Key]) -> dict[Key, Ends]:
+        """As Place."""
+        return self._of_each(keys, self._ends)
+
+    def _ends(self, key: Key) -> Ends:
+        log = self._log_of(key)
+        return Ends(0, 0) if log is None else ends_of(log, self._isolation)
+
+    def at_times(self, times_ms: Mapping[Key, int]) -> dict[Key, int | None]:
+        """As Place."""
+
+        def found(key: Key) -> int | None:
+            log = self._log_of(key)
+            return None if log is None else log.offset_at(times_ms[key])
+
+        return self._of_each(times_ms, found)
+
+    def marks(self, ranges: Sequence[Range], options: ReadOptions) -> dict[Key, Marks]:
+        """As Place."""
+
+        def found(key: Key) -> Marks:
+            log = self._log_of(key)
+            if log is None:
+                return Marks([0], [0])
+            return marks_of(log, task_bytes(log.size_bytes, options) // _STEPS)
+
+        return self._of_each([one.key for one in ranges], found)
+
+    def piece(self, there: Range, identity: str) -> Piece:
+        """As Place."""
+        return Piece(there, identity, self._folders[there.key])
+
+    def read(self, piece: Piece, columns: Sequence[str], options: ReadOptions) -> Iterator[Any]:
+        """As Place."""
+        return read_range(self._opened, piece, columns, options)
+
+    def told_gone(self, key: Key) -> str:
+        """As Place."""
+        return (
+            f"{key[0]}-{key[1]}: {self._folders[key]} was deleted while the read was planned "
+            "(failOnDataLoss=false leaves it out)"
+        )
+
+    def close(self) -> None:
+        """As Place."""
+        self._opened.close()
+
+    def _of_each(self, keys: Iterable[Key], ask: Callable[[Key], T]) -> dict[Key, T]:
+        """What `ask` says of each that is there."""
+        from kafkalog import NotFound
+
+        found = {}
+        for key in keys:
+            try:
+                found[key] = ask(key)
+            except (NotFound, FileNotFoundError):
+                self._opened.forget(self._folders[key])
+        return found
+
+    def _log_of(self, key: Key) -> Log | None:
+        """The log of a partition; None: it was never written to, so it is there, and empty."""
+        from kafkalog.disk import layout
+
+        folder = self._folders[key]
+        log = self._opened.held(folder)
+        if log is not None:
+            return log
+        return self._opened.get(folder, key) if layout.look_for_segments(folder) else None
 
 
 def partition_folders(path: str) -> dict[Key, str]:
@@ -77,57 +151,13 @@ def _inode(folder: str) -> str:
     return f"inode {os.stat(folder).st_ino}"
 
 
-def open_log(folder: str, key: Key) -> Log:
-    """A log for reading, whoever writes it meanwhile."""
-    from kafkalog import Log
-
-    return Log(folder, mode="r", topic=key[0], partition=key[1])
-
-
-def survey(
-    folder: str, key: Key, options: ReadOptions, start_ms: int | None, stop_ms: int | None
-) -> Survey:
-    """Ask one log for its ends, the places of its batches, and offsets by time (ms, or None).
-
-    A partition that was never written to is there, and empty.
-
-    Raises: DataLoss when the folder has gone meanwhile.
-    """
-    from kafkalog import NotFound
-    from kafkalog.disk import layout
-
-    try:
-        known = identity(folder)
-        if not layout.look_for_segments(folder):
-            return Survey(Ends(0, 0), Places([0], [0]), None, None, known)
-        return _survey(folder, key, options, (start_ms, stop_ms), known)
-    except (NotFound, FileNotFoundError) as error:
-        raise DataLoss(
-            f"{key[0]}-{key[1]}: {folder} was deleted while the read was planned "
-            "(failOnDataLoss=false leaves it out)"
-        ) from error
-
-
-def _survey(
-    folder: str, key: Key, options: ReadOptions, times: tuple[int | None, int | None], known: str
-) -> Survey:
-    start_ms, stop_ms = times
-    with open_log(folder, key) as log:
-        return Survey(
-            ends=_ends(log, options.isolation),
-            places=_places(log, task_bytes(log.size_bytes, options) // _STEPS),
-            start_found=None if start_ms is None else log.offset_at(start_ms),
-            stop_found=None if stop_ms is None else log.offset_at(stop_ms),
-            identity=known,
-        )
-
-
-def _ends(log: Log, isolation: str) -> Ends:
+def ends_of(log: Log, isolation: str) -> Ends:
+    """What can be read of a log now."""
     committed = isolation == "read_committed"
     return Ends(log.start_offset, log.last_stable_offset if committed else log.high_watermark)
 
 
-def _places(log: Log, step_bytes: int) -> Places:
+def marks_of(log: Log, step_bytes: int) -> Marks:
     """Batch boundaries from the sparse offset indexes, about `step_bytes` apart.
 
     An entry (offset, position) says that a batch at `position` ends with `offset`, so the next
@@ -154,7 +184,7 @@ def _places(log: Log, step_bytes: int) -> Places:
     if not offsets or end > offsets[-1]:
         offsets.append(end)
         bytes_before.append(size)
-    return Places(offsets, bytes_before)
+    return Marks(offsets, bytes_before)
 
 
 def _grows(np: Any, first: int, numbers: Any) -> Any:
@@ -162,22 +192,10 @@ def _grows(np: Any, first: int, numbers: Any) -> Any:
     return numbers > np.maximum.accumulate(np.concatenate(([first], numbers[:-1])))
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A range as a task reads it."""
-
-    folder: str
-    range: Range
-    identity: str
-
-
-def read_range(piece: Piece, columns: Sequence[str], options: ReadOptions) -> Iterator[Any]:
-    """The records of a range as `pyarrow.RecordBatch`es, columns in the order asked for.
-
-    With failOnDataLoss false what has gone is left out, and a warning says so.
-
-    Raises: DataLoss, ReadError; both name the partition, the offsets and this host.
-    """
+def read_range(
+    opened: Opened, piece: Piece, columns: Sequence[str], options: ReadOptions
+) -> Iterator[Any]:
+    """As Place.read."""
     import pyarrow as pa
 
     from kafkalog import KafkalogError
@@ -186,12 +204,15 @@ def read_range(piece: Piece, columns: Sequence[str], options: ReadOptions) -> It
     where = f"{key[0]}-{key[1]}, offsets {wanted.start} to {wanted.stop}, in {piece.folder}"
     where += f" on {socket.gethostname()}"
     try:
-        yield from _read(piece, columns, options, where)
+        yield from _read(opened, piece, columns, options, where)
     except (KafkalogError, OSError, pa.ArrowException) as error:
+        opened.forget(piece.folder)  # whoever tries again looks anew
         raise ReadError(f"{where}: {type(error).__name__}: {error}") from error
 
 
-def _read(piece: Piece, columns: Sequence[str], options: ReadOptions, where: str) -> Iterator[Any]:
+def _read(
+    opened: Opened, piece: Piece, columns: Sequence[str], options: ReadOptions, where: str
+) -> Iterator[Any]:
     from kafkalog import NotFound, OffsetOutOfRange
 
     at, stop = piece.range.start, piece.range.stop
@@ -203,8 +224,8 @@ def _read(piece: Piece, columns: Sequence[str], options: ReadOptions, where: str
                 told = f"another log than the one that was planned ({found}, {piece.identity})"
                 _is_lost(f"{where}: {told}: the topic was deleted and made anew", options)
                 return
-            with open_log(piece.folder, piece.range.key) as log:
-                ends = _ends(log, options.isolation)
+            with opened.lent(piece.folder, piece.range.key) as log:
+                ends = ends_of(log, options.isolation)
                 asked = Range(piece.range.key, at, stop)
                 there = within(asked, ends)
                 if there != asked:

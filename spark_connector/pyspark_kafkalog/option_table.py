@@ -1,0 +1,82 @@
+"""The options of reads as documented: name, default, meaning, and the modes that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+BATCH = "batch"
+STREAM = "stream"
+
+
+class Option(NamedTuple):
+    """An option as the documentation has it."""
+
+    default: str
+    meaning: str
+    modes: tuple[str, ...] = (BATCH, STREAM)
+    """`read` and `readStream`; of the sink: `write` and `writeStream`."""
+
+
+_ONE_OF_THREE = "one of the three"
+
+OURS: Mapping[str, Option] = {
+    "path": Option("needed", "A data directory of kafkalog or Kafka, a plain folder of partition "
+        "folders, or one partition's folder; local or file:///."),
+    "subscribe": Option(_ONE_OF_THREE, "Topics by name: `orders,flights`."),
+    "subscribePattern": Option(_ONE_OF_THREE, "Topics by a regular expression of Python that "
+        "matches the whole name. Internal topics never match."),
+    "assign": Option(_ONE_OF_THREE, 'Partitions: `{"orders":[0,1]}`.'),
+    "startingOffsets": Option("earliest; of a stream latest", "`earliest`, or an offset for each "
+        'partition that is read: `{"orders":{"0":23,"1":-2}}`, -2 for earliest. A stream takes '
+        "`latest`, too, and -1."),
+    "endingOffsets": Option("latest", "`latest`, or an offset for each partition, not read itself; "
+        "-1 for latest.", (BATCH,)),
+    "startingTimestamp": Option("", "Start at the first record at or after this time, in "
+        "milliseconds since 1970 UTC. Goes before the two other ways to start."),
+    "endingTimestamp": Option("", "End before the first record at or after this time.", (BATCH,)),
+    "startingOffsetsByTimestamp": Option("", 'As startingTimestamp, by partition: '
+        '`{"orders":{"0":1735689600000}}`. Goes before startingOffsets.'),
+    "endingOffsetsByTimestamp": Option("", "As endingTimestamp, by partition.", (BATCH,)),
+    "startingOffsetsByTimestampStrategy": Option("error", "When no record is at or after the "
+        "time: `error`, or `latest` to start at the end."),
+    "failOnDataLoss": Option("true", "Fail when offsets that were asked for are not there; "
+        "`false`: warn, and read what is there."),
+    "minPartitions": Option("", "Make at least this many tasks, inside of batches if need be."),
+    "maxRecordsPerPartition": Option("", "At most this many offsets in a task."),
+    "maxBytesPerPartition": Option("128m", "Cut larger ranges where a batch begins, into tasks of "
+        "about this size on disk. Ranges below a quarter of it share a task."),
+    "maxOffsetsPerTrigger": Option("", "At most about this many offsets in a micro-batch, shared "
+        "out by how far each partition lags.", (STREAM,)),
+    "minOffsetsPerTrigger": Option("", "No micro-batch below so many offsets, but see the next.",
+        (STREAM,)),
+    "maxTriggerDelay": Option("15m", "Then a micro-batch comes, however small: `90s`, `15m`.",
+        (STREAM,)),
+    "isolation.level": Option("read_committed", "`read_uncommitted`: also the records of aborted "
+        "and of undecided transactions. `kafka.isolation.level` is understood, too."),
+    "includeHeaders": Option("false", "Add the column `headers`."),
+    "columns": Option("", "Only these columns: `value,offset`. What is left out is not decoded."),
+}  # fmt: skip
+"""Every option that a read obeys."""
+
+IGNORED = (
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
+"""Options of Spark's Kafka source that mean nothing here: warned about."""
+
+REFUSED = {
+    "kafka.auto.offset.reset": "use startingOffsets",
+    "kafka.key.deserializer": "keys are binary; convert the column",
+    "kafka.value.deserializer": "values are binary; convert the column",
+    "kafka.enable.auto.commit": "a read commits no offsets",
+    "kafka.interceptor.classes": "there is no consumer to intercept",
+}
+"""Consumer settings that Spark's Kafka source refuses too, and what to do instead."""
+
+
+def options_of(mode: str) -> dict[str, Option]:
+    """Those that belong to a mode."""
+    return {name: option for name, option in OURS.items() if mode in option.modes}

@@ -1,0 +1,120 @@
+"""Logs that are open for reading, kept for whoever asks again: opening one anew costs
+milliseconds, and after a writer's crash the reading of all that it had not flushed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..options import Key
+
+if TYPE_CHECKING:
+    from kafkalog import Log
+
+FILES_MAX = 2048
+"""Descriptors that are kept, about: a log has one for each segment."""
+_SHARE = 4
+"""Of the descriptors that the process may have."""
+
+
+@dataclass
+class _Held:
+    log: Log
+    inode: int
+    """Of the folder: another one of its name is another log."""
+    files: int
+    users: int = 0
+    dropped: bool = False
+
+
+class Opened:
+    """Logs by folder, the one that was asked for last at the end.  One thread."""
+
+    def __init__(self, files_max: int | None = None) -> None:
+        """`files_max`: how many descriptors may stay open; None: what the process can spare."""
+        self._files_max = _spare() if files_max is None else files_max
+        self._held: OrderedDict[str, _Held] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def held(self, folder: str) -> Log | None:
+        """The log that is open there, if it is the one that lies there now.
+
+        Raises: FileNotFoundError.
+        """
+        held = self._held.get(folder)
+        if held is None:
+            return None
+        if os.stat(folder).st_ino != held.inode:
+            self.forget(folder)
+            return None
+        self._held.move_to_end(folder)
+        return held.log
+
+    def get(self, folder: str, key: Key) -> Log:
+        """The log in a folder; good until the next call for another one.
+
+        Raises: NotFound, FileNotFoundError; what opening a log does.
+        """
+        from kafkalog import Log
+
+        log = self.held(folder)
+        if log is None:
+            inode = os.stat(folder).st_ino
+            log = Log(folder, mode="r", topic=key[0], partition=key[1])
+            self._held[folder] = _Held(log, inode, len(log.segments) + 1)
+            self._shrink(folder)
+        return log
+
+    @contextmanager
+    def lent(self, folder: str, key: Key) -> Iterator[Log]:
+        """The same, good until the end of the block.  Raises: as `get`."""
+        log = self.get(folder, key)
+        held = self._held[folder]
+        held.users += 1
+        try:
+            yield log
+        finally:
+            held.users -= 1
+            if held.dropped and not held.users:
+                log.close()
+
+    def _shrink(self, newest: str) -> None:
+        """Close those that nobody asked for lately, until the rest is few enough."""
+        files = sum(held.files for held in self._held.values())
+        for folder, held in list(self._held.items()):
+            if files <= self._files_max:
+                break
+            if folder != newest and not held.users:
+                files -= held.files
+                self.forget(folder)
+
+    def forget(self, folder: str) -> None:
+        """Open it anew when it is asked for again."""
+        held = self._held.pop(folder, None)
+        if held is None:
+            return
+        held.dropped = True
+        if not held.users:
+            held.log.close()
+
+    def close(self) -> None:
+        """Close all; whoever has one lent goes on with it."""
+        for folder in list(self._held):
+            self.forget(folder)
+
+
+def _spare() -> int:
+    """How many descriptors may stay open."""
+    try:
+        import resource
+    except ImportError:  # not of this system
+        return FILES_MAX // _SHARE
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return FILES_MAX if limit == resource.RLIM_INFINITY else min(FILES_MAX, limit // _SHARE)

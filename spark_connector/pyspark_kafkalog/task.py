@@ -1,0 +1,89 @@
+"""What travels from the driver to the executors, and what it does there: both readers' tasks."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import InputPartition
+
+from .columns import arrow_schema, chosen_columns
+from .options import Key, ReadOptions
+from .places import Piece, Place, ReadError, open_place
+from .plan import Marks, Range, tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class LogPartition(InputPartition):
+    """One task: pieces of topic-partitions, read one after another."""
+
+    pieces: tuple[Piece, ...]
+    planned_on: str
+    planned_with: str
+
+
+def partitions_of(
+    ranges: Sequence[Range],
+    marks: Mapping[Key, Marks],
+    identities: Mapping[Key, str],
+    place: Place,
+    options: ReadOptions,
+) -> list[LogPartition]:
+    """The ranges as tasks.  Runs on the driver."""
+    import kafkalog
+
+    return [
+        LogPartition(
+            pieces=tuple(place.piece(one, identities[one.key]) for one in task),
+            planned_on=socket.gethostname(),
+            planned_with=kafkalog.__version__,
+        )
+        for task in tasks(ranges, marks, options)
+    ]
+
+
+def read_task(partition: InputPartition, schema: StructType, options: ReadOptions) -> Iterator[Any]:
+    """The `pyarrow.RecordBatch`es of one task.  Runs on an executor.
+
+    Raises: DataLoss, ReadError.
+    """
+    if not isinstance(partition, LogPartition):
+        return  # what Spark makes of a plan without tasks
+    import pyarrow as pa
+
+    _check_version(partition)
+    place, columns, arrow = _place(options), chosen_columns(schema), arrow_schema(schema)
+    for piece in partition.pieces:
+        for batch in place.read(piece, columns, options):
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=arrow)
+
+
+_kept: tuple[int, ReadOptions, Place] | None = None
+"""Of this worker's last task: the next one of the same read finds its logs open."""
+
+
+def _place(options: ReadOptions) -> Place:
+    global _kept
+    if _kept is not None and _kept[0] == os.getpid():
+        if _kept[1] == options:
+            return _kept[2]
+        _kept[2].close()
+    place = open_place(options)
+    _kept = os.getpid(), options, place
+    return place
+
+
+def _check_version(partition: LogPartition) -> None:
+    import kafkalog
+
+    if kafkalog.__version__ != partition.planned_with:
+        raise ReadError(
+            f"kafkalog {kafkalog.__version__} on {socket.gethostname()}, but the driver "
+            f"{partition.planned_on} planned with {partition.planned_with}: install one version"
+        )
