@@ -545,7 +545,8 @@ class Log:
     def apply_retention(self, now_ms: int | None = None) -> Expiry | None:
         """Delete the segments that retention.ms and retention.bytes no longer keep.
 
-        What was deleted and why; None when nothing was.  See docs/settings.md.
+        What was deleted and why, and what a reader's hold kept; None when nothing had to go.
+        See docs/settings.md.
         """
         known = None if now_ms is None else whole_number("now_ms", now_ms, 0)
         return apply_retention(self._handle, known)

@@ -1,12 +1,16 @@
 """What is taken away: at the end, at the start, and by what the settings no longer keep."""
 
+import os
+from collections.abc import Sequence
+
 from kafkalog._native import check, ffi, lib
 from kafkalog.config.declare import FOREVER
+from kafkalog.disk.holds import read_holds
 from kafkalog.errors import NoSpace
 from kafkalog.log.handle import Handle
 from kafkalog.log.outgoing import read_batches
-from kafkalog.log.retention import Expiry, expired
-from kafkalog.log.segments import list_segments, over_segments
+from kafkalog.log.retention import Expiry, expired, held_back
+from kafkalog.log.segments import Segment, list_segments, over_segments
 
 __all__ = ["apply_retention", "delete_before", "purge", "truncate", "truncate_fully"]
 
@@ -55,16 +59,25 @@ def delete_before(log: Handle, offset: int) -> None:
 def apply_retention(log: Handle, now_ms: int | None = None) -> Expiry | None:
     """See Log.apply_retention."""
     now_ms = log.clock.now_ms() if now_ms is None else now_ms
-    state = log.state()
-    found = over_segments(
-        log,
-        lambda segments: expired(
-            segments, log.config, state.high_watermark, state.log_start_offset, now_ms
-        ),
-    )
-    if found is not None:
+    found = over_segments(log, lambda segments: _expired(log, segments, now_ms))
+    if found is not None and found.time + found.size + found.start:
         _delete_segments(log, found.before_offset)
     purge(log, now_ms - log.config.file_delete_delay_ms)
+    return found
+
+
+def _expired(log: Handle, segments: Sequence[Segment], now_ms: int) -> Expiry | None:
+    """What the settings no longer keep, and no reader's hold."""
+    state = log.state()
+    found = expired(segments, log.config, state.high_watermark, state.log_start_offset, now_ms)
+    if found is None:
+        return None
+    for hold in read_holds(os.path.dirname(os.path.abspath(log.path)), now_ms):
+        offset = hold.offsets.get(log.tp)
+        if offset is not None:
+            held = found.held
+            found = held_back(segments, found, max(offset, state.log_start_offset), hold.max_bytes)
+            found = found._replace(held=held + found.held)
     return found
 
 

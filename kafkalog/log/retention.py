@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from kafkalog.config.topic import TopicConfig
 
-__all__ = ["Expiry", "SegmentFacts", "expired"]
+__all__ = ["Expiry", "SegmentFacts", "expired", "held_back"]
 
 
 class SegmentFacts(Protocol):
@@ -41,6 +41,8 @@ class Expiry(NamedTuple):
     """Further ones above retention.bytes."""
     start: int
     """Further ones below the log start."""
+    held: int = 0
+    """Segments that would go, but for a reader's hold."""
 
 
 def expired(
@@ -71,6 +73,27 @@ def expired(
     left += tail
     gone = len(segments) - len(left)
     return Expiry(segments[gone - 1].next_offset, time, size, start) if gone else None
+
+
+def held_back(
+    segments: Sequence[SegmentFacts], expiry: Expiry, wanted: int, max_bytes: int
+) -> Expiry:
+    """What goes when somebody wants offsets from `wanted` on kept, at most `max_bytes` of them.
+
+    What lies below the log start is nobody's any more, so `wanted` is at least that.  When there
+    is more than that, the oldest go.
+    """
+    going = [one for one in segments if one.next_offset <= expiry.before_offset]
+    count, kept_bytes = len(going), 0
+    while count and going[count - 1].next_offset > wanted:
+        kept_bytes += going[count - 1].size_bytes
+        if kept_bytes > max_bytes:
+            break
+        count -= 1
+    time = min(expiry.time, count)
+    size = min(expiry.size, count - time)
+    before = going[count - 1].next_offset if count else segments[0].base_offset
+    return Expiry(before, time, size, count - time - size, len(going) - count)
 
 
 def _cut(
