@@ -65,7 +65,8 @@ typedef struct {
     const char *topic; /* the constant columns; copied, as is the data */
     int32_t partition;
     int32_t aborted_count;
-    int64_t start_offset; /* records before it are not wanted */
+    int64_t start_offset; /* records before it are not wanted, */
+    int64_t stop_offset;  /* nor those from it on; 0: there is no such limit */
     const uint8_t *data;
     size_t bytes;
     const int64_t

@@ -15,16 +15,17 @@ from kafkalog.arguments import whole_number
 from kafkalog.client.asked import committed_of
 from kafkalog.client.assignors import Assignor, find_assignors
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.fetcher import Fetcher, FetchOptions
+from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.groups import Committed, GroupMetadata, committed_offsets
 from kafkalog.client.handle import Handle
 from kafkalog.client.keeper import Callback, Keeper
 from kafkalog.client.membership import MemberOptions, Membership
 from kafkalog.client.offsets import EARLIEST, LATEST, all_partitions, list_offsets
 from kafkalog.client.reading import Reading
+from kafkalog.client.settings import client_options, fetch_options
 from kafkalog.client.sharing import Sharing, logged
 from kafkalog.client.subscription import Listener, Subscription
-from kafkalog.client.transport import Options, Where
+from kafkalog.client.transport import Where
 from kafkalog.client.waker import Waker
 from kafkalog.clock import Clock
 from kafkalog.config.consumer import ConsumerConfig
@@ -104,15 +105,15 @@ class Consumer(Handle):
             made.session_timeout_ms, made.max_poll_interval_ms,
             made.group_instance_id or None, made.client_rack or None,
         )  # fmt: skip
-        self._cluster = Cluster(where, _options(made), clock)
+        self._cluster = Cluster(where, client_options(made), clock)
         self._interceptors = interceptors
         self._pid = os.getpid()
         self._lock = threading.RLock()  # held by the thread that uses it
         self._closed = False
         self._waker = Waker()
-        self._fetcher = Fetcher(self._cluster, {}, _fetch_options(made), self._wait_for)
+        self._fetcher = Fetcher(self._cluster, {}, fetch_options(made), self._wait_for)
         self._keeper = Keeper(
-            Cluster(where, _options(made), clock), made.heartbeat_interval_ms,
+            Cluster(where, client_options(made), clock), made.heartbeat_interval_ms,
             made.max_poll_interval_ms, self._waker.nudge,
         )  # fmt: skip
         self._membership = (
@@ -501,29 +502,3 @@ class Consumer(Handle):
 def _given(**values: Any) -> dict[str, Any]:
     """What was given, by Kafka's names."""
     return {name.replace("_", "."): value for name, value in values.items() if value is not None}
-
-
-def _options(config: ConsumerConfig) -> Options:
-    return Options(
-        client_id=config.client_id,
-        connect_timeout_ms=config.socket_connection_setup_timeout_ms,
-        request_timeout_ms=config.request_timeout_ms,
-        api_timeout_ms=config.default_api_timeout_ms,
-        retry_backoff_ms=config.retry_backoff_ms,
-        retry_backoff_max_ms=config.retry_backoff_max_ms,
-    )
-
-
-def _fetch_options(config: ConsumerConfig) -> FetchOptions:
-    reset = config.auto_offset_reset
-    return FetchOptions(
-        max_wait_ms=config.fetch_max_wait_ms,
-        min_bytes=config.fetch_min_bytes,
-        max_bytes=config.fetch_max_bytes,
-        partition_bytes=config.max_partition_fetch_bytes,
-        committed=config.isolation_level == "read_committed",
-        out_of_range="error" if reset == "none" else reset,
-        check_crcs=config.check_crcs,
-        rack=config.client_rack,
-        nearer_s=config.metadata_max_age_ms / 1000,
-    )

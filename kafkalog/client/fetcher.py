@@ -125,6 +125,8 @@ class Fetcher:
         self.options = options
         self.positions = dict(positions)
         """Where the next fetch of each partition begins; change it to seek."""
+        self.stops: dict[TopicPartition, int] = {}
+        """Where it ends, for partitions that are not read for ever."""
         self.ends: dict[TopicPartition, Ends] = {}
         """As the last answers told."""
         self._connections: dict[int, Connection] = {}
@@ -235,6 +237,8 @@ class Fetcher:
         now_s = time.monotonic()
         for tp in list(self.positions):
             if tp in self._resting and self._resting[tp].until_s > now_s:
+                continue
+            if tp in self.stops and self.positions[tp] >= self.stops[tp]:
                 continue
             node, until_s = self._nearer.get(tp, (0, 0.0))
             if until_s <= now_s or node not in self.cluster.nodes:

@@ -11,7 +11,7 @@ from kafkalog import errors
 from kafkalog.client.fetcher import Fetched, Fetcher
 from kafkalog.log.fetched import Decoder, Rows
 from kafkalog.log.rows import CHUNK
-from kafkalog.log.scan import ScanBatch
+from kafkalog.log.scan import COLUMNS, ScanBatch
 from kafkalog.types import Record, TopicPartition
 
 __all__ = ["Reading"]
@@ -185,7 +185,7 @@ class Reading:
             self._end()
             self._queue.appendleft(now._replace(start=self._positions[now.tp]))
         if self._columns is None:
-            self._columns = Decoder(True, check_crcs=self.fetcher.options.check_crcs)
+            self._columns = Decoder(COLUMNS, check_crcs=self.fetcher.options.check_crcs)
         found: list[ScanBatch] = []
         while self._queue:
             one = self._queue.popleft()

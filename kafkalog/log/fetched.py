@@ -11,7 +11,7 @@ from kafkalog import errors
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch import codecs
 from kafkalog.log import rows
-from kafkalog.log.scan import COLUMNS, ScanBatch
+from kafkalog.log.scan import ScanBatch, column_bits
 from kafkalog.log.steps import Steps
 from kafkalog.types import Record
 
@@ -48,15 +48,22 @@ class Decoder:
     """
 
     def __init__(
-        self, columns: bool = False, check_crcs: bool = True, limit_bytes: int = codecs.LIMIT_BYTES
+        self,
+        columns: Sequence[str] | None = None,
+        check_crcs: bool = True,
+        limit_bytes: int = codecs.LIMIT_BYTES,
     ) -> None:
-        """`columns`: for `batches`, else for `records`.  `limit_bytes`: of a batch, inflated."""
+        """`columns`: a scan's, for `batches`; None: for `records`.  `limit_bytes`: of a batch,
+        inflated.
+        """
+        self._columns, bits = ((), rows.RECORD_COLUMNS) if columns is None else column_bits(columns)
+        whole = columns is not None
         options = ffi.new(
             "kl_scan_options *",
             {
-                "columns": lib.KL_COL_ALL if columns else rows.RECORD_COLUMNS,
-                "max_rows": _BATCH_ROWS if columns else _RECORD_ROWS,
-                "max_bytes": _BATCH_BYTES if columns else _RECORD_BYTES,
+                "columns": bits,
+                "max_rows": _BATCH_ROWS if whole else _RECORD_ROWS,
+                "max_bytes": _BATCH_BYTES if whole else _RECORD_BYTES,
                 "check_crc": check_crcs,
             },
         )
@@ -64,7 +71,6 @@ class Decoder:
         check(lib.kl_scan_open_memory(options, out))
         self._c = ffi.gc(out[0], lib.kl_scan_free)
         self._steps = Steps(self._c, limit_bytes)
-        self._columns = columns
 
     def records(
         self,
@@ -94,10 +100,11 @@ class Decoder:
         data: bytes | bytearray | memoryview,
         start: int = 0,
         aborted: tuple[tuple[int, int], ...] = (),
+        stop: int = 0,
     ) -> Iterator[ScanBatch]:
-        """The same as columns: those of a scan."""
-        for block in self._blocks(topic, partition, data, start, aborted):
-            yield ScanBatch(block, COLUMNS)
+        """The same as columns, and up to offset `stop`, 0: all of them."""
+        for block in self._blocks(topic, partition, data, start, aborted, stop):
+            yield ScanBatch(block, self._columns)
 
     def _blocks(
         self,
@@ -106,6 +113,7 @@ class Decoder:
         data: bytes | bytearray | memoryview,
         start: int,
         aborted: tuple[tuple[int, int], ...],
+        stop: int = 0,
     ) -> Iterator[Any]:
         given = ffi.new("kl_fetched *")
         name = ffi.new("char[]", topic.encode())
@@ -113,6 +121,7 @@ class Decoder:
         pairs = ffi.from_buffer("int64_t[]", numbers)
         view = ffi.from_buffer("uint8_t[]", data)
         given.topic, given.partition, given.start_offset = name, partition, start
+        given.stop_offset = stop
         given.data, given.bytes = view, len(view)
         given.aborted, given.aborted_count = pairs, len(aborted)
         check(lib.kl_scan_give(self._c, given))

@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["COLUMNS", "EXTRA_COLUMNS", "Scan", "ScanBatch", "StringColumn", "first_block"]
+__all__ = [
+    "COLUMNS",
+    "EXTRA_COLUMNS",
+    "Scan",
+    "ScanBatch",
+    "StringColumn",
+    "column_bits",
+    "first_block",
+]
 
 COLUMNS: Final = (
     "key",
@@ -418,6 +426,12 @@ def _selection(columns: Sequence[str] | None) -> tuple[str, ...]:
     if not columns:
         raise errors.ArgumentError("columns: none given, wanted at least one (or use count())")
     return tuple(name for name in _BITS if name in columns)
+
+
+def column_bits(columns: Sequence[str] | None) -> tuple[tuple[str, ...], int]:
+    """Columns in the order of the table, and their KL_COL_ bits.  Raises: ArgumentError."""
+    chosen = _selection(columns)
+    return chosen, sum(_BITS[name] for name in chosen)
 
 
 def _offset(name: str, value: int | None) -> int:

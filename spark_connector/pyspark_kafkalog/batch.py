@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from . import plan
 from .columns import check_columns
+from .errors import DataLoss
 from .options import Key, ReadOptions
 from .places import Place, open_place
 from .task import LogPartition, partitions_of, read_task
@@ -89,6 +90,6 @@ def still_there(
     for key in asked:
         if key not in found:
             if options.fail_on_data_loss:
-                raise plan.DataLoss(place.told_gone(key))
+                raise DataLoss(place.told_gone(key))
             _log.warning("%s", place.told_gone(key))
     return found

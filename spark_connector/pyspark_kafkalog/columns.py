@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .options import BadOption, ReadOptions
+from .errors import BadOption
+from .options import ReadOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from .columns import spark_types
-from .option_table import IGNORED, OURS, REFUSED, Option
+from .option_table import CLIENT, IGNORED, NO_MEANING, OURS, REFUSED, Option
 from .sink import options as sink
 
 _HEAD = """# Spark
@@ -14,14 +14,21 @@ Rendered from `spark_connector/pyspark_kafkalog`: `make docs`.
 
 ```python
 df = spark.read.format("kafkalog").option("subscribe", "flights").load("data")
+# Or from brokers, ours or Apache Kafka's, in the place of Spark's own source and its jars:
+df = (
+    spark.read.format("kafkalog")
+    .option("kafka.bootstrap.servers", "broker:9092")
+    .option("subscribe", "flights")
+    .load()
+)
 df.selectExpr("cast(key as string) carrier", "timestamp").groupBy("carrier").count().show()
 ```
 
 PySpark 4.0 or later finds the source by the name of its package `pyspark_kafkalog`. Where it does
 not (another `pyspark_*` package on the path that cannot be imported hides them all), call
-`pyspark_kafkalog.register(spark)`. Every executor must see the directory at the same path and have
-kafkalog of the driver's version installed. A read is a snapshot of the moment when it was planned:
-`load()` again to see more. It works while a writer writes.
+`pyspark_kafkalog.register(spark)`. Every executor must see the directory at the same path, or reach
+the brokers, and have kafkalog of the driver's version installed. A read is a snapshot of the moment
+when it was planned: `load()` again to see more. It works while a writer writes.
 
 Spark's workers are the `python3` of `PATH`. In a virtual environment that is not activated that is
 another one, without kafkalog: set `PYSPARK_PYTHON` to the environment's `bin/python` before the
@@ -44,6 +51,14 @@ _OPTIONS = """
 Names and meanings are those of Spark's Kafka source; `of`: batch reads, streams, or both. A name
 that is not known is refused with the nearest known one. A batch ignores the options of streams,
 with a warning; a stream refuses those that end a batch.
+"""
+
+_CLIENT = """
+`kafka.*` are settings of Kafka's consumer. Where a path is read all are ignored, with a warning;
+where brokers are, some are obeyed, and one that no consumer has is refused with the nearest.
+Connections are without encryption and passwords: `kafka.security.protocol` can only be PLAINTEXT,
+and `kafka.sasl.*` and `kafka.ssl.*` are refused. Of each partition up to 4 MiB come in an answer
+(`kafka.max.partition.fetch.bytes`).
 """
 
 _WRITE = """
@@ -94,13 +109,18 @@ def render_markdown() -> str:
     lines += [_OPTIONS, *_options(OURS)]
     lines += ["", "Refused, as by the Kafka source:", ""]
     lines += (f"- `{name}`: {instead}" for name, instead in REFUSED.items())
-    named = ", ".join(f"`{name}`" for name in IGNORED)
-    lines += ["", f"Ignored with a warning: {named}, and every other `kafka.*`.", _WRITE.rstrip()]
+    lines += ["", f"Ignored with a warning: {_names(IGNORED)}.", "", _CLIENT.strip(), ""]
+    lines += [f"Obeyed: {_names(CLIENT)}. Ignored with a warning: {_names(NO_MEANING)}."]
+    lines += [_WRITE.rstrip()]
     lines += _options(sink.OURS)
     lines += ["", "Every other `kafka.*` is a setting of the producer. Refused:", ""]
     lines += (f"- `{name}`: {instead}" for name, instead in sink.REFUSED.items())
     lines.append(_TAIL.rstrip())
     return "\n".join(line.rstrip("\n") for line in lines) + "\n"
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _options(options: Mapping[str, Option]) -> list[str]:

@@ -21,8 +21,10 @@ class Option(NamedTuple):
 _ONE_OF_THREE = "one of the three"
 
 OURS: Mapping[str, Option] = {
-    "path": Option("needed", "A data directory of kafkalog or Kafka, a plain folder of partition "
-        "folders, or one partition's folder; local or file:///."),
+    "path": Option("this or the next", "A data directory of kafkalog or Kafka, a plain folder of "
+        "partition folders, or one partition's folder; local or file:///."),
+    "kafka.bootstrap.servers": Option("this or the last", "Brokers, ours or Apache Kafka's: "
+        "`host:port,...`. They are read over the wire, without a jar."),
     "subscribe": Option(_ONE_OF_THREE, "Topics by name: `orders,flights`."),
     "subscribePattern": Option(_ONE_OF_THREE, "Topics by a regular expression of Python that "
         "matches the whole name. Internal topics never match."),
@@ -75,6 +77,54 @@ REFUSED = {
     "kafka.interceptor.classes": "there is no consumer to intercept",
 }
 """Consumer settings that Spark's Kafka source refuses too, and what to do instead."""
+
+CLIENT = (
+    "check.crcs",
+    "client.id",
+    "client.rack",
+    "default.api.timeout.ms",
+    "fetch.max.bytes",
+    "fetch.max.wait.ms",
+    "fetch.min.bytes",
+    "max.partition.fetch.bytes",
+    "metadata.max.age.ms",
+    "request.timeout.ms",
+    "retry.backoff.max.ms",
+    "retry.backoff.ms",
+    "socket.connection.setup.timeout.ms",
+)
+"""Settings of a consumer that reading from brokers obeys, as `kafka.*`."""
+
+NO_MEANING = (
+    "allow.auto.create.topics",
+    "auto.commit.interval.ms",
+    "auto.include.jmx.reporter",
+    "client.dns.lookup",
+    "connections.max.idle.ms",
+    "enable.metrics.push",
+    "exclude.internal.topics",
+    "group.id",
+    "group.instance.id",
+    "group.protocol",
+    "group.remote.assignor",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "max.poll.records",
+    "metadata.recovery.rebootstrap.trigger.ms",
+    "metadata.recovery.strategy",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+    "partition.assignment.strategy",
+    "receive.buffer.bytes",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "send.buffer.bytes",
+    "session.timeout.ms",
+    "socket.connection.setup.timeout.max.ms",
+)
+"""Those of Kafka's that change nothing here: warned about.  Any other one is refused."""
 
 
 def options_of(mode: str) -> dict[str, Option]:

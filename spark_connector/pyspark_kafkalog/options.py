@@ -18,6 +18,8 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from .client_options import SERVERS, client_settings, is_ignored
+from .errors import BadOption as BadOption
 from .option_table import BATCH, IGNORED, OURS, REFUSED, STREAM, options_of
 
 EARLIEST = -2
@@ -29,10 +31,6 @@ Key = tuple[str, int]
 """A topic and a partition."""
 
 T = TypeVar("T")
-
-
-class BadOption(ValueError):
-    """An option, or a combination of options, that this source cannot obey."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,8 @@ class Limit:
 class ReadOptions:
     """A checked read.  Plain values only: it travels to the executors."""
 
-    path: str
+    path: str | None
+    """None: brokers are read."""
     selection: Selection
     start: Limit
     end: Limit
@@ -75,6 +74,15 @@ class ReadOptions:
     include_headers: bool = False
     columns: tuple[str, ...] | None = None
     ignored: tuple[str, ...] = ()
+    servers: str | None = None
+    """`host:port,...`"""
+    client: tuple[tuple[str, str], ...] = ()
+    """Settings for the brokers' client, by the names of Kafka's consumer."""
+
+    @property
+    def place(self) -> str:
+        """For messages: the path, or the servers."""
+        return self.path if self.path is not None else f"the brokers at {self.servers}"
 
 
 @dataclass(frozen=True)
@@ -147,8 +155,17 @@ def _given(options: Mapping[str, str], mode: str) -> tuple[dict[str, str], tuple
 def _common(given: Mapping[str, str], known_columns: tuple[str, ...]) -> dict[str, Any]:
     """What a batch and a stream have in common: fields of ReadOptions."""
     strategies = {"error": "error", "latest": "latest"}
+    path, servers = _path(given), given.get(SERVERS, "").strip() or None
+    if (path is None) == (servers is None):
+        raise BadOption(
+            f"where to read: found {'both' if path else 'neither'}, wanted either a path (a data "
+            "directory, a folder of partition folders, or one partition's folder) or "
+            f"{SERVERS}"
+        )
     return {
-        "path": _path(given),
+        "path": path,
+        "servers": servers,
+        "client": client_settings(servers, given) if servers else (),
         "selection": _selection(given),
         "start_without_match": _one_of(given, "startingOffsetsByTimestampStrategy", strategies)
         or "error",
@@ -192,7 +209,8 @@ def _check_names(given: Mapping[str, str], mode: str) -> tuple[str, ...]:
         if name in known or name == "kafka.isolation.level":
             continue
         if name in ignored or name.startswith("kafka."):
-            skipped.append(ignored.get(name, name))
+            if is_ignored(name, SERVERS in given):
+                skipped.append(ignored.get(name, name))
             continue
         if name == "paths":
             raise BadOption("option 'path': found several, wanted one directory for each load()")
@@ -208,19 +226,14 @@ def _check_names(given: Mapping[str, str], mode: str) -> tuple[str, ...]:
     return tuple(sorted(skipped))
 
 
-def _path(given: Mapping[str, str]) -> str:
+def _path(given: Mapping[str, str]) -> str | None:
     text = given.get("path", "").strip()
-    if not text:
-        raise BadOption(
-            "option 'path' is missing: wanted a data directory, a folder of partition folders, "
-            "or one partition's folder"
-        )
     if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:/", text):
         url = urlsplit(text)
         if url.scheme.lower() != "file" or url.netloc not in ("", "localhost"):
             raise BadOption(f"option 'path': found {text!r}, wanted a local path or file:///...")
         return unquote(url.path)
-    return text
+    return text or None
 
 
 def _selection(given: Mapping[str, str]) -> Selection:

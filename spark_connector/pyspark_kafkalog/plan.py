@@ -15,7 +15,9 @@ from difflib import get_close_matches
 from heapq import heapify, heapreplace
 from itertools import pairwise
 
-from .options import EARLIEST, LATEST, BadOption, Key, Limit, ReadOptions, Selection
+from .errors import BadOption
+from .errors import DataLoss as DataLoss
+from .options import EARLIEST, LATEST, Key, Limit, ReadOptions, Selection
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__cluster_metadata"))
 """Never matched by a pattern, as a Kafka client's listing leaves them out."""
@@ -23,10 +25,6 @@ INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__clu
 PACK_SHARE = 4
 """Small ranges are packed up to this part of maxBytesPerPartition: enough to make a task worth
 its start, little enough to leave a middle-sized topic some parallelism."""
-
-
-class DataLoss(RuntimeError):
-    """Records that were asked for are not there (any more)."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import InputPartition
 
 from .columns import arrow_schema, chosen_columns
+from .errors import ReadError
 from .options import Key, ReadOptions
-from .places import Piece, Place, ReadError, open_place
+from .places import Piece, Place, open_place
 from .plan import Marks, Range, tasks
 
 if TYPE_CHECKING:

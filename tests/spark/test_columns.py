@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark_kafkalog.columns import NAMES, arrow_schema, chosen_columns, schema_of
-from pyspark_kafkalog.options import BadOption
+from pyspark_kafkalog.errors import BadOption
 
 SPARK_KAFKA_SOURCE = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"

@@ -2,11 +2,20 @@
 
 import pytest
 from pyspark_kafkalog.columns import NAMES
-from pyspark_kafkalog.option_table import BATCH, IGNORED, OURS, REFUSED, STREAM, options_of
+from pyspark_kafkalog.errors import BadOption
+from pyspark_kafkalog.option_table import (
+    BATCH,
+    CLIENT,
+    IGNORED,
+    NO_MEANING,
+    OURS,
+    REFUSED,
+    STREAM,
+    options_of,
+)
 from pyspark_kafkalog.options import (
     EARLIEST,
     LATEST,
-    BadOption,
     Limit,
     ReadOptions,
     Selection,
@@ -14,6 +23,8 @@ from pyspark_kafkalog.options import (
     parse_batch,
     parse_stream,
 )
+
+from kafkalog.config.consumer import ConsumerConfig
 
 
 def complete(options: dict[str, str]) -> dict[str, str]:
@@ -78,7 +89,9 @@ def test_a_path_elsewhere_is_refused(text):
 
 
 def test_a_path_is_needed_and_only_one():
-    assert "'path' is missing" in refusal(path=" ")
+    assert "where to read: found neither, wanted either a path" in refusal(path=" ")
+    both = refusal(kafka__bootstrap__servers="host:9092")
+    assert "where to read: found both" in both and "kafka.bootstrap.servers" in both
     assert "found several" in refusal(paths='["a","b"]')
 
 
@@ -207,10 +220,8 @@ def test_columns_in_the_order_asked_for():
 
 def test_options_of_kafkas_source_without_a_meaning_here_are_named():
     options = {name.lower(): "1" for name in IGNORED}
-    options |= {"kafka.bootstrap.servers": "host:9092", "path": "data", "subscribe": "a"}
-    assert parse_batch(options, NAMES).ignored == tuple(
-        sorted([*IGNORED, "kafka.bootstrap.servers"])
-    )
+    options |= {"kafka.fetch.max.bytes": "5", "path": "data", "subscribe": "a"}
+    assert parse_batch(options, NAMES).ignored == tuple(sorted([*IGNORED, "kafka.fetch.max.bytes"]))
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
@@ -218,7 +229,7 @@ def test_consumer_settings_that_kafkas_source_refuses_are_refused(name):
     assert f"{name!r} is not supported: {REFUSED[name]}" in refusal(**{name: "x"})
 
 
-@pytest.mark.parametrize("name", options_of(BATCH))
+@pytest.mark.parametrize("name", [name for name in options_of(BATCH) if "kafka" not in name])
 def test_a_typing_mistake_is_met_with_the_nearest_name(name):
     assert f"did you mean {name!r}" in refusal(**{name[:-1] + "_" + name[-1]: "1"})
 
@@ -303,3 +314,46 @@ def test_a_stream_refuses_what_ends_a_batch(name):
 @pytest.mark.parametrize("name", [name for name, one in OURS.items() if one.modes == (STREAM,)])
 def test_a_batch_ignores_what_only_a_stream_obeys(name):
     assert read(**{name: "x"}).ignored == (name,)
+
+
+# ---- brokers
+
+
+def wire(**options: str) -> ReadOptions:
+    given = {"kafka.bootstrap.servers": "one:9092, two", "subscribe": "a"}
+    given |= {name.replace("__", "."): text for name, text in options.items()}
+    return parse_batch({name.lower(): text for name, text in given.items()}, NAMES)
+
+
+def test_settings_of_the_client_are_passed_on():
+    options = wire(kafka__client__id="me", kafka__fetch__max__bytes=" 1000 ", includeHeaders="true")
+    assert (options.path, options.servers) == (None, "one:9092, two")
+    assert options.client == (("client.id", "me"), ("fetch.max.bytes", "1000"))
+    assert wire(kafka__security__protocol="plaintext").client == ()
+    assert {*CLIENT} <= {*ConsumerConfig.table}
+
+
+def test_settings_that_change_nothing_are_ignored_by_name():
+    ignored = {f"kafka__{name.replace('.', '__')}": "1" for name in NO_MEANING}
+    assert wire(**ignored).ignored == tuple(sorted(f"kafka.{name}" for name in NO_MEANING))
+    assert wire(kafka__isolation__level="read_uncommitted").isolation == "read_uncommitted"
+    assert not {*CLIENT} & {*NO_MEANING}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"kafka.fetch.max.byte": "1"}, "no such setting of a consumer; did you mean kafka.fetch."),
+        ({"kafka.zzzzzz": "1"}, "known: check.crcs, client.id"),
+        ({"kafka.fetch.max.bytes": "much"}, "fetch.max.bytes: found 'much', wanted an int"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "found 'SASL_SSL', but brokers are read without"),
+        ({"kafka.sasl.jaas.config": "hunter2"}, "found one, but brokers are read without"),
+        ({"kafka.auto.offset.reset": "none"}, "use startingOffsets"),
+        ({"kafka.bootstrap.servers": "a b"}, "'kafka.bootstrap.servers': server 'a b': wanted"),
+        ({"kafka.bootstrap.servers": " "}, "where to read: found neither"),
+    ],
+)
+def test_other_settings_are_refused(options, words):
+    with pytest.raises(BadOption) as caught:
+        wire(**options)
+    assert words in str(caught.value) and "hunter2" not in str(caught.value)

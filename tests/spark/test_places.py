@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pyspark_kafkalog import DefaultSource
 from pyspark_kafkalog.columns import NAMES
+from pyspark_kafkalog.errors import ReadError
 from pyspark_kafkalog.options import parse_batch
 from pyspark_kafkalog.places import open_place
+from pyspark_kafkalog.places.brokers import Brokers, even_marks
 from pyspark_kafkalog.places.opened import Opened
-from pyspark_kafkalog.plan import Ends
+from pyspark_kafkalog.plan import Ends, Range
 
 import kafkalog
+from kafkalog import TopicPartition
+from kafkalog.client import ranges
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.fetcher import Fetcher, FetchOptions
+from kafkalog.client.ranges import scan_range
+from kafkalog.testing.port import Port
 from tests.spark.conftest import write_topic
 
 A0, A1 = ("a", 0), ("a", 1)
@@ -92,3 +102,67 @@ def test_few_descriptors_are_kept(tmp_path):
     assert lent.closed
     opened.close()
     assert len(opened) == 0
+
+
+# ---- brokers
+
+
+def test_a_broker_that_is_not_there_is_named():
+    with closing(Port()) as port:
+        at = f"127.0.0.1:{port.number}"
+        with pytest.raises(ReadError, match=f"the brokers at {at}, asked from .*PeerGone"):
+            DefaultSource({"kafka.bootstrap.servers": at, "subscribe": "a"}).schema()
+
+
+def test_marks_are_even_and_bounded():
+    marks = even_marks(Range(A0, 10, 110), 50.0, 1_000)
+    assert (marks.offsets, marks.bytes_before) == (
+        [10, 30, 50, 70, 90, 110],
+        [0, 1000, 2000, 3000, 4000, 5000],
+    )
+    assert even_marks(Range(A0, 5, 6), 1e9, 1).offsets == [5, 6]
+    assert len(even_marks(Range(A0, 0, 1 << 40), 1e3, 1).offsets) == (1 << 16) + 1
+
+
+def test_a_range_costs_the_answers_that_it_needs(tmp_path, monkeypatch):
+    """What lies behind a task's range is not fetched; its connections are closed."""
+    asked: list[dict[TopicPartition, int]] = []
+    real = Fetcher._ask
+
+    def ask(self, node, partitions):
+        asked.append({tp: self.positions[tp] for tp in partitions})
+        real(self, node, partitions)
+
+    monkeypatch.setattr(Fetcher, "_ask", ask)
+    with kafkalog.Store(tmp_path) as store, Cluster(store) as cluster:
+        log = store.create_topic("a")[0]
+        for _ in range(100):
+            log.append_many([b"x" * 100] * 10)
+        tp, options = TopicPartition("a", 0), FetchOptions(partition_bytes=10_000)
+        blocks = scan_range(cluster, tp, 105, 307, ("offset",), options)
+        offsets = [int(one) for block in blocks for one in block.numpy("offset")]
+        assert offsets == [*range(105, 307)]
+        at = [one[tp] for one in asked]
+        assert at[0] == 105 and len(at) in (3, 4) and at[-1] < 307
+        blocks = scan_range(cluster, tp, 0, 1000, ("offset",), options)
+        next(blocks)
+        blocks.close()
+
+
+def test_sizes_are_believed_for_a_while(tmp_path, monkeypatch):
+    """A stream asks with each batch."""
+    with kafkalog.Store(tmp_path) as store:
+        store.create_topic("a")[0].append_many([b"x" * 1000] * 1000, batch_bytes=10_000)
+        place = Brokers("unused:1", "read_committed")
+        place._made = Cluster(store), FetchOptions()
+        rounds = []
+        real = ranges.sample_bytes
+        monkeypatch.setattr(
+            ranges, "sample_bytes", lambda *args: rounds.append(args) or real(*args)
+        )
+        options = parse_batch({"path": "x", "subscribe": "a"}, NAMES)
+        for _ in range(3):
+            marks = place.marks([Range(A0, 0, 1000)], options)[A0]
+        assert len(rounds) == 2  # at the begin, and in the middle
+        assert 1_000_000 < marks.bytes_before[-1] < 1_100_000
+        place.close()

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark_kafkalog.options import EARLIEST, LATEST, BadOption, Limit, ReadOptions, Selection
+from pyspark_kafkalog.errors import BadOption, DataLoss
+from pyspark_kafkalog.options import EARLIEST, LATEST, Limit, ReadOptions, Selection
 from pyspark_kafkalog.plan import (
-    DataLoss,
     Ends,
     Marks,
     Range,

@@ -17,40 +17,18 @@ import pyarrow as pa
 import pytest
 from pyspark.cloudpickle import cloudpickle
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark_kafkalog import DefaultSource
 from pyspark_kafkalog.columns import NAMES, schema_of
-from pyspark_kafkalog.options import BadOption
-from pyspark_kafkalog.places import ReadError, directory
+from pyspark_kafkalog.errors import BadOption, DataLoss, ReadError
+from pyspark_kafkalog.places import directory
 from pyspark_kafkalog.places.directory import ends_of, marks_of, partition_folders
-from pyspark_kafkalog.plan import DataLoss
 
 import kafkalog
 from kafkalog.directory.manager import Manager
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from tests.spark.conftest import START_MS, spark_environment, write_topic
+from tests.spark.reading import reader_of, run
 from tests.support import kafka_data
-
-Read = tuple[list[Any], list[tuple[str, int, int]]]
-
-
-def reader_of(path: Path, columns: tuple[str, ...] = NAMES, **options: str) -> Any:
-    given = {name.replace("__", ".").lower(): text for name, text in options.items()}
-    return DefaultSource({"path": str(path), **given}).reader(schema_of(columns))
-
-
-def run(reader: Any, columns: tuple[str, ...] = NAMES) -> Read:
-    """Plan and read as Spark does: reader and partitions pickled, rows as (topic, p, offset)."""
-    schema = to_arrow_schema(schema_of(columns), timezone="UTC")
-    tasks = [cloudpickle.loads(cloudpickle.dumps(task)) for task in reader.partitions()]
-    rows: list[tuple[str, int, int]] = []
-    for task in tasks:
-        for batch in cloudpickle.loads(cloudpickle.dumps(reader)).read(task):
-            assert batch.schema.equals(schema)
-            if {"topic", "partition", "offset"} <= set(columns):
-                names = ("topic", "partition", "offset")
-                rows += zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    return tasks, rows
 
 
 def offsets_by_log(path: Path, topic: str, **how: Any) -> list[tuple[str, int, int]]:
@@ -492,8 +470,8 @@ def test_the_reader_travels_as_plain_values(topics):
 
 def test_ignored_options_are_warned_about_by_name(topics, caplog):
     with caplog.at_level(logging.WARNING, "pyspark_kafkalog"):
-        reader_of(topics, subscribe="one", kafka__bootstrap__servers="host:9092").partitions()
-    assert "'kafka.bootstrap.servers' has no meaning here" in caplog.text
+        reader_of(topics, subscribe="one", kafka__fetch__max__bytes="5").partitions()
+    assert "'kafka.fetch.max.bytes' has no meaning here" in caplog.text
 
 
 LIGHT = """

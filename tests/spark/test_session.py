@@ -15,6 +15,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 import kafkalog
+from kafkalog.testing.broker import TestBroker
 from tests.conftest import ROOT
 from tests.spark.conftest import START_MS, spark_environment, write_topic
 from tests.support import kafka_data
@@ -178,6 +179,30 @@ def test_a_running_writer_is_no_obstacle(load: Load, tmp_path: Path):
         assert load(tmp_path, subscribe="live").count() == 100
         log.append(b"y")
         assert load(tmp_path, subscribe="live").count() == 101
+
+
+def test_brokers_in_the_place_of_a_path(spark: Any, tmp_path: Path):
+    """Ported code changes the name of the format."""
+    with TestBroker(tmp_path) as broker, kafkalog.Producer(broker.bootstrap_servers) as producer:
+        with kafkalog.Admin(broker.bootstrap_servers) as admin:
+            admin.create_topics([("a", 2)]).check()
+        for number in range(2):
+            producer.send_many("a", [b"%d" % i for i in range(1000)], partition=number)
+        producer.flush()
+        reader = spark.read.format("kafkalog").options(
+            **{"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "a"},
+            maxRecordsPerPartition="300",
+        )
+        rows = reader.load().selectExpr("partition", "cast(cast(value as string) as int) v")
+        found = {row.partition: row for row in rows.groupBy("partition").agg(
+            {"v": "sum", "*": "count"}).collect()}  # fmt: skip
+        assert {p: (row["sum(v)"], row["count(1)"]) for p, row in found.items()} == {
+            0: (499_500, 1000),
+            1: (499_500, 1000),
+        }
+        assert rows.rdd.getNumPartitions() == 8
+    with pytest.raises(PySparkException, match=r"the brokers at .*PeerGone"):
+        reader.load()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import types
 from pyspark_kafkalog.columns import spark_types
-from pyspark_kafkalog.options import BadOption
+from pyspark_kafkalog.errors import BadOption
 from pyspark_kafkalog.sink import delivery, options, staging
 from pyspark_kafkalog.sink.rows import SinkError
 from pyspark_kafkalog.source import KafkalogSource

@@ -9,7 +9,6 @@ kl_status kl_scan_open_memory(const kl_scan_options *options, kl_scan **out) {
         kl_scan_free(scan);
         return status;
     }
-    scan->options.stop_offset = INT64_MAX;
     scan->options.start_time_ms = INT64_MIN;
     scan->options.stop_time_ms = INT64_MAX;
     scan->options.control = 0;
@@ -83,6 +82,7 @@ kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched) {
     if (!status) status = kl_buffer_append(&scan->chunk, fetched->data, fetched->bytes);
     if (status) return status;
     scan->options.start_offset = scan->position = fetched->start_offset;
+    scan->options.stop_offset = fetched->stop_offset ? fetched->stop_offset : INT64_MAX;
     size_t pos = 0;
     int64_t next_offset;
     kl_scan *noting = scan->aborted_count ? scan : NULL;

@@ -1,7 +1,7 @@
 """Where the partitions of a read are, and how a range of one is read.
 
 `Place` is what planning (batch and stream) and tasks ask; `open_place` makes the one that the
-options name.  Directories are the first (`directory`).
+options name: a `directory`, or `brokers`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from ..errors import ReadError
 from ..options import Key, ReadOptions
 from ..plan import Ends, Marks, Range
-from .piece import Piece, ReadError
+from .piece import Piece
 
 __all__ = ["Piece", "Place", "ReadError", "open_place"]
 
@@ -68,6 +69,11 @@ class Place(Protocol):
 
 def open_place(options: ReadOptions) -> Place:
     """The place that the options name.  Nothing is looked at yet."""
+    if options.servers is not None:
+        from .brokers import Brokers
+
+        return Brokers(options.servers, options.isolation, options.client)
     from .directory import Directory
 
+    assert options.path is not None  # one of the two is
     return Directory(options.path, options.isolation)

@@ -5,22 +5,21 @@ kafkalog and pyarrow are imported on first use, so that listing data sources sta
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..options import BadOption, Key, ReadOptions
-from ..plan import DataLoss, Ends, Marks, Range, lost, task_bytes, within
+from ..errors import BadOption, DataLoss, ReadError
+from ..options import Key, ReadOptions
+from ..plan import Ends, Marks, Range, lost, task_bytes, within
 from .opened import Opened
-from .piece import Piece, ReadError
+from .piece import Piece, columns_wanted, record_batches, tell_lost
 
 if TYPE_CHECKING:
     from kafkalog import Log
 
 T = TypeVar("T")
-_log = logging.getLogger("pyspark_kafkalog")
 _STEPS = 64
 """How many marks, at most, are remembered for each task's worth of bytes."""
 
@@ -222,15 +221,19 @@ def _read(
             # A folder without a topic's id gets one when a broker or a store takes it over.
             if piece.identity not in (found, _inode(piece.folder)):
                 told = f"another log than the one that was planned ({found}, {piece.identity})"
-                _is_lost(f"{where}: {told}: the topic was deleted and made anew", options)
+                tell_lost(f"{where}: {told}: the topic was deleted and made anew", options)
                 return
             with opened.lent(piece.folder, piece.range.key) as log:
                 ends = ends_of(log, options.isolation)
                 asked = Range(piece.range.key, at, stop)
                 there = within(asked, ends)
                 if there != asked:
-                    _is_lost(f"{where}: {lost(asked, ends, options.isolation)}", options)
-                for batch, behind in _batches(log, there, columns, options):
+                    tell_lost(f"{where}: {lost(asked, ends, options.isolation)}", options)
+                scan = log.scan(
+                    there.start, there.stop,
+                    columns=columns_wanted(columns, options), isolation=options.isolation,
+                )  # fmt: skip
+                for batch, behind in record_batches(scan, there.start, columns, options):
                     yield batch
                     at = behind
             return
@@ -240,33 +243,8 @@ def _read(
         except (NotFound, FileNotFoundError) as error:
             gone = "no such folder"
             if os.path.isdir(os.path.dirname(piece.folder)):
-                _is_lost(f"{where}: {gone}: the topic was deleted", options)
+                tell_lost(f"{where}: {gone}: the topic was deleted", options)
                 return
             raise ReadError(
                 f"{where}: {gone}; every executor must see the data at the path of the driver"
             ) from error
-
-
-def _batches(
-    log: Log, there: Range, columns: Sequence[str], options: ReadOptions
-) -> Iterator[tuple[Any, int]]:
-    """Record batches, each with the offset behind it as far as somebody may go on there."""
-    import pyarrow as pa
-
-    wanted = list(columns)
-    resumes = not options.fail_on_data_loss and "offset" not in wanted
-    asked = [*wanted, "offset"] if resumes else wanted
-    at = there.start
-    scan = log.scan(there.start, there.stop, columns=asked, isolation=options.isolation)
-    for some in scan:  # not as one stream: Arrow would make every failure an OSError
-        batch = pa.record_batch(some)
-        if not options.fail_on_data_loss and len(batch):
-            at = batch.column("offset")[-1].as_py() + 1
-        yield batch.select(wanted), at
-
-
-def _is_lost(told: str, options: ReadOptions) -> None:
-    """Raises: DataLoss, where that is wanted."""
-    if options.fail_on_data_loss:
-        raise DataLoss(told)
-    _log.warning("%s", told)

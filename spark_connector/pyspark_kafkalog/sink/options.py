@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from urllib.parse import unquote, urlsplit
 
+from ..errors import BadOption
 from ..option_table import BATCH, Option
-from ..options import BadOption
 
 OURS = {
     "path": Option("this or the next", "A data directory that no broker has open; it is made when "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..options import BadOption
+from ..errors import BadOption
 from .options import WriteOptions
 
 if TYPE_CHECKING:

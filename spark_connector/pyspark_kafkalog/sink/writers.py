@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import datasource
 
-from ..options import BadOption
+from ..errors import BadOption
 from . import staging
 from .delivery import deliver
 from .options import WriteOptions

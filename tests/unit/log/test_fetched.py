@@ -12,6 +12,7 @@ from kafkalog.batch.control import marker_batch
 from kafkalog.batch.walk import whole_batches
 from kafkalog.log.fetched import Decoder
 from kafkalog.log.log import Log
+from kafkalog.log.scan import COLUMNS
 from kafkalog.types import Record
 from tests.support.batches import Row, batch
 
@@ -58,10 +59,16 @@ def test_columns_are_those_of_a_scan(tmp_path: Path) -> None:
     with Log(tmp_path / "t-0") as log:
         log.append_many([b"%d" % i for i in range(1000)], keys=[b"k"] * 1000)
         data, wanted = log.read_batches(0, 1 << 24), log.scan(start=10).to_numpy()
-    (found,) = Decoder(columns=True).batches("t", 0, data, 10)
+    (found,) = Decoder(COLUMNS).batches("t", 0, data, 10)
     assert (len(found), found.last_offset) == (990, 999)
     for name in found.columns:
         assert list(found.numpy(name)) == list(wanted[name]), name
+    some = Decoder(("offset", "value"))
+    (found,) = some.batches("t", 0, data, 10, stop=20)
+    assert (found.columns, [*found.numpy("offset")]) == (("value", "offset"), [*range(10, 20)])
+    (found,) = some.batches("t", 0, data, 990)  # the next call knows nothing of it
+    assert [*found.numpy("offset")] == [*range(990, 1000)]
+    (found,) = Decoder(COLUMNS).batches("t", 0, data, 10)
     pyarrow = pytest.importorskip("pyarrow")
     table = pyarrow.record_batch(found)
     assert table.column("offset").to_pylist() == [*range(10, 1000)]
@@ -105,7 +112,7 @@ def test_wrong_bits_never_crash(batches: tuple[bytes, list[Record]], rng: Any) -
         for _ in range(rng.randrange(1, 4)):
             bad[rng.randrange(len(bad))] ^= 1 << rng.randrange(8)
         for checked in (True, False):
-            for columns in (True, False):
+            for columns in (COLUMNS, None):
                 decoder = Decoder(columns, check_crcs=checked)
                 read = decoder.batches if columns else decoder.records
                 try:
@@ -147,6 +154,6 @@ def test_aborted_transactions_are_left_out() -> None:
     aborted = ((1, 0), (1, 11))
     assert [r.offset for r in records(decoder, data, 0, aborted)] == [2, 3, 7, 8]
     assert [r.offset for r in records(decoder, data, 8, aborted)] == [8]
-    columns = Decoder(columns=True)
+    columns = Decoder(COLUMNS)
     (found,) = columns.batches("t", 0, data, 0, aborted)
     assert list(found.numpy("offset")) == [2, 3, 7, 8]

@@ -1,0 +1,37 @@
+"""A consumer's settings as its parts want them."""
+
+from __future__ import annotations
+
+from kafkalog.client.fetcher import FetchOptions
+from kafkalog.client.transport import Options
+from kafkalog.config.consumer import ConsumerConfig
+
+__all__ = ["client_options", "fetch_options"]
+
+
+def client_options(config: ConsumerConfig) -> Options:
+    """How patient it is."""
+    return Options(
+        client_id=config.client_id,
+        connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+        request_timeout_ms=config.request_timeout_ms,
+        api_timeout_ms=config.default_api_timeout_ms,
+        retry_backoff_ms=config.retry_backoff_ms,
+        retry_backoff_max_ms=config.retry_backoff_max_ms,
+    )
+
+
+def fetch_options(config: ConsumerConfig) -> FetchOptions:
+    """How much it fetches, and where it goes on."""
+    reset = config.auto_offset_reset
+    return FetchOptions(
+        max_wait_ms=config.fetch_max_wait_ms,
+        min_bytes=config.fetch_min_bytes,
+        max_bytes=config.fetch_max_bytes,
+        partition_bytes=config.max_partition_fetch_bytes,
+        committed=config.isolation_level == "read_committed",
+        out_of_range="error" if reset == "none" else reset,
+        check_crcs=config.check_crcs,
+        rack=config.client_rack,
+        nearer_s=config.metadata_max_age_ms / 1000,
+    )

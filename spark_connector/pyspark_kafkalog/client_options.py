@@ -1,0 +1,67 @@
+"""`kafka.*`: the settings of a consumer that reading from brokers obeys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from .errors import BadOption
+from .option_table import CLIENT, NO_MEANING
+
+SERVERS = "kafka.bootstrap.servers"
+ISOLATION = "kafka.isolation.level"
+PROTOCOL = "kafka.security.protocol"
+_SAFE = ("kafka.sasl.", "kafka.ssl.", "kafka.security.")
+
+
+def is_ignored(name: str, over_the_wire: bool) -> bool:
+    """Whether a `kafka.*` changes nothing; of a directory's read none does."""
+    setting = name.removeprefix("kafka.")
+    return not over_the_wire or not name.startswith("kafka.") or setting in NO_MEANING
+
+
+def client_settings(servers: str, given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """What goes to the client, by Kafka's names, checked.
+
+    Raises: BadOption for servers that are no addresses, for a setting that it does not have,
+    and for a value that it does not take.
+    """
+    from kafkalog import KafkalogError
+    from kafkalog.client.transport import parse_servers
+    from kafkalog.config.consumer import ConsumerConfig
+
+    settings = {}
+    for name, text in given.items():
+        if not name.startswith("kafka.") or name in (SERVERS, ISOLATION):
+            continue
+        setting = name.removeprefix("kafka.")
+        if name == PROTOCOL and text.strip().upper() == "PLAINTEXT":
+            continue
+        if name.startswith(_SAFE):
+            raise BadOption(
+                f"option {name!r}: found {_hidden(name, text)}, but brokers are read without "
+                "encryption and passwords only (kafka.security.protocol=PLAINTEXT)"
+            )
+        if setting in CLIENT:
+            settings[setting] = text.strip()
+        elif setting not in NO_MEANING:
+            raise BadOption(f"option {name!r}: no such setting of a consumer; {_near(setting)}")
+    try:
+        parse_servers(servers)
+    except KafkalogError as error:
+        raise BadOption(f"option {SERVERS!r}: {error}") from None
+    try:
+        ConsumerConfig(settings)
+    except KafkalogError as error:
+        raise BadOption(f"option 'kafka.*': {error}") from None
+    return tuple(sorted(settings.items()))
+
+
+def _hidden(name: str, text: str) -> str:
+    """A value for a message; not one that may be a secret."""
+    return repr(text) if name == PROTOCOL else "one"
+
+
+def _near(setting: str) -> str:
+    near = get_close_matches(setting, [*CLIENT, *NO_MEANING], n=1, cutoff=0.6)
+    return f"did you mean kafka.{near[0]}?" if near else f"known: {', '.join(CLIENT)}"
