@@ -57,8 +57,7 @@ _CLIENT = """
 `kafka.*` are settings of Kafka's consumer. Where a path is read all are ignored, with a warning;
 where brokers are, some are obeyed, and one that no consumer has is refused with the nearest.
 Connections are without encryption and passwords: `kafka.security.protocol` can only be PLAINTEXT,
-and `kafka.sasl.*` and `kafka.ssl.*` are refused. Of each partition up to 4 MiB come in an answer
-(`kafka.max.partition.fetch.bytes`).
+and `kafka.sasl.*` and `kafka.ssl.*` are refused.
 """
 
 _WRITE = """

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from kafkalog.client.cluster import Cluster
     from kafkalog.client.fetcher import FetchOptions
 
-FETCH_BYTES = 4 << 20
-"""Of a partition in one answer, where kafka.max.partition.fetch.bytes does not say.  A task reads
-one partition at a time, and has one answer while the next one comes."""
 _STEPS = 64
 """How many marks, at most, are made for each task's worth of bytes."""
 _MARKS_MAX = 1 << 16
@@ -197,7 +194,7 @@ class Brokers:
             from kafkalog.client.settings import client_options, fetch_options
             from kafkalog.config.consumer import ConsumerConfig
 
-            config = ConsumerConfig({"max.partition.fetch.bytes": FETCH_BYTES, **self._client})
+            config = ConsumerConfig(self._client)
             fetching = fetch_options(config)._replace(committed=self._committed)
             self._made = Cluster(self._servers, client_options(config)), fetching
         return self._made
