@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+from .lag import Lag, lag
+
 try:
     from .source import KafkalogSource as DefaultSource
 except ImportError as error:
     _why_not = str(error)
-    __all__ = ["register"]
+    __all__ = ["Lag", "lag", "register"]
 else:
     _why_not = ""
-    __all__ = ["DefaultSource", "register"]
+    __all__ = ["DefaultSource", "Lag", "lag", "register"]
 
 IMPORT_S = 60
 """How long the import of two packages may take."""

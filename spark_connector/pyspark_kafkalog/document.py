@@ -33,8 +33,6 @@ when it was planned: `load()` again to see more. It works while a writer writes.
 Spark's workers are the `python3` of `PATH`. In a virtual environment that is not activated that is
 another one, without kafkalog: set `PYSPARK_PYTHON` to the environment's `bin/python` before the
 session begins, as in `os.environ["PYSPARK_PYTHON"] = sys.executable`.
-
-`read`, `write` and `writeStream` are there; `readStream` says that it is not yet.
 """
 
 _COLUMNS = """
@@ -58,6 +56,49 @@ _CLIENT = """
 where brokers are, some are obeyed, and one that no consumer has is refused with the nearest.
 Connections are without encryption and passwords: `kafka.security.protocol` can only be PLAINTEXT,
 and `kafka.sasl.*` and `kafka.ssl.*` are refused.
+"""
+
+_STREAM = """
+## Streams
+
+```python
+flights = (
+    spark.readStream.format("kafkalog")
+    .option("subscribe", "flights")
+    .option("maxOffsetsPerTrigger", 1_000_000)
+    .load("data")
+)
+```
+
+A query goes on from its checkpoint: no record is lost or read twice, whoever dies. With the sink of
+this package, which drops a batch that it has, that holds from topic to topic. AvailableNow reads
+what is there when the query starts, in batches within the limits, and ends. Streams want Spark 4.0;
+AvailableNow in more than one batch and lag want 4.2.
+
+Offsets in checkpoints are the Kafka source's, `{"flights":{"0":23}}`, and beside the topics `@ids`,
+their ids. So with `failOnDataLoss` a query stops when records went that it has not read (retention,
+a topic deleted, a log cut) and also when its topic was deleted and made anew, even while it did not
+run; with `false` it warns, reads what is left, and a new topic from its start. A plain folder has
+no id: that it was made anew is noticed while the query runs. New partitions are found within a
+second and read from their first record.
+
+A query that says `latest`, or no start at all, begins where the logs end when it first starts. Its
+batch 0 is empty: it writes down where that was.
+
+How far a query is behind:
+
+```python
+from pyspark_kafkalog import lag
+
+lag(query.lastProgress).total
+lag(query.lastProgress).each[("flights", 0)]
+```
+
+`retentionHold` keeps segments that the query has not read from retention by time and by size:
+`.kafkalog_hold.<name>` beside the partitions says from which offsets on, and moves with each batch.
+A hold has an end: `retentionHoldMaxBytes` of each partition, and `retentionHoldMaxAge` after the
+query stopped, since Spark does not tell its sources that it did. What it keeps `Expiry.held` of
+`Log.apply_retention` counts, in segments. Apache Kafka's own broker takes no notice of it.
 """
 
 _WRITE = """
@@ -110,7 +151,7 @@ def render_markdown() -> str:
     lines += (f"- `{name}`: {instead}" for name, instead in REFUSED.items())
     lines += ["", f"Ignored with a warning: {_names(IGNORED)}.", "", _CLIENT.strip(), ""]
     lines += [f"Obeyed: {_names(CLIENT)}. Ignored with a warning: {_names(NO_MEANING)}."]
-    lines += [_WRITE.rstrip()]
+    lines += [_STREAM.rstrip(), _WRITE.rstrip()]
     lines += _options(sink.OURS)
     lines += ["", "Every other `kafka.*` is a setting of the producer. Refused:", ""]
     lines += (f"- `{name}`: {instead}" for name, instead in sink.REFUSED.items())

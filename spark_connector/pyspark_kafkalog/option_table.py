@@ -46,13 +46,24 @@ OURS: Mapping[str, Option] = {
         "`false`: warn, and read what is there."),
     "minPartitions": Option("", "Make at least this many tasks, inside of batches if need be."),
     "maxRecordsPerPartition": Option("", "At most this many offsets in a task."),
-    "maxBytesPerPartition": Option("128m", "Cut larger ranges where a batch begins, into tasks of "
-        "about this size on disk. Ranges below a quarter of it share a task."),
+    "maxBytesPerPartition": Option("128m; of a stream 32m", "Cut larger ranges where a batch "
+        "begins, into tasks of about this size on disk. Ranges below a quarter of it share a "
+        "task."),
     "maxOffsetsPerTrigger": Option("", "At most about this many offsets in a micro-batch, shared "
         "out by how far each partition lags.", (STREAM,)),
     "minOffsetsPerTrigger": Option("", "No micro-batch below so many offsets, but see the next.",
         (STREAM,)),
     "maxTriggerDelay": Option("15m", "Then a micro-batch comes, however small: `90s`, `15m`.",
+        (STREAM,)),
+    "maxBytesPerTrigger": Option("", "The same in bytes on disk: `64m`; of each partition that "
+        "has something a batch of records at least.", (STREAM,)),
+    "onlyFlushed": Option("false", "See only what is on disk, and not what a power cut may take.",
+        (STREAM,)),
+    "retentionHold": Option("", "A name, of this query alone: retention keeps what it has not "
+        "read.", (STREAM,)),
+    "retentionHoldMaxBytes": Option("10g", "Of each partition; beyond it the oldest goes.",
+        (STREAM,)),
+    "retentionHoldMaxAge": Option("1d", "For how long the query may be down; `7d` at most.",
         (STREAM,)),
     "isolation.level": Option("read_committed", "`read_uncommitted`: also the records of aborted "
         "and of undecided transactions. `kafka.isolation.level` is understood, too."),

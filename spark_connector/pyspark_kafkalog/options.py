@@ -25,7 +25,10 @@ from .option_table import BATCH, IGNORED, OURS, REFUSED, STREAM, options_of
 EARLIEST = -2
 LATEST = -1
 DEFAULT_MAX_BYTES = 128 << 20
+DEFAULT_STREAM_MAX_BYTES = 32 << 20
+"""A micro-batch is small; what waits for its slowest task should not wait long."""
 DEFAULT_MAX_DELAY_MS = 15 * 60_000
+DEFAULT_HOLD_BYTES = 10 << 30
 
 Key = tuple[str, int]
 """A topic and a partition."""
@@ -86,6 +89,15 @@ class ReadOptions:
 
 
 @dataclass(frozen=True)
+class HoldOptions:
+    """A retention hold: see kafkalog.disk.holds."""
+
+    name: str
+    max_bytes: int
+    age_ms: int
+
+
+@dataclass(frozen=True)
 class StreamOptions(ReadOptions):
     """A checked streaming read: a read without an end, and how much of it at a time."""
 
@@ -94,6 +106,10 @@ class StreamOptions(ReadOptions):
     min_offsets: int | None = None
     max_delay_ms: int = DEFAULT_MAX_DELAY_MS
     """How long `min_offsets` are waited for."""
+    max_trigger_bytes: int | None = None
+    """On disk, of all partitions together in one micro-batch."""
+    only_flushed: bool = False
+    hold: HoldOptions | None = None
 
 
 _TRUE_FALSE = {"true": True, "false": False}
@@ -102,6 +118,7 @@ _UNIT_MS = {
     "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000
 }  # fmt: skip
 _DURATION = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_UNIT_MS)})?", re.IGNORECASE)
+_HOLD_NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _OFFSETS_EXAMPLE = '{"orders":{"0":23,"1":-2}}'
 _TIMES_EXAMPLE = '{"orders":{"0":1735689600000}}'
 
@@ -129,6 +146,8 @@ def parse_stream(options: Mapping[str, str], known_columns: tuple[str, ...]) -> 
             f"option 'minOffsetsPerTrigger': found {least}, wanted at most "
             f"maxOffsetsPerTrigger, which is {most}"
         )
+    common = _common(given, known_columns)
+    common["max_bytes"] = _bytes(given, "maxBytesPerPartition", DEFAULT_STREAM_MAX_BYTES)
     return StreamOptions(
         start=_limit(given, "starting", LATEST, {EARLIEST: "earliest", LATEST: "latest"}),
         end=Limit(option="endingOffsets", everywhere=LATEST),
@@ -136,8 +155,19 @@ def parse_stream(options: Mapping[str, str], known_columns: tuple[str, ...]) -> 
         max_offsets=most,
         min_offsets=least,
         max_delay_ms=_duration_ms(given, "maxTriggerDelay", DEFAULT_MAX_DELAY_MS),
-        **_common(given, known_columns),
+        max_trigger_bytes=_bytes(given, "maxBytesPerTrigger", 0) or None,
+        only_flushed=_one_of(given, "onlyFlushed", _TRUE_FALSE) is True,
+        hold=_hold(given),
+        **common,
     )
+
+
+def says_stream(options: Mapping[str, str]) -> bool:
+    """Whether the options may be a stream's: they start where no batch does, or name one of its."""
+    given = {name.lower(): text for name, text in options.items()}
+    only = {name.lower() for name in options_of(STREAM)} - {n.lower() for n in options_of(BATCH)}
+    starts = given.get("startingoffsets", "").strip().lower()
+    return bool(only & set(given)) or starts == "latest" or "-1" in starts
 
 
 def _given(options: Mapping[str, str], mode: str) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -394,6 +424,25 @@ def _duration_ms(given: Mapping[str, str], option: str, default: int) -> int:
     if match is None:
         raise BadOption(f"option {option!r}: found {text!r}, wanted a time, like 90s or 15m")
     return int(match[1]) * _UNIT_MS[(match[2] or "ms").lower()]
+
+
+def _hold(given: Mapping[str, str]) -> HoldOptions | None:
+    if "retentionhold" not in given:
+        for option in ("retentionHoldMaxBytes", "retentionHoldMaxAge"):
+            if option.lower() in given:
+                raise BadOption(f"option {option!r}: found no 'retentionHold', wanted it, too")
+        return None
+    name = given["retentionhold"].strip()
+    if not _HOLD_NAME.fullmatch(name):
+        raise BadOption(
+            f"option 'retentionHold': found {name!r}, wanted up to 200 letters, digits, '.', '_' "
+            "and '-'"
+        )
+    age_ms = _duration_ms(given, "retentionHoldMaxAge", _UNIT_MS["d"])
+    if not 0 < age_ms <= 7 * _UNIT_MS["d"]:
+        text = given["retentionholdmaxage"]
+        raise BadOption(f"option 'retentionHoldMaxAge': found {text!r}, wanted 1ms to 7d")
+    return HoldOptions(name, _bytes(given, "retentionHoldMaxBytes", DEFAULT_HOLD_BYTES), age_ms)
 
 
 def _one_of(given: Mapping[str, str], option: str, values: Mapping[str, T]) -> T | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from heapq import heapify, heapreplace
 from itertools import pairwise
@@ -33,6 +33,8 @@ class Ends:
 
     start: int
     stop: int
+    flushed: int | None = field(default=None, compare=False)
+    """All records below it are on disk, whoever may read them; None: not known."""
 
 
 @dataclass(frozen=True)

@@ -8,24 +8,21 @@ chosen by options.
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
 from . import plan
 from .batch import KafkalogReader
 from .columns import NAMES, default_columns, schema_of
-from .options import ReadOptions, parse_batch
+from .options import BadOption, ReadOptions, parse_batch, parse_stream, says_stream
 from .places import open_place
 from .sink import options as write_options
 from .sink.writers import KafkalogStreamWriter, KafkalogWriter
+from .stream.reader import KafkalogStreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-
-class NotSupported(RuntimeError):
-    """Spark asked for something that this source does not do."""
 
 
 class KafkalogSource(DataSource):
@@ -38,7 +35,7 @@ class KafkalogSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the Kafka source; fewer by `columns`, `headers` by `includeHeaders`."""
-        options = self._read_options()
+        options = self._any_options()
         # Here, since this alone runs at load(): what is not there is said at once.
         with closing(open_place(options)) as place:
             plan.choose(options.selection, place.present())
@@ -48,13 +45,9 @@ class KafkalogSource(DataSource):
         """A batch read of the columns of `schema`: a subset of ours, with our types."""
         return KafkalogReader(self._read_options(), schema)
 
-    def streamReader(self, schema: StructType) -> NoReturn:
-        """Refused."""
-        _only_batch_reads("readStream")
-
-    def simpleStreamReader(self, schema: StructType) -> NoReturn:
-        """Refused."""
-        _only_batch_reads("readStream")
+    def streamReader(self, schema: StructType) -> KafkalogStreamReader:
+        """A stream of the columns of `schema`."""
+        return KafkalogStreamReader(parse_stream(self.options, NAMES), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> KafkalogWriter:
         """A batch write, in one transaction."""
@@ -67,9 +60,11 @@ class KafkalogSource(DataSource):
     def _read_options(self) -> ReadOptions:
         return parse_batch(self.options, NAMES)
 
-
-def _only_batch_reads(found: str) -> NoReturn:
-    raise NotSupported(
-        f"format('kafkalog') does not support {found} yet; what works is a batch read: "
-        "spark.read.format('kafkalog').option('path', ...).option('subscribe', ...).load()"
-    )
+    def _any_options(self) -> ReadOptions:
+        """Spark does not say whether a schema is for a batch or for a stream."""
+        try:
+            return self._read_options()
+        except BadOption:
+            if not says_stream(self.options):
+                raise
+            return parse_stream(self.options, NAMES)

@@ -271,6 +271,7 @@ def test_a_stream_begins_at_the_end_and_has_none():
         max_offsets=None,
         min_offsets=None,
         max_delay_ms=15 * 60_000,
+        max_bytes=32 << 20,
     )
 
 

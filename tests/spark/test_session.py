@@ -231,14 +231,6 @@ def test_old_message_formats_are_refused_by_name(load: Load, kafka_cases: Path):
         load(old.directory, assign=f'{{"{old.topic}":[{old.number}]}}').count()
 
 
-def test_what_does_not_work_yet_says_what_does(spark: Any, topics: Path) -> None:
-    words = "what works is a batch read"
-    stream = spark.readStream.format("kafkalog").option("subscribe", "one")
-    with pytest.raises(PySparkException, match=words):
-        query = stream.load(str(topics)).writeStream.format("noop").start()
-        query.awaitTermination(60)
-
-
 REGISTER = """
 import sys
 from pathlib import Path

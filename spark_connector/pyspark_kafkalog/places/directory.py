@@ -152,8 +152,10 @@ def _inode(folder: str) -> str:
 
 def ends_of(log: Log, isolation: str) -> Ends:
     """What can be read of a log now."""
-    committed = isolation == "read_committed"
-    return Ends(log.start_offset, log.last_stable_offset if committed else log.high_watermark)
+    # The end first: a start that moves meanwhile leaves less, and not more than there is.
+    stop = log.last_stable_offset if isolation == "read_committed" else log.high_watermark
+    flushed, start = log.flushed_offset, log.start_offset
+    return Ends(start, max(start, stop), flushed)
 
 
 def marks_of(log: Log, step_bytes: int) -> Marks:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .options import WriteOptions
 from .rows import SinkError
 from .staging import Part, Staged, forget, staged_batches
+
+if TYPE_CHECKING:
+    from kafkalog import Producer
 
 
 def deliver(
@@ -75,14 +78,18 @@ def _write(
             return False
         with producer.transaction():
             for part in parts:
-                for batches in staged_batches(part):
-                    producer.send_batches(part.topic, batches, partition=part.partition)
+                _send(producer, part)
             if batch_id is not None:
                 # Of every topic: a group's offsets of a topic that is deleted go with it.
                 topics = sorted({part.topic for part in parts})
                 offsets = {kafkalog.TopicPartition(topic, 0): batch_id + 1 for topic in topics}
                 producer.send_offsets(offsets, sink)
     return True
+
+
+def _send(producer: Producer, part: Part) -> None:
+    for batches in staged_batches(part):
+        producer.send_batches(part.topic, batches, partition=part.partition)
 
 
 def _next_batch(where: Any, sink: str) -> int:

@@ -1,0 +1,1 @@
+"""The streaming reader: `spark.readStream.format("kafkalog")`."""

@@ -1,0 +1,251 @@
+"""The streaming reader as Spark calls it.
+
+One instance lives on the driver as long as the query runs and is asked for offsets; another one is
+made for the executors, which `read` only.  What lives on the driver alone is therefore made when it
+is first needed, and left out when the reader is pickled.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from .. import plan
+from ..batch import still_there, warn_ignored
+from ..columns import check_columns
+from ..options import LATEST, Key, StreamOptions
+from ..places import open_place
+from ..task import partitions_of, read_task
+from .admission import NO_LIMITS, Head, Limits, Waiting, admit, available, ranges_between
+from .hold import Holder
+from .offsets import Offsets, from_json, to_json
+from .watch import Watch
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+try:
+    from pyspark.sql.streaming import datasource as _admission
+except ImportError:  # before Spark 4.2: no limits from Spark, and AvailableNow is one batch
+    _admission = None  # type: ignore[assignment]
+
+_AvailableNow: Any = object if _admission is None else _admission.SupportsTriggerAvailableNow
+_log = logging.getLogger("pyspark_kafkalog")
+
+ALL_ROWS = 2**63 - 1
+TOLD_MAX = 1000
+"""Losses that are remembered, so that each is warned of once."""
+
+
+def _epoch_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class KafkalogStreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]
+    """A stream of records: offsets on the driver, records on the executors."""
+
+    def __init__(
+        self,
+        options: StreamOptions,
+        schema: StructType,
+        now_ms: Callable[[], int] = _epoch_ms,
+    ) -> None:
+        check_columns(options, schema)
+        self._options = options
+        self._schema = schema
+        self._driver = _Driver(options, now_ms)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_schema": self._schema}
+
+    def getDefaultReadLimit(self) -> Any:
+        """Never all: all that there is, whatever the options say, is asked for by Trigger.Once."""
+        assert _admission is not None
+        return _admission.ReadMaxRows(self._options.max_offsets or ALL_ROWS)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read what is there now, and end."""
+        self._driver.aim()
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a query without a checkpoint begins; the same however often it is asked."""
+        return to_json(self._driver.begin())
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
+        """Where the next batch ends: `start` itself when there is none."""
+        everything = _admission is not None and isinstance(limit, _admission.ReadAllAvailable)
+        found = self._driver.next(None if start is None else from_json(start), everything)
+        return dict(start) if found is None and start is not None else to_json(self._driver.at)
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """Where the logs ended when they were looked at last: for progress, and `lag`."""
+        return to_json(self._driver.head.offsets)
+
+    def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
+        """The tasks of a batch."""
+        return self._driver.tasks(from_json(start), from_json(end))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The `pyarrow.RecordBatch`es of one task.  Runs on an executor."""
+        return read_task(partition, self._schema, self._options)
+
+    def commit(self, end: Any) -> None:
+        """What is below `end` is done with: the retention hold goes there."""
+        self._driver.done(from_json(end))
+
+
+class _Driver:
+    """What the reader of the driver knows."""
+
+    def __init__(self, options: StreamOptions, now_ms: Callable[[], int]) -> None:
+        self._options = options
+        self._now_ms = now_ms
+        self._watch = Watch(open_place(options), options, now_ms)
+        hold = options.hold
+        self._holder = None if hold is None else Holder(options.path, hold)
+        self._held: Offsets | None = None
+        self._waiting = Waiting()
+        self._target: Offsets | None = None
+        self._initial: Offsets | None = None
+        self._pin = False
+        self._known: dict[Key, str] = {}
+        self._anew: set[Key] = set()
+        self._told: dict[str, None] = {}
+        self.head = Head()
+        self.at = Offsets({})
+        """Where the last batch ends that was planned."""
+
+    def aim(self) -> None:
+        """Trigger.AvailableNow: no further than what is there now."""
+        self._target = self._look(fresh=True).offsets
+
+    def begin(self) -> Offsets:
+        """The start of a new query."""
+        if self._initial is None:
+            warn_ignored(self._options)
+            self._watch.require()
+            self._initial = self.at = self._resolve(self._look(fresh=True))
+            # Until batch 0 is written down nobody knows where `latest` was: it reads nothing.
+            self._pin = self._target is None and _says_latest(self._options)
+        return self._initial
+
+    def _resolve(self, head: Head) -> Offsets:
+        options, place = self._options, self._watch.place
+        times = plan.times_wanted(options.start, list(head.ends))
+        found = still_there(times, place.at_times(times), place, options)
+        return Offsets(
+            {
+                key: _start(options, key, head, found.get(key))
+                for key in head.ends
+                if key not in times or key in found
+            },
+            head.ids,
+        )
+
+    def next(self, start: Offsets | None, everything: bool) -> Offsets | None:
+        """Where the next batch ends; None: not yet.
+
+        `start` None: an older Spark, which counts on `at`.
+        """
+        start = self.at if start is None else start
+        now_ms = self._now_ms()
+        if self._holder is not None:
+            self._holder.tell(self._held or start, now_ms)
+        self.at = start
+        if self._pin and not everything:
+            self._pin = False
+            return None
+        head = self._look()
+        offer = available(self._without_anew(start), head, self._target)
+        self._lost(offer.lost)
+        limits = NO_LIMITS if everything else self._limits()
+        admitted, self._waiting = admit(offer, limits, self._waiting, now_ms, self._watch.marks)
+        if admitted is None or to_json(admitted) == to_json(start):
+            return None
+        self.at = admitted
+        return admitted
+
+    def _limits(self) -> Limits:
+        options = self._options
+        # All that is there now is all that comes: there is nothing to wait for.
+        least = options.min_offsets if self._target is None else None
+        return Limits(options.max_offsets, least, options.max_delay_ms, options.max_trigger_bytes)
+
+    def tasks(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        """The tasks of the batch between two offsets."""
+        self.at = end
+        self._pin = False  # the batch was written down
+        if start.at == end.at and start.ids == end.ids:
+            return []
+        if self._holder is not None and self._held is None:
+            self._holder.tell(start, self._now_ms())
+        head = self._look(fresh=not self.head.ends)
+        ranges, lost = ranges_between(self._without_anew(start), end, head)
+        self._anew.clear()
+        self._lost(lost)
+        place, options = self._watch.place, self._options
+        keys = [one.key for one in ranges]
+        marks = still_there(keys, self._watch.marks(ranges), place, options)
+        ranges = [one for one in ranges if one.key in marks]
+        return partitions_of(ranges, marks, head.identities, place, options)
+
+    def done(self, end: Offsets) -> None:
+        """All below `end` was processed."""
+        self._held = end
+        if self._holder is not None:
+            self._holder.tell(end, self._now_ms())
+
+    # ---- what it sees
+
+    def _look(self, fresh: bool = False) -> Head:
+        head = self._watch.head(fresh)
+        # Logs that have no id of a topic are known by their folders, while this process lives.
+        for key, now in head.identities.items():
+            was = self._known.get(key, now)
+            if was != now and was.startswith("inode ") and now.startswith("inode "):
+                self._anew.add(key)
+                self._lost([f"{key[0]}-{key[1]}: the folder was deleted and made anew"])
+        self._known.update(head.identities)
+        self.head = head
+        return head
+
+    def _without_anew(self, start: Offsets) -> Offsets:
+        if not self._anew:
+            return start
+        left = {key: at for key, at in start.at.items() if key not in self._anew}
+        return Offsets(left, start.ids)
+
+    def _lost(self, told: Sequence[str]) -> None:
+        """Raises: DataLoss, where that is wanted."""
+        for one in told:
+            if self._options.fail_on_data_loss:
+                raise plan.DataLoss(
+                    f"{one}. Records may have been lost; set failOnDataLoss to false to go on "
+                    "with what is there"
+                )
+            if one not in self._told:
+                _log.warning("%s", one)
+                self._told[one] = None
+                if len(self._told) > TOLD_MAX:
+                    del self._told[next(iter(self._told))]
+
+
+def _start(options: StreamOptions, key: Key, head: Head, found: int | None) -> int:
+    """Within what the log has; an offset below or above it is checked when it is read."""
+    limit = options.start
+    value = limit.each[key] if limit.each is not None else limit.everywhere
+    if not limit.by_time and value == LATEST:
+        return head.stop(key)  # with onlyFlushed below the log's end
+    return plan.resolve_start(options, key, head.ends[key], found)
+
+
+def _says_latest(options: StreamOptions) -> bool:
+    limit = options.start
+    if limit.by_time:
+        return options.start_without_match == "latest"
+    values: Mapping[Key, int | None] = limit.each or {("", 0): limit.everywhere}
+    return LATEST in values.values()

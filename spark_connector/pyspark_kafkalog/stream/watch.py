@@ -1,0 +1,61 @@
+"""Looks at the logs of a stream, ninety times a second while it waits for records.
+
+Where open logs end is asked each time: their writer keeps a page of memory that says it.  Which
+partitions there are, and whether they are the same, is asked once a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from .. import plan
+from ..options import Key, Selection, StreamOptions
+from ..places import Place
+from ..plan import Marks, Range
+from .admission import Head
+
+LIST_MS = 1000
+"""How often the partitions are listed."""
+
+
+class Watch:
+    """The eyes of one stream."""
+
+    def __init__(self, place: Place, options: StreamOptions, now_ms: Callable[[], int]) -> None:
+        self.place = place
+        self._options = options
+        self._now_ms = now_ms
+        self._listed_ms: int | None = None
+        self._known: dict[Key, str] = {}
+
+    def require(self) -> None:
+        """Raises: BadOption when a topic or partition that is named is not there."""
+        plan.choose(self._options.selection, self.place.present())
+
+    def head(self, fresh: bool = False) -> Head:
+        """What all logs hold now; `fresh`: the partitions are listed first."""
+        now_ms = self._now_ms()
+        if fresh or self._listed_ms is None or now_ms - self._listed_ms >= LIST_MS:
+            present = self.place.present()
+            keys = plan.choose(_present(self._options.selection, present), present)
+            self._known = self.place.identities(keys)
+            self._listed_ms = now_ms
+        ends = self.place.ends(list(self._known))
+        known = {key: self._known[key] for key in ends}
+        ids = {topic: one for (topic, _), one in known.items() if not one.startswith("inode ")}
+        return Head(ends, known, ids, self._options.only_flushed)
+
+    def marks(self, ranges: Sequence[Range]) -> Mapping[Key, Marks]:
+        """Where batches begin in these ranges."""
+        return self.place.marks(ranges, self._options)
+
+
+def _present(selection: Selection, present: Sequence[Key]) -> Selection:
+    """Of what is named, what is there: topics may go and come while a stream runs."""
+    if selection.topics is not None:
+        topics = {topic for topic, _ in present}
+        return Selection(topics=tuple(one for one in selection.topics if one in topics))
+    if selection.assigned is not None:
+        there = set(present)
+        return Selection(assigned=tuple(key for key in selection.assigned if key in there))
+    return selection

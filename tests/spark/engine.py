@@ -1,0 +1,115 @@
+"""Spark's micro-batch engine without Spark: who is called when, with what survives a kill.
+
+Source: the order of calls that PySpark 4.2 and 4.3 make; offsets pass as JSON text, tasks and
+readers as pickles.  What a real engine keeps in its checkpoint is in `Checkpoint`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.cloudpickle import cloudpickle
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark_kafkalog.columns import NAMES, schema_of
+from pyspark_kafkalog.options import parse_stream
+from pyspark_kafkalog.stream.reader import KafkalogStreamReader
+
+Row = tuple[str, int, int, bytes]
+
+
+@dataclass
+class Checkpoint:
+    """On disk: offsets of batches that were begun, numbers of those that were done."""
+
+    offsets: list[str] = field(default_factory=list)
+    done: int = 0
+    sink: dict[int, list[Row]] = field(default_factory=dict)
+    """Rows by batch: a batch that is written again replaces itself."""
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for number in sorted(self.sink) for row in self.sink[number]]
+
+
+class Killed(Exception):
+    """The driver died."""
+
+
+class Query:
+    """One run of a query over a checkpoint."""
+
+    def __init__(
+        self,
+        path: Path,
+        checkpoint: Checkpoint,
+        now_ms: Callable[[], int] = lambda: 0,
+        available_now: bool = False,
+        once: bool = False,
+        **options: str,
+    ) -> None:
+        given = {name.replace("__", ".").lower(): text for name, text in options.items()}
+        parsed = parse_stream({"path": str(path), **given}, NAMES)
+        self.reader = KafkalogStreamReader(parsed, schema_of(NAMES), now_ms)
+        self.checkpoint = checkpoint
+        self.kill_at: str | None = None
+        self._once = once
+        self._end: str | None = None
+        if available_now:
+            self.reader.prepareForTriggerAvailableNow()
+
+    def _step(self, name: str) -> None:
+        if self.kill_at == name:
+            raise Killed(name)
+
+    def trigger(self) -> bool:
+        """One trigger; whether there was a batch."""
+        kept = self.checkpoint
+        if kept.done < len(kept.offsets):  # begun and not done: again
+            start = kept.offsets[kept.done - 1] if kept.done else self._initial()
+            self._run(kept.done, start, kept.offsets[kept.done])
+            return True
+        start = kept.offsets[-1] if kept.offsets else self._initial()
+        if self._end is None and kept.offsets:
+            self.reader.commit(json.loads(start))
+        limit = ReadAllAvailable() if self._once else self.reader.getDefaultReadLimit()
+        end = json.dumps(self.reader.latestOffset(json.loads(start), limit))
+        self._step("latestOffset")
+        if end == start and kept.offsets:
+            return False
+        kept.offsets.append(end)
+        self._step("walCommit")
+        if self._end is not None:
+            self.reader.commit(json.loads(start))
+        self._run(len(kept.offsets) - 1, start, end)
+        return True
+
+    def _initial(self) -> str:
+        """Asked for twice, as Spark does."""
+        first, second = (json.dumps(self.reader.initialOffset()) for _ in range(2))
+        assert first == second
+        return first
+
+    def _run(self, number: int, start: str, end: str) -> None:
+        rows: list[Row] = []
+        tasks = self.reader.partitions(json.loads(start), json.loads(end))
+        for task in tasks:
+            # Executors get the second instance of the reader, pickled.
+            there = cloudpickle.loads(cloudpickle.dumps(self.reader))
+            for batch in there.read(cloudpickle.loads(cloudpickle.dumps(task))):
+                columns = ("topic", "partition", "offset", "value")
+                rows += zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+        self._step("read")
+        self.checkpoint.sink[number] = rows
+        self._step("sink")
+        self.checkpoint.done = number + 1
+        self._end = end
+
+    def drain(self, most: int = 1000) -> int:
+        """Triggers until there is nothing; how many batches there were."""
+        for number in range(most):
+            if not self.trigger():
+                return number
+        raise AssertionError("it does not end")
