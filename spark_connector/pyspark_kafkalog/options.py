@@ -148,6 +148,11 @@ def parse_stream(options: Mapping[str, str], known_columns: tuple[str, ...]) -> 
         )
     common = _common(given, known_columns)
     common["max_bytes"] = _bytes(given, "maxBytesPerPartition", DEFAULT_STREAM_MAX_BYTES)
+    only_flushed = _one_of(given, "onlyFlushed", _TRUE_FALSE) is True
+    hold = _hold(given)
+    if common["path"] is None and (only_flushed or hold):
+        name = "onlyFlushed" if only_flushed else "retentionHold"
+        raise BadOption(f"option {name!r}: found {SERVERS}, wanted a path: brokers cannot be asked")
     return StreamOptions(
         start=_limit(given, "starting", LATEST, {EARLIEST: "earliest", LATEST: "latest"}),
         end=Limit(option="endingOffsets", everywhere=LATEST),
@@ -156,8 +161,8 @@ def parse_stream(options: Mapping[str, str], known_columns: tuple[str, ...]) -> 
         min_offsets=least,
         max_delay_ms=_duration_ms(given, "maxTriggerDelay", DEFAULT_MAX_DELAY_MS),
         max_trigger_bytes=_bytes(given, "maxBytesPerTrigger", 0) or None,
-        only_flushed=_one_of(given, "onlyFlushed", _TRUE_FALSE) is True,
-        hold=_hold(given),
+        only_flushed=only_flushed,
+        hold=hold,
         **common,
     )
 

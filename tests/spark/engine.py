@@ -39,11 +39,11 @@ class Killed(Exception):
 
 
 class Query:
-    """One run of a query over a checkpoint."""
+    """One run of a query over a checkpoint.  `place`: a path, or options that name brokers."""
 
     def __init__(
         self,
-        path: Path,
+        place: Path | str | dict[str, str],
         checkpoint: Checkpoint,
         now_ms: Callable[[], int] = lambda: 0,
         available_now: bool = False,
@@ -51,7 +51,8 @@ class Query:
         **options: str,
     ) -> None:
         given = {name.replace("__", ".").lower(): text for name, text in options.items()}
-        parsed = parse_stream({"path": str(path), **given}, NAMES)
+        where = place if isinstance(place, dict) else {"path": str(place)}
+        parsed = parse_stream({**where, **given}, NAMES)
         self.reader = KafkalogStreamReader(parsed, schema_of(NAMES), now_ms)
         self.checkpoint = checkpoint
         self.kill_at: str | None = None

@@ -249,6 +249,13 @@ def test_what_a_stream_refuses(option, text, told):
         parse(**{option: text})
 
 
+@pytest.mark.parametrize("name", ["retentionHold", "onlyFlushed"])
+def test_brokers_are_not_asked_for_what_only_a_path_has(name):
+    given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", name: "true"}
+    with pytest.raises(BadOption, match=f"option '{name}': found kafka.bootstrap.servers"):
+        parse_stream(given, NAMES)
+
+
 def test_a_hold_reaches_a_week_at_most():
     with pytest.raises(BadOption, match="found '8d', wanted 1ms to 7d"):
         parse(retentionHold="q", retentionHoldMaxAge="8d")

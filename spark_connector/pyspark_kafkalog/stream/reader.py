@@ -105,8 +105,9 @@ class _Driver:
         self._options = options
         self._now_ms = now_ms
         self._watch = Watch(open_place(options), options, now_ms)
-        hold = options.hold
-        self._holder = None if hold is None else Holder(options.path, hold)
+        self._holder: Holder | None = None
+        if options.hold is not None and options.path is not None:
+            self._holder = Holder(options.path, options.hold)
         self._held: Offsets | None = None
         self._waiting = Waiting()
         self._target: Offsets | None = None

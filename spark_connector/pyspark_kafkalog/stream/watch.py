@@ -42,12 +42,17 @@ class Watch:
             self._listed_ms = now_ms
         ends = self.place.ends(list(self._known))
         known = {key: self._known[key] for key in ends}
-        ids = {topic: one for (topic, _), one in known.items() if not one.startswith("inode ")}
+        ids = {topic: one for (topic, _), one in known.items() if _is_id(one)}
         return Head(ends, known, ids, self._options.only_flushed)
 
     def marks(self, ranges: Sequence[Range]) -> Mapping[Key, Marks]:
         """Where batches begin in these ranges."""
         return self.place.marks(ranges, self._options)
+
+
+def _is_id(identity: str) -> bool:
+    """Whether it is a topic's: not of a folder alone, nor what a broker says that knows none."""
+    return not identity.startswith("inode ") and identity.strip("0-") != ""
 
 
 def _present(selection: Selection, present: Sequence[Key]) -> Selection:

@@ -1,0 +1,93 @@
+"""Streams of a directory, of our broker and of Apache Kafka: the same offsets and records."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyspark_kafkalog.errors import DataLoss
+
+import kafkalog
+from tests.spark.engine import Checkpoint, Query
+from tests.spark.test_both_places import Target
+from tests.support.waiting import wait_for
+
+
+class Clock:
+    """Time in which partitions are listed with each look."""
+
+    ms = 0
+
+    def __call__(self) -> int:
+        self.ms += 1000
+        return self.ms
+
+
+def drained(target: Target, checkpoint: Checkpoint, **options: str) -> Query:
+    given = {"subscribe": target.topic, "startingOffsets": "earliest"} | options
+    query = Query(target.options, checkpoint, Clock(), **given)
+    query.drain()
+    return query
+
+
+@pytest.fixture
+def target(where: Any, unique: str) -> Target:
+    target = Target(where, unique)
+    target.create(2)
+    return target
+
+
+def test_a_query_goes_on_where_it_was(target: Target) -> None:
+    """In limited batches, over a restart, with new records and a new partition."""
+    checkpoint = Checkpoint()
+    target.write(2, 50)
+    drained(target, checkpoint, maxOffsetsPerTrigger="30")
+    assert len(checkpoint.offsets) >= 3
+    assert json.loads(checkpoint.offsets[-1])[target.topic] == {"0": 50, "1": 50}
+    target.write(1, 10)
+    with kafkalog.Admin(target.where) as admin:
+        admin.create_partitions({target.topic: 3}).check()
+    with kafkalog.Producer(target.where) as producer:
+        producer.send(target.topic, b"new", partition=2)
+
+    def all_there() -> bool:
+        drained(target, checkpoint)
+        return len(checkpoint.rows) >= 111
+
+    wait_for(all_there, "the new partition")
+    assert len(checkpoint.rows) == len(set(checkpoint.rows)) == 111
+
+
+def test_records_that_went_unread_are_told(target: Target) -> None:
+    strict, loose = Checkpoint(), Checkpoint()
+    target.write(2, 10)
+    for checkpoint in (strict, loose):
+        drained(target, checkpoint)
+    target.write(1, 20)
+    target.delete_before(25)
+    with pytest.raises(DataLoss, match="offset 10 was to be read next, but the log begins with 25"):
+        drained(target, strict)
+    drained(target, loose, failOnDataLoss="false")
+    assert len(loose.rows) == 25
+
+
+def test_a_topic_that_was_made_anew_is_another(target: Target) -> None:
+    checkpoint = Checkpoint()
+    target.write(2, 10)
+    drained(target, checkpoint)
+    target.delete()
+
+    def made() -> bool:
+        try:
+            target.create(2)
+        except kafkalog.KafkalogError:
+            return False
+        return True
+
+    wait_for(made, "the old topic is gone")
+    target.write(2, 20)
+    with pytest.raises(DataLoss, match="deleted and made anew"):
+        drained(target, checkpoint)
+    drained(target, checkpoint, failOnDataLoss="false")
+    assert len(checkpoint.rows) == 20 + 40
