@@ -1,8 +1,8 @@
 """A year of flights through the log: `make demo`.
 
 Writes a data directory (default `demo-data` here, made anew each time), and goes through what
-one does with a log: append, look, find, crash, count, serve, move in transactions, test, delete,
-dump, verify, draw.
+one does with a log: append, look, find, crash, count, stream, serve, move in transactions, test,
+delete, dump, verify, draw.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import exactly_once
 import layout
 import served
 import steps
+import stream
 import tested
 from source import read_flights
 from tour import Failed, Tour, say
@@ -46,6 +47,8 @@ def run(directory: Path) -> None:
         crash.kill_and_recover(directory, parted)
     with tour.step("Spark over the same directory: delay by carrier and month"):
         delays.by_carrier_and_month(directory, flights)
+    with tour.step("Stream it: Spark from topic to topic, exactly once, killed in the middle"):
+        stream.a_quarter_of_the_year(directory, flights)
     with tour.step("Serve it: an unmodified Kafka client reads, writes, joins a group"):
         served.by_a_kafka_client(directory, flights)
     with tour.step("A transaction: read, transform, write, commit; broken off once"):
