@@ -15,6 +15,7 @@ from kafkalog.errors import (
     ForkedHandle,
     KafkalogError,
     StorageOffline,
+    TopicExists,
     UnknownTopicOrPartition,
     passes,
 )
@@ -130,7 +131,7 @@ class Partitions:
                 raise StorageOffline(self._offline[tp].reason)
         # Outside of the lock: it may recover, and write metadata.
         try:
-            log = self._manager.get(topic, partition)
+            log = self._get(tp)
             epoch = self._metadata.lead(log)
         except (UnknownTopicOrPartition, Closed, ForkedHandle):
             raise
@@ -149,6 +150,13 @@ class Partitions:
                     self._reactor.put_offline(topic, partition, False)
                     _logger.info("%s-%d: is open again", topic, partition)
         return log
+
+    def _get(self, tp: TopicPartition) -> "Log":
+        try:
+            return self._manager.get(*tp)
+        except TopicExists:
+            # Who made the topic makes its folder at this moment.
+            return self._metadata.followed(lambda: self._manager.get(*tp))
 
     def is_open(self, topic: str, partition: int) -> bool:
         """Whether `log` would have nothing to open."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, TopicExists
 from kafkalog.metadata.image import INTERNAL_TOPICS, Change, MetadataImage, Topic
 from kafkalog.metadata.settings import changed_topics
 from kafkalog.types import TopicPartition
@@ -72,13 +72,24 @@ class Followers:
                 continue  # an internal topic's folders are made when they are first used
             try:
                 self._clear(topic)
-                # The id of a folder that is there is looked at when its log is first opened.
-                missing = [n for n in topic.partitions if not self._has(name, n)]
-                self._manager.make(name, topic.id, missing)
+                self._make(topic)
             except KafkalogError as error:
                 # It is in the metadata; Manager.get tries again.
                 _logger.error("%s: %s", self._manager.path, error)
                 self.unmade[name] = error
+
+    def _make(self, topic: Topic) -> None:
+        # The id of a folder that is there is looked at when its log is first opened.
+        missing = [n for n in topic.partitions if not self._has(topic.name, n)]
+        while missing:
+            try:
+                self._manager.make(topic.name, topic.id, missing)
+                return
+            except TopicExists:  # of one that was used, and hence made, since we looked
+                left = [n for n in missing if not self._has(topic.name, n)]
+                if len(left) == len(missing):
+                    raise
+                missing = left
 
     def _has(self, topic: str, partition: int) -> bool:
         return self._manager.has(TopicPartition(topic, partition))

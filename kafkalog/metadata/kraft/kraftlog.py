@@ -10,7 +10,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.directory import Directory
@@ -65,6 +65,9 @@ __all__ = ["Listener", "MetadataLog"]
 SNAPSHOTS_KEPT = 2
 FREEING = {"RemoveTopicRecord", "ConfigRecord"}
 """Records that free space, or let retention do it: on a full disk they get what is kept for it."""
+
+
+T = TypeVar("T")
 
 
 class Quorum(NamedTuple):
@@ -471,6 +474,11 @@ class MetadataLog:
         """The topic's id when it has that partition (for Manager)."""
         found = self.image.topics.get(topic)
         return found.id if found is not None and partition in found.partitions else None
+
+    def followed(self, call: Callable[[], T]) -> T:
+        """What `call` gives while no change is under way whose folders are still to be made."""
+        with self._lock:
+            return call()
 
     def lead(self, log: Log) -> int:
         """Let an open log append in the leader epoch that the metadata gives it; that epoch.
