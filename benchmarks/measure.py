@@ -33,6 +33,8 @@ __all__ = [
 
 SCALE = float(os.environ.get("KAFKALOG_BENCH_SCALE", "1"))
 """Below 1: less work a round, to see that the benchmarks run; their figures mean nothing."""
+BUDGET_S, ROUNDS_MIN = 20.0, 3
+"""What the rounds of a row may take: where one takes long there are fewer, but so many."""
 
 
 def scaled(count: int, least: int = 1) -> int:
@@ -184,6 +186,13 @@ def _three(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def _rounds(most: int, round_s: float) -> int:
+    """How many rounds there shall be, by how long the one took that does not count."""
+    if SCALE < 1:
+        return min(most, 2)
+    return max(min(most, ROUNDS_MIN), min(most, int(BUDGET_S / max(round_s, 1e-9))))
+
+
 def measured(
     benchmark: Any,
     key: str,
@@ -196,13 +205,12 @@ def measured(
     about: str = "",
     writes: int = 0,
 ) -> Row:
-    """Run the sides in turn, `rounds` times; the row, also put into `benchmark`'s JSON.
+    """Run the sides in turn, up to `rounds` times; the row, also put into `benchmark`'s JSON.
 
     The first side is the one that pytest-benchmark shows.  `warm`: a first round of all sides
     does not count.  `about`: what a reader of the figures must know.  `writes`: about how many
     bytes a round puts into the page cache: memory for them is touched before (memory.py).
     """
-    rounds = rounds if SCALE >= 1 else min(rounds, 2)
     row = Row(key, work, unit, wants=list(wants), about=about, load=os.getloadavg()[0])
     row.sides = {side.name: [] for side in sides}
     first, *others = sides
@@ -217,15 +225,18 @@ def measured(
         for side in others:
             row.sides[side.name].append(figure(side))
 
+    round_s = 0.0
     if warm:
+        begun_s = time.perf_counter()
         rivals_first()
         first.once(writes)
+        round_s = time.perf_counter() - begun_s
         for values in row.sides.values():
             values.clear()
     benchmark.pedantic(
         lambda: row.sides[first.name].append(figure(first)),
         setup=rivals_first,
-        rounds=rounds,
+        rounds=_rounds(rounds, round_s),
     )
     benchmark.extra_info["row"] = row.as_dict()
     return row
@@ -240,12 +251,12 @@ def measured_together(
     about: str = "",
     writes: int = 0,
 ) -> list[Row]:
-    """Run the sides in turn; a row for each part, also put into `benchmark`'s JSON.
+    """Run the sides in turn, up to `rounds` times; a row for each part, also put into `benchmark`'s
+    JSON.
 
     A side returns its figures by the keys of the parts, in their units; one that a side
     cannot have it leaves out.  `writes`: as for measured.
     """
-    rounds = rounds if SCALE >= 1 else min(rounds, 2)
     load = os.getloadavg()[0]
     rows = [
         Row(part.key, part.work, part.unit, wants=list(part.wants), about=about, load=load)
@@ -266,8 +277,10 @@ def measured_together(
         for name in others:
             once(name, True)
 
+    begun_s = time.perf_counter()
     for name in reversed(list(sides)) if warm else ():
         once(name, False)
+    rounds = _rounds(rounds, time.perf_counter() - begun_s)
     benchmark.pedantic(lambda: once(first, True), setup=rivals_first, rounds=rounds)
     for row in rows:  # the first side is the one that others are compared with
         row.sides = {name: row.sides[name] for name in sides if name in row.sides}

@@ -20,9 +20,9 @@ from benchmarks.broker.brokers import KAFKA, MOCK, OURS, SINK, Served, brokers
 from benchmarks.measure import Part, Want, scaled
 
 SIZE = 100
-MESSAGES = 20_000
+MESSAGES = 10_000
 DURABLE_MESSAGES = 2_000
-DURABLE_BYTES = 400_000_000
+DURABLE_BYTES = 200_000_000
 BARE = "bare pwrite, fdatasync"
 FLUSHED = {"flush.messages": "1"}
 PERCENTILES = {"p50": "median", "p99": "99th percentile", "p999": "99.9th percentile"}

@@ -28,11 +28,11 @@ from tests.support.batches import Row, batch
 
 TOPIC = "first"
 IN_PROCESS = "kafkalog, in process"
-COMMITS, IN_FLIGHT = 5_000, 16
+COMMITS, IN_FLIGHT = 1_000, 16
 MEMBERS = 500
 SPREAD = (1, 100, 1_000, 10_000)
 SPREAD_KAFKA = (1, 100, 1_000)
-SPREAD_BYTES, SPREAD_SIZE, SPREAD_PIECE = 256_000_000, 1000, 20
+SPREAD_BYTES, SPREAD_SIZE, SPREAD_PIECE = 64_000_000, 1000, 20
 
 
 @pytest.fixture

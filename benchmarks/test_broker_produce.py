@@ -21,8 +21,8 @@ from benchmarks.broker import programs
 from benchmarks.broker.brokers import KAFKA, MOCK, OURS, SINK, Served, brokers
 from benchmarks.measure import Part, Want, scaled
 
-BYTES = {100: 300_000_000, 1000: 800_000_000, 10_000: 900_000_000}
-JAVA_BYTES = 600_000_000
+BYTES = {100: 200_000_000, 1000: 400_000_000, 10_000: 400_000_000}
+JAVA_BYTES = 400_000_000
 IN_FLIGHT = 5
 """Requests that wait for their answers, as in librdkafka with idempotence."""
 AS_GOOD = 0.9

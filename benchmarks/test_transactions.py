@@ -21,9 +21,9 @@ from benchmarks.broker.brokers import KAFKA, OURS, Served, brokers
 from benchmarks.measure import Part, Want, scaled
 
 SIZE = 100
-TRANSACTIONS = {1: 2_000, 16: 8_000}
+TRANSACTIONS = {1: 1_000, 16: 4_000}
 """By the number of clients: so many in all, of one record each."""
-LARGE, LARGE_COUNT = 1_000, 300
+LARGE, LARGE_COUNT = 1_000, 150
 """Records in a large transaction, and how many of those."""
 FASTER = 3
 OVERHEAD = 1.05
