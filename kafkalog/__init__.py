@@ -13,7 +13,7 @@ from kafkalog.log.above import give as _give
 from kafkalog.types import Found, Record, Sent, Span, TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog import aio
+    from kafkalog import aio, pandas, polars
     from kafkalog.client.admin import Admin
     from kafkalog.client.configs import ConfigResource
     from kafkalog.client.consumer import Consumer
@@ -50,6 +50,8 @@ __all__ = [
     "TopicPartition",
     "__version__",
     "aio",
+    "pandas",
+    "polars",
 ]
 
 _LAZY = {
@@ -91,8 +93,8 @@ _give(
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name == "aio":
-        return import_module("kafkalog.aio")
+    if name in ("aio", "pandas", "polars"):
+        return import_module(f"kafkalog.{name}")
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module 'kafkalog' has no attribute {name!r}")

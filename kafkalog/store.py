@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.client.consumer import Consumer
     from kafkalog.client.transport import Transport
     from kafkalog.clock import Clock
+    from kafkalog.log.topic_scan import TopicScan
 
 __all__ = ["Store", "Topic", "store_of"]
 
@@ -199,6 +200,25 @@ class Store:
         if info is None:
             raise UnknownTopicOrPartition(f"{self.path}: no topic {name!r}")
         return Topic(self, name, len(info.partitions))
+
+    def scan(
+        self, topic: str, *, partitions: Sequence[int] | None = None, **options: Any
+    ) -> TopicScan:
+        """The records of a topic as columns, decoded by several threads.
+
+        `partitions`: which, in this order; None: all.  `options`: `threads` (as many as there
+        are processors), and Log.scan's but start and stop: columns, start_time_ms, stop_time_ms,
+        isolation, batch_rows, batch_bytes, check_crcs.
+
+        Raises: UnknownTopicOrPartition, ArgumentError, Closed.
+        """
+        from kafkalog.log.topic_scan import TopicScan
+
+        found = self[topic]
+        wanted = range(len(found)) if partitions is None else partitions
+        return TopicScan(
+            [found[number] for number in arguments.things("partitions", wanted)], **options
+        )
 
     def _log(self, topic: str, partition: int) -> Log:
         with self._lock:

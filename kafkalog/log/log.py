@@ -25,6 +25,7 @@ from kafkalog.batch.encode import target_codec
 from kafkalog.clock import Clock
 from kafkalog.config.topic import TopicConfig
 from kafkalog.errors import ArgumentError, KafkalogError
+from kafkalog.log import reading
 from kafkalog.log.above import Lent, above
 from kafkalog.log.appending import (
     BATCH_BYTES,
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kafkalog.log.compaction import Compaction, Limits
-    from kafkalog.log.scan import Scan
+    from kafkalog.log.scan import Scan, ScanBatch
     from kafkalog.report import Report
 
 __all__ = ["Log", "handle_of", "log_over"]
@@ -437,6 +438,15 @@ class Log:
         Raises: OffsetOutOfRange, CorruptMessage; Closed when another thread closes the log.
         """
         return Follow(self, start, isolation)
+
+    def follow_arrow(
+        self, start: int | None = None, *, timeout_ms: int | None = None, **options: Any
+    ) -> Iterator[ScanBatch]:
+        """As follow, by batches of columns, which Arrow's users take as they are.
+
+        Ends when nothing came for `timeout_ms`; None: never.  `options`: of `scan`.
+        """
+        return reading.follow_columns(self, start, timeout_ms, **options)
 
     def wait(
         self, offset: int, timeout_ms: int, isolation: str = "read_uncommitted"

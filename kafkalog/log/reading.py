@@ -17,7 +17,7 @@ from kafkalog.types import Record
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-    from kafkalog.log.scan import Scan
+    from kafkalog.log.scan import Scan, ScanBatch
 
 __all__ = ["Follow", "Near", "record_at", "records_in", "wait_for"]
 
@@ -252,3 +252,29 @@ class Follow(Iterator[Record], AsyncIterator[Record]):
         # What the scan saw to its end holds no more records for us: markers, gaps.
         self._offset = max(self._offset, self._scan.end_offset)
         self._scan, self._seen_all = None, True
+
+
+def follow_columns(
+    log: Source, start: int | None, timeout_ms: int | None, **options: Any
+) -> Iterator[ScanBatch]:
+    """See Log.follow_arrow."""
+    offset = log.end_offset if start is None else whole_number("start", start)
+    bound = bound_of(options.get("isolation", "read_uncommitted"))
+    if timeout_ms is not None:
+        whole_number("timeout_ms", timeout_ms, 0)
+    log.scan(offset, **options)  # what is wrong is said now, and not with the first batch
+    return _columns_from(log, offset, timeout_ms, bound, options)
+
+
+def _columns_from(
+    log: Source, offset: int, timeout_ms: int | None, bound: int, options: dict[str, Any]
+) -> Iterator[ScanBatch]:
+    while True:
+        scan = log.scan(offset, **options)
+        yield from scan
+        # What the scan saw to its end holds no more records for us: markers, gaps.
+        offset = max(offset, scan.end_offset)
+        slice_ms = WAIT_SLICE_MS if timeout_ms is None else timeout_ms
+        while not wait_for(log, offset, slice_ms, bound):
+            if timeout_ms is not None:
+                return

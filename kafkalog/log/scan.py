@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import operator
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COLUMNS",
     "EXTRA_COLUMNS",
+    "Columnar",
     "Scan",
     "ScanBatch",
     "StringColumn",
@@ -79,98 +81,31 @@ _BATCH_ROWS_MAX, _BATCH_BYTES_MAX = 1 << 24, 2**31 - 1
 _RECORD_ROWS, _RECORD_BYTES = 4096, 1 << 20
 
 
-class Scan:
-    """A range of a log, read anew by each method and each iteration.
+class Columnar:
+    """Rows as columns, read anew by each method and each iteration: what all scans share."""
 
-    Where a pass ends is fixed when it begins: records appended meanwhile are not seen.  A
-    scan may be used from several threads; each pass belongs to one.
-    """
+    _columns: tuple[str, ...]
 
-    def __init__(
-        self,
-        log: Any,
-        start: int | None = None,
-        stop: int | None = None,
-        *,
-        start_time_ms: int | None = None,
-        stop_time_ms: int | None = None,
-        columns: Sequence[str] | None = None,
-        isolation: str = "read_uncommitted",
-        batch_rows: int = 32_768,
-        batch_bytes: int = 8 << 20,
-        check_crcs: bool = True,
-    ) -> None:
-        """See `Log.scan`, which makes it.
-
-        `log`: with `_c` (its kl_log), `topic`, `partition` and `_max_decompressed`, the
-        limit in bytes of a decompressed batch.
-        """
-        self._log = log
-        self._columns = _selection(columns)
-        self._start = _offset("start", start)
-        self._stop = _offset("stop", stop)
-        self._start_time_ms = _time("start_time_ms", start_time_ms, _INT64_MIN)
-        self._stop_time_ms = _time("stop_time_ms", stop_time_ms, _INT64_MAX)
-        self._bound = bound_of(isolation)
-        self._batch_rows = _between("batch_rows", batch_rows, 1, _BATCH_ROWS_MAX)
-        self._batch_bytes = _between("batch_bytes", batch_bytes, 1, _BATCH_BYTES_MAX)
-        self._check_crcs = bool(check_crcs)
-        self._end_offset = -1
+    def _pass(self, columns: int) -> Any:
+        """An iterator of `kl_block`s with the KL_COL_ bits `columns`; it has `close`."""
+        raise AssertionError("each kind of scan has its own")
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns, in the order in which they come."""
         return self._columns
 
-    @property
-    def end_offset(self) -> int:
-        """Up to where the pass that began last reads: `stop`, or the end of what its isolation
-        level shows.  -1 before the first pass.
-        """
-        return self._end_offset
-
-    def __repr__(self) -> str:
-        return f"Scan({self._log.topic}-{self._log.partition}: {', '.join(self._columns)})"
-
     def __iter__(self) -> Iterator[ScanBatch]:
-        """The range as batches of about `batch_rows` rows or `batch_bytes` bytes of keys,
+        """The rows as batches of about `batch_rows` rows or `batch_bytes` bytes of keys,
         values and headers.  A record batch of the log is never split over two of them.
 
         Raises: OffsetOutOfRange, CorruptMessage, MessageTooLarge (a compressed batch that
         passes the limit), StaleLog (the log was truncated meanwhile), Closed.  The rows
         before the damage come first.
         """
-        columns = sum(_BITS[name] for name in self._columns)
-        with _Pass(self, columns, self._batch_rows, self._batch_bytes) as blocks:
+        with closing(self._pass(sum(_BITS[name] for name in self._columns))) as blocks:
             for block in blocks:
                 yield ScanBatch(block, self._columns)
-
-    def records(self) -> Iterator[Record]:
-        """The range as Records, with all their fields whatever the scan's columns are.
-
-        A generator: closing it lets go of the log.  Raises: as iteration does.
-        """
-        for some, _ in self.record_blocks():
-            yield from some
-
-    def record_blocks(self) -> Iterator[tuple[Iterator[Record], int]]:
-        """The range as Records by blocks, each with the offset behind its last one."""
-        topic, partition = self._log.topic, self._log.partition
-        with _Pass(self, rows.RECORD_COLUMNS, _RECORD_ROWS, _RECORD_BYTES) as blocks:
-            for block in blocks:
-                some = rows.records(block, topic, partition)
-                after = rows.offsets(block)[-1] + 1
-                del block  # when its records are made its memory serves another one
-                yield some, after
-
-    def count(self) -> int:
-        """How many records are in the range: data records, from the headers of batches that
-        lie in it whole; only others are decompressed.
-        """
-        with _Pass(self, 0, self._batch_rows, self._batch_bytes) as blocks:
-            for _ in blocks:
-                raise AssertionError("a count has no rows")
-            return blocks.count()
 
     def to_arrow(self) -> pyarrow.Table:
         """The range as a pyarrow.Table; its memory is the scan's own, not copied."""
@@ -217,8 +152,86 @@ class Scan:
         from kafkalog.log import arrow
 
         columns = sum(_BITS[name] for name in self._columns)
-        blocks = _Pass(self, columns, self._batch_rows, self._batch_bytes)
-        return arrow.stream_capsule(columns, blocks)
+        return arrow.stream_capsule(columns, self._pass(columns))
+
+
+class Scan(Columnar):
+    """A range of a log, read anew by each method and each iteration.
+
+    Where a pass ends is fixed when it begins: records appended meanwhile are not seen.  A
+    scan may be used from several threads; each pass belongs to one.
+    """
+
+    def __init__(
+        self,
+        log: Any,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        start_time_ms: int | None = None,
+        stop_time_ms: int | None = None,
+        columns: Sequence[str] | None = None,
+        isolation: str = "read_uncommitted",
+        batch_rows: int = 32_768,
+        batch_bytes: int = 8 << 20,
+        check_crcs: bool = True,
+    ) -> None:
+        """See `Log.scan`, which makes it.
+
+        `log`: with `_c` (its kl_log), `topic`, `partition` and `_max_decompressed`, the
+        limit in bytes of a decompressed batch.
+        """
+        self._log = log
+        self._columns = _selection(columns)
+        self._start = _offset("start", start)
+        self._stop = _offset("stop", stop)
+        self._start_time_ms = _time("start_time_ms", start_time_ms, _INT64_MIN)
+        self._stop_time_ms = _time("stop_time_ms", stop_time_ms, _INT64_MAX)
+        self._bound = bound_of(isolation)
+        self._batch_rows = _between("batch_rows", batch_rows, 1, _BATCH_ROWS_MAX)
+        self._batch_bytes = _between("batch_bytes", batch_bytes, 1, _BATCH_BYTES_MAX)
+        self._check_crcs = bool(check_crcs)
+        self._end_offset = -1
+
+    @property
+    def end_offset(self) -> int:
+        """Up to where the pass that began last reads: `stop`, or the end of what its isolation
+        level shows.  -1 before the first pass.
+        """
+        return self._end_offset
+
+    def __repr__(self) -> str:
+        return f"Scan({self._log.topic}-{self._log.partition}: {', '.join(self._columns)})"
+
+    def records(self) -> Iterator[Record]:
+        """The range as Records, with all their fields whatever the scan's columns are.
+
+        A generator: closing it lets go of the log.  Raises: as iteration does.
+        """
+        for some, _ in self.record_blocks():
+            yield from some
+
+    def record_blocks(self) -> Iterator[tuple[Iterator[Record], int]]:
+        """The range as Records by blocks, each with the offset behind its last one."""
+        topic, partition = self._log.topic, self._log.partition
+        with _Pass(self, rows.RECORD_COLUMNS, _RECORD_ROWS, _RECORD_BYTES) as blocks:
+            for block in blocks:
+                some = rows.records(block, topic, partition)
+                after = rows.offsets(block)[-1] + 1
+                del block  # when its records are made its memory serves another one
+                yield some, after
+
+    def count(self) -> int:
+        """How many records are in the range: data records, from the headers of batches that
+        lie in it whole; only others are decompressed.
+        """
+        with _Pass(self, 0, self._batch_rows, self._batch_bytes) as blocks:
+            for _ in blocks:
+                raise AssertionError("a count has no rows")
+            return blocks.count()
+
+    def _pass(self, columns: int) -> _Pass:
+        return _Pass(self, columns, self._batch_rows, self._batch_bytes)
 
 
 class StringColumn:

@@ -28,6 +28,8 @@ PYTHON = [
     ["cluster"],
     ["server"],
     ["store", "aio"],
+    ["frames"],
+    ["polars", "pandas"],
     ["__init__"],
     ["testing"],
     # The command line and the plugin use the public names, as everybody else does.

@@ -21,10 +21,11 @@ from pyspark_kafkalog import DefaultSource
 from pyspark_kafkalog.columns import NAMES, schema_of
 from pyspark_kafkalog.errors import BadOption, DataLoss, ReadError
 from pyspark_kafkalog.places import directory
-from pyspark_kafkalog.places.directory import ends_of, marks_of, partition_folders
+from pyspark_kafkalog.places.directory import ends_of, partition_folders
 
 import kafkalog
 from kafkalog.directory.manager import Manager
+from kafkalog.log.marks import batch_starts
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from tests.spark.conftest import START_MS, spark_environment, write_topic
 from tests.spark.reading import reader_of, run
@@ -126,10 +127,10 @@ NEW_FORMAT = [p for p in kafka_data.partitions() if not kafka_data.magics(p) & {
 def test_marks_ascend_whatever_the_indexes_hold(partition):
     """Of clean directories, and of those that a killed broker left (zeros behind the entries)."""
     with kafkalog.Log(partition.path, mode="r") as log:
-        ends, found = ends_of(log, "read_committed"), marks_of(log, 1)
-    assert all(a < b for a, b in pairwise(found.offsets))
-    assert all(a <= b for a, b in pairwise(found.bytes_before))
-    assert ends.start == ends.stop or found.offsets[-1] >= ends.stop
+        ends, (offsets, bytes_before) = ends_of(log, "read_committed"), batch_starts(log, 1)
+    assert all(a < b for a, b in pairwise(offsets))
+    assert all(a <= b for a, b in pairwise(bytes_before))
+    assert ends.start == ends.stop or offsets[-1] >= ends.stop
 
 
 def test_small_partitions_share_a_task(topics):

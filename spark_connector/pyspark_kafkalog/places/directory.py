@@ -66,7 +66,9 @@ class Directory:
             log = self._log_of(key)
             if log is None:
                 return Marks([0], [0])
-            return marks_of(log, task_bytes(log.size_bytes, options) // _STEPS)
+            from kafkalog.log.marks import batch_starts
+
+            return Marks(*batch_starts(log, task_bytes(log.size_bytes, options) // _STEPS))
 
         return self._of_each([one.key for one in ranges], found)
 
@@ -156,41 +158,6 @@ def ends_of(log: Log, isolation: str) -> Ends:
     stop = log.last_stable_offset if isolation == "read_committed" else log.high_watermark
     flushed, start = log.flushed_offset, log.start_offset
     return Ends(start, max(start, stop), flushed)
-
-
-def marks_of(log: Log, step_bytes: int) -> Marks:
-    """Batch boundaries from the sparse offset indexes, about `step_bytes` apart.
-
-    An entry (offset, position) says that a batch at `position` ends with `offset`, so the next
-    one begins at offset + 1, at most an index interval and a batch later: about where the next
-    entry points.
-    """
-    import numpy as np
-
-    offsets: list[int] = []
-    bytes_before: list[int] = []
-    size, end = 0, log.start_offset
-    for segment in log.segments:
-        index = segment.offset_index
-        begins = index["relative_offset"].astype("i8") + segment.base_offset + 1
-        positions = np.append(index["position"][1:], segment.size_bytes)[: len(begins)]
-        # The indexes of a log that nobody closed may end in entries that mean nothing.
-        sound = _grows(np, segment.base_offset, begins) & _grows(np, 0, positions)
-        sound &= begins < segment.next_offset
-        begins, positions = begins[sound], positions[sound]
-        keep = np.diff(positions // max(1, step_bytes), prepend=0) > 0
-        offsets += [segment.base_offset, *begins[keep].tolist()]
-        bytes_before += [size, *(positions[keep].astype("i8") + size).tolist()]
-        size, end = size + segment.size_bytes, segment.next_offset
-    if not offsets or end > offsets[-1]:
-        offsets.append(end)
-        bytes_before.append(size)
-    return Marks(offsets, bytes_before)
-
-
-def _grows(np: Any, first: int, numbers: Any) -> Any:
-    """Which numbers are above all before them and above `first`."""
-    return numbers > np.maximum.accumulate(np.concatenate(([first], numbers[:-1])))
 
 
 def read_range(

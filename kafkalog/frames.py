@@ -1,0 +1,52 @@
+"""A topic where it lies, for packages of data frames: of a store, of a log, or of a directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from kafkalog.arguments import text
+from kafkalog.disk import layout
+from kafkalog.errors import ArgumentError, UnknownTopicOrPartition
+from kafkalog.log.log import Log
+from kafkalog.log.topic_scan import TopicScan
+from kafkalog.store import Store
+
+__all__ = ["Where", "scan_of"]
+
+Where = Any
+"""A Store; a Log; the path of a data directory or of a folder of partitions, which another process
+may be writing to."""
+
+
+@contextmanager
+def scan_of(where: Where, topic: str | None, **options: Any) -> Iterator[TopicScan]:
+    """A scan of a topic; what was opened for it is closed at the end.
+
+    Raises: ArgumentError, UnknownTopicOrPartition, NotFound, what opening a log raises.
+    """
+    if isinstance(where, Log):
+        if topic not in (None, where.topic):
+            raise ArgumentError(f"topic: found {topic!r}, wanted {where.topic!r} or None: a log")
+        yield TopicScan([where], **options)
+        return
+    name = text("topic", topic)
+    if isinstance(where, Store):
+        yield where.scan(name, **options)
+        return
+    if not isinstance(where, (str, os.PathLike)):
+        raise ArgumentError(f"where: found {type(where).__name__}, wanted a Store, a Log or a path")
+    path = os.path.abspath(os.path.expanduser(os.fspath(where)))
+    folders = layout.list_directory(path).partitions
+    mine = {tp.partition: folder for tp, folder in folders.items() if tp.topic == name}
+    if not mine:
+        raise UnknownTopicOrPartition(f"{path}: no topic {name!r}")
+    with ExitStack() as opened:
+        logs = [
+            opened.enter_context(Log(os.path.join(path, folder), mode="r"))
+            for _, folder in sorted(mine.items())
+            if layout.look_for_segments(os.path.join(path, folder))
+        ]
+        yield TopicScan(logs, **options)

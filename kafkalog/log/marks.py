@@ -1,0 +1,46 @@
+"""Where a log can be cut into parts, without reading it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkalog.log.log import Log
+
+__all__ = ["batch_starts"]
+
+
+def batch_starts(log: Log, step_bytes: int) -> tuple[list[int], list[int]]:
+    """Offsets where batches begin, about `step_bytes` apart, by the sparse offset indexes; and how
+    many bytes of the log lie before each.  The last is the log's end.
+
+    An entry (offset, position) says that a batch at `position` ends with `offset`, so the next
+    one begins at offset + 1, at most an index interval and a batch later: about where the next
+    entry points.
+    """
+    import numpy as np
+
+    offsets: list[int] = []
+    bytes_before: list[int] = []
+    size, end = 0, log.start_offset
+    for segment in log.segments:
+        index = segment.offset_index
+        begins = index["relative_offset"].astype("i8") + segment.base_offset + 1
+        positions = np.append(index["position"][1:], segment.size_bytes)[: len(begins)]
+        # The indexes of a log that nobody closed may end in entries that mean nothing.
+        sound = _grows(np, segment.base_offset, begins) & _grows(np, 0, positions)
+        sound &= begins < segment.next_offset
+        begins, positions = begins[sound], positions[sound]
+        keep = np.diff(positions // max(1, step_bytes), prepend=0) > 0
+        offsets += [segment.base_offset, *begins[keep].tolist()]
+        bytes_before += [size, *(positions[keep].astype("i8") + size).tolist()]
+        size, end = size + segment.size_bytes, segment.next_offset
+    if not offsets or end > offsets[-1]:
+        offsets.append(end)
+        bytes_before.append(size)
+    return offsets, bytes_before
+
+
+def _grows(np: Any, first: int, numbers: Any) -> Any:
+    """Which numbers are above all before them and above `first`."""
+    return numbers > np.maximum.accumulate(np.concatenate(([first], numbers[:-1])))

@@ -1,0 +1,65 @@
+"""Topics as polars' lazy frames: what a query does not want is not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import MissingPackage
+from kafkalog.frames import Where, scan_of
+from kafkalog.log.scan import column_bits
+from kafkalog.log.topic_scan import TopicScan
+
+if TYPE_CHECKING:
+    import polars
+
+__all__ = ["scan"]
+
+
+def scan(
+    where: Where,
+    topic: str | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    **options: Any,
+) -> polars.LazyFrame:
+    """A topic as a `polars.LazyFrame`, read when it is collected, each time anew.
+
+    Only the columns that the query wants are decoded, filters are applied to each batch as it
+    comes, and `head` ends the read.  `where`: a Store, a Log, or the path of a directory that
+    anybody may be writing to.  `columns` and `options`: as `Store.scan`.
+
+    Raises: ArgumentError, MissingPackage; collecting: UnknownTopicOrPartition, NotFound, and
+    what a scan raises, as polars words it.
+    """
+    try:
+        import polars
+        from polars.io.plugins import register_io_source
+    except ImportError as problem:
+        raise MissingPackage("polars: not installed; pip install polars") from problem
+    names, _ = column_bits(columns)
+    schema = polars.DataFrame(TopicScan([], columns=names)).schema
+
+    def source(
+        with_columns: list[str] | None,
+        predicate: polars.Expr | None,
+        n_rows: int | None,
+        batch_size: int | None,
+    ) -> Iterator[polars.DataFrame]:
+        wanted = names if with_columns is None else with_columns
+        given = {**options, "batch_rows": batch_size} if batch_size else options
+        # A query may want no column, as one that counts rows: the cheapest says how many.
+        with scan_of(where, topic, columns=wanted or ["offset"], **given) as rows:
+            left = n_rows
+            for batch in rows if left != 0 else ():
+                frame = polars.DataFrame(batch)
+                if left is not None:  # of what is read, before any filter
+                    frame = frame.head(left)
+                    left -= len(frame)
+                if predicate is not None:
+                    frame = frame.filter(predicate)
+                yield frame.select(wanted)
+                if left == 0:
+                    return
+
+    return register_io_source(source, schema=schema)

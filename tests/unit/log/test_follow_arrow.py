@@ -1,0 +1,75 @@
+"""`Log.follow_arrow`: what is appended, as batches of columns."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog import errors
+
+
+def values(batches: Any) -> list[bytes]:
+    return [value for batch in batches for value in batch.numpy("value")]
+
+
+def test_what_is_there_and_what_comes(tmp_path: Path) -> None:
+    """By another thread; a stop is a closed log, as for `follow`."""
+    with kafkalog.Log(tmp_path / "log") as log:
+        log.append_many([b"a", b"b"])
+        batches = log.follow_arrow(1, columns=["value"])
+        assert values([next(batches)]) == [b"b"]
+        late = threading.Thread(target=log.append, args=(b"c",))
+        late.start()
+        assert values([next(batches)]) == [b"c"]
+        late.join()
+        log.close()
+        with pytest.raises(errors.Closed):
+            next(batches)
+
+
+def test_from_the_end_on(tmp_path: Path) -> None:
+    with kafkalog.Log(tmp_path / "log") as log:
+        log.append(b"before")
+        batches = log.follow_arrow(columns=["value"], timeout_ms=0)
+        log.append(b"after")
+        assert values(batches) == [b"after"]
+
+
+def test_it_ends_when_nothing_comes(tmp_path: Path) -> None:
+    with kafkalog.Log(tmp_path / "log") as log:
+        assert list(log.follow_arrow(timeout_ms=0)) == []
+        log.append(b"a")
+        assert values(log.follow_arrow(0, timeout_ms=1)) == [b"a"]
+
+
+def test_markers_are_passed_over(tmp_path: Path) -> None:
+    """A transaction that is aborted leaves nothing to show, and nothing to wait at."""
+    with kafkalog.Store(tmp_path / "store") as store:
+        with kafkalog.Producer(store, transactional_id="one") as producer:
+            producer.begin_transaction()
+            producer.send("t", b"gone").result()
+            producer.abort_transaction()
+            with producer.transaction():
+                producer.send("t", b"kept")
+        batches = store["t"][0].follow_arrow(0, isolation="read_committed", timeout_ms=0)
+        assert values(batches) == [b"kept"]
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ({"start": "x"}, "start: found"),
+        ({"start": -1}, "start: found -1"),
+        ({"timeout_ms": -1}, "timeout_ms: found -1"),
+        ({"timeout_ms": 1.5}, "timeout_ms: found"),
+        ({"columns": ["valeu"]}, "did you mean 'value'"),
+        ({"isolation": "none"}, "isolation"),
+    ],
+)
+def test_what_is_wrong_is_said_at_once(tmp_path: Path, named: dict[str, Any], said: str) -> None:
+    with kafkalog.Log(tmp_path / "log") as log, pytest.raises(errors.ArgumentError, match=said):
+        log.follow_arrow(**named)
