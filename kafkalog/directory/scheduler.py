@@ -98,7 +98,8 @@ class Scheduler:
             failure = error
         with self._wake:
             if failure is None:
-                self._failures.pop(name, None)
+                if self._failures.pop(name, None) is not None:
+                    _logger.info("job %s works again", name)
             else:
                 self._failures[name] = failure
 

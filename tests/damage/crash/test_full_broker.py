@@ -137,7 +137,7 @@ def test_a_partition_that_was_never_opened(disk: Path, broker: Broker) -> None:
 
 
 def test_all_that_is_open_is_told_once(disk: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Jobs that cannot write say so in one line, without a traceback."""
+    """Jobs that cannot write say so in one line, without a traceback, until they can."""
     caplog.set_level(logging.INFO)
     names = ("replica.high.watermark", "log.flush.offset", "log.flush.start.offset")
     often = {f"{name}.checkpoint.interval.ms": 20 for name in names}
@@ -156,8 +156,15 @@ def test_all_that_is_open_is_told_once(disk: Path, caplog: pytest.LogCaptureFixt
         wait_for(lambda: not broker._manager.problems, "the jobs do their work")
     told = [record for record in caplog.records if "failed" in record.getMessage()]
     assert not [record for record in told if record.exc_info]
-    lines = [record.getMessage() for record in told if job in record.getMessage()]
-    assert len(lines) == 1 and "No space left on device" in lines[0]
+    mine = [record.getMessage() for record in caplog.records
+            if "job high watermarks" in record.getMessage()]  # fmt: skip
+    assert len(mine) >= 2
+    # A file system may give blocks back a while after a file went: then it works in between.
+    for number, line in enumerate(mine):
+        if number % 2:
+            assert line == "job high watermarks works again"
+        else:
+            assert job in line and "No space left on device" in line
 
 
 # ---- what makes room -------------------------------------------------------------------------
