@@ -176,7 +176,7 @@ def test_wrong_arguments_of_subscribe(store: Store) -> None:
 WAITS = {"close", "flush", "transaction", "wakeup"}
 ONE: dict[str, Any] = {
     "topic": "t", "value": b"v", "values": [b"v"], "tp": TP, "offset": 0, "partitions": [TP],
-    "times_ms": {TP: 0}, "offsets": {TP: 0}, "group": "g",
+    "times_ms": {TP: 0}, "offsets": {TP: 0}, "group": "g", "batches": b"",
 }  # fmt: skip
 
 

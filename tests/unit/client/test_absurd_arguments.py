@@ -85,7 +85,7 @@ SKIPPED = {"close", "flush", "transaction", "wakeup", "subscribe"}
 """What ends it, takes no argument, or is tried with the making."""
 ONE: dict[str, Any] = {
     "topic": "t", "value": b"v", "values": [b"v"], "tp": TP, "offset": 0, "partitions": [TP],
-    "times_ms": {TP: 0}, "offsets": {TP: 0}, "group": "g",
+    "times_ms": {TP: 0}, "offsets": {TP: 0}, "group": "g", "batches": b"",
 }  # fmt: skip
 
 
