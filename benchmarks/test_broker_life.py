@@ -33,6 +33,7 @@ MEMBERS = 500
 SPREAD = (1, 100, 1_000, 10_000)
 SPREAD_KAFKA = (1, 100, 1_000)
 SPREAD_BYTES, SPREAD_SIZE, SPREAD_PIECE = 64_000_000, 1000, 20
+TOPICS = 1_000
 
 
 @pytest.fixture
@@ -354,3 +355,63 @@ def test_commits(measure: Any, running: dict[str, Served]) -> None:
     sides = [side(name, broker) for name, broker in running.items()]
     work = f"Commits of one group, {IN_FLIGHT} in flight"
     measure("group-commits", work, sides, [Want(OURS, than=KAFKA, factor=1)])
+
+
+# ---- topics one by one ----------------------------------------------------------------------
+
+
+class Topics:
+    """Topics of one partition that one client makes and deletes, each with a request of its own."""
+
+    def __init__(self, bootstrap: str, prefix: str, count: int) -> None:
+        self._connection = Connection(bootstrap)
+        self._names = [f"{prefix}-{number}" for number in range(count)]
+
+    def create(self) -> None:
+        for name in self._names:
+            new = {"name": name, "num_partitions": 1, "replication_factor": 1,
+                   "assignments": [], "configs": []}  # fmt: skip
+            asked = {"topics": [new], "timeout_ms": 30_000, "validate_only": False}
+            (made,) = self._connection.ask("CREATE_TOPICS", 4, asked).topics
+            assert not made.error_code, made
+
+    def delete(self) -> None:
+        for name in self._names:
+            asked = {"topic_names": [name], "timeout_ms": 30_000}
+            (gone,) = self._connection.ask("DELETE_TOPICS", 3, asked).responses
+            assert not gone.error_code, gone
+
+    def close(self) -> None:
+        self._connection.__exit__()
+
+
+def made_topics(topics: Topics) -> Topics:
+    """All of them are there."""
+    topics.create()
+    return topics
+
+
+@pytest.mark.parametrize("what", ["made", "deleted"])
+def test_topics_one_by_one(measure: Any, running: dict[str, Served], what: str) -> None:
+    """A program that makes a topic for each of its tenants, and takes them away again."""
+    number = iter(range(10_000))
+
+    def side(name: str, broker: Served) -> Side:
+        count = scaled(TOPICS if name == OURS else TOPICS // 10, 10)
+
+        def topics() -> Topics:
+            return Topics(broker.bootstrap, f"tenant-{next(number)}", count)
+
+        def end(topics: Topics) -> None:
+            topics.delete()
+            topics.close()
+
+        if what == "made":
+            return Side(name, count, Topics.create, setup=topics, done=end)
+        return Side(
+            name, count, Topics.delete, setup=lambda: made_topics(topics()), done=Topics.close
+        )
+
+    sides = [side(name, broker) for name, broker in running.items()]
+    work = f"Topics {what} one by one, {TOPICS:,} of them (Kafka: {TOPICS // 10:,})"
+    measure(f"topics-{what}", work, sides, [Want(OURS, 500), Want(OURS, than=KAFKA, factor=1)])
