@@ -35,7 +35,8 @@ OURS: Mapping[str, Option] = {
     "endingOffsets": Option("latest", "`latest`, or an offset for each partition, not read itself; "
         "-1 for latest.", (BATCH,)),
     "startingTimestamp": Option("", "Start at the first record at or after this time, in "
-        "milliseconds since 1970 UTC. Goes before the two other ways to start."),
+        "milliseconds since 1970 UTC; -1, -2, -3: at the end, at the start, at the first record "
+        "with the largest time. Goes before the two other ways to start."),
     "endingTimestamp": Option("", "End before the first record at or after this time.", (BATCH,)),
     "startingOffsetsByTimestamp": Option("", 'As startingTimestamp, by partition: '
         '`{"orders":{"0":1735689600000}}`. Goes before startingOffsets.'),

@@ -24,6 +24,8 @@ from .option_table import BATCH, IGNORED, OURS, REFUSED, STREAM, options_of
 
 EARLIEST = -2
 LATEST = -1
+LARGEST = -3
+"""In the place of a time: that of the latest record, by its timestamp."""
 DEFAULT_MAX_BYTES = 128 << 20
 DEFAULT_STREAM_MAX_BYTES = 32 << 20
 """A micro-batch is small; what waits for its slowest task should not wait long."""
@@ -50,7 +52,7 @@ class Limit:
     """Where a read starts or ends: one value for every partition, or one for each.
 
     A value is an offset, EARLIEST or LATEST; `by_time`: milliseconds since 1970 UTC instead,
-    standing for the first offset with a timestamp at or after it.
+    standing for the first offset with a timestamp at or after it, or one of the two, or LARGEST.
     """
 
     option: str
@@ -119,6 +121,7 @@ _UNIT_MS = {
 }  # fmt: skip
 _DURATION = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_UNIT_MS)})?", re.IGNORECASE)
 _HOLD_NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
+_WANTED_TIME = "wanted milliseconds since 1970 (-1: the end, -2: the start, -3: the largest time)"
 _OFFSETS_EXAMPLE = '{"orders":{"0":23,"1":-2}}'
 _TIMES_EXAMPLE = '{"orders":{"0":1735689600000}}'
 
@@ -337,10 +340,9 @@ def _limit(given: Mapping[str, str], side: str, default: int, words: Mapping[int
 def _limit_timestamps(option: str, text: str) -> Limit:
     each = _each(option, text, f"wanted JSON like {_TIMES_EXAMPLE}")
     for key, timestamp_ms in each.items():
-        if timestamp_ms < 0:
+        if timestamp_ms < LARGEST:
             raise BadOption(
-                f"option {option!r}: found {timestamp_ms} for {_name(key)}, "
-                "wanted milliseconds since 1970"
+                f"option {option!r}: found {timestamp_ms} for {_name(key)}, {_WANTED_TIME}"
             )
     return Limit(option=option, by_time=True, each=each)
 
@@ -397,8 +399,8 @@ def _is_partition(value: object) -> bool:
 
 
 def _milliseconds(option: str, text: str) -> int:
-    if not re.fullmatch(r"\d{1,18}", text):
-        raise BadOption(f"option {option!r}: found {text!r}, wanted milliseconds since 1970")
+    if not re.fullmatch(r"\d{1,18}|-[123]", text):
+        raise BadOption(f"option {option!r}: found {text!r}, {_WANTED_TIME}")
     return int(text)
 
 

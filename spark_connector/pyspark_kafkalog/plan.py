@@ -114,14 +114,15 @@ def _near(topic: str, topics: set[str]) -> str:
 
 
 def times_wanted(limit: Limit, keys: Sequence[Key]) -> dict[Key, int]:
-    """The timestamps (ms) that must be looked up for a limit; empty for offsets.
+    """The timestamps (ms, or LARGEST) that must be looked up for a limit; empty for offsets.
 
     Raises: BadOption when the limit does not name exactly these topic-partitions.
     """
     _check_names(limit, keys)
     if not limit.by_time:
         return {}
-    return {key: _value(limit, key) for key in keys}
+    times_ms = {key: _value(limit, key) for key in keys}
+    return {key: ms for key, ms in times_ms.items() if ms not in (EARLIEST, LATEST)}
 
 
 def resolve(
@@ -195,26 +196,30 @@ def resolve_start(options: ReadOptions, key: Key, ends: Ends, offset: int | None
     Raises: BadOption where nothing was found, and that is an error.
     """
     limit = options.start
+    value = _value(limit, key)
+    if value in (EARLIEST, LATEST):
+        return ends.start if value == EARLIEST else ends.stop
     if limit.by_time:
         if offset is not None and offset < ends.stop:
             return max(offset, ends.start)
         if options.start_without_match == "latest":
             return ends.stop
         raise BadOption(
-            f"{_name(key)}: no record at or after {_value(limit, key)} ms ({limit.option}); set "
+            f"{_name(key)}: no record at or after {value} ms ({limit.option}); set "
             "startingOffsetsByTimestampStrategy to latest to start at the end then"
         )
-    value = _value(limit, key)
-    return {EARLIEST: ends.start, LATEST: ends.stop}.get(value, value)
+    return value
 
 
 def _stop(options: ReadOptions, key: Key, ends: Ends, found: Mapping[Key, int | None]) -> int:
     limit = options.end
+    value = _value(limit, key)
+    if value in (EARLIEST, LATEST):
+        return ends.start if value == EARLIEST else ends.stop
     if limit.by_time:
         offset = found[key]
         return ends.stop if offset is None else max(ends.start, min(offset, ends.stop))
-    value = _value(limit, key)
-    return ends.stop if value == LATEST else value
+    return value
 
 
 def _is_named(limit: Limit, key: Key) -> bool:

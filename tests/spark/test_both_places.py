@@ -161,6 +161,29 @@ def test_times(written):
     assert written.rows(**limits) == [(0, 0), (1, 599)]
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "there"),
+    [
+        ("-1", None, []),
+        ("-2", None, ALL),
+        ("-3", None, [(number, RECORDS - 1) for number in range(PARTITIONS)]),
+        (None, "-1", ALL),
+        (None, "-2", []),
+        (None, "-3", [one for one in ALL if one[1] < RECORDS - 1]),
+    ],
+)
+def test_times_below_zero_are_those_of_kafkas_source(written, start, end, there):
+    """It asks a broker for them, which knows them as words."""
+    given = {"startingTimestamp": start, "endingTimestamp": end}
+    assert written.rows(**{name: text for name, text in given.items() if text}) == there
+    by_partition = {
+        name.replace("Timestamp", "OffsetsByTimestamp"): written.each(*[int(text)] * PARTITIONS)
+        for name, text in given.items()
+        if text
+    }
+    assert written.rows(**by_partition) == there
+
+
 def test_no_record_at_the_starting_time(written):
     late = {"startingTimestamp": str(START_MS + 10**9)}
     with pytest.raises(BadOption, match=f"{written.topic}-0: no record at or after"):

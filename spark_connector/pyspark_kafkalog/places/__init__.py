@@ -44,7 +44,9 @@ class Place(Protocol):
         """What can be read of each now.  Made to be asked many times a second."""
 
     def at_times(self, times_ms: Mapping[Key, int]) -> dict[Key, int | None]:
-        """The first offset at or after a time in ms since 1970; None: there is none."""
+        """The first offset at or after a time in ms since 1970, or the first with the largest time
+        (LARGEST); None: there is none.
+        """
 
     def marks(self, ranges: Sequence[Range], options: ReadOptions) -> dict[Key, Marks]:
         """Where batches begin in what is to be read, and about how many bytes lie between."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import BadOption, DataLoss, ReadError
-from ..options import Key, ReadOptions
+from ..options import LARGEST, Key, ReadOptions
 from ..plan import Ends, Marks, Range, lost, task_bytes, within
 from .opened import Opened
 from .piece import Piece, columns_wanted, record_batches, tell_lost
@@ -55,7 +55,11 @@ class Directory:
 
         def found(key: Key) -> int | None:
             log = self._log_of(key)
-            return None if log is None else log.offset_at(times_ms[key])
+            if log is None:
+                return None
+            largest = times_ms[key] == LARGEST
+            record = log.find_largest_time() if largest else log.find_time(times_ms[key])
+            return None if record is None else record.offset
 
         return self._of_each(times_ms, found)
 
