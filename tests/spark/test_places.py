@@ -21,8 +21,10 @@ from kafkalog.client import ranges
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.fetcher import Fetcher, FetchOptions
 from kafkalog.client.ranges import scan_range
+from kafkalog.testing.broker import TestBroker
 from kafkalog.testing.port import Port
 from tests.spark.conftest import write_topic
+from tests.spark.reading import reader
 
 A0, A1 = ("a", 0), ("a", 1)
 
@@ -112,6 +114,28 @@ def test_a_broker_that_is_not_there_is_named():
         at = f"127.0.0.1:{port.number}"
         with pytest.raises(ReadError, match=f"the brokers at {at}, asked from .*PeerGone"):
             DefaultSource({"kafka.bootstrap.servers": at, "subscribe": "a"}).schema()
+
+
+def test_damage_at_a_broker_is_named_with_what_to_do(tmp_path):
+    with TestBroker(tmp_path) as broker:
+        servers = broker.bootstrap_servers
+        with kafkalog.Admin(servers) as admin:
+            admin.create_topics([("a", 1)]).check()
+        with kafkalog.Producer(servers) as producer:
+            for i in range(3):
+                producer.send("a", b"%d" % i * 100, partition=0).result()
+        made = reader({"kafka.bootstrap.servers": servers, "subscribe": "a"})
+        (task,) = made.partitions()
+        file = tmp_path / "a-0" / f"{0:020}.log"
+        data = bytearray(file.read_bytes())
+        data[-10] ^= 1
+        file.write_bytes(data)
+        batches = made.read(task)
+        assert next(batches).num_rows == 2
+        with pytest.raises(ReadError, match="a-0, offsets 0 to 3, of the brokers at") as told:
+            list(batches)
+    for words in ("CorruptMessage", "offset 2", "kafkalog verify", "startingOffsets"):
+        assert words in str(told.value)
 
 
 def test_marks_are_even_and_bounded():

@@ -22,6 +22,7 @@ from pyspark_kafkalog.columns import NAMES, schema_of
 from pyspark_kafkalog.errors import BadOption, DataLoss, ReadError
 from pyspark_kafkalog.places import directory
 from pyspark_kafkalog.places.directory import ends_of, partition_folders
+from pyspark_kafkalog.places.opened import Opened
 
 import kafkalog
 from kafkalog.directory.manager import Manager
@@ -416,8 +417,56 @@ def test_a_damaged_batch_is_named_with_its_partition(tmp_path):
     first.write_bytes(data)
     reader = reader_of(tmp_path, subscribe="a")
     (task,) = reader.partitions()
-    with pytest.raises(ReadError, match=r"a-0, offsets 0 to 1000, in .*: CorruptMessage: "):
+    with pytest.raises(ReadError, match=r"a-0, offsets 0 to 1000, in .*: CorruptMessage: ") as told:
         list(reader.read(task))
+    for words in ("00000000000000000000.log at byte 0", "offset 0", "kafkalog verify", "endingOff"):
+        assert words in str(told.value)
+
+
+def test_compaction_between_the_plan_and_the_read_and_while_it_reads(tmp_path):
+    """What it takes is no loss; what is left comes once, and whole."""
+    config = {"cleanup.policy": "compact", "segment.bytes": 20_000, "min.cleanable.dirty.ratio": 0}
+    rows = range(20_000)
+    with kafkalog.Log(tmp_path / "a-0", config=config) as log:
+        log.append_many(
+            [b"%d" % i for i in rows], keys=[b"%d" % (i % 50) for i in rows], batch_bytes=1_000
+        )
+        reader = reader_of(tmp_path, ("offset", "value"), subscribe="a", maxBytesPerPartition="9k")
+        tasks = reader.partitions()
+        assert len(tasks) > 20
+        batches = (batch for task in tasks for batch in reader.read(task))
+        seen = [next(batches)]
+        log.compact()
+        seen += batches
+        left = [record.offset for record in log.read()]
+    found = [at for batch in seen for at in batch.column("offset").to_pylist()]
+    assert found == sorted({*found}) and {*left} <= {*found}
+    assert len(left) < len(found) < 10_000
+    assert [at for batch in seen for at in batch.column("value").to_pylist()] == [
+        b"%d" % at for at in found
+    ]
+
+
+def test_the_tasks_of_a_worker_open_a_log_once(tmp_path, monkeypatch):
+    """After a writer's death opening one means to read what it had not flushed: not per task."""
+    write_topic(tmp_path, "a", 2, 2_000)
+    for number in range(2):
+        for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
+            (tmp_path / f"a-{number}" / name).unlink(missing_ok=True)
+    opened = []
+    real = Opened._open
+
+    def count(folder, key):
+        opened.append(os.path.basename(folder))
+        return real(folder, key)
+
+    monkeypatch.setattr(Opened, "_open", staticmethod(count))
+    reader = reader_of(tmp_path, subscribe="a", maxBytesPerPartition="3k")
+    tasks = reader.partitions()
+    assert len(tasks) > 40 and opened == ["a-0", "a-1"]
+    opened.clear()
+    assert sum(batch.num_rows for task in tasks for batch in reader.read(task)) == 4_000
+    assert opened == ["a-0", "a-1"]
 
 
 def test_another_version_on_an_executor_is_named(topics, monkeypatch):

@@ -15,7 +15,7 @@ from uuid import UUID
 from ..errors import DataLoss, ReadError
 from ..options import EARLIEST, LATEST, Key, ReadOptions
 from ..plan import Ends, Marks, Range, lost, task_bytes, within
-from .piece import Piece, columns_wanted, record_batches, tell_lost
+from .piece import Piece, columns_wanted, record_batches, tell_lost, told_damage
 
 if TYPE_CHECKING:
     from kafkalog.client.cluster import Cluster
@@ -133,7 +133,8 @@ class Brokers:
             yield from self._read(piece, columns, options, where)
         except (KafkalogError, OSError, pa.ArrowException) as error:
             self.close()  # whoever tries again looks anew
-            raise ReadError(f"{where}: {type(error).__name__}: {error}") from error
+            told = told_damage(error, "`kafkalog verify` of the partition's folder at its leader")
+            raise ReadError(f"{where}: {told}") from error
 
     def _read(
         self, piece: Piece, columns: Sequence[str], options: ReadOptions, where: str

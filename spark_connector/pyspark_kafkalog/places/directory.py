@@ -14,7 +14,7 @@ from ..errors import BadOption, DataLoss, ReadError
 from ..options import LARGEST, Key, ReadOptions
 from ..plan import Ends, Marks, Range, lost, task_bytes, within
 from .opened import Opened
-from .piece import Piece, columns_wanted, record_batches, tell_lost
+from .piece import Piece, columns_wanted, record_batches, tell_lost, told_damage
 
 if TYPE_CHECKING:
     from kafkalog import Log
@@ -179,7 +179,8 @@ def read_range(
         yield from _read(opened, piece, columns, options, where)
     except (KafkalogError, OSError, pa.ArrowException) as error:
         opened.forget(piece.folder)  # whoever tries again looks anew
-        raise ReadError(f"{where}: {type(error).__name__}: {error}") from error
+        told = told_damage(error, f"`kafkalog verify {piece.folder}`")
+        raise ReadError(f"{where}: {told}") from error
 
 
 def _read(

@@ -62,15 +62,19 @@ class Opened:
 
         Raises: NotFound, FileNotFoundError; what opening a log does.
         """
-        from kafkalog import Log
-
         log = self.held(folder)
         if log is None:
             inode = os.stat(folder).st_ino
-            log = Log(folder, mode="r", topic=key[0], partition=key[1])
+            log = self._open(folder, key)
             self._held[folder] = _Held(log, inode, len(log.segments) + 1)
             self._shrink(folder)
         return log
+
+    @staticmethod
+    def _open(folder: str, key: Key) -> Log:
+        from kafkalog import Log
+
+        return Log(folder, mode="r", topic=key[0], partition=key[1])
 
     @contextmanager
     def lent(self, folder: str, key: Key) -> Iterator[Log]:

@@ -46,6 +46,19 @@ def record_batches(
         yield batch.select(list(columns)), at
 
 
+def told_damage(error: Exception, verify: str) -> str:
+    """An error of a read as a sentence; for damage with what to do: to `verify`, and read on."""
+    from kafkalog import CorruptMessage
+
+    told = f"{type(error).__name__}: {error}"
+    if isinstance(error, CorruptMessage):
+        told += (
+            f". {verify} tells all that is damaged; the rest can be read by startingOffsets and "
+            "endingOffsets that leave these offsets out"
+        )
+    return told
+
+
 def tell_lost(told: str, options: ReadOptions) -> None:
     """Raises: DataLoss, where that is wanted."""
     if options.fail_on_data_loss:
