@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from .columns import spark_types
 from .option_table import CLIENT, IGNORED, NO_MEANING, OURS, REFUSED, Option
+from .ported import PORTED
 from .sink import options as sink
 
 _HEAD = """# Spark
@@ -56,6 +57,13 @@ _CLIENT = """
 where brokers are, some are obeyed, and one that no consumer has is refused with the nearest.
 Connections are without encryption and passwords: `kafka.security.protocol` can only be PLAINTEXT,
 and `kafka.sasl.*` and `kafka.ssl.*` are refused.
+"""
+
+_PORTED = """
+### In the place of Spark's Kafka source
+
+A query changes the name of its format. Then each option means what it did, but for what is said
+here. Names that nobody knows are refused; there they are ignored.
 """
 
 _STREAM = """
@@ -152,6 +160,8 @@ def render_markdown() -> str:
     lines += (f"- `{name}`: {instead}" for name, instead in REFUSED.items())
     lines += ["", f"Ignored with a warning: {_names(IGNORED)}.", "", _CLIENT.strip(), ""]
     lines += [f"Obeyed: {_names(CLIENT)}. Ignored with a warning: {_names(NO_MEANING)}."]
+    lines += [_PORTED.rstrip(), *_table("option", "here", "test in `tests/spark`")]
+    lines += (f"| `{name}` | {one.here} | `{one.test}` |" for name, one in PORTED.items())
     lines += [_STREAM.rstrip(), _WRITE.rstrip()]
     lines += _options(sink.OURS)
     lines += ["", "Every other `kafka.*` is a setting of the producer. Refused:", ""]

@@ -1,0 +1,29 @@
+"""The table of Spark's Kafka source's options: whole, and with tests that are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark_kafkalog.option_table import IGNORED, OURS, REFUSED
+from pyspark_kafkalog.ported import PORTED
+
+OWN = {
+    "path", "maxBytesPerPartition", "maxBytesPerTrigger", "isolation.level", "columns",
+    "onlyFlushed", "retentionHold", "retentionHoldMaxBytes", "retentionHoldMaxAge",
+}  # fmt: skip
+
+
+def test_every_option_is_there():
+    assert {*OURS, *IGNORED, *REFUSED} - OWN == {*PORTED} - {
+        "kafka.isolation.level",
+        "kafka.group.id",
+    }
+
+
+@pytest.mark.parametrize("name", PORTED)
+def test_its_test_is_there(name):
+    file, function = PORTED[name].test.split("::")
+    text = Path(__file__).with_name(file).read_text(encoding="utf-8")
+    assert re.search(rf"^def {function}\(", text, re.MULTILINE)
