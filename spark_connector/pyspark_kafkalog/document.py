@@ -147,6 +147,10 @@ _TAIL = """
 - `CREATE TEMPORARY VIEW v USING kafkalog OPTIONS (...)` works. A table made by `CREATE TABLE`
   needs its options again when it is read: `SELECT ... FROM t WITH ('path' = '...', ...)`.
 - `spark.python.unix.domain.socket.enabled=true` (Spark 4.1 and later) makes tasks start faster.
+- `No module named 'pyspark_kafkalog'` in a task: the executors' Python has no kafkalog. Install it
+  there, or ship an environment: `--archives env.tar.gz#env`, `PYSPARK_PYTHON=env/bin/python`.
+- A worker keeps the logs of its last read open. After a writer was killed, opening a log means to
+  read what of its last segment was not flushed: once for each worker, and not for each task.
 - There are no statistics for the planner: use `broadcast()` for a small topic in a join.
 """
 

@@ -16,11 +16,9 @@ from pyspark_kafkalog.places.opened import Opened
 from pyspark_kafkalog.plan import Ends, Range
 
 import kafkalog
-from kafkalog import TopicPartition
 from kafkalog.client import ranges
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.fetcher import Fetcher, FetchOptions
-from kafkalog.client.ranges import scan_range
+from kafkalog.client.fetcher import FetchOptions
 from kafkalog.testing.broker import TestBroker
 from kafkalog.testing.port import Port
 from tests.spark.conftest import write_topic
@@ -146,31 +144,6 @@ def test_marks_are_even_and_bounded():
     )
     assert even_marks(Range(A0, 5, 6), 1e9, 1).offsets == [5, 6]
     assert len(even_marks(Range(A0, 0, 1 << 40), 1e3, 1).offsets) == (1 << 16) + 1
-
-
-def test_a_range_costs_the_answers_that_it_needs(tmp_path, monkeypatch):
-    """What lies behind a task's range is not fetched; its connections are closed."""
-    asked: list[dict[TopicPartition, int]] = []
-    real = Fetcher._ask
-
-    def ask(self, node, partitions):
-        asked.append({tp: self.positions[tp] for tp in partitions})
-        real(self, node, partitions)
-
-    monkeypatch.setattr(Fetcher, "_ask", ask)
-    with kafkalog.Store(tmp_path) as store, Cluster(store) as cluster:
-        log = store.create_topic("a")[0]
-        for _ in range(100):
-            log.append_many([b"x" * 100] * 10)
-        tp, options = TopicPartition("a", 0), FetchOptions(partition_bytes=10_000)
-        blocks = scan_range(cluster, tp, 105, 307, ("offset",), options)
-        offsets = [int(one) for block in blocks for one in block.numpy("offset")]
-        assert offsets == [*range(105, 307)]
-        at = [one[tp] for one in asked]
-        assert at[0] == 105 and len(at) in (3, 4) and at[-1] < 307
-        blocks = scan_range(cluster, tp, 0, 1000, ("offset",), options)
-        next(blocks)
-        blocks.close()
 
 
 def test_sizes_are_believed_for_a_while(tmp_path, monkeypatch):
