@@ -58,7 +58,7 @@ class PrebuiltReader(DataSourceReader):
             yield batch.slice(0, min(batch.num_rows, self.rows - at))
 
 
-class PrebuiltStream(DataSourceStreamReader, PrebuiltReader):
+class PrebuiltStream(PrebuiltReader, DataSourceStreamReader):
     """Each batch of the stream is `rows` rows a partition; there is always another."""
 
     def initialOffset(self) -> dict[str, int]:
