@@ -10,9 +10,14 @@ if TYPE_CHECKING:
 __all__ = ["batch_starts"]
 
 
-def batch_starts(log: Log, step_bytes: int) -> tuple[list[int], list[int]]:
+def batch_starts(
+    log: Log, step_bytes: int, start: int = 0, stop: int | None = None
+) -> tuple[list[int], list[int]]:
     """Offsets where batches begin, about `step_bytes` apart, by the sparse offset indexes; and how
     many bytes of the log lie before each.  The last is the log's end.
+
+    Of the segments alone that hold offsets from `start` up to `stop` or the end: a micro-batch
+    looks at its own, and bytes count from the first of these.
 
     An entry (offset, position) says that a batch at `position` ends with `offset`, so the next
     one begins at offset + 1, at most an index interval and a batch later: about where the next
@@ -24,6 +29,8 @@ def batch_starts(log: Log, step_bytes: int) -> tuple[list[int], list[int]]:
     bytes_before: list[int] = []
     size, end = 0, log.start_offset
     for segment in log.segments:
+        if segment.next_offset <= start or (stop is not None and segment.base_offset >= stop):
+            continue
         index = segment.offset_index
         begins = index["relative_offset"].astype("i8") + segment.base_offset + 1
         positions = np.append(index["position"][1:], segment.size_bytes)[: len(begins)]

@@ -93,6 +93,9 @@ second and read from their first record.
 A query that says `latest`, or no start at all, begins where the logs end when it first starts. Its
 batch 0 is empty: it writes down where that was.
 
+`examples/pipeline` is a whole program: flights from topic to topic by event-time windows, killed in
+the middle, with the result that an undisturbed one has.
+
 How far a query is behind:
 
 ```python

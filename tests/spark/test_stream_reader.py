@@ -19,6 +19,7 @@ from pyspark_kafkalog.stream.watch import LIST_MS
 import kafkalog
 from kafkalog.clock import ManualClock
 from kafkalog.disk.holds import read_holds
+from kafkalog.log.segments import Segment
 from tests.spark.engine import Checkpoint, Killed, Query, Row
 from tests.support.waiting import wait_for
 
@@ -490,6 +491,28 @@ def test_a_poll_of_an_idle_stream_lists_no_folder(store, monkeypatch):
     for _ in range(50):
         assert not query.trigger()
     assert not listed
+
+
+def test_a_small_batch_of_a_large_log_looks_at_its_own_segments(tmp_path, monkeypatch):
+    """And a limit in bytes far below a task's is kept, though the log is large."""
+    looked = []
+    real = Segment.offset_index.fget
+    monkeypatch.setattr(
+        Segment, "offset_index", property(lambda one: looked.append(one.base_offset) or real(one))
+    )
+    with kafkalog.Log(tmp_path / "t-0", config={"segment.bytes": 10_000}) as log:
+        log.append_many([b"x" * 100] * 5000, batch_bytes=500)
+        assert len(log.segments) > 50
+        last = log.segments[-1].base_offset
+        query = Query(
+            tmp_path, Checkpoint(), subscribe="t", startingOffsets=f'{{"t":{{"0":{last}}}}}'
+        )
+        query.drain()
+        assert set(looked) == {last}
+        checkpoint = Checkpoint()
+        query = Query(tmp_path, checkpoint, subscribe="t", maxBytesPerTrigger="6k", **EARLIEST)
+        query.trigger()
+        assert 20 <= len(checkpoint.rows) <= 60
 
 
 def test_older_sparks_ask_without_a_start(store):

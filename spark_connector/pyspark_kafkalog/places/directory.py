@@ -66,15 +66,18 @@ class Directory:
     def marks(self, ranges: Sequence[Range], options: ReadOptions) -> dict[Key, Marks]:
         """As Place."""
 
+        wanted = {one.key: one for one in ranges}
+
         def found(key: Key) -> Marks:
             log = self._log_of(key)
             if log is None:
                 return Marks([0], [0])
             from kafkalog.log.marks import batch_starts
 
-            return Marks(*batch_starts(log, task_bytes(log.size_bytes, options) // _STEPS))
+            step_bytes = task_bytes(log.size_bytes, options) // _STEPS
+            return Marks(*batch_starts(log, step_bytes, wanted[key].start, wanted[key].stop))
 
-        return self._of_each([one.key for one in ranges], found)
+        return self._of_each(wanted, found)
 
     def piece(self, there: Range, identity: str) -> Piece:
         """As Place."""

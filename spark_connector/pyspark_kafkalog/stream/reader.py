@@ -164,7 +164,9 @@ class _Driver:
         offer = available(self._without_anew(start), head, self._target)
         self._lost(offer.lost)
         limits = NO_LIMITS if everything else self._limits()
-        admitted, self._waiting = admit(offer, limits, self._waiting, now_ms, self._watch.marks)
+        admitted, self._waiting = admit(
+            offer, limits, self._waiting, now_ms, self._watch.fine_marks
+        )
         if admitted is None or to_json(admitted) == to_json(start):
             return None
         self.at = admitted
@@ -246,7 +248,6 @@ def _start(options: StreamOptions, key: Key, head: Head, found: int | None) -> i
 
 def _says_latest(options: StreamOptions) -> bool:
     limit = options.start
-    if limit.by_time:
-        return options.start_without_match == "latest"
     values: Mapping[Key, int | None] = limit.each or {("", 0): limit.everywhere}
-    return LATEST in values.values()
+    where_none_matches = limit.by_time and options.start_without_match == "latest"
+    return where_none_matches or LATEST in values.values()

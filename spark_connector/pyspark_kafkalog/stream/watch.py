@@ -7,6 +7,7 @@ partitions there are, and whether they are the same, is asked once a second.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from .. import plan
 from ..options import Key, Selection, StreamOptions
@@ -48,6 +49,11 @@ class Watch:
     def marks(self, ranges: Sequence[Range]) -> Mapping[Key, Marks]:
         """Where batches begin in these ranges."""
         return self.place.marks(ranges, self._options)
+
+    def fine_marks(self, ranges: Sequence[Range]) -> Mapping[Key, Marks]:
+        """The same, near enough to each other to cut a micro-batch by its bytes."""
+        size = min(self._options.max_bytes, self._options.max_trigger_bytes or 1)
+        return self.place.marks(ranges, replace(self._options, max_bytes=size))
 
 
 def _is_id(identity: str) -> bool:
