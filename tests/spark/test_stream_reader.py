@@ -515,6 +515,28 @@ def test_a_small_batch_of_a_large_log_looks_at_its_own_segments(tmp_path, monkey
         assert 20 <= len(checkpoint.rows) <= 60
 
 
+def test_a_look_that_takes_long_is_not_made_all_the_time(store, monkeypatch):
+    """A tenth of the time at most; what came meanwhile is seen by the next one."""
+    checkpoint, clock = Checkpoint(), Clock()
+    query = Query(store.path, checkpoint, clock, subscribe="t", **EARLIEST)
+    query.drain()
+    place = query.reader._driver._watch.place
+    real, looks = place.ends, []
+
+    def slow(keys):
+        looks.append(clock.ms)
+        clock.ms += 50
+        return real(keys)
+
+    monkeypatch.setattr(place, "ends", slow)
+    append(store, "t", 0, "a")
+    for _ in range(100):
+        query.trigger()
+        clock.ms += 10
+    assert 2 <= len(looks) <= 4
+    assert values(checkpoint.rows) == ["a"]
+
+
 def test_older_sparks_ask_without_a_start(store):
     """4.0 and 4.1: no start, no limit; at a restart the last batch is planned again."""
     append(store, "t", 0, *"abcdef")

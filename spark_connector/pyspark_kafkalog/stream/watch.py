@@ -17,6 +17,9 @@ from .admission import Head
 
 LIST_MS = 1000
 """How often the partitions are listed."""
+REST = 9
+"""After a look that took long (many partitions, brokers, more files than may be open) there is none
+for this many times as long: what is asked meanwhile is answered with what was seen."""
 
 
 class Watch:
@@ -28,6 +31,8 @@ class Watch:
         self._now_ms = now_ms
         self._listed_ms: int | None = None
         self._known: dict[Key, str] = {}
+        self._seen = Head()
+        self._rests_until_ms = 0
 
     def require(self) -> None:
         """Raises: BadOption when a topic or partition that is named is not there."""
@@ -36,6 +41,8 @@ class Watch:
     def head(self, fresh: bool = False) -> Head:
         """What all logs hold now; `fresh`: the partitions are listed first."""
         now_ms = self._now_ms()
+        if now_ms < self._rests_until_ms and not fresh:
+            return self._seen
         if fresh or self._listed_ms is None or now_ms - self._listed_ms >= LIST_MS:
             present = self.place.present()
             keys = plan.choose(_present(self._options.selection, present), present)
@@ -44,7 +51,10 @@ class Watch:
         ends = self.place.ends(list(self._known))
         known = {key: self._known[key] for key in ends}
         ids = {topic: one for (topic, _), one in known.items() if _is_id(one)}
-        return Head(ends, known, ids, self._options.only_flushed)
+        self._seen = Head(ends, known, ids, self._options.only_flushed)
+        done_ms = self._now_ms()
+        self._rests_until_ms = done_ms + REST * (done_ms - now_ms)
+        return self._seen
 
     def marks(self, ranges: Sequence[Range]) -> Mapping[Key, Marks]:
         """Where batches begin in these ranges."""
