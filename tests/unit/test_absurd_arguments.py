@@ -123,6 +123,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_wrong_arguments_of_a_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its subscript, too."""
     monkeypatch.setitem(absurd.RIGHT, "name", "none")
+    monkeypatch.setitem(absurd.RIGHT, "topic", "t")
     for name in (*methods(Store, {"close", "producer", "consumer"}), "__getitem__"):
         method = getattr(store, name)
         assert told(absurd.raw_errors(method, name, named(method))) == []
