@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import wait_for
+
 MIB = 1 << 20
 
 
@@ -39,7 +41,8 @@ def mounted(kind: str, folder: Path, mib: int) -> Iterator[Path]:
     try:
         yield disk
     finally:
-        subprocess.run(["umount", str(disk)], check=True)
+        # A child that another thread just forked has our files open until it runs its program.
+        wait_for(lambda: not subprocess.run(["umount", str(disk)]).returncode, f"{disk} is let go")
 
 
 class Ballast:
@@ -49,14 +52,19 @@ class Ballast:
         self.path = disk / "ballast"
 
     def fill(self) -> None:
+        """ext4 gives back the blocks of files that are gone when its journal commits, as the sync
+        here makes it do: what is free only then is taken, too."""
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
-            for size in (1 << 16, 4096, 512, 1):
+            took = True
+            while took:
+                took = False
+                for size in (1 << 16, 4096, 512, 1):
+                    with contextlib.suppress(OSError):
+                        while os.write(fd, bytes(size)) > 0:
+                            took = True
                 with contextlib.suppress(OSError):
-                    while os.write(fd, bytes(size)) > 0:
-                        pass
-            with contextlib.suppress(OSError):
-                os.fsync(fd)
+                    os.fsync(fd)
         finally:
             os.close(fd)
 
