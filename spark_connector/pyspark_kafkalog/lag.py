@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .options import BadOption, Key
+from .errors import BadOption
+from .options import Key
 from .stream.offsets import from_json
 
 

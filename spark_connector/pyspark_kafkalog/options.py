@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from .client_options import SERVERS, client_settings, is_ignored
-from .errors import BadOption as BadOption
+from .errors import BadOption
 from .option_table import BATCH, IGNORED, OURS, REFUSED, STREAM, options_of
 
 EARLIEST = -2

@@ -15,8 +15,7 @@ from difflib import get_close_matches
 from heapq import heapify, heapreplace
 from itertools import pairwise
 
-from .errors import BadOption
-from .errors import DataLoss as DataLoss
+from .errors import BadOption, DataLoss
 from .options import EARLIEST, LATEST, Key, Limit, ReadOptions, Selection
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__cluster_metadata"))

@@ -15,7 +15,8 @@ from pyspark.sql.datasource import DataSource
 from . import plan
 from .batch import KafkalogReader
 from .columns import NAMES, default_columns, schema_of
-from .options import BadOption, ReadOptions, parse_batch, parse_stream, says_stream
+from .errors import BadOption
+from .options import ReadOptions, parse_batch, parse_stream, says_stream
 from .places import open_place
 from .sink import options as write_options
 from .sink.writers import KafkalogStreamWriter, KafkalogWriter

@@ -18,6 +18,7 @@ import pytest
 from pyspark.cloudpickle import cloudpickle
 from pyspark.sql.datasource import InputPartition
 from pyspark_kafkalog import DefaultSource
+from pyspark_kafkalog import task as task_module
 from pyspark_kafkalog.columns import NAMES, schema_of
 from pyspark_kafkalog.errors import BadOption, DataLoss, ReadError
 from pyspark_kafkalog.places import directory
@@ -467,6 +468,18 @@ def test_the_tasks_of_a_worker_open_a_log_once(tmp_path, monkeypatch):
     opened.clear()
     assert sum(batch.num_rows for task in tasks for batch in reader.read(task)) == 4_000
     assert opened == ["a-0", "a-1"]
+
+
+def test_a_worker_keeps_what_its_last_read_opened_and_no_more(tmp_path):
+    write_topic(tmp_path, "a", 1, 10)
+    first = reader_of(tmp_path, subscribe="a")
+    second = reader_of(tmp_path, subscribe="a", isolation__level="read_uncommitted")
+    kept = []
+    for reader in (first, second):
+        (task,) = reader.partitions()
+        assert sum(batch.num_rows for batch in reader.read(task)) == 10
+        kept.append(task_module._kept[2]._opened)
+    assert [len(one) for one in kept] == [0, 1]
 
 
 def test_another_version_on_an_executor_is_named(topics, monkeypatch):

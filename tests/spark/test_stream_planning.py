@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark_kafkalog import lag
 from pyspark_kafkalog.columns import NAMES
-from pyspark_kafkalog.options import BadOption, HoldOptions, parse_stream
+from pyspark_kafkalog.errors import BadOption
+from pyspark_kafkalog.options import HoldOptions, parse_stream
 from pyspark_kafkalog.plan import Ends, Marks, Range
 from pyspark_kafkalog.stream.admission import (
     NO_LIMITS,

@@ -12,8 +12,7 @@ import pytest
 from pyspark.cloudpickle import cloudpickle
 from pyspark_kafkalog import DefaultSource
 from pyspark_kafkalog.columns import NAMES, schema_of
-from pyspark_kafkalog.options import BadOption
-from pyspark_kafkalog.plan import DataLoss
+from pyspark_kafkalog.errors import BadOption, DataLoss
 from pyspark_kafkalog.stream.watch import LIST_MS
 
 import kafkalog

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..errors import ReadError
 from ..options import Key, ReadOptions
 from ..plan import Ends, Marks, Range
 from .piece import Piece
 
-__all__ = ["Piece", "Place", "ReadError", "open_place"]
+__all__ = ["Piece", "Place", "open_place"]
 
 
 class Place(Protocol):

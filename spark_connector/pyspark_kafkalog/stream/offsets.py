@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..options import BadOption, Key
+from ..errors import BadOption
+from ..options import Key
 
 IDS = "@ids"
 

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from .. import plan
 from ..batch import still_there, warn_ignored
 from ..columns import check_columns
+from ..errors import DataLoss
 from ..options import LATEST, Key, StreamOptions
 from ..places import open_place
 from ..task import partitions_of, read_task
@@ -226,7 +227,7 @@ class _Driver:
         """Raises: DataLoss, where that is wanted."""
         for one in told:
             if self._options.fail_on_data_loss:
-                raise plan.DataLoss(
+                raise DataLoss(
                     f"{one}. Records may have been lost; set failOnDataLoss to false to go on "
                     "with what is there"
                 )
