@@ -28,6 +28,7 @@ AREAS = {
     "append": "Appends",
     "durable": "Durable appends",
     "scan": "Scans",
+    "columns": "Columns for data frames",
     "iterate": "Records as objects",
     "lookup": "Lookups",
     "open": "Opening",

@@ -207,8 +207,8 @@ class Store:
         """The records of a topic as columns, decoded by several threads.
 
         `partitions`: which, in this order; None: all.  `options`: `threads` (as many as there
-        are processors), and Log.scan's but start and stop: columns, start_time_ms, stop_time_ms,
-        isolation, batch_rows, batch_bytes, check_crcs.
+        are processors, at most 8), and Log.scan's but start and stop: columns, start_time_ms,
+        stop_time_ms, isolation, batch_rows, batch_bytes, check_crcs.
 
         Raises: UnknownTopicOrPartition, ArgumentError, Closed.
         """

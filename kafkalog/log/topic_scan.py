@@ -26,6 +26,8 @@ PIECE_BLOCKS = 8
 PIECES_AHEAD = 2
 """Pieces a thread, at most, that are begun before they are wanted."""
 THREADS_MAX = 64
+THREADS_DEFAULT_MAX = 8
+"""On a machine of many processors: each thread has its blocks in memory."""
 
 
 class TopicScan(Columnar):
@@ -37,7 +39,7 @@ class TopicScan(Columnar):
 
     def __init__(self, logs: Sequence[Log], *, threads: int | None = None, **options: Any) -> None:
         """See `Store.scan`, which makes it.  `options`: of `Log.scan`, but start and stop."""
-        usable = min(len(os.sched_getaffinity(0)), THREADS_MAX)
+        usable = min(len(os.sched_getaffinity(0)), THREADS_DEFAULT_MAX)
         count = usable if threads is None else threads
         self._threads = whole_number("threads", count, 1, THREADS_MAX)
         self._logs = tuple(logs)

@@ -1,0 +1,137 @@
+"""A topic as columns, beside the same columns as files made for that.
+
+Two partitions of records of 100 B, uncompressed, in batches of 64 KiB, of which a query wants the
+values alone, or their length in sum; all from the page cache.  Beside it one Arrow IPC file, read
+and not mapped into memory, and one of parquet, zstd.  Each tool reads all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import kafkalog
+from benchmarks.measure import Side, Want, scaled
+from benchmarks.spark.topics import TOPIC, fill_directory
+
+pa = pytest.importorskip("pyarrow")
+
+RECORDS = scaled(5_000_000, 10_000)  # a partition
+PARTITIONS = 2
+VALUE_BYTES = 100
+OURS, IPC, PARQUET = "kafkalog", "Arrow IPC file, read", "parquet, zstd"
+SHARE_OF_IPC = 0.8
+
+
+class Places(NamedTuple):
+    """The same rows three times."""
+
+    log: Path
+    ipc: Path
+    parquet: Path
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
+    import pyarrow.parquet
+
+    folder = tmp_path_factory.mktemp("columns")
+    made = Places(folder / "log", folder / "rows.arrow", folder / "rows.parquet")
+    fill_directory(made.log, [RECORDS] * PARTITIONS)
+    columns = ["key", "value", "offset", "timestamp"]
+    schema = pa.schema(kafkalog.polars.TopicScan([], columns=columns))
+    with (
+        pa.OSFile(str(made.ipc), "wb") as file,
+        pa.ipc.new_file(file, schema) as ipc,
+        pyarrow.parquet.ParquetWriter(made.parquet, schema, compression="zstd") as parquet,
+    ):
+        for number in range(PARTITIONS):
+            with kafkalog.Log(made.log / f"{TOPIC}-{number}", mode="r") as log:
+                for batch in log.scan(columns=columns):
+                    ipc.write_batch(pa.record_batch(batch))
+                    parquet.write_batch(pa.record_batch(batch))
+    yield made
+
+
+def polars(places: Places) -> dict[str, Callable[[], int]]:
+    pl = pytest.importorskip("polars")
+    total = pl.col("value").bin.size().sum()
+
+    def ours() -> int:
+        return int(kafkalog.polars.scan(places.log, TOPIC).select(total).collect().item())
+
+    def ipc() -> int:
+        with places.ipc.open("rb") as file:  # a path would be mapped
+            frame = pl.read_ipc(file, columns=["value"])
+        return int(frame.select(total).item())
+
+    def parquet() -> int:
+        return int(pl.scan_parquet(places.parquet).select(total).collect().item())
+
+    return {OURS: ours, IPC: ipc, PARQUET: parquet}
+
+
+def duckdb(places: Places) -> dict[str, Callable[[], int]]:
+    db = pytest.importorskip("duckdb")
+    total = "select sum(octet_length(value)) from"
+
+    def one(query: str, **named: Any) -> int:
+        with db.connect() as connection:
+            for name, rows in named.items():
+                connection.register(name, rows)
+            return int(connection.execute(query).fetchall()[0][0])
+
+    def ours() -> int:
+        from kafkalog.frames import scan_of
+
+        with scan_of(places.log, TOPIC, columns=["value"]) as rows:
+            return one(f"{total} rows", rows=pa.RecordBatchReader.from_stream(rows))
+
+    def ipc() -> int:
+        with pa.OSFile(str(places.ipc)) as file:
+            return one(f"{total} rows", rows=pa.ipc.open_file(file).read_all().select(["value"]))
+
+    def parquet() -> int:
+        return one(f"{total} '{places.parquet}'")
+
+    return {OURS: ours, IPC: ipc, PARQUET: parquet}
+
+
+def pandas(places: Places) -> dict[str, Callable[[], int]]:
+    pd = pytest.importorskip("pandas")
+
+    def ours() -> int:
+        frame = kafkalog.pandas.read(places.log, TOPIC, columns=["value"], dtype_backend="pyarrow")
+        return VALUE_BYTES * len(frame)
+
+    def ipc() -> int:
+        frame = pd.read_feather(places.ipc, columns=["value"], dtype_backend="pyarrow")
+        return VALUE_BYTES * len(frame)
+
+    def parquet() -> int:
+        frame = pd.read_parquet(places.parquet, columns=["value"], dtype_backend="pyarrow")
+        return VALUE_BYTES * len(frame)
+
+    return {OURS: ours, IPC: ipc, PARQUET: parquet}
+
+
+@pytest.mark.parametrize("tool", [polars, duckdb, pandas], ids=lambda tool: tool.__name__)
+def test_values(
+    measure: Any, places: Places, tool: Callable[[Places], dict[str, Callable[[], int]]]
+) -> None:
+    """Rows a second, the value column alone."""
+    rows = RECORDS * PARTITIONS
+
+    def run(read: Callable[[], int]) -> Callable[[], None]:
+        def once() -> None:
+            assert read() == rows * VALUE_BYTES
+
+        return once
+
+    sides = [Side(name, rows, run(read)) for name, read in tool(places).items()]
+    wants = [Want(OURS, than=IPC, factor=SHARE_OF_IPC), Want(OURS, than=PARQUET)]
+    what = "into a frame" if tool is pandas else "their length in sum"
+    measure(f"columns-{tool.__name__}", f"{tool.__name__}: values, {what}", sides, wants)
