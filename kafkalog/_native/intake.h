@@ -455,7 +455,8 @@ static kl_status kl_intake_copy(kl_intake *intake, const uint8_t **p, const uint
     kl_addition record;
     for (int i = 0; i < MANY_ROWS && *p < end; i++) {
         const uint8_t *next = kl_addition_next(*p, end, base_ms, true, &record);
-        if (next == NULL) return kl_fail(KL_E_CORRUPT_MESSAGE, "the records of a batch are none");
+        if (next == NULL)
+            return kl_fail(KL_E_CORRUPT_MESSAGE, "the records of a batch are none");
         if (fixed_ms >= 0) record.timestamp_ms = fixed_ms;
         kl_status status = kl_intake_put(intake, &record, wanted, partition);
         *bytes = kl_addition_bytes(&record);
