@@ -53,8 +53,8 @@ kl_status kl_scan_step(kl_scan *scan, kl_compressed *compressed, int32_t max_com
                        int32_t *count, int32_t *state);
 kl_status kl_scan_inflated(kl_scan *scan, int32_t index, const uint8_t *records,
                            size_t bytes);
-/* The rows collected so far, as a handle; NULL when there are none. */
-kl_block *kl_scan_take(kl_scan *scan);
+/* The rows collected so far, as a handle; NULL when there are none.  A failure loses none. */
+kl_status kl_scan_take(kl_scan *scan, kl_block **out);
 int64_t kl_scan_position(const kl_scan *scan);   /* the offset it stands at */
 int64_t kl_scan_count(const kl_scan *scan);      /* rows seen with columns = 0 */
 int64_t kl_scan_end_offset(const kl_scan *scan); /* the bound, fixed when it was opened */

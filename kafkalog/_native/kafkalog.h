@@ -392,6 +392,7 @@ typedef struct {
     int32_t duplicate; /* 1: known already, nothing was written */
     int32_t batch_count;
     int32_t sync_due; /* 1: flush.messages asks for a sync, which no_wait left undone */
+    int64_t cuts;     /* of a replica, before the append: for kl_server_wait */
 } kl_appended;
 
 /* Append rows as uncompressed batches of at most `batch_bytes` (0: 1 MiB; never above

@@ -190,10 +190,11 @@ kl_status kl_server_append(kl_server *server, const char *topic, int32_t partiti
                            const kl_server_batches *what, kl_appended *out);
 /* Wait until the high watermark reaches `offset` and, where acks=all means on disk or
  * `on_disk` (the append said sync_due), all below it is there.  KL_E_TIMEOUT: call again.
- * KL_E_STORAGE: it never will.  KL_E_STALE: it was cut off.  KL_E_CLOSED: removed meanwhile.
+ * KL_E_STORAGE: it never will.  KL_E_STALE: it was cut off; `cuts`, as the append
+ * says, tells it also where the log has grown again; -1: unknown.  KL_E_CLOSED: removed meanwhile.
  * KL_E_NOT_FOUND. */
 kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition,
-                         int64_t offset, int32_t on_disk, int32_t timeout_ms);
+                         int64_t offset, int64_t cuts, int32_t on_disk, int32_t timeout_ms);
 /* Kafka's error code that a client is told of a status. */
 int16_t kl_code_of(kl_status status);
 /* Where clients of a listener reach this node, for answers that name a leader.  rack NULL:

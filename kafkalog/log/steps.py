@@ -29,6 +29,7 @@ class Steps:
         """The last batch was: the next ones are taken one by one at once."""
         self._compressed = ffi.new("kl_compressed[]", _INFLATE_BATCHES)
         self._count = ffi.new("int32_t *")
+        self._block = ffi.new("kl_block **")
         self._state = ffi.new("int32_t *")
 
     def blocks(self, name: str) -> Generator[Any, None, None]:
@@ -56,8 +57,11 @@ class Steps:
                 return
 
     def _take(self) -> Iterator[Any]:
-        while block := lib.kl_scan_take(self._c):
-            yield ffi.gc(block, lib.kl_block_free)
+        while True:
+            check(lib.kl_scan_take(self._c, self._block))
+            if self._block[0] == ffi.NULL:
+                return
+            yield ffi.gc(self._block[0], lib.kl_block_free)
 
     def _inflate(self, name: str) -> Iterator[Any]:
         """Decode the compressed batches that the scan has come to, several at a time; blocks

@@ -74,6 +74,7 @@ class Journal:
         self._acknowledger.wait(
             self._topic, partition, found.last_offset + 1, WAIT_MS,
             lambda problem: done(_outcome(problem)), on_disk=found.sync_due,
+            cuts=found.cuts,
         )  # fmt: skip
 
     def read(self, partition: int) -> Iterator[JournalBatch]:

@@ -169,6 +169,7 @@ class Markers:
         self._acknowledger.wait(
             *where, found.last_offset + 1, WAIT_MS,
             lambda problem: self._tell(where, problem, done), on_disk=found.sync_due,
+            cuts=found.cuts,
         )  # fmt: skip
         return True
 

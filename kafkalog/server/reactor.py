@@ -97,6 +97,8 @@ class Appended(NamedTuple):
     """The batch was known already and nothing was written."""
     sync_due: bool
     """flush.messages: no answer before it is on disk, whatever acks says."""
+    cuts: int
+    """How often the log had been cut before: for `wait`."""
 
 
 class Stats(NamedTuple):
@@ -414,18 +416,29 @@ class Reactor:
         check(lib.kl_server_append(self._c, topic.encode(), partition, what, out))
         return Appended(
             out.base_offset, out.last_offset, out.log_append_time_ms, out.log_start_offset,
-            bool(out.duplicate), bool(out.sync_due),
+            bool(out.duplicate), bool(out.sync_due), out.cuts,
         )  # fmt: skip
 
     def wait(
-        self, topic: str, partition: int, offset: int, timeout_ms: int, on_disk: bool = False
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        timeout_ms: int,
+        on_disk: bool = False,
+        cuts: int = -1,
     ) -> bool:
         """Wait until all below `offset` is committed, and with `on_disk` in any case on disk;
         False when it is not, in that time.
 
-        Raises: StorageOffline (it never will), Closed (removed meanwhile), NotFound.
+        `cuts`: of an append; a cut since then ends it, though the log may have grown again.
+
+        Raises: StaleLog (cut below it), StorageOffline (it never will), Closed (removed
+        meanwhile), NotFound.
         """
-        status = lib.kl_server_wait(self._c, topic.encode(), partition, offset, on_disk, timeout_ms)
+        status = lib.kl_server_wait(
+            self._c, topic.encode(), partition, offset, cuts, on_disk, timeout_ms
+        )
         if status == lib.KL_E_TIMEOUT:
             return False
         check(status)

@@ -26,6 +26,15 @@ _Noreturn void kl_assert_failed(const char *condition, const char *file, int lin
 #define KL_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define KL_MAX(a, b) ((a) > (b) ? (a) : (b))
 
+enum { KL_MESSAGE_BYTES = 1024 };
+/* A thread's last failure: taken, to be put back behind what is tried after it. */
+typedef struct {
+    char message[KL_MESSAGE_BYTES];
+    int error_number; /* 0: not the system's */
+} kl_failure;
+void kl_failure_take(kl_failure *out);
+void kl_failure_put(const kl_failure *kept);
+
 /* Record this thread's failure and return `status`, so that one can `return kl_fail(...)`. */
 kl_status kl_fail(kl_status status, const char *format, ...) KL_PRINTF(2, 3);
 /* The same for a failed system call: appends strerror(error_number); ENOSPC and EDQUOT

@@ -5,13 +5,15 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { MESSAGE_BYTES = 1024 };
-static _Thread_local char message[MESSAGE_BYTES];
-static _Thread_local int message_errno;
+static _Thread_local kl_failure last;
 
-const char *kl_error_message(void) { return message; }
+const char *kl_error_message(void) { return last.message; }
 
-int kl_error_errno(void) { return message_errno; }
+void kl_failure_take(kl_failure *out) { *out = last; }
+
+void kl_failure_put(const kl_failure *kept) { last = *kept; }
+
+int kl_error_errno(void) { return last.error_number; }
 
 _Noreturn void kl_assert_failed(const char *condition, const char *file, int line) {
     fprintf(stderr, "kafkalog: %s:%d: broken promise: %s\n", file, line, condition);
@@ -21,9 +23,9 @@ _Noreturn void kl_assert_failed(const char *condition, const char *file, int lin
 kl_status kl_fail(kl_status status, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    vsnprintf(last.message, sizeof last.message, format, args);
     va_end(args);
-    message_errno = 0;
+    last.error_number = 0;
     return status;
 }
 
@@ -40,33 +42,34 @@ static kl_status status_of_errno(int error_number) {
 kl_status kl_fail_errno(int error_number, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    vsnprintf(last.message, sizeof last.message, format, args);
     va_end(args);
-    size_t used = strlen(message);
+    size_t used = strlen(last.message);
     char text[128];
 #ifdef __GLIBC__ /* which has a form of its own */
     const char *said = strerror_r(error_number, text, sizeof text);
 #else
     const char *said = strerror_r(error_number, text, sizeof text) ? "unknown" : text;
 #endif
-    snprintf(message + used, sizeof message - used, ": %s", said);
-    message_errno = error_number;
+    snprintf(last.message + used, sizeof last.message - used, ": %s", said);
+    last.error_number = error_number;
     return status_of_errno(error_number);
 }
 
 bool kl_passes(kl_status status) {
     if (status == KL_E_NO_SPACE || status == KL_E_NO_MEMORY) return true;
-    return status == KL_E_IO && (message_errno == EMFILE || message_errno == ENFILE);
+    return status == KL_E_IO &&
+           (last.error_number == EMFILE || last.error_number == ENFILE);
 }
 
 kl_status kl_fail_prefix(kl_status status, const char *format, ...) {
-    char old[MESSAGE_BYTES];
-    memcpy(old, message, sizeof old);
+    char old[KL_MESSAGE_BYTES];
+    memcpy(old, last.message, sizeof old);
     va_list args;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    vsnprintf(last.message, sizeof last.message, format, args);
     va_end(args);
-    size_t used = strlen(message);
-    snprintf(message + used, sizeof message - used, ": %s", old);
+    size_t used = strlen(last.message);
+    snprintf(last.message + used, sizeof last.message - used, ": %s", old);
     return status;
 }

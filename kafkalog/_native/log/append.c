@@ -387,7 +387,7 @@ static bool wants_roll(const kl_log *log, const kl_upcoming *next) {
     return next->offsets <= INT32_MAX &&
            next->bytes <=
                KL_MIN(log->config.max_message_bytes, log->config.segment_bytes) &&
-           roll_is_due(log, kl_log_active(log), &run, kl_now_ms());
+           roll_is_due(log, kl_log_active(log), &run, next->now_ms);
 }
 
 /* Locked.  Something that failed is to be taken back before the next append. */
@@ -568,7 +568,7 @@ static kl_status append_column_batch(kl_log *log, const kl_columns *columns,
 kl_status kl_log_append_columns(kl_log *log, const kl_columns *columns, kl_cursor *cursor,
                                 int64_t batch_bytes, kl_appended *out) {
     enum { CALL_BYTES = 64 << 20, BATCH_BYTES = 1 << 20 };
-    *out = (kl_appended){-1, -1, -1, -1, 0, 0, 0};
+    *out = (kl_appended){-1, -1, -1, -1, 0, 0, 0, 0};
     kl_status status = KL_OK;
     int64_t limit = batch_bytes > 0 ? batch_bytes : BATCH_BYTES, written = 0;
     bool flush = false;

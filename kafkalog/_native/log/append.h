@@ -17,6 +17,7 @@ typedef struct {
     int64_t bytes;
     int64_t max_timestamp;
     int64_t offsets;
+    int64_t now_ms; /* the wall clock of who asks: his append will be given it */
 } kl_upcoming;
 /* Whether its append needs no more of the disk than its own write, and waits for nobody who
  * writes. */

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-static const kl_appended NOTHING = {-1, -1, -1, -1, 0, 0, 0};
+static const kl_appended NOTHING = {-1, -1, -1, -1, 0, 0, 0, 0};
 
 /* ---- what was wrong ----------------------------------------------------------------- */
 

@@ -25,7 +25,7 @@ static kl_status append_follower_batch(kl_log *log, const uint8_t *data, size_t 
 
 kl_status kl_log_append_follower(kl_log *log, const uint8_t *batches, size_t bytes,
                                  kl_appended *out) {
-    *out = (kl_appended){-1, -1, -1, -1, 0, 0, 0};
+    *out = (kl_appended){-1, -1, -1, -1, 0, 0, 0, 0};
     kl_status status = kl_log_enter_write(log);
     if (status) return status;
     int64_t now_ms = kl_now_ms();

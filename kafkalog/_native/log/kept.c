@@ -93,10 +93,11 @@ kl_status kl_keep_tail(kl_segment *segment, kl_dir *dir, int64_t pos, int64_t en
     if (!status) status = kl_dir_rename(dir, unfinished, name);
     if (!status) status = kl_dir_sync(dir);
     if (status) { /* the room that it takes is wanted */
-        char why[400];
-        snprintf(why, sizeof why, "%s", kl_error_message());
+        kl_failure first;
+        kl_failure_take(&first);
         (void)kl_dir_unlink(dir, unfinished);
-        return kl_fail(status, "what recovery cuts off cannot be kept: %s", why);
+        kl_failure_put(&first);
+        return kl_fail_prefix(status, "what recovery cuts off cannot be kept");
     }
     note_name(first, name);
     return KL_OK;

@@ -191,13 +191,13 @@ static bool look_up(kl_request *request, kl_produce *produce) {
 
 /* Whether its append would wait for more than its own write.  One that the log will refuse does
  * not: nothing is done for it. */
-static bool is_cold(const kl_produce_item *item, kl_upcoming *next) {
+static bool is_cold(const kl_produce_item *item, int64_t now_ms, kl_upcoming *next) {
     kl_batch batch;
     if (item->replica == NULL || !kl_replica_enter(item->replica)) return false;
     bool cold = false;
     if (kl_batch_parse(item->records, item->records_bytes, &batch) == KL_OK) {
         *next = (kl_upcoming){batch.batch_bytes, batch.max_timestamp,
-                              (int64_t)batch.last_offset_delta + 1};
+                              (int64_t)batch.last_offset_delta + 1, now_ms};
         cold = !kl_log_is_ready(item->replica->log, next) &&
                kl_batch_check(item->records, item->records_bytes, &batch) == KL_OK;
     }
@@ -210,7 +210,7 @@ static bool park_cold(kl_request *request, kl_produce *produce) {
     kl_load *load = NULL;
     for (size_t i = 0; i < produce->count; i++) {
         kl_upcoming next;
-        if (!is_cold(&produce->items[i], &next)) continue;
+        if (!is_cold(&produce->items[i], kl_wall_of(request), &next)) continue;
         if (load == NULL) load = kl_load_new(produce->count);
         if (load == NULL) return false;
         load->items[load->count++] = (kl_load_item){
@@ -309,7 +309,7 @@ static void append_item(const kl_request *request, kl_produce *produce,
     if (KL_UNLIKELY(status)) {
         refuse(item, kl_code_of(status), kl_error_message());
         keep_record_faults(item, options.now_ms);
-        item->appended = (kl_appended){-1, -1, -1, -1, 0, 0, 0};
+        item->appended = (kl_appended){-1, -1, -1, -1, 0, 0, 0, 0};
     }
     kl_replica_leave(item->replica);
     /* acks=all, and what flush.messages promises, waits. */

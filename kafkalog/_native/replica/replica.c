@@ -224,7 +224,7 @@ void kl_wait_remove(kl_waiter *waiter) {
     kl_unlock(&waiter->replica->lock);
 }
 
-kl_status kl_replica_sleep(kl_replica *replica, int64_t offset, bool on_disk,
+kl_status kl_replica_sleep(kl_replica *replica, int64_t offset, int64_t cuts, bool on_disk,
                            int32_t timeout_ms) {
     kl_status status = KL_OK;
     bool for_disk = on_disk || atomic_load(&replica->durable);
@@ -232,14 +232,17 @@ kl_status kl_replica_sleep(kl_replica *replica, int64_t offset, bool on_disk,
     int64_t end_ms = kl_monotonic_ms() + timeout_ms;
     kl_lock(&replica->lock);
     atomic_fetch_add(&replica->waiting, 1);
-    while (!reached(replica, kind, offset)) {
+    for (;;) {
+        /* First: what was cut may have grown again, by other records. */
+        bool cut = cuts >= 0 && atomic_load(&replica->cuts) != cuts;
+        if (!cut && reached(replica, kind, offset)) break;
         int64_t left_ms = end_ms - kl_monotonic_ms();
         if (atomic_load(&replica->users) >= KL_REPLICA_REMOVED)
             status = kl_fail(KL_E_CLOSED, "partition %d was removed", replica->partition);
         else if (atomic_load(&replica->ended))
             status = kl_fail(KL_E_STORAGE, "the log of partition %d is offline",
                              replica->partition);
-        else if (atomic_load(&replica->log_end) < offset)
+        else if (cut || atomic_load(&replica->log_end) < offset)
             status =
                 kl_fail(KL_E_STALE, "the log of partition %d was cut below offset %lld",
                         replica->partition, (long long)offset);

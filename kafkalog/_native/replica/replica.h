@@ -118,8 +118,8 @@ void kl_wait_remove(kl_waiter *waiter);
 
 /* Sleep until the high watermark reaches `offset` and, of a durable role or with `on_disk`,
  * all below it is on disk.  Between enter and leave.  KL_E_TIMEOUT, KL_E_STORAGE, KL_E_CLOSED
- * (removed), KL_E_STALE (cut). */
-kl_status kl_replica_sleep(kl_replica *replica, int64_t offset, bool on_disk,
+ * (removed), KL_E_STALE (cut: below `offset`, or at all since there were `cuts`, if >= 0). */
+kl_status kl_replica_sleep(kl_replica *replica, int64_t offset, int64_t cuts, bool on_disk,
                            int32_t timeout_ms);
 
 #endif

@@ -224,13 +224,15 @@ static kl_status seal_when_full(kl_scan *scan) {
     return kl_scan_seal(scan);
 }
 
-kl_block *kl_scan_take(kl_scan *scan) {
-    if (scan->full_first == NULL && kl_scan_seal(scan)) return NULL;
+kl_status kl_scan_take(kl_scan *scan, kl_block **out) {
+    *out = NULL;
+    kl_status status = scan->full_first ? KL_OK : kl_scan_seal(scan);
     kl_block *block = scan->full_first;
-    if (block == NULL) return NULL;
+    if (status || block == NULL) return status;
     scan->full_first = block->next;
     block->next = NULL;
-    return block;
+    *out = block;
+    return KL_OK;
 }
 
 /* ---- steps --------------------------------------------------------------------------- */

@@ -99,7 +99,7 @@ kl_status kl_server_remove_partition(kl_server *server, const char *topic,
 
 kl_status kl_server_append(kl_server *server, const char *topic, int32_t partition,
                            const kl_server_batches *what, kl_appended *out) {
-    *out = (kl_appended){-1, -1, -1, -1, 0, 0, 0};
+    *out = (kl_appended){-1, -1, -1, -1, 0, 0, 0, 0};
     kl_replica *replica;
     kl_status status = kl_data_enter(server->data, topic, partition, &replica);
     if (status) return status;
@@ -108,16 +108,18 @@ kl_status kl_server_append(kl_server *server, const char *topic, int32_t partiti
     options.in_place = 0; /* Python's memory is not to be written to */
     status = kl_replica_append(replica, (kl_span){what->batches, what->bytes}, &options,
                                what->acks, out, &promise);
+    out->cuts = promise.cuts;
     kl_data_leave(replica);
     return status;
 }
 
 kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition,
-                         int64_t offset, int32_t on_disk, int32_t timeout_ms) {
+                         int64_t offset, int64_t cuts, int32_t on_disk,
+                         int32_t timeout_ms) {
     kl_replica *replica;
     kl_status status = kl_data_enter(server->data, topic, partition, &replica);
     if (status) return status;
-    status = kl_replica_sleep(replica, offset, on_disk != 0, timeout_ms);
+    status = kl_replica_sleep(replica, offset, cuts, on_disk != 0, timeout_ms);
     kl_data_leave(replica);
     return status;
 }

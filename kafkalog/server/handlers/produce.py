@@ -69,6 +69,8 @@ class _Appended(NamedTuple):
     answer: dict[str, Any]
     on_disk: bool = False
     """flush.messages: it is answered when it is there, whatever acks says."""
+    cuts: int = -1
+    """As Appended says."""
 
 
 def produce(node: Node, request: Request) -> None:
@@ -161,7 +163,7 @@ def _append(
     verdict: Verdict | None,
 ) -> _Appended:  # fmt: skip
     answer: dict[str, Any] = {"index": asked.index}
-    last_offset, on_disk = -1, False
+    last_offset, on_disk, cuts = -1, False, -1
     config = _DEFAULTS
     records = asked.records or b""
     now_ms = node.clock.now_ms()
@@ -180,7 +182,7 @@ def _append(
             found = append(continues=True)
         else:
             found = verdict.append(partial(append, joins=request.version >= JOINS_SINCE))
-        last_offset, on_disk = found.last_offset, found.sync_due
+        last_offset, on_disk, cuts = found.last_offset, found.sync_due, found.cuts
         answer["base_offset"] = found.base_offset
         answer["log_append_time_ms"] = found.log_append_time_ms
         answer["log_start_offset"] = found.log_start_offset
@@ -194,7 +196,7 @@ def _append(
             answer["record_errors"] = record_errors(records, config, now_ms)
     if verdict is not None:
         verdict.end()
-    return _Appended(topic or "", asked.index, last_offset, answer, on_disk)
+    return _Appended(topic or "", asked.index, last_offset, answer, on_disk, cuts)
 
 
 def _prepared(records: bytes, config: TopicConfig, now_ms: int, limit: int) -> bytes:
@@ -244,7 +246,7 @@ class _Waiting:
         for one in waits:
             self._node.acknowledger.wait(
                 one.topic, one.partition, one.last_offset + 1, timeout_ms,
-                partial(self._one, one), on_disk=one.on_disk,
+                partial(self._one, one), on_disk=one.on_disk, cuts=one.cuts,
             )  # fmt: skip
         self._settle()
 

@@ -29,6 +29,7 @@ class _Waiting(NamedTuple):
     """The high watermark from which on the append counts."""
     on_disk: bool
     """Also where acks=all does not mean it."""
+    cuts: int
     deadline_s: float
     done: Done
 
@@ -60,9 +61,10 @@ class Acknowledger:
         done: Done,
         *,
         on_disk: bool = False,
+        cuts: int = -1,
     ) -> None:
         """Call `done(None)` once the high watermark is at least `offset`, and all below it is on
-        disk where acks=all means that, or `on_disk`.
+        disk where acks=all means that, or `on_disk`.  `cuts`: as for Reactor.wait.
 
         `done(Timeout)` after `timeout_ms` (None: never), or at once when no thread can wait;
         `done(Closed)` at the end of the broker; from this object's thread, or before this returns
@@ -71,7 +73,7 @@ class Acknowledger:
         deadline_s = math.inf
         if timeout_ms is not None:
             deadline_s = self._clock.monotonic_s() + timeout_ms / 1000
-        one = _Waiting(topic, partition, offset, on_disk, deadline_s, done)
+        one = _Waiting(topic, partition, offset, on_disk, cuts, deadline_s, done)
         with self._wake:
             overtakes = self._busy or self._waiting or self._stopping
         if not overtakes and self._settled(one, 0):
@@ -132,7 +134,9 @@ class Acknowledger:
         """Whether the outcome is known, after at most `wait_ms`; then it has been told."""
         outcome: Exception | None = None
         try:
-            passed = self._reactor.wait(one.topic, one.partition, one.offset, wait_ms, one.on_disk)
+            passed = self._reactor.wait(
+                one.topic, one.partition, one.offset, wait_ms, one.on_disk, one.cuts
+            )
         except Exception as problem:  # of this one; the thread is for all others, too
             passed, outcome = True, problem
         if not passed:

@@ -170,7 +170,8 @@ static void scan(kl_log *log, worker *w) {
         int32_t count, state = KL_SCAN_END;
         status = kl_scan_step(open, compressed, 2, &count, &state);
         expect(status);
-        for (kl_block *block; (block = kl_scan_take(open)) != NULL;) kl_block_free(block);
+        for (kl_block *block; !kl_scan_take(open, &block) && block != NULL;)
+            kl_block_free(block);
         if (state == KL_SCAN_END) break;
     }
     kl_scan_free(open);

@@ -223,6 +223,39 @@ def test_a_compaction_that_fails_leaves_a_log_that_goes_on(
     assert nth > 2
 
 
+@pytest.mark.parametrize(
+    ("call", "wrong"), [(b"openat", errno.EMFILE), (b"fdatasync", errno.EIO)], ids=["open", "sync"]
+)
+def test_a_torn_tail_that_cannot_be_kept_says_why(
+    tmp_path: Path, native_test: tuple[Any, Any], call: bytes, wrong: int
+) -> None:
+    """With the system's number, by which it is known what passes; also where the half copy cannot
+    be removed.  The tail is not cut then."""
+    hooks = native_test[1]
+    folder = tmp_path / "t-0"
+    with kafkalog.Log(folder) as log:
+        log.append(b"whole")
+    torn = folder / f"{0:020}.log"
+    torn.write_bytes(torn.read_bytes() + b"torn")
+    (folder / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    seen = 0
+    for nth in range(1, 100):
+        before = torn.read_bytes()
+        hooks.kl_io_fail(call, nth, wrong, 0, 0)
+        hooks.kl_io_fail(b"unlinkat", 1, errno.EIO, 0, 0)
+        try:
+            kafkalog.Log(folder).close()
+            break
+        except errors.IoFailed as problem:
+            if "what recovery cuts off cannot be kept" in str(problem):
+                assert problem.errno == wrong
+                assert torn.read_bytes() == before
+                seen += 1
+        finally:
+            hooks.kl_io_reset()
+    assert seen
+
+
 def test_a_log_that_is_offline_names_what_failed_first(
     tmp_path: Path, native_test: tuple[Any, Any]
 ) -> None:

@@ -327,3 +327,16 @@ def test_python_hears_of_a_cut(served, faults, wait_until):
     with pytest.raises(StaleLog, match="cut below offset 1"):
         served.reactor.wait("t", 0, appended.last_offset + 1, 20_000)
     faults.kl_io_hold(b"fdatasync", 0)
+
+
+def test_python_hears_of_a_cut_behind_which_others_wrote(served):
+    """The offset that it waits for is committed, and another record's."""
+    log = served.put()
+    appended = served.reactor.append("t", 0, one(), acks=ALL)
+    log.truncate(0)
+    again = served.reactor.append("t", 0, one(), acks=ALL)
+    assert again.last_offset == appended.last_offset and again.cuts > appended.cuts
+    end = again.last_offset + 1
+    assert served.reactor.wait("t", 0, end, 20_000, cuts=again.cuts)
+    with pytest.raises(StaleLog, match="cut below offset 1"):
+        served.reactor.wait("t", 0, end, 20_000, cuts=appended.cuts)

@@ -141,7 +141,7 @@ static void run_scan(kl_log *log, const kl_scan_options *options, kl_span *input
         kl_compressed compressed[4];
         int32_t count = 0, state = KL_SCAN_END;
         kl_status status = kl_scan_step(scan, compressed, 4, &count, &state);
-        for (kl_block *block; (block = kl_scan_take(scan)) != NULL;)
+        for (kl_block *block; !kl_scan_take(scan, &block) && block != NULL;)
             rows += drain_block(block, options->columns & KL_COL_VALUE, checked);
         if (status || state == KL_SCAN_END) break;
         WANT(kl_scan_position(scan) >= position);
