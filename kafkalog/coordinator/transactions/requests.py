@@ -14,7 +14,6 @@ from kafkalog.coordinator.step import Step
 from kafkalog.coordinator.transactions.shard import TransactionShard
 from kafkalog.coordinator.transactions.transaction import (
     COMPLETE,
-    NAME_BYTES_MAX,
     NONE,
     PARTITION_BYTES,
     VERSION_2,
@@ -68,7 +67,7 @@ def init_producer(
     shard: TransactionShard, step: Step, asked: Asked, timeout_ms: int, then: Told
 ) -> None:
     """Give a client the next epoch of its transactional id, which fences who had it before."""
-    if not 0 < len(asked.transactional_id.encode()) <= NAME_BYTES_MAX:
+    if not asked.transactional_id:
         then(step, Given(ErrorCode.INVALID_REQUEST))
         return
     if not 0 < timeout_ms <= shard.config.transaction_max_timeout_ms:

@@ -17,7 +17,6 @@ from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
     "EPOCH_MAX",
-    "NAME_BYTES_MAX",
     "NONE",
     "PARTITION_BYTES",
     "State",
@@ -39,8 +38,6 @@ EPOCH_MAX = 32_767
 """No client is given it, so that its last epoch can be fenced, too."""
 VERSION_2 = 2
 """Of KIP-890: each end raises the epoch."""
-NAME_BYTES_MAX = 32_767
-"""A record's key has no room for more of a transactional id, and Kafka reads no longer string."""
 TRANSACTION_BYTES, PARTITION_BYTES = 1_500, 400
 """What a transactional id takes in memory beside its name, its timers and all that is on its way
 included, and what each partition of its open transaction takes.  Measured, and rounded up."""

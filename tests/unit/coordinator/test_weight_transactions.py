@@ -8,6 +8,7 @@ import tracemalloc
 import pytest
 
 from kafkalog.coordinator.transactions.transaction import PARTITION_BYTES, name_bytes
+from kafkalog.errors import ArgumentError
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.unit.coordinator.office import Office, settings
@@ -83,11 +84,14 @@ def test_who_would_take_more_than_there_is_room_for_comes_again() -> None:
     check(office)
 
 
-def test_an_id_that_the_journal_has_no_room_for_is_refused() -> None:
-    """It would be kept for ever, and none behind it be forgotten."""
+def test_the_longest_id_has_room_in_the_journal() -> None:
+    """As long as a string of the protocol: else it would be kept for ever, and none behind it be
+    forgotten."""
     office = Office(settings(transactional_id_expiration_ms=1_000_000))
-    assert office.init("n" * 32_768).error is ErrorCode.INVALID_REQUEST
-    assert office.init("\u00fc" * 16_384).error is ErrorCode.INVALID_REQUEST
+    for longer in ("n" * 32_768, "\u00fc" * 16_384):
+        with pytest.raises(ArgumentError, match="found a string of 32768 bytes"):
+            office.init(longer)
+    assert office.init("").error is ErrorCode.INVALID_REQUEST
     assert office.core.weight.bytes == 0
     assert office.init("n" * 32_767).error is OK
     office.new("behind it")
