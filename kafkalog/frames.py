@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from kafkalog.arguments import text
+from kafkalog.arguments import text, things, whole_number
 from kafkalog.disk import layout
 from kafkalog.errors import ArgumentError, UnknownTopicOrPartition
 from kafkalog.log.log import Log
@@ -30,6 +30,8 @@ def scan_of(where: Where, topic: str | None, **options: Any) -> Iterator[TopicSc
     if isinstance(where, Log):
         if topic not in (None, where.topic):
             raise ArgumentError(f"topic: found {topic!r}, wanted {where.topic!r} or None: a log")
+        if options.pop("partitions", None) is not None:
+            raise ArgumentError("partitions: a log is one; give a store or a path")
         yield TopicScan([where], **options)
         return
     name = text("topic", topic)
@@ -43,10 +45,16 @@ def scan_of(where: Where, topic: str | None, **options: Any) -> Iterator[TopicSc
     mine = {tp.partition: folder for tp, folder in folders.items() if tp.topic == name}
     if not mine:
         raise UnknownTopicOrPartition(f"{path}: no topic {name!r}")
+    given = options.pop("partitions", None)
+    wanted = sorted(mine) if given is None else list(things("partitions", given))
+    for number in wanted:
+        if whole_number("partitions", number) not in mine:
+            raise UnknownTopicOrPartition(f"{path}: topic {name!r} has no partition {number}")
+    chosen = [os.path.join(path, mine[number]) for number in wanted]
     with ExitStack() as opened:
         logs = [
-            opened.enter_context(Log(os.path.join(path, folder), mode="r"))
-            for _, folder in sorted(mine.items())
-            if layout.look_for_segments(os.path.join(path, folder))
+            opened.enter_context(Log(folder, mode="r"))
+            for folder in chosen
+            if layout.look_for_segments(folder)
         ]
         yield TopicScan(logs, **options)

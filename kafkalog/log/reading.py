@@ -259,6 +259,8 @@ def follow_columns(
 ) -> Iterator[ScanBatch]:
     """See Log.follow_arrow."""
     offset = log.end_offset if start is None else whole_number("start", start)
+    if "stop" in options:
+        raise ArgumentError("stop: who follows has no end; `scan` has one")
     bound = bound_of(options.get("isolation", "read_uncommitted"))
     if timeout_ms is not None:
         whole_number("timeout_ms", timeout_ms, 0)

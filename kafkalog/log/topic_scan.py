@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.arguments import whole_number
+from kafkalog.errors import ArgumentError
 from kafkalog.log.marks import batch_starts
 from kafkalog.log.scan import Columnar, Scan, column_bits
 
@@ -21,10 +22,10 @@ __all__ = ["TopicScan"]
 
 PIECE_BYTES = 16 << 20
 """Of a log, about, that one thread decodes in one go."""
-PIECE_BLOCKS = 8
+PIECE_BLOCKS = 4
 """Decoded blocks of a piece that nobody has taken yet; its thread waits then."""
-PIECES_AHEAD = 2
-"""Pieces a thread, at most, that are begun before they are wanted."""
+PIECES_AHEAD = 1
+"""Pieces that are begun before they are wanted, beside one a thread."""
 THREADS_MAX = 64
 THREADS_DEFAULT_MAX = 8
 """On a machine of many processors: each thread has its blocks in memory."""
@@ -33,8 +34,8 @@ THREADS_DEFAULT_MAX = 8
 class TopicScan(Columnar):
     """Partitions as columns, one after another, each in the order of its offsets.
 
-    As `Scan`, but that several threads decode ahead of who reads: at most `threads` times
-    PIECES_AHEAD times PIECE_BLOCKS batches of `batch_bytes` are in memory.
+    As `Scan`, but that several threads decode ahead of who reads: at most
+    (`threads` + PIECES_AHEAD) times PIECE_BLOCKS batches of about `batch_bytes` are in memory.
     """
 
     def __init__(self, logs: Sequence[Log], *, threads: int | None = None, **options: Any) -> None:
@@ -42,6 +43,11 @@ class TopicScan(Columnar):
         usable = min(len(os.sched_getaffinity(0)), THREADS_DEFAULT_MAX)
         count = usable if threads is None else threads
         self._threads = whole_number("threads", count, 1, THREADS_MAX)
+        for name in ("start", "stop"):
+            if name in options:
+                raise ArgumentError(
+                    f"{name}: an offset of one partition, here are many; scan its log"
+                )
         self._logs = tuple(logs)
         self._options = options
         self._columns, _ = column_bits(options.get("columns"))
@@ -55,15 +61,23 @@ class TopicScan(Columnar):
         return sum(scan.count() for scan in self._scans)
 
     def _pass(self, columns: int) -> _Ordered:
-        return _Ordered(self._pieces(), columns, self._threads)
+        return _Ordered(self._pieces(self._ends()), columns, self._threads)
 
-    def _pieces(self) -> Iterator[Scan]:
+    def _ends(self) -> list[int]:
+        """Where a pass that begins now ends in each partition."""
+        found = []
+        for log in self._logs:
+            scan = log.scan(**self._options)  # not shared: passes may begin at once
+            scan._pass(0).close()
+            found.append(scan.end_offset)
+        return found
+
+    def _pieces(self, ends: Sequence[int]) -> Iterator[Scan]:
         """Scans that follow each other and are all of it, cut where batches begin."""
-        for log, whole in zip(self._logs, self._scans, strict=True):
-            whole._pass(0).close()  # fixes its end
-            end = whole.end_offset
-            starts, _ = batch_starts(log, PIECE_BYTES)
-            cuts = [None, *(start for start in starts[1:] if start < end), end]
+        for log, end in zip(self._logs, ends, strict=True):
+            first = log.start_offset  # what was deleted of its segment has entries, too
+            starts, _ = batch_starts(log, PIECE_BYTES, first, end)
+            cuts = [None, *(start for start in starts if first < start < end), end]
             for start, stop in pairwise(cuts):
                 yield log.scan(start, stop, **self._options)
 
@@ -174,7 +188,7 @@ class _Ordered:
     """One pass: an iterator over the `kl_block`s of all pieces, in their order."""
 
     def __init__(self, pieces: Iterator[Scan], columns: int, threads: int) -> None:
-        self._work = _Work(pieces, columns, threads * PIECES_AHEAD)
+        self._work = _Work(pieces, columns, threads + PIECES_AHEAD)
         self._threads = [
             threading.Thread(target=self._work.run, name="kafkalog-scan", daemon=True)
             for _ in range(threads)

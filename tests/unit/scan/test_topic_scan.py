@@ -89,6 +89,28 @@ def test_what_is_appended_meanwhile_is_not_seen(tmp_path: Path, small: int) -> N
         assert rows + sum(map(len, batches)) == 1_000
 
 
+def test_the_ends_of_all_partitions_are_of_one_moment(tmp_path: Path, small: int) -> None:
+    """Also where the first ones take long."""
+    with kafkalog.Store(tmp_path / "store") as store:
+        store.create_topic("t", 2)
+        for log in store["t"]:
+            log.append_many([b"v" * 50] * 1_000, batch_bytes=1_000)
+        batches = iter(store.scan("t", threads=small, batch_rows=10))
+        rows = len(next(batches))
+        store["t"][1].append_many([b"late"] * 1_000)
+        assert rows + sum(map(len, batches)) == 2_000
+
+
+def test_what_was_deleted_is_not_looked_for(tmp_path: Path, small: int) -> None:
+    """In the middle of a segment, whose index has entries for it."""
+    with kafkalog.Log(tmp_path / "log", config={"index.interval.bytes": 500}) as log:
+        log.append_many([b"v" * 50] * 2_000, batch_bytes=1_000)
+        log.delete_before(1_234)
+        assert len(log.segments) == 1
+        found = TopicScan([log], threads=small, columns=["offset"]).to_numpy()["offset"]
+        assert found.tolist() == list(range(1_234, 2_000))
+
+
 def test_damage_comes_after_the_rows_before_it(tmp_path: Path, small: int) -> None:
     config = {"segment.bytes": 20_000}
     with kafkalog.Log(tmp_path / "log", config=config) as log:
@@ -125,9 +147,14 @@ def test_who_stops_in_the_middle_leaves_nothing(store: kafkalog.Store, small: in
     wait_for(lambda: not threads(), "the end of its threads")
 
 
+def pieces_of(store: kafkalog.Store) -> Iterator[Any]:
+    scan = store.scan("t", batch_rows=1)
+    return scan._pieces(scan._ends())
+
+
 def test_no_more_is_ahead_than_is_said(store: kafkalog.Store, small: int) -> None:
     """Who reads slowly has a few blocks of a few pieces in memory."""
-    work = topic_scan._Work(store.scan("t", batch_rows=1)._pieces(), 16, 2 * small)
+    work = topic_scan._Work(pieces_of(store), 16, 2 * small)
     runs = [threading.Thread(target=work.run) for _ in range(small)]
     for one in runs:
         one.start()
@@ -155,6 +182,9 @@ def test_what_is_wrong_is_said_at_once(store: kafkalog.Store) -> None:
         store.scan("t", columns=["valeu"])
     with pytest.raises(errors.UnknownTopicOrPartition, match="has no partition 9"):
         store.scan("t", partitions=[9])
+    for name in ("start", "stop"):
+        with pytest.raises(errors.ArgumentError, match=f"{name}: an offset of one partition"):
+            store.scan("t", **{name: 1})
 
 
 # ---- the packages ---------------------------------------------------------------------------
@@ -225,6 +255,16 @@ def test_pandas_reads_it(store: kafkalog.Store, backend: Any) -> None:
         assert frame["offset"].tolist() == list(range(RECORDS)) * PARTITIONS
         assert frame["value"].tolist() == [row["value"] for row in in_turn(store)]
         assert str(frame["timestamp"].iloc[1]) == "1970-01-01 00:00:01+00:00"
+
+
+def test_partitions_of_a_place(store: kafkalog.Store) -> None:
+    for where in wheres(store):
+        frame = kafkalog.pandas.read(where, "t", partitions=[1], columns=["partition"])
+        assert frame["partition"].tolist() == [1] * RECORDS
+        with pytest.raises(errors.UnknownTopicOrPartition, match="no partition 9"):
+            kafkalog.pandas.read(where, "t", partitions=[9])
+    with pytest.raises(errors.ArgumentError, match="partitions: a log is one"):
+        kafkalog.pandas.read(store["t"][0], partitions=[0])
 
 
 def test_of_a_log(store: kafkalog.Store) -> None:
