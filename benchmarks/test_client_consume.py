@@ -1,23 +1,22 @@
 """The Python consumers: kafkalog's, record by record, by poll and as Arrow batches, and
 confluent-kafka's `consume`, which also makes an object a record.
 
-Each reads the same records of 100 B from the same broker, in a process of its own, from the
-page cache.  "in this process" is the broker inside of the reader's process, without a port.
+Each reads the same records of 100 B from the same broker, ours and then Apache Kafka, in a
+process of its own, from the page cache.  "in this process" is our broker inside of the reader's
+process, without a port.
 """
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from benchmarks import environment
-from benchmarks.broker.brokers import OURS, Served, brokers
+from benchmarks.broker.brokers import KAFKA, OURS, brokers
 from benchmarks.measure import Part, Want, scaled
 from kafkalog import Broker, Consumer, TopicPartition
 from kafkalog.client.cluster import Cluster
@@ -43,22 +42,40 @@ def fill(bootstrap: str, topic: str, count: int) -> None:
         producer.flush()
 
 
-@pytest.fixture(scope="module")
-def places() -> Iterator[tuple[Served, str, Any, int]]:
-    """A broker with its topic, one in this process with the same, and how many records."""
+class Place(NamedTuple):
+    """A broker with the topic."""
+
+    key: str
+    shown: str
+    bootstrap: str
+    topic: str
+    count: int
+
+
+@pytest.fixture(params=[OURS, KAFKA], ids=["ours", "apache"])
+def place(request: pytest.FixtureRequest, folder: Path) -> Iterator[Place]:
     count = scaled(COUNT, 10_000)
-    with (
-        tempfile.TemporaryDirectory(prefix="kafkalog-bench-", dir=environment.place()) as folder,
-        brokers(Path(folder), [OURS]) as running,
-        Broker(Path(folder) / "inside") as inside,
-    ):
-        broker = running[OURS]
+    with brokers(folder, [request.param]) as running:
+        if not running:
+            pytest.skip("no Apache Kafka: its jars are not there")
+        broker = running[request.param]
         topic = broker.new_topic()
         fill(broker.bootstrap, topic, count)
-        with Cluster(inside) as cluster:
-            create_topic(cluster, topic, 1)
-        fill(inside.bootstrap_servers, topic, count)
-        yield broker, topic, inside, count
+        key = "client-consume" if request.param == OURS else "client-consume-apache"
+        yield Place(key, request.param, broker.bootstrap, topic, count)
+
+
+@pytest.fixture
+def inside(place: Place, folder: Path) -> Iterator[Broker | None]:
+    """Our broker in this process with the same; beside Apache Kafka None."""
+    if place.shown != OURS:
+        yield None
+        return
+    with Broker(folder / "inside") as broker:
+        with Cluster(broker) as cluster:
+            create_topic(cluster, place.topic, 1)
+        fill(broker.bootstrap_servers, place.topic, place.count)
+        yield broker
 
 
 def ours(where: Any, topic: str, read: Callable[[Consumer], None]) -> Callable[[], float]:
@@ -118,23 +135,24 @@ def arrow(count: int) -> Callable[[Consumer], None]:
     return read
 
 
-def test_client_consume(measure_together: Any, places: tuple[Served, str, Any, int]) -> None:
-    broker, topic, inside, count = places
-    key = "client-consume"
+def test_client_consume(measure_together: Any, place: Place, inside: Broker | None) -> None:
+    key, shown, bootstrap, topic, count = place
     runs = {
-        ITERATE: ours(broker.bootstrap, topic, iterate(count)),
-        POLL: ours(broker.bootstrap, topic, poll(count)),
-        ARROW: ours(broker.bootstrap, topic, arrow(count)),
-        INSIDE: ours(inside, topic, iterate(count)),
-        CONFLUENT: theirs(broker.bootstrap, topic, count),
+        ITERATE: ours(bootstrap, topic, iterate(count)),
+        POLL: ours(bootstrap, topic, poll(count)),
+        ARROW: ours(bootstrap, topic, arrow(count)),
+        CONFLUENT: theirs(bootstrap, topic, count),
     }
+    wants = [
+        Want(ITERATE, than=CONFLUENT, factor=2), Want(POLL, than=CONFLUENT, factor=2),
+        Want(ARROW, than=CONFLUENT, factor=10),
+    ]  # fmt: skip
+    if inside is not None:
+        runs[INSIDE] = ours(inside, topic, iterate(count))
+        wants.append(Want(INSIDE, figure=INSIDE_WANTED))
 
     def rate(run: Callable[[], float]) -> Callable[[], dict[str, float]]:
         return lambda: {key: count / run()}
 
-    wants = [
-        Want(ITERATE, than=CONFLUENT, factor=2), Want(POLL, than=CONFLUENT, factor=2),
-        Want(ARROW, than=CONFLUENT, factor=10), Want(INSIDE, figure=INSIDE_WANTED),
-    ]  # fmt: skip
-    part = Part(key, f"Consume {SIZE} B by a Python client", "records/s", wants)
+    part = Part(key, f"Consume {SIZE} B by a Python client from {shown}", "records/s", wants)
     measure_together([part], {name: rate(run) for name, run in runs.items()})
