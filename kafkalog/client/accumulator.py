@@ -26,6 +26,10 @@ TURNS_PAUSE_S = 0.05
 """Who waits for room looks so often, whether it was woken or not."""
 LIMITED_S = 300.0
 """How long what a topic's brokers refused as too large is not tried again."""
+FIRST_BYTES = 16_384
+"""What a partition's first batch may take; the next four times that where it was filled, up to
+batch.size: who writes to many partitions a little does not fill the buffer with room for more."""
+GROWTH = 4
 NUMBERS = 1 << 31
 """From a batch to the next: its parts, when it is split, have numbers between."""
 _new, _open = direct("intake_new"), direct("intake_open")
@@ -52,7 +56,7 @@ class Lane:
     """The batches of a partition, in their order.  Under the accumulator's lock."""
 
     __slots__ = (
-        "failed", "flying", "intake", "known", "open", "pause_ms", "ready", "reason",
+        "failed", "flying", "grown", "intake", "known", "open", "pause_ms", "ready", "reason",
         "retry_at_s", "sequence", "solo", "tp", "unstored_s",
     )  # fmt: skip
 
@@ -61,6 +65,8 @@ class Lane:
         self.intake = intake
         self.open: Batch | None = None
         """It takes records."""
+        self.grown = FIRST_BYTES
+        """What its next batch may take."""
         self.ready: deque[Batch] = deque()
         """Closed, to be sent in this order."""
         self.failed: list[Batch] = []
@@ -247,9 +253,10 @@ class Accumulator:
             if batch is not None:
                 if batch.size + need <= batch.reserved:
                     return  # somebody was quicker
+                lane.grown = min(lane.grown * GROWTH, max(self.bounds.batch_bytes, FIRST_BYTES))
                 self.close(lane)
                 self._wake()
-            wanted = max(self._most(intake.topic), HEADER_BYTES + need)
+            wanted = max(min(self._most(intake.topic), lane.grown), HEADER_BYTES + need)
             self._reserve(wanted, until_s)
             lane = self.lane(self.intakes.get(intake.topic, intake), partition)
             if lane.open is not None:
@@ -344,6 +351,8 @@ class Accumulator:
                     continue  # its first record is on the way
                 full = size >= min(bounds.batch_bytes, batch.reserved)
                 if at_s <= now_s or batch.hurry or self.starved or full:
+                    if size * GROWTH <= lane.grown > FIRST_BYTES:
+                        lane.grown //= GROWTH  # it gets less by now
                     self.close(lane)
                 else:
                     due_s = min(due_s, at_s)

@@ -25,7 +25,7 @@ class ProducerConfig(Settings):
 
     acks = Word("all", "Who must have a record: 0 nobody, 1 the leader, all.", choices=tuple(ACKS))
     batch_size = Whole(
-        65_536,
+        262_144,
         "Of a batch before compression; a larger record goes alone.",
         unit="bytes", low=1, kafka=16_384,
     )  # fmt: skip

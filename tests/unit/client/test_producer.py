@@ -12,6 +12,7 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.batch.partitioner import partition_for_key
+from kafkalog.client.accumulator import FIRST_BYTES
 from kafkalog.client.delivery import Delivery
 from kafkalog.client.producer import Outgoing, Producer
 from kafkalog.wire import apis
@@ -61,6 +62,24 @@ def test_batches_close_when_they_are_full(broker: Peer) -> None:
     assert sum(d.count for d in done) == 100
     assert sum(d.record_bytes for d in done) == 5000
     assert all(d.seconds >= 0 for d in done)
+
+
+def test_a_partitions_batches_grow_while_they_are_filled(broker: Peer) -> None:
+    """Small at first, as its room is counted whole: little for many partitions fits the buffer."""
+    with make(broker, linger_ms=1_000_000, buffer_bytes=1 << 20) as producer:
+        assert producer.config.batch_size == 256 << 10
+        for _ in range(400):
+            producer.send("t", b"x" * 1000, partition=0)
+        producer.flush()
+        for partition in (0, 1, 0, 1):  # it got little: its room shrinks again
+            producer.send("t", b"y", partition=partition)
+            producer.flush()
+            assert producer._waiting.used == 0
+        producer.send("t", b"y", partition=0)
+        producer.send("t", b"y", partition=1)
+        assert producer._waiting.used == 2 * FIRST_BYTES
+    sizes = [len(batch.records) for batch in batches(broker)]
+    assert sizes[:4] == [16, 64, 259, 61]
 
 
 def test_sequences_follow_each_other_in_each_partition(broker: Peer) -> None:
