@@ -305,7 +305,7 @@ def test_a_flush_tells_that_no_file_could_be_opened(
         hooks.kl_io_fail(b"openat", 1, errno.EIO, 1, 0)
         hooks.kl_io_hold(b"fdatasync", hooks.KL_HOLD_NONE)
         # Which of its files or directories is the first depends on what the round has done.
-        with pytest.raises(errors.IoFailed, match="could be opened|cannot open") as told:
+        with pytest.raises(errors.IoFailed, match=r"could be opened|cannot open") as told:
             log.flush()
         assert told.value.errno == errno.EIO
         hooks.kl_io_reset()
