@@ -21,7 +21,9 @@ from tests.support import jvm
 from tests.support.raw import Raw
 
 VERSION = "4.1.1"
-POM = Path(__file__).resolve().parents[1] / "kafka" / "referee" / "pom.xml"
+TESTS = Path(__file__).resolve().parents[1]
+POM = TESTS / "kafka" / "referee" / "pom.xml"
+LAST_WITH_ZOOKEEPER = "3.9.1"
 START_S = 60
 SERVER = """
 process.roles=broker,controller
@@ -51,6 +53,16 @@ def jars() -> Path:
     Raises: Unavailable.
     """
     return fetched(POM, f"kafka-{VERSION}", "kafka-tools-*.jar")
+
+
+def jars_with_zookeeper() -> Path:
+    """The folder of the jars of the last Kafka that ran on ZooKeeper, and of ZooKeeper.
+
+    Raises: Unavailable.
+    """
+    pom = TESTS / "kafka" / "cluster" / "pom.xml"
+    name = f"kafka-{LAST_WITH_ZOOKEEPER}"
+    return fetched(pom, name, f"kafka_2.13-{LAST_WITH_ZOOKEEPER}.jar")
 
 
 @lru_cache

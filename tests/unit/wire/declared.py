@@ -6,6 +6,7 @@ import json
 import re
 import zipfile
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support import apache
@@ -39,15 +40,27 @@ class Resolved(NamedTuple):
     fields: tuple[Resolved, ...]
 
 
-@lru_cache(maxsize=1)
 def messages() -> dict[str, dict[str, Any]]:
     """Every message that Kafka still codes, by name.
 
     Raises: apache.Unavailable.
     """
+    return _messages(apache.jars(), apache.VERSION, JARS)
+
+
+def messages_with_zookeeper() -> dict[str, dict[str, Any]]:
+    """What is sent, by the last Kafka that ran on ZooKeeper.
+
+    Raises: apache.Unavailable.
+    """
+    return _messages(apache.jars_with_zookeeper(), apache.LAST_WITH_ZOOKEEPER, JARS[:1])
+
+
+@lru_cache(maxsize=2)
+def _messages(folder: Path, kafka: str, jars: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     found = {}
-    for jar in JARS:
-        with zipfile.ZipFile(apache.jars() / f"kafka-{jar}-{apache.VERSION}.jar") as archive:
+    for jar in jars:
+        with zipfile.ZipFile(folder / f"kafka-{jar}-{kafka}.jar") as archive:
             for name in archive.namelist():
                 if name.startswith("common/") and name.endswith(".json"):
                     lines = archive.read(name).decode().splitlines()

@@ -9,7 +9,7 @@ import pytest
 from kafkalog.wire import apis
 from kafkalog.wire.message import Message
 from kafkalog.wire.notation import Field
-from kafkalog.wire.tables import metadata_records, offsets_records, other_records
+from kafkalog.wire.tables import controller, metadata_records, offsets_records, other_records
 from tests.support import apache
 from tests.unit.wire import declared
 from tests.unit.wire.declared import Resolved
@@ -73,6 +73,32 @@ def test_an_api_is_as_kafka_declares_it(api: apis.Api, kafka: dict[str, Any]) ->
     assert api.key == request["apiKey"] == response["apiKey"]
     compare(api.request, request, later)
     compare(api.response, response, later)
+
+
+@pytest.mark.parametrize(
+    "api",
+    [
+        controller.LEADER_AND_ISR, controller.STOP_REPLICA, controller.UPDATE_METADATA,
+        controller.CONTROLLED_SHUTDOWN, apis.ALTER_PARTITION, apis.ALLOCATE_PRODUCER_IDS,
+        apis.WRITE_TXN_MARKERS, apis.OFFSET_FOR_LEADER_EPOCH,
+    ],
+    ids=lambda api: api.name,
+)  # fmt: skip
+def test_what_brokers_on_zookeeper_say_is_as_their_kafka_declares_it(api: apis.Api) -> None:
+    """The newest version that Kafka 3.9 has, which it speaks, and the older ones that are known."""
+    try:
+        kafka = declared.messages_with_zookeeper()
+    except apache.Unavailable as reason:
+        pytest.skip(f"Apache Kafka cannot be asked: {reason}")
+    for message, name in ((api.request, "Request"), (api.response, "Response")):
+        theirs = kafka[api.name + name]
+        assert api.key == theirs["apiKey"]
+        valid = declared.versions(theirs["validVersions"])
+        flexible = declared.versions(theirs["flexibleVersions"])
+        assert valid.stop - 1 in message.versions
+        for version in {*message.versions} & {*valid}:
+            assert (version >= message.first_flexible) is (version in flexible)
+            assert ours(message.fields, version) == declared.resolve(theirs, version), version
 
 
 @pytest.mark.parametrize("message", RECORDS, ids=lambda message: message.title)
