@@ -12,6 +12,7 @@ from typing import ClassVar
 __all__ = [
     "ArgumentError",
     "BadAnswer",
+    "BadZnode",
     "BufferTooSmall",
     "Closed",
     "CorruptLog",
@@ -53,6 +54,7 @@ __all__ = [
     "UnsupportedVersion",
     "WakeUp",
     "WrongThread",
+    "ZooKeeperAway",
 ]
 
 
@@ -236,6 +238,10 @@ class BadAnswer(KafkalogError):
     """A broker's answer breaks the protocol, or is none of Kafka's; its connection was closed."""
 
 
+class BadZnode(KafkalogError):
+    """A znode of the cluster's tree in ZooKeeper does not say what Kafka's say."""
+
+
 class StaleLog(KafkalogError):
     """The log changed under a reader: refresh it or start again."""
 
@@ -250,6 +256,12 @@ class PeerGone(KafkalogError, ConnectionError):
 
 
 # ---- what Kafka refuses, by Kafka's names ----------------------------------------------
+
+
+class ZooKeeperAway(KafkalogError, ConnectionError):
+    """No server of the ensemble answered in time; whether a write was done is not known."""
+
+    retriable = True
 
 
 class OffsetOutOfRange(KafkalogError, LookupError):

@@ -12,6 +12,7 @@ import threading
 import time
 import zlib
 from base64 import urlsafe_b64encode
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -91,11 +92,14 @@ def fetched(pom: Path, name: str, one_of_them: str) -> Path:
     return folder
 
 
-def java(main: str, *arguments: str, heap: str = "256m") -> list[str]:
-    """The command line of one of Kafka's main classes, where it has to be a process; see `ask`."""
+def java(main: str, *arguments: str, heap: str = "256m", folder: Path | None = None) -> list[str]:
+    """The command line of one of Kafka's main classes, where it has to be a process; see `ask`.
+
+    `folder`: of other jars than `jars()`.
+    """
     # Started often and briefly: the simple compiler and collector start fastest.
     quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Xmx{heap}"]
-    return ["java", *quick, "-cp", f"{jars()}/*", main, *arguments]
+    return ["java", *quick, "-cp", f"{folder or jars()}/*", main, *arguments]
 
 
 def ask(main: str, *arguments: str, text: str = "") -> str:
@@ -209,7 +213,52 @@ def _archive() -> Path:
     return jars() / f"broker-{zlib.crc32(known.encode()):08x}.jsa"
 
 
-class Broker:
+class Program:
+    """A Java program that serves, and writes what it says to a file."""
+
+    _process: subprocess.Popen[bytes] | None = None
+
+    def __init__(self, output: Path) -> None:
+        self._output = output
+
+    def start(self, command: list[str], where: Path, answers: Callable[[], bool]) -> None:
+        """Return when it answers; clients that come earlier are slow: each has a back-off of
+        its own, which grows to half a minute."""
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, cwd=where
+            )
+        try:
+            end = time.monotonic() + START_S
+            pause = threading.Event()
+            while not answers():
+                assert self._process.poll() is None, f"it ended: {self.output()[-4000:]}"
+                assert time.monotonic() < end, f"not in {START_S} s: {self.output()[-4000:]}"
+                pause.wait(0.1)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """SIGTERM, and wait."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(timeout=START_S)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def output(self) -> str:
+        return self._output.read_text(errors="replace")
+
+
+class Broker(Program):
     """One KRaft broker on a directory, which it formats when new; a context manager, in which
     it answers from the first line on."""
 
@@ -217,16 +266,15 @@ class Broker:
         self, directory: Path, settings: str = "", heap: str = "512m", port: int | None = None
     ) -> None:
         """`port`: where `settings` let it listen, if they say so."""
+        super().__init__(directory.parent / "broker.out")
         self.port = port or free_port()
         self.directory = directory
         self._heap = heap
         self._home = directory.parent
         self._properties = self._home / "server.properties"
-        self._output = self._home / "broker.out"
         self._properties.write_text(
             SERVER.format(port=self.port, controller=free_port(), directory=directory) + settings
         )
-        self._process: subprocess.Popen[bytes] | None = None
         self._making: Path | None = None  # an archive that its end writes
 
     @property
@@ -237,18 +285,11 @@ class Broker:
         if not (self.directory / "meta.properties").exists():
             cluster = urlsafe_b64encode(b"k" + secrets.token_bytes(15)).decode().rstrip("=")
             ask("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties))
-        output = self._output.open("wb")
         program, *rest = java("kafka.Kafka", str(self._properties), heap=self._heap)
-        self._process = subprocess.Popen(
-            [program, *self._with_archive(), *rest],
-            stdout=output, stderr=subprocess.STDOUT, cwd=self._home,
+        self.start(
+            [program, *self._with_archive(), *rest], self._home,
+            lambda: answers(self.bootstrap_servers),
         )  # fmt: skip
-        output.close()
-        try:
-            self._wait()
-        except BaseException:
-            self.kill()
-            raise
         return self
 
     def _with_archive(self) -> list[str]:
@@ -258,40 +299,16 @@ class Broker:
         self._making = _archive().with_suffix(f".{secrets.token_hex(4)}")
         return [f"-XX:ArchiveClassesAtExit={self._making}", "-Xlog:disable"]
 
-    def _wait(self) -> None:
-        """Until it knows itself as a broker that is not fenced.  Clients that come earlier are
-        slow: each has a back-off of its own, which grows to half a minute."""
-        assert self._process is not None
-        end = time.monotonic() + START_S
-        pause = threading.Event()
-        while not self._answers():
-            assert self._process.poll() is None, f"Kafka ended: {self.output()[-4000:]}"
-            assert time.monotonic() < end, f"not in {START_S} s: {self.output()[-4000:]}"
-            pause.wait(0.1)
-
-    def _answers(self) -> bool:
-        try:
-            with Raw(self.bootstrap_servers) as raw:
-                return len(raw.call(apis.METADATA, 9, topics=[]).brokers) == 1
-        except OSError:
-            return False
-
     def __exit__(self, *_: object) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(timeout=START_S)
-        finally:
-            self._process.kill()
-            self._process.wait()
+        self.stop()
         if self._making is not None and self._making.exists():
             self._making.replace(_archive())
 
-    def kill(self) -> None:
-        """kill -9."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
 
-    def output(self) -> str:
-        return self._output.read_text(errors="replace")
+def answers(bootstrap_servers: str, brokers: int = 1) -> bool:
+    """Whether a broker knows itself as one that is not fenced, and so many in all."""
+    try:
+        with Raw(bootstrap_servers) as raw:
+            return len(raw.call(apis.METADATA, 9, topics=[]).brokers) >= brokers
+    except OSError:
+        return False

@@ -1,0 +1,146 @@
+"""A znode's JSON: read with the name of what is wrong, written as Kafka writes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from kafkalog.errors import BadZnode
+
+__all__ = ["ZNODE_BYTES_MAX", "Document", "document"]
+
+ZNODE_BYTES_MAX = 0xFFFFF
+"""Of a znode, as ZooKeeper's jute.maxbuffer has it where nothing else is said."""
+INT32, INT64 = range(-(2**31), 2**31), range(-(2**63), 2**63)
+
+T = TypeVar("T")
+
+
+def document(fields: Mapping[str, Any]) -> bytes:
+    """A JSON document without blanks, as Kafka's."""
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+class Document:
+    """A JSON object of the tree, or one within it.
+
+    Each reader names its path, the field, what was found and what was wanted: BadZnode.
+    """
+
+    def __init__(self, path: str, fields: Mapping[str, Any], within: str = "") -> None:
+        self.path = path
+        self._fields = fields
+        self._within = within
+
+    @classmethod
+    def parse(cls, path: str, data: bytes | None, versions: range) -> Document:
+        """The document of a znode, whose `version` is one of `versions`."""
+        if not data:
+            raise BadZnode(f"{path}: found nothing, wanted a JSON object")
+        if len(data) > ZNODE_BYTES_MAX:
+            raise BadZnode(f"{path}: found {len(data)} bytes, wanted {ZNODE_BYTES_MAX} at most")
+        try:
+            found = json.loads(data.decode())
+        except (ValueError, RecursionError) as problem:
+            raise BadZnode(f"{path}: found no JSON: {problem}") from None
+        if not isinstance(found, dict):
+            raise BadZnode(f"{path}: found {_shown(found)}, wanted a JSON object")
+        self = cls(path, found)
+        version = self.whole("version")
+        if version not in versions:
+            wanted = f"{versions.start} to {versions.stop - 1}"
+            raise self.wrong("version", version, wanted)
+        return self
+
+    def wrong(self, name: str, found: object, wanted: str) -> BadZnode:
+        """The error for a field."""
+        where = f"{self._within}.{name}" if self._within else name
+        return BadZnode(f"{self.path}: {where}: found {_shown(found)}, wanted {wanted}")
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a field, and it is not null."""
+        return self._fields.get(name) is not None
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A string."""
+        found = self._fields.get(name, default)
+        if not isinstance(found, str):
+            raise self.wrong(name, found, "a string")
+        return found
+
+    def whole(self, name: str, default: int | None = None, limits: range = INT32) -> int:
+        """A whole number; some of Kafka's are written as strings, too."""
+        return self._whole(name, self._fields.get(name, default), limits)
+
+    def long(self, name: str, default: int | None = None) -> int:
+        """A whole number of 64 bits."""
+        return self.whole(name, default, INT64)
+
+    def wholes(self, name: str) -> tuple[int, ...]:
+        """A list of whole numbers."""
+        return self._wholes(name, self._fields.get(name))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings."""
+        found = self._fields.get(name)
+        if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+            raise self.wrong(name, found, "a list of strings")
+        return tuple(found)
+
+    def settings(self, name: str) -> dict[str, str]:
+        """An object of strings."""
+        found = self._object(name)
+        for key, value in found.items():
+            if not isinstance(value, str):
+                raise self.wrong(f"{name}.{key}", value, "a string")
+        return found
+
+    def replicas(self, name: str) -> dict[int, tuple[int, ...]]:
+        """An object of lists of whole numbers by whole numbers; one that is missing is empty."""
+        found = self._object(name) if self.has(name) else {}
+        return {
+            self._whole(name, key, range(INT32.stop)): self._wholes(f"{name}.{key}", value)
+            for key, value in found.items()
+        }
+
+    def each(self, name: str, read: Callable[[Document], T]) -> tuple[T, ...]:
+        """A list of objects."""
+        found = self._fields.get(name)
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            raise self.wrong(name, found, "a list of objects")
+        return tuple(
+            read(Document(self.path, each, f"{name}[{at}]")) for at, each in enumerate(found)
+        )
+
+    def objects(self, name: str) -> dict[str, Document]:
+        """An object of objects; one that is missing is empty."""
+        found = self._object(name) if self.has(name) else {}
+        for key, value in found.items():
+            if not isinstance(value, dict):
+                raise self.wrong(f"{name}.{key}", value, "an object")
+        return {key: Document(self.path, value, f"{name}.{key}") for key, value in found.items()}
+
+    def _object(self, name: str) -> dict[str, Any]:
+        found = self._fields.get(name)
+        if not isinstance(found, dict):
+            raise self.wrong(name, found, "an object")
+        return found
+
+    def _whole(self, name: str, found: object, limits: range) -> int:
+        if isinstance(found, str) and found.removeprefix("-").isdecimal() and len(found) < 21:
+            found = int(found)
+        if not isinstance(found, int) or isinstance(found, bool) or found not in limits:
+            wanted = f"a whole number from {limits.start} to {limits.stop - 1}"
+            raise self.wrong(name, found, wanted)
+        return found
+
+    def _wholes(self, name: str, found: object) -> tuple[int, ...]:
+        if not isinstance(found, list):
+            raise self.wrong(name, found, "a list of whole numbers")
+        return tuple(self._whole(f"{name}[{at}]", each, INT32) for at, each in enumerate(found))
+
+
+def _shown(found: object) -> str:
+    shown = "nothing" if found is None else repr(found)
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."

@@ -1,0 +1,190 @@
+"""The metadata's image from the whole tree, as a controller finds it when it is elected.
+
+Pure.  A znode that says nothing known is left out and told; all others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from kafkalog.errors import BadZnode
+from kafkalog.metadata.image import (
+    BROKER,
+    TOPIC,
+    Broker,
+    MetadataImage,
+    Partition,
+    Topic,
+    empty_image,
+)
+from kafkalog.metadata.zookeeper import entities, tree
+from kafkalog.wire.values import ZERO_UUID
+
+__all__ = ["Loaded", "Znode", "load"]
+
+PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+"""By Kafka's numbers of them."""
+KINDS = {"topics": TOPIC, "brokers": BROKER}
+T = TypeVar("T")
+
+
+class Znode(NamedTuple):
+    """A znode as ZooKeeper gives it."""
+
+    data: bytes | None
+    version: int = 0
+    """How often its data was changed."""
+    created: int = 0
+    """The transaction that made it (czxid): of a broker, its epoch."""
+
+
+Tree = Mapping[str, Znode]
+"""By path from the chroot: "/brokers/ids/1"."""
+
+
+class Loaded(NamedTuple):
+    """What a tree says."""
+
+    image: MetadataImage
+    controller: tree.ControllerNode | None
+    controller_epoch: int
+    """0 before the first election."""
+    written_by: Mapping[tuple[str, int], int]
+    """The epoch of the controller that wrote a partition's state."""
+    deleted: frozenset[str]
+    """Topics that are to be deleted."""
+    problems: tuple[BadZnode, ...]
+    """Of znodes that were left out."""
+
+
+def load(znodes: Tree, node_id: int) -> Loaded:
+    """All of a tree, for the broker `node_id`."""
+    return _Loading(znodes).load(node_id)
+
+
+class _Loading:
+    def __init__(self, znodes: Tree) -> None:
+        self._znodes = znodes
+        self._children: dict[str, list[str]] = {}
+        for path in znodes:
+            parent, _, name = path.rpartition("/")
+            self._children.setdefault(parent, []).append(name)
+        self._problems: list[BadZnode] = []
+        self._written_by: dict[tuple[str, int], int] = {}
+
+    def load(self, node_id: int) -> Loaded:
+        topics = dict(self._topics())
+        image = empty_image(self._one(tree.CLUSTER_ID, tree.read_cluster_id) or "", node_id)
+        block = self._one(tree.PRODUCER_IDS, tree.read_producer_ids)
+        configs, quotas, credentials = self._settings()
+        epoch = self._one(tree.CONTROLLER_EPOCH, tree.read_epoch) or 0
+        image = image._replace(
+            epoch=epoch,
+            topics=topics,
+            names={topic.id: name for name, topic in topics.items() if topic.id != ZERO_UUID},
+            brokers=dict(self._brokers()),
+            configs=configs,
+            quotas=quotas,
+            next_producer_id=block.last + 1 if block else 0,
+            foreign={"SCRAM": credentials} if credentials else {},
+        )
+        controller = self._one(tree.CONTROLLER, tree.read_controller)
+        deleted = frozenset(self._children.get(tree.DELETE_TOPICS, ()))
+        problems = tuple(self._problems)
+        return Loaded(image, controller, epoch, self._written_by, deleted, problems)
+
+    def _read(self, read: Callable[..., T], *arguments: Any) -> T | None:
+        try:
+            return read(*arguments)
+        except BadZnode as problem:
+            self._problems.append(problem)
+            return None
+
+    def _one(self, path: str, read: Callable[[bytes | None], T]) -> T | None:
+        found = self._znodes.get(path)
+        # A place that was made and never written says nothing, and nothing wrong.
+        return self._read(read, found.data) if found and found.data else None
+
+    def _numbered(self, parent: str) -> Iterator[tuple[int, str]]:
+        """The children whose names are numbers; Kafka makes no others there."""
+        for name in self._children.get(parent, ()):
+            if name.isdecimal() and len(name) <= 10:
+                yield int(name), f"{parent}/{name}"
+
+    # ---- brokers and topics ------------------------------------------------------------------
+
+    def _brokers(self) -> Iterator[tuple[int, Broker]]:
+        for number, path in self._numbered(tree.BROKERS):
+            znode = self._znodes[path]
+            found = self._read(tree.read_broker, number, znode.data)
+            if found is not None:
+                endpoints = tuple(
+                    (e.listener, e.host, e.port, PROTOCOLS.get(e.protocol, -1))
+                    for e in found.endpoints
+                )
+                features = tuple((n, low, high) for n, (low, high) in found.features.items())
+                yield number, Broker(
+                    number, znode.created, ZERO_UUID, endpoints, features, found.rack,
+                    fenced=False, in_controlled_shutdown=False, directories=(),
+                )  # fmt: skip
+
+    def _topics(self) -> Iterator[tuple[str, Topic]]:
+        for name in self._children.get(tree.TOPICS, ()):
+            found = self._read(tree.read_topic, name, self._znodes[tree.topic_path(name)].data)
+            if found is not None:
+                partitions = {number: self._partition(name, number, found)
+                              for number in found.replicas}  # fmt: skip
+                yield name, Topic(name, found.topic_id, partitions)
+
+    def _partition(self, topic: str, number: int, node: tree.TopicNode) -> Partition:
+        """One without a state yet has no leader, and epoch -1, which every first one is above."""
+        state, version = tree.PartitionState(-1, -1, (), 0), -1
+        if znode := self._znodes.get(tree.partition_path(topic, number)):
+            found = self._read(tree.read_partition, topic, number, znode.data)
+            if found is not None:
+                state, version = found, znode.version
+                self._written_by[topic, number] = state.controller_epoch
+        return Partition(
+            number, node.replicas[number], state.isr, state.leader, state.leader_epoch, version,
+            removing_replicas=node.removing.get(number, ()),
+            adding_replicas=node.adding.get(number, ()),
+            leader_recovery_state=int(state.recovering),
+        )  # fmt: skip
+
+    # ---- settings ----------------------------------------------------------------------------
+
+    def _settings(self) -> tuple[dict[Any, Any], dict[Any, Any], int]:
+        """Settings of topics and brokers, quotas, and how many users have credentials."""
+        configs: dict[tuple[int, str], Mapping[str, str]] = {}
+        quotas: dict[Any, dict[str, float]] = {}
+        credentials = 0
+        for entity in self._entities():
+            path = entities.config_path(entity)
+            found = self._read(entities.read_config, entity, self._znodes[path].data) or {}
+            if entity[0] in KINDS:
+                name = "" if entity[1] == entities.DEFAULT else entity[1]
+                if found:
+                    configs[KINDS[entity[0]], name] = found
+                continue
+            numbers = {}
+            for key, value in found.items():
+                if key.startswith("SCRAM-"):
+                    credentials += 1
+                    continue
+                try:
+                    numbers[key] = float(value)
+                except ValueError:
+                    problem = f"{path}: {key}: found {value!r:.80}, wanted a number"
+                    self._problems.append(BadZnode(problem))
+            if numbers:
+                quotas[entities.quota_entity(entity)] = numbers
+        return configs, quotas, credentials
+
+    def _entities(self) -> Iterator[entities.Entity]:
+        for kind in entities.KINDS:
+            for name in self._children.get(f"{entities.CONFIG}/{kind}", ()):
+                yield (kind, name)
+                for client in self._children.get(f"{entities.CONFIG}/users/{name}/clients", ()):
+                    if kind == "users":
+                        yield (kind, name, "clients", client)

@@ -1,0 +1,283 @@
+"""A session with ZooKeeper: what kafkalog asks of it, and what it tells.
+
+The only module that knows kazoo.  Reads and writes wait for their answer; watches fire once, and
+they, like the life of the session, are told through `told`, which is called in kazoo's thread and
+may do no more than put what it is given into a queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+from kafkalog import errors
+from kafkalog.arguments import text, whole_number
+from kafkalog.metadata.zookeeper.loading import Znode
+
+__all__ = [
+    "Check", "Committed", "Create", "Delete", "Life", "Operation", "Seen", "Session", "Set",
+]  # fmt: skip
+
+ANY_VERSION = -1
+AGAIN = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
+"""An ensemble that is away is looked for as long as the session is wanted."""
+READS_AT_ONCE = 500
+"""Of a tree's znodes; each is one small message."""
+
+
+class Life(Enum):
+    """What became of the session."""
+
+    CONNECTED = "connected"
+    AWAY = "away"
+    """No server answers; the session, and what is ephemeral of it, may live on."""
+    EXPIRED = "expired"
+    """It has ended, and what was ephemeral of it is gone; a new one begins by itself."""
+
+
+class Seen(NamedTuple):
+    """A watch that fired: something about the path is other than it was read.  Read it again."""
+
+    path: str
+    children: bool
+    """Its children; False: its data, or whether it is there."""
+
+
+Told = Callable[[Life | Seen], None]
+
+
+class Create(NamedTuple):
+    """A new znode."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    """It goes with the session."""
+    sequence: bool = False
+    """ZooKeeper adds a number to its path."""
+
+
+class Set(NamedTuple):
+    """Other data for a znode of this version."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+class Delete(NamedTuple):
+    """A znode of this version goes."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+class Check(NamedTuple):
+    """A znode has this version, or nothing of what stands beside it is done."""
+
+    path: str
+    version: int
+
+
+Operation = Create | Set | Delete | Check
+
+
+class Committed(NamedTuple):
+    """What became of operations that are done all or none."""
+
+    done: bool
+    refused: int = -1
+    """Which one stood in the way of all."""
+    why: str = ""
+    """ZooKeeper's word for it: "NoNode", "NodeExists", "BadVersion", "NotEmpty"."""
+    paths: tuple[str, ...] = ()
+    """Of those that created something, the path as it is."""
+
+
+class Session:
+    """A connection to a ZooKeeper ensemble.  Any thread; closed by `close` or as a context manager.
+
+    Raises, of all that asks: ZooKeeperAway, when no server answered in time: of a write the outcome
+    is then unknown.
+    """
+
+    def __init__(self, hosts: str, told: Told, timeout_ms: int = 18_000) -> None:
+        """Connect.  `hosts`: `host:port,.../chroot`; the chroot is made where it is missing.
+
+        Raises: MissingPackage without kazoo, ArgumentError, ZooKeeperAway.
+        """
+        self.hosts = text("hosts", hosts)
+        """As they were given."""
+        whole_number("timeout_ms", timeout_ms, 1)
+        self._kazoo = kazoo = _kazoo()
+        self._told = told
+        self._timeout_s = timeout_ms / 1000
+        servers, slash, chroot = hosts.partition("/")
+        if slash and chroot:
+            self._make_chroot(servers, f"/{chroot.rstrip('/')}")
+        self._client = kazoo.client.KazooClient(
+            hosts.rstrip("/"), timeout=self._timeout_s, connection_retry=AGAIN
+        )
+        self._client.add_listener(self._live)
+        self._begin(self._client)
+
+    def _begin(self, client: Any) -> None:
+        try:
+            client.start(self._timeout_s)
+        except self._kazoo.handlers.threading.KazooTimeoutError:
+            client.close()
+            raise errors.ZooKeeperAway(
+                f"no ZooKeeper answers at {self.hosts} in {self._timeout_s:g} s"
+            ) from None
+
+    def _make_chroot(self, servers: str, chroot: str) -> None:
+        """A path that does not exist would make all others fail."""
+        client = self._kazoo.client.KazooClient(servers, timeout=self._timeout_s)
+        self._begin(client)
+        try:
+            self._answer(client.ensure_path_async(chroot))
+        finally:
+            client.stop()
+            client.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the session; what is ephemeral of it goes at once."""
+        self._client.remove_listener(self._live)
+        self._client.stop()
+        self._client.close()
+
+    @property
+    def id(self) -> int:
+        """ZooKeeper's number of the session; 0 while there is none."""
+        client_id = self._client.client_id
+        return int(client_id[0]) if client_id else 0
+
+    def _live(self, state: str) -> None:
+        states = self._kazoo.client.KazooState
+        now = {states.CONNECTED: Life.CONNECTED, states.SUSPENDED: Life.AWAY}
+        self._told(now.get(state, Life.EXPIRED))
+
+    def _answer(self, asked: Any) -> Any:
+        """What came of an asynchronous call of kazoo's: the others wait as long as nobody answers,
+        and take what is asked meanwhile."""
+        kazoo = self._kazoo
+        away = (
+            kazoo.exceptions.ConnectionLoss, kazoo.exceptions.SessionExpiredError,
+            kazoo.exceptions.ConnectionClosedError, kazoo.exceptions.OperationTimeoutError,
+            kazoo.handlers.threading.KazooTimeoutError,
+        )  # fmt: skip
+        try:
+            return asked.get(timeout=self._timeout_s)
+        except away as problem:
+            raise errors.ZooKeeperAway(
+                f"ZooKeeper at {self.hosts}: {type(problem).__name__}"
+            ) from problem
+
+    def _watch(self, path: str, children: bool, wanted: bool) -> Callable[[Any], None] | None:
+        if not wanted:
+            return None
+        none = self._kazoo.protocol.states.EventType.NONE
+
+        def fired(event: Any) -> None:
+            if event.type != none:  # the session's life is told by itself
+                self._told(Seen(path, children))
+
+        return fired
+
+    # ---- reading ------------------------------------------------------------------------------
+
+    def read(self, path: str, watch: bool = False) -> Znode | None:
+        """A znode; None: there is none.  `watch`: tell, once, when that is true no more."""
+        fired = self._watch(path, False, watch)
+        try:
+            data, stat = self._answer(self._client.get_async(path, watch=fired))
+        except self._kazoo.exceptions.NoNodeError:
+            if not watch:
+                return None
+            # `get` leaves no watch where nothing is.
+            if self._answer(self._client.exists_async(path, watch=fired)) is None:
+                return None
+            return self.read(path, watch)  # made in between
+        return Znode(data, stat.version, stat.czxid)
+
+    def children(self, path: str, watch: bool = False) -> list[str] | None:
+        """The names below a znode, in order; None: there is no such znode, and nothing watches."""
+        fired = self._watch(path, True, watch)
+        try:
+            return sorted(self._answer(self._client.get_children_async(path, watch=fired)))
+        except self._kazoo.exceptions.NoNodeError:
+            return None
+
+    def tree(self, *roots: str) -> dict[str, Znode]:
+        """All znodes at and below these paths, read many at once; one that goes meanwhile is
+        left out."""
+        found: dict[str, Znode] = {}
+        level = list(roots)
+        while level:
+            below: list[str] = []
+            for at in range(0, len(level), READS_AT_ONCE):
+                some = level[at : at + READS_AT_ONCE]
+                asked = [(path, self._client.get_async(path), self._client.get_children_async(path))
+                         for path in some]  # fmt: skip
+                for path, znode, names in asked:
+                    try:
+                        data, stat = self._answer(znode)
+                        children = self._answer(names)
+                    except self._kazoo.exceptions.NoNodeError:
+                        continue
+                    found[path] = Znode(data, stat.version, stat.czxid)
+                    base = path.rstrip("/")
+                    below += [f"{base}/{name}" for name in sorted(children)]
+            level = below
+        return found
+
+    # ---- writing ------------------------------------------------------------------------------
+
+    def ensure(self, paths: Iterable[str]) -> None:
+        """Make these znodes, and what they stand in, where they are missing; without data."""
+        for path in paths:
+            self._answer(self._client.ensure_path_async(path))
+
+    def commit(self, operations: Sequence[Operation]) -> Committed:
+        """Do all of them, in their order, or none."""
+        asked = self._client.transaction()
+        for one in operations:
+            if isinstance(one, Create):
+                asked.create(one.path, one.data, ephemeral=one.ephemeral, sequence=one.sequence)
+            elif isinstance(one, Set):
+                asked.set_data(one.path, one.data, one.version)
+            elif isinstance(one, Delete):
+                asked.delete(one.path, one.version)
+            else:
+                asked.check(one.path, one.version)
+        results = self._answer(asked.commit_async())
+        # ZooKeeper says of the others that they were rolled back, or came behind.
+        others = (
+            self._kazoo.exceptions.RolledBackError, self._kazoo.exceptions.RuntimeInconsistency,
+        )  # fmt: skip
+        for at, result in enumerate(results):
+            if isinstance(result, Exception) and not isinstance(result, others):
+                return Committed(False, at, type(result).__name__.removesuffix("Error"))
+        pairs = zip(operations, results, strict=True)
+        return Committed(True, paths=tuple(r for o, r in pairs if isinstance(o, Create)))
+
+
+def _kazoo() -> Any:
+    try:
+        import kazoo
+        import kazoo.client
+        import kazoo.exceptions
+        import kazoo.handlers.threading
+        import kazoo.protocol.states
+    except ImportError:
+        raise errors.MissingPackage(
+            "a cluster on ZooKeeper needs kazoo: pip install kazoo"
+        ) from None
+    return kazoo

@@ -1,0 +1,195 @@
+"""A session with a real ZooKeeper, and what a real broker of Kafka 3.9 leaves there."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kafkalog import errors
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.loading import load
+from kafkalog.metadata.zookeeper.session import Check, Create, Delete, Life, Seen, Session, Set
+from kafkalog.wire import apis
+from tests.kafka.cluster import deeds
+from tests.support import apache
+from tests.support.raw import Raw
+from tests.support.waiting import LIMIT_S, wait_for
+from tests.support.zookeeper import Broker, ZooKeeper
+
+pytest.importorskip("kazoo")
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    try:
+        with ZooKeeper(tmp_path_factory.mktemp("zookeeper") / "one") as running:
+            yield running
+    except apache.Unavailable as reason:
+        pytest.skip(f"ZooKeeper cannot run here: {reason}")
+
+
+class Told:
+    """What a session told, in its order."""
+
+    def __init__(self) -> None:
+        self.said: queue.Queue[Any] = queue.Queue()
+
+    def __call__(self, what: Any) -> None:
+        self.said.put(what)
+
+    def next(self) -> Any:
+        return self.said.get(timeout=LIMIT_S)
+
+    def until(self, wanted: Any) -> None:
+        while self.next() != wanted:
+            pass
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def session(zookeeper: ZooKeeper, told: Told, request: pytest.FixtureRequest) -> Iterator[Session]:
+    with Session(f"{zookeeper.hosts}/tests/{request.node.name}", told, 4_000) as made:
+        assert told.next() is Life.CONNECTED
+        yield made
+
+
+def test_znodes_are_made_read_changed_and_removed(session: Session) -> None:
+    made = session.commit([Create("/a", b"1"), Create("/a/b_", b"", sequence=True)])
+    assert (made.done, made.paths) == (True, ("/a", "/a/b_0000000000"))
+    assert session.children("/a") == ["b_0000000000"]
+    found = session.read("/a")
+    assert found is not None and (found.data, found.version) == (b"1", 0)
+    assert session.commit([Set("/a", b"2", 0), Delete("/a/b_0000000000")]).done
+    changed = session.read("/a")
+    assert changed is not None and (changed.data, changed.version) == (b"2", 1)
+    assert changed.created == found.created
+    assert session.read("/a/b_0000000000") is None
+    assert session.children("/nothing") is None
+    assert {*session.tree("/")} == {"/", "/a"}
+
+
+@pytest.mark.parametrize(
+    ("refused", "why"),
+    [
+        (Create("/a"), "NodeExists"),
+        (Set("/a", b"x", 7), "BadVersion"),
+        (Delete("/none"), "NoNode"),
+        (Check("/a", 7), "BadVersion"),
+        (Delete("/a"), "NotEmpty"),
+        (Create("/none/b"), "NoNode"),
+    ],
+)
+def test_all_is_done_or_nothing(session: Session, refused: Any, why: str) -> None:
+    assert session.commit([Create("/a", b"1"), Create("/a/child")]).done
+    done = session.commit([Set("/a", b"2"), refused, Create("/c")])
+    assert (done.done, done.refused, done.why, done.paths) == (False, 1, why, ())
+    found = session.read("/a")
+    assert found is not None and (found.data, found.version) == (b"1", 0)
+    assert session.read("/c") is None
+
+
+def test_a_watch_tells_once(session: Session, told: Told) -> None:
+    assert session.read("/a", watch=True) is None  # nothing is there: its making is told
+    session.commit([Create("/a", b"1")])
+    assert told.next() == Seen("/a", children=False)
+    session.commit([Set("/a", b"2")])  # nobody has asked again
+    assert session.read("/a", watch=True) is not None
+    assert session.children("/a", watch=True) == []
+    session.commit([Create("/a/b")])
+    assert told.next() == Seen("/a", children=True)
+    session.commit([Create("/a/c"), Set("/a", b"3")])
+    assert told.next() == Seen("/a", children=False)
+    assert told.said.empty()
+
+
+def test_what_is_ephemeral_goes_with_its_session(session: Session) -> None:
+    with Session(session.hosts, lambda _: None) as other:
+        assert other.commit([Create("/mine", b"x", ephemeral=True)]).done
+        assert session.read("/mine") is not None
+    assert session.read("/mine") is None
+
+
+def test_a_session_that_expires_tells_it_and_begins_anew(session: Session, told: Told) -> None:
+    """Whoever closes a session by its id and password ends it for all."""
+    from kazoo.client import KazooClient
+
+    first = session.id
+    session.commit([Create("/mine", b"x", ephemeral=True)])
+    thief = KazooClient(session.hosts, client_id=session._client.client_id)
+    thief.start()
+    thief.stop()
+    thief.close()
+    told.until(Life.EXPIRED)
+    told.until(Life.CONNECTED)
+    assert session.id not in (0, first)
+    assert session.read("/mine") is None
+
+
+def test_a_zookeeper_that_is_away_for_a_while(told: Told, tmp_path: Any) -> None:
+    with ZooKeeper(tmp_path / "away") as ensemble, Session(ensemble.hosts, told, 1_000) as session:
+        assert told.next() is Life.CONNECTED
+        assert session.commit([Create("/kept", b"1")]).done
+        ensemble.kill()
+        told.until(Life.AWAY)
+        with pytest.raises(errors.ZooKeeperAway, match="ZooKeeper at "):
+            session.read("/kept")
+        ensemble.begin()
+        told.until(Life.CONNECTED)
+        found = session.read("/kept")
+        assert found is not None and found.data == b"1"
+
+
+def test_where_no_zookeeper_is() -> None:
+    with pytest.raises(errors.ZooKeeperAway, match="no ZooKeeper answers at"):
+        Session(f"127.0.0.1:{apache.free_port()}/x", lambda _: None, timeout_ms=300)
+
+
+def test_a_node_of_ours_joins_a_broker_of_kafka(zookeeper: ZooKeeper, tmp_path: Any) -> None:
+    """What its tree says is what it says itself; and it takes our registration for a broker's."""
+    hosts = f"{zookeeper.hosts}/kafka"
+    with (
+        Broker(tmp_path / "kafka", hosts) as kafka,
+        Raw(kafka.bootstrap_servers) as raw,
+        Session(hosts, lambda _: None) as session,
+    ):
+        deeds.create(raw, {"plain": [[1], [1], [1]], "other": [[1]]})
+        first_id = deeds.producer_id(raw)
+        said = raw.call(apis.METADATA, 12, topics=None, include_topic_authorized_operations=False)
+        found = load(session.tree("/"), node_id=2)
+        assert not found.problems
+        assert found.image.cluster_id == said.cluster_id
+        assert found.image.next_producer_id >= first_id + 1000
+        assert {t.name: (t.topic_id, len(t.partitions)) for t in said.topics} == {
+            name: (topic.id, len(topic.partitions)) for name, topic in found.image.topics.items()
+        }
+        for topic in said.topics:
+            for row in topic.partitions:
+                ours = found.image.topics[topic.name].partitions[row.partition_index]
+                assert (ours.leader, ours.leader_epoch) == (row.leader_id, row.leader_epoch)
+                assert (*ours.isr,) == (*row.isr_nodes,)
+        node = tree.BrokerNode(
+            (tree.Endpoint("PLAINTEXT", "127.0.0.1", apache.free_port(), "PLAINTEXT"),), "r2", 5, {}
+        )
+        path = tree.broker_path(2)
+        assert session.commit([Create(path, tree.write_broker(node), ephemeral=True)]).done
+        wait_for(lambda: brokers(raw) == {(1, None), (2, "r2")}, "it is told of ours")
+        epoch = session.read(path)
+        assert epoch is not None
+        registered = load(session.tree(tree.BROKERS), 2).image.brokers[2]
+        assert (registered.epoch, registered.rack) == (epoch.created, "r2")
+        assert session.commit([Delete(path)]).done
+        wait_for(lambda: brokers(raw) == {(1, None)}, "ours is gone")
+        assert all(topic.id != UUID(int=0) for topic in found.image.topics.values())
+
+
+def brokers(raw: Raw) -> set[tuple[int, str | None]]:
+    return {(row.node_id, row.rack) for row in raw.call(apis.METADATA, 9, topics=[]).brokers}
