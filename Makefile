@@ -19,6 +19,9 @@ CPPCHECK := --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --
             --suppress=missingIncludeSystem --suppress=shiftTooManyBitsSigned \
             --suppress=shiftNegativeLHS --suppress=ctuuninitvar -D_GNU_SOURCE -UKL_TEST
 
+# Who forbids Python its compiled files pays for them at each start: tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
+
 # As many processes as processors; a file's tests stay in one, as they share what is dear to start.
 PROCESSES := -n auto --dist loadfile --no-loadscope-reorder
 # What `make check` runs.
