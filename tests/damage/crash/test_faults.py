@@ -26,7 +26,7 @@ SYNCS = {"fdatasync", "fsync"}
 # close is left out: on Linux it has closed even when a signal came.
 INTERRUPTIBLE = ("openat", "pread", "pwrite", "ftruncate", "fallocate", "fdatasync", "fsync")
 TRANSFERS = ("pread", "pwrite", "copy_file_range")
-RECORDS, MANY, CUT, EXTRA = 60, 30, 11, 1000
+RECORDS, MANY, CUT, EXTRA = 28, 16, 11, 1000
 
 # name: (errno, from then on, bytes done instead of an error)
 FAULTS = {
