@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.damage.enumerate.trace import Step
+from tests.support.effort import EXPLORING, LONG
 
 SECTOR_BYTES = 512
-SMALL_BYTES = 200  # a write below this is torn at every byte
+SMALL_BYTES = 200  # a write below this is torn at every byte, or when not exploring at one in
+EVERY = 1 if EXPLORING or LONG else 5
 ALL = -1  # instead of an inode
 KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 
@@ -65,7 +67,7 @@ Form = bool | Part
 def parts(change: Change, fine: bool = True) -> Iterator[Part]:
     """The ways in which a write may be torn: its head, its head or tail among zeros, zeros.
 
-    At sectors, and a small one at every byte; not `fine`: at its ends and in the middle.
+    At sectors, and a small one at its bytes; not `fine`: at its ends and in the middle.
     """
     if not isinstance(change, Data):
         return
@@ -73,7 +75,7 @@ def parts(change: Change, fine: bool = True) -> Iterator[Part]:
     if not fine:
         points: Iterable[int] = sorted({1, size // 2, size - 1} - {0, size})
     elif size < SMALL_BYTES:
-        points = range(1, size)
+        points = sorted({*range(1, size, EVERY), size - 1})
     else:
         points = range(SECTOR_BYTES - change.offset % SECTOR_BYTES, size, SECTOR_BYTES)
     yield Part(0, 0, True)

@@ -10,8 +10,9 @@ from kafkalog.log.log import handle_of
 from tests.damage.enumerate.disk import Files, Folder, digest
 from tests.damage.enumerate.promise import Found, Promise
 from tests.damage.enumerate.trace import Step, recording
+from tests.support.effort import EXPLORING
 
-ALWAYS_USED = 100
+ALWAYS_USED = 100 if EXPLORING else 20
 
 
 class Verdict(NamedTuple):

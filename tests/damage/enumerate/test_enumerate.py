@@ -19,11 +19,11 @@ from tests.damage.enumerate.disk import Disk, digest
 from tests.damage.enumerate.judge import Judge
 from tests.damage.enumerate.promise import promises
 from tests.damage.enumerate.trace import Step, recording, slow_disk
-from tests.support.effort import LONG, rounds
+from tests.support.effort import EXPLORING, LONG, rounds
 
 DRAWN = 100
 ALL_SUBSETS = 8 if LONG else cuts.ALL_SUBSETS
-USED_SHARE = 1 if LONG else 8
+USED_SHARE = 1 if LONG else 8 if EXPLORING else 32
 
 Trace = tuple[list[Step], Path]
 

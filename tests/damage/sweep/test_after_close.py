@@ -25,11 +25,11 @@ from kafkalog.inspect.repair import apply, plan
 from kafkalog.inspect.verify.files import verify
 from tests.support import batches
 from tests.support.batches import Row
-from tests.support.effort import LONG
+from tests.support.effort import EXPLORING, LONG
 
 SETTINGS = {"segment.bytes": 4000, "index.interval.bytes": 300, "file.delete.delay.ms": 0}
 TEXTS = ("checkpoint", ".kafka_cleanshutdown", "meta.properties", "partition.metadata")
-BITS = 200
+BITS = 200 if EXPLORING else 60
 """Of each file, a sample; KAFKALOG_LONG=1: each of them."""
 
 
@@ -157,6 +157,7 @@ def judge(made: Made, mode: str, what: str, outcomes: dict[str, int]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.explore
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("alone", [True, False], ids=["alone", "directory"])
 def test_damage_after_a_clean_close_gives_no_other_answers(

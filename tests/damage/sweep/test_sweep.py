@@ -1,6 +1,7 @@
 """Every way to damage a directory: nothing wrong is read, what is covered is told, and mended.
 
-A seeded sample here; KAFKALOG_LONG=1 flips each bit of each file once (an hour or two).
+A seeded sample here, a larger one that is drawn anew in `make explore`; KAFKALOG_LONG=1 flips each
+bit of each file once (an hour or two).
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from tests.damage.sweep import damages, reference
 from tests.damage.sweep.judge import INDEXES, is_covered, place_of
 from tests.damage.sweep.reference import THINNED, Reference, table_of
 from tests.support import batches
-from tests.support.effort import LONG, SEED
+from tests.support.effort import EXPLORING, LONG, SEED
 
 WORKERS = 2
-FLIPS, OTHERS = 1500, 500  # of each worker
-REPAIRS, OPENINGS, HEADERS = 250, 150, 60
+FLIPS, OTHERS = (1500, 500) if EXPLORING else (400, 150)  # of each worker
+REPAIRS, OPENINGS, HEADERS = (250, 150, 60) if EXPLORING else (100, 75, 30)
 # The limit is on address space, which these would reserve far ahead of use.
 QUIET = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "PYTHONPATH": str(ROOT)}
 
@@ -99,6 +100,7 @@ def run(folder: Path, part: int) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.explore
 def test_no_damage_is_believed(memory: Path) -> None:
     """Reads give what was written or an error, verify tells, memory and time stay bounded."""
     folders = [memory / f"worker{part}" for part in range(WORKERS)]
@@ -211,6 +213,7 @@ def sample(made: Reference, rng: random.Random, count: int) -> list[damages.Dama
 
 
 @pytest.mark.slow
+@pytest.mark.explore
 def test_repair_keeps_what_verify_called_good(whole: Reference, rng: random.Random) -> None:
     """What can be mended is mended, nothing else is lost, and a header's bit is put back."""
     mended = 0
@@ -250,6 +253,7 @@ def test_repair_keeps_what_verify_called_good(whole: Reference, rng: random.Rand
 
 
 @pytest.mark.slow
+@pytest.mark.explore
 def test_a_writer_cuts_nothing_sealed_and_makes_indexes_again(
     whole: Reference, rng: random.Random
 ) -> None:

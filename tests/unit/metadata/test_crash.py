@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import pytest
 
 from kafkalog.errors import KafkalogError
 from tests.damage.crash.zygote import Zygote
+from tests.support.effort import EXPLORING
 from tests.unit.metadata import story
 
 WORK = "tests.unit.metadata.story:life"
@@ -58,10 +58,11 @@ def check(path: Path, states: list[dict[str, Any]], reached: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.explore
 def test_a_kill_at_every_failpoint_leaves_whole_changes(
     zygote: Zygote, memory: Path, states: list[dict[str, Any]]
 ) -> None:
-    """At some passes of each failpoint; in CI at more of them."""
+    """At some passes of each failpoint; exploring, at more of them."""
     root = Path(tempfile.mkdtemp(dir=memory))
     hits: dict[str, int] = {}
     for words in zygote.start(WORK, path=str(root / "all")).reports():
@@ -71,7 +72,7 @@ def test_a_kill_at_every_failpoint_leaves_whole_changes(
     killed = 0
     for failpoint, count in hits.items():
         many = [1 + part * (count - 1) // 6 for part in range(7)]
-        for after in sorted(set(many if os.environ.get("CI") else many[::3])):
+        for after in sorted(set(many if EXPLORING else many[::3])):
             path, reached = root / f"{failpoint}-{after}", 0
             worker = zygote.start(WORK, path=str(path), failpoint=failpoint, after=after)
             for words in worker.reports():
@@ -87,6 +88,7 @@ def test_a_kill_at_every_failpoint_leaves_whole_changes(
     assert killed > 20
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize(("error", "sticky"), [(errno.ENOSPC, 0), (errno.EIO, 1)])
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync", "fsync", "openat", "renameat", "mkdirat"])
 def test_a_failing_disk_leaves_whole_changes(
@@ -100,8 +102,8 @@ def test_a_failing_disk_leaves_whole_changes(
     """A call fails during one step; the step is done or not, and a restart goes on."""
     lib = native_test[1]
     root = Path(tempfile.mkdtemp(dir=memory))
-    # A topic, a change of several batches, one topic less; in CI every step.
-    for number in range(len(story.STEPS)) if os.environ.get("CI") else (0, 4, 8):
+    # A topic, a change of several batches, one topic less; exploring, every step.
+    for number in range(len(story.STEPS)) if EXPLORING else (0, 4, 8):
         path, nth, failed = root / f"step-{number}", 1, True
         while failed and nth < 6:
             stack, _, metadata = story.opened(path)
