@@ -250,6 +250,8 @@ class Cluster:
 
         Raises: UnknownTopicOrPartition when it does not come to be in a moment; as `refresh`.
         """
+        if name in self.topics:  # asked for every partition of every fetch
+            return self.topics[name]
         backoff = self.backoff(self.options.api_timeout_ms if create else UNKNOWN_TOPIC_MS)
         while name not in self.topics:
             self.refresh([name], create)

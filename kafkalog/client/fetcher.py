@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -11,9 +12,10 @@ from uuid import UUID
 
 from kafkalog import errors
 from kafkalog.batch.walk import next_offset, whole_batches
+from kafkalog.client import sessions
 from kafkalog.client.cluster import Backoff, Cluster, passing
 from kafkalog.client.connection import Connection, answering
-from kafkalog.client.failures import check_code, is_retriable
+from kafkalog.client.failures import check_code, failure, is_retriable
 from kafkalog.client.offsets import EARLIEST, LATEST, find_starts, list_offsets
 from kafkalog.log.fetched import Decoder
 from kafkalog.types import Record, TopicPartition
@@ -47,6 +49,8 @@ class FetchOptions(NamedTuple):
     """Where the consumer stands: a leader may name a replica that is nearer (KIP-392)."""
     nearer_s: float = 300.0
     """How long that is believed."""
+    sessions: bool = True
+    """Let nodes remember what is fetched (KIP-227); a few requests are not worth the place."""
 
 
 Wait = Callable[[Iterable[Connection], float], list[Connection]]
@@ -98,6 +102,7 @@ class _Asked(NamedTuple):
     """A request on its way."""
 
     offsets: dict[TopicPartition, int]
+    said: sessions.Ask
     due_s: float
     """When its answer has to begin."""
 
@@ -132,6 +137,8 @@ class Fetcher:
         self._connections: dict[int, Connection] = {}
         self._asked: dict[int, _Asked] = {}
         """By node: the request that is on its way."""
+        self._sessions: dict[int, sessions.Session] = {}
+        """By node: what it remembers."""
         self._resting: dict[TopicPartition, _Rest] = {}
         """Those whose node failed: others are asked for meanwhile."""
         self._trouble: errors.KafkalogError | None = None
@@ -145,6 +152,19 @@ class Fetcher:
 
     def close(self) -> None:
         """Close the connections; the cluster's own stay."""
+        for node, session in self._sessions.items():
+            connection = self._connections.get(node)
+            said = sessions.closing(session)
+            if said is not None and connection is not None and not connection.closed:
+                with suppress(errors.KafkalogError):  # else the node forgets it in a while
+                    connection.post(apis.FETCH, *self._request(connection, said, session))
+        self._sessions.clear()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Nothing is on its way to anybody any more; nodes may remember what they were told."""
+        for node in list(self._sessions):
+            self._sessions[node] = sessions.lost(self._sessions[node])
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -186,7 +206,7 @@ class Fetcher:
             self._backoff = self.cluster.backoff()
         if self._backoff.over():
             raise problem
-        self.close()
+        self._hang_up()
         self.cluster.forget()
         self._backoff.wait()
 
@@ -197,7 +217,9 @@ class Fetcher:
 
         Raises: what lasts; what passes, when nothing is on its way to anybody.
         """
-        for node, partitions in self._by_node().items():
+        nodes = self.cluster.nodes.keys()
+        every = nodes and self._asked.keys() >= nodes
+        for node, partitions in ({} if every else self._by_node()).items():
             if node not in self._asked:
                 self._alone(node, partial(self._ask, node, partitions), partitions)
         problem, self._trouble = self._trouble, None
@@ -213,6 +235,7 @@ class Fetcher:
             call()
         except errors.KafkalogError as problem:
             self._asked.pop(node, None)
+            self._lose(node)
             if connection := self._connections.pop(node, None):
                 connection.close()
             self._rest(problem, asked.offsets if asked else partitions)
@@ -235,14 +258,15 @@ class Fetcher:
         """Partitions by the node that is asked for them, but those that rest."""
         found: dict[int, list[TopicPartition]] = {}
         now_s = time.monotonic()
-        for tp in list(self.positions):
-            if tp in self._resting and self._resting[tp].until_s > now_s:
+        resting, stops, nearer = self._resting, self.stops, self._nearer
+        for tp, at in self.positions.items():
+            if resting and tp in resting and resting[tp].until_s > now_s:
                 continue
-            if tp in self.stops and self.positions[tp] >= self.stops[tp]:
+            if stops and tp in stops and at >= stops[tp]:
                 continue
-            node, until_s = self._nearer.get(tp, (0, 0.0))
+            node, until_s = nearer.get(tp, (0, 0.0)) if nearer else (0, 0.0)
             if until_s <= now_s or node not in self.cluster.nodes:
-                self._nearer.pop(tp, None)
+                nearer.pop(tp, None)
                 try:
                     node = self.cluster.leader(tp)
                 except errors.KafkalogError as problem:
@@ -261,12 +285,23 @@ class Fetcher:
             name: (known.get(name) or self.cluster.topic(name)).topic_id
             for name in {tp.topic for tp in offsets}
         }
-        by_id = NO_ID not in ids.values()
+        session = self._sessions.get(node, sessions.NONE)
+        said = sessions.ask(session, offsets, ids, NO_ID not in ids.values())
+        if not self.options.sessions:
+            said = said._replace(epoch=sessions.FINAL_EPOCH)
+        connection.send(apis.FETCH, *self._request(connection, said, said.after))
+        patience_ms = self.options.max_wait_ms + self.cluster.options.request_timeout_ms
+        self._asked[node] = _Asked(offsets, said, time.monotonic() + patience_ms / 1000)
+
+    def _request(
+        self, connection: Connection, said: sessions.Ask, session: sessions.Session
+    ) -> tuple[dict[str, Any], int]:
+        """(body, version) of what is said."""
         version = connection.version_of(
-            apis.FETCH, at_most=VERSION_MAX if by_id else NAMES_VERSION_MAX
+            apis.FETCH, at_most=VERSION_MAX if session.by_id else NAMES_VERSION_MAX
         )
         topics: dict[str, list[dict[str, int]]] = {}
-        for tp, offset in offsets.items():
+        for tp, offset in said.offsets.items():
             topics.setdefault(tp.topic, []).append(
                 {
                     "partition": tp.partition,
@@ -275,24 +310,31 @@ class Fetcher:
                     "partition_max_bytes": self.options.partition_bytes,
                 }
             )
+        forgotten: dict[tuple[str, UUID], list[int]] = {}
+        for tp, topic_id in said.forgotten:
+            forgotten.setdefault((tp.topic, topic_id), []).append(tp.partition)
         body = {
             "max_wait_ms": self.options.max_wait_ms,
             "min_bytes": self.options.min_bytes,
             "max_bytes": self.options.max_bytes,
             "isolation_level": int(self.options.committed),
             "rack_id": self.options.rack,
+            "session_id": said.session_id,
+            "session_epoch": said.epoch,
             "topics": [
-                {
-                    "topic": name,
-                    "topic_id": ids[name],
-                    "partitions": rows,
-                }
+                {"topic": name, "topic_id": session.ids[name], "partitions": rows}
                 for name, rows in topics.items()
             ],
+            "forgotten_topics_data": [
+                {"topic": name, "topic_id": topic_id, "partitions": numbers}
+                for (name, topic_id), numbers in forgotten.items()
+            ],
         }
-        connection.send(apis.FETCH, body, version)
-        patience_ms = self.options.max_wait_ms + self.cluster.options.request_timeout_ms
-        self._asked[node] = _Asked(offsets, time.monotonic() + patience_ms / 1000)
+        return body, version
+
+    def _lose(self, node: int, code: int = 0) -> None:
+        """The node is told everything again."""
+        self._sessions[node] = sessions.lost(self._sessions.get(node, sessions.NONE), code)
 
     def _ready(self, wait_s: float) -> list[int]:
         """The nodes whose answer has begun to come, or is overdue."""
@@ -309,37 +351,50 @@ class Fetcher:
     # ---- answers -----------------------------------------------------------------------
 
     def _receive(self, node: int) -> None:
-        offsets, due_s = self._asked.pop(node)
+        offsets, said, due_s = self._asked.pop(node)
         if due_s <= time.monotonic() and not answering([self._connections[node]], 0):
             raise errors.Timeout(f"node {node}: no answer to Fetch in time")
         answer = self._connections[node].receive(self.options.max_wait_ms + GRACE_MS)
-        check_code(answer.error_code, f"fetch from node {node}")
-        passing_code = 0
+        code = getattr(answer, "error_code", 0)
+        if code in sessions.LOST and said.epoch > 0:
+            self._lose(node, code)
+            return
+        check_code(code, f"fetch from node {node}")
+        if self.options.sessions:
+            count = sum(len(topic.partitions) for topic in answer.responses)
+            session_id = getattr(answer, "session_id", 0)
+            self._sessions[node] = sessions.answered(said, session_id, count)
+        failed: dict[TopicPartition, int] = {}
         for topic in answer.responses:
             name = topic.topic or self.cluster.topic_name(topic.topic_id) or ""
             for row in topic.partitions:
                 tp = TopicPartition(name, row.partition_index)
-                if tp not in offsets or self.positions.get(tp) != offsets[tp]:
-                    continue  # sought elsewhere, or given away, meanwhile
-                if row.error_code and tp in self._nearer:
-                    self._nearer.pop(tp)  # what it says of itself; the leader knows better
-                    if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                        continue  # it may be behind
-                elif getattr(row, "preferred_read_replica", -1) >= 0:
-                    until_s = time.monotonic() + self.options.nearer_s
-                    self._nearer[tp] = row.preferred_read_replica, until_s
-                    continue
-                if row.error_code:
-                    passing_code = self._failed(tp, row.error_code) or passing_code
-                    continue
-                self._resting.pop(tp, None)
-                self.ends[tp] = Ends(
-                    row.high_watermark, row.last_stable_offset, row.log_start_offset
-                )
-                if row.records:
-                    self._found.append(self._take(tp, row, offsets[tp]))
-        if passing_code:
-            check_code(passing_code, f"fetch from node {node}")
+                if tp in offsets and (code := self._look(tp, row, offsets[tp])):
+                    failed[tp] = code
+        for tp, code in failed.items():
+            self._rest(failure(code, f"fetch of {tp.topic}-{tp.partition}"), [tp])
+
+    def _look(self, tp: TopicPartition, row: Any, start: int) -> int:
+        """Take what an answer holds of a partition; a failure of it that passes, else 0."""
+        if not row.error_code and tp in self.positions:
+            # Told when they change, and not again: of a place that was left meanwhile, too.
+            self.ends[tp] = Ends(row.high_watermark, row.last_stable_offset, row.log_start_offset)
+        if self.positions.get(tp) != start:
+            return 0  # sought elsewhere, or given away, meanwhile
+        if row.error_code and tp in self._nearer:
+            self._nearer.pop(tp)  # what it says of itself; the leader knows better
+            if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                return 0  # it may be behind
+        elif getattr(row, "preferred_read_replica", -1) >= 0:
+            until_s = time.monotonic() + self.options.nearer_s
+            self._nearer[tp] = row.preferred_read_replica, until_s
+            return 0
+        if row.error_code:
+            return self._failed(tp, row.error_code)
+        self._resting.pop(tp, None)
+        if row.records:
+            self._found.append(self._take(tp, row, start))
+        return 0
 
     def _take(self, tp: TopicPartition, row: Any, start: int) -> Fetched:
         data = row.records

@@ -35,7 +35,8 @@ def scan_range(
     Raises: OffsetOutOfRange when the log begins behind, or ends before; UnknownTopicOrPartition
     when the topic is gone, or is another one; CorruptMessage; what lasts.
     """
-    fetcher = Fetcher(cluster, {tp: start}, options._replace(out_of_range="error"))
+    alone = options._replace(out_of_range="error", sessions=False)
+    fetcher = Fetcher(cluster, {tp: start}, alone)
     fetcher.stops[tp] = stop
     decoder = Decoder(columns, options.check_crcs)
     backoff = cluster.backoff()
@@ -86,7 +87,9 @@ def sample_bytes(
     A partition that says nothing in a second is left out, and those that fail: who reads them
     is told.
     """
-    small = options._replace(partition_bytes=SAMPLE_BYTES, min_bytes=1, out_of_range="error")
+    small = options._replace(
+        partition_bytes=SAMPLE_BYTES, min_bytes=1, out_of_range="error", sessions=False
+    )
     fetcher = Fetcher(cluster, positions, small)
     fetcher.stops = {tp: at + 1 for tp, at in positions.items()}
     found: dict[TopicPartition, float] = {}

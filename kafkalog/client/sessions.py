@@ -1,0 +1,113 @@
+"""Fetch sessions (KIP-227): the broker remembers what is fetched, so a request says what changed.
+
+Pure: a session is a value; what is asked and answered gives the next one.  One request of a
+session is on its way at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["LOST", "NONE", "Ask", "Session", "answered", "ask", "closing", "lost"]
+
+NEW_EPOCH, FINAL_EPOCH = 0, -1
+"""Of a request that wants a session, and of one that wants none, or ends it."""
+EPOCH_MAX = 2**31 - 1
+Offsets = Mapping[TopicPartition, int]
+Ids = Mapping[str, UUID]
+
+LOST = frozenset(
+    (
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    )
+)
+"""Answers after which everything is said anew, at once: nothing else is wrong."""
+
+
+class Session(NamedTuple):
+    """What a node remembers of this client's fetches; NONE: nothing."""
+
+    session_id: int
+    """0: there is none, or the node keeps none for us."""
+    epoch: int
+    """Of the next request; 0: it says everything."""
+    offsets: Offsets
+    """By partition: the offset that the node goes on from."""
+    ids: Ids
+    """By topic, as the node was told."""
+    by_id: bool
+    """Topics are told by their ids."""
+
+
+NONE = Session(0, NEW_EPOCH, {}, {}, False)
+
+
+class Ask(NamedTuple):
+    """What a request says."""
+
+    session_id: int
+    epoch: int
+    offsets: Offsets
+    """Partitions that are new, or go on from elsewhere; of a request that is no session's, all."""
+    forgotten: list[tuple[TopicPartition, UUID]]
+    """Those that are not wanted any more, with the topic's id as it was told."""
+    after: Session
+    """The session once the node has taken this."""
+
+
+def ask(session: Session, offsets: Offsets, ids: Ids, by_id: bool) -> Ask:
+    """The request for all of `offsets`, and no other partition."""
+    if session.epoch == NEW_EPOCH or session.by_id != by_id:
+        after = Session(session.session_id, NEW_EPOCH, offsets, ids, by_id)
+        return Ask(session.session_id, NEW_EPOCH, offsets, [], after)
+    told = session.offsets
+    changed = {tp: at for tp, at in offsets.items() if told.get(tp) != at}
+    kept = len(offsets) - sum(tp not in told for tp in changed)
+    forgotten = [tp for tp in told if tp not in offsets] if kept < len(told) else []
+    if session.ids != ids:  # of a topic that was made anew the node has to be told
+        other = {name for name, one in ids.items() if session.ids.get(name, one) != one}
+        changed |= {tp: at for tp, at in offsets.items() if tp.topic in other}
+        forgotten += [tp for tp in told if tp.topic in other and tp in offsets]
+    gone = [(tp, session.ids[tp.topic]) for tp in forgotten]
+    after = session._replace(offsets=offsets, ids=ids)
+    return Ask(session.session_id, session.epoch, changed, gone, after)
+
+
+def answered(asked: Ask, session_id: int, partitions: int) -> Session:
+    """The session after an answer without an error, which holds so many partitions.
+
+    A node that names another session, or whose first answer leaves partitions out, is told
+    everything again: nothing would be heard of them.
+    """
+    if asked.epoch == NEW_EPOCH:
+        if session_id == 0:
+            return NONE
+        if partitions < len(asked.offsets):
+            return lost(asked.after._replace(session_id=session_id))
+        return asked.after._replace(session_id=session_id, epoch=1)
+    if session_id != asked.session_id:
+        return NONE if session_id == 0 else lost(asked.after._replace(session_id=session_id))
+    epoch = 1 if asked.epoch == EPOCH_MAX else asked.epoch + 1
+    return asked.after._replace(epoch=epoch)
+
+
+def lost(session: Session, code: int = 0) -> Session:
+    """After a failure: what the node still remembers makes room for the next one."""
+    if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+        return NONE
+    return NONE._replace(session_id=session.session_id)
+
+
+def closing(session: Session) -> Ask | None:
+    """The request that ends it, to which no answer matters; None: there is none."""
+    if session.session_id == 0:
+        return None
+    return Ask(session.session_id, FINAL_EPOCH, {}, [], NONE)
