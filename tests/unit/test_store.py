@@ -164,8 +164,12 @@ def test_exactly_once_from_topic_to_topic(store: kafkalog.Store) -> None:
                 producer.send_offsets({tp: last.offset + 1}, group=consumer.group_metadata())
             moved += len(records)
         wait_for(
-            lambda: (at := consumer.committed(tp)) and at.offset == 20,
-            "the last end's markers are there",
+            lambda: (
+                (at := consumer.committed(tp))
+                and at.offset == 20
+                and len(store["out"][0].read(isolation="read_committed")) == 20
+            ),
+            "the last end's markers are there, each in its partition",
         )
     values = [r.value for r in store["out"][0].read(isolation="read_committed")]
     assert values == [b"<%d>" % i for i in range(20)]

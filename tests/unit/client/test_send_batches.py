@@ -13,6 +13,7 @@ import kafkalog
 from kafkalog import errors
 from kafkalog.client.producer import Outgoing
 from tests.support.batches import HEADER_BYTES, Row, batch
+from tests.support.waiting import wait_for
 
 ROWS = 500
 START_MS = 1_735_689_600_000
@@ -185,6 +186,8 @@ def test_a_control_batch(producer: kafkalog.Producer, tmp_path: Path) -> None:
     with kafkalog.Store(tmp_path / "other") as store:
         with kafkalog.Producer(store, transactional_id="one") as other, other.transaction():
             other.send("t", b"value")
+        # A commit is answered once it is decided; the marker follows.
+        wait_for(lambda: store["t"][0].end_offset == 2, "the marker")
         data = batches(store["t"][0])
     with pytest.raises(errors.ArgumentError, match="control batch at offset 1"):
         producer.send_batches("t", data)
