@@ -167,7 +167,7 @@ def test_exactly_once_from_topic_to_topic(store: kafkalog.Store) -> None:
             lambda: (
                 (at := consumer.committed(tp))
                 and at.offset == 20
-                and len(store["out"][0].read(isolation="read_committed")) == 20
+                and len([*store["out"][0].read(isolation="read_committed")]) == 20
             ),
             "the last end's markers are there, each in its partition",
         )

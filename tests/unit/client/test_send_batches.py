@@ -187,7 +187,7 @@ def test_a_control_batch(producer: kafkalog.Producer, tmp_path: Path) -> None:
         with kafkalog.Producer(store, transactional_id="one") as other, other.transaction():
             other.send("t", b"value")
         # A commit is answered once it is decided; the marker follows.
-        wait_for(lambda: store["t"][0].end_offset == 2, "the marker")
+        wait_for(lambda: store["t"][0].high_watermark == 2, "the marker")
         data = batches(store["t"][0])
     with pytest.raises(errors.ArgumentError, match="control batch at offset 1"):
         producer.send_batches("t", data)
