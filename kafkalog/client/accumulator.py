@@ -28,7 +28,7 @@ LIMITED_S = 300.0
 """How long what a topic's brokers refused as too large is not tried again."""
 FIRST_BYTES = 16_384
 """What a partition's first batch may take; the next four times that where it was filled, up to
-batch.size: who writes to many partitions a little does not fill the buffer with room for more."""
+batch.size, or to its share of buffer.memory: room that is not filled keeps others waiting."""
 GROWTH = 4
 NUMBERS = 1 << 31
 """From a batch to the next: its parts, when it is split, have numbers between."""
@@ -253,7 +253,7 @@ class Accumulator:
             if batch is not None:
                 if batch.size + need <= batch.reserved:
                     return  # somebody was quicker
-                lane.grown = min(lane.grown * GROWTH, max(self.bounds.batch_bytes, FIRST_BYTES))
+                lane.grown = min(lane.grown * GROWTH, self._share())
                 self.close(lane)
                 self._wake()
             wanted = max(min(self._most(intake.topic), lane.grown), HEADER_BYTES + need)
@@ -311,6 +311,11 @@ class Accumulator:
             lane.ready.append(batch)
         else:
             self.drop(batch)
+
+    def _share(self) -> int:
+        """What a batch may grow to: the buffer holds four of each partition that has any."""
+        share = self.bounds.buffer_bytes // (4 * max(len(self.lanes), 1))
+        return max(min(self.bounds.batch_bytes, share), FIRST_BYTES)
 
     def _most(self, topic: str) -> int:
         """The bytes of a topic's batches."""

@@ -82,6 +82,16 @@ def test_a_partitions_batches_grow_while_they_are_filled(broker: Peer) -> None:
     assert sizes[:4] == [16, 64, 259, 61]
 
 
+def test_batches_grow_to_their_share_of_the_buffer(broker: Peer) -> None:
+    """Two partitions, eight batches in 256 KiB."""
+    with make(broker, linger_ms=1_000_000, buffer_bytes=256 << 10) as producer:
+        for number in range(400):
+            producer.send("t", b"x" * 1000, partition=number % 2)
+    by_partition = [[len(b.records) for b in batches(broker) if b.partition == p] for p in (0, 1)]
+    assert [max(sizes) for sizes in by_partition] == [32, 32]
+    assert [sum(sizes) for sizes in by_partition] == [200, 200]
+
+
 def test_sequences_follow_each_other_in_each_partition(broker: Peer) -> None:
     with single(broker) as producer:
         for i in range(10):
