@@ -22,7 +22,8 @@ CPPCHECK := --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --
 # Who forbids Python its compiled files pays for them at each start: tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-# As many processes as processors; a file's tests stay in one, as they share what is dear to start.
+# One process more than processors (tests/support/sharing.py).  A file's tests stay in one, as
+# they share what is dear to start.
 PROCESSES := -n auto --dist loadfile --no-loadscope-reorder
 # What `make check` runs.
 CHECKED := tests/house tests/examples $(addprefix tests/unit/,base batch config disk inspect log \

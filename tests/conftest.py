@@ -16,7 +16,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.support import brokers, cases
+from tests.support import brokers, cases, sharing
 from tests.support.effort import SEED, examples
 from tests.support.waiting import LIMIT_S, wait_for
 
@@ -52,14 +52,26 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = SEED
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """What `-n auto` is."""
+    return sharing.processes()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of `--dist loadfile`."""
+    return sharing.Scheduling(config, log) if config.option.dist == "loadfile" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What Hypothesis drives can always look for more; files that take long come first, so that
-    several processes end at about the same time."""
+    """What Hypothesis drives can always look for more; files that take long come first, Spark's
+    before them, so that several processes end at about the same time."""
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.explore)
     long = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in long)
+    items.sort(key=lambda item: (not sharing.SPARK.search(str(item.path)), item.path not in long))
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
