@@ -1,0 +1,1 @@
+"""Several nodes, one log: what a controller decides and what a node obeys."""

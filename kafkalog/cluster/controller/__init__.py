@@ -1,0 +1,1 @@
+"""What a controller decides.  Pure: state and event in, state and effects out."""

@@ -1,0 +1,101 @@
+"""Who leads a partition next.
+
+Pure.  The rules are those of Kafka's controller on ZooKeeper (3.9), which is asked the same by
+tests/kafka/cluster/test_elect.py; kafka.md of the specification, 3.9.
+
+`live` is who may be elected: who is registered, has the partition's disk, and is not about to end.
+Each election gives the partition's next leadership, or None where nobody may lead.  The leader's
+epoch rises with every one, also where the same broker leads on: its followers are to ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from kafkalog.metadata.image import NO_LEADER
+
+__all__ = [
+    "Leadership", "elect_first", "elect_for_controlled_shutdown", "elect_for_offline",
+    "elect_for_reassignment", "elect_preferred", "without_replica",
+]  # fmt: skip
+
+
+class Leadership(NamedTuple):
+    """A partition's leader, and who has all that it acknowledged."""
+
+    leader: int
+    """NO_LEADER: nobody."""
+    leader_epoch: int
+    isr: tuple[int, ...]
+    """Never empty: the last one stays in it when it dies."""
+    recovering: bool = False
+    """The leader was not in sync: what only others had is lost."""
+
+    def led_by(self, leader: int, isr: Collection[int] | None = None) -> Leadership:
+        """Its successor under a leader, with the ISR as it is or in the order as it was."""
+        kept = self.isr if isr is None else tuple(one for one in self.isr if one in isr)
+        return Leadership(leader, self.leader_epoch + 1, kept, self.recovering)
+
+
+def _first(replicas: Sequence[int], *among: Collection[int]) -> int | None:
+    return next((one for one in replicas if all(one in each for each in among)), None)
+
+
+def elect_first(replicas: Sequence[int], live: Collection[int]) -> Leadership | None:
+    """Of a partition that is new: all who live have all of nothing."""
+    isr = tuple(one for one in replicas if one in live)
+    return Leadership(isr[0], 0, isr) if isr else None
+
+
+def elect_for_offline(
+    now: Leadership, replicas: Sequence[int], live: Collection[int], *, unclean: bool
+) -> Leadership | None:
+    """Of a partition whose leader died: the first replica that lives and is in sync.
+
+    `unclean`: otherwise the first that lives; what it never had is lost, and it says so.
+    """
+    leader = _first(replicas, live, now.isr)
+    if leader is not None:
+        return now.led_by(leader, live)
+    leader = _first(replicas, live) if unclean else None
+    if leader is None:
+        return None
+    return Leadership(leader, now.leader_epoch + 1, (leader,), recovering=True)
+
+
+def elect_for_reassignment(
+    now: Leadership, target: Sequence[int], live: Collection[int]
+) -> Leadership | None:
+    """Of a partition that is moved: the first of its new replicas that lives and is in sync."""
+    leader = _first(target, live, now.isr)
+    return None if leader is None else now.led_by(leader)
+
+
+def elect_preferred(
+    now: Leadership, replicas: Sequence[int], live: Collection[int]
+) -> Leadership | None:
+    """Back to its first replica, if that lives and is in sync."""
+    leader = _first(replicas[:1], live, now.isr)
+    return None if leader is None else now.led_by(leader)
+
+
+def elect_for_controlled_shutdown(
+    now: Leadership, replicas: Sequence[int], live: Collection[int], ending: Collection[int]
+) -> Leadership | None:
+    """Away from brokers that are about to end: `ending`, who are among `live` here."""
+    staying = frozenset(one for one in now.isr if one not in ending)
+    leader = _first(replicas, live, staying)
+    return None if leader is None else now.led_by(leader, staying)
+
+
+def without_replica(now: Leadership, broker: int) -> Leadership | None:
+    """After a broker died or stopped following; None: nothing changes.
+
+    Its last member stays in the ISR, so that nobody else leads who has less.
+    """
+    if broker not in now.isr:
+        return None
+    leader = NO_LEADER if now.leader == broker else now.leader
+    isr = now.isr if len(now.isr) == 1 else tuple(one for one in now.isr if one != broker)
+    return Leadership(leader, now.leader_epoch + 1, isr, now.recovering)
