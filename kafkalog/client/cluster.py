@@ -20,7 +20,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["GROUP", "TRANSACTION", "Backoff", "Cluster", "PartitionInfo", "TopicInfo"]
+__all__ = ["GROUP", "TRANSACTION", "Backoff", "Cluster", "PartitionInfo", "TopicInfo", "places_of"]
 
 T = TypeVar("T")
 NO_NODE = -1
@@ -263,9 +263,10 @@ class Cluster:
         return self.topics[name]
 
     def learn_leader(self, tp: TopicPartition, leader: int, epoch: int, at: Address | None) -> bool:
-        """Believe an answer that names a partition's leader (KIP-951); False: it is no news.
+        """Believe an answer that names a partition's leader (KIP-951); False: it is no news, or
+        it is not known where that node is.
 
-        `at`: where that node is, if it was told.
+        `at`: where it is, if it was told.
         """
         info = self.topics.get(tp.topic)
         found = info and info.partitions.get(tp.partition)
@@ -382,6 +383,12 @@ class Cluster:
             self.forget()
             self.forget_coordinators()
             backoff.wait()
+
+
+def places_of(answer: Any) -> dict[int, Address]:
+    """Where the nodes are that an answer to Produce or Fetch names as leaders (KIP-951)."""
+    told = getattr(answer, "node_endpoints", None) or ()
+    return {at.node_id: Address(at.host, at.port) for at in told}
 
 
 def passing(problem: errors.KafkalogError) -> bool:

@@ -13,7 +13,7 @@ from uuid import UUID
 from kafkalog import errors
 from kafkalog.batch.walk import next_offset, whole_batches
 from kafkalog.client import sessions
-from kafkalog.client.cluster import Backoff, Cluster, passing
+from kafkalog.client.cluster import Backoff, Cluster, passing, places_of
 from kafkalog.client.connection import Connection, answering
 from kafkalog.client.failures import check_code, failure, is_retriable
 from kafkalog.client.offsets import EARLIEST, LATEST, find_starts, list_offsets
@@ -365,12 +365,18 @@ class Fetcher:
             session_id = getattr(answer, "session_id", 0)
             self._sessions[node] = sessions.answered(said, session_id, count)
         failed: dict[TopicPartition, int] = {}
+        places = places_of(answer)
         for topic in answer.responses:
             name = topic.topic or self.cluster.topic_name(topic.topic_id) or ""
             for row in topic.partitions:
                 tp = TopicPartition(name, row.partition_index)
-                if tp in offsets and (code := self._look(tp, row, offsets[tp])):
-                    failed[tp] = code
+                if tp not in offsets or not (code := self._look(tp, row, offsets[tp])):
+                    continue
+                told = getattr(row, "current_leader", None)
+                if told is None or not self.cluster.learn_leader(
+                    tp, told.leader_id, told.leader_epoch, places.get(told.leader_id)
+                ):
+                    failed[tp] = code  # else it is asked for there, at once
         for tp, code in failed.items():
             self._rest(failure(code, f"fetch of {tp.topic}-{tp.partition}"), [tp])
 
@@ -442,6 +448,5 @@ class Fetcher:
             return 0
         if not is_retriable(code):
             check_code(code, f"fetch of {tp.topic}-{tp.partition}")
-        self.cluster.forget(tp.topic)
         # A topic that is gone is told by the next look at the metadata.
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in (3, 100) else code

@@ -21,7 +21,7 @@ from kafkalog._native import direct, lib
 from kafkalog.batch import codecs
 from kafkalog.client.accumulator import Accumulator, Lane
 from kafkalog.client.bell import Bell
-from kafkalog.client.cluster import Cluster, passing
+from kafkalog.client.cluster import Cluster, passing, places_of
 from kafkalog.client.delivery import SEQUENCES, Batch, Delivery
 from kafkalog.client.failures import check_code, failure_class, is_retriable
 from kafkalog.client.flights import Flights, Request
@@ -382,9 +382,7 @@ class Sender:
             self._lost(node, problem)
             return
         left = dict(request.batches)
-        places = {}
-        for at in getattr(answer, "node_endpoints", None) or ():
-            places[at.node_id] = Address(at.host, at.port)
+        places = places_of(answer)
         for topic in answer.responses:
             for row in topic.partition_responses:
                 batch = left.pop(TopicPartition(topic.name, row.index), None)

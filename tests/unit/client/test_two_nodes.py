@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -162,6 +163,46 @@ def test_a_slow_leader_does_not_hold_up_another(pair: tuple[Peer, Peer], tmp_pat
             found += [block.tp for block in fetcher.poll(5_000)]
         fetcher.close()
     assert found == [ONE, ZERO]
+
+
+def test_an_answer_to_a_fetch_names_the_new_leader(pair: tuple[Peer, Peer], tmp_path: Any) -> None:
+    """KIP-951: the partition is asked for there at once, and the other goes on where it was."""
+    with Log(tmp_path / "t-0") as log:
+        log.append(b"here")
+        data = log.read_batches(0, 1 << 20)
+    one, two = pair
+    topic_id = UUID(int=77)
+    metadata = one.metadata({"t": 2})
+    metadata["topics"][0]["topic_id"] = topic_id
+    one.on(apis.METADATA, metadata)
+
+    def resigned(request: Any, version: int) -> Any:
+        rows: list[dict[str, Any]] = []
+        for p in request.topics[0].partitions:
+            rows.append({"partition_index": p.partition, "records": b""})
+            if p.partition == 0:
+                rows[-1]["error_code"] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                rows[-1]["current_leader"] = {"leader_id": 3, "leader_epoch": 7}
+            elif p.fetch_offset == 0:
+                rows[-1]["records"] = data
+        place = {"node_id": 3, "host": "127.0.0.1", "port": two.port}
+        answer = {"responses": [{"topic_id": topic_id, "partitions": rows}]}
+        return {**answer, "node_endpoints": [place]}
+
+    def leads(request: Any, version: int) -> Any:
+        row = {"partition_index": 0, "records": data}
+        return {"responses": [{"topic_id": topic_id, "partitions": [row]}]}
+
+    one.on(apis.FETCH, resigned)
+    two.on(apis.FETCH, leads)
+    never = QUICK._replace(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
+    with Cluster(one.servers, never) as cluster:
+        fetcher = Fetcher(cluster, {ZERO: 0, ONE: 0}, FetchOptions(max_wait_ms=5))
+        found: set[TopicPartition] = set()
+        while found != {ZERO, ONE}:
+            found |= {block.tp for block in fetcher.poll(5_000)}
+        fetcher.close()
+    assert one.count(apis.METADATA) == 1
 
 
 def test_a_replica_that_is_nearer_is_asked(pair: tuple[Peer, Peer], tmp_path: Any) -> None:
