@@ -14,6 +14,7 @@ from uuid import UUID
 from kafkalog import errors
 from kafkalog.client.connection import Connection
 from kafkalog.client.failures import check_code, failure_class, is_retriable, name_of
+from kafkalog.client.openings import Openings
 from kafkalog.client.transport import Address, Options, Where, reach
 from kafkalog.clock import Clock, SystemClock
 from kafkalog.types import TopicPartition
@@ -108,6 +109,8 @@ class Cluster:
         self.transport = reach(where)
         self.servers = list(self.transport.servers)
         self.options = options
+        self.openings = Openings(options, self.transport)
+        """How connections are made."""
         self.clock: Clock = SystemClock() if clock is None else clock
         self.cluster_id: str | None = None
         self.controller_id = NO_NODE
@@ -150,7 +153,7 @@ class Cluster:
         found = self._open.get(node)
         if found is not None and not found.closed:
             return found
-        self._open[node] = made = Connection(self.place(node), self.options, self.transport)
+        self._open[node] = made = self.openings.connect(self.place(node))
         return made
 
     def another(self, node: int) -> Connection:
@@ -158,7 +161,7 @@ class Cluster:
 
         The caller closes it.  Raises: as `connect`.
         """
-        return Connection(self.place(node), self.options, self.transport)
+        return self.openings.connect(self.place(node))
 
     def place(self, node: int) -> Address:
         """Where a node is.  Raises: PeerGone; as `refresh`."""
@@ -181,7 +184,7 @@ class Cluster:
         known = [address for address in self.nodes.values() if address not in self.servers]
         for address in (*self.servers, *known):
             try:
-                self._first = Connection(address, self.options, self.transport)
+                self._first = self.openings.connect(address)
             except errors.KafkalogError as failed:
                 problem = failed
             else:

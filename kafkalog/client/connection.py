@@ -13,6 +13,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -127,6 +128,14 @@ class Connection:
             self._socket = None
         self._sent.clear()
         self._unsent.clear()
+
+    def interrupt(self) -> None:
+        """Let what is waited for here fail with PeerGone, as if the broker had gone; from any
+        thread."""
+        found = self._socket
+        if found is not None:
+            with suppress(OSError):  # it has ended meanwhile
+                found.shutdown(socket.SHUT_RDWR)
 
     # ---- versions ----------------------------------------------------------------------
 

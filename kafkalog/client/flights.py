@@ -7,7 +7,6 @@ does: only that node's requests wait with it.
 from __future__ import annotations
 
 import select
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from kafkalog import errors
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.connection import Connection, answering
 from kafkalog.client.delivery import Batch
+from kafkalog.client.openings import Opening
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 
@@ -33,15 +33,11 @@ class Request(NamedTuple):
     """When it must be answered (monotonic)."""
 
 
-class _Opening:
-    """A connection that is being made, and the request that waits for it."""
+class _Waiting(NamedTuple):
+    """A request that waits for its connection."""
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.made: Connection | None = None
-        self.problem: errors.KafkalogError | None = None
-        self.done = False
-        self.unwanted = False
+    opening: Opening
+    request: Request
 
 
 class Flights:
@@ -57,8 +53,7 @@ class Flights:
         self._ring = ring
         self._connections: dict[int, Connection] = {}
         self._flying: dict[int, deque[Request]] = {}
-        self._opening: dict[int, _Opening] = {}
-        self._lock = threading.Lock()  # guards how a connection that is made ends
+        self._opening: dict[int, _Waiting] = {}
 
     @property
     def quiet(self) -> bool:
@@ -81,15 +76,8 @@ class Flights:
         if connection is not None and not connection.closed:
             self._post(node, connection, request)
             return True
-        address = self._cluster.place(node)
-        self._opening[node] = opening = _Opening(request)
-        opener = threading.Thread(
-            target=self._open, args=(opening, address), name="kafkalog-connect", daemon=True
-        )
-        try:
-            opener.start()
-        except RuntimeError:  # no thread can start any more: the interpreter ends
-            self._open(opening, address)
+        opening = self._cluster.openings.begin(self._cluster.place(node), self._ring)
+        self._opening[node] = _Waiting(opening, request)
         return False
 
     def _post(self, node: int, connection: Connection, request: Request) -> None:
@@ -100,35 +88,18 @@ class Flights:
         connection.post(apis.PRODUCE, request.body, version)
         self._flying.setdefault(node, deque()).append(request)
 
-    def _open(self, opening: _Opening, address: Any) -> None:
-        """In a thread of its own."""
-        try:
-            made = Connection(address, self._cluster.options, self._cluster.transport)
-        except errors.KafkalogError as problem:
-            opening.problem = problem
-        except BaseException as problem:
-            opening.problem = errors.PeerGone(f"{address}: {problem!r}")
-        else:
-            with self._lock:
-                if opening.unwanted:
-                    made.close()
-                opening.made = made
-        opening.done = True
-        self._ring()
-
     def opened(self, now_s: float) -> Iterator[tuple[int, Request, errors.KafkalogError | None]]:
         """Requests that waited for a connection: on their way now, or why not."""
-        for node in [n for n, one in self._opening.items() if one.done]:
-            opening = self._opening.pop(node)
+        for node in [n for n, one in self._opening.items() if one.opening.done]:
+            opening, request = self._opening.pop(node)
             patience_s = self._cluster.options.request_timeout_ms / 1000
-            request = opening.request._replace(until_s=now_s + patience_s)
-            problem = opening.problem
-            if opening.made is not None:
-                self._connections[node] = opening.made
-                try:
-                    self._post(node, opening.made, request)
-                except errors.KafkalogError as found:
-                    problem = found
+            request = request._replace(until_s=now_s + patience_s)
+            problem: errors.KafkalogError | None = None
+            try:
+                made = self._connections[node] = self._cluster.openings.take(opening)
+                self._post(node, made, request)
+            except errors.KafkalogError as found:
+                problem = found
             yield node, request, problem
 
     def lose(self, node: int) -> tuple[Request, ...]:
@@ -181,8 +152,5 @@ class Flights:
         """Nothing is wanted any more."""
         for connection in self._connections.values():
             connection.close()
-        with self._lock:
-            for opening in self._opening.values():
-                opening.unwanted = True
-                if opening.made is not None:
-                    opening.made.close()
+        for waiting in self._opening.values():
+            waiting.opening.give_up()

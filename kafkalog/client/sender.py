@@ -71,6 +71,7 @@ class Sender:
     ) -> None:
         """`cluster` is this thread's from now on.  Nothing runs before `start`."""
         self.cluster = cluster
+        cluster.openings.apart = True
         self.options = options
         self.identity = identity
         self._on_delivery = on_delivery
@@ -99,6 +100,7 @@ class Sender:
         self._over = True
         self.wake()
         if threading.current_thread() is not self._thread and self._pid == os.getpid():
+            self.cluster.openings.interrupt()  # it may wait for a broker that answers nothing
             self._thread.join()
 
     def leave(self) -> None:

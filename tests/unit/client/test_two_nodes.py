@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -292,6 +293,43 @@ def test_a_connection_that_comes_too_late_is_closed(pair: tuple[Peer, Peer]) -> 
     assert isinstance(late.exception(), errors.Closed)
     way.let.set()
     wait_for(lambda: one.connections == 1 and not one._open, "it came, and went")
+
+
+def test_a_producer_that_is_not_connected_yet_closes_at_once(pair: tuple[Peer, Peer]) -> None:
+    """Its connection is on the way for as long as it takes, which is for ever."""
+    one, _ = pair
+    way = Held(one, one)
+    producer = Producer(way, max_block_ms=20)
+    with pytest.raises(errors.Timeout):
+        producer.send("t", b"x")
+    assert way.asked.wait(LIMIT_S)
+    producer.close()
+    assert not producer._sender._thread.is_alive()
+    way.let.set()
+
+
+@pytest.mark.parametrize("api", [apis.API_VERSIONS, apis.METADATA, apis.INIT_PRODUCER_ID])
+def test_a_producer_whose_broker_says_nothing_closes_at_once(
+    pair: tuple[Peer, Peer], api: Any
+) -> None:
+    """Whatever the first thing is that is not answered; the patience is an hour."""
+    one, _ = pair
+    one.on(api, STALL)
+    known = api is apis.INIT_PRODUCER_ID
+    producer = Producer(
+        one.servers, max_block_ms=60_000 if known else 20, linger_ms=0,
+        request_timeout_ms=3_600_000, delivery_timeout_ms=7_200_000,
+    )  # fmt: skip
+    late = None
+    if known:
+        late = producer.send("t", b"x", partition=0)
+    else:
+        with pytest.raises(errors.Timeout):
+            producer.send("t", b"x")
+    wait_for(lambda: one.count(api) == 1, "it was asked")
+    with pytest.raises(errors.Timeout) if late else nullcontext():
+        producer.close(timeout=0)
+    assert late is None or isinstance(late.exception(), errors.Closed)
 
 
 def test_a_node_that_does_not_read_does_not_hold_up_another(pair: tuple[Peer, Peer]) -> None:

@@ -1,0 +1,116 @@
+"""How connections are made: at once, or in a thread of their own while somebody may give up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from weakref import WeakSet
+
+from kafkalog import errors
+from kafkalog.client.connection import Connection
+from kafkalog.client.transport import Address, Options, Transport
+
+__all__ = ["Opening", "Openings"]
+
+
+class Opening:
+    """A connection that is being made in a thread of its own, which nobody waits for at an end."""
+
+    def __init__(
+        self, address: Address, options: Options, transport: Transport, ring: Callable[[], None]
+    ) -> None:
+        """`ring`: it was made, or cannot be."""
+        self.done = False
+        self._where = address, options, transport
+        self._ring = ring
+        self._lock = threading.Lock()  # guards what follows
+        self._made: Connection | None = None
+        self._problem: errors.KafkalogError | None = None
+        self._unwanted = False
+        thread = threading.Thread(target=self._run, name="kafkalog-connect", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no thread can start any more: the interpreter ends
+            self._run()
+
+    def _run(self) -> None:
+        try:
+            made = Connection(*self._where)
+        except errors.KafkalogError as problem:
+            self._problem = problem
+        except BaseException as problem:
+            self._problem = errors.PeerGone(f"{self._where[0]}: {problem!r}")
+        else:
+            with self._lock:
+                if self._unwanted:
+                    made.close()
+                self._made = made
+        self.done = True
+        self._ring()
+
+    def take(self) -> Connection:
+        """What was made, once it is done.  Raises: why it cannot be."""
+        if self._problem is not None:
+            raise self._problem
+        assert self._made is not None
+        return self._made
+
+    def give_up(self) -> None:
+        """It is closed, now or when it comes."""
+        with self._lock:
+            self._unwanted = True
+            if self._made is not None:
+                self._made.close()
+
+
+class Openings:
+    """The connections of one thread, whose waits another thread may end."""
+
+    def __init__(self, options: Options, transport: Transport) -> None:
+        """Nothing is connected yet."""
+        self.apart = False
+        """A wait for one that is being made can be ended, too; it costs a thread each."""
+        self._options = options
+        self._transport = transport
+        self._lock = threading.Condition()  # guards what follows
+        self._made: WeakSet[Connection] = WeakSet()
+        self._over = False
+
+    def connect(self, address: Address) -> Connection:
+        """A connection.  Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion; Closed."""
+        if not self.apart:
+            return Connection(address, self._options, self._transport)
+        opening = self.begin(address, self._told)
+        try:
+            with self._lock:
+                self._lock.wait_for(lambda: opening.done or self._over)
+            return self.take(opening)
+        except BaseException:
+            opening.give_up()
+            raise
+
+    def begin(self, address: Address, ring: Callable[[], None]) -> Opening:
+        """A connection for `take`, once `ring` has been called."""
+        return Opening(address, self._options, self._transport, ring)
+
+    def take(self, opening: Opening) -> Connection:
+        """What was made.  Raises: as `connect`."""
+        with self._lock:
+            if self._over:
+                opening.give_up()
+                raise errors.Closed("the client was closed before it was connected")
+            made = opening.take()
+            self._made.add(made)
+            return made
+
+    def interrupt(self) -> None:
+        """Nothing is waited for any more, now and later: it fails.  From any thread."""
+        with self._lock:
+            self._over = True
+            for connection in self._made:
+                connection.interrupt()
+            self._lock.notify_all()
+
+    def _told(self) -> None:
+        with self._lock:
+            self._lock.notify_all()
