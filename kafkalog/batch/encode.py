@@ -86,10 +86,10 @@ def compressed_batches(
     Raises: MessageTooLarge.
     """
     level = codec_level(config, codec)
+    room = max(min(batch_bytes, columns.bytes_max), HEADER_BYTES + 1)
     while columns.row < columns.count:
         window: list[tuple[bytes, Any]] = []
         while len(window) < WINDOW and columns.row < columns.count:
-            room = max(batch_bytes, HEADER_BYTES + 1)
             body = bytearray(room)
             encoded = columns.encode(body, room)
             end = HEADER_BYTES + encoded.records_bytes
@@ -134,7 +134,7 @@ def plain_batch(
 def one_batch(columns: Columns, codec: int, config: TopicConfig) -> bytes:
     """All rows as one batch.  Raises: MessageTooLarge when they do not fit."""
     limit = min(config.max_message_bytes, config.segment_bytes)
-    batches = compressed_batches(columns, codec, config, min(limit, columns.bytes_max))
+    batches = compressed_batches(columns, codec, config, limit)
     batch = next(batches)
     if columns.row < columns.count or next(batches, None) is not None:
         raise MessageTooLarge(

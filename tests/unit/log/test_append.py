@@ -2,6 +2,7 @@
 
 import errno
 import random
+import tracemalloc
 
 import pytest
 
@@ -226,3 +227,15 @@ def test_a_control_batch_comes_alone(log_dir, place):
         status = lib.kl_log_append_batches(log._c, data, len(data), how, done)
         assert status == lib.KL_E_INVALID_RECORD
         assert log.end_offset == 0
+
+
+def test_a_batch_takes_the_room_of_its_rows(log_dir):
+    """`batch_bytes` is a limit: so much was allocated and cleared for each batch."""
+    with kafkalog.Log(log_dir, config={"max.message.bytes": 1 << 30}) as log:
+        tracemalloc.start()
+        try:
+            log.append_many([b"x"] * 10, compression="lz4", batch_bytes=1 << 29)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 1 << 20
