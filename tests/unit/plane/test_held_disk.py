@@ -131,6 +131,7 @@ def test_a_deletion_that_waits(cold: Served, faults: Any, wait_until: Wait, call
 def test_compaction_that_waits(cold: Served, faults: Any, wait_until: Wait) -> None:
     log = cold.logs["t", 0]
     log.roll()
+    log.flush()  # else the roll's own syncs may be what is held
     with held(faults, b"fsync", log.compact, wait_until):
         meanwhile(cold)
 
