@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "verify": "check every byte that can be checked",
     "repair": "show how damage would be mended, and mend it when told to",
     "compact": "keep only the last record of each key, in the segments that are sealed",
+    "holds": "show what readers who lag keep from retention; end a hold",
     "adopt": "take over a directory whose topics no metadata names",
     "test-broker": "a broker for a test suite in any language, which ends with its parent",
 }

@@ -110,7 +110,8 @@ lag(query.lastProgress).each[("flights", 0)]
 A hold has an end: `retentionHoldMaxBytes` of each partition, and `retentionHoldMaxAge` after the
 query stopped, since Spark does not tell its sources that it did. What it keeps `Expiry.held` of
 `Log.apply_retention` counts, in segments. Brokers are not asked: a hold wants a path, and so does
-`onlyFlushed`. Apache Kafka's own broker takes no notice of the file.
+`onlyFlushed`. `kafkalog holds` shows them, and ends one. Apache Kafka's own broker takes no notice
+of the file.
 """
 
 _WRITE = """
