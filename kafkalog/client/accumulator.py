@@ -263,7 +263,11 @@ class Accumulator:
                 self.release(wanted)
                 return
             self._number += NUMBERS
-            batch = Batch(owner, lane.tp, _memory(wanted), self._number)
+            try:
+                batch = Batch(owner, lane.tp, _memory(wanted), self._number)
+            except MemoryError:
+                self.release(wanted)
+                raise
             batch.reserved = wanted
             lane.open = self.unfinished[batch.number] = batch
             _open(lane.intake.native, partition, batch, batch.memory)
@@ -409,6 +413,8 @@ class Accumulator:
     def drop(self, batch: Batch) -> None:
         """Forget a batch: it has ended."""
         with self.lock:
-            if self.unfinished.pop(batch.number, None) is not None:
+            # The first part of one that was split has its number.
+            if self.unfinished.get(batch.number) is batch:
+                del self.unfinished[batch.number]
                 self.release(batch.reserved)
                 batch.reserved = 0

@@ -15,6 +15,7 @@ from kafkalog import errors
 from kafkalog.client.connection import Connection
 from kafkalog.client.failures import check_code, failure_class, is_retriable, name_of
 from kafkalog.client.openings import Openings
+from kafkalog.client.portions import portions
 from kafkalog.client.transport import Address, Options, Where, reach
 from kafkalog.clock import Clock, SystemClock
 from kafkalog.types import TopicPartition
@@ -206,6 +207,10 @@ class Cluster:
 
     def refresh_once(self, names: list[str] | None, create: bool = False) -> None:
         """As `refresh`, but that a failure that passes is raised, too."""
+        for some in (None,) if names is None else portions(names):
+            self._refresh_some(None if some is None else list(some), create)
+
+    def _refresh_some(self, names: list[str] | None, create: bool) -> None:
         connection = self.any()
         version = connection.version_of(apis.METADATA)
         if names is None:

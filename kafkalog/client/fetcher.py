@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from kafkalog.client.cluster import Backoff, Cluster, passing, places_of
 from kafkalog.client.connection import Connection, answering
 from kafkalog.client.failures import check_code, failure, is_retriable
 from kafkalog.client.offsets import EARLIEST, LATEST, find_starts, list_offsets
+from kafkalog.client.portions import names_max
 from kafkalog.log.fetched import Decoder
 from kafkalog.types import Record, TopicPartition
 from kafkalog.wire import apis
@@ -279,7 +280,10 @@ class Fetcher:
         connection = self._connections.get(node)
         if connection is None or connection.closed:
             connection = self._connections[node] = self.cluster.another(node)
-        offsets = {tp: self.positions[tp] for tp in partitions}
+        offsets = {tp: self.positions[tp] for tp in islice(partitions, names_max())}
+        if len(offsets) == names_max():  # there may be more: they have their turn next
+            for tp in offsets:
+                self.positions[tp] = self.positions.pop(tp)
         known = self.cluster.topics
         ids = {
             name: (known.get(name) or self.cluster.topic(name)).topic_id

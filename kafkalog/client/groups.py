@@ -9,6 +9,7 @@ from kafkalog import errors
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.connection import Connection
 from kafkalog.client.failures import check_code, failure
+from kafkalog.client.portions import portions
 from kafkalog.client.results import Results, each, only
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -182,6 +183,16 @@ def committed_offsets(
 
     Raises: what the broker answers.
     """
+    found: dict[TopicPartition, Committed] = {}
+    for some in (None,) if partitions is None else portions(sorted(set(partitions))):
+        found |= _committed_of(cluster, group, some)
+    return found
+
+
+def _committed_of(
+    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None
+) -> dict[TopicPartition, Committed]:
+    """What one request may ask for."""
     topics = None if partitions is None else _by_topic(partitions)
     asked = None if topics is None else [
         {"name": name, "partition_indexes": sorted(some)} for name, some in topics.items()

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from kafkalog import errors
 from kafkalog.client.cluster import Backoff, Cluster, passing
 from kafkalog.client.connection import Connection
+from kafkalog.client.portions import portions
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["ANY", "Ask", "Place", "Results", "each", "only"]
@@ -133,11 +134,11 @@ def _round(
             asked.setdefault(place(thing), []).append(thing)
         except errors.KafkalogError as problem:
             found[thing] = problem
-    for node, some in asked.items():
+    for node, some in ((node, part) for node, all_ in asked.items() for part in portions(all_)):
         wait_ms = min(backoff.left_ms(), cluster.options.request_timeout_ms)
         try:
             connection = cluster.any() if node == ANY else cluster.connect(node)
-            answers = dict(ask(connection, some, wait_ms))
+            answers = dict(ask(connection, list(some), wait_ms))
         except errors.KafkalogError as problem:
             found.update(dict.fromkeys(some, problem))
             continue

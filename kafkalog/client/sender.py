@@ -26,6 +26,7 @@ from kafkalog.client.delivery import SEQUENCES, Batch, Delivery
 from kafkalog.client.failures import check_code, failure_class, is_retriable
 from kafkalog.client.flights import Flights, Request
 from kafkalog.client.identity import Identity
+from kafkalog.client.portions import names_max
 from kafkalog.client.tasks import Tasks
 from kafkalog.client.transport import Address
 from kafkalog.types import TopicPartition
@@ -290,7 +291,8 @@ class Sender:
                     lane.ready.popleft()
                     self._ended(batch, problem)
                     continue
-                if batches and size + len(data) > self.options.request_bytes:
+                full = size + len(data) > self.options.request_bytes
+                if batches and (full or len(batches) == names_max()):
                     break
                 size += len(data)
                 batches[lane.tp] = lane.ready.popleft()

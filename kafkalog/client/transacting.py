@@ -15,6 +15,7 @@ from kafkalog.client.cluster import GROUP, TRANSACTION, Cluster, passing
 from kafkalog.client.connection import Connection
 from kafkalog.client.failures import check_code, is_retriable
 from kafkalog.client.identity import Identity
+from kafkalog.client.portions import portions
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -167,7 +168,8 @@ class Transactional(Identity):
         if not found:
             return []
         try:
-            self._announce(cluster, [lane.tp for lane in found])
+            for some in portions([lane.tp for lane in found]):
+                self._announce(cluster, some)
         except errors.KafkalogError as problem:
             if passing(problem):
                 cluster.forget_coordinators()
@@ -275,8 +277,15 @@ class Transactional(Identity):
             self._check(answer.error_code, "AddOffsetsToTxn")
             self._unsure = False
         self._groups.add(by.group)
+        for some in portions(list(offsets.items())):
+            self._commit(cluster, some, by)
+
+    def _commit(
+        self, cluster: Cluster, offsets: Sequence[tuple[TopicPartition, Offset]], by: Membership
+    ) -> None:
+        """Offsets that one request may name."""
         topics: dict[str, list[dict[str, Any]]] = {}
-        for tp, what in offsets.items():
+        for tp, what in offsets:
             topics.setdefault(tp.topic, []).append(
                 {"partition_index": tp.partition, "committed_offset": what.offset,
                  "committed_leader_epoch": what.leader_epoch, "committed_metadata": what.metadata}
