@@ -51,7 +51,7 @@ def scan(
         # A query may want no column, as one that counts rows: the cheapest says how many.
         with scan_of(where, topic, columns=wanted or ["offset"], **given) as rows:
             left = n_rows
-            for batch in rows if left != 0 else ():
+            for batch in rows.view_batches() if left != 0 else ():
                 frame = polars.DataFrame(batch)
                 if left is not None:  # of what is read, before any filter
                     frame = frame.head(left)

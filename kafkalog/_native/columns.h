@@ -20,8 +20,13 @@ enum {
     KL_COL_HEADERS = 128,
     KL_COL_LEADER_EPOCH = 256,
     KL_COL_ALL = 255,
-    KL_COL_TIMESTAMP_MS = 512 /* instead of KL_COL_TIMESTAMP, as stored: not for Arrow */
+    KL_COL_TIMESTAMP_MS = 512, /* instead of KL_COL_TIMESTAMP, as stored: not for Arrow */
+    KL_COL_VIEWS = 1024        /* key and value as Arrow's binary views: for Arrow alone */
 };
+
+typedef struct kl_scan kl_scan;
+typedef struct kl_block kl_block;
+typedef struct kl_block_pool kl_block_pool;
 
 typedef struct {
     int64_t start_offset;  /* -1: the log start */
@@ -33,15 +38,20 @@ typedef struct {
     int32_t columns;       /* KL_COL_*; 0: count only */
     int32_t bound;         /* KL_UNCOMMITTED, KL_COMMITTED, KL_LOG_END */
     int32_t check_crc;
-    int32_t partition; /* the constant columns */
-    const char *topic; /* copied */
-    int32_t control;   /* 1: control records too (dump) */
+    int32_t partition;   /* the constant columns */
+    const char *topic;   /* copied */
+    int32_t control;     /* 1: control records too (dump) */
+    kl_block_pool *pool; /* whose memory blocks are made of; NULL: the scan's own */
 } kl_scan_options;
 
-typedef struct kl_scan kl_scan;
-typedef struct kl_block kl_block;
-
 enum { KL_SCAN_ROWS = 0, KL_SCAN_INFLATE = 1, KL_SCAN_END = 2, KL_SCAN_PAUSE = 3 };
+
+/* Memory of dropped blocks for the next ones, at most `idle_max` of them, which the scans of
+ * one pass share, from any thread; all of them are of the same `columns`.  When it is freed,
+ * scans and blocks that have it may go on: what it keeps is let go of, and nothing is kept
+ * any more. */
+kl_status kl_block_pool_new(int32_t columns, int32_t idle_max, kl_block_pool **out);
+void kl_block_pool_free(kl_block_pool *pool); /* NULL is fine */
 
 /* One thread at a time per scan.  The scan keeps the log's handle in use: free it first. */
 kl_status kl_scan_open(kl_log *log, const kl_scan_options *options, kl_scan **out);

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
@@ -33,8 +33,10 @@ __all__ = [
     "Scan",
     "ScanBatch",
     "StringColumn",
+    "ViewBatch",
     "column_bits",
     "first_block",
+    "new_pool",
 ]
 
 COLUMNS: Final = (
@@ -107,6 +109,17 @@ class Columnar:
             for block in blocks:
                 yield ScanBatch(block, self._columns)
 
+    def view_batches(self) -> Generator[ViewBatch, None, None]:
+        """The rows as batches whose keys and values are Arrow's binary views, which are not
+        copied from where they were read unless most of that is not wanted.
+
+        For packages that have views inside, as polars.
+        """
+        bits = sum(_BITS[name] for name in self._columns) | lib.KL_COL_VIEWS
+        with closing(self._pass(bits)) as blocks:
+            for block in blocks:
+                yield ViewBatch(block, bits)
+
     def to_arrow(self) -> pyarrow.Table:
         """The range as a pyarrow.Table; its memory is the scan's own, not copied."""
         pa = _package("pyarrow")
@@ -127,7 +140,11 @@ class Columnar:
 
     def to_polars(self) -> polars.DataFrame:
         """The range as a polars.DataFrame, without pyarrow."""
-        frame: polars.DataFrame = _package("polars").DataFrame(self)
+        pl = _package("polars")
+        if not (batches := list(self.view_batches())):
+            empty: polars.DataFrame = pl.DataFrame(self)
+            return empty
+        frame: polars.DataFrame = pl.concat(map(pl.DataFrame, batches), rechunk=False)
         return frame
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -230,8 +247,9 @@ class Scan(Columnar):
                 raise AssertionError("a count has no rows")
             return blocks.count()
 
-    def _pass(self, columns: int) -> _Pass:
-        return _Pass(self, columns, self._batch_rows, self._batch_bytes)
+    def _pass(self, columns: int, pool: Any = None) -> _Pass:
+        """`pool`: a kl_block_pool that several passes share, of `new_pool`."""
+        return _Pass(self, columns, self._batch_rows, self._batch_bytes, pool)
 
 
 class StringColumn:
@@ -347,6 +365,28 @@ class ScanBatch:
         return array
 
 
+class ViewBatch:
+    """Some rows of a scan for packages that take Arrow: see `Columnar.view_batches`."""
+
+    __slots__ = ("_bits", "_block")
+
+    def __init__(self, block: Any, bits: int) -> None:
+        self._block = block
+        self._bits = bits
+
+    def __arrow_c_schema__(self) -> Any:
+        """As ScanBatch's."""
+        from kafkalog.log import arrow
+
+        return arrow.schema_capsule(self._bits)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
+        """As ScanBatch's."""
+        from kafkalog.log import arrow
+
+        return self.__arrow_c_schema__(), arrow.array_capsule(self._block)
+
+
 class _Memory:
     """Some of a block's memory, as NumPy asks for it; keeps the block."""
 
@@ -359,6 +399,15 @@ class _Memory:
             "shape": (items,),
             "typestr": kind,
         }
+
+
+def new_pool(columns: int, idle_max: int) -> Any:
+    """A `kl_block_pool` that keeps the memory of at most so many blocks of the KL_COL_ bits
+    `columns` for the next ones.
+    """
+    out = ffi.new("kl_block_pool **")
+    check(lib.kl_block_pool_new(columns, idle_max, out))
+    return ffi.gc(out[0], lib.kl_block_pool_free)
 
 
 def first_block(scan: Scan, columns: int) -> Any:
@@ -374,7 +423,9 @@ def first_block(scan: Scan, columns: int) -> Any:
 class _Pass:
     """One pass over a scan's range: an iterator over `kl_block` handles.  One thread."""
 
-    def __init__(self, scan: Scan, columns: int, batch_rows: int, batch_bytes: int) -> None:
+    def __init__(
+        self, scan: Scan, columns: int, batch_rows: int, batch_bytes: int, pool: Any = None
+    ) -> None:
         log = scan._log
         topic = ffi.new("char[]", log.topic.encode())
         options = ffi.new(
@@ -391,6 +442,7 @@ class _Pass:
                 "check_crc": scan._check_crcs,
                 "partition": log.partition,
                 "topic": topic,
+                "pool": ffi.NULL if pool is None else pool,
             },
         )
         out = ffi.new("kl_scan **")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.arguments import whole_number
 from kafkalog.errors import ArgumentError
 from kafkalog.log.marks import batch_starts
-from kafkalog.log.scan import Columnar, Scan, column_bits
+from kafkalog.log.scan import Columnar, Scan, column_bits, new_pool
 
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
@@ -90,6 +90,7 @@ class _Work:
         self.pieces = pieces
         self.columns = columns
         self.most = most
+        self.pool = new_pool(columns, most * PIECE_BLOCKS)
         self.begun: deque[_Piece] = deque()
         """In their order; the first is the one that is read."""
         self.all_begun = self.over = False
@@ -127,7 +128,7 @@ class _Work:
         assert piece.scan is not None
         problem: BaseException | None = None
         try:
-            blocks = piece.scan._pass(self.columns)
+            blocks = piece.scan._pass(self.columns, self.pool)
             try:
                 for block in blocks:
                     if not self._put(piece, block):

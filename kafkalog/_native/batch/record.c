@@ -1,32 +1,9 @@
 /* record.c: records inside a batch: decode, find. */
-#include "record.h"
+#include "record_next.h"
 
-/* Bytes that the fixed fields up to the key's length can take at most: length 5,
- * attributes 1, timestamp delta 10, offset delta 5, key length 5. */
-enum { RECORD_PREFIX_BYTES_MAX = 26 };
-/* Fewest bytes of a header: two lengths. */
-enum { HEADER_BYTES_MIN = 2 };
-
-/* A varint of at most 5 bytes that are known to lie in memory.  Two bytes, which hold a
- * length up to 8191, are decoded without a loop. */
-static inline const uint8_t *get_varint_there(const uint8_t *p, int32_t *out) {
-    uint32_t u = p[0];
-    if (KL_LIKELY(u < 0x80)) {
-        *out = (int32_t)((u >> 1) ^ (0U - (u & 1)));
-        return p + 1;
-    }
-    if (KL_LIKELY(p[1] < 0x80)) {
-        u = (u & 0x7f) | (uint32_t)p[1] << 7;
-        *out = (int32_t)((u >> 1) ^ (0U - (u & 1)));
-        return p + 2;
-    }
-    return kl_get_varint(p, p + KL_VARINT_BYTES_MAX, out);
-}
-
-/* The fields before the key, whose bytes may run out anywhere. */
-static const uint8_t *get_prefix_checked(const uint8_t *p, const uint8_t *end,
-                                         int32_t *length, const uint8_t **body,
-                                         kl_record_view *out) {
+const uint8_t *kl_record_prefix_checked(const uint8_t *p, const uint8_t *end,
+                                        int32_t *length, const uint8_t **body,
+                                        kl_record_view *out) {
     p = kl_get_varint(p, end, length);
     if (p == NULL || p == end) return NULL;
     *body = p++; /* attributes are ignored, as Kafka does */
@@ -35,21 +12,6 @@ static const uint8_t *get_prefix_checked(const uint8_t *p, const uint8_t *end,
     p = kl_get_varint(p, end, &out->offset_delta);
     if (p == NULL) return NULL;
     return kl_get_varint(p, end, &out->key_bytes);
-}
-
-static inline const uint8_t *get_prefix(const uint8_t *p, const uint8_t *end,
-                                        int32_t *length, const uint8_t **body,
-                                        kl_record_view *out) {
-    if (KL_UNLIKELY(end - p < RECORD_PREFIX_BYTES_MAX))
-        return get_prefix_checked(p, end, length, body, out);
-    p = get_varint_there(p, length);
-    if (KL_UNLIKELY(p == NULL)) return NULL;
-    *body = p++;
-    p = kl_get_varlong(p, end, KL_VARLONG_BYTES_MAX, &out->timestamp_delta);
-    if (KL_UNLIKELY(p == NULL)) return NULL;
-    p = get_varint_there(p, &out->offset_delta);
-    if (KL_UNLIKELY(p == NULL)) return NULL;
-    return get_varint_there(p, &out->key_bytes);
 }
 
 const uint8_t *kl_header_next(const uint8_t *p, const uint8_t *end, kl_header_view *out) {
@@ -67,7 +29,7 @@ const uint8_t *kl_header_next(const uint8_t *p, const uint8_t *end, kl_header_vi
     return p + out->value_bytes;
 }
 
-static bool headers_fill(const kl_record_view *view, const uint8_t *end) {
+bool kl_record_headers_fill(const kl_record_view *view, const uint8_t *end) {
     const uint8_t *p = view->headers;
     kl_header_view header;
     for (int32_t i = 0; i < view->header_count && p; i++)
@@ -77,42 +39,7 @@ static bool headers_fill(const kl_record_view *view, const uint8_t *end) {
 
 const uint8_t *kl_record_next(const uint8_t *p, const uint8_t *end, bool check_headers,
                               kl_record_view *out) {
-    int32_t length;
-    const uint8_t *body;
-    p = get_prefix(p, end, &length, &body, out);
-    if (KL_UNLIKELY(p == NULL || length < 0 || length > end - body)) return NULL;
-    const uint8_t *record_end = body + length;
-
-    out->key = NULL;
-    if (out->key_bytes >= 0) {
-        if (KL_UNLIKELY(out->key_bytes > record_end - p)) return NULL;
-        out->key = p;
-        p += out->key_bytes;
-    } else if (KL_UNLIKELY(out->key_bytes < -1)) {
-        return NULL;
-    }
-
-    if (KL_LIKELY(record_end - p >= KL_VARINT_BYTES_MAX))
-        p = get_varint_there(p, &out->value_bytes);
-    else p = p > record_end ? NULL : kl_get_varint(p, record_end, &out->value_bytes);
-    if (KL_UNLIKELY(p == NULL)) return NULL;
-    out->value = NULL;
-    if (out->value_bytes >= 0) {
-        if (KL_UNLIKELY(out->value_bytes > record_end - p)) return NULL;
-        out->value = p;
-        p += out->value_bytes;
-    } else if (KL_UNLIKELY(out->value_bytes < -1)) {
-        return NULL;
-    }
-
-    p = kl_get_varint(p, record_end, &out->header_count);
-    if (KL_UNLIKELY(p == NULL)) return NULL;
-    out->headers = p;
-    if (KL_LIKELY(out->header_count == 0)) return p == record_end ? p : NULL;
-    if (out->header_count < 0 || out->header_count > (record_end - p) / HEADER_BYTES_MIN)
-        return NULL;
-    if (check_headers && !headers_fill(out, record_end)) return NULL;
-    return record_end;
+    return kl_record_next_here(p, end, check_headers, out);
 }
 
 kl_status kl_record_bad(kl_status status, const kl_batch *batch, int64_t pos) {

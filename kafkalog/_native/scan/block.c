@@ -2,24 +2,33 @@
 #include "block.h"
 
 enum {
-    POOL_IDLE_MAX = 4, /* a consumer rarely holds more blocks than that at once */
     ROWS_MIN = 1024,
     DATA_BYTES_MIN = 1 << 16, /* growth doubles from here */
 };
 
 /* ---- pool ---------------------------------------------------------------------------- */
 
-kl_status kl_block_pool_new(kl_block_pool **out) {
+kl_status kl_block_pool_new(int32_t columns, int32_t idle_max, kl_block_pool **out) {
+    *out = NULL;
+    if (idle_max < 0)
+        return kl_fail(KL_E_ARGUMENT, "idle_max %d: wanted 0 or above", idle_max);
     kl_block_pool *pool = kl_alloc(sizeof *pool);
     if (pool == NULL) return kl_fail(KL_E_NO_MEMORY, "a scan's pool of blocks");
     atomic_init(&pool->refs, 1);
+    pool->columns = columns;
+    pool->idle_max = idle_max;
     KL_ASSERT(pthread_mutex_init(&pool->lock, NULL) == 0);
     *out = pool;
     return KL_OK;
 }
 
-static void pool_drop(kl_block_pool *pool) {
-    if (atomic_fetch_sub(&pool->refs, 1) != 1) return;
+kl_block_pool *kl_block_pool_retain(kl_block_pool *pool) {
+    atomic_fetch_add(&pool->refs, 1);
+    return pool;
+}
+
+void kl_block_pool_drop(kl_block_pool *pool) {
+    if (pool == NULL || atomic_fetch_sub(&pool->refs, 1) != 1) return;
     KL_ASSERT(pool->idle == NULL);
     pthread_mutex_destroy(&pool->lock);
     kl_release(pool);
@@ -27,6 +36,7 @@ static void pool_drop(kl_block_pool *pool) {
 
 static void strings_free(kl_strings *strings) {
     kl_release(strings->offsets);
+    kl_release(strings->views);
     kl_release(strings->data);
     kl_release(strings->validity);
 }
@@ -38,6 +48,7 @@ static void block_destroy(kl_block *block) {
     kl_release(block->leader_epoch);
     strings_free(&block->key);
     strings_free(&block->value);
+    strings_free(&block->bytes);
     kl_release(block->list_offsets);
     kl_release(block->list_validity);
     strings_free(&block->name);
@@ -53,7 +64,7 @@ static void blocks_destroy(kl_block *block) {
     }
 }
 
-void kl_block_pool_close(kl_block_pool *pool) {
+void kl_block_pool_free(kl_block_pool *pool) {
     if (pool == NULL) return;
     kl_lock(&pool->lock);
     kl_block *idle = pool->idle;
@@ -62,7 +73,24 @@ void kl_block_pool_close(kl_block_pool *pool) {
     pool->closed = true;
     kl_unlock(&pool->lock);
     blocks_destroy(idle);
-    pool_drop(pool);
+    kl_block_pool_drop(pool);
+}
+
+/* What a block for which memory is asked anew will hold. */
+static void pool_advise(kl_block_pool *pool, kl_block *block) {
+    kl_lock(&pool->lock);
+    block->key.data_usual = pool->key_usual;
+    block->value.data_usual = pool->value_usual;
+    block->bytes.data_usual = pool->bytes_usual;
+    kl_unlock(&pool->lock);
+}
+
+static void pool_learn(kl_block_pool *pool, const kl_block *block) {
+    kl_lock(&pool->lock);
+    pool->key_usual = KL_MAX(pool->key_usual, block->key.data_bytes);
+    pool->value_usual = KL_MAX(pool->value_usual, block->value.data_bytes);
+    pool->bytes_usual = KL_MAX(pool->bytes_usual, block->bytes.data_bytes);
+    kl_unlock(&pool->lock);
 }
 
 static kl_block *pool_take(kl_block_pool *pool) {
@@ -79,7 +107,7 @@ static kl_block *pool_take(kl_block_pool *pool) {
 /* Whether the pool took it. */
 static bool pool_give(kl_block_pool *pool, kl_block *block) {
     kl_lock(&pool->lock);
-    bool kept = !pool->closed && pool->idle_count < POOL_IDLE_MAX;
+    bool kept = !pool->closed && pool->idle_count < pool->idle_max;
     if (kept) {
         block->next = pool->idle;
         pool->idle = block;
@@ -96,21 +124,23 @@ static void strings_clear(kl_strings *strings) {
     strings->null_count = 0;
 }
 
-kl_status kl_block_new(kl_block_pool *pool, int32_t columns, kl_block **out) {
+kl_status kl_block_new(kl_block_pool *pool, kl_block **out) {
     kl_block *block = pool_take(pool);
     if (block == NULL) block = kl_alloc(sizeof *block);
     if (block == NULL) return kl_fail(KL_E_NO_MEMORY, "a block of rows");
     strings_clear(&block->key);
     strings_clear(&block->value);
+    strings_clear(&block->bytes);
     strings_clear(&block->name);
     strings_clear(&block->header_value);
-    block->columns = columns;
+    pool_advise(pool, block);
+    block->columns = pool->columns;
+    block->view_bytes = 0;
     block->rows = 0;
     block->headers = 0;
     block->list_nulls = 0;
     block->next = NULL;
-    block->pool = pool;
-    atomic_fetch_add(&pool->refs, 1);
+    block->pool = kl_block_pool_retain(pool);
     atomic_store(&block->refs, 1);
     *out = block;
     return KL_OK;
@@ -128,7 +158,7 @@ void kl_block_free(kl_block *block) {
     block->constants = NULL;
     block->pool = NULL;
     if (!pool_give(pool, block)) block_destroy(block);
-    pool_drop(pool);
+    kl_block_pool_drop(pool);
 }
 
 /* ---- growth -------------------------------------------------------------------------- */
@@ -158,6 +188,11 @@ static kl_status grow_strings(kl_strings *strings, int64_t rows) {
     return grow(&strings->validity, (int64_t)bitmap_bytes(rows), 1);
 }
 
+static kl_status grow_views(kl_strings *strings, int64_t rows) {
+    kl_status status = grow(&strings->views, rows, sizeof *strings->views);
+    return status ? status : grow(&strings->validity, (int64_t)bitmap_bytes(rows), 1);
+}
+
 static kl_status grow_rows(kl_block *block, int64_t rows) {
     kl_status status = KL_OK;
     int32_t columns = block->columns;
@@ -168,8 +203,10 @@ static kl_status grow_rows(kl_block *block, int64_t rows) {
         status = grow(&block->timestamp_type, rows, sizeof(int32_t));
     if (!status && columns & KL_COL_LEADER_EPOCH)
         status = grow(&block->leader_epoch, rows, sizeof(int32_t));
-    if (!status && columns & KL_COL_KEY) status = grow_strings(&block->key, rows);
-    if (!status && columns & KL_COL_VALUE) status = grow_strings(&block->value, rows);
+    kl_status (*grow_bytes)(kl_strings *, int64_t) =
+        columns & KL_COL_VIEWS ? grow_views : grow_strings;
+    if (!status && columns & KL_COL_KEY) status = grow_bytes(&block->key, rows);
+    if (!status && columns & KL_COL_VALUE) status = grow_bytes(&block->value, rows);
     if (!status && columns & KL_COL_HEADERS) {
         bool fresh = block->list_offsets == NULL;
         status = grow(&block->list_offsets, rows + 1, sizeof(int32_t));
@@ -188,6 +225,7 @@ kl_status kl_strings_reserve(kl_strings *strings, size_t bytes) {
     KL_ASSERT(bytes <= SIZE_MAX / 4 && strings->data_bytes <= SIZE_MAX / 4);
     size_t wanted = strings->data_bytes + bytes;
     wanted = KL_MAX(wanted, KL_MAX((size_t)DATA_BYTES_MIN, strings->data_capacity * 2));
+    wanted = KL_MAX(wanted, strings->data_usual);
     void *data = kl_resize(strings->data, wanted);
     if (data == NULL) return kl_fail(KL_E_NO_MEMORY, "a column of %zu bytes", wanted);
     strings->data = data;
@@ -207,14 +245,16 @@ kl_status kl_block_reserve(kl_block *block, int64_t rows, size_t bytes) {
     if (rows > block->row_capacity - block->rows)
         status = grow_rows(block, next_capacity(block->row_capacity, block->rows + rows));
     if (status) return status;
+    bool views = block->columns & KL_COL_VIEWS;
     if (block->columns & KL_COL_KEY) {
         set_valid(block->key.validity, block->rows, rows);
-        status = kl_strings_reserve(&block->key, bytes);
+        if (!views) status = kl_strings_reserve(&block->key, bytes);
     }
     if (!status && block->columns & KL_COL_VALUE) {
         set_valid(block->value.validity, block->rows, rows);
-        status = kl_strings_reserve(&block->value, bytes);
+        if (!views) status = kl_strings_reserve(&block->value, bytes);
     }
+    if (!status && views) status = kl_strings_reserve(&block->bytes, bytes);
     if (!status && block->columns & KL_COL_HEADERS)
         set_valid(block->list_validity, block->rows, rows);
     return status;
@@ -282,6 +322,8 @@ kl_status kl_block_seal(kl_block *block, kl_constants **constants) {
         end_bitmap(block->name.validity, block->headers);
         end_bitmap(block->header_value.validity, block->headers);
     }
+    pool_learn(block->pool, block);
+    if (!(block->columns & (KL_COL_TOPIC | KL_COL_PARTITION))) return KL_OK;
     if (block->rows > have->rows) {
         int64_t most = INT32_MAX / KL_MAX((int64_t)have->topic_bytes, 1);
         if (block->rows > most)

@@ -8,13 +8,31 @@
 
 #include "base/base.h"
 
-/* Byte strings of many rows, one after another. */
+/* A byte string as Arrow's views have it.  Source:
+ * https://arrow.apache.org/docs/format/Columnar.html#variable-size-binary-view-layout */
+typedef union {
+    struct {
+        int32_t bytes;
+        uint8_t data[12]; /* zeros behind it */
+    } here;
+    struct {
+        int32_t bytes; /* above 12 */
+        uint8_t prefix[4];
+        int32_t buffer; /* 0: a block has one */
+        int32_t pos;
+    } there;
+} kl_string_view;
+KL_STATIC_ASSERT(sizeof(kl_string_view) == 16, "as Arrow has it");
+
+/* Byte strings of many rows, one after another; or views into the block's bytes. */
 typedef struct {
-    int32_t *offsets; /* rows + 1 */
+    int32_t *offsets;      /* rows + 1 */
+    kl_string_view *views; /* rows; then there are no offsets and no data */
     uint8_t *data;
     uint8_t *validity; /* a bit per row, 1: not null; bits past the last row are 1 */
     size_t data_bytes;
     size_t data_capacity;
+    size_t data_usual; /* what blocks before it held: that much at once */
     int64_t null_count;
 } kl_strings;
 
@@ -29,19 +47,24 @@ typedef struct {
 } kl_constants;
 
 /* Memory of dropped blocks, for the next ones: a page that was touched before costs
- * nothing.  Lives until its scan and all of its blocks are gone. */
-typedef struct {
-    _Atomic int32_t refs; /* one for the scan, one for each block in use */
+ * nothing.  Lives until who made it, its scans and all of its blocks are gone. */
+struct kl_block_pool {
+    _Atomic int32_t refs; /* one for who made it, for each scan and each block in use */
+    int32_t columns;
+    int32_t idle_max;
     pthread_mutex_t lock; /* guards what follows */
+    size_t key_usual;     /* the most that a block held */
+    size_t value_usual;
+    size_t bytes_usual;
     kl_block *idle;
     int32_t idle_count;
-    bool closed; /* the scan is gone: blocks are not kept any more */
-} kl_block_pool;
+    bool closed; /* who made it is gone: blocks are not kept any more */
+};
 
 struct kl_block {
     _Atomic int32_t refs;
     kl_block_pool *pool;     /* retained while the block is in use */
-    kl_constants *constants; /* retained; NULL until sealed */
+    kl_constants *constants; /* retained; NULL until sealed, or none is wanted */
     kl_block *next;          /* in a pool or a scan's queue */
     int32_t columns;
 
@@ -53,6 +76,8 @@ struct kl_block {
     int32_t *leader_epoch;
     kl_strings key;
     kl_strings value;
+    kl_strings bytes;  /* KL_COL_VIEWS: what views point into; data alone */
+    size_t view_bytes; /* of it, that views point to */
 
     int32_t *list_offsets; /* rows + 1: which headers are a row's */
     uint8_t *list_validity;
@@ -66,22 +91,22 @@ struct kl_block {
 /* What a block may hold of one column: Arrow's offsets are 32 bits. */
 #define KL_BLOCK_BYTES_MAX ((size_t)INT32_MAX)
 
-kl_status kl_block_pool_new(kl_block_pool **out);
-/* The scan is gone: what is idle is freed, the rest when it comes back. */
-void kl_block_pool_close(kl_block_pool *pool);
+kl_block_pool *kl_block_pool_retain(kl_block_pool *pool);
+void kl_block_pool_drop(kl_block_pool *pool); /* NULL is fine */
 
-/* An empty block for these columns, with one reference. */
-kl_status kl_block_new(kl_block_pool *pool, int32_t columns, kl_block **out);
+/* An empty block for the pool's columns, with one reference. */
+kl_status kl_block_new(kl_block_pool *pool, kl_block **out);
 kl_block *kl_block_retain(kl_block *block);
-/* Make room for `rows` more rows and `bytes` more bytes in each byte column, so that a loop
- * over the records of a batch need not check.  The new rows are valid until set null. */
+/* Make room for `rows` more rows and `bytes` more bytes in each byte column (or for views to
+ * point to), so that a loop over the records of a batch need not check.  The new rows are
+ * valid until set null. */
 kl_status kl_block_reserve(kl_block *block, int64_t rows, size_t bytes);
 /* The same for headers: rows of the list's child. */
 kl_status kl_block_reserve_headers(kl_block *block, int64_t headers);
 /* Room for `bytes` more in one column. */
 kl_status kl_strings_reserve(kl_strings *strings, size_t bytes);
-/* Take the constant columns; *constants is replaced by a longer one when the block has more
- * rows than it. */
+/* No row comes any more.  Take the constant columns, if they are among its own; *constants is
+ * replaced by a longer one when the block has more rows than it. */
 kl_status kl_block_seal(kl_block *block, kl_constants **constants);
 
 /* The constants of a topic's partition; `rows` of each. */
@@ -91,8 +116,8 @@ void kl_constants_drop(kl_constants *constants); /* NULL is fine */
 
 /* Bytes of all byte columns together. */
 static inline size_t kl_block_bytes(const kl_block *block) {
-    return block->key.data_bytes + block->value.data_bytes + block->name.data_bytes +
-           block->header_value.data_bytes;
+    return block->key.data_bytes + block->value.data_bytes + block->bytes.data_bytes +
+           block->name.data_bytes + block->header_value.data_bytes;
 }
 
 /* Put byte string `row`: there is room (kl_block_reserve).  `bytes` -1: null. */
@@ -106,6 +131,32 @@ static inline void kl_strings_put(kl_strings *strings, int64_t row, const uint8_
         strings->null_count++;
     }
     strings->offsets[row + 1] = (int32_t)strings->data_bytes;
+}
+
+/* The same as a view: of a copy, or of `data` where it lies, `there`, in the block's bytes. */
+static inline void kl_views_put(kl_block *block, kl_strings *strings, int64_t row,
+                                const uint8_t *data, int32_t bytes, bool there) {
+    kl_string_view *view = &strings->views[row];
+    if (KL_LIKELY(bytes > (int32_t)sizeof view->here.data)) {
+        kl_strings *to = &block->bytes;
+        view->there.bytes = bytes;
+        memcpy(view->there.prefix, data, sizeof view->there.prefix);
+        view->there.buffer = 0;
+        view->there.pos = (int32_t)(there ? data - to->data : (ptrdiff_t)to->data_bytes);
+        block->view_bytes += (size_t)bytes;
+        if (there) return;
+        memcpy(to->data + to->data_bytes, data, (size_t)bytes);
+        to->data_bytes += (size_t)bytes;
+        return;
+    }
+    memset(view, 0, sizeof *view);
+    if (bytes < 0) {
+        strings->validity[row >> 3] &= (uint8_t)~(1u << (row & 7));
+        strings->null_count++;
+        return;
+    }
+    view->here.bytes = bytes;
+    memcpy(view->here.data, data, (size_t)bytes);
 }
 
 #endif

@@ -5,7 +5,7 @@
  * move a child out and release it later, from any thread. */
 #include "block.h"
 
-enum { ARROW_NULLABLE = 2, CHILDREN_MAX = 9, BUFFERS_MAX = 3 };
+enum { ARROW_NULLABLE = 2, CHILDREN_MAX = 9, BUFFERS_MAX = 4 };
 
 /* What a column of no bytes points at: Arrow wants no NULL there. */
 static const uint8_t no_bytes[64];
@@ -32,9 +32,16 @@ static void get_fixed(const void *data, int64_t rows, size_t bytes_each,
     out->data_bytes = rows * (int64_t)bytes_each;
 }
 
+/* Whether a column of these is one of views. */
+static bool is_view(int32_t columns, int32_t column) {
+    return columns & KL_COL_VIEWS && column & (KL_COL_KEY | KL_COL_VALUE);
+}
+
 kl_status kl_block_get(const kl_block *block, int32_t column, kl_block_column *out) {
     memset(out, 0, sizeof *out);
-    if (column != KL_COL_TOPIC && column != KL_COL_PARTITION && !(block->columns & column))
+    if (is_view(block->columns, column))
+        return kl_fail(KL_E_ARGUMENT, "column %d is of views: for Arrow alone", column);
+    if (!(block->columns & column))
         return kl_fail(KL_E_ARGUMENT, "column %d is not among the scanned ones (%d)",
                        column, block->columns);
     int64_t rows = block->rows;
@@ -145,11 +152,11 @@ enum { TABLE_ROWS = sizeof table / sizeof table[0] };
 KL_STATIC_ASSERT((int)TABLE_ROWS == (int)CHILDREN_MAX, "room for all columns");
 
 static int64_t columns_count(int32_t columns) {
-    return __builtin_popcount((unsigned)columns);
+    return __builtin_popcount((unsigned)(columns & ~KL_COL_VIEWS));
 }
 
 static kl_status check_columns(int32_t columns) {
-    if ((columns & ~(KL_COL_ALL | KL_COL_LEADER_EPOCH)) == 0) return KL_OK;
+    if ((columns & ~(KL_COL_ALL | KL_COL_LEADER_EPOCH | KL_COL_VIEWS)) == 0) return KL_OK;
     return kl_fail(KL_E_ARGUMENT, "columns %d: not all of them are columns of a table",
                    columns);
 }
@@ -164,7 +171,10 @@ kl_status kl_columns_schema(int32_t columns, struct ArrowSchema *out) {
         if (!(columns & table[i].column)) continue;
         struct ArrowSchema *node = out->children[child++];
         if (table[i].column == KL_COL_HEADERS) status = schema_headers(node);
-        else status = schema_node(node, table[i].format, table[i].name, ARROW_NULLABLE, 0);
+        else
+            status = schema_node(node,
+                                 is_view(columns, table[i].column) ? "vz" : table[i].format,
+                                 table[i].name, ARROW_NULLABLE, 0);
         if (status) {
             out->release(out);
             return status;
@@ -178,6 +188,7 @@ kl_status kl_columns_schema(int32_t columns, struct ArrowSchema *out) {
 typedef struct {
     kl_block *block; /* retained */
     const void *buffers[BUFFERS_MAX];
+    int64_t view_bytes; /* of the buffer that views point into: a buffer, too */
     struct ArrowArray *children[CHILDREN_MAX];
     struct ArrowArray nodes[];
 } array_owner;
@@ -222,7 +233,23 @@ static kl_status array_strings(struct ArrowArray *node, kl_block *block, int64_t
     return KL_OK;
 }
 
+static kl_status array_views(struct ArrowArray *node, kl_block *block,
+                             const kl_strings *strings) {
+    kl_status status = array_node(node, block, block->rows, 4, 0);
+    if (status) return status;
+    array_owner *owner = node->private_data;
+    owner->view_bytes = (int64_t)block->bytes.data_bytes;
+    node->null_count = strings->null_count;
+    node->buffers[0] = validity_of(strings->validity, strings->null_count);
+    node->buffers[1] = strings->views;
+    node->buffers[2] = some(block->bytes.data);
+    node->buffers[3] = &owner->view_bytes;
+    return KL_OK;
+}
+
 static kl_status array_column(struct ArrowArray *node, kl_block *block, int32_t which) {
+    if (is_view(block->columns, which))
+        return array_views(node, block, which == KL_COL_KEY ? &block->key : &block->value);
     kl_block_column column;
     kl_status status = kl_block_get(block, which, &column);
     if (status) return status;

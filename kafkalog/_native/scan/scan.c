@@ -10,6 +10,7 @@ enum {
     CHUNK_BYTES = 256 << 10,      /* stays in the second-level cache from read to decode */
     CHUNK_BYTES_LARGE = 1 << 20,  /* for batches that fill a chunk badly */
     CHUNK_BYTES_MAX = 8 << 20,
+    IDLE_BLOCKS = 4,       /* a consumer rarely holds more blocks than that at once */
     CHUNK_BATCHES = 8,     /* compressed batches that one read should bring */
     PAUSE_BYTES = 32 << 20 /* some 20 ms of reading */
 };
@@ -58,11 +59,11 @@ static kl_status skip_to_time(kl_scan *scan) {
         size_t bytes = 0;
         kl_batch batch;
         KL_ASSERT(found.batch_bytes > 0);
-        status = kl_buffer_reserve(&scan->chunk, (size_t)found.batch_bytes);
+        status = kl_buffer_reserve(&scan->memory, (size_t)found.batch_bytes);
         if (!status)
             status = kl_log_read_at(scan->log, found.segment_base_offset, found.pos,
-                                    scan->chunk.data, scan->chunk.capacity, &bytes);
-        if (!status) status = kl_batch_parse(scan->chunk.data, bytes, &batch);
+                                    scan->memory.data, scan->memory.capacity, &bytes);
+        if (!status) status = kl_batch_parse(scan->memory.data, bytes, &batch);
         if (status) return status;
         first = batch.base_offset;
     } else if (first < 0) {
@@ -118,7 +119,7 @@ static kl_status check_options(const kl_scan_options *options) {
     if (options->stop_offset < -1)
         return kl_fail(KL_E_ARGUMENT, "stop offset %lld: wanted -1 or above",
                        (long long)options->stop_offset);
-    int32_t known = KL_COL_ALL | KL_COL_LEADER_EPOCH | KL_COL_TIMESTAMP_MS;
+    int32_t known = KL_COL_ALL | KL_COL_LEADER_EPOCH | KL_COL_TIMESTAMP_MS | KL_COL_VIEWS;
     if (options->columns & ~known ||
         (options->columns & KL_COL_TIMESTAMP && options->columns & KL_COL_TIMESTAMP_MS))
         return kl_fail(KL_E_ARGUMENT, "columns %d: wanted a sum of KL_COL_ bits",
@@ -131,6 +132,9 @@ static kl_status check_options(const kl_scan_options *options) {
     if (options->max_bytes < 0 || options->max_bytes > INT32_MAX)
         return kl_fail(KL_E_ARGUMENT, "max_bytes %lld: wanted 0 to %d",
                        (long long)options->max_bytes, INT32_MAX);
+    if (options->pool != NULL && options->pool->columns != options->columns)
+        return kl_fail(KL_E_ARGUMENT, "columns %d: those of the pool are %d",
+                       options->columns, options->pool->columns);
     if (options->topic == NULL) return kl_fail(KL_E_ARGUMENT, "topic is NULL");
     return KL_OK;
 }
@@ -143,7 +147,10 @@ kl_status kl_scan_make(const kl_scan_options *options, kl_scan **out) {
     if (options->max_rows == 0) scan->options.max_rows = ROWS_DEFAULT;
     if (options->max_bytes == 0) scan->options.max_bytes = BYTES_DEFAULT;
     scan->options.topic = NULL;
-    return kl_block_pool_new(&scan->pool);
+    if (options->pool == NULL)
+        return kl_block_pool_new(options->columns, IDLE_BLOCKS, &scan->own_pool);
+    scan->shared_pool = kl_block_pool_retain(options->pool);
+    return KL_OK;
 }
 
 kl_status kl_scan_name(kl_scan *scan, const char *topic, int32_t partition) {
@@ -201,9 +208,11 @@ void kl_scan_drop_rows(kl_scan *scan) {
 void kl_scan_free(kl_scan *scan) {
     if (scan == NULL) return;
     kl_scan_drop_rows(scan);
-    kl_block_pool_close(scan->pool);
+    kl_block_pool_free(scan->own_pool);
+    kl_block_pool_drop(scan->shared_pool);
     kl_constants_drop(scan->constants);
-    kl_buffer_free(&scan->chunk);
+    kl_block_free(scan->in_block);
+    kl_buffer_free(&scan->memory);
     kl_release(scan->pending);
     kl_release(scan->aborted);
     kl_release(scan->topic);
@@ -218,10 +227,12 @@ int64_t kl_scan_end_offset(const kl_scan *scan) { return scan->options.stop_offs
 
 static kl_status seal_when_full(kl_scan *scan) {
     const kl_block *block = scan->filling;
-    if (block == NULL || (block->rows < scan->options.max_rows &&
-                          kl_block_bytes(block) < (size_t)scan->options.max_bytes))
-        return KL_OK;
-    return kl_scan_seal(scan);
+    if (block == NULL) return KL_OK;
+    size_t bytes = kl_block_bytes(block);
+    if (block == scan->in_block) bytes -= scan->chunk.bytes - scan->chunk_pos;
+    bool full =
+        block->rows >= scan->options.max_rows || bytes >= (size_t)scan->options.max_bytes;
+    return full ? kl_scan_seal(scan) : KL_OK;
 }
 
 kl_status kl_scan_take(kl_scan *scan, kl_block **out) {
@@ -237,10 +248,47 @@ kl_status kl_scan_take(kl_scan *scan, kl_block **out) {
 
 /* ---- steps --------------------------------------------------------------------------- */
 
-/* `bytes` were read: whole batches, and behind them a part that will be read again. */
-static void take_chunk(kl_scan *scan, size_t bytes) {
-    size_t size = scan->chunk.capacity;
-    scan->chunk.bytes = bytes;
+/* Forget the chunk that was used up; the next one goes where most of it need not be copied. */
+static void drop_chunk(kl_scan *scan) {
+    if (scan->chunk.bytes > 0)
+        scan->into_block = scan->options.columns & KL_COL_VIEWS &&
+                           scan->chunk_used >= scan->chunk.bytes / 2;
+    kl_block_free(scan->in_block);
+    scan->in_block = NULL;
+    scan->chunk = (kl_span){NULL, 0};
+    scan->chunk_pos = scan->chunk_used = 0;
+}
+
+/* Room for the next chunk: of the scan, or at the end of the block's bytes. */
+static kl_status make_chunk_room(kl_scan *scan, uint8_t **data, size_t *size) {
+    kl_status status = KL_OK;
+    size_t wanted = scan->chunk_wanted;
+    if (!scan->into_block || wanted > KL_BLOCK_BYTES_MAX) {
+        if (scan->memory.capacity < wanted)
+            status = kl_buffer_reserve(&scan->memory, wanted);
+        *data = scan->memory.data;
+        *size = scan->memory.capacity;
+        return status;
+    }
+    if (scan->filling != NULL &&
+        wanted > KL_BLOCK_BYTES_MAX - kl_block_bytes(scan->filling))
+        status = kl_scan_seal(scan);
+    if (!status) status = kl_scan_begin(scan);
+    if (!status) status = kl_strings_reserve(&scan->filling->bytes, wanted);
+    if (status) return status;
+    *data = scan->filling->bytes.data + scan->filling->bytes.data_bytes;
+    *size = wanted;
+    return KL_OK;
+}
+
+/* `bytes` of the room were read: whole batches, and behind them a part that will be read
+ * again. */
+static void take_chunk(kl_scan *scan, const uint8_t *data, size_t size, size_t bytes) {
+    scan->chunk = (kl_span){data, bytes};
+    if (data != scan->memory.data) {
+        scan->filling->bytes.data_bytes += bytes;
+        scan->in_block = kl_block_retain(scan->filling);
+    }
     scan->passed_bytes += bytes;
     if (size < CHUNK_BYTES || (size < CHUNK_BYTES_LARGE && bytes < size - size / 4))
         scan->chunk_wanted = 2 * size;
@@ -250,22 +298,20 @@ static void take_chunk(kl_scan *scan, size_t bytes) {
 static kl_status read_chunk(kl_scan *scan, bool *end) {
     kl_scan_options *options = &scan->options;
     kl_read read;
-    scan->chunk.bytes = 0;
-    scan->chunk_pos = 0;
+    drop_chunk(scan);
     *end = scan->log == NULL; /* of memory: it is given one by one */
     if (*end) return KL_OK;
     while (scan->position < options->stop_offset) {
         /* After a truncation the batch that holds `position` may begin below it: what was
          * seen is not shown again. */
         options->start_offset = scan->position;
-        kl_status status = KL_OK;
-        if (scan->chunk.capacity < scan->chunk_wanted)
-            status = kl_buffer_reserve(&scan->chunk, scan->chunk_wanted);
+        uint8_t *data;
+        size_t size;
+        kl_status status = make_chunk_room(scan, &data, &size);
         if (status) return status;
-        status =
-            kl_log_read(scan->log, scan->position, options->stop_offset, options->bound,
-                        options->check_crc, scan->chunk.data, scan->chunk.capacity, &read);
-        if (status == KL_E_BUFFER_TOO_SMALL && read.wanted > scan->chunk.capacity) {
+        status = kl_log_read(scan->log, scan->position, options->stop_offset,
+                             options->bound, options->check_crc, data, size, &read);
+        if (status == KL_E_BUFFER_TOO_SMALL && read.wanted > size) {
             scan->chunk_wanted = read.wanted;
             continue;
         }
@@ -274,7 +320,7 @@ static kl_status read_chunk(kl_scan *scan, bool *end) {
         if (status) return status;
         if (changed) continue;
         if (read.bytes > 0) {
-            take_chunk(scan, read.bytes);
+            take_chunk(scan, data, size, read.bytes);
             return KL_OK;
         }
         if (read.next_offset > scan->position) {
@@ -309,6 +355,15 @@ static kl_span body_of(const kl_scan *scan, const kl_batch *batch) {
     kl_span body = {scan->chunk.data + scan->chunk_pos + POS_RECORDS,
                     (size_t)batch->batch_bytes - POS_RECORDS};
     return body;
+}
+
+/* Nothing more into the block that the chunk lies in: its bytes must not move. */
+static kl_status leave_chunk(kl_scan *scan) {
+    if (scan->in_block == NULL || scan->in_block != scan->filling) return KL_OK;
+    if (scan->filling->rows > 0) return kl_scan_seal(scan);
+    kl_block_free(scan->filling);
+    scan->filling = NULL;
+    return KL_OK;
 }
 
 /* Compressed batches from here on, up to one that goes another way. */
@@ -400,7 +455,8 @@ kl_status kl_scan_step(kl_scan *scan, kl_compressed *compressed, int32_t max_com
             status = read_chunk(scan, &end);
         }
         if (!status && inflate) {
-            status = gather(scan, compressed, max_compressed, count);
+            status = leave_chunk(scan);
+            if (!status) status = gather(scan, compressed, max_compressed, count);
             *state = KL_SCAN_INFLATE;
             if (!status) return KL_OK;
         }
@@ -420,7 +476,9 @@ kl_status kl_scan_inflated(kl_scan *scan, int32_t index, const uint8_t *records,
         return kl_fail(KL_E_ARGUMENT, "compressed batch %d: wanted %d of %d", index,
                        scan->pending_next, scan->pending_count);
     kl_span body = {records, bytes};
+    size_t used = scan->chunk_used; /* these bytes are not the chunk's */
     kl_status status = kl_scan_from_records(scan, &scan->pending[index], body);
+    scan->chunk_used = used;
     if (status) return status;
     scan->pending_next++;
     return seal_when_full(scan);

@@ -16,9 +16,13 @@ struct kl_scan {
     size_t aborted_count;
     int64_t generation; /* of the log when they were looked up */
 
-    kl_buffer chunk; /* whole batches as kl_log_read gave them, or kl_scan_give's */
+    kl_span chunk; /* whole batches as kl_log_read gave them, or kl_scan_give's */
     size_t chunk_pos;
     size_t chunk_wanted; /* grows with large compressed batches: see scan.c */
+    kl_buffer memory;    /* where the chunk lies, but for */
+    kl_block *in_block;  /* retained: in its bytes, for views; else NULL */
+    bool into_block;     /* the next chunk is read there: views want most of it */
+    size_t chunk_used;   /* of the chunk, that views point to */
     size_t passed_bytes; /* read since the caller last had a say */
 
     kl_batch *pending; /* compressed batches that the caller decodes now */
@@ -26,7 +30,8 @@ struct kl_scan {
     int32_t pending_count;
     int32_t pending_next;
 
-    kl_block_pool *pool;
+    kl_block_pool *own_pool; /* NULL: the shared one */
+    kl_block_pool *shared_pool;
     kl_constants *constants;
     kl_block *filling;    /* NULL: none begun */
     kl_block *full_first; /* sealed, in log order, not yet taken */
@@ -60,6 +65,8 @@ typedef enum {
 kl_batch_use kl_scan_judge(const kl_scan *scan, const kl_batch *batch);
 /* Rows that need no record; for KL_USE_HEADER. */
 kl_status kl_scan_from_header(kl_scan *scan, const kl_batch *batch);
+/* Begin a block, if none is. */
+kl_status kl_scan_begin(kl_scan *scan);
 /* Rows from the uncompressed records of a batch.  On failure the block is as before. */
 kl_status kl_scan_from_records(kl_scan *scan, const kl_batch *batch, kl_span records);
 

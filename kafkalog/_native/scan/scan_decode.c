@@ -2,7 +2,7 @@
  *
  * The loop over records is where a scan spends its time: room for the whole batch is made
  * before it, so that nothing is checked per record but the record itself. */
-#include "batch/record.h"
+#include "batch/record_next.h"
 #include "scan.h"
 
 enum {
@@ -108,6 +108,12 @@ kl_status kl_scan_seal(kl_scan *scan) {
     return KL_OK;
 }
 
+kl_status kl_scan_begin(kl_scan *scan) {
+    if (scan->filling != NULL) return KL_OK;
+    return kl_block_new(scan->own_pool ? scan->own_pool : scan->shared_pool,
+                        &scan->filling);
+}
+
 /* A block with room for a batch: `rows` more rows and `bytes` more in each byte column. */
 static kl_status make_room(kl_scan *scan, int64_t rows, size_t bytes) {
     kl_block *block = scan->filling;
@@ -115,10 +121,8 @@ static kl_status make_room(kl_scan *scan, int64_t rows, size_t bytes) {
         kl_status status = kl_scan_seal(scan);
         if (status) return status;
     }
-    if (scan->filling == NULL) {
-        kl_status status = kl_block_new(scan->pool, scan->options.columns, &scan->filling);
-        if (status) return status;
-    }
+    kl_status status = kl_scan_begin(scan);
+    if (status) return status;
     return kl_block_reserve(scan->filling, rows, bytes);
 }
 
@@ -206,7 +210,8 @@ static kl_status put_list(kl_block *block, int64_t row, const kl_record_view *re
 
 /* What of a block a batch that turns out damaged takes back. */
 typedef struct {
-    kl_strings key, value, name, header_value;
+    kl_strings key, value, bytes, name, header_value;
+    size_t view_bytes;
     int64_t headers, list_nulls;
 } block_mark;
 
@@ -215,6 +220,8 @@ static block_mark mark(const kl_block *block) {
     return (block_mark){
         .key = block->key,
         .value = block->value,
+        .bytes = block->bytes,
+        .view_bytes = block->view_bytes,
         .name = block->name,
         .header_value = block->header_value,
         .headers = block->headers,
@@ -230,6 +237,8 @@ static void strings_back(kl_strings *strings, const kl_strings *to) {
 static void roll_back(kl_block *block, const block_mark *to) {
     strings_back(&block->key, &to->key);
     strings_back(&block->value, &to->value);
+    strings_back(&block->bytes, &to->bytes);
+    block->view_bytes = to->view_bytes;
     strings_back(&block->name, &to->name);
     strings_back(&block->header_value, &to->header_value);
     block->headers = to->headers;
@@ -242,11 +251,20 @@ typedef struct {
     bool disordered; /* offsets do not grow, or leave the batch */
 } progress;
 
+/* A key or a value of row `row`. */
+static inline void put_bytes(kl_block *block, kl_strings *strings, int64_t row,
+                             const uint8_t *data, int32_t bytes, bool there) {
+    if (block->columns & KL_COL_VIEWS)
+        kl_views_put(block, strings, row, data, bytes, there);
+    else kl_strings_put(strings, row, data, bytes);
+}
+
 /* Put the records into rows block->rows and up.  Forced inline: with constant `filtered`
- * and `headers` there are four loops, the tightest without any test per record. */
-static inline __attribute__((always_inline)) kl_status
-put_records(kl_block *block, const kl_scan_options *options, const kl_batch *batch,
-            kl_span records, const bool filtered, const bool headers, progress *done) {
+ * and `headers` there are four loops, the tightest without any test per record.  `there`: the
+ * records lie in the block's bytes. */
+static inline __attribute__((always_inline)) kl_status put_records(
+    kl_block *block, const kl_scan_options *options, const kl_batch *batch, kl_span records,
+    bool there, const bool filtered, const bool headers, progress *done) {
     const uint8_t *p = records.data, *end = p + records.bytes;
     const int32_t columns = options->columns;
     const bool append_time = is_append_time(batch), micro = columns & KL_COL_TIMESTAMP;
@@ -257,7 +275,7 @@ put_records(kl_block *block, const kl_scan_options *options, const kl_batch *bat
     kl_status status = KL_OK;
     for (int32_t i = 0; i < batch->record_count; i++) {
         kl_record_view view;
-        p = kl_record_next(p, end, false, &view);
+        p = kl_record_next_here(p, end, false, &view);
         done->records = i;
         if (KL_UNLIKELY(p == NULL))
             return kl_fail(KL_E_CORRUPT_MESSAGE,
@@ -274,9 +292,9 @@ put_records(kl_block *block, const kl_scan_options *options, const kl_batch *bat
         if (columns & (KL_COL_TIMESTAMP | KL_COL_TIMESTAMP_MS))
             block->timestamp[row] = micro ? microseconds(stamp) : stamp;
         if (columns & KL_COL_KEY)
-            kl_strings_put(&block->key, row, view.key, view.key_bytes);
+            put_bytes(block, &block->key, row, view.key, view.key_bytes, there);
         if (columns & KL_COL_VALUE)
-            kl_strings_put(&block->value, row, view.value, view.value_bytes);
+            put_bytes(block, &block->value, row, view.value, view.value_bytes, there);
         if (headers) status = put_list(block, row, &view, p);
         if (KL_UNLIKELY(status)) return status;
         row++;
@@ -288,22 +306,26 @@ put_records(kl_block *block, const kl_scan_options *options, const kl_batch *bat
 }
 
 static kl_status put_all(kl_block *block, const kl_scan_options *options,
-                         const kl_batch *batch, kl_span records, progress *done) {
+                         const kl_batch *batch, kl_span records, bool there,
+                         progress *done) {
     bool filtered = batch->base_offset < options->start_offset ||
                     batch->last_offset >= options->stop_offset ||
                     options->start_time_ms != INT64_MIN ||
                     options->stop_time_ms != INT64_MAX;
     bool headers = options->columns & KL_COL_HEADERS;
     if (filtered && headers)
-        return put_records(block, options, batch, records, true, true, done);
-    if (filtered) return put_records(block, options, batch, records, true, false, done);
-    if (headers) return put_records(block, options, batch, records, false, true, done);
-    return put_records(block, options, batch, records, false, false, done);
+        return put_records(block, options, batch, records, there, true, true, done);
+    if (filtered)
+        return put_records(block, options, batch, records, there, true, false, done);
+    if (headers)
+        return put_records(block, options, batch, records, there, false, true, done);
+    return put_records(block, options, batch, records, there, false, false, done);
 }
 
 kl_status kl_scan_from_records(kl_scan *scan, const kl_batch *batch, kl_span records) {
     kl_block *block = NULL;
     progress done = {0, 0, false};
+    bool there = false;
     kl_status status = KL_OK;
     if (records.bytes > KL_BLOCK_BYTES_MAX)
         return kl_fail(
@@ -313,12 +335,14 @@ kl_status kl_scan_from_records(kl_scan *scan, const kl_batch *batch, kl_span rec
             records.bytes);
     if (scan->options.columns) {
         int64_t most = (int64_t)(records.bytes / RECORD_BYTES_MIN);
-        status = make_room(scan, KL_MIN(batch->record_count, most), records.bytes);
+        there = scan->in_block != NULL && scan->in_block == scan->filling;
+        status =
+            make_room(scan, KL_MIN(batch->record_count, most), there ? 0 : records.bytes);
         if (status) return status;
         block = scan->filling;
     }
     block_mark before = mark(block);
-    status = put_all(block, &scan->options, batch, records, &done);
+    status = put_all(block, &scan->options, batch, records, there, &done);
     if (status == KL_E_CORRUPT_MESSAGE)
         kl_fail_prefix(status, "%s-%d: the batch at offset %lld: record %d of %d",
                        scan->topic, scan->options.partition, (long long)batch->base_offset,
@@ -338,5 +362,6 @@ kl_status kl_scan_from_records(kl_scan *scan, const kl_batch *batch, kl_span rec
     }
     fill_batch_columns(block, batch, block->rows, block->rows + done.rows);
     block->rows += done.rows;
+    scan->chunk_used += block->view_bytes - before.view_bytes;
     return KL_OK;
 }

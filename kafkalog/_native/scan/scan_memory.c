@@ -76,11 +76,12 @@ kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched) {
                        fetched->aborted_count);
     kl_scan_drop_rows(scan);
     scan->pending_count = scan->pending_next = 0;
-    scan->chunk.bytes = scan->chunk_pos = 0;
+    scan->memory.bytes = scan->chunk_pos = 0;
     kl_status status = kl_scan_name(scan, fetched->topic, fetched->partition);
     if (!status) status = take_aborted(scan, fetched);
-    if (!status) status = kl_buffer_append(&scan->chunk, fetched->data, fetched->bytes);
+    if (!status) status = kl_buffer_append(&scan->memory, fetched->data, fetched->bytes);
     if (status) return status;
+    scan->chunk = (kl_span){scan->memory.data, scan->memory.bytes};
     scan->options.start_offset = scan->position = fetched->start_offset;
     scan->options.stop_offset = fetched->stop_offset ? fetched->stop_offset : INT64_MAX;
     size_t pos = 0;
