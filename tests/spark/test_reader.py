@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -355,6 +356,29 @@ def test_a_topic_that_was_made_anew_is_another(tmp_path, caplog):
             list(strict.read(task))
         assert list(lenient.read(task)) == []
     assert "made anew" in caplog.text
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["topic id", "plain folder"])
+def test_a_copied_directory(tmp_path, known):
+    """With the topic's id it is the same log wherever it lies; a plain folder only where it was."""
+    directory = tmp_path / "data"
+    if known:
+        with kafkalog.Store(directory) as store:
+            store.create_topic("a")[0].append_many([b"x"] * 10)
+    else:
+        write_topic(directory, "a", 1, 10)
+    planned = reader_of(directory, subscribe="a")
+    (task,) = planned.partitions()
+    shutil.copytree(directory, tmp_path / "copy")
+    directory.rename(tmp_path / "old")
+    (tmp_path / "copy").rename(directory)
+    if known:
+        assert sum(map(len, planned.read(task))) == 10
+    else:
+        with pytest.raises(DataLoss, match=r"or this is a copy: without partition\.metadata"):
+            list(planned.read(task))
+    anew = reader_of(directory, subscribe="a")
+    assert sum(map(len, anew.read(anew.partitions()[0]))) == 10
 
 
 def test_a_folder_whose_id_is_torn_is_read(tmp_path):

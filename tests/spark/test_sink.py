@@ -19,6 +19,7 @@ from pyspark_kafkalog.source import KafkalogSource
 
 import kafkalog
 from kafkalog import TopicPartition
+from kafkalog.testing.broker import TestBroker
 from tests.spark.conftest import START_MS
 
 HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -195,6 +196,21 @@ def test_rows_that_cannot_be(job: Job, tmp_path: Path, rows: Any, wanted: str) -
     assert not list((tmp_path / "data.staging").glob("*/*/*"))
 
 
+@pytest.mark.parametrize(
+    ("headers", "wanted"),
+    [
+        ([[{"key": "h", "value": b""}, None]], "found null"),
+        ([[{"key": None, "value": b""}]], "found a header without a name"),
+    ],
+)
+def test_headers_that_cannot_be(job: Job, tmp_path: Path, headers: Any, wanted: str) -> None:
+    """A null in the array is no header without a name, and not left out in silence."""
+    rows = batch(value=[b"x"], headers=headers)
+    with pytest.raises(SinkError, match=wanted):
+        job([rows], schema="all", includeHeaders="true")
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_partition_that_is_not_there_writes_nothing(job: Job, tmp_path: Path) -> None:
     job(values("before"))
     rows = batch(value=[b"x", b"y"], topic=["t", "t"], partition=[0, 7])
@@ -256,6 +272,35 @@ def test_a_sink_id_outlives_its_checkpoint(micro: Any, tmp_path: Path) -> None:
     assert [v for *_, v in written(tmp_path / "data")["t"]] == [b"q1"]
 
 
+def test_a_batch_that_may_be_another_is_not_dropped_in_silence(
+    micro: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A sinkId with a new checkpoint, whose batches begin at 0; not one that runs again."""
+    for number, query in ((0, "q1"), (1, "q1"), (1, "q1"), (0, "q2")):
+        assert not caplog.records
+        writer, messages = micro(number, values("x"), query=query, sinkId="mine")
+        writer.commit(messages, number)
+    assert "mine, batch 0: not written" in caplog.text
+    assert "has batches up to 1 of another query, q1 (this one is q2)" in caplog.text
+
+
+def test_a_batch_of_another_query_with_the_same_number(
+    micro: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    for query in ("q1", "q2"):
+        writer, messages = micro(0, values("x"), query=query, sinkId="mine")
+        writer.commit(messages, 0)
+    assert "of another query, q1" in caplog.text
+
+
+def test_a_number_long_past(job: Job, caplog: pytest.LogCaptureFixture) -> None:
+    for number in ("7", "7", "3"):
+        assert not caplog.records
+        job(values("x"), sinkId="mine", batchId=number)
+    assert "mine, batch 3: not written" in caplog.text
+    assert "up to 7. Rows" in caplog.text
+
+
 def test_a_task_that_ran_twice_counts_once(micro: Any, tmp_path: Path) -> None:
     """Speculation, or a retry: only what a message names is taken."""
     micro(0, values("lost"))
@@ -288,11 +333,74 @@ def test_foreach_batch_writes_once(job: Job, tmp_path: Path) -> None:
     assert [v for *_, v in written(tmp_path / "data")["t"]] == [b"first", b"next"]
 
 
+def served(broker: TestBroker, tmp_path: Path, **given: str) -> dict[str, str]:
+    """Options of a write to a broker that gives up soon."""
+    return {
+        "path": "", "kafka.bootstrap.servers": broker.bootstrap_servers,
+        "stagingDir": str(tmp_path / "s"), "kafka.max.block.ms": "300",
+        "kafka.retry.backoff.ms": "10", "kafka.retry.backoff.max.ms": "20", **given,
+    }  # fmt: skip
+
+
+def test_a_commit_that_is_not_answered_is_asked_for_again(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a batchId nobody could tell afterwards."""
+    asked = 0
+
+    class Healing(kafkalog.Producer):
+        def commit_transaction(self) -> None:
+            nonlocal asked
+            asked += 1
+            if asked == 2:
+                broker.heal()
+            super().commit_transaction()
+
+    monkeypatch.setattr(kafkalog, "Producer", Healing)
+    with TestBroker(tmp_path / "data") as broker:
+        broker.create_topic("t")
+        broker.drop_response("EndTxn", times=None)
+        job(values("a"), **served(broker, tmp_path))
+        assert asked == 2
+        assert [one.value for one in broker.records("t")] == [b"a"]
+    assert not (tmp_path / "s" / "kafkalog-staging").exists()
+
+
+def test_a_commit_that_nobody_answers_is_said_to_be_unknown(job: Job, tmp_path: Path) -> None:
+    with TestBroker(tmp_path / "data") as broker:
+        broker.create_topic("t")
+        broker.drop_response("EndTxn", times=None)
+        with pytest.raises(SinkError, match="all rows may be there, or none"):
+            job(values("a"), **served(broker, tmp_path))
+        assert [one.value for one in broker.records("t")] == [b"a"]
+
+
+def test_a_write_that_is_not_answered_is_not_there(job: Job, tmp_path: Path) -> None:
+    """No commit was asked for, so there is nothing to be in doubt of."""
+    with TestBroker(tmp_path / "data") as broker:
+        broker.create_topic("t")
+        broker.drop_response("Produce", times=None)
+        timeouts = {"kafka.delivery.timeout.ms": "300", "kafka.request.timeout.ms": "200"}
+        with pytest.raises(SinkError) as caught:
+            job(values("a"), **served(broker, tmp_path, **timeouts))
+        assert "may be there" not in str(caught.value)
+        broker.heal()
+        assert broker.records("t") == []
+
+
+def test_all_clients_of_a_write_have_its_settings(job: Job, tmp_path: Path) -> None:
+    with TestBroker(tmp_path / "data") as broker:
+        broker.create_topic("t")
+        asked = [
+            broker.delay(api, 0, times=None, client_id="mine")
+            for api in ("OffsetFetch", "Produce", "EndTxn")
+        ]
+        given = {"sinkId": "s", "batchId": "0", "kafka.client.id": "mine"}
+        job(values("a"), **served(broker, tmp_path, **given))
+        assert all(fault.hits for fault in asked)
+
+
 STEPS = ["_target", "_write", "_next_batch", "_send", "forget"]
-
-
-class Cut(BaseException):
-    """The driver dies here."""
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -358,6 +466,59 @@ def test_old_leftovers_go(tmp_path: Path) -> None:
         os.utime(place, (long_ago_s, long_ago_s))
     staging.sweep(made, new.stat().st_mtime)
     assert not old.exists() and new.exists()
+
+
+def test_a_stream_clears_up_after_jobs_that_died(micro: Any, tmp_path: Path) -> None:
+    """Where no batch write comes by, too."""
+    old = tmp_path / "data.staging" / "old"
+    (old / "0").mkdir(parents=True)
+    long_ago_s = old.stat().st_mtime - staging.LEFT_S - 60
+    for place in (old / "0", old):
+        os.utime(place, (long_ago_s, long_ago_s))
+    writer, messages = micro(0, values("a"))
+    writer.commit(messages, 0)
+    assert not old.exists()
+
+
+@pytest.fixture
+def anybodys(tmp_path: Path) -> Path:
+    """A folder like /tmp."""
+    place = tmp_path / "anybodys"
+    place.mkdir()
+    place.chmod(0o1777)
+    return place
+
+
+def test_staged_rows_below_a_place_of_all_are_their_owners_alone(
+    micro: Any, anybodys: Path
+) -> None:
+    micro(0, values("a"), stagingDir=str(anybodys))
+    assert (anybodys / "kafkalog-staging").stat().st_mode & 0o077 == 0
+
+
+def test_a_staging_folder_of_somebody_else_is_refused(
+    job: Job, anybodys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who made it first could read the rows, or change them."""
+    staged = anybodys / "kafkalog-staging"
+    leftover = tmp_path / "elsewhere" / "old"
+    leftover.mkdir(parents=True)
+    os.utime(leftover, (0, 0))
+    staged.symlink_to(leftover.parent)
+    with pytest.raises(SinkError, match="found a link, wanted a folder of the user"):
+        job(values("a"), stagingDir=str(anybodys))
+    assert leftover.exists()
+    staged.unlink()
+    staged.mkdir()
+    staged.chmod(0o777)
+    with pytest.raises(SinkError, match="found one that anybody may write to"):
+        job(values("a"), stagingDir=str(anybodys))
+    staged.chmod(0o700)
+    mine = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    with pytest.raises(SinkError, match=f"found one of the user {mine}, .*'stagingDir'"):
+        job(values("a"), stagingDir=str(anybodys))
+    assert not (tmp_path / "data").exists()
 
 
 def test_what_is_not_ours_stays(job: Job, tmp_path: Path) -> None:

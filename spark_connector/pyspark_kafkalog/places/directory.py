@@ -198,7 +198,11 @@ def _read(
             # A folder without a topic's id gets one when a broker or a store takes it over.
             if piece.identity not in (found, _inode(piece.folder)):
                 told = f"another log than the one that was planned ({found}, {piece.identity})"
-                tell_lost(f"{where}: {told}: the topic was deleted and made anew", options)
+                told += ": the topic was deleted and made anew"
+                if found == _inode(piece.folder):
+                    told += ", or this is a copy: without partition.metadata a folder has no id, "
+                    told += "and all tasks must see the very same"
+                tell_lost(f"{where}: {told}", options)
                 return
             with opened.lent(piece.folder, piece.range.key) as log:
                 ends = ends_of(log, options.isolation)

@@ -7,6 +7,7 @@ a batch that Spark runs again is found, and dropped.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,34 +18,39 @@ from .staging import Part, Staged, forget, staged_batches
 
 if TYPE_CHECKING:
     from kafkalog import Producer
+    from kafkalog.client.groups import Committed
+
+_log = logging.getLogger("pyspark_kafkalog")
+
+COMMITS = 5
+"""How often a commit is asked for that is not answered, for `max.block.ms` each."""
 
 
 def deliver(
     options: WriteOptions, sink: str, batch_id: int | None, staged: Sequence[Staged]
-) -> bool:
-    """Write what tasks staged; False: the target has this batch already.
+) -> None:
+    """Write what tasks staged, unless the target has this batch already.
 
     `batch_id` None: a write that is not recognised when it comes again.  What was staged is
     removed when the target has it.
 
-    Raises: SinkError, and nothing of it is there for who reads what is committed.
+    Raises: SinkError, and nothing of it is there for who reads what is committed, or it says that
+    this is not known.
     """
     import kafkalog
 
     _check_versions(staged, kafkalog.__version__)
     parts = [part for one in staged for part in one.parts if part.records]
-    written = True
     if parts:
         try:
             with _target(options) as where:
-                written = _write(options, where, sink, batch_id, parts)
+                _write(options, where, sink, batch_id, staged[0].query, parts)
         except (kafkalog.KafkalogError, OSError) as error:
             raise SinkError(
                 f"{sink}, batch {batch_id}: {options.target}: {type(error).__name__}: {error}"
             ) from error
     for one in staged:
         forget(options, sink, one.batch)
-    return written
 
 
 @contextmanager
@@ -67,24 +73,57 @@ def _target(options: WriteOptions) -> Iterator[Any]:
 
 
 def _write(
-    options: WriteOptions, where: Any, sink: str, batch_id: int | None, parts: Sequence[Part]
-) -> bool:
+    options: WriteOptions,
+    where: Any,
+    sink: str,
+    batch_id: int | None,
+    query: str,
+    parts: Sequence[Part],
+) -> None:
     import kafkalog
 
     with kafkalog.Producer(where, transactional_id=sink, config=dict(options.producer)) as producer:
         # Whoever wrote as this sink before can do so no more; what it left open is ended.
         producer.init_transactions()
-        if batch_id is not None and _next_batch(where, sink) > batch_id:
-            return False
-        with producer.transaction():
-            for part in parts:
-                _send(producer, part)
-            if batch_id is not None:
-                # Of every topic: a group's offsets of a topic that is deleted go with it.
-                topics = sorted({part.topic for part in parts})
-                offsets = {kafkalog.TopicPartition(topic, 0): batch_id + 1 for topic in topics}
-                producer.send_offsets(offsets, sink)
-    return True
+        if batch_id is not None:
+            last = _next_batch(options, where, sink)
+            if last is not None and last.offset > batch_id:
+                _tell_dropped(options, sink, batch_id, query, last)
+                return
+        try:
+            with producer.transaction():
+                for part in parts:
+                    _send(producer, part)
+                if batch_id is not None:
+                    # Of every topic: a group's offsets of a topic that is deleted go with it.
+                    topics = sorted({part.topic for part in parts})
+                    number = (batch_id + 1, -1, query)
+                    offsets = {kafkalog.TopicPartition(topic, 0): number for topic in topics}
+                    producer.send_offsets(offsets, sink)
+        except kafkalog.Timeout as error:
+            _end(producer, error)
+
+
+def _end(producer: Producer, unanswered: Exception) -> None:
+    """Ask again for a commit that was not answered, and may have been made.
+
+    Raises: `unanswered`, when it was no commit; SinkError, when nobody answers.
+    """
+    import kafkalog
+
+    for _ in range(COMMITS - 1):
+        try:
+            producer.commit_transaction()
+            return
+        except kafkalog.InvalidTxnState:
+            raise unanswered from None  # it was given up, and nothing is there
+        except kafkalog.Timeout as error:
+            unanswered = error
+    raise SinkError(
+        f"the commit was asked for {COMMITS} times and not answered: all rows may be there, or "
+        "none; look before they are written again, or give `sinkId` and `batchId`, by which the "
+        f"target knows them: {unanswered}"
+    ) from unanswered
 
 
 def _send(producer: Producer, part: Part) -> None:
@@ -92,13 +131,33 @@ def _send(producer: Producer, part: Part) -> None:
         producer.send_batches(part.topic, batches, partition=part.partition)
 
 
-def _next_batch(where: Any, sink: str) -> int:
-    """The number behind the last batch that the target has from a sink; 0: none."""
+def _next_batch(options: WriteOptions, where: Any, sink: str) -> Committed | None:
+    """The number behind the last batch that the target has from a sink, and whose it was."""
     import kafkalog
+    from kafkalog.config.admin import AdminConfig
 
-    with kafkalog.Admin(where) as admin:
+    known = AdminConfig.names()
+    config = {name: text for name, text in options.producer if name in known}
+    with kafkalog.Admin(where, config=config) as admin:
         committed = admin.list_group_offsets(sink)
-    return max((one.offset for one in committed.values()), default=0)
+    return max(committed.values(), key=lambda one: one.offset, default=None)
+
+
+def _tell_dropped(
+    options: WriteOptions, sink: str, batch_id: int, query: str, last: Committed
+) -> None:
+    """Of a batch that the target has: a word when it may not be this one."""
+    another = last.metadata if query and last.metadata not in ("", None, query) else None
+    if another is None and last.offset == batch_id + 1:
+        _log.info("%s, batch %d: the target has it; it is not written again", sink, batch_id)
+        return
+    whose = f" of another query, {another} (this one is {query})" if another else ""
+    _log.warning(
+        "sinkId %s, batch %d: not written, as %s has batches up to %d%s. Rows that are not among "
+        "those are left out: a new checkpoint, or a job with numbers of its own, wants a sinkId "
+        "of its own",
+        sink, batch_id, options.target, last.offset - 1, whose,
+    )  # fmt: skip
 
 
 def _check_versions(staged: Sequence[Staged], ours: str) -> None:

@@ -25,13 +25,15 @@ OURS = {
     "topic": Option("", "Write to this topic, whatever the column `topic` says."),
     "includeHeaders": Option("false", "Write the column `headers`; else it is left out."),
     "sinkId": Option("the query's id", "Who writes, to the target: a transactional id and a group. "
-        "A batch of a stream that the target has from this writer is not written again."),
+        "A batch of a stream that the target has from this writer is not written again; with a "
+        "warning where another query, of another checkpoint, wrote it."),
     "batchId": Option("", "For a batch write, with `sinkId`: the number of this write. One that "
         "is not above the last of this `sinkId` is dropped; so `foreachBatch` writes once.",
         (BATCH,)),
     "stagingDir": Option("`<path>.staging`; else below the checkpoint's or the temporary folder",
         "Where tasks put their rows until the driver takes them, in a folder `kafkalog-staging` "
-        "of their own: a place that all see."),
+        "of their own: a place that all see. Below one where anybody may write, as /tmp, it is "
+        "its owner's alone, and another user's is refused."),
     "kafka.batch.size": Option("524288", "Bytes of a record batch that the driver sends."),
     "kafka.transaction.timeout.ms": Option("900000", "How long the driver may take for a batch."),
 }  # fmt: skip

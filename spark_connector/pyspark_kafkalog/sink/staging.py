@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import stat
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -53,6 +54,8 @@ class Staged(WriterCommitMessage):
     parts: tuple[Part, ...]
     staged_with: str
     """kafkalog's version."""
+    query: str = ""
+    """Of a stream: its id, which a checkpoint keeps."""
 
 
 class _Open:
@@ -75,13 +78,16 @@ class _Open:
         return Part(self.folder, self.target.topic, self.target.partition, self.records)
 
 
-def stage(batches: Iterable[Any], options: WriteOptions, sink: str, batch: str) -> Staged:
+def stage(
+    batches: Iterable[Any], options: WriteOptions, sink: str, batch: str, query: str = ""
+) -> Staged:
     """Put the rows of one task into logs of its own.  Runs on an executor.
 
     Raises: SinkError; nothing of this attempt is left then.
     """
     import kafkalog
 
+    _make_home(options.staging)
     attempt = os.path.join(options.staging, sink, batch, uuid.uuid4().hex)
     opened: dict[Target, _Open] = {}
     try:
@@ -110,7 +116,48 @@ def stage(batches: Iterable[Any], options: WriteOptions, sink: str, batch: str) 
     except BaseException:
         shutil.rmtree(attempt, ignore_errors=True)
         raise
-    return Staged(sink, batch, attempt, socket.gethostname(), parts, kafkalog.__version__)
+    return Staged(sink, batch, attempt, socket.gethostname(), parts, kafkalog.__version__, query)
+
+
+def _make_home(folder: str) -> None:
+    """Make the staging folder; where anybody may put one, for its owner alone.
+
+    Raises: SinkError, when it is not our own there, or cannot be made.
+    """
+    above = os.path.dirname(folder)
+    try:
+        os.makedirs(above, exist_ok=True)
+        os.mkdir(folder, 0o700 if _anybody_writes(above) else 0o777)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise SinkError(
+            f"staging below {folder} on {socket.gethostname()}: {type(error).__name__}: {error}"
+        ) from error
+    if why := _strange(folder):
+        raise SinkError(
+            f"staging folder {folder} on {socket.gethostname()}: found {why}, wanted a folder of "
+            f"the user {os.geteuid()}: remove it, or name another place with option 'stagingDir'"
+        )
+
+
+def _strange(folder: str) -> str | None:
+    """What is wrong with a folder in a place where anybody may have put it, as /tmp is."""
+    try:
+        if not _anybody_writes(os.path.dirname(folder)):
+            return None
+        found = os.lstat(folder)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISDIR(found.st_mode):
+        return "a link" if stat.S_ISLNK(found.st_mode) else "a file"
+    if found.st_uid != os.geteuid():
+        return f"one of the user {found.st_uid}"
+    return "one that anybody may write to" if found.st_mode & stat.S_IWOTH else None
+
+
+def _anybody_writes(folder: str) -> bool:
+    return bool(os.stat(folder).st_mode & stat.S_IWOTH)
 
 
 def staged_batches(part: Part) -> Iterator[bytes]:
@@ -154,6 +201,8 @@ def forget(options: WriteOptions, sink: str, batch: str) -> None:
 
 def sweep(options: WriteOptions, now_s: float) -> None:
     """Remove what jobs left that died long ago."""
+    if _strange(options.staging):
+        return
     for name in _names(options.staging):
         home = os.path.join(options.staging, name)
         places = [home, *(os.path.join(home, one) for one in _names(home))]

@@ -5,7 +5,6 @@ Plain values only, since writers travel to the executors.
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -23,8 +22,6 @@ from .staging import Staged, stage
 if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
-
-_log = logging.getLogger("pyspark_kafkalog")
 
 
 class KafkalogWriter(datasource.DataSourceArrowWriter):
@@ -48,8 +45,7 @@ class KafkalogWriter(datasource.DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Write what all tasks staged."""
-        if not deliver(self._options, self._sink, self._options.batch_id, _staged(messages)):
-            _told_again(self._sink, self._options.batch_id)
+        deliver(self._options, self._sink, self._options.batch_id, _staged(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Forget what was staged.  What was delivered stays."""
@@ -76,15 +72,15 @@ class KafkalogStreamWriter(_StreamWriter or object):  # type: ignore[misc]
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Stage the rows of one task."""
         query, batch = _micro_batch()
-        return stage(iterator, self._options, self._options.sink_id or query, batch)
+        return stage(iterator, self._options, self._options.sink_id or query, batch, query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Write what all tasks of a micro-batch staged, unless the target has it."""
         staged = _staged(messages)
         for sink in sorted({one.sink for one in staged}):
             mine = [one for one in staged if one.sink == sink]
-            if not deliver(self._options, sink, batchId, mine):
-                _told_again(sink, batchId)
+            deliver(self._options, sink, batchId, mine)
+        staging.sweep(self._options, time.time())
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Forget what was staged.  What was delivered stays: Spark calls this, too, when a commit
@@ -96,10 +92,6 @@ class KafkalogStreamWriter(_StreamWriter or object):  # type: ignore[misc]
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
     """In the order of the tasks."""
     return [one for one in messages if isinstance(one, Staged)]
-
-
-def _told_again(sink: str, batch_id: int | None) -> None:
-    _log.info("%s, batch %s: the target has it already; it is not written again", sink, batch_id)
 
 
 def _micro_batch() -> tuple[str, str]:
