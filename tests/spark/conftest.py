@@ -29,12 +29,12 @@ def spark_environment() -> dict[str, str]:
     }
 
 
-def build_session(warehouse: Path) -> Any:
+def build_session(warehouse: Path, master: str = "local[2]") -> Any:
     """A small session: two slots, no user interface, quick to start."""
     from pyspark.sql import SparkSession
 
     return (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
         .appName("kafkalog tests")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

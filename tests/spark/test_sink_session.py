@@ -1,11 +1,8 @@
-"""The sink in a real Spark session: batch, streams, and workers and drivers that die."""
+"""The sink in a real Spark session: batch, streams, and workers that die."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +10,6 @@ import pytest
 from pyspark.errors import PySparkException
 
 import kafkalog
-from tests.conftest import ROOT
-from tests.spark.conftest import spark_environment
 from tests.spark.cutting import CuttingSource
 
 pytestmark = pytest.mark.spark
@@ -86,50 +81,15 @@ CUTS = ["write:before", "_send:after", "_write:after", "forget:before", "forget:
 def test_workers_that_die_at_every_step(spark: Any, tmp_path: Path) -> None:
     """Each time the query fails, and goes on from its checkpoint."""
     spark.dataSource.register(CuttingSource)
-    once = tmp_path / "once"
     for number, cut in enumerate(CUTS):
         place = tmp_path / str(number)
         place.mkdir()
         wanted = lines(place / "in")
-        once.touch()
+        orders = place / "orders"
+        orders.mkdir()
+        (orders / "0").write_text(f"{cut}:worker")
         with pytest.raises(PySparkException):
-            stream(
-                spark, place, "kafkalog_cutting", cut=f"{cut}:worker", cutonce=str(once)
-            ).awaitTermination()
-        assert not once.exists(), cut
-        stream(
-            spark, place, "kafkalog_cutting", cut=f"{cut}:worker", cutonce=str(once)
-        ).awaitTermination()
+            stream(spark, place, "kafkalog_cutting", orders=str(orders)).awaitTermination()
+        assert not list(orders.iterdir()), cut
+        stream(spark, place, "kafkalog_cutting", orders=str(orders)).awaitTermination()
         assert records(place / "data") == wanted, cut
-
-
-APP = """
-import json, sys
-from pathlib import Path
-from tests.spark.conftest import build_session
-from tests.spark.cutting import CuttingSource
-from tests.spark.test_sink_session import stream
-place, cut = Path(sys.argv[1]), sys.argv[2]
-spark = build_session(place / "warehouse")
-spark.sparkContext.setLogLevel("OFF")
-spark.dataSource.register(CuttingSource)
-stream(spark, place, "kafkalog_cutting", cut=cut, cutonce=str(place / "once")).awaitTermination()
-print(json.dumps("ended"))
-"""
-
-
-def test_a_driver_that_is_killed(java: str, tmp_path: Path) -> None:
-    """Between the transaction's commit and Spark's note of it."""
-    wanted = lines(tmp_path / "in")
-    environment = {**os.environ, **spark_environment()}
-    for cut, dies in (("_write:after:driver", True), ("", False)):
-        if dies:
-            (tmp_path / "once").touch()
-        words = [sys.executable, "-c", APP, str(tmp_path), cut or "write:before:worker"]
-        done = subprocess.run(
-            words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110
-        )
-        assert (done.returncode == 0) is not dies, done.stderr[-2000:]
-        assert not (tmp_path / "once").exists()
-    assert json.loads(done.stdout.splitlines()[-1]) == "ended"
-    assert records(tmp_path / "data") == wanted
