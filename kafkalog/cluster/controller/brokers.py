@@ -1,0 +1,119 @@
+"""What follows when brokers come, go, or ask to be let go.
+
+Decisions, as kafkalog.cluster.controller.partitions has them; the rules are those of Kafka's
+controller on ZooKeeper (kafka.md of the specification, 3.11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafkalog.cluster.controller import elect
+from kafkalog.cluster.controller.context import NEVER_LED, Context, TopicPartition, leadership
+from kafkalog.cluster.controller.partitions import Deciding, settle, unled, write
+from kafkalog.cluster.controller.requests import Gathered
+from kafkalog.metadata.image import Broker
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["begin", "brokers_are", "directories_lost", "let_go"]
+
+UNKNOWN_EPOCH = -1
+"""Of a broker that does not say which of its lives it is in."""
+
+
+def begin(context: Context, told: Gathered) -> Deciding[None]:
+    """A controller was elected: all are told all that it found, and what is due is done."""
+    told.know(context.partitions)
+    for key, one in context.partitions.items():
+        holding = set(context.holding(key))
+        told.lead((each for each in one.replicas if each in holding), key)
+    yield from settle(context, told, list(context.partitions))
+
+
+def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> Deciding[None]:
+    """Other brokers are registered than before.
+
+    One with another epoch died and came back: it leaves the ISR before it is believed again, for
+    it may have lost what was not on its disk.
+    """
+    before = dict(context.brokers)
+    same = {one for one in before if one in now and before[one].epoch == now[one].epoch}
+    came, gone = now.keys() - same, before.keys() - same
+    for one in gone:
+        del context.brokers[one]
+        context.ending.discard(one)
+        context.lost_directories.pop(one, None)
+    for one in same:
+        context.brokers[one] = now[one]
+    if gone:
+        touched = _on(context, gone)
+        told.know(touched)  # also of those whose leadership stays: their replicas are offline
+        yield from settle(context, told, touched)
+    context.brokers.update((one, now[one]) for one in came)
+    if came:
+        touched = _on(context, came)
+        told.know(context.partitions, to=came)
+        told.know(touched)
+        for one in came:
+            for key in context.on(one):
+                told.lead([one], key)
+        yield from settle(context, told, unled(context))
+    elif any(before[one] != now[one] for one in same):
+        told.know()
+
+
+def directories_lost(
+    context: Context, told: Gathered, broker: int, lost: Iterable[TopicPartition]
+) -> Deciding[None]:
+    """A broker cannot serve these partitions any more: their disk failed."""
+    keys = {key for key in lost if key in context.partitions}
+    held = context.lost_directories.get(broker, frozenset())
+    context.lost_directories[broker] = held | keys
+    told.know(keys)
+    yield from settle(context, told, sorted(keys))
+
+
+def let_go(
+    context: Context, told: Gathered, broker: int, epoch: int
+) -> Deciding[tuple[ErrorCode, list[TopicPartition]]]:
+    """A broker asks to end (ControlledShutdown): what it leads goes to others, what it follows
+    goes on without it.
+
+    Returns the answer: an error, and the partitions that it still leads and others keep, too.
+    """
+    registered = context.brokers.get(broker)
+    if registered is None:
+        return ErrorCode.BROKER_NOT_AVAILABLE, []
+    if epoch not in (UNKNOWN_EPOCH, registered.epoch):
+        return ErrorCode.STALE_BROKER_EPOCH, []
+    context.ending.add(broker)
+    wanted = {}
+    for key in _shared(context, broker):
+        one, live = context.partitions[key], set(context.holding(key))
+        now = leadership(one)
+        if now.leader == broker:
+            new = elect.elect_for_controlled_shutdown(now, one.replicas, live, context.ending)
+        else:
+            told.stop(broker, key, delete=False)
+            new = elect.without_replica(now, broker)
+        if new is not None and (new.leader, new.isr) != (now.leader, now.isr):
+            wanted[key] = new
+    yield from write(context, told, wanted)
+    partitions = context.partitions
+    return ErrorCode.NONE, [key for key in _shared(context, broker)
+                            if partitions[key].leader == broker]  # fmt: skip
+
+
+def _shared(context: Context, broker: int) -> list[TopicPartition]:
+    """The partitions of a broker that others keep, too, and that are to stay."""
+    return [
+        key
+        for key in sorted(context.on(broker))
+        if len(context.partitions[key].replicas) > 1
+        and context.partitions[key].leader_epoch != NEVER_LED
+        and key[0] not in context.deleted
+    ]
+
+
+def _on(context: Context, brokers: Iterable[int]) -> list[TopicPartition]:
+    return sorted({key for one in brokers for key in context.on(one)})

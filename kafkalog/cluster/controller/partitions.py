@@ -1,0 +1,113 @@
+"""Which leadership each partition is due, and how it comes about.
+
+A partition is New (never led), Online (its leader holds it), or Offline; that is seen from what the
+controller knows, and kept nowhere.  `due` says what follows; asked again it says: nothing.
+
+A decision is a generator.  It yields what is to be written, all of which is tried; is sent what
+became of each, in that order; and goes on from there.  Where another controller reigns, or nobody
+knows what became of a write, it is dropped, and the controller reads the tree again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from kafkalog.cluster.controller.context import (
+    NEVER_LED,
+    Context,
+    Folder,
+    TopicPartition,
+    Write,
+    leadership,
+)
+from kafkalog.cluster.controller.elect import Leadership, elect_first, elect_for_offline
+from kafkalog.cluster.controller.requests import Gathered
+from kafkalog.metadata.image import NO_LEADER, Partition
+from kafkalog.metadata.zookeeper.session import Committed
+
+__all__ = ["Deciding", "due", "settle", "unled", "without_offline", "write"]
+
+T = TypeVar("T")
+Deciding = Generator[Sequence[Folder | Write], Sequence[Committed], T]
+
+
+def due(
+    one: Partition, holding: Collection[int], electable: Collection[int], *, unclean: bool
+) -> Leadership | None:
+    """What a partition's leadership is to become; None: nothing else than it is.
+
+    `holding`: who lives and has its disk; `electable`: those of them who may be elected.
+    """
+    if one.leader_epoch == NEVER_LED:
+        return elect_first(one.replicas, electable)
+    now = leadership(one)
+    if now.leader not in holding:
+        elected = elect_for_offline(now, one.replicas, electable, unclean=unclean)
+        if elected is not None:
+            return elected
+    return without_offline(now, holding)
+
+
+def without_offline(now: Leadership, holding: Collection[int]) -> Leadership | None:
+    """A leadership without who is gone; None: nobody is.
+
+    Where all of the ISR are gone they stay in it, for each of them has all that was acknowledged.
+    (Kafka's controller takes them out one by one and keeps the last.)
+    """
+    leader = now.leader if now.leader in holding else NO_LEADER
+    isr = tuple(one for one in now.isr if one in holding) or now.isr
+    if (leader, isr) == (now.leader, now.isr):
+        return None
+    return Leadership(leader, now.leader_epoch + 1, isr, now.recovering)
+
+
+def unled(context: Context) -> list[TopicPartition]:
+    """The partitions that are New or Offline."""
+    return [key for key, one in context.partitions.items()
+            if one.leader == NO_LEADER or one.leader not in context.holding(key)]  # fmt: skip
+
+
+def settle(context: Context, told: Gathered, keys: Iterable[TopicPartition]) -> Deciding[None]:
+    """Give partitions the leadership that they are due, and tell of it."""
+    wanted = {}
+    for key in keys:
+        new = due(
+            context.partitions[key], set(context.holding(key)), context.electable(key),
+            unclean=context.unclean(key[0]),
+        )  # fmt: skip
+        if new is not None and key[0] not in context.deleted:
+            wanted[key] = new
+    yield from write(context, told, wanted)
+
+
+def write(
+    context: Context, told: Gathered, wanted: Mapping[TopicPartition, Leadership], *,
+    to_holders: bool = True,
+) -> Deciding[set[TopicPartition]]:  # fmt: skip
+    """Put leaderships into the tree, then tell of them.
+
+    `to_holders`: tell who keeps a partition to lead or follow; not of an ISR that its leader asked
+    for.  Returns those that were written; the others are stale.
+    """
+    wanted = {key: new for key, new in wanted.items() if key not in context.stale}
+    folders = context.folders(wanted)
+    writes = [context.write(key, new) for key, new in wanted.items()]
+    if not writes:
+        return set()
+    outcomes = yield [*folders, *writes]
+    done = set()
+    for one, outcome in zip(writes, outcomes[len(folders) :], strict=True):
+        key = one.partition
+        if not outcome.done:
+            context.stale.add(key)
+            continue
+        first = context.partitions[key].leader_epoch == NEVER_LED
+        context.written(one)
+        holding = set(context.holding(key))
+        if to_holders:
+            told.lead((each for each in one.after.replicas if each in holding), key, new=first)
+        done.add(key)
+    if done:
+        told.know(done)
+    return done

@@ -1,0 +1,172 @@
+"""What brokers are told: gathered while an event is decided, then one of each kind a broker.
+
+Leadership goes to who keeps a partition, and to everybody what clients ask for; in this order, as
+Kafka sends them, for a broker that leads must know so before a client is sent to it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from kafkalog.cluster.controller.context import NEVER_LED, Context, TopicPartition
+from kafkalog.metadata.image import Broker
+from kafkalog.wire.api import Api
+from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+
+__all__ = ["DURING_DELETE", "Gathered", "Send"]
+
+DURING_DELETE = -2
+"""The leader, and to who holds a replica its epoch, of a partition that is being deleted."""
+Fields = dict[str, Any]
+
+
+class Send(NamedTuple):
+    """A request to one broker."""
+
+    broker: int
+    api: Api
+    body: Fields
+    """By the names of kafkalog.wire."""
+
+
+class Gathered:
+    """What is to be told about one event."""
+
+    def __init__(self, context: Context, listener: str) -> None:
+        """`listener`: the one by which brokers reach each other."""
+        self._context = context
+        self._listener = listener
+        self._leads: defaultdict[int, dict[TopicPartition, bool]] = defaultdict(dict)
+        self._stops: defaultdict[int, dict[TopicPartition, bool]] = defaultdict(dict)
+        self._known: defaultdict[int, dict[TopicPartition, None]] = defaultdict(dict)
+
+    def lead(self, brokers: Iterable[int], key: TopicPartition, *, new: bool = False) -> None:
+        """Tell brokers who leads a partition, and with whom; `new`: it has no data anywhere."""
+        for broker in brokers:
+            asked = self._leads[broker]
+            asked[key] = asked.get(key, False) or new
+
+    def stop(self, broker: int, key: TopicPartition, *, delete: bool) -> None:
+        """Tell a broker to follow no more; `delete`: and to drop what it has."""
+        asked = self._stops[broker]
+        asked[key] = asked.get(key, False) or delete
+
+    def know(self, keys: Iterable[TopicPartition] = (), to: Iterable[int] | None = None) -> None:
+        """Tell brokers, all of them unless `to` says which, of these partitions, and who lives."""
+        known = dict.fromkeys(keys)
+        for broker in self._context.brokers if to is None else to:
+            self._known[broker].update(known)
+
+    def sends(self) -> list[Send]:
+        """One request of each kind to each broker that lives, as things stand now.
+
+        Who is to stop with a partition is not told to follow it.
+        """
+        for broker, keys in self._stops.items():
+            for key in keys:
+                self._leads[broker].pop(key, None)
+        leads = {broker: keys for broker, keys in self._leads.items() if keys}
+        found = [
+            *self._to_each(leads, LEADER_AND_ISR, self._leader_and_isr),
+            *self._to_each(self._known, UPDATE_METADATA, self._update_metadata),
+            *self._to_each(self._stops, STOP_REPLICA, self._stop_replica),
+        ]
+        for gathered in (self._leads, self._known, self._stops):
+            gathered.clear()
+        return found
+
+    def _to_each(self, gathered: Any, api: Api, body: Any) -> Iterator[Send]:
+        reign = self._context.reign
+        for broker, keys in gathered.items():
+            registered = self._context.brokers.get(broker)
+            if registered is not None:  # who is gone is told all when it comes back
+                head = {"controller_id": reign.broker, "controller_epoch": reign.epoch,
+                        "broker_epoch": registered.epoch}  # fmt: skip
+                yield Send(broker, api, head | body(keys))
+
+    # ---- bodies ---------------------------------------------------------------------------
+
+    def _leader_and_isr(self, keys: dict[TopicPartition, bool]) -> Fields:
+        partitions = self._context.partitions
+        brokers = self._context.brokers
+        leaders = {partitions[key].leader for key in keys if key in partitions}
+        live = (brokers[one] for one in sorted(leaders) if one in brokers)
+        topics = self._topics(keys, lambda key: self._leads_fields(key, keys[key]))
+        return {"type": 0, "topic_states": topics, "live_leaders": list(self._reached(live))}
+
+    def _reached(self, brokers: Iterable[Broker]) -> Iterator[Fields]:
+        for one in brokers:
+            for listener, host, port, _ in one.endpoints:
+                if listener == self._listener:
+                    yield {"broker_id": one.id, "host_name": host, "port": port}
+
+    def _common(self, key: TopicPartition) -> Fields:
+        one = self._context.partitions[key]
+        return {
+            "partition_index": key[1],
+            "controller_epoch": self._context.written_by.get(key, self._context.reign.epoch),
+            "leader": one.leader,
+            "leader_epoch": one.leader_epoch,
+            "isr": list(one.isr),
+            "replicas": list(one.replicas),
+        }
+
+    def _leads_fields(self, key: TopicPartition, new: bool) -> Fields:
+        one = self._context.partitions[key]
+        return self._common(key) | {
+            "partition_epoch": one.partition_epoch,
+            "adding_replicas": list(one.adding_replicas),
+            "removing_replicas": list(one.removing_replicas),
+            "is_new": new,
+            "leader_recovery_state": one.leader_recovery_state,
+        }
+
+    def _update_metadata(self, keys: dict[TopicPartition, None]) -> Fields:
+        brokers = [
+            {
+                "id": one.id,
+                "endpoints": [
+                    {"port": port, "host": host, "listener": name, "security_protocol": protocol}
+                    for name, host, port, protocol in one.endpoints
+                ],
+                "rack": one.rack,
+            }
+            for _, one in sorted(self._context.brokers.items())
+        ]
+        return {"topic_states": self._topics(keys, self._known_fields), "live_brokers": brokers}
+
+    def _known_fields(self, key: TopicPartition) -> Fields:
+        fields = self._common(key) | {
+            "zk_version": self._context.partitions[key].partition_epoch,
+            "offline_replicas": list(self._context.offline_replicas(key)),
+        }
+        if key[0] in self._context.deleted:
+            fields["leader"] = DURING_DELETE
+        return fields
+
+    def _topics(self, keys: Iterable[TopicPartition], fields: Any) -> list[Fields]:
+        """Partitions by topic, without those that are gone or were never led."""
+        found: dict[str, list[Fields]] = {}
+        for key in sorted(keys):
+            one = self._context.partitions.get(key)
+            if one is not None and one.leader_epoch != NEVER_LED:
+                found.setdefault(key[0], []).append(fields(key))
+        ids = self._context.ids
+        return [{"topic_name": name, "topic_id": ids[name], "partition_states": rows}
+                for name, rows in found.items()]  # fmt: skip
+
+    def _stop_replica(self, keys: dict[TopicPartition, bool]) -> Fields:
+        found: dict[str, list[Fields]] = {}
+        for key in sorted(keys):
+            one = self._context.partitions.get(key)
+            epoch = -1 if one is None else one.leader_epoch
+            row = {
+                "partition_index": key[1],
+                "leader_epoch": DURING_DELETE if key[0] in self._context.deleted else epoch,
+                "delete_partition": keys[key],
+            }
+            found.setdefault(key[0], []).append(row)
+        return {"topic_states": [{"topic_name": name, "partition_states": rows}
+                                 for name, rows in found.items()]}  # fmt: skip

@@ -1,0 +1,192 @@
+"""A small tree, a controller of it, and ZooKeeper's part in a decision, for the tests here."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from kafkalog.cluster.controller.alter import Wanted, alter_partition
+from kafkalog.cluster.controller.context import Context, Folder, Reign, Write
+from kafkalog.cluster.controller.partitions import Deciding
+from kafkalog.cluster.controller.requests import Gathered, Send
+from kafkalog.metadata.image import Broker
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.loading import Loaded, Znode, load
+from kafkalog.metadata.zookeeper.session import Check, Committed, Create, Operation, Set
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.tables.internal import ALTER_PARTITION
+
+EPOCH, EPOCH_VERSION = 4, 3
+LISTENER = "PLAINTEXT"
+T = TypeVar("T")
+
+
+class Shown(NamedTuple):
+    """A partition's state, shortly."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+    recovering: bool = False
+
+
+NOTHING = Shown(0, 0, (), 0)
+"""An answer's state of a partition where it gives none."""
+
+
+class Cluster:
+    """Brokers with the epochs 101, 102, ...; topics as a tree has them."""
+
+    def __init__(self, brokers: Sequence[int] = (1, 2, 3), unclean: bool = False) -> None:
+        self.tree = {tree.CONTROLLER_EPOCH: Znode(tree.write_epoch(EPOCH), EPOCH_VERSION)}
+        self.refuse: Callable[[Operation], bool] = lambda _: False
+        self.sent: list[Send] = []
+        for one in brokers:
+            self._register(one, 100 + one)
+        self.unclean = unclean
+        self._begin()
+
+    def _register(self, broker: int, epoch: int) -> None:
+        endpoint = tree.Endpoint(LISTENER, f"host{broker}", 9092, "PLAINTEXT")
+        data = tree.write_broker(tree.BrokerNode((endpoint,), None, 0, {}))
+        self.tree[tree.broker_path(broker)] = Znode(data, 0, epoch)
+
+    def _begin(self) -> None:
+        self.context = Context(Reign(9, EPOCH, EPOCH_VERSION, self.unclean), self.loaded())
+        self.told = Gathered(self.context, LISTENER)
+
+    def loaded(self) -> Loaded:
+        """What the tree says."""
+        found = load(self.tree, 9)
+        assert found.problems == ()
+        return found
+
+    def topic(self, name: str, replicas: dict[int, tuple[int, ...]]) -> tree.TopicNode:
+        """The assignment of a topic, put into the tree."""
+        topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, name)
+        node = tree.TopicNode(topic_id, replicas, {}, {})
+        self.tree[tree.topic_path(name)] = Znode(tree.write_topic(node))
+        return node
+
+    def led(self, key: tuple[str, int], replicas: tuple[int, ...], state: Shown) -> None:
+        """A partition, and its topic, as they were before this controller."""
+        self.topic(key[0], {key[1]: replicas})
+        written = tree.PartitionState(*state[:3], EPOCH - 1, state.recovering)
+        data = tree.write_partition(written)
+        self.tree[tree.partition_path(*key)] = Znode(data, state.partition_epoch)
+        self._begin()
+
+    def brokers(self, *living: int, **epochs: int) -> dict[int, Broker]:
+        """The registrations of these; `b1=200`: of 1 another, with that epoch."""
+        for path in [path for path in self.tree if path.startswith(tree.BROKERS)]:
+            if int(path.rpartition("/")[2]) not in living:
+                del self.tree[path]
+        for one in living:
+            if tree.broker_path(one) not in self.tree:
+                self._register(one, 100 + one)
+        for name, epoch in epochs.items():
+            self._register(int(name[1:]), epoch)
+        return dict(self.loaded().image.brokers)
+
+    def decide(self, deciding: Deciding[T]) -> T:
+        """Carry a decision out, and keep what is to be sent; what the controller knows is what
+        the tree says."""
+        try:
+            asked = next(deciding)
+            while True:
+                asked = deciding.send([self._commit(one) for one in asked])
+        except StopIteration as end:
+            self.sent = self.told.sends()
+            self._agree()
+            return end.value  # type: ignore[no-any-return]
+
+    def _agree(self) -> None:
+        loaded = self.loaded()
+        for topic, one in loaded.image.partitions():
+            key = (topic.name, one.partition)
+            if key in self.context.partitions and key not in self.context.stale:
+                assert self.context.partitions[key] == one
+                if one.leader_epoch >= 0:
+                    assert self.context.written_by[key] == loaded.written_by[key]
+
+    def _commit(self, one: Folder | Write) -> Committed:
+        """As ZooKeeper does it: all or none."""
+        assert one.operations[0] == Check(tree.CONTROLLER_EPOCH, EPOCH_VERSION)
+        done = dict(self.tree)
+        for at, each in enumerate(one.operations):
+            found = done.get(each.path)
+            if isinstance(each, Create):
+                parent = each.path.rpartition("/")[0]
+                if found is not None or parent not in done or self.refuse(each):
+                    return Committed(False, at, "NodeExists" if found else "NoNode")
+                done[each.path] = Znode(each.data)
+            elif found is None or each.version != found.version or self.refuse(each):
+                return Committed(False, at, "BadVersion")
+            elif isinstance(each, Set):
+                done[each.path] = Znode(each.data, found.version + 1)
+        self.tree = done
+        return Committed(True)
+
+    def alter(
+        self, sender: int, *asked: tuple[tuple[str, int], Wanted], epoch: int | None = None,
+        version: int = 3,
+    ) -> list[tuple[ErrorCode, Shown]]:  # fmt: skip
+        """AlterPartition, as it comes from the wire and goes there; each partition's answer."""
+        rows = [
+            {
+                "topic_id": self.context.ids.get(key[0], uuid.uuid5(uuid.NAMESPACE_DNS, key[0])),
+                "partitions": [{
+                    "partition_index": key[1], "leader_epoch": one.leader_epoch,
+                    "new_isr": [broker for broker, _ in one.isr],
+                    "new_isr_with_epochs": [
+                        {"broker_id": broker, "broker_epoch": epoch} for broker, epoch in one.isr],
+                    "leader_recovery_state": int(one.recovering),
+                    "partition_epoch": one.partition_epoch,
+                }],
+            }
+            for key, one in asked
+        ]  # fmt: skip
+        fields = {"broker_id": sender, "broker_epoch": epoch or 100 + sender, "topics": rows}
+        data = ALTER_PARTITION.encode_request(version, fields)
+        request = ALTER_PARTITION.decode_request(version, data)
+        body = self.decide(alter_partition(self.context, self.told, request, version))
+        data = ALTER_PARTITION.encode_response(version, body)
+        answer = ALTER_PARTITION.decode_response(version, data)
+        if answer.error_code:
+            assert answer.topics == []
+            return [(ErrorCode(answer.error_code), NOTHING)]
+        return [
+            (ErrorCode(row.error_code),
+             Shown(row.leader_id, row.leader_epoch, tuple(row.isr), row.partition_epoch,
+                   bool(row.leader_recovery_state)))
+            for topic in answer.topics for row in topic.partitions
+        ]  # fmt: skip
+
+    def read_again(self) -> None:
+        """What a decision found to be other than the controller knew."""
+        for key in list(self.context.stale):
+            znode = self.tree[tree.partition_path(*key)]
+            self.context.read(key, tree.read_partition(*key, znode.data), znode.version)
+
+    def shown(self, key: tuple[str, int]) -> Shown:
+        """A partition, shortly."""
+        one = self.context.partitions[key]
+        return Shown(one.leader, one.leader_epoch, one.isr, one.partition_epoch,
+                     bool(one.leader_recovery_state))  # fmt: skip
+
+    def requests(self) -> list[tuple[int, str, list[tuple[str, int]]]]:
+        """To whom what was sent, of which kind, about which partitions."""
+        found = []
+        for send in self.sent:
+            for version in send.api.versions:
+                send.api.encode_request(version, send.body)
+            assert send.body["broker_epoch"] == self.context.brokers[send.broker].epoch
+            keys = [
+                (topic["topic_name"], row["partition_index"])
+                for topic in send.body["topic_states"]
+                for row in topic["partition_states"]
+            ]
+            found.append((send.broker, send.api.name, keys))
+        return found

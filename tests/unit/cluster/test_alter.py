@@ -1,0 +1,118 @@
+"""Leaders ask for another ISR: what passes, and what each that does not is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog.cluster.controller import brokers
+from kafkalog.cluster.controller.alter import Wanted
+from kafkalog.wire.error_codes import ErrorCode
+from tests.unit.cluster.building import NOTHING, Cluster, Shown
+
+KEY = ("t", 0)
+NOW = Shown(1, 5, (1, 2), 7)
+
+
+def asked(*isr: int, leader_epoch: int = 5, partition_epoch: int = 7, recovering: bool = False,
+          epochs: int = 100) -> Wanted:  # fmt: skip
+    members = tuple((one, epochs + one if epochs > 0 else epochs) for one in isr)
+    return Wanted(1, leader_epoch, members, recovering, partition_epoch)
+
+
+def cluster(state: Shown = NOW) -> Cluster:
+    found = Cluster()
+    found.led(KEY, (1, 2, 3), state)
+    return found
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("isr", [(1, 2, 3), (1,), (1, 3), (2, 1)])
+def test_the_isr_grows_and_shrinks(isr: tuple[int, ...], version: int) -> None:
+    """The leader's epoch stays; everybody is told, and nobody is told to lead or follow."""
+    of = cluster()
+    assert of.alter(1, (KEY, asked(*isr)), version=version) == [
+        (ErrorCode.NONE, Shown(1, 5, isr, 8))
+    ]
+    assert of.requests() == [(one, "UpdateMetadata", [KEY]) for one in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error"),
+    [
+        (asked(1, leader_epoch=6), ErrorCode.NOT_CONTROLLER),
+        (asked(1, partition_epoch=8), ErrorCode.NOT_CONTROLLER),
+        (asked(1, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
+        (asked(1, leader_epoch=4, partition_epoch=6), ErrorCode.FENCED_LEADER_EPOCH),
+        (asked(1, partition_epoch=6), ErrorCode.INVALID_UPDATE_VERSION),
+        (asked(), ErrorCode.INVALID_REQUEST),
+        (asked(2, 3), ErrorCode.INVALID_REQUEST),  # the leader is not in it
+        (asked(1, 2, 2), ErrorCode.INVALID_REQUEST),
+        (asked(1, 4), ErrorCode.INVALID_REQUEST),  # keeps nothing of it
+        (asked(1, recovering=True), ErrorCode.INVALID_REQUEST),  # it has recovered
+        (asked(1, 2, 3, epochs=200), ErrorCode.INELIGIBLE_REPLICA),  # of other lives
+    ],
+)
+def test_what_does_not_pass(wanted: Wanted, error: ErrorCode) -> None:
+    of = cluster()
+    assert of.alter(1, (KEY, wanted)) == [(error, NOTHING)]
+    assert of.shown(KEY) == NOW and of.sent == []
+
+
+def test_asked_again_it_is_answered_again() -> None:
+    """The answer was lost: nothing is written, also where the partition's epoch is the old one."""
+    of = cluster()
+    first = of.alter(1, (KEY, asked(1, 2, 3)))
+    assert of.alter(1, (KEY, asked(1, 2, 3))) == first
+    assert of.sent == []
+
+
+def test_who_is_not_there_is_not_in_sync() -> None:
+    """Who died, and who is about to end (KIP-841), whoever says otherwise."""
+    of = cluster()
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2)))
+    assert of.alter(1, (KEY, asked(1, 2, 3))) == [(ErrorCode.INELIGIBLE_REPLICA, NOTHING)]
+    of.decide(brokers.let_go(of.context, of.told, 2, 102))
+    now = of.shown(KEY)
+    wanted = asked(1, 2, leader_epoch=now.leader_epoch, partition_epoch=now.partition_epoch)
+    assert of.alter(1, (KEY, wanted)) == [(ErrorCode.INELIGIBLE_REPLICA, NOTHING)]
+
+
+def test_only_the_leader_asks() -> None:
+    of = cluster()
+    assert of.alter(2, (KEY, asked(1, 2, 3))) == [(ErrorCode.INVALID_REQUEST, NOTHING)]
+
+
+def test_who_asks_in_another_life_is_refused_as_a_whole() -> None:
+    of = cluster()
+    for sender, epoch in ((1, 100), (1, 102), (7, 107)):
+        answer = of.alter(sender, (KEY, asked(1, 2, 3)), epoch=epoch)
+        assert answer == [(ErrorCode.STALE_BROKER_EPOCH, NOTHING)]
+    assert of.shown(KEY) == NOW
+
+
+def test_a_partition_recovers() -> None:
+    """After an unclean election: alone until it has, then as others."""
+    of = cluster(Shown(1, 5, (1,), 7, recovering=True))
+    both = asked(1, 2, recovering=True)
+    assert of.alter(1, (KEY, both)) == [(ErrorCode.INVALID_REQUEST, NOTHING)]
+    assert of.alter(1, (KEY, asked(1))) == [(ErrorCode.NONE, Shown(1, 5, (1,), 8))]
+
+
+def test_each_partition_has_its_own_answer() -> None:
+    of = cluster()
+    answers = of.alter(1, (("other", 0), asked(1)), (("t", 9), asked(1)), (KEY, asked(1, 2, 3)))
+    assert [error for error, _ in answers] == [
+        ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE,
+    ]  # fmt: skip
+
+
+def test_a_write_that_is_refused_says_so_until_the_state_is_read_again() -> None:
+    of = cluster()
+    of.refuse = lambda _: True
+    refused = [(ErrorCode.INVALID_UPDATE_VERSION, NOTHING)]
+    assert of.alter(1, (KEY, asked(1, 2, 3))) == refused
+    assert of.requests() == []
+    of.refuse = lambda _: False
+    assert of.alter(1, (KEY, asked(1, 2, 3))) == refused
+    of.read_again()
+    assert of.alter(1, (KEY, asked(1, 2, 3)))[0][0] is ErrorCode.NONE

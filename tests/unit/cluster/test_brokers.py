@@ -1,0 +1,251 @@
+"""Brokers come, go, and ask to be let go: one table of steps each."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kafkalog.cluster.controller import brokers, topics
+from kafkalog.cluster.controller.alter import Wanted
+from kafkalog.cluster.controller.partitions import unled
+from kafkalog.metadata.image import NO_LEADER
+from kafkalog.metadata.zookeeper.session import Set
+from kafkalog.wire.error_codes import ErrorCode
+from tests.unit.cluster.building import Cluster, Shown
+
+KEY = ("t", 0)
+LEAD, KNOW, STOP = "LeaderAndIsr", "UpdateMetadata", "StopReplica"
+
+
+def cluster(state: Shown, living: tuple[int, ...] = (1, 2, 3), unclean: bool = False) -> Cluster:
+    found = Cluster(living, unclean)
+    found.led(KEY, (1, 2, 3), state)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("state", "living", "unclean", "wanted"),
+    [
+        # The leader dies: the first of the assignment that is in sync and lives.
+        (Shown(1, 5, (3, 1, 2), 7), (2, 3), False, Shown(2, 6, (3, 2), 8)),
+        # A follower dies: out of the ISR, under a new epoch.
+        (Shown(1, 5, (1, 2, 3), 7), (1, 3), False, Shown(1, 6, (1, 3), 8)),
+        # One that was not in sync: nothing is written.
+        (Shown(1, 5, (1, 2), 7), (1, 2), False, Shown(1, 5, (1, 2), 7)),
+        # The last one in sync: it stays, and nobody leads.
+        (Shown(1, 5, (1,), 7), (2, 3), False, Shown(NO_LEADER, 6, (1,), 8)),
+        # The same where data may be lost: who lives leads, and says that it recovers.
+        (Shown(1, 5, (1,), 7), (2, 3), True, Shown(2, 6, (2,), 8, recovering=True)),
+        # All at once: each of them has everything.
+        (Shown(1, 5, (1, 2), 7), (3,), False, Shown(NO_LEADER, 6, (1, 2), 8)),
+        (Shown(1, 5, (1, 2, 3), 7), (), False, Shown(NO_LEADER, 6, (1, 2, 3), 8)),
+    ],
+)
+def test_brokers_die(state: Shown, living: tuple[int, ...], unclean: bool, wanted: Shown) -> None:
+    of = cluster(state, unclean=unclean)
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(*living)))
+    assert of.shown(KEY) == wanted
+    leads = [(one, LEAD, [KEY]) for one in living if wanted != state]
+    assert of.requests() == leads + [(one, KNOW, [KEY]) for one in living]
+
+
+def test_a_broker_comes_back() -> None:
+    """It is told all; who was the last in sync leads again."""
+    of = cluster(Shown(NO_LEADER, 6, (1,), 8), (2, 3))
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, 3)))
+    assert of.shown(KEY) == Shown(1, 7, (1,), 9)
+    assert sorted(of.requests()) == [(n, kind, [KEY]) for n in (1, 2, 3) for kind in (LEAD, KNOW)]
+
+
+def test_a_follower_comes_back_out_of_sync() -> None:
+    of = cluster(Shown(1, 6, (1, 3), 8), (1, 3))
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, 3)))
+    assert of.shown(KEY) == Shown(1, 6, (1, 3), 8)
+    assert of.requests() == [(2, LEAD, [KEY]), *((n, KNOW, [KEY]) for n in (2, 1, 3))]
+
+
+def test_a_new_life_is_not_believed_at_once() -> None:
+    """The same broker under another epoch, seen only afterwards: it leaves the ISR first."""
+    of = cluster(Shown(1, 5, (1, 2, 3), 7))
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, 3, b1=201)))
+    assert of.shown(KEY) == Shown(2, 6, (2, 3), 8)
+    assert of.context.brokers[1].epoch == 201
+    assert (1, LEAD, [KEY]) in of.requests()
+
+
+def test_the_only_one_dies_and_comes_back_unseen() -> None:
+    of = cluster(Shown(1, 5, (1,), 7))
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, 3, b1=201)))
+    assert of.shown(KEY) == Shown(1, 7, (1,), 9)
+
+
+def test_a_broker_moves_without_dying() -> None:
+    """Other endpoints under the same epoch: everybody is told, and nothing else happens."""
+    of = cluster(Shown(1, 5, (1, 2, 3), 7))
+    now = of.brokers(1, 2, 3)
+    now[2] = now[2]._replace(endpoints=(("PLAINTEXT", "elsewhere", 1, 0),))
+    deciding = brokers.brokers_are(of.context, of.told, now)
+    with pytest.raises(StopIteration):
+        next(deciding)
+    sent = of.told.sends()
+    assert [(one.broker, one.api.name, one.body["topic_states"]) for one in sent] == [
+        (n, KNOW, []) for n in (1, 2, 3)
+    ]
+    assert sent[0].body["live_brokers"][1]["endpoints"][0]["host"] == "elsewhere"
+
+
+def test_a_disk_fails() -> None:
+    """Its broker lives on, and leads there no more."""
+    of = cluster(Shown(1, 5, (1, 2), 7))
+    of.decide(brokers.directories_lost(of.context, of.told, 1, [KEY, ("gone", 0)]))
+    assert of.shown(KEY) == Shown(2, 6, (2,), 8)
+    knows = [one for one in of.sent if one.api.name == KNOW]
+    assert [one.broker for one in knows] == [1, 2, 3]
+    row = knows[0].body["topic_states"][0]["partition_states"][0]
+    assert (row["leader"], row["offline_replicas"]) == (2, [1])
+
+
+def test_a_new_controller_tells_all_and_mends() -> None:
+    """What changed while there was none."""
+    of = cluster(Shown(1, 5, (1, 2), 7), (2, 3))
+    of.decide(brokers.begin(of.context, of.told))
+    assert of.shown(KEY) == Shown(2, 6, (2,), 8)
+    assert of.requests() == [(n, kind, [KEY]) for kind in (LEAD, KNOW) for n in (2, 3)]
+    row = of.sent[0].body["topic_states"][0]["partition_states"][0]
+    assert (row["controller_epoch"], row["is_new"]) == (4, False)
+    assert of.sent[0].body["live_leaders"] == [{"broker_id": 2, "host_name": "host2", "port": 9092}]
+
+
+# ---- controlled shutdown --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "broker", "left", "wanted", "requests"),
+    [
+        # It leads: another one in sync does, and the ISR is without it.
+        (Shown(1, 5, (1, 2, 3), 7), 1, [], Shown(2, 6, (2, 3), 8), {(n, LEAD) for n in (1, 2, 3)}),
+        # It follows: it stops, and those who stay are told.
+        (Shown(1, 5, (1, 2, 3), 7), 3, [], Shown(1, 6, (1, 2), 8),
+         {(1, LEAD), (2, LEAD), (3, STOP)}),
+        # Nobody else is in sync: it leads on, and the answer says so.
+        (Shown(1, 5, (1,), 7), 1, [KEY], Shown(1, 5, (1,), 7), set()),
+        # It follows out of sync: it stops, and nothing is written.
+        (Shown(1, 5, (1, 2), 7), 3, [], Shown(1, 5, (1, 2), 7), {(3, STOP)}),
+    ],
+)  # fmt: skip
+def test_a_broker_is_let_go(
+    state: Shown, broker: int, left: list[tuple[str, int]], wanted: Shown,
+    requests: set[tuple[int, str]],
+) -> None:  # fmt: skip
+    of = cluster(state)
+    answer = of.decide(brokers.let_go(of.context, of.told, broker, 100 + broker))
+    assert answer == (ErrorCode.NONE, left)
+    assert of.shown(KEY) == wanted
+    assert {(one, kind) for one, kind, _ in of.requests() if kind != KNOW} == requests
+    # Asked again, as a broker does: nothing more is written.
+    again = of.decide(brokers.let_go(of.context, of.told, broker, 100 + broker))
+    assert (again, of.shown(KEY)) == (answer, wanted)
+
+
+def test_who_is_let_go_is_not_elected() -> None:
+    of = cluster(Shown(1, 5, (1, 2, 3), 7))
+    of.decide(brokers.let_go(of.context, of.told, 2, -1))
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2, 3)))
+    assert of.shown(KEY) == Shown(3, 7, (3,), 9)
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2)))
+    assert of.shown(KEY) == Shown(NO_LEADER, 8, (3,), 10)
+    # It ends and starts again: it may be elected once more, where it is in sync.
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2, b2=300)))
+    assert of.context.ending == set()
+
+
+def test_who_may_ask_to_be_let_go() -> None:
+    of = cluster(Shown(1, 5, (1, 2, 3), 7), (1, 2))
+    stale = of.decide(brokers.let_go(of.context, of.told, 1, 100))
+    unknown = of.decide(brokers.let_go(of.context, of.told, 3, 103))
+    assert (stale[0], unknown[0]) == (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_NOT_AVAILABLE)
+    assert of.context.ending == set() and of.sent == []
+
+
+def test_a_partition_with_one_copy_does_not_hold_its_broker() -> None:
+    of = Cluster()
+    of.led(KEY, (1,), Shown(1, 5, (1,), 7))
+    assert of.decide(brokers.let_go(of.context, of.told, 1, 101)) == (ErrorCode.NONE, [])
+    assert of.shown(KEY) == Shown(1, 5, (1,), 7)
+
+
+# ---- what is not as it was read ----------------------------------------------------------------
+
+
+def test_a_state_that_somebody_else_wrote_is_read_again() -> None:
+    """Nothing is decided on it until then; the others go on."""
+    of = cluster(Shown(1, 5, (1, 2, 3), 7))
+    of.refuse = lambda _: True
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2, 3)))
+    assert of.context.stale == {KEY}
+    assert {kind for _, kind, _ in of.requests()} == {KNOW}
+    of.refuse = lambda _: False
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(3)))
+    assert of.shown(KEY) == Shown(1, 5, (1, 2, 3), 7)
+    of.read_again()
+    of.decide(brokers.begin(of.context, of.told))
+    assert of.shown(KEY) == Shown(3, 6, (3,), 8)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_order_of_events(seed: int) -> None:
+    """Whatever comes: epochs rise only, the ISR is never empty and holds the leader, and a decision
+    that is made once is made: asked again, nothing is due.  (That the controller's view is the
+    tree's is held at each step.)"""
+    rng = random.Random(seed)
+    of, lives, epochs = Cluster((1, 2, 3, 4)), {1, 2, 3, 4}, {}
+    for at in range(3):
+        node = of.topic(f"t{at}", {n: tuple(rng.sample(range(1, 5), 3)) for n in range(2)})
+        of.decide(topics.topic_is(of.context, of.told, f"t{at}", node))
+    altered: set[ErrorCode] = set()
+    for step in range(60):
+        before, any_one = dict(of.context.partitions), rng.randint(1, 4)
+        match rng.choice(["die", "come", "come", "bounce", "let go", "alter", "alter"]):
+            case "die":
+                lives.discard(any_one)
+            case "come":
+                lives.add(any_one)
+            case "bounce" if any_one in lives:
+                epochs[f"b{any_one}"] = 1000 + step
+            case "let go":
+                of.decide(brokers.let_go(of.context, of.told, any_one, -1))
+            case "alter":
+                for key, one in rng.sample(sorted(before.items()), 3):
+                    also = [n for n in one.replicas if n != one.leader and rng.random() < 0.7]
+                    isr = tuple((n, -1) for n in (one.leader, *also))
+                    wanted = Wanted(one.leader, one.leader_epoch, isr, False, one.partition_epoch)
+                    sender = of.context.brokers.get(one.leader)
+                    if sender is not None:
+                        altered.update(
+                            error for error, _ in
+                            of.alter(sender.id, (key, wanted), epoch=sender.epoch)
+                        )  # fmt: skip
+        epochs = {name: epoch for name, epoch in epochs.items() if int(name[1:]) in lives}
+        now = of.brokers(*sorted(lives), **epochs)
+        of.refuse = lambda one: isinstance(one, Set) and rng.random() < 0.1
+        of.decide(brokers.brokers_are(of.context, of.told, now))
+        of.requests()
+        of.refuse = lambda _: False
+        of.read_again()
+        of.decide(brokers.begin(of.context, of.told))
+        for key, one in of.context.partitions.items():
+            was = before[key]
+            assert one.leader_epoch >= was.leader_epoch
+            assert one.partition_epoch >= was.partition_epoch
+            assert len(one.isr) > 0 and (one.leader == NO_LEADER or one.leader in one.isr)
+            if one.leader == NO_LEADER:
+                assert not of.context.electable(key) & {*one.isr}
+            else:
+                assert {*one.isr} <= {*of.context.holding(key)}
+        state = dict(of.context.partitions)
+        of.decide(brokers.begin(of.context, of.told))
+        assert state == of.context.partitions
+    assert sum(one.leader_epoch for one in of.context.partitions.values()) > 20
+    assert altered == {ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA}
+    assert unled(of.context) == [] or lives != {1, 2, 3, 4}
