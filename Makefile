@@ -85,9 +85,9 @@ lint: build
 	$(PY) -m mypy --strict kafkalog spark_connector/pyspark_kafkalog
 	@echo "clang-format"; $(VENV)/bin/clang-format --dry-run -Werror $(C_FILES) $(H_FILES)
 	@echo "gcc $(WARNINGS), both builds"
-	@for f in $(C_FILES); do \
-	    gcc $(WARNINGS) -O2 -I kafkalog/_native -c -o /dev/null $$f || exit 1; \
-	    gcc $(WARNINGS) -O2 -DKL_TEST -I kafkalog/_native -c -o /dev/null $$f || exit 1; \
+	@for build in -UKL_TEST -DKL_TEST; do \
+	    printf '%s\0' $(C_FILES) | xargs -0 -n 1 -P "$$(nproc)" \
+	        gcc $(WARNINGS) -O2 $$build -I kafkalog/_native -c -o /dev/null || exit 1; \
 	done
 	cppcheck $(CPPCHECK) -I kafkalog/_native kafkalog/_native/*/
 
