@@ -97,7 +97,7 @@ def test_what_is_derived_again_needs_no_sync(forgotten, recorded, memory):
     name = DERIVED[forgotten]
     steps, root = recorded(name)
     place = memory / f"derived-{forgotten.__name__}"
-    enumeration(name, forgotten(steps), root, place, share=1).systematic()
+    enumeration(name, forgotten(steps), root, place, share=8).systematic()
 
 
 def test_what_is_kept_whole_is_what_the_disk_holds(recorded, memory, native_test):

@@ -1,6 +1,6 @@
 """Each C entry that takes bytes from outside, under libFuzzer and the sanitizers of clang.
 
-The short form reads the corpora and tries a few thousand inputs, the same each time; `make fuzz`
+The short form reads the corpora and tries a thousand inputs, the same each time; `make fuzz`
 looks for new ones (tests/damage/fuzz/long.py).
 """
 
@@ -13,7 +13,7 @@ from tests.damage.fuzz import engine, seeds
 from tests.support import batches
 from tests.support.effort import SECONDS, SEED, patience_s
 
-EXECUTIONS = 3_000
+EXECUTIONS = 1_000
 CANARY_EXECUTIONS = 20_000_000
 """It is found long before, and ends with that."""
 
