@@ -208,7 +208,7 @@ class Store:
 
         `partitions`: which, in this order; None: all.  `options`: `threads` (as many as there
         are processors, at most 8), and Log.scan's but start and stop: columns, start_time_ms,
-        stop_time_ms, isolation, batch_rows, batch_bytes, check_crcs.
+        stop_time_ms, key, key_prefix, isolation, batch_rows, batch_bytes, check_crcs.
 
         Raises: UnknownTopicOrPartition, ArgumentError, Closed.
         """

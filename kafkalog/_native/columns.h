@@ -28,6 +28,9 @@ typedef struct kl_scan kl_scan;
 typedef struct kl_block kl_block;
 typedef struct kl_block_pool kl_block_pool;
 
+/* Which records are wanted by their keys: none that is null, but for KL_KEY_ANY. */
+enum { KL_KEY_ANY = 0, KL_KEY_EQUAL = 1, KL_KEY_PREFIX = 2 };
+
 typedef struct {
     int64_t start_offset;  /* -1: the log start */
     int64_t stop_offset;   /* -1: the bound */
@@ -42,6 +45,9 @@ typedef struct {
     const char *topic;   /* copied */
     int32_t control;     /* 1: control records too (dump) */
     kl_block_pool *pool; /* whose memory blocks are made of; NULL: the scan's own */
+    int32_t key_match;   /* KL_KEY_* */
+    int32_t key_bytes;
+    const uint8_t *key; /* copied */
 } kl_scan_options;
 
 enum { KL_SCAN_ROWS = 0, KL_SCAN_INFLATE = 1, KL_SCAN_END = 2, KL_SCAN_PAUSE = 3 };

@@ -188,12 +188,17 @@ class Scan(Columnar):
         start_time_ms: int | None = None,
         stop_time_ms: int | None = None,
         columns: Sequence[str] | None = None,
+        key: bytes | None = None,
+        key_prefix: bytes | None = None,
         isolation: str = "read_uncommitted",
         batch_rows: int = 32_768,
         batch_bytes: int = 8 << 20,
         check_crcs: bool = True,
     ) -> None:
         """See `Log.scan`, which makes it.
+
+        `key`, `key_prefix`: only records with this key, or with one that begins so; what is
+        not wanted is passed over in C.  No null key is among them.
 
         `log`: with `_c` (its kl_log), `topic`, `partition` and `_max_decompressed`, the
         limit in bytes of a decompressed batch.
@@ -204,6 +209,7 @@ class Scan(Columnar):
         self._stop = _offset("stop", stop)
         self._start_time_ms = _time("start_time_ms", start_time_ms, _INT64_MIN)
         self._stop_time_ms = _time("stop_time_ms", stop_time_ms, _INT64_MAX)
+        self._key_match, self._key = _key_wanted(key, key_prefix)
         self._bound = bound_of(isolation)
         self._batch_rows = _between("batch_rows", batch_rows, 1, _BATCH_ROWS_MAX)
         self._batch_bytes = _between("batch_bytes", batch_bytes, 1, _BATCH_BYTES_MAX)
@@ -428,6 +434,7 @@ class _Pass:
     ) -> None:
         log = scan._log
         topic = ffi.new("char[]", log.topic.encode())
+        key = ffi.from_buffer("uint8_t[]", scan._key)
         options = ffi.new(
             "kl_scan_options *",
             {
@@ -442,6 +449,9 @@ class _Pass:
                 "check_crc": scan._check_crcs,
                 "partition": log.partition,
                 "topic": topic,
+                "key_match": scan._key_match,
+                "key_bytes": len(scan._key),
+                "key": key,
                 "pool": ffi.NULL if pool is None else pool,
             },
         )
@@ -497,6 +507,18 @@ def column_bits(columns: Sequence[str] | None) -> tuple[tuple[str, ...], int]:
     """Columns in the order of the table, and their KL_COL_ bits.  Raises: ArgumentError."""
     chosen = _selection(columns)
     return chosen, sum(_BITS[name] for name in chosen)
+
+
+def _key_wanted(key: bytes | None, prefix: bytes | None) -> tuple[int, bytes]:
+    """A KL_KEY_ number and its bytes."""
+    for name, value in (("key", key), ("key_prefix", prefix)):
+        if value is not None and not isinstance(value, bytes):
+            raise errors.ArgumentError(f"{name}: found {type(value).__name__}, wanted bytes")
+    if key is not None and prefix is not None:
+        raise errors.ArgumentError("key and key_prefix: found both, wanted one at most")
+    if key is not None:
+        return lib.KL_KEY_EQUAL, key
+    return (lib.KL_KEY_ANY, b"") if prefix is None else (lib.KL_KEY_PREFIX, prefix)
 
 
 def _offset(name: str, value: int | None) -> int:

@@ -135,6 +135,10 @@ static kl_status check_options(const kl_scan_options *options) {
     if (options->pool != NULL && options->pool->columns != options->columns)
         return kl_fail(KL_E_ARGUMENT, "columns %d: those of the pool are %d",
                        options->columns, options->pool->columns);
+    if (options->key_match < KL_KEY_ANY || options->key_match > KL_KEY_PREFIX ||
+        options->key_bytes < 0)
+        return kl_fail(KL_E_ARGUMENT, "key_match %d of %d bytes: wanted 0 to 2 and above 0",
+                       options->key_match, options->key_bytes);
     if (options->topic == NULL) return kl_fail(KL_E_ARGUMENT, "topic is NULL");
     return KL_OK;
 }
@@ -147,6 +151,13 @@ kl_status kl_scan_make(const kl_scan_options *options, kl_scan **out) {
     if (options->max_rows == 0) scan->options.max_rows = ROWS_DEFAULT;
     if (options->max_bytes == 0) scan->options.max_bytes = BYTES_DEFAULT;
     scan->options.topic = NULL;
+    if (options->key_match != KL_KEY_ANY) {
+        scan->key = kl_alloc((size_t)options->key_bytes);
+        if (scan->key == NULL) return kl_fail(KL_E_NO_MEMORY, "a scan's key");
+        if (options->key_bytes > 0)
+            memcpy(scan->key, options->key, (size_t)options->key_bytes);
+    }
+    scan->options.key = scan->key;
     if (options->pool == NULL)
         return kl_block_pool_new(options->columns, IDLE_BLOCKS, &scan->own_pool);
     scan->shared_pool = kl_block_pool_retain(options->pool);
@@ -216,6 +227,7 @@ void kl_scan_free(kl_scan *scan) {
     kl_release(scan->pending);
     kl_release(scan->aborted);
     kl_release(scan->topic);
+    kl_release(scan->key);
     kl_release(scan);
 }
 

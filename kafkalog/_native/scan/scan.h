@@ -9,8 +9,9 @@
 
 struct kl_scan {
     kl_log *log;             /* the caller's; outlives the scan.  NULL: of memory */
-    kl_scan_options options; /* resolved at open: no -1 left; topic points at ours */
+    kl_scan_options options; /* resolved at open: no -1 left; topic and key point at ours */
     char *topic;
+    uint8_t *key;        /* options.key */
     int64_t position;    /* the next offset to look at */
     kl_aborted *aborted; /* by producer id, then first offset */
     size_t aborted_count;

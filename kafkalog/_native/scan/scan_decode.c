@@ -48,6 +48,7 @@ static bool header_does(const kl_scan *scan, const kl_batch *batch) {
     const kl_scan_options *options = &scan->options;
     int32_t columns = options->columns;
     if (columns & (KL_COL_KEY | KL_COL_VALUE | KL_COL_HEADERS)) return false;
+    if (options->key_match != KL_KEY_ANY) return false;
     bool timed = columns & (KL_COL_TIMESTAMP | KL_COL_TIMESTAMP_MS) ||
                  options->start_time_ms != INT64_MIN || options->stop_time_ms != INT64_MAX;
     if (timed && !is_append_time(batch)) return false;
@@ -251,6 +252,18 @@ typedef struct {
     bool disordered; /* offsets do not grow, or leave the batch */
 } progress;
 
+/* Whether a record is one of those that were asked for. */
+static inline bool is_wanted(const kl_scan_options *options, int64_t offset, int64_t stamp,
+                             const kl_record_view *view) {
+    if (offset < options->start_offset || offset >= options->stop_offset ||
+        stamp < options->start_time_ms || stamp >= options->stop_time_ms)
+        return false;
+    if (options->key_match == KL_KEY_ANY) return true;
+    bool fits = options->key_match == KL_KEY_EQUAL ? view->key_bytes == options->key_bytes
+                                                   : view->key_bytes >= options->key_bytes;
+    return fits && memcmp(view->key, options->key, (size_t)options->key_bytes) == 0;
+}
+
 /* A key or a value of row `row`. */
 static inline void put_bytes(kl_block *block, kl_strings *strings, int64_t row,
                              const uint8_t *data, int32_t bytes, bool there) {
@@ -285,9 +298,7 @@ static inline __attribute__((always_inline)) kl_status put_records(
         int64_t offset = batch->base_offset + view.offset_delta;
         int64_t stamp = append_time ? batch->max_timestamp
                                     : kl_record_timestamp(batch, view.timestamp_delta);
-        if (filtered && (offset < options->start_offset || offset >= options->stop_offset ||
-                         stamp < options->start_time_ms || stamp >= options->stop_time_ms))
-            continue;
+        if (filtered && !is_wanted(options, offset, stamp, &view)) continue;
         if (columns & KL_COL_OFFSET) block->offset[row] = offset;
         if (columns & (KL_COL_TIMESTAMP | KL_COL_TIMESTAMP_MS))
             block->timestamp[row] = micro ? microseconds(stamp) : stamp;
@@ -311,7 +322,7 @@ static kl_status put_all(kl_block *block, const kl_scan_options *options,
     bool filtered = batch->base_offset < options->start_offset ||
                     batch->last_offset >= options->stop_offset ||
                     options->start_time_ms != INT64_MIN ||
-                    options->stop_time_ms != INT64_MAX;
+                    options->stop_time_ms != INT64_MAX || options->key_match != KL_KEY_ANY;
     bool headers = options->columns & KL_COL_HEADERS;
     if (filtered && headers)
         return put_records(block, options, batch, records, there, true, true, done);

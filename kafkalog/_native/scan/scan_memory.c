@@ -12,6 +12,7 @@ kl_status kl_scan_open_memory(const kl_scan_options *options, kl_scan **out) {
     scan->options.start_time_ms = INT64_MIN;
     scan->options.stop_time_ms = INT64_MAX;
     scan->options.control = 0;
+    scan->options.key_match = KL_KEY_ANY;
     *out = scan;
     return KL_OK;
 }
