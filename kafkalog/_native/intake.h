@@ -68,6 +68,7 @@ typedef struct {
     int random_empty; /* an empty key is none */
     int hashed_null;  /* no key is an empty one */
     uint64_t random;
+    int64_t *weights; /* of each partition with those before it; all 0: they are alike */
     kl_slot slots[];
 } kl_intake;
 
@@ -92,6 +93,17 @@ static int kl_next_sticky(kl_intake *intake) {
     x ^= x << 17;
     intake->random = x;
     if (intake->partitions == 1) return 0;
+    const int64_t total = intake->weights[intake->partitions - 1];
+    if (total > 0) {
+        const int64_t at = (int64_t)(x % (uint64_t)total);
+        int low = 0, high = intake->partitions - 1; /* the first that passes `at` */
+        while (low < high) {
+            const int middle = low + (high - low) / 2;
+            if (intake->weights[middle] > at) high = middle;
+            else low = middle + 1;
+        }
+        return low;
+    }
     /* Another one than now. */
     int step = (int)(x % (uint64_t)(intake->partitions - 1)) + 1;
     return (intake->sticky + step) % intake->partitions;
@@ -112,8 +124,10 @@ static PyObject *kl_intake_new(PyObject *self, PyObject *const *args, Py_ssize_t
         PyErr_Format(PyExc_ValueError, "found %ld partitions", partitions);
         return NULL;
     }
-    kl_intake *intake = kl_alloc(sizeof *intake + (size_t)partitions * sizeof(kl_slot));
+    const size_t each = sizeof(kl_slot) + sizeof(int64_t);
+    kl_intake *intake = kl_alloc(sizeof *intake + (size_t)partitions * each);
     if (intake == NULL) return PyErr_NoMemory();
+    intake->weights = (int64_t *)(intake->slots + partitions);
     intake->partitions = (int)partitions;
     intake->random = (uint64_t)seed | 1;
     intake->sticky_bytes_max = turn;
@@ -128,6 +142,39 @@ static PyObject *kl_intake_new(PyObject *self, PyObject *const *args, Py_ssize_t
     Py_INCREF(args[1]);
     intake->ticket = (PyTypeObject *)args[1];
     return capsule;
+}
+
+/* (intake, int64s: the weight of each partition with those before it, or none: they are
+ * alike): how often each has a turn of those without a key from now on. */
+static PyObject *kl_intake_load(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    char *data;
+    Py_ssize_t bytes;
+    kl_intake *intake = count == 2 ? PyCapsule_GetPointer(args[0], KL_INTAKE_NAME) : NULL;
+    if (intake == NULL || PyBytes_AsStringAndSize(args[1], &data, &bytes)) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "found %zd arguments, wanted 2", count);
+        return NULL;
+    }
+    const size_t size = (size_t)intake->partitions * sizeof(int64_t);
+    if (bytes == 0) {
+        memset(intake->weights, 0, size);
+        Py_RETURN_NONE;
+    }
+    int64_t before = 0, at = 0;
+    bool sound = (size_t)bytes == size;
+    for (size_t i = 0; sound && i < size; i += sizeof at, before = at) {
+        memcpy(&at, data + i, sizeof at);
+        sound = at >= before;
+    }
+    if (!sound || at == 0) {
+        PyErr_Format(PyExc_ValueError,
+                     "found %zd bytes, wanted the weights of %d partitions", bytes,
+                     intake->partitions);
+        return NULL;
+    }
+    memcpy(intake->weights, data, size);
+    Py_RETURN_NONE;
 }
 
 static kl_slot *kl_slot_of(PyObject *capsule, PyObject *number) {
@@ -542,6 +589,7 @@ static PyObject *kl_intake_touched(PyObject *self, PyObject *const *args,
 
 static PyMethodDef kl_intake_methods[] = {
     {"intake_new", KL_DIRECT_METHOD(kl_intake_new), METH_FASTCALL, NULL},
+    {"intake_load", KL_DIRECT_METHOD(kl_intake_load), METH_FASTCALL, NULL},
     {"intake_open", KL_DIRECT_METHOD(kl_intake_open), METH_FASTCALL, NULL},
     {"intake_place", KL_DIRECT_METHOD(kl_intake_place), METH_FASTCALL, NULL},
     {"intake_send", KL_DIRECT_METHOD(kl_intake_send), METH_FASTCALL, NULL},

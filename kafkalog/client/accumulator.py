@@ -10,13 +10,14 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog._native import direct, lib
 from kafkalog.arguments import text
 from kafkalog.client.delivery import Batch, Future
+from kafkalog.client.load import cumulative
 from kafkalog.types import TopicPartition
 
 __all__ = ["HEADER_BYTES", "Accumulator", "Bounds", "Intake", "Lane"]
@@ -32,7 +33,7 @@ batch.size, or to its share of buffer.memory: room that is not filled keeps othe
 GROWTH = 4
 NUMBERS = 1 << 31
 """From a batch to the next: its parts, when it is split, have numbers between."""
-_new, _open = direct("intake_new"), direct("intake_open")
+_new, _open, _load = direct("intake_new"), direct("intake_open"), direct("intake_load")
 _memory = direct("growing_new")
 
 
@@ -394,6 +395,22 @@ class Accumulator:
             left_s = None if until_s is None else max(until_s - time.monotonic(), 0)
             if not batch.wait(left_s):
                 raise errors.Timeout(f"not all was acknowledged in {timeout:g} s")
+
+    def weigh(self, unavailable: Callable[[str], Collection[int]]) -> None:
+        """Let records without a key go where less waits (KIP-794).
+
+        `unavailable`: the partitions of a topic that nothing is to go to.
+        """
+        with self.lock:
+            queued: dict[str, dict[int, int]] = {}
+            for lane in self.lanes.values():
+                if count := len(lane.ready) + len(lane.failed) + (lane.open is not None):
+                    queued.setdefault(lane.tp.topic, {})[lane.tp.partition] = count
+            for name, intake in self.intakes.items():
+                if intake.partitions > 1:
+                    some = queued.get(name, {})
+                    found = cumulative(intake.partitions, some, unavailable(name))
+                    _load(intake.native, found)
 
     def all_lanes(self) -> list[Lane]:
         """Those that are empty, too.  Under the lock."""

@@ -20,6 +20,7 @@ from kafkalog import errors
 from kafkalog._native import direct, lib
 from kafkalog.batch import codecs
 from kafkalog.client.accumulator import Accumulator, Lane
+from kafkalog.client.balance import Balance
 from kafkalog.client.bell import Bell
 from kafkalog.client.cluster import Cluster, passing, places_of
 from kafkalog.client.delivery import SEQUENCES, Batch, Delivery
@@ -58,6 +59,10 @@ class SendOptions(NamedTuple):
     delivery_s: float
     retries: int
     metadata_s: float
+    adaptive: bool
+    """Records without a key go where less waits."""
+    availability_s: float
+    """After so long without taking anything a leader gets none of them; 0: never."""
 
 
 class Sender:
@@ -77,6 +82,7 @@ class Sender:
         self.identity = identity
         self._on_delivery = on_delivery
         self._waiting: Accumulator
+        self.balance = Balance(options.adaptive, options.availability_s)
         self._paused: dict[int, float] = {}  # nodes, and until when nothing goes there
         self._refresh_at_s = 0.0
         self._refreshed_s = 0.0
@@ -150,6 +156,7 @@ class Sender:
             for node, lanes in nodes.items():
                 self._send_to(node, lanes, now_s)
             self._waiting.close_due(now_s)
+        self.balance.weigh(now_s, self.cluster, self._waiting)
         self._wait(min(next_s, at_s))
 
     def _quiet(self) -> bool:
@@ -226,6 +233,7 @@ class Sender:
         """Lanes that can send now, by node; when others may."""
         found: dict[int, list[Lane]] = {}
         next_s = now_s + 3600
+        stalled: set[int] = set()
         if not self.identity.ready:
             return found, next_s
         with self._waiting.lock:
@@ -234,7 +242,11 @@ class Sender:
                     lane.ready.extendleft(sorted(lane.failed, key=lambda b: -b.number))
                     lane.failed = []
                     lane.solo = True
-                if not lane.ready or lane.failed or (lane.flying and self._alone(lane)):
+                if not lane.ready or lane.failed:
+                    continue
+                if lane.flying and self._alone(lane):
+                    if (at := self._leader(lane.tp)) is not None:
+                        stalled.add(at)
                     continue
                 if lane.retry_at_s > now_s:
                     next_s = min(next_s, lane.retry_at_s)
@@ -248,6 +260,9 @@ class Sender:
                     next_s = min(next_s, pause_s)
                 elif self._flights.takes(node):
                     found.setdefault(node, []).append(lane)
+                else:
+                    stalled.add(node)
+        self.balance.stalled(stalled, now_s)
         if found:
             for lane in self.identity.join(self.cluster, found, now_s):
                 for lanes in found.values():
@@ -300,6 +315,7 @@ class Sender:
                 # The others' turn is before its next.
                 self._waiting.lanes[lane.tp] = self._waiting.lanes.pop(lane.tp)
         if batches:
+            self.balance.took(node)
             self._put(node, batches, now_s)
 
     def _sealed(self, lane: Lane, batch: Batch) -> bytes:

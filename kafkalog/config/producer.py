@@ -55,6 +55,12 @@ class ProducerConfig(Settings):
         "murmur2", "Where a key goes; without one, a batch here, a batch there.",
         choices=PARTITIONERS,
     )  # fmt: skip
+    partitioner_adaptive_partitioning_enable = Flag(
+        True, "Records without a key go more to partitions where less waits."
+    )
+    partitioner_availability_timeout_ms = Whole(
+        0, "A leader that takes nothing for so long gets none of them; 0: never.", unit="ms", low=0
+    )
     request_timeout_ms = Whole(30_000, "For one answer.", unit="ms", low=1)
     retries = Whole(2_147_483_647, "How often a batch is sent again.", low=0)
     retry_backoff_ms = Whole(100, "The first pause before it is.", unit="ms", low=0)
