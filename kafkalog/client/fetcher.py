@@ -142,6 +142,8 @@ class Fetcher:
         """By node: what it remembers."""
         self._resting: dict[TopicPartition, _Rest] = {}
         """Those whose node failed: others are asked for meanwhile."""
+        self._paused: dict[int, float] = {}
+        """Nodes that want to be left alone, and until when."""
         self._trouble: errors.KafkalogError | None = None
         """What failed so and was not told."""
         self._nearer: dict[TopicPartition, tuple[int, float]] = {}
@@ -221,7 +223,7 @@ class Fetcher:
         nodes = self.cluster.nodes.keys()
         every = nodes and self._asked.keys() >= nodes
         for node, partitions in ({} if every else self._by_node()).items():
-            if node not in self._asked:
+            if node not in self._asked and self._paused.get(node, 0.0) <= time.monotonic():
                 self._alone(node, partial(self._ask, node, partitions), partitions)
         problem, self._trouble = self._trouble, None
         if problem is not None and not self._asked:
@@ -346,7 +348,8 @@ class Fetcher:
         now_s = time.monotonic()
         due_s = [max(one.due_s - now_s, 0.0) for one in self._asked.values()]
         rests_s = [one.until_s - now_s for one in self._resting.values() if one.until_s > now_s]
-        wait_s = min([wait_s, *due_s, *rests_s])
+        pauses_s = [until_s - now_s for until_s in self._paused.values() if until_s > now_s]
+        wait_s = min([wait_s, *due_s, *rests_s, *pauses_s])
         found = [waiting[one] for one in self._wait(waiting, wait_s) if one in waiting]
         now_s = time.monotonic()
         late = [n for n, one in self._asked.items() if one.due_s <= now_s and n not in found]
@@ -359,6 +362,8 @@ class Fetcher:
         if due_s <= time.monotonic() and not answering([self._connections[node]], 0):
             raise errors.Timeout(f"node {node}: no answer to Fetch in time")
         answer = self._connections[node].receive(self.options.max_wait_ms + GRACE_MS)
+        if answer.throttle_time_ms > 0:
+            self._paused[node] = time.monotonic() + answer.throttle_time_ms / 1000
         code = getattr(answer, "error_code", 0)
         if code in sessions.LOST and said.epoch > 0:
             self._lose(node, code)

@@ -17,6 +17,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.scripted import CLOSE, Peer
+from tests.support.waiting import wait_for
 from tests.unit.client.conftest import QUICK
 
 TP = TopicPartition("t", 0)
@@ -225,6 +226,19 @@ def test_without_ids_the_version_is_one_with_names(
     fetcher = Fetcher(scripted, {TP: 0}, FAST)
     poll(fetcher)
     assert next(r[1] for r in leader.requests if r[0] == "Fetch") == 12
+    fetcher.close()
+
+
+def test_a_throttled_fetcher_pauses(leader: Peer, scripted: Cluster, data: bytes) -> None:
+    """What came with the answer is given; the node is asked again after the pause."""
+    leader.on(apis.FETCH, {**rows(row(records=data)), "throttle_time_ms": 3_600_000})
+    fetcher = Fetcher(scripted, {TP: 0}, FAST)
+    assert values(poll(fetcher)) == [*range(30)]
+    assert fetcher.poll(20) == []
+    assert leader.count(apis.FETCH) == 1
+    fetcher._paused[1] = 0.0
+    fetcher.poll(0)
+    wait_for(lambda: leader.count(apis.FETCH) == 2, "it is asked again")
     fetcher.close()
 
 
