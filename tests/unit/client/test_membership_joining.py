@@ -57,6 +57,33 @@ def test_a_leader_beats_while_it_shares_out(coordinator: Coordinator, peer: Peer
         assert consumer.assignment == [ZERO, ONE]
 
 
+def test_it_beats_while_its_users_listener_and_callback_take_long(
+    coordinator: Coordinator, peer: Peer
+) -> None:
+    """They run in the thread that polls; the heartbeats have one of their own."""
+    told: list[str] = []
+
+    def beats() -> None:
+        wanted = peer.count(apis.HEARTBEAT) + 2
+        wait_for(lambda: peer.count(apis.HEARTBEAT) >= wanted, "it beats")
+
+    def listened(_: Any) -> None:
+        beats()
+        told.append("assigned")
+
+    def committed(*_: Any) -> None:
+        beats()
+        told.append("committed")
+
+    with Consumer(peer.servers, **OPTIONS) as consumer:
+        consumer.subscribe("t", on_assigned=listened)
+        in_time(consumer)
+        consumer.commit({ZERO: 1}, wait=False, callback=committed)
+        wait_for(lambda: consumer.poll(10) or len(told) == 2, "both were called")
+        assert generation(consumer) == 1
+    assert told == ["assigned", "committed"]
+
+
 def test_it_does_not_beat_while_the_coordinator_gathers_members(
     coordinator: Coordinator, peer: Peer
 ) -> None:
