@@ -74,13 +74,17 @@ class ZooKeeper(apache.Program):
 class Broker(apache.Program):
     """A broker of Kafka 3.9; a context manager, in which it answers from the first line on."""
 
-    def __init__(self, folder: Path, zookeeper: str, node: int = 1, settings: str = "") -> None:
-        """`zookeeper`: with the chroot, which it makes."""
+    def __init__(
+        self, folder: Path, zookeeper: str, node: int = 1, settings: str = "", known: int = 1
+    ) -> None:
+        """`zookeeper`: with the chroot, which it makes.  `known`: so many brokers it is to know
+        before it is used; none, if it waits for a controller of ours."""
         folder.mkdir()
         super().__init__(folder / "broker.out")
         self.port = apache.free_port()
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
         self._folder = folder
+        self._known = known
         self._properties = folder / "server.properties"
         self._properties.write_text(
             BROKER.format(node=node, zookeeper=zookeeper, port=self.port, data=folder / "data")
@@ -90,7 +94,9 @@ class Broker(apache.Program):
     def __enter__(self) -> Broker:
         main, jars = "kafka.Kafka", apache.jars_with_zookeeper()
         command = apache.java(main, str(self._properties), heap="384m", folder=jars)
-        self.start(command, self._folder, lambda: apache.answers(self.bootstrap_servers))
+        self.start(
+            command, self._folder, lambda: apache.answers(self.bootstrap_servers, self._known)
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
