@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +11,12 @@ from kafkalog.errors import MissingPackage
 from kafkalog.frames import Where, scan_of
 from kafkalog.log.scan import column_bits
 from kafkalog.log.topic_scan import TopicScan
+from kafkalog.pushdown import narrow
 
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["scan"]
+__all__ = ["predicate_tree", "scan"]
 
 
 def scan(
@@ -25,8 +28,10 @@ def scan(
 ) -> polars.LazyFrame:
     """A topic as a `polars.LazyFrame`, read when it is collected, each time anew.
 
-    Only the columns that the query wants are decoded, filters are applied to each batch as it
-    comes, and `head` ends the read.  `where`: a Store, a Log, or the path of a directory that
+    Only the columns that the query wants are decoded, and `head` ends the read.  Filters that
+    compare offset, timestamp, partition or key with a constant are looked at while reading
+    (what they leave out is not read, or not decoded); all are applied to each batch as it comes.
+     `where`: a Store, a Log, or the path of a directory that
     anybody may be writing to.  `columns` and `options`: as `Store.scan`.
 
     Raises: ArgumentError, MissingPackage; collecting: UnknownTopicOrPartition, NotFound, and
@@ -49,6 +54,8 @@ def scan(
         wanted = names if with_columns is None else with_columns
         given = {**options, "batch_rows": batch_size} if batch_size else options
         # A query may want no column, as one that counts rows: the cheapest says how many.
+        if predicate is not None and n_rows is None:  # these are counted before any filter
+            given = _narrowed(predicate, given)
         with scan_of(where, topic, columns=wanted or ["offset"], **given) as rows:
             left = n_rows
             for batch in rows.view_batches() if left != 0 else ():
@@ -63,3 +70,20 @@ def scan(
                     return
 
     return register_io_source(source, schema=schema)
+
+
+def predicate_tree(predicate: polars.Expr) -> Any:
+    """A predicate as polars serializes it to JSON; None: it cannot be."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that its form may change: then it narrows nothing
+            return json.loads(predicate.meta.serialize(format="json"))
+    except Exception:  # a function of Python's, a type of an extension
+        return None
+
+
+def _narrowed(predicate: polars.Expr, options: dict[str, Any]) -> dict[str, Any]:
+    """A scan's options for the rows that a predicate may want, among others."""
+    found = narrow(predicate_tree(predicate))
+    made = found.scan_options(options)
+    return {**made, "within": (found.start, found.stop), "only_partition": found.partition}

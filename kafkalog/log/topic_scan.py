@@ -38,8 +38,20 @@ class TopicScan(Columnar):
     (`threads` + PIECES_AHEAD) times PIECE_BLOCKS batches of about `batch_bytes` are in memory.
     """
 
-    def __init__(self, logs: Sequence[Log], *, threads: int | None = None, **options: Any) -> None:
-        """See `Store.scan`, which makes it.  `options`: of `Log.scan`, but start and stop."""
+    def __init__(
+        self,
+        logs: Sequence[Log],
+        *,
+        threads: int | None = None,
+        within: tuple[int, int] | None = None,
+        only_partition: int | None = None,
+        **options: Any,
+    ) -> None:
+        """See `Store.scan`, which makes it.  `options`: of `Log.scan`, but start and stop.
+
+        `within`: the offsets of each partition that are wanted, as far as they are there.
+        `only_partition`: the others are passed over; None: none is.
+        """
         usable = min(len(os.sched_getaffinity(0)), THREADS_DEFAULT_MAX)
         count = usable if threads is None else threads
         self._threads = whole_number("threads", count, 1, THREADS_MAX)
@@ -48,7 +60,10 @@ class TopicScan(Columnar):
                 raise ArgumentError(
                     f"{name}: an offset of one partition, here are many; scan its log"
                 )
-        self._logs = tuple(logs)
+        self._logs = tuple(
+            log for log in logs if only_partition is None or log.partition == only_partition
+        )
+        self._within = within
         self._options = options
         self._columns, _ = column_bits(options.get("columns"))
         self._scans = [log.scan(**options) for log in self._logs]  # what is wrong is said now
@@ -58,7 +73,8 @@ class TopicScan(Columnar):
 
     def count(self) -> int:
         """How many records there are: see `Scan.count`."""
-        return sum(scan.count() for scan in self._scans)
+        scans = self._scans if self._within is None else self._pieces(self._ends())
+        return sum(scan.count() for scan in scans)
 
     def _pass(self, columns: int) -> _Ordered:
         return _Ordered(self._pieces(self._ends()), columns, self._threads)
@@ -76,8 +92,15 @@ class TopicScan(Columnar):
         """Scans that follow each other and are all of it, cut where batches begin."""
         for log, end in zip(self._logs, ends, strict=True):
             first = log.start_offset  # what was deleted of its segment has entries, too
+            begin: int | None = None
+            if self._within is not None:
+                if self._within[0] > first:
+                    begin = first = self._within[0]
+                end = min(end, self._within[1])
+                if first >= end:
+                    continue
             starts, _ = batch_starts(log, PIECE_BYTES, first, end)
-            cuts = [None, *(start for start in starts if first < start < end), end]
+            cuts = [begin, *(start for start in starts if first < start < end), end]
             for start, stop in pairwise(cuts):
                 yield log.scan(start, stop, **self._options)
 

@@ -28,7 +28,7 @@ PYTHON = [
     ["cluster"],
     ["server"],
     ["store", "aio"],
-    ["frames"],
+    ["frames", "pushdown"],
     ["polars", "pandas"],
     ["__init__"],
     ["testing"],

@@ -1,0 +1,146 @@
+"""What a predicate of polars says about offsets, times, partitions and keys: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Narrow", "narrow"]
+
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_US_PER_MS = 1_000
+_PER_US = {"Milliseconds": (1_000, 1), "Microseconds": (1, 1), "Nanoseconds": (1, 1_000)}
+_TURNED = {"Eq": "Eq", "Gt": "Lt", "GtEq": "LtEq", "Lt": "Gt", "LtEq": "GtEq"}
+
+
+@dataclass
+class Narrow:
+    """No row outside of it fulfils a predicate; not all within it need do."""
+
+    start: int = 0
+    """Offsets, `start` included and `stop` not."""
+    stop: int = _INT64_MAX
+    partition: int | None = None
+    start_time_ms: int = _INT64_MIN
+    stop_time_ms: int = _INT64_MAX
+    key: bytes | None = None
+    key_prefix: bytes | None = None
+
+    def scan_options(self, given: dict[str, Any]) -> dict[str, Any]:
+        """`given` options of a scan, narrowed by times and by a key."""
+        made = dict(given)
+        for name, ours, better in (
+            ("start_time_ms", self.start_time_ms, max),
+            ("stop_time_ms", self.stop_time_ms, min),
+        ):
+            theirs = given.get(name)
+            if theirs is None or isinstance(theirs, int):  # else the scan says what is wrong
+                made[name] = ours if theirs is None else better(ours, theirs)
+        if given.get("key") is None and given.get("key_prefix") is None:
+            if self.key is not None:
+                made["key"] = self.key
+            elif self.key_prefix is not None:
+                made["key_prefix"] = self.key_prefix
+        return made
+
+
+def narrow(tree: Any) -> Narrow:
+    """What can be said by the tree of a predicate, as polars serializes it to JSON.
+
+    Comparisons of a column with a constant, and of them what `and` joins.  What is not
+    understood narrows nothing.
+    """
+    found = Narrow()
+    for part in _joined(tree):
+        _take(found, part)
+    return found
+
+
+def _joined(tree: Any) -> Iterator[Any]:
+    """The parts that all must be true."""
+    waiting = [tree]
+    while waiting:
+        part = waiting.pop()
+        binary = part.get("BinaryExpr") if isinstance(part, dict) else None
+        if isinstance(binary, dict) and binary.get("op") in ("And", "LogicalAnd"):
+            waiting += [binary.get("left"), binary.get("right")]
+        else:
+            yield part
+
+
+def _take(found: Narrow, part: Any) -> None:
+    if not isinstance(part, dict):
+        return
+    match part:
+        case {"BinaryExpr": {"left": {"Column": name}, "op": op, "right": {"Literal": constant}}}:
+            _compare(found, name, op, constant)
+        case {"BinaryExpr": {"left": {"Literal": constant}, "op": op, "right": {"Column": name}}}:
+            _compare(found, name, _TURNED.get(op, ""), constant)
+        case {
+            "Function": {
+                "input": [{"Column": "key"}, {"Literal": constant}],
+                "function": {"BinaryExpr": "StartsWith"},
+            }
+        }:
+            prefix = _bytes(constant)
+            if prefix is not None and len(prefix) > len(found.key_prefix or b""):
+                found.key_prefix = prefix
+
+
+def _compare(found: Narrow, name: object, op: object, constant: Any) -> None:
+    if name == "key":
+        if op == "Eq" and (key := _bytes(constant)) is not None:
+            found.key = key
+    elif name == "timestamp":
+        if (time_us := _time_us(constant)) is not None:
+            _compare_times(found, op, time_us)
+    elif (number := _number(constant)) is None:
+        return
+    elif name == "partition" and op == "Eq":
+        found.partition = number
+    elif name == "offset":
+        if op in ("Eq", "GtEq", "Gt"):
+            found.start = max(found.start, number + (op == "Gt"))
+        if op in ("Eq", "LtEq", "Lt"):
+            found.stop = min(found.stop, number + (op != "Lt"))
+
+
+def _compare_times(found: Narrow, op: object, time_us: int) -> None:
+    """A column's microseconds are whole milliseconds, but at the ends, which all beyond share."""
+    if not _INT64_MIN + _US_PER_MS < time_us < _INT64_MAX - _US_PER_MS:
+        return
+    below = time_us // _US_PER_MS
+    at_least = -(-time_us // _US_PER_MS)
+    if op in ("Eq", "GtEq", "Gt"):
+        found.start_time_ms = max(found.start_time_ms, below + 1 if op == "Gt" else at_least)
+    if op in ("Eq", "LtEq", "Lt"):
+        found.stop_time_ms = min(found.stop_time_ms, at_least if op == "Lt" else below + 1)
+
+
+def _scalar(constant: Any, *kinds: str) -> Any:
+    """The value of a constant of one of these types; None: it is another."""
+    scalar = constant.get("Scalar") if isinstance(constant, dict) else None
+    if not isinstance(scalar, dict) or len(scalar) != 1:
+        return None
+    [(kind, value)] = scalar.items()
+    return value if kind in kinds else None
+
+
+def _bytes(constant: Any) -> bytes | None:
+    value = _scalar(constant, "Binary")
+    return bytes(value) if isinstance(value, list) else None
+
+
+def _number(constant: Any) -> int | None:
+    value = _scalar(constant, "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32")
+    return value if isinstance(value, int) else None
+
+
+def _time_us(constant: Any) -> int | None:
+    """In microseconds; None also for what falls between them."""
+    match _scalar(constant, "Datetime"):
+        case [int(value), str(unit), *_] if unit in _PER_US:
+            times, per = _PER_US[unit]
+            return value * times // per if value * times % per == 0 else None
+    return None
