@@ -12,7 +12,6 @@ from kafkalog import errors
 
 __all__ = [
     "append_batches_direct",
-    "append_direct",
     "check",
     "direct",
     "direct_handle",
@@ -66,11 +65,6 @@ def check(status: int) -> None:
 if lib.kl_direct_install(__name__.encode()):
     raise ImportError(f"{__name__}: found no room for the functions of direct.h and intake.h")
 
-append_direct: Callable[[Any, Any, Any, Any], int | None] = globals()["append_direct"]
-"""kl_log_append: what direct_handle gave, value, key (None: none), timestamp (None: now).
-
-None when one of them is other than bytes and a time; nothing was done then.
-"""
 append_batches_direct: Callable[[Any, bytes, int], tuple[int, int] | int | None] = globals()[
     "append_batches_direct"
 ]

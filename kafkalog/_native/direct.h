@@ -47,35 +47,136 @@ static bool kl_direct_bytes(PyObject *given, const char **data, Py_ssize_t *byte
     return true;
 }
 
-/* (capsule, value, key, timestamp): what kl_log_append returns.  None: not all of it is plain,
- * and nothing was done. */
-static PyObject *kl_direct_append(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    (void)self;
-    if (count != 4) {
-        PyErr_Format(PyExc_TypeError, "found %zd arguments, wanted 4", count);
+/* ---- Log.append ----------------------------------------------------------------------------- */
+
+/* A method in C, as a call of one in Python with its defaults takes longer than all that is done
+ * to a record before it is written. */
+static struct {
+    PyObject *general; /* the method in Python, for whatever is not plain */
+    PyObject *check;   /* raises what a status stands for */
+    PyObject *direct, *handle, *compresses, *key, *timestamp_ms; /* names */
+} kl_direct_log;
+
+/* A record as kl_log_append takes it. */
+typedef struct {
+    const char *key;
+    const char *value;
+    Py_ssize_t key_bytes;
+    Py_ssize_t value_bytes;
+    int64_t timestamp_ms;
+} kl_direct_record;
+
+/* False: it is none, or out of range. */
+static bool kl_direct_time(PyObject *given, int64_t *out) {
+    *out = -1;
+    if (given == Py_None) return true;
+    if (Py_TYPE(given) != &PyLong_Type) return false;
+    *out = PyLong_AsLongLong(given);
+    PyErr_Clear();
+    return *out >= 0;
+}
+
+/* False: not all of it is plain: bytes, and a time that is one. */
+static bool kl_direct_plain(PyObject *const *args, Py_ssize_t count, PyObject *names,
+                            kl_direct_record *out) {
+    *out = (kl_direct_record){.key_bytes = -1, .timestamp_ms = -1};
+    if (count != 1 || args[0] == Py_None ||
+        !kl_direct_bytes(args[0], &out->value, &out->value_bytes))
+        return false;
+    for (Py_ssize_t i = 0; names && i < PyTuple_Size(names); i++) {
+        PyObject *name = PyTuple_GetItem(names, i), *given = args[count + i];
+        bool plain = name == kl_direct_log.key
+                         ? kl_direct_bytes(given, &out->key, &out->key_bytes)
+                         : name == kl_direct_log.timestamp_ms &&
+                               kl_direct_time(given, &out->timestamp_ms);
+        if (!plain) return false;
+    }
+    return true;
+}
+
+static PyObject *kl_direct_general(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                   PyObject *names) {
+    PyObject *given = PyTuple_New(count + 1), *named = names ? PyDict_New() : NULL;
+    PyObject *result = NULL;
+    if (given == NULL || (names && named == NULL)) goto out;
+    for (Py_ssize_t i = 0; i <= count; i++) {
+        PyObject *one = i == 0 ? self : args[i - 1];
+        Py_INCREF(one);
+        PyTuple_SetItem(given, i, one);
+    }
+    for (Py_ssize_t i = 0; names && i < PyTuple_Size(names); i++)
+        if (PyDict_SetItem(named, PyTuple_GetItem(names, i), args[count + i])) goto out;
+    result = PyObject_Call(kl_direct_log.general, given, named);
+out:
+    Py_XDECREF(given);
+    Py_XDECREF(named);
+    return result;
+}
+
+/* Whether its log compresses what is appended; -1: an exception. */
+static int kl_direct_compresses(PyObject *self) {
+    PyObject *handle = PyObject_GetAttr(self, kl_direct_log.handle);
+    PyObject *found = handle ? PyObject_GetAttr(handle, kl_direct_log.compresses) : NULL;
+    int result = found ? PyObject_IsTrue(found) : -1;
+    Py_XDECREF(found);
+    Py_XDECREF(handle);
+    return result;
+}
+
+static PyObject *kl_direct_append(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                  PyObject *names) {
+    kl_direct_record record;
+    int packed = kl_direct_compresses(self);
+    if (packed < 0) return NULL;
+    if (packed || !kl_direct_plain(args, count, names, &record))
+        return kl_direct_general(self, args, count, names);
+    PyObject *capsule = PyObject_GetAttr(self, kl_direct_log.direct);
+    kl_log *log = capsule ? PyCapsule_GetPointer(capsule, KL_DIRECT_NAME) : NULL;
+    if (log == NULL) {
+        Py_XDECREF(capsule);
         return NULL;
     }
-    kl_log *log = PyCapsule_GetPointer(args[0], KL_DIRECT_NAME);
-    if (log == NULL) return NULL;
-    const char *value, *key;
-    Py_ssize_t value_bytes, key_bytes;
-    int64_t timestamp_ms = -1;
-    bool plain = args[1] != Py_None && kl_direct_bytes(args[1], &value, &value_bytes) &&
-                 kl_direct_bytes(args[2], &key, &key_bytes);
-    if (plain && args[3] != Py_None) {
-        plain = Py_TYPE(args[3]) == &PyLong_Type;
-        if (plain) timestamp_ms = PyLong_AsLongLong(args[3]);
-        if (timestamp_ms < 0) plain = false; /* unknown, wrong, or too large */
-        PyErr_Clear();
-    }
-    if (!plain) Py_RETURN_NONE;
     int64_t offset;
-    /* The caller holds the arguments, and with the capsule the log, until we return. */
+    /* The caller holds the arguments, and we with the capsule the log, until we return. */
     Py_BEGIN_ALLOW_THREADS;
-    offset = kl_log_append(log, key, key_bytes, value, value_bytes, timestamp_ms);
+    offset = kl_log_append(log, record.key, record.key_bytes, record.value,
+                           record.value_bytes, record.timestamp_ms);
     Py_END_ALLOW_THREADS;
-    return PyLong_FromLongLong(offset);
+    PyObject *result =
+        offset < 0 ? PyObject_CallFunction(kl_direct_log.check, "L", (long long)-offset)
+                   : PyLong_FromLongLong(offset);
+    Py_DECREF(capsule);
+    return result;
 }
+
+static PyMethodDef kl_direct_append_method = {"append",
+                                              (PyCFunction)(void (*)(void))kl_direct_append,
+                                              METH_FASTCALL | METH_KEYWORDS, NULL};
+
+/* (the class Log, its method append in Python, what raises a status, its signature and
+ * docstring): the method in C that takes its place. */
+static PyObject *kl_direct_method(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (count != 4 || !PyType_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "wanted a class, two functions and a text");
+        return NULL;
+    }
+    PyObject *text = PyUnicode_AsUTF8String(args[3]);
+    if (text == NULL) return NULL;
+    Py_INCREF(args[1]); /* these, and the text, for as long as the process lives */
+    Py_INCREF(args[2]);
+    kl_direct_append_method.ml_doc = PyBytes_AsString(text);
+    kl_direct_log.general = args[1];
+    kl_direct_log.check = args[2];
+    kl_direct_log.direct = PyUnicode_InternFromString("_direct");
+    kl_direct_log.handle = PyUnicode_InternFromString("_handle");
+    kl_direct_log.compresses = PyUnicode_InternFromString("compresses");
+    kl_direct_log.key = PyUnicode_InternFromString("key");
+    kl_direct_log.timestamp_ms = PyUnicode_InternFromString("timestamp_ms");
+    return PyDescr_NewMethod((PyTypeObject *)args[0], &kl_direct_append_method);
+}
+
+/* ---- batches, and lists --------------------------------------------------------------------- */
 
 /* Whether any batch is compressed.  What is no batch ends the look: others say what is wrong. */
 static bool kl_direct_compressed(const uint8_t *data, size_t bytes) {
@@ -151,7 +252,7 @@ static PyObject *kl_direct_join(PyObject *self, PyObject *const *args, Py_ssize_
 #define KL_DIRECT_METHOD(function) (PyCFunction)(void (*)(void))(function)
 static PyMethodDef kl_direct_methods[] = {
     {"handle_direct", KL_DIRECT_METHOD(kl_direct_handle), METH_FASTCALL, NULL},
-    {"append_direct", KL_DIRECT_METHOD(kl_direct_append), METH_FASTCALL, NULL},
+    {"append_method", KL_DIRECT_METHOD(kl_direct_method), METH_FASTCALL, NULL},
     {"append_batches_direct", KL_DIRECT_METHOD(kl_direct_append_batches), METH_FASTCALL,
      NULL},
     {"join_direct", KL_DIRECT_METHOD(kl_direct_join), METH_FASTCALL, NULL},

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeVar, cast
 
-from kafkalog._native import check, ffi, lib
+from kafkalog._native import check, direct, ffi, lib
 from kafkalog.arguments import whole_number
 from kafkalog.batch import codecs
 from kafkalog.batch.check import prepared
@@ -23,14 +23,35 @@ __all__ = [
     "append_columns",
     "append_expected",
     "append_row",
+    "quick",
     "span_of",
 ]
 
 NO_HEADERS: Final = ()
 BATCH_BYTES: Final = 1 << 20
 """Of rows that are put into batches where nothing else is said."""
+Method = TypeVar("Method", bound=Callable[..., int])
+SIGNATURE = "($self, value, *, key=None, headers=(), timestamp_ms=None, expected_offset=None)"
+"""Of Log.append, as the text of a method in C has it."""
 SINGLE_COMPRESSED_MAX = 1_000
 """Appends of one record that a handle compresses before it says what is faster."""
+
+
+class _Quick:
+    def __init__(self, general: Callable[..., int]) -> None:
+        self._general = general
+
+    def __set_name__(self, log: type, name: str) -> None:
+        doc = f"append{SIGNATURE}\n--\n\n{self._general.__doc__}"
+        setattr(log, name, direct("append_method")(log, self._general, check, doc))
+
+
+def quick(general: Method) -> Method:
+    """Log.append as a method in C, which leaves to `general` what is more than a plain record.
+
+    Plain is what has bytes for its value and no headers, in a log that compresses nothing.
+    """
+    return cast("Method", _Quick(general))
 
 
 def append_row(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from kafkalog._native import (
     append_batches_direct,
-    append_direct,
     check,
     direct_handle,
     failure,
@@ -34,6 +33,7 @@ from kafkalog.log.appending import (
     append_columns,
     append_expected,
     append_row,
+    quick,
     span_of,
 )
 from kafkalog.log.handle import Handle
@@ -251,6 +251,7 @@ class Log:
 
     # ---- appending --------------------------------------------------------------------------
 
+    @quick
     def append(
         self,
         value: bytes | None,
@@ -270,12 +271,6 @@ class Log:
         InvalidTimestamp, NoSpace (passes when space returns), StorageOffline (final),
         ReadOnly, Closed, ForkedHandle.
         """
-        if headers is NO_HEADERS and expected_offset is None and not self._handle.compresses:
-            offset = append_direct(self._direct, value, key, timestamp_ms)
-            if offset is not None:  # it was plain: bytes, and a time that is one
-                if offset < 0:
-                    raise failure(-offset)
-                return offset
         return append_row(self._handle, value, key, headers, timestamp_ms, expected_offset)
 
     def append_many(

@@ -25,7 +25,7 @@ SKIPPED = {"close", "follow", "follow_arrow", "send_to", "wait"}
 
 def methods() -> Iterator[tuple[str, list[inspect.Parameter]]]:
     """The public methods and their parameters."""
-    for name, method in inspect.getmembers(Log, inspect.isfunction):
+    for name, method in inspect.getmembers(Log, inspect.isroutine):
         if not name.startswith("_") and name not in SKIPPED:
             parameters = list(inspect.signature(method).parameters.values())[1:]
             named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -1,6 +1,7 @@
 """The call that is made per record goes around cffi: what it must not forget."""
 
 import gc
+import inspect
 import weakref
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,10 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog._native import append_direct, direct_handle, ffi, lib
+from kafkalog._native import append_batches_direct, direct_handle, ffi, lib
+from tests.support import batches
+
+ONE = batches.batch([batches.Row(b"v")])
 
 
 def test_the_handle_keeps_its_log(tmp_path: Path) -> None:
@@ -19,14 +23,14 @@ def test_the_handle_keeps_its_log(tmp_path: Path) -> None:
         del owner
         gc.collect()
         assert gone() is not None
-        assert append_direct(handle, b"v", None, None) == -lib.KL_E_CLOSED
+        assert append_batches_direct(handle, ONE, 0) == lib.KL_E_CLOSED
         del handle
         gc.collect()
         assert gone() is None
 
 
 def test_what_is_not_plain_is_left_to_others(tmp_path: Path) -> None:
-    """And nothing of it is written: not another kind of bytes, nor a time that is none."""
+    """Kinds of bytes and of numbers beside the plain ones, what is refused, and other words."""
 
     class Text(bytes):
         pass
@@ -34,25 +38,68 @@ def test_what_is_not_plain_is_left_to_others(tmp_path: Path) -> None:
     class Number(int):
         pass
 
-    others: list[tuple[Any, Any, Any]] = [
-        (None, None, None), ("v", None, None), (bytearray(b"v"), None, None),
-        (Text(b"v"), None, None), (b"v", "k", None), (b"v", bytearray(b"k"), None),
-        (b"v", None, -1), (b"v", None, True), (b"v", None, Number(5)), (b"v", None, 1.5),
-        (b"v", None, 1 << 63), (b"v", None, "5"),
+    taken: list[tuple[Any, Any, Any]] = [
+        (b"v", None, None), (None, b"k", None), (bytearray(b"v"), None, None), (b"", b"", 0),
+        (Text(b"v"), None, None), (b"v", bytearray(b"k"), None), (b"v", None, -1),
+        (b"v", None, Number(5)), (b"v", b"k", (1 << 63) - 1), (b"v", None, True),
+    ]  # fmt: skip
+    refused: list[tuple[Any, Any, Any]] = [
+        ("v", None, None), (b"v", "k", None), (b"v", None, 1.5),
+        (b"v", None, -2), (b"v", None, 1 << 63), (b"v", None, "5"), (b"v", None, -(1 << 70)),
     ]  # fmt: skip
     with kafkalog.Log(tmp_path / "t-0") as log:
-        for value, key, timestamp_ms in others:
-            assert append_direct(log._direct, value, key, timestamp_ms) is None
+        for value, key, timestamp_ms in refused:
+            with pytest.raises(kafkalog.KafkalogError):
+                log.append(value, key=key, timestamp_ms=timestamp_ms)
         assert log.end_offset == 0
-        assert append_direct(log._direct, b"", b"", 0) == 0
-        assert append_direct(log._direct, b"v", b"k", (1 << 63) - 1) == 1
-        assert [(r.key, r.value) for r in log] == [(b"", b""), (b"k", b"v")]
+        for i, (value, key, timestamp_ms) in enumerate(taken):
+            assert log.append(value, key=key, timestamp_ms=timestamp_ms) == i
+        assert [(r.value, r.key) for r in log] == [(v, k) for v, k, _ in taken]
+        assert log[7].timestamp_ms == 5
+        end = log.end_offset
+        assert log.append(value=b"v", headers=[("h", b"x")], expected_offset=end) == end
+        assert log[end].headers == (("h", b"x"),)
+        with pytest.raises(kafkalog.errors.UnexpectedAppendOffset):
+            log.append(b"v", expected_offset=0)
+        wrong: Any = log.append
+        for args, named in (((), {}), ((b"v", b"k"), {}), ((b"v",), {"kee": b"k"})):
+            with pytest.raises(TypeError):
+                wrong(*args, **named)
+
+
+def test_the_method_in_c_is_the_one_that_the_class_defines(tmp_path: Path) -> None:
+    """By name, signature and text, in a class over it, and of a Log alone."""
+    method = kafkalog.Log.append
+    assert method.__name__ == "append"
+    assert str(inspect.signature(method)).startswith("(self, /, value, *, key=None, headers=()")
+    assert str(inspect.getdoc(method)).startswith("Append one record; its offset.")
+
+    class Twice(kafkalog.Log):
+        def append(self, value: bytes | None, **named: Any) -> int:
+            super().append(value, **named)
+            return super().append(value, **named)
+
+    with Twice(tmp_path / "t-0") as log:
+        assert log.append(b"v", key=b"k") == 1
+        assert [r.key for r in log] == [b"k", b"k"]
+    wrong: Any = method
+    with pytest.raises(TypeError):
+        wrong(7, b"v")
+
+
+def test_one_that_is_bound_before_a_close_sees_it(tmp_path: Path) -> None:
+    log = kafkalog.Log(tmp_path / "t-0")
+    append = log.append
+    append(b"v")
+    log.close()
+    with pytest.raises(kafkalog.errors.Closed):
+        append(b"v")
 
 
 @pytest.mark.parametrize("wrong", [None, 7, ffi.NULL])
 def test_only_a_handle_is_taken(wrong: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
-        append_direct(wrong, b"v", None, None)
+        append_batches_direct(wrong, ONE, 0)
 
 
 @pytest.mark.parametrize("size", [900, 950, 1_000, 1_024, 1_100, 5_000])
