@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kafkalog.log.compaction import Compaction, Limits
-    from kafkalog.log.scan import Scan, ScanBatch
+    from kafkalog.log.scan import Scan
     from kafkalog.report import Report
 
 __all__ = ["Log", "handle_of", "log_over"]
@@ -436,7 +436,7 @@ class Log:
 
     def follow_arrow(
         self, start: int | None = None, *, timeout_ms: int | None = None, **options: Any
-    ) -> Iterator[ScanBatch]:
+    ) -> reading.FollowColumns:
         """As follow, by batches of columns, which Arrow's users take as they are.
 
         Ends when nothing came for `timeout_ms`; None: never.  `options`: of `scan`.

@@ -254,9 +254,61 @@ class Follow(Iterator[Record], AsyncIterator[Record]):
         self._scan, self._seen_all = None, True
 
 
+class FollowColumns(Iterator["ScanBatch"], AsyncIterator["ScanBatch"]):
+    """Batches of columns of a log as they come: for `for` and for `async for`, as Follow."""
+
+    def __init__(self, steps: Iterator[ScanBatch | None]) -> None:
+        """`steps`: batches; None where nothing came for a slice of time."""
+        self._steps = steps
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __next__(self) -> ScanBatch:
+        for batch in self._steps:
+            if batch is not None:
+                return batch
+        raise StopIteration
+
+    def _step(self) -> tuple[ScanBatch | None, bool]:
+        """What came, if anything, and whether that was all."""
+        for batch in self._steps:
+            return batch, False
+        return None, True
+
+    def __aiter__(self) -> FollowColumns:
+        return self
+
+    async def __anext__(self) -> ScanBatch:
+        import asyncio
+        from concurrent.futures import ThreadPoolExecutor
+
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                if self._pool is None:
+                    self._pool = ThreadPoolExecutor(1, "kafkalog follow")
+                batch, over = await loop.run_in_executor(self._pool, self._step)
+                if over:
+                    raise StopAsyncIteration
+                if batch is not None:
+                    return batch
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the thread of `async for`."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None
+
+    async def aclose(self) -> None:
+        """As close, for `contextlib.aclosing`."""
+        self.close()
+
+
 def follow_columns(
     log: Source, start: int | None, timeout_ms: int | None, **options: Any
-) -> Iterator[ScanBatch]:
+) -> FollowColumns:
     """See Log.follow_arrow."""
     offset = log.end_offset if start is None else whole_number("start", start)
     if "stop" in options:
@@ -265,18 +317,22 @@ def follow_columns(
     if timeout_ms is not None:
         whole_number("timeout_ms", timeout_ms, 0)
     log.scan(offset, **options)  # what is wrong is said now, and not with the first batch
-    return _columns_from(log, offset, timeout_ms, bound, options)
+    return FollowColumns(_columns_from(log, offset, timeout_ms, bound, options))
 
 
 def _columns_from(
     log: Source, offset: int, timeout_ms: int | None, bound: int, options: dict[str, Any]
-) -> Iterator[ScanBatch]:
+) -> Iterator[ScanBatch | None]:
     while True:
         scan = log.scan(offset, **options)
         yield from scan
         # What the scan saw to its end holds no more records for us: markers, gaps.
         offset = max(offset, scan.end_offset)
-        slice_ms = WAIT_SLICE_MS if timeout_ms is None else timeout_ms
-        while not wait_for(log, offset, slice_ms, bound):
-            if timeout_ms is not None:
+        left_ms = timeout_ms
+        while True:
+            slice_ms = WAIT_SLICE_MS if left_ms is None else min(WAIT_SLICE_MS, left_ms)
+            if wait_for(log, offset, slice_ms, bound):
+                break
+            if left_ms is not None and (left_ms := left_ms - slice_ms) <= 0:
                 return
+            yield None

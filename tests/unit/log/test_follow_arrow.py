@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 from pathlib import Path
 from typing import Any
@@ -75,3 +77,33 @@ def test_markers_are_passed_over(tmp_path: Path) -> None:
 def test_what_is_wrong_is_said_at_once(tmp_path: Path, named: dict[str, Any], said: str) -> None:
     with kafkalog.Log(tmp_path / "log") as log, pytest.raises(errors.ArgumentError, match=said):
         log.follow_arrow(**named)
+
+
+def test_a_task_follows(tmp_path: Path) -> None:
+    """What is there and what comes; the loop runs on while it waits, and can cancel it."""
+
+    async def follow(log: kafkalog.Log) -> list[bytes]:
+        seen: list[bytes] = []
+        async with contextlib.aclosing(log.follow_arrow(0, columns=["value"])) as batches:
+            async for batch in batches:
+                seen += list(batch.numpy("value"))
+                if len(seen) == 3:
+                    return seen
+        return []
+
+    async def run(log: kafkalog.Log) -> None:
+        task = asyncio.create_task(follow(log))
+        await asyncio.sleep(0)
+        log.append(b"c")
+        assert await task == [b"a", b"b", b"c"]
+        waiting = asyncio.ensure_future(anext(log.follow_arrow()))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        rest = log.follow_arrow(3, columns=["value"], timeout_ms=1)
+        assert [batch async for batch in rest] == []
+
+    with kafkalog.Log(tmp_path / "log") as log:
+        log.append_many([b"a", b"b"])
+        asyncio.run(run(log))
