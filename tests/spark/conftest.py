@@ -111,3 +111,42 @@ def topics(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_topic(directory, "orders", 3, 1000)
     write_topic(directory, "one", 1, 50)
     return directory
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Callable[..., None]:
+    """A batch write: each argument is a task's batches."""
+    from pyspark_kafkalog.source import KafkalogSource
+
+    from tests.spark.writing import SCHEMAS, again, ddl
+
+    def run(*tasks: list[Any], schema: str = "value", **given: str) -> None:
+        wanted = {"path": str(tmp_path / "data"), "topic": "t", **given}
+        source = KafkalogSource({k.lower(): v for k, v in wanted.items() if v})
+        writer = source.writer(ddl(SCHEMAS[schema]), False)
+        messages = [again(again(writer).write(iter(some))) for some in tasks]
+        again(writer).commit(messages)
+
+    return run
+
+
+@pytest.fixture
+def micro(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """A micro-batch of a stream up to its commit: `(writer, messages)`."""
+    from pyspark import TaskContext
+    from pyspark_kafkalog.source import KafkalogSource
+
+    from tests.spark.writing import again, ddl
+
+    def staged(number: int, *tasks: list[Any], query: str = "q1", **given: str) -> Any:
+        wanted = {"path": str(tmp_path / "data"), "topic": "t", **given}
+        source = KafkalogSource({k.lower(): v for k, v in wanted.items() if v})
+        writer = again(source.streamWriter(ddl("value binary"), False))
+        context = TaskContext._getOrCreate()
+        context._localProperties = {
+            "sql.streaming.queryId": query, "streaming.sql.batchId": str(number),
+        }  # fmt: skip
+        return writer, [again(writer.write(iter(some))) for some in tasks]
+
+    yield staged
+    TaskContext._taskContext = None

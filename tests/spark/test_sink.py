@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark import TaskContext, cloudpickle
-from pyspark.sql import types
-from pyspark_kafkalog.columns import spark_types
 from pyspark_kafkalog.errors import BadOption
 from pyspark_kafkalog.sink import delivery, options, staging
 from pyspark_kafkalog.sink.rows import SinkError
@@ -21,31 +16,7 @@ import kafkalog
 from kafkalog import TopicPartition
 from kafkalog.testing.broker import TestBroker
 from tests.spark.conftest import START_MS
-
-HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-TYPES = {
-    "binary": types.BinaryType(), "string": types.StringType(), "int": types.IntegerType(),
-    "bigint": types.LongType(), "double": types.DoubleType(), "timestamp": types.TimestampType(),
-    "headers": spark_types()["headers"],
-}  # fmt: skip
-SCHEMAS = {
-    "value": "value binary",
-    "plain": "key binary, value binary",
-    "text": "key string, value string",
-    "all": "key binary, value binary, topic string, partition int, timestamp timestamp, "
-    "headers headers, more double",
-}
-
-
-def ddl(text: str) -> types.StructType:
-    """A schema; Spark's own reader of such texts wants a JVM."""
-    fields = [one.split() for one in text.split(", ")]
-    return types.StructType([types.StructField(name, TYPES[kind]) for name, kind in fields])
-
-
-def again(thing: Any) -> Any:
-    """As it comes out of another process."""
-    return cloudpickle.loads(cloudpickle.dumps(thing))
+from tests.spark.writing import Job, batch, ddl, values
 
 
 def written(target: Path | str) -> dict[str, list[tuple[int, bytes | None, bytes | None]]]:
@@ -59,56 +30,6 @@ def written(target: Path | str) -> dict[str, list[tuple[int, bytes | None, bytes
                     for one in log.read(isolation="read_committed")
                 )
     return found
-
-
-def batch(schema: str = "value", **columns: Any) -> pa.RecordBatch:
-    types = {
-        "key": pa.string() if schema == "text" else pa.binary(),
-        "value": pa.string() if schema == "text" else pa.binary(),
-        "topic": pa.string(), "partition": pa.int32(), "headers": pa.list_(HEADER),
-        "timestamp": pa.timestamp("us", tz="America/New_York"), "more": pa.float64(),
-    }  # fmt: skip
-    names = list(columns)
-    return pa.record_batch([pa.array(columns[n], types[n]) for n in names], names)
-
-
-Job = Callable[..., None]
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Job:
-    """A batch write: each argument is a task's batches."""
-
-    def run(*tasks: list[pa.RecordBatch], schema: str = "value", **given: str) -> None:
-        wanted = {"path": str(tmp_path / "data"), "topic": "t", **given}
-        source = KafkalogSource({k.lower(): v for k, v in wanted.items() if v})
-        writer = source.writer(ddl(SCHEMAS[schema]), False)
-        messages = [again(again(writer).write(iter(some))) for some in tasks]
-        again(writer).commit(messages)
-
-    return run
-
-
-@pytest.fixture
-def micro(tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """A micro-batch of a stream up to its commit: `(writer, messages)`."""
-
-    def staged(number: int, *tasks: list[pa.RecordBatch], query: str = "q1", **given: str) -> Any:
-        wanted = {"path": str(tmp_path / "data"), "topic": "t", **given}
-        source = KafkalogSource({k.lower(): v for k, v in wanted.items() if v})
-        writer = again(source.streamWriter(ddl("value binary"), False))
-        context = TaskContext._getOrCreate()
-        context._localProperties = {
-            "sql.streaming.queryId": query, "streaming.sql.batchId": str(number),
-        }  # fmt: skip
-        return writer, [again(writer.write(iter(some))) for some in tasks]
-
-    yield staged
-    TaskContext._taskContext = None
-
-
-def values(*some: str) -> list[pa.RecordBatch]:
-    return [batch(value=[one.encode()]) for one in some]
 
 
 # ---- rows ----------------------------------------------------------------------------------
@@ -281,7 +202,7 @@ def test_a_batch_that_may_be_another_is_not_dropped_in_silence(
         writer, messages = micro(number, values("x"), query=query, sinkId="mine")
         writer.commit(messages, number)
     assert "mine, batch 0: not written" in caplog.text
-    assert "has batches up to 1 of another query, q1 (this one is q2)" in caplog.text
+    assert "there are batches up to 1 of another query, q1 (this one is q2)" in caplog.text
 
 
 def test_a_batch_of_another_query_with_the_same_number(
@@ -298,7 +219,7 @@ def test_a_number_long_past(job: Job, caplog: pytest.LogCaptureFixture) -> None:
         assert not caplog.records
         job(values("x"), sinkId="mine", batchId=number)
     assert "mine, batch 3: not written" in caplog.text
-    assert "up to 7. Rows" in caplog.text
+    assert "up to 7 in " in caplog.text
 
 
 def test_a_task_that_ran_twice_counts_once(micro: Any, tmp_path: Path) -> None:

@@ -153,10 +153,10 @@ def _tell_dropped(
         return
     whose = f" of another query, {another} (this one is {query})" if another else ""
     _log.warning(
-        "sinkId %s, batch %d: not written, as %s has batches up to %d%s. Rows that are not among "
-        "those are left out: a new checkpoint, or a job with numbers of its own, wants a sinkId "
-        "of its own",
-        sink, batch_id, options.target, last.offset - 1, whose,
+        "sinkId %s, batch %d: not written: there are batches up to %d%s in %s. Rows that are not "
+        "among those are left out: a new checkpoint, or a job with numbers of its own, wants a "
+        "sinkId of its own",
+        sink, batch_id, last.offset - 1, whose, options.target,
     )  # fmt: skip
 
 
