@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from kafkalog.cluster.controller import elect
 from kafkalog.cluster.controller.context import NEVER_LED, Context, TopicPartition, leadership
+from kafkalog.cluster.controller.deletion import delete_topics
 from kafkalog.cluster.controller.partitions import Deciding, settle, unled, write
 from kafkalog.cluster.controller.requests import Gathered
 from kafkalog.metadata.image import Broker
@@ -28,6 +29,7 @@ def begin(context: Context, told: Gathered) -> Deciding[None]:
         holding = set(context.holding(key))
         told.lead((each for each in one.replicas if each in holding), key)
     yield from settle(context, told, list(context.partitions))
+    yield from delete_topics(context, told)
 
 
 def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> Deciding[None]:
@@ -58,6 +60,7 @@ def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> 
             for key in context.on(one):
                 told.lead([one], key)
         yield from settle(context, told, unled(context))
+        yield from delete_topics(context, told)
     elif any(before[one] != now[one] for one in same):
         told.know()
 

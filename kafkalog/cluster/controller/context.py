@@ -14,9 +14,18 @@ from kafkalog.cluster.controller.elect import Leadership
 from kafkalog.metadata.image import TOPIC, Broker, Partition
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.loading import Loaded
-from kafkalog.metadata.zookeeper.session import Check, Create, Operation, Set
+from kafkalog.metadata.zookeeper.session import Check, Create, Delete, Operation, Set
 
-__all__ = ["NEVER_LED", "Context", "Folder", "Reign", "TopicPartition", "Write", "leadership"]
+__all__ = [
+    "NEVER_LED",
+    "Context",
+    "Folder",
+    "Reign",
+    "Removal",
+    "TopicPartition",
+    "Write",
+    "leadership",
+]
 
 TopicPartition = tuple[str, int]
 NEVER_LED = -1
@@ -54,6 +63,14 @@ class Folder(NamedTuple):
     """The first is the check of the reign."""
 
 
+class Removal(NamedTuple):
+    """A znode that goes; that it is gone already is as well."""
+
+    path: str
+    operations: tuple[Operation, ...]
+    """The first is the check of the reign."""
+
+
 class Context:
     """What a controller knows.  One thread only: the controller's."""
 
@@ -73,6 +90,8 @@ class Context:
         """The epoch of the controller that wrote a partition's state."""
         self.deleted: set[str] = set(loaded.deleted)
         """Topics that are to be deleted; nobody is elected for them."""
+        self.dropped: dict[str, set[tuple[int, int]]] = {}
+        """Of these, the partitions that brokers have dropped: (partition, broker)."""
         self.stale: set[TopicPartition] = set()
         """Whose state in the tree is other than here: nothing is decided until it is read again."""
         self._unclean = _unclean(loaded)
@@ -131,6 +150,10 @@ class Context:
         outer = dict.fromkeys(tree.partitions_path(topic) for topic, _ in first)
         inner = [tree.partition_path(*key).removesuffix("/state") for key in first]
         return [Folder(path, (self._check(), Create(path))) for path in [*outer, *inner]]
+
+    def removals(self, paths: Iterable[str]) -> list[Removal]:
+        """What takes znodes out of the tree, the inner before the outer."""
+        return [Removal(path, (self._check(), Delete(path))) for path in paths]
 
     def _check(self) -> Check:
         return Check(tree.CONTROLLER_EPOCH, self.reign.epoch_version)

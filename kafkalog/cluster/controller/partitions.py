@@ -17,6 +17,7 @@ from kafkalog.cluster.controller.context import (
     NEVER_LED,
     Context,
     Folder,
+    Removal,
     TopicPartition,
     Write,
     leadership,
@@ -29,7 +30,7 @@ from kafkalog.metadata.zookeeper.session import Committed
 __all__ = ["Deciding", "due", "settle", "unled", "without_offline", "write"]
 
 T = TypeVar("T")
-Deciding = Generator[Sequence[Folder | Write], Sequence[Committed], T]
+Deciding = Generator[Sequence[Folder | Write | Removal], Sequence[Committed], T]
 
 
 def due(

@@ -40,6 +40,7 @@ def topic_gone(context: Context, topic: str) -> None:
         context.written_by.pop(key, None)
         context.stale.discard(key)
     context.deleted.discard(topic)
+    context.dropped.pop(topic, None)
     context.says_unclean(topic, None)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
-from uuid import UUID
+from uuid import NAMESPACE_DNS, UUID, uuid5
 
 import pytest
 
-from kafkalog.cluster.controller import brokers, topics
+from kafkalog.cluster.controller import brokers, deletion, topics
 from kafkalog.cluster.controller.context import Context, Reign
 from kafkalog.cluster.controller.partitions import Deciding
 from kafkalog.cluster.controller.requests import Gathered
@@ -26,7 +26,6 @@ from tests.support.zookeeper import Broker, ZooKeeper
 pytest.importorskip("kazoo")
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 T = TypeVar("T")
-TOPIC_ID = UUID("0f0e0d0c-0b0a-4908-8706-050403020100")
 OURS, KAFKAS, OTHER = 9, 1, 2
 BLANK = tree.BrokerNode((tree.Endpoint("PLAINTEXT", "nowhere", 1, "PLAINTEXT"),), None, 0, {})
 
@@ -66,11 +65,12 @@ class Controller:
         now = dict(load(self.session.tree(tree.BROKERS), OURS).image.brokers)
         return brokers.brokers_are(self.context, self.told, now)
 
-    def topic(self, replicas: dict[int, tuple[int, ...]]) -> Deciding[None]:
-        node, path = tree.TopicNode(TOPIC_ID, replicas, {}, {}), tree.topic_path("t")
+    def topic(self, replicas: dict[int, tuple[int, ...]], name: str = "t") -> Deciding[None]:
+        topic_id = uuid5(NAMESPACE_DNS, name)
+        node, path = tree.TopicNode(topic_id, replicas, {}, {}), tree.topic_path(name)
         data, there = tree.write_topic(node), self.session.read(path)
         assert self.session.commit([Set(path, data) if there else Create(path, data)]).done
-        return topics.topic_is(self.context, self.told, "t", node)
+        return topics.topic_is(self.context, self.told, name, node)
 
     def known(self) -> dict[int, tuple[int, int, list[int], list[int]]]:
         """What Kafka's broker tells its clients of the topic's partitions."""
@@ -141,3 +141,13 @@ def test_a_broker_of_kafka_does_as_our_controller_decides(controller: Controller
     of.decide(brokers.directories_lost(of.context, of.told, KAFKAS, [("t", 1)]))
     assert of.known()[1] == (NO_LEADER, 1, [KAFKAS], [OTHER, KAFKAS])
     assert produced(raw, b"three") == (0, 2)
+
+    of.decide(of.topic({0: (KAFKAS,)}, "gone"))
+    of.session.ensure([f"{tree.DELETE_TOPICS}/gone"])
+    of.decide(deletion.topics_to_delete(of.context, of.told, ["gone"]))
+    dropped = {("gone", 0): ErrorCode.NONE}  # as it answered, or `decide` had failed
+    of.decide(deletion.replicas_dropped(of.context, of.told, KAFKAS, dropped))
+    assert of.session.children(tree.TOPICS) == ["t"]
+    assert of.session.children(tree.DELETE_TOPICS) == []
+    said = raw.call(apis.METADATA, 12, topics=None)
+    assert [topic.name for topic in said.topics] == ["t"]

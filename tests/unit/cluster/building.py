@@ -7,13 +7,20 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from kafkalog.cluster.controller.alter import Wanted, alter_partition
-from kafkalog.cluster.controller.context import Context, Folder, Reign, Write
+from kafkalog.cluster.controller.context import Context, Folder, Reign, Removal, Write
 from kafkalog.cluster.controller.partitions import Deciding
 from kafkalog.cluster.controller.requests import Gathered, Send
 from kafkalog.metadata.image import Broker
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.loading import Loaded, Znode, load
-from kafkalog.metadata.zookeeper.session import Check, Committed, Create, Operation, Set
+from kafkalog.metadata.zookeeper.session import (
+    Check,
+    Committed,
+    Create,
+    Delete,
+    Operation,
+    Set,
+)
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.internal import ALTER_PARTITION
 
@@ -46,14 +53,15 @@ class Cluster:
         for one in brokers:
             self._register(one, 100 + one)
         self.unclean = unclean
-        self._begin()
+        self.begin()
 
     def _register(self, broker: int, epoch: int) -> None:
         endpoint = tree.Endpoint(LISTENER, f"host{broker}", 9092, "PLAINTEXT")
         data = tree.write_broker(tree.BrokerNode((endpoint,), None, 0, {}))
         self.tree[tree.broker_path(broker)] = Znode(data, 0, epoch)
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Another controller, which knows what the tree says."""
         self.context = Context(Reign(9, EPOCH, EPOCH_VERSION, self.unclean), self.loaded())
         self.told = Gathered(self.context, LISTENER)
 
@@ -76,7 +84,7 @@ class Cluster:
         written = tree.PartitionState(*state[:3], EPOCH - 1, state.recovering)
         data = tree.write_partition(written)
         self.tree[tree.partition_path(*key)] = Znode(data, state.partition_epoch)
-        self._begin()
+        self.begin()
 
     def brokers(self, *living: int, **epochs: int) -> dict[int, Broker]:
         """The registrations of these; `b1=200`: of 1 another, with that epoch."""
@@ -106,12 +114,14 @@ class Cluster:
         loaded = self.loaded()
         for topic, one in loaded.image.partitions():
             key = (topic.name, one.partition)
-            if key in self.context.partitions and key not in self.context.stale:
+            if topic.name in self.context.deleted or key in self.context.stale:
+                continue  # half of it may be gone; it is to be read again
+            if key in self.context.partitions:
                 assert self.context.partitions[key] == one
                 if one.leader_epoch >= 0:
                     assert self.context.written_by[key] == loaded.written_by[key]
 
-    def _commit(self, one: Folder | Write) -> Committed:
+    def _commit(self, one: Folder | Write | Removal) -> Committed:
         """As ZooKeeper does it: all or none."""
         assert one.operations[0] == Check(tree.CONTROLLER_EPOCH, EPOCH_VERSION)
         done = dict(self.tree)
@@ -122,6 +132,12 @@ class Cluster:
                 if found is not None or parent not in done or self.refuse(each):
                     return Committed(False, at, "NodeExists" if found else "NoNode")
                 done[each.path] = Znode(each.data)
+            elif isinstance(each, Delete):
+                if found is None or any(path.startswith(f"{each.path}/") for path in done):
+                    return Committed(False, at, "NotEmpty" if found else "NoNode")
+                if self.refuse(each):
+                    return Committed(False, at, "BadVersion")
+                del done[each.path]
             elif found is None or each.version != found.version or self.refuse(each):
                 return Committed(False, at, "BadVersion")
             elif isinstance(each, Set):

@@ -1,0 +1,119 @@
+"""Topics go: from the brokers, then from the tree."""
+
+from __future__ import annotations
+
+from kafkalog.cluster.controller import brokers, deletion, topics
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.loading import Znode
+from kafkalog.metadata.zookeeper.session import Delete
+from kafkalog.wire.error_codes import ErrorCode
+from tests.unit.cluster.building import Cluster
+
+KNOW, STOP = "UpdateMetadata", "StopReplica"
+P0, P1 = ("t", 0), ("t", 1)
+OK = ErrorCode.NONE
+
+
+def cluster() -> Cluster:
+    """A topic that is to be deleted, and one beside it."""
+    of = Cluster((1, 2))
+    for name in ("t", "other"):
+        node = of.topic(name, {0: (1, 2), 1: (2,)})
+        of.decide(topics.topic_is(of.context, of.told, name, node))
+    of.tree["/config/topics/t"] = Znode(b'{"version":1,"config":{}}')
+    of.tree[f"{tree.DELETE_TOPICS}/t"] = Znode(b"")
+    return of
+
+
+def names(of: Cluster) -> set[str]:
+    """The znodes that speak of the topic."""
+    return {path for path in of.tree if "t" in path.split("/")}
+
+
+def drop(of: Cluster, broker: int, error: ErrorCode, *keys: tuple[str, int]) -> None:
+    answers = dict.fromkeys(keys, error)
+    of.decide(deletion.replicas_dropped(of.context, of.told, broker, answers))
+
+
+def test_a_topic_is_deleted() -> None:
+    of = cluster()
+    of.decide(deletion.topics_to_delete(of.context, of.told, ["t"]))
+    assert of.requests() == [
+        (1, KNOW, [P0, P1]), (2, KNOW, [P0, P1]), (1, STOP, [P0]), (2, STOP, [P0, P1]),
+    ]  # fmt: skip
+    stop = of.sent[-1].body["topic_states"][0]["partition_states"][0]
+    assert stop == {"partition_index": 0, "leader_epoch": -2, "delete_partition": True}
+    drop(of, 2, OK, P0, P1)
+    assert names(of) and of.context.ids.keys() == {"t", "other"}
+    drop(of, 1, OK, P0)
+    assert names(of) == set() and of.context.deleted == set()
+    assert {key[0] for key in of.context.partitions} == {"other"}
+    assert tree.partition_path("other", 1) in of.tree
+
+
+def test_a_topic_waits_for_a_broker_that_is_away() -> None:
+    """It is told to drop the topic when it comes, and not to follow it."""
+    of = cluster()
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1)))
+    of.decide(deletion.topics_to_delete(of.context, of.told, ["t"]))
+    assert of.requests() == [(1, KNOW, [P0, P1])]
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2)))
+    told = {(broker, kind): keys for broker, kind, keys in of.requests()}
+    assert (told[1, STOP], told[2, STOP]) == ([P0], [P0, P1])
+    assert P0 not in told[2, "LeaderAndIsr"]
+
+
+def test_what_a_broker_cannot_drop_is_asked_again() -> None:
+    of = cluster()
+    of.decide(deletion.topics_to_delete(of.context, of.told, ["t"]))
+    drop(of, 2, ErrorCode.KAFKA_STORAGE_ERROR, P0, P1)
+    drop(of, 1, OK, P0)
+    assert names(of)
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, b2=300)))
+    assert [row for row in of.requests() if row[1] == STOP] == [(2, STOP, [P0, P1])]
+    drop(of, 2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, P0, P1)
+    assert names(of) == set()
+
+
+def test_a_topic_that_is_moved_waits() -> None:
+    of = cluster()
+    one = of.context.partitions[P1]
+    of.context.partitions[P1] = one._replace(adding_replicas=(1,))
+    deciding = deletion.topics_to_delete(of.context, of.told, ["t"])
+    assert next(deciding, None) is None
+    assert {send.api.name for send in of.told.sends()} == {KNOW}
+
+
+def test_a_controller_that_died_half_way_is_followed() -> None:
+    """Some of the znodes are gone; brokers have nothing left to drop."""
+    of = cluster()
+    del of.tree[tree.partition_path("t", 1)]
+    of.tree[f"{tree.DELETE_TOPICS}/never"] = Znode(b"")
+    of.begin()
+    of.decide(brokers.begin(of.context, of.told))
+    assert (2, STOP, [P0, P1]) in of.requests()
+    assert of.context.deleted == {"t"}  # of the other there is nothing, and that is gone, too
+    for broker in (1, 2):
+        drop(of, broker, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, P0, P1)
+    assert names(of) == set() and of.context.deleted == set()
+    assert f"{tree.DELETE_TOPICS}/never" not in of.tree
+
+
+def test_a_tree_that_refuses_is_asked_again() -> None:
+    """That the topic is to go stays written until the rest is gone."""
+    of = cluster()
+    of.decide(deletion.topics_to_delete(of.context, of.told, ["t"]))
+    of.refuse = lambda one: isinstance(one, Delete) and one.path == tree.topic_path("t")
+    drop(of, 2, OK, P0, P1)
+    drop(of, 1, OK, P0)
+    assert names(of) == {tree.topic_path("t"), f"{tree.DELETE_TOPICS}/t"}
+    of.refuse = lambda _: False
+    of.decide(deletion.delete_topics(of.context, of.told))
+    assert names(of) == set() and of.context.deleted == set()
+
+
+def test_an_answer_about_another_topic_deletes_nothing() -> None:
+    of = cluster()
+    drop(of, 1, OK, ("other", 0))
+    drop(of, 2, OK, ("other", 0), ("other", 1))
+    assert "other" in of.context.ids and not of.context.dropped
