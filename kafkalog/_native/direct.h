@@ -54,7 +54,7 @@ static bool kl_direct_bytes(PyObject *given, const char **data, Py_ssize_t *byte
 static struct {
     PyObject *general; /* the method in Python, for whatever is not plain */
     PyObject *check;   /* raises what a status stands for */
-    PyObject *direct, *handle, *compresses, *key, *timestamp_ms; /* names */
+    PyObject *direct, *key, *timestamp_ms; /* names */
 } kl_direct_log;
 
 /* A record as kl_log_append takes it. */
@@ -113,22 +113,10 @@ out:
     return result;
 }
 
-/* Whether its log compresses what is appended; -1: an exception. */
-static int kl_direct_compresses(PyObject *self) {
-    PyObject *handle = PyObject_GetAttr(self, kl_direct_log.handle);
-    PyObject *found = handle ? PyObject_GetAttr(handle, kl_direct_log.compresses) : NULL;
-    int result = found ? PyObject_IsTrue(found) : -1;
-    Py_XDECREF(found);
-    Py_XDECREF(handle);
-    return result;
-}
-
 static PyObject *kl_direct_append(PyObject *self, PyObject *const *args, Py_ssize_t count,
                                   PyObject *names) {
     kl_direct_record record;
-    int packed = kl_direct_compresses(self);
-    if (packed < 0) return NULL;
-    if (packed || !kl_direct_plain(args, count, names, &record))
+    if (!kl_direct_plain(args, count, names, &record))
         return kl_direct_general(self, args, count, names);
     PyObject *capsule = PyObject_GetAttr(self, kl_direct_log.direct);
     kl_log *log = capsule ? PyCapsule_GetPointer(capsule, KL_DIRECT_NAME) : NULL;
@@ -142,9 +130,11 @@ static PyObject *kl_direct_append(PyObject *self, PyObject *const *args, Py_ssiz
     offset = kl_log_append(log, record.key, record.key_bytes, record.value,
                            record.value_bytes, record.timestamp_ms);
     Py_END_ALLOW_THREADS;
-    PyObject *result =
-        offset < 0 ? PyObject_CallFunction(kl_direct_log.check, "L", (long long)-offset)
-                   : PyLong_FromLongLong(offset);
+    PyObject *result;
+    if (KL_LIKELY(offset >= 0)) result = PyLong_FromLongLong(offset);
+    else if (offset == -KL_E_UNSUPPORTED_COMPRESSION_TYPE)
+        result = kl_direct_general(self, args, count, names);
+    else result = PyObject_CallFunction(kl_direct_log.check, "L", (long long)-offset);
     Py_DECREF(capsule);
     return result;
 }
@@ -169,8 +159,6 @@ static PyObject *kl_direct_method(PyObject *self, PyObject *const *args, Py_ssiz
     kl_direct_log.general = args[1];
     kl_direct_log.check = args[2];
     kl_direct_log.direct = PyUnicode_InternFromString("_direct");
-    kl_direct_log.handle = PyUnicode_InternFromString("_handle");
-    kl_direct_log.compresses = PyUnicode_InternFromString("compresses");
     kl_direct_log.key = PyUnicode_InternFromString("key");
     kl_direct_log.timestamp_ms = PyUnicode_InternFromString("timestamp_ms");
     return PyDescr_NewMethod((PyTypeObject *)args[0], &kl_direct_append_method);

@@ -317,6 +317,8 @@ typedef struct {
     int32_t log_append_time; /* message.timestamp.type */
     int32_t preallocate;
     int32_t compacted; /* cleanup.policy has compact: keys must not be null */
+    int32_t
+        compressed; /* compression.type is a codec: the caller compresses what it appends */
 } kl_log_config;
 
 enum { KL_READ = 0, KL_WRITE = 1 };
@@ -380,7 +382,8 @@ kl_status kl_log_get(kl_log *log, kl_log_state *out);
 kl_status kl_log_refresh(kl_log *log);
 
 /* Append one record as one batch.  The offset, or minus a kl_status.
- * key_bytes, value_bytes -1: null.  timestamp_ms: at least 0; -1: now. */
+ * key_bytes, value_bytes -1: null.  timestamp_ms: at least 0; -1: now.
+ * KL_E_UNSUPPORTED_COMPRESSION_TYPE from a log that is `compressed`. */
 int64_t kl_log_append(kl_log *log, const char *key, int64_t key_bytes, const char *value,
                       int64_t value_bytes, int64_t timestamp_ms);
 

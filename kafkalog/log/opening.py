@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.clock import Clock, SystemClock
-from kafkalog.config.topic import TopicConfig, timestamp_window
+from kafkalog.config.topic import TopicConfig, compresses, timestamp_window
 from kafkalog.disk.checkpoint import DirectoryState
 from kafkalog.errors import CorruptLog
 from kafkalog.types import Recovery, TopicPartition
@@ -105,6 +105,7 @@ def _log_config(config: TopicConfig) -> Any:
             "log_append_time": config.message_timestamp_type == "LogAppendTime",
             "preallocate": config.preallocate,
             "compacted": compacted,
+            "compressed": compresses(config),
         },
     )
 

@@ -493,6 +493,9 @@ static kl_status append_one(kl_log *log, const char *key, int64_t key_bytes,
 /* What is wrong with the arguments of kl_log_append. */
 static kl_status check_one(const kl_log *log, int64_t key_bytes, int64_t value_bytes,
                            int64_t timestamp_ms) {
+    if (KL_UNLIKELY(log->config.compressed))
+        return kl_fail(KL_E_UNSUPPORTED_COMPRESSION_TYPE,
+                       "log %s compresses its records: wanted a batch of them", log->path);
     if (KL_UNLIKELY(key_bytes < -1 || key_bytes > KL_PART_BYTES_MAX || value_bytes < -1 ||
                     value_bytes > KL_PART_BYTES_MAX))
         return kl_fail(KL_E_MESSAGE_TOO_LARGE,

@@ -111,3 +111,21 @@ def test_records_around_the_small_batchs_size_come_back(tmp_path: Path, size: in
             log.append(value)
         assert [r.value for r in log] == values
         assert log.verify().clean
+
+
+def test_a_codec_that_a_log_gets_is_obeyed_from_then_on(tmp_path: Path) -> None:
+    """The call that is made per record asks the log, not the object that was bound."""
+    with kafkalog.Log(tmp_path / "t-0", config={"compression.type": "lz4"}) as packed:
+        assert packed.append(b"v" * 1_000) == 0
+        assert lib.kl_log_append(packed._c, ffi.NULL, -1, b"v", 1, -1) == (
+            -lib.KL_E_UNSUPPORTED_COMPRESSION_TYPE
+        )
+        assert packed._handle.single_compressed == 1
+        config = packed.config
+    with kafkalog.Log(tmp_path / "u-0") as log:
+        append = log.append
+        assert append(b"v") == 0
+        log._handle.configure(config)
+        assert append(b"v" * 1_000) == 1
+        assert log._handle.single_compressed == 1
+        assert [len(record.value or b"") for record in log] == [1, 1_000]
