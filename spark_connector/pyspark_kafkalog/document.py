@@ -155,7 +155,11 @@ _TAIL = """
   needs its options again when it is read: `SELECT ... FROM t WITH ('path' = '...', ...)`.
 - `spark.python.unix.domain.socket.enabled=true` (Spark 4.1 and later) makes tasks start faster.
 - `No module named 'pyspark_kafkalog'` in a task: the executors' Python has no kafkalog. Install it
-  there, or ship an environment: `--archives env.tar.gz#env`, `PYSPARK_PYTHON=env/bin/python`.
+  there, or ship an environment: `--archives env.tar.gz#env`, `PYSPARK_PYTHON=env/bin/python`. Where
+  their Python has pyarrow and cffi the folders `kafkalog` and `pyspark_kafkalog` are enough:
+  `--archives package.tar.gz#shipped`, `spark.executorEnv.PYTHONPATH=shipped`. `--py-files` cannot
+  carry them, since Python does not load a C core out of a zip.
+- Through Spark Connect all of this works as it stands; the packages belong to the server.
 - A worker keeps the logs of its last read open. After a writer was killed, opening a log means to
   read what of its last segment was not flushed: once for each worker, and not for each task.
 - There are no statistics for the planner: use `broadcast()` for a small topic in a join.

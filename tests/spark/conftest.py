@@ -134,9 +134,13 @@ def job(tmp_path: Path) -> Callable[..., None]:
 def micro(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """A micro-batch of a stream up to its commit: `(writer, messages)`."""
     from pyspark import TaskContext
+    from pyspark.sql import datasource
     from pyspark_kafkalog.source import KafkalogSource
 
     from tests.spark.writing import again, ddl
+
+    if not hasattr(datasource, "DataSourceStreamArrowWriter"):
+        pytest.skip("writing streams wants PySpark 4.1")
 
     def staged(number: int, *tasks: list[Any], query: str = "q1", **given: str) -> Any:
         wanted = {"path": str(tmp_path / "data"), "topic": "t", **given}

@@ -11,11 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from pyspark.cloudpickle import cloudpickle
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark_kafkalog.columns import NAMES, schema_of
 from pyspark_kafkalog.options import parse_stream
 from pyspark_kafkalog.stream.reader import KafkalogStreamReader
+
+ReadAllAvailable = pytest.importorskip(
+    "pyspark.sql.streaming.datasource", reason="streams with limits want PySpark 4.2"
+).ReadAllAvailable
 
 Row = tuple[str, int, int, bytes]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,12 @@ from pyspark_kafkalog import DefaultSource
 from pyspark_kafkalog.columns import NAMES, schema_of
 
 Read = tuple[list[Any], list[tuple[str, int, int]]]
+
+
+def sparks_arrow_schema(schema: Any) -> Any:
+    """As Spark wants batches of a schema; PySpark 4.0 knows no other zone."""
+    named = "timezone" in inspect.signature(to_arrow_schema).parameters
+    return to_arrow_schema(schema, **({"timezone": "UTC"} if named else {}))
 
 
 def reader_of(path: Path, columns: tuple[str, ...] = NAMES, **options: str) -> Any:
@@ -37,7 +44,7 @@ def run(reader: Any, columns: tuple[str, ...] = NAMES) -> Read:
 
 def batches_of(reader: Any, columns: tuple[str, ...] = NAMES) -> tuple[list[Any], list[Any]]:
     """Plan and read as Spark does, reader and partitions pickled: the tasks, the batches."""
-    schema = to_arrow_schema(schema_of(columns), timezone="UTC")
+    schema = sparks_arrow_schema(schema_of(columns))
     tasks = [cloudpickle.loads(cloudpickle.dumps(task)) for task in reader.partitions()]
     batches = []
     for task in tasks:

@@ -2,9 +2,10 @@
 
 import pytest
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark_kafkalog.columns import NAMES, arrow_schema, chosen_columns, schema_of
 from pyspark_kafkalog.errors import BadOption
+
+from tests.spark.reading import sparks_arrow_schema
 
 SPARK_KAFKA_SOURCE = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
@@ -21,7 +22,7 @@ def test_the_schema_is_that_of_sparks_kafka_source():
 @pytest.mark.parametrize("names", [NAMES, *((name,) for name in NAMES), NAMES[::-1]])
 def test_our_arrow_schema_is_the_one_that_spark_wants(names):
     schema = schema_of(tuple(names))
-    assert arrow_schema(schema).equals(to_arrow_schema(schema, timezone="UTC"))
+    assert arrow_schema(schema).equals(sparks_arrow_schema(schema))
 
 
 def test_a_users_schema_may_choose_order_case_and_not_null():
@@ -32,7 +33,7 @@ def test_a_users_schema_may_choose_order_case_and_not_null():
         ]
     )
     assert chosen_columns(schema) == ("offset", "value")
-    assert arrow_schema(schema).equals(to_arrow_schema(schema, timezone="UTC"))
+    assert arrow_schema(schema).equals(sparks_arrow_schema(schema))
 
 
 def _bad_headers() -> t.ArrayType:

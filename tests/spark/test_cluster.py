@@ -1,0 +1,152 @@
+"""A standalone cluster of two workers whose Python knows nothing of this package: it is shipped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pytest
+
+import kafkalog
+from tests.conftest import ROOT
+from tests.spark.conftest import spark_environment, write_topic
+from tests.support.apache import free_port
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+WORKERS = 2
+START_S = 120
+
+DRIVER = """
+import sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import spark_partition_id
+
+place, master, archive = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+builder = (
+    SparkSession.builder.master(master).appName("kafkalog cluster")
+    .config("spark.ui.enabled", "false")
+    .config("spark.ui.showConsoleProgress", "false")
+    .config("spark.executor.memory", "512m")
+    .config("spark.sql.shuffle.partitions", "2")
+    .config("spark.sql.warehouse.dir", str(place / "warehouse"))
+    .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+    .config("spark.scheduler.maxRegisteredResourcesWaitingTime", "100s")
+    .config("spark.cores.max", "2")
+    .config("spark.archives", f"{archive}#shipped")
+    .config("spark.executorEnv.PYTHONPATH", "shipped")
+)
+spark = builder.getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+source = (
+    spark.read.format("kafkalog").option("subscribe", "orders").option("minPartitions", "8")
+    .load(str(place / "in"))
+)
+print(source.count())
+def where(batches):
+    import os, kafkalog
+    for batch in batches:
+        yield batch.from_pydict({"worker": [os.getcwd()], "of": [kafkalog.__file__]})
+seen = source.mapInArrow(where, "worker string, of string").distinct().collect()
+print(len({row.worker for row in seen}), all("shipped" in row.of for row in seen))
+out = str(place / "out")
+source.selectExpr("key", "value").write.format("kafkalog").mode("append").option(
+    "topic", "batch").save(out)
+query = (
+    spark.readStream.format("kafkalog").options(subscribe="orders", startingOffsets="earliest")
+    .option("maxOffsetsPerTrigger", 500).option("minPartitions", "4").load(str(place / "in"))
+    .select("key", "value")
+    .writeStream.format("kafkalog").option("topic", "stream")
+    .option("checkpointLocation", str(place / "checkpoint"))
+    .trigger(availableNow=True).start(out)
+)
+query.awaitTermination()
+for topic in ("batch", "stream"):
+    read = spark.read.format("kafkalog").option("subscribe", topic).load(out)
+    print(topic, read.count(), read.select("value").distinct().count())
+spark.stop()
+"""
+
+
+class Cluster(NamedTuple):
+    master: str
+    environment: dict[str, str]
+    """Of drivers."""
+
+
+@pytest.fixture(scope="module")
+def cluster(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master and two workers of one slot each."""
+    import pyspark
+
+    place = tmp_path_factory.mktemp("cluster")
+    home = Path(pyspark.__file__).parent
+    environment = {**os.environ, **spark_environment()}
+    environment.update(SPARK_HOME=str(home), SPARK_DAEMON_MEMORY="128m")
+    # A Python with the libraries of this one, and without this package, which an editable
+    # installation puts into every other; drivers find it by their PYTHONPATH.
+    python = place / "python"
+    libraries = Path(pa.__file__).parents[1]
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{libraries}" exec {sys.executable} -S "$@"\n'
+    )
+    python.chmod(0o755)
+    environment.update(PYSPARK_PYTHON=str(python), PYSPARK_DRIVER_PYTHON=str(python))
+    bare = {**environment, "PYTHONPATH": ""}
+    port = free_port()
+    master = f"spark://127.0.0.1:{port}"
+    running: list[subprocess.Popen[str]] = []
+
+    def start(name: str, *words: str) -> None:
+        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *words]
+        output = place / f"{len(running)}.out"
+        with output.open("w") as file:
+            running.append(subprocess.Popen(command, env=bare, cwd=place, stdout=file, stderr=file))
+
+    try:
+        start("master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
+        for number in range(WORKERS):
+            start(
+                "worker.Worker", "--host", "127.0.0.1", "-c", "1", "-m", "600m",
+                "--webui-port", "0", "-d", str(place / f"work{number}"), master,
+            )  # fmt: skip
+        yield Cluster(master, environment)
+    finally:
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait(START_S)
+
+
+def drive(cluster: Cluster, place: Path, archive: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, str(place), cluster.master, archive],
+        cwd=ROOT, env=cluster.environment, capture_output=True, text=True, timeout=500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout.splitlines()
+
+
+def test_batch_and_stream_with_the_package_shipped(cluster: Cluster, tmp_path: Path) -> None:
+    """As an archive, since a zip of Python files cannot have the C core."""
+    write_topic(tmp_path / "in", "orders", 2, 1000)
+    archive = tmp_path / "package.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+        tar.add(Path(kafkalog.__file__).parent, "kafkalog", filter=_plain)
+        tar.add(ROOT / "spark_connector" / "pyspark_kafkalog", "pyspark_kafkalog", filter=_plain)
+    assert drive(cluster, tmp_path, str(archive)) == [
+        "2000", "2 True", "batch 2000 2000", "stream 2000 2000",
+    ]  # fmt: skip
+
+
+def _plain(one: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """What is installed: no sources of the C core, nothing that Python keeps."""
+    built = "__pycache__" in one.name or one.name.endswith((".c", ".h", ".o"))
+    return None if built else one
