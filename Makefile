@@ -29,7 +29,7 @@ PROCESSES := -n auto --dist loadfile --no-loadscope-reorder
 CHECKED := tests/house tests/examples $(addprefix tests/unit/,base batch config disk inspect log \
            metadata net plane scan test_clock.py)
 
-.PHONY: help demo check test explore bench lint format docs sanitize fuzz torture suites test-versions build wheel clean distclean print-python
+.PHONY: help demo check test explore bench lint format docs sanitize fuzz torture suites test-versions test-sparks build wheel clean distclean print-python
 
 help:
 	@echo "make demo           the tour: a year of flights through the log, under a minute"
@@ -46,6 +46,7 @@ help:
 	@echo "make suites         the tests that other clients ship, against a broker; 20 minutes"
 	@echo "make wheel          a wheel for Linux with glibc, in build/wheels"
 	@echo "make test-versions  a quick subset on every Python >= 3.10 of this machine"
+	@echo "make test-sparks    the tests without a JVM and one session on PySpark 4.0, 4.1 and 4.2"
 	@echo "make clean          remove what was built; distclean: and .venv"
 
 demo: build
@@ -131,6 +132,11 @@ wheel: build
 
 test-versions: build
 	@.ci/versions $(PY)
+
+# SPARKS="4.0 4.3" names others.
+test-sparks: build
+	@.ci/need java
+	@.ci/sparks $(PY) $(SPARKS)
 
 # ---- installation ------------------------------------------------------------------------
 
