@@ -59,6 +59,9 @@ def compile_flags() -> list[str]:
         "-D_GNU_SOURCE",
         "-UNDEBUG",  # setuptools defines it, and every assertion would silently go
         "-fvisibility=hidden",
+        # The limited API of an old Python lacks some of what a newer one has: a name that no
+        # header declares would be called with its pointers cut to 32 bits.
+        "-Werror=implicit-function-declaration",
         "-Wall",
         "-Wextra",
         "-Wconversion",
