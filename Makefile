@@ -35,7 +35,7 @@ help:
 	@echo "make demo           the tour: a year of flights through the log, under a minute"
 	@echo "make check          for every save: lint of Python, the house's rules, the quickest tests"
 	@echo "make test           every test, the same each time"
-	@echo "make explore        look for what nobody thought of, with a drawn seed, six minutes"
+	@echo "make explore        look for what nobody thought of, with a drawn seed, ten minutes"
 	@echo "make bench          the benchmarks, with their figures"
 	@echo "make lint           ruff, mypy, clang-format, compiler warnings, cppcheck"
 	@echo "make format         let ruff and clang-format write"
