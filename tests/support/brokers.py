@@ -21,6 +21,8 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "num.partitions": "2",
     "log.segment.delete.delay.ms": "1000",
+    # Records of tests have times of their own: what lives long enough would lose them.
+    "log.retention.ms": "-1",
 }
 
 
