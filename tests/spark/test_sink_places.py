@@ -18,6 +18,7 @@ from kafkalog import TopicPartition
 from tests.spark.conftest import START_MS
 from tests.spark.reading import reader, run
 from tests.spark.writing import Job, batch, values
+from tests.support.waiting import wait_for
 
 PARTITIONS = 3
 
@@ -40,18 +41,31 @@ class Target:
 
     def records(self) -> list[Any]:
         """What is committed, by partition and offset."""
+        parts = [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
+        with kafkalog.Admin(self.servers) as admin:
+            # A commit is answered once it is decided: its markers follow.
+            committed = "read_committed"
+            wait_for(
+                lambda: ends_of(admin, parts) == ends_of(admin, parts, committed), "the markers"
+            )
+            ends = ends_of(admin, parts)
         config = {"auto.offset.reset": "earliest", "isolation.level": "read_committed"}
         found = []
         with kafkalog.Consumer(self.servers, config=config) as consumer:
-            parts = [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
             consumer.assign(parts)
-            ends = consumer.end_offsets(parts)
             while any(consumer.position(part) < ends[part] for part in parts):
                 found += consumer.poll(1.0)
         return sorted(found, key=lambda one: (one.partition, one.offset))
 
     def values(self) -> list[bytes]:
         return [one.value for one in self.records()]
+
+
+def ends_of(
+    admin: kafkalog.Admin, parts: list[TopicPartition], isolation: str = "read_uncommitted"
+) -> dict[TopicPartition, int]:
+    found = admin.list_offsets(dict.fromkeys(parts, "latest"), isolation=isolation)
+    return {part: one.offset for part, one in found.check().items()}
 
 
 @pytest.fixture
