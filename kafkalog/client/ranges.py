@@ -96,7 +96,9 @@ def sample_bytes(
     try:
         while len(found) < len(positions) and (some := fetcher.poll(SAMPLE_WAIT_MS)):
             for one in some:
-                found[one.tp] = len(one.data) / max(1, one.next_offset - one.start)
+                # Whole batches came: the first begins before the position, as a rule.
+                base = int.from_bytes(one.data[:8], "big") if one.data else one.start
+                found[one.tp] = len(one.data) / max(1, one.next_offset - min(base, one.start))
     except errors.KafkalogError:
         pass
     finally:

@@ -112,3 +112,14 @@ def test_a_sample_says_how_large_offsets_are(store: Store) -> None:
         assert 100 < found[TP] < 130
         store["a"][0].delete_before(700)
         assert sample_bytes(cluster, {TP: 500, TopicPartition("b", 0): 0}, FetchOptions()) == {}
+
+
+def test_a_sample_from_the_end_of_a_batch(store: Store) -> None:
+    """All of it comes: it is not one record's."""
+    log = store.create_topic("one")[0]
+    log.append_many([b"%099d" % i for i in range(RECORDS)])
+    with Cluster(store) as cluster:
+        (size,) = sample_bytes(
+            cluster, {TopicPartition("one", 0): RECORDS - 1}, FetchOptions()
+        ).values()
+    assert 100 < size < 130
