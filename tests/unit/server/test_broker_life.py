@@ -25,7 +25,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.support.raw import Raw
-from tests.support.waiting import LIMIT_S
+from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.server.conftest import MakeBroker
 from tests.unit.server.test_transactions import Client
 
@@ -119,6 +119,8 @@ def test_a_request_in_flight_is_answered_at_the_end(make_broker: MakeBroker) -> 
             "max_wait_ms": 60_000, "min_bytes": 1, "max_bytes": 1 << 20,
             "topics": [{"topic": "t", "partitions": [{**part, "fetch_offset": 1}]}],
         })  # fmt: skip
+        # What was not read before the end is not answered, and its connection is reset.
+        wait_for(lambda: broker._node.reactor.stats().parked == 1, "it waits")
         closer = threading.Thread(target=broker.close)
         closer.start()
         assert raw.receive(apis.FETCH, 11).responses[0].partitions[0].error_code == 0
@@ -135,6 +137,8 @@ def test_a_member_that_waits_for_its_group_is_answered_at_the_end(make_broker: M
         while raw.call(apis.HEARTBEAT, 0, group_id="g", generation_id=1, member_id="x") == 14:
             pass
         raw.send(apis.JOIN_GROUP, 2, join)
+        key = apis.JOIN_GROUP.key
+        wait_for(lambda: broker._node.reactor.stats().requests.get(key) == 1, "it was read")
         broker.close()
         assert raw.receive(apis.JOIN_GROUP, 2).error_code in (
             ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE,
