@@ -32,10 +32,10 @@ CHECKED := tests/house tests/examples $(addprefix tests/unit/,base batch config 
 .PHONY: help demo check test explore bench lint format docs sanitize fuzz torture suites test-versions test-sparks build wheel clean distclean print-python
 
 help:
-	@echo "make demo           the tour: a year of flights through the log, under a minute"
+	@echo "make demo           the tour: a year of flights through the log, a minute or two"
 	@echo "make check          for every save: lint of Python, the house's rules, the quickest tests"
 	@echo "make test           every test, the same each time"
-	@echo "make explore        look for what nobody thought of, with a drawn seed, ten minutes"
+	@echo "make explore        look for what nobody thought of, with a drawn seed, a quarter of an hour"
 	@echo "make bench          the benchmarks, with their figures"
 	@echo "make lint           ruff, mypy, clang-format, compiler warnings, cppcheck"
 	@echo "make format         let ruff and clang-format write"
@@ -62,11 +62,11 @@ check: build
 	    $(CHECKED)
 
 test: build
-	@.ci/need java javac maven clang kcat xfs
+	@.ci/need java javac maven clang kcat xfs hosts
 	@$(PY) -m pytest $(PROCESSES) tests
 
 explore: build
-	@.ci/need java javac maven clang xfs
+	@.ci/need java javac maven clang xfs hosts
 	@.ci/explore
 
 # What it found lies in build/bench.json: `python -m benchmarks.report build/bench.json` makes
@@ -114,7 +114,7 @@ fuzz: build
 
 # The long forms, hours: KAFKALOG_EXPLORE_SECONDS says how long each search goes on.
 torture: fuzz
-	@.ci/need java javac maven xfs
+	@.ci/need java javac maven xfs hosts
 	@KAFKALOG_EXPLORE_SECONDS=$${KAFKALOG_EXPLORE_SECONDS:-120} KAFKALOG_LONG=1 \
 	    .ci/explore
 	@KAFKALOG_LONG=1 $(PY) -m pytest tests/kafka/clients/test_kill.py tests/hostile \
@@ -174,7 +174,7 @@ print-python:
 	@echo $(PYTHON)
 
 clean:
-	rm -rf build dist *.egg-info demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist *.egg-info demo-data demo-data-pipeline .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -f kafkalog/_native/*.so kafkalog/_native/_kl*.c $(STAMPS)/native
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 

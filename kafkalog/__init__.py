@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kafkalog.client.topics import NewTopic
     from kafkalog.log.log import Log
     from kafkalog.log.scan import Scan
+    from kafkalog.mirror.mirror import Mirror, MirrorStatus
     from kafkalog.server.broker import Broker
     from kafkalog.store import Store
 
@@ -38,6 +39,8 @@ __all__ = [
     "Consumer",
     "Found",
     "Log",
+    "Mirror",
+    "MirrorStatus",
     "NewTopic",
     "Producer",
     "Record",
@@ -61,6 +64,8 @@ _LAZY = {
     "ConfigResource": "kafkalog.client.configs",
     "Consumer": "kafkalog.client.consumer",
     "Log": "kafkalog.log.log",
+    "Mirror": "kafkalog.mirror.mirror",
+    "MirrorStatus": "kafkalog.mirror.mirror",
     "NewTopic": "kafkalog.client.topics",
     "Producer": "kafkalog.client.producer",
     "RecordMetadata": "kafkalog.client.delivery",

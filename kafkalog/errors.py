@@ -17,6 +17,7 @@ __all__ = [
     "Closed",
     "CorruptLog",
     "CorruptMessage",
+    "DuplicateBrokerRegistration",
     "FencedLeaderEpoch",
     "ForkedHandle",
     "InvalidProducerEpoch",
@@ -33,7 +34,10 @@ __all__ = [
     "MissingPackage",
     "NoMemory",
     "NoSpace",
+    "NotController",
+    "NotEnoughReplicas",
     "NotFound",
+    "NotLeaderOrFollower",
     "OffsetOutOfRange",
     "OutOfOrderSequenceNumber",
     "PeerGone",
@@ -383,3 +387,32 @@ class FencedLeaderEpoch(KafkalogError):
     code = 74
     retriable = True
     status = "KL_E_FENCED_LEADER_EPOCH"
+
+
+class NotLeaderOrFollower(KafkalogError):
+    """Another node leads the partition."""
+
+    code = 6
+    retriable = True
+    status = "KL_E_NOT_LEADER_OR_FOLLOWER"
+
+
+class NotController(KafkalogError):
+    """This node does not decide that, and does not know, or reach, who does."""
+
+    code = 41
+    retriable = True
+
+
+class DuplicateBrokerRegistration(KafkalogError):
+    """Another broker of that number lives in the cluster."""
+
+    code = 101
+
+
+class NotEnoughReplicas(KafkalogError):
+    """Fewer copies are in sync than min.insync.replicas wants for acks=all."""
+
+    code = 19
+    retriable = True
+    status = "KL_E_NOT_ENOUGH_REPLICAS"

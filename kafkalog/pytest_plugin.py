@@ -5,33 +5,39 @@ Loaded by pytest through its entry point; what costs time is imported by the fix
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
     from kafkalog.store import Store
     from kafkalog.testing.broker import TestBroker
+    from kafkalog.testing.cluster import TestCluster
 
 __all__ = [
     "kafkalog_broker",
+    "kafkalog_cluster",
     "kafkalog_config",
     "kafkalog_session_broker",
     "kafkalog_store",
     "kafkalog_topic_prefix",
 ]
 
+T = TypeVar("T")
+
 NAME_MAX = 60
 """Of a test, in its topics' names."""
 TOPICS_TOLD = 3
 MARKER = (
-    "kafkalog(config, topics): settings of this test's kafkalog_broker by Kafka's names, over "
-    "kafkalog_config; topics that it has, by name, with their number of partitions"
+    "kafkalog(config, topics): settings of this test's kafkalog_broker or kafkalog_cluster by "
+    "Kafka's names, over kafkalog_config; topics that it has, by name, with their number of "
+    "partitions"
 )
 
 
@@ -67,6 +73,9 @@ def pytest_runtest_makereport(
             broker.keep = True
             told = _told(broker, _kept_at(item.config, broker.path))
             report.sections.append(("kafkalog broker", "\n".join(told)))
+        for cluster in _clusters(item):
+            path = _kept_at(item.config, cluster.path)
+            report.sections.append(("kafkalog cluster", "\n".join(_told_of(cluster, path))))
         for store in _stores(item):
             path = _kept_at(item.config, store.path)
             told = iter((f"its directory is kept: {path}", *_commands(path, ())))
@@ -74,22 +83,26 @@ def pytest_runtest_makereport(
     return report
 
 
-def _brokers(item: pytest.Item) -> list[TestBroker]:
+def _brokers(item: pytest.Item) -> Sequence[TestBroker]:
     """Those among a test's fixtures."""
     loaded = sys.modules.get("kafkalog.testing.broker")
-    if loaded is None:
-        return []
-    values = getattr(item, "funcargs", {}).values()
-    return [value for value in values if isinstance(value, loaded.TestBroker)]
+    return _among(item, loaded.TestBroker) if loaded else ()
 
 
-def _stores(item: pytest.Item) -> list[Store]:
+def _clusters(item: pytest.Item) -> Sequence[TestCluster]:
+    """The same, of clusters."""
+    loaded = sys.modules.get("kafkalog.testing.cluster")
+    return _among(item, loaded.TestCluster) if loaded else ()
+
+
+def _stores(item: pytest.Item) -> Sequence[Store]:
     """The same, of stores."""
     loaded = sys.modules.get("kafkalog.store")
-    if loaded is None:
-        return []
-    values = getattr(item, "funcargs", {}).values()
-    return [value for value in values if isinstance(value, loaded.Store)]
+    return _among(item, loaded.Store) if loaded else ()
+
+
+def _among(item: pytest.Item, kind: type[T]) -> list[T]:
+    return [one for one in getattr(item, "funcargs", {}).values() if isinstance(one, kind)]
 
 
 def _kept_at(config: pytest.Config, path: str) -> str:
@@ -105,6 +118,15 @@ def _told(broker: TestBroker, path: str) -> Iterator[str]:
     yield from _commands(path, topics)
     for fault in broker.broker.faults.all if broker.running else ():
         yield f"still set: {fault!r}"
+
+
+def _told_of(cluster: TestCluster, path: str) -> Iterator[str]:
+    running = ", ".join(map(str, cluster.running)) or "none"
+    yield f"a cluster at {cluster.bootstrap_servers}, running: {running}; it is kept:"
+    for node, broker in cluster.nodes.items():
+        yield from _commands(f"{path}/{os.path.basename(broker.path)}", ())
+        for fault in broker.broker.faults.all if broker.running else ():
+            yield f"still set at node {node}: {fault!r}"
 
 
 def _commands(path: str, topics: Sequence[str]) -> Iterator[str]:
@@ -130,11 +152,38 @@ def kafkalog_broker(
 
     `@pytest.mark.kafkalog(config={...}, topics={"orders": 3})` gives it settings and topics.
     """
-    config, topics = dict(kafkalog_config), dict[str, int]()
-    for marker in reversed(list(request.node.iter_markers("kafkalog"))):  # the nearest last
-        config.update(marker.kwargs.get("config") or {})
-        topics.update(marker.kwargs.get("topics") or {})
+    config, topics = _marked(request, kafkalog_config)
     yield from _serving(request, tmp_path / "kafkalog", config, topics)
+
+
+@pytest.fixture
+def kafkalog_cluster(
+    request: pytest.FixtureRequest, tmp_path: Path, kafkalog_config: Mapping[str, object]
+) -> Iterator[TestCluster]:
+    """Three nodes of this test's own, with their data in memory: see TestCluster.
+
+    The same marker gives them settings, and topics of three copies.
+    """
+    from kafkalog.testing.cluster import TestCluster
+
+    config, topics = _marked(request, kafkalog_config)
+    with _place(request, tmp_path / "kafkalog-cluster") as (path, kept):
+        with TestCluster(path, config=config) as cluster:
+            for topic, partitions in topics.items():
+                cluster.create_topic(topic, partitions)
+            yield cluster
+        kept(request.node.stash.get(_FAILED, False))
+
+
+def _marked(
+    request: pytest.FixtureRequest, config: Mapping[str, object]
+) -> tuple[dict[str, object], dict[str, int]]:
+    """Settings and topics of a test."""
+    settings, topics = dict(config), dict[str, int]()
+    for marker in reversed(list(request.node.iter_markers("kafkalog"))):  # the nearest last
+        settings.update(marker.kwargs.get("config") or {})
+        topics.update(marker.kwargs.get("topics") or {})
+    return settings, topics
 
 
 @pytest.fixture

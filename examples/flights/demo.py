@@ -2,7 +2,7 @@
 
 Writes a data directory (default `demo-data` here, made anew each time), and goes through what
 one does with a log: append, look, find, crash, count, stream, serve, move in transactions, test,
-delete, dump, verify, draw.
+lose a node of three, delete, dump, verify, draw.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 import crash
 import delays
 import exactly_once
+import failover
 import layout
 import served
 import steps
@@ -55,6 +56,8 @@ def run(directory: Path) -> None:
         exactly_once.consume_transform_produce(directory, flights[:20_000])
     with tour.step("Test a program of your own: a broker for each test"):
         tested.with_a_broker_each()
+    with tour.step("Three nodes: kill -9 the one that leads, under load"):
+        failover.a_leader_is_killed(directory / "failover.svg")
     with layout.open_directory(directory) as manager:
         with tour.step("Delete the first half of the year"):
             steps.delete_half(manager)

@@ -27,7 +27,7 @@ from flights import source, tour
 
 HERE = Path(__file__).resolve().parent
 MICRO_BATCHES_BEFORE_KILL = 3
-PATIENCE_S = 120
+PATIENCE_S = 600
 
 
 def run(folder: Path, flights: Sequence[Any], offsets: int = query.OFFSETS_PER_TRIGGER) -> Path:

@@ -52,9 +52,9 @@ typedef struct {
 
 enum { KL_SCAN_ROWS = 0, KL_SCAN_INFLATE = 1, KL_SCAN_END = 2, KL_SCAN_PAUSE = 3 };
 
-/* Memory of dropped blocks for the next ones, at most `idle_max` of them, which the scans of
- * one pass share, from any thread; all of them are of the same `columns`.  When it is freed,
- * scans and blocks that have it may go on: what it keeps is let go of, and nothing is kept
+/* Memory of dropped blocks for the next ones, at most `idle_max` of them and 256 MiB, which the
+ * scans of one pass share, from any thread; all of them are of the same `columns`.  When it is
+ * freed, scans and blocks that have it may go on: what it keeps is let go of, and nothing is kept
  * any more. */
 kl_status kl_block_pool_new(int32_t columns, int32_t idle_max, kl_block_pool **out);
 void kl_block_pool_free(kl_block_pool *pool); /* NULL is fine */
@@ -99,6 +99,8 @@ kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched);
 kl_status kl_batches_next(const uint8_t *data, size_t bytes, int64_t *next_offset);
 
 int64_t kl_block_rows(const kl_block *block);
+/* Bytes of memory for its byte strings. */
+int64_t kl_block_memory(const kl_block *block);
 /* Column `column` (one KL_COL_ bit): buffers that live as long as the block.
  * Fixed columns: data.  Byte columns: offsets (rows + 1 int32), data, validity or NULL.
  * Headers: see kl_block_headers. */

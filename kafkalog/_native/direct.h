@@ -1,5 +1,5 @@
-/* direct.h: what is done per record and per batch of a Log, or per item of a list, without
- * cffi's conversions.
+/* direct.h: what is done per record and per batch of a Log or a journal, or per item of a list,
+ * without cffi's conversions.
  *
  * As capsule.h no part of the data plane: only the code that cffi generates includes it, behind
  * Python.h. */
@@ -237,6 +237,100 @@ static PyObject *kl_direct_join(PyObject *self, PyObject *const *args, Py_ssize_
     return Py_BuildValue("NN", lengths, data); /* N: it takes the counts */
 }
 
+/* ---- rows of a coordinator ------------------------------------------------------------------ */
+
+/* Where a column of lengths is gathered from rows. */
+typedef struct {
+    int32_t *length;
+    uint8_t *data;
+    size_t bytes;
+} kl_direct_column;
+
+static void kl_direct_put(kl_direct_column *column, const char *data, Py_ssize_t bytes) {
+    *column->length++ = (int32_t)bytes;
+    if (bytes <= 0) return;
+    memcpy(column->data + column->bytes, data, (size_t)bytes);
+    column->bytes += (size_t)bytes;
+}
+
+/* The bytes of all keys and values of a list of pairs; -1: something else is in it. */
+static Py_ssize_t kl_direct_pairs_bytes(PyObject *rows, Py_ssize_t count) {
+    Py_ssize_t total = 0, bytes;
+    const char *data;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *pair = PyList_GetItem(rows, i);
+        if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) return -1;
+        for (Py_ssize_t side = 0; side < 2; side++) {
+            if (!kl_direct_bytes(PyTuple_GetItem(pair, side), &data, &bytes)) return -1;
+            if (bytes > INT32_MAX - total) return -1;
+            total += KL_MAX(bytes, 0);
+        }
+    }
+    return total;
+}
+
+/* The rows, whose columns lie in `memory`, as one batch; a status, where they are none. */
+static PyObject *kl_direct_sealed(const kl_columns *columns, size_t bytes,
+                                  const kl_stamp *stamp) {
+    size_t room = KL_BATCH_HEADER_BYTES + bytes + 64 * (size_t)columns->count;
+    uint8_t *out = PyMem_Malloc(room);
+    if (out == NULL) return PyErr_NoMemory();
+    kl_cursor cursor = {0};
+    kl_encoded encoded;
+    kl_status status = kl_encode_records(columns, &cursor, out + KL_BATCH_HEADER_BYTES,
+                                         room - KL_BATCH_HEADER_BYTES, INT32_MAX, &encoded);
+    if (!status) status = kl_batch_seal(out, room, &encoded, stamp);
+    size_t made = KL_BATCH_HEADER_BYTES + (status ? 0 : encoded.records_bytes);
+    PyObject *result = status ? PyLong_FromLong(status)
+                              : PyBytes_FromStringAndSize((char *)out, (Py_ssize_t)made);
+    PyMem_Free(out);
+    return result;
+}
+
+/* (list of (key, value), bytes and None, not empty; their time; a producer's id, epoch and
+ * the attributes): the rows as one batch, a status, or None: that is not what was given. */
+static PyObject *kl_direct_rows(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (count != 5 || !PyList_Check(args[0])) Py_RETURN_NONE;
+    PyObject *list = args[0]; /* nothing below lets Python code run: it stays as it is */
+    Py_ssize_t rows = PyList_Size(list), bytes = kl_direct_pairs_bytes(list, rows);
+    if (bytes < 0 || rows == 0 || rows > INT32_MAX / 64) Py_RETURN_NONE;
+    int64_t time_ms = PyLong_AsLongLong(args[1]);
+    kl_stamp stamp = {.producer_id = PyLong_AsLongLong(args[2]),
+                      .base_sequence = -1,
+                      .producer_epoch = (int16_t)PyLong_AsLong(args[3]),
+                      .attributes = (int16_t)PyLong_AsLong(args[4])};
+    if (PyErr_Occurred()) return NULL;
+    size_t lengths_bytes = (size_t)rows * sizeof(int32_t);
+    uint8_t *memory = PyMem_Malloc(2 * lengths_bytes + 2 * (size_t)bytes + 1);
+    if (memory == NULL) return PyErr_NoMemory();
+    int32_t *lengths = (int32_t *)(void *)memory;
+    kl_direct_column keys = {lengths, memory + 2 * lengths_bytes, 0};
+    kl_direct_column values = {lengths + rows, keys.data + bytes, 0};
+    const char *data = NULL;
+    Py_ssize_t part;
+    for (Py_ssize_t i = 0; i < rows; i++) {
+        PyObject *pair = PyList_GetItem(list, i);
+        kl_direct_bytes(PyTuple_GetItem(pair, 0), &data, &part);
+        kl_direct_put(&keys, data, part);
+        kl_direct_bytes(PyTuple_GetItem(pair, 1), &data, &part);
+        kl_direct_put(&values, data, part);
+    }
+    kl_columns columns = {.count = rows, .default_timestamp_ms = time_ms};
+    columns.key = (kl_bytes_column){.kind = KL_BYTES_LENGTHS32,
+                                    .data = keys.data,
+                                    .data_bytes = keys.bytes,
+                                    .index = lengths,
+                                    .index_count = (size_t)rows};
+    columns.value = columns.key;
+    columns.value.data = values.data;
+    columns.value.data_bytes = values.bytes;
+    columns.value.index = lengths + rows;
+    PyObject *result = kl_direct_sealed(&columns, (size_t)bytes, &stamp);
+    PyMem_Free(memory);
+    return result;
+}
+
 #define KL_DIRECT_METHOD(function) (PyCFunction)(void (*)(void))(function)
 static PyMethodDef kl_direct_methods[] = {
     {"handle_direct", KL_DIRECT_METHOD(kl_direct_handle), METH_FASTCALL, NULL},
@@ -244,6 +338,7 @@ static PyMethodDef kl_direct_methods[] = {
     {"append_batches_direct", KL_DIRECT_METHOD(kl_direct_append_batches), METH_FASTCALL,
      NULL},
     {"join_direct", KL_DIRECT_METHOD(kl_direct_join), METH_FASTCALL, NULL},
+    {"rows_direct", KL_DIRECT_METHOD(kl_direct_rows), METH_FASTCALL, NULL},
 };
 
 /* Give functions to a module that is imported already, under their names; 0, or -1. */

@@ -54,7 +54,9 @@ typedef enum {
     KL_E_INVALID_TXN_STATE,
     KL_E_TRANSACTION_COORDINATOR_FENCED,
     KL_E_UNEXPECTED_APPEND_OFFSET,
-    KL_E_FENCED_LEADER_EPOCH
+    KL_E_FENCED_LEADER_EPOCH,
+    KL_E_NOT_LEADER_OR_FOLLOWER,
+    KL_E_NOT_ENOUGH_REPLICAS /* for acks=all, by min.insync.replicas */
 } kl_status;
 
 /* The last failure of this thread: a sentence, valid until the thread's next failure. */
@@ -79,6 +81,9 @@ enum { KL_CREATE_NOT, KL_CREATE, KL_CREATE_UNSYNCED };
 kl_status kl_dir_open(const char *path, int create, kl_dir **out);
 void kl_dir_close(kl_dir *dir);
 void kl_dir_free(kl_dir *dir);
+/* Which directory it is: its inode's number may be given to the next one at once, its birth
+ * (nanoseconds since 1970, 0 where the file system does not say) tells them apart. */
+kl_status kl_dir_identify(kl_dir *dir, uint64_t *inode, int64_t *born_ns);
 /* Replace a small file: temporary, fsync, rename, fsync of the directory.  Mode 0600. */
 kl_status kl_dir_replace(kl_dir *dir, const char *name, const uint8_t *data, size_t bytes);
 /* The same without a sync: a power cut may leave anything under the name, see
@@ -373,11 +378,16 @@ typedef struct {
     int64_t generation;     /* changes with each truncation, deletion, swap of segments */
     int32_t segment_count;
     int32_t leader_epoch;
-    int32_t offline; /* 1 after a failed write-back */
+    int32_t last_epoch; /* in leader-epoch-checkpoint; -1: none */
+    int32_t offline;    /* 1 after a failed write-back */
     int32_t producer_count;
 } kl_log_state;
 
 kl_status kl_log_get(kl_log *log, kl_log_state *out);
+/* How many logs of this process went offline so far: where it is what it was, none did since. */
+int64_t kl_logs_failed(void);
+/* Of many at once; what became of each is in `statuses`. */
+void kl_log_get_each(kl_log **logs, size_t count, kl_log_state *out, kl_status *statuses);
 /* A reader looks at the disk (or the writer's state page) again. */
 kl_status kl_log_refresh(kl_log *log);
 
@@ -418,7 +428,8 @@ typedef struct {
     int32_t continues; /* 1: in a transaction open here; 2: a new producer begins at 0 */
     int32_t in_place;  /* 1: `batches` is the caller's alone, stamped without a copy */
     /* 1: the high watermark stays below these records until they are on disk; a sync is asked
-     * for, not waited for.  Only where the high watermark follows the end. */
+     * for, not waited for.  Only where the high watermark follows the end.  2: the same, but
+     * that the caller sees to the sync. */
     int32_t durable;
     int32_t no_wait; /* 1: the same when flush.messages asks for a sync */
 } kl_append_options;
@@ -553,7 +564,8 @@ size_t kl_view_bytes(const kl_view *view);
 void kl_view_free(kl_view *view);
 
 kl_status kl_log_roll(kl_log *log);
-/* Drop all records at and above `offset` (whole batches: the end may become lower). */
+/* Drop all records at and above `offset` (whole batches: the end may become lower); where none
+ * that was not deleted is left, the log goes on empty at `offset`. */
 kl_status kl_log_truncate(kl_log *log, int64_t offset);
 /* Drop everything; the log goes on empty at `offset`. */
 kl_status kl_log_truncate_fully(kl_log *log, int64_t offset);
@@ -569,7 +581,12 @@ kl_status kl_log_purge(kl_log *log, int64_t before_ms, size_t *files);
 
 /* ---- replication and coordination see ------------------------------------------------ */
 
+/* Of a log that was opened with a high watermark: it is there, and stays.
+ * KL_E_OFFSET_OUT_OF_RANGE, KL_E_ARGUMENT (any other). */
 kl_status kl_log_set_high_watermark(kl_log *log, int64_t offset);
+/* Other copies allow records below `offset` to be shown (INT64_MAX: all): the high watermark
+ * follows the end up to it, and never goes back.  It waits for no disk. */
+kl_status kl_log_show_until(kl_log *log, int64_t offset);
 /* Become leader of `epoch` at the present end; it is on disk with the first flush, until
  * then only where the caller has it from.  KL_E_FENCED_LEADER_EPOCH when it is older. */
 kl_status kl_log_set_leader_epoch(kl_log *log, int32_t epoch);

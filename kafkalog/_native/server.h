@@ -32,6 +32,8 @@ typedef struct {
     int32_t
         produce_waiting_max; /* Produce requests of a connection that may wait for disk */
     int32_t node_id;
+    int32_t quota_windows;    /* by which kl_server_set_replication_rate measures, */
+    int64_t quota_window_ms;  /* and how long each is */
     int32_t control_listener; /* number of the listener that is served first; -1: none */
     int32_t manual_clock;     /* 1: time is what kl_server_set_time says, at first 0 */
 } kl_server_config;
@@ -155,8 +157,36 @@ enum { KL_AHEAD_MS = 60000 }; /* clocks of clients that are no further off cost 
 /* How a partition is led here. */
 typedef struct {
     int32_t leader_epoch;
-    int32_t durable; /* 1: acks=all means on disk (kafkalog.durability=fsync) */
+    int32_t durable;   /* 1: acks=all means on disk (kafkalog.durability=fsync) */
+    int32_t follows;   /* 1: another node leads it: no producer may write to it here */
+    int32_t leader_id; /* where `follows`; -1: not known */
+    int32_t min_isr;   /* acks=all wants so many copies in the ISR; 0: nobody says */
+    int32_t throttled; /* 1: copies that are not in sync get it at the replication's rate */
+    int64_t tag;       /* the caller's number for it, in kl_caught_up */
 } kl_role;
+
+/* Another copy of a partition that is led here. */
+typedef struct {
+    int32_t id;
+    int32_t in_sync; /* 1: in the ISR, as it was agreed upon last */
+    int32_t maximal; /* 1: or it may be in it, as that is under way */
+    int64_t broker_epoch;
+} kl_follower;
+
+typedef struct {
+    kl_follower who;
+    int64_t log_end; /* -1: it did not fetch yet */
+    int64_t log_start;
+    int64_t behind_ms; /* since it had all that is here; -1: it never had */
+} kl_follower_state;
+
+/* One that is not in the maximal ISR has all that is committed. */
+typedef struct {
+    int64_t tag;
+    int64_t broker_epoch;
+    int32_t id;
+    int32_t leader_epoch;
+} kl_caught_up;
 
 /* Add a topic, or change the id (16 bytes, all zero: none) and flags (KL_TOPIC_*) of one. */
 kl_status kl_server_put_topic(kl_server *server, const char *name, const uint8_t *id,
@@ -177,6 +207,66 @@ kl_status kl_server_put_offline(kl_server *server, const char *topic, int32_t pa
 kl_status kl_server_remove_topic(kl_server *server, const char *name);
 kl_status kl_server_remove_partition(kl_server *server, const char *topic,
                                      int32_t partition);
+/* Who follows a partition that is led here: records are shown that each of the maximal ISR has.
+ * None: all.  Where they were told before in this leader epoch, they keep what they fetched.
+ * KL_E_NOT_FOUND, KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+kl_status kl_server_set_followers(kl_server *server, const char *topic, int32_t partition,
+                                  const kl_follower *followers, int32_t count);
+/* Another role of a partition, with what else a change of role is. */
+typedef struct {
+    const char *topic;
+    kl_log *log;
+    int32_t partition;
+    int32_t follower_count; /* where it is led here: so many of the followers, */
+    int32_t followers_at;   /* from this one on */
+    kl_status status;       /* what became of it */
+    kl_role role;
+} kl_role_change;
+/* Each, in this order: where it is led here kl_log_set_leader_epoch; kl_server_put_partition; where
+ * it is led here kl_server_set_followers.  One that fails holds up none of the others. */
+void kl_server_change_roles(kl_server *server, kl_role_change *changes, int32_t count,
+                            const kl_follower *followers);
+/* How far they are; *count of them, of which `room` are copied.  KL_E_NOT_FOUND. */
+kl_status kl_server_get_followers(kl_server *server, const char *topic, int32_t partition,
+                                  kl_follower_state *out, int32_t room, int32_t *count);
+/* The next follower that may join the ISR; told once, and again after kl_server_set_followers.
+ * KL_E_TIMEOUT: none.  KL_E_CLOSED: the server was stopped. */
+kl_status kl_server_take_caught_up(kl_server *server, int32_t timeout_ms,
+                                   kl_caught_up *out);
+/* How many bytes a second of throttled partitions copies may get that are not in sync; those in
+ * sync count, and are not held back.  INT64_MAX: any, as at first. */
+void kl_server_set_replication_rate(kl_server *server, int64_t rate);
+/* Bytes of the last so many windows beside a rate, in the caller's time; over less than one
+ * window no rate is measured.  From any threads.  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+typedef struct kl_quota kl_quota;
+kl_status kl_quota_new(int32_t windows, int64_t window_ms, kl_quota **out);
+void kl_quota_free(kl_quota *quota);                   /* NULL is fine */
+void kl_quota_set_rate(kl_quota *quota, int64_t rate); /* bytes a second; INT64_MAX: any */
+void kl_quota_count(kl_quota *quota, int64_t bytes, int64_t now_ms);
+int kl_quota_exceeded(kl_quota *quota,
+                      int64_t now_ms); /* 1: more than the rate were there */
+/* A partition's role without a server, in the caller's time: what a simulation drives.  One
+ * thread; freed before its log is closed.  As the functions of kl_server above, and: a role's
+ * `durable` may be 2; see kl_append_options. */
+typedef struct kl_replica kl_replica;
+kl_status kl_alone_new(kl_log *log, const kl_role *role, kl_replica **out);
+void kl_alone_free(kl_replica *replica);
+void kl_alone_set_role(kl_replica *replica, const kl_role *role);
+kl_status kl_alone_set_followers(kl_replica *replica, const kl_follower *followers,
+                                 int32_t count, int64_t now_ms);
+void kl_alone_get_followers(kl_replica *replica, int64_t now_ms, kl_follower_state *out,
+                            int32_t room, int32_t *count);
+int kl_alone_has_follower(kl_replica *replica, int32_t id, int64_t broker_epoch);
+/* A follower fetches from `offset` on.  1: it may join the ISR; told once, as kl_caught_up. */
+int kl_alone_fetched(kl_replica *replica, int32_t id, int64_t broker_epoch, int64_t offset,
+                     int64_t log_start, int64_t now_ms);
+/* One batch of a producer.  KL_E_NOT_LEADER_OR_FOLLOWER, KL_E_NOT_ENOUGH_REPLICAS, and those
+ * of kl_log_append_batches. */
+kl_status kl_alone_append(kl_replica *replica, const uint8_t *batches, size_t bytes,
+                          int32_t acks, int64_t now_ms, kl_appended *out);
+/* Whether all below `offset`, appended when there had been `cuts`, is committed: 1; 0: not yet;
+ * -1: it never will be here. */
+int kl_alone_kept(kl_replica *replica, int64_t offset, int64_t cuts);
 /* What Python appends as the leader: kl_log_append_batches, but that nothing is waited for.
  * acks -1: it is committed when kl_server_wait for out->last_offset + 1 returns.
  * KL_E_NOT_FOUND: no such partition. */
@@ -201,6 +291,17 @@ int16_t kl_code_of(kl_status status);
  * none. */
 kl_status kl_server_set_endpoint(kl_server *server, int32_t listener, const char *host,
                                  int32_t port, const char *rack);
+
+/* Where a node stands. */
+typedef struct {
+    int32_t node;
+    char rack[256];
+} kl_rack;
+
+/* The nodes that live and have a rack: a leader sends a consumer that stands where one of them
+ * does to the copy there, if that has what it asks for (KIP-392).  None: nobody is sent anywhere.
+ * KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+kl_status kl_server_set_racks(kl_server *server, const kl_rack *places, int32_t count);
 
 typedef struct {
     int64_t sessions;           /* fetch sessions, now */

@@ -6,6 +6,7 @@ C checks what is uncompressed, and takes as it came what needs no look.
 
 from __future__ import annotations
 
+import struct
 from typing import Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
@@ -17,6 +18,11 @@ from kafkalog.config.topic import TopicConfig, timestamp_window
 from kafkalog.errors import MessageTooLarge
 
 __all__ = ["Refused", "prepared", "refused_records", "rules_of", "time_is_doubtful"]
+
+
+_LENGTH = struct.Struct(">i")
+_LENGTH_POS, _MAGIC_POS, _CODEC_POS = 8, 16, 22  # docs/format.md
+_MAGIC = 2
 
 
 class Refused(NamedTuple):
@@ -32,6 +38,8 @@ def time_is_doubtful(batches: bytes, config: TopicConfig, now_ms: int) -> bool:
     its records, or says one that is too far ahead: which records are to blame only they tell.
     (sarama leaves -1 there; Kafka writes the header anew.)
     """
+    if _is_plain(batches):
+        return False
     batch = ffi.new("kl_batch *")
     status = lib.kl_batch_parse(ffi.from_buffer("uint8_t[]", batches), len(batches), batch)
     if status != lib.KL_OK or not batch.attributes & lib.KL_CODEC_MASK:
@@ -52,6 +60,8 @@ def prepared(batches: bytes, config: TopicConfig, now_ms: int, limit: int) -> by
     Raises: CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge.
     """
     own = config.compression_type
+    if own == "producer" and _is_plain(batches):
+        return batches
     data, view = ffi.from_buffer("uint8_t[]", batches), memoryview(batches)
     out: list[bytes | memoryview] = []
     pos = taken = 0  # what lies between them goes as it is
@@ -75,6 +85,15 @@ def prepared(batches: bytes, config: TopicConfig, now_ms: int, limit: int) -> by
     if taken == 0 and pos == len(view):
         return batches
     return b"".join((*out, view[taken:pos]))
+
+
+def _is_plain(batches: bytes) -> bool:
+    """Whether it is one batch, whole and uncompressed, which others judge."""
+    if len(batches) < HEADER_BYTES or batches[_MAGIC_POS] != _MAGIC:
+        return False
+    (batch_bytes,) = _LENGTH.unpack_from(batches, _LENGTH_POS)
+    whole = _LENGTH_POS + _LENGTH.size + batch_bytes == len(batches)
+    return whole and not batches[_CODEC_POS] & lib.KL_CODEC_MASK
 
 
 def _looked_into(

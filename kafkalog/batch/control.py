@@ -7,15 +7,14 @@ from typing import Any, NamedTuple
 
 from kafkalog._native import lib
 from kafkalog.arguments import INT16_MAX, INT32_MAX, whole_number
-from kafkalog.batch.columns import Columns
 from kafkalog.batch.decode import body_of, decoded_records
-from kafkalog.batch.encode import HEADER_BYTES, transactional_batch
+from kafkalog.batch.encode import rows_batch
 
 __all__ = ["Marker", "control_key", "control_kind", "marker_batch", "read_marker"]
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
-RECORD_BYTES_MAX = 64
+_CONTROL: int = lib.KL_ATTR_TRANSACTIONAL | lib.KL_ATTR_CONTROL
 
 
 class Marker(NamedTuple):
@@ -61,8 +60,6 @@ def marker_batch(
 ) -> bytes:
     """The batch that ends a transaction.  Raises: ArgumentError."""
     number = whole_number("coordinator_epoch", coordinator_epoch, -INT32_MAX - 1, INT32_MAX)
-    now_ms = whole_number("now_ms", now_ms)
     kind = lib.KL_CONTROL_COMMIT if commit else lib.KL_CONTROL_ABORT
-    columns = Columns([_VALUE.pack(0, number)], [control_key(kind)], default_timestamp_ms=now_ms)
-    room = HEADER_BYTES + RECORD_BYTES_MAX
-    return transactional_batch(columns, room, producer_id, epoch, control=True)
+    row = control_key(kind), _VALUE.pack(0, number)
+    return rows_batch([row], now_ms, producer_id, epoch, _CONTROL)

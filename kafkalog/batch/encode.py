@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kafkalog._native import check, ffi, lib
+from kafkalog._native import check, direct, ffi, lib
 from kafkalog.arguments import INT16_MAX, INT32_MAX, bytes_like, whole_number
 from kafkalog.batch import codecs
 from kafkalog.batch.columns import Columns
@@ -19,13 +19,13 @@ __all__ = [
     "compressed_batches",
     "one_batch",
     "placed",
-    "plain_batch",
+    "rows_batch",
     "sealed",
     "target_codec",
-    "transactional_batch",
 ]
 
 HEADER_BYTES: int = lib.KL_BATCH_HEADER_BYTES
+_rows = direct("rows_direct")
 WINDOW = 8
 """Batches that are encoded before they are compressed side by side."""
 
@@ -103,32 +103,29 @@ def compressed_batches(
             yield sealed(small if smaller else records, encoded, stamp)
 
 
-def transactional_batch(
-    columns: Columns, room: int, producer_id: int, epoch: int, *, control: bool = False
-) -> bytes:
-    """As plain_batch, of a transaction, or a control batch, without a sequence."""
-    attributes = lib.KL_ATTR_TRANSACTIONAL | (lib.KL_ATTR_CONTROL if control else 0)
-    return plain_batch(columns, room, producer_id, epoch, attributes)
+def rows_batch(
+    rows: Iterable[tuple[bytes | None, bytes | None]], timestamp_ms: int, producer_id: int = -1,
+    epoch: int = -1, attributes: int = 0,
+) -> bytes:  # fmt: skip
+    """Keys and values as one batch of this time, which is not compressed and has no sequence: as
+    coordinators write them.
 
-
-def plain_batch(
-    columns: Columns, room: int, producer_id: int = -1, epoch: int = -1, attributes: int = 0
-) -> bytes:
-    """All rows, which fit `room` bytes, as one batch that is not compressed: as coordinators write
-    them.
-
-    Raises: ArgumentError, also for a room that is none; MessageTooLarge.
+    Raises: ArgumentError.
     """
-    body = bytearray(whole_number("room", room, HEADER_BYTES + 1, INT32_MAX))
-    producer_id = whole_number("producer_id", producer_id)
-    epoch = whole_number("epoch", epoch, -INT16_MAX - 1, INT16_MAX)
-    attributes = whole_number("attributes", attributes, 0, INT16_MAX)
-    encoded = columns.encode(body, room)
-    records = bytes(memoryview(body)[HEADER_BYTES : HEADER_BYTES + encoded.records_bytes])
-    stamp = ffi.new("kl_stamp *", {
-        "producer_id": producer_id, "producer_epoch": epoch, "base_sequence": -1,
-        "attributes": attributes})  # fmt: skip
-    return sealed(records, encoded, stamp)
+    if not isinstance(rows, Iterable):
+        raise ArgumentError(f"rows: found {type(rows).__name__}, wanted a list of pairs")
+    made = _rows(
+        list(rows),
+        whole_number("timestamp_ms", timestamp_ms),
+        whole_number("producer_id", producer_id),
+        whole_number("epoch", epoch, -INT16_MAX - 1, INT16_MAX),
+        whole_number("attributes", attributes, 0, INT16_MAX),
+    )
+    if made is None:
+        raise ArgumentError("rows: found another thing, wanted one or more pairs of bytes or None")
+    if isinstance(made, int):
+        check(made)
+    return bytes(made)
 
 
 def one_batch(columns: Columns, codec: int, config: TopicConfig) -> bytes:

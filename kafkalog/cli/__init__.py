@@ -27,8 +27,10 @@ COMMANDS: dict[str, str] = {
     "groups": "list and describe consumer groups with their lag; reset their offsets; delete them",
     "transactions": "list and describe transactions; find those that hang, and end them",
     "configs": "show and change the settings of topics and brokers",
+    "cluster": "a cluster of nodes: try one here; status, drain, reassign, elect, check, adopt",
     "features": "show and change the levels of a cluster's features",
     "offsets": "show where partitions begin and end, or what lies at a time",
+    "mirror": "copy topics, settings and groups' offsets from one cluster to another, each once",
     "perf": "measure a broker: produce, consume, end to end",
     "dump": "show what is inside Kafka's files, batch by batch",
     "verify": "check every byte that can be checked",
@@ -36,14 +38,16 @@ COMMANDS: dict[str, str] = {
     "compact": "keep only the last record of each key, in the segments that are sealed",
     "holds": "show what readers who lag keep from retention; end a hold",
     "adopt": "take over a directory whose topics no metadata names",
+    "simulate": "break a simulated cluster in every way, by seed, and see that nothing is lost",
     "test-broker": "a broker for a test suite in any language, which ends with its parent",
 }
 HIDDEN = {"failpoints": "list the failpoints of the test build"}
 """For who builds kafkalog: neither the overview nor the document shows them."""
 
 EXIT_CODES = {
-    0: "done; for verify: no damage",
-    1: "failed; for verify: damage, or something that could not be checked",
+    0: "done; for verify: no damage; for cluster status, check: all is well",
+    1: "failed; for verify: damage, or something that could not be checked; for cluster status, "
+    "check: something is not well",
     2: "wrong use: an argument, a path or a name that does not exist",
     130: "ended by Ctrl-C",
 }

@@ -14,9 +14,10 @@ WIDTH = 24
 class Progress:
     """Records and bytes so far, their rate, and a bar where the whole is known."""
 
-    def __init__(self, total_bytes: int) -> None:
-        """`total_bytes` 0: unknown, no bar."""
+    def __init__(self, total_bytes: int, noun: str = "record") -> None:
+        """`total_bytes` 0: unknown, no bar.  `noun`: what is counted."""
         self.total_bytes = total_bytes
+        self.noun = noun
         self.begun = time.monotonic()
         self.shown = 0.0
         self.enabled = sys.stderr.isatty()
@@ -33,7 +34,7 @@ class Progress:
             return
         self.shown, self.dirty = now, True
         seconds = self.seconds()
-        line = f"{plural(records, 'record')}  {records / seconds:,.0f}/s"
+        line = f"{plural(records, self.noun)}  {records / seconds:,.0f}/s"
         if self.total_bytes:
             part = min(done_bytes / self.total_bytes, 1.0)
             filled = int(part * WIDTH)

@@ -74,12 +74,12 @@ BOOTSTRAP = "KAFKALOG_BOOTSTRAP_SERVERS"
 """The environment's --bootstrap-server."""
 
 
-def add_bootstrap(parser: Any) -> None:
+def add_bootstrap(parser: Any, required: bool = True) -> None:
     """`--bootstrap-server` and how long to wait for it."""
     default = os.environ.get(BOOTSTRAP)
     parser.add_argument(
         "--bootstrap-server",
-        required=not default,
+        required=required and not default,
         default=default or None,
         metavar="HOST:PORT",
         help=f"a broker of the cluster, or several with commas (default: {BOOTSTRAP})",

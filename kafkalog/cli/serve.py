@@ -18,6 +18,7 @@ example:
   kafkalog serve --dir data --listen 127.0.0.1:9092
   kafkalog serve --config server.properties --log-format json
   kafkalog serve --dir data --listen '[::1]:9092' --set auto.create.topics.enable=false
+  kafkalog serve --dir data --zookeeper zoo1:2181,zoo2:2181/kafka --node-id 4
 """
 
 SWITCH_S = 0.001
@@ -39,6 +40,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", metavar="FILE", help="a server.properties with Kafka's names for settings"
     )
+    parser.add_argument(
+        "--zookeeper",
+        metavar="HOST:PORT,.../CHROOT",
+        help="be a node of the cluster on this ZooKeeper (docs/cluster.md)",
+    )
+    parser.add_argument("--node-id", metavar="N", help="this broker's number")
     parser.add_argument(
         "--set",
         action="append",
@@ -78,6 +85,10 @@ def _settings(options: argparse.Namespace) -> "Properties":
     if options.listen is not None:
         found.config["listeners"] = f"PLAINTEXT://{options.listen}"
         found.config.setdefault("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT")
+    if options.zookeeper is not None:
+        found.config["zookeeper.connect"] = options.zookeeper
+    if options.node_id is not None:
+        found.config["node.id"] = options.node_id
     found.config.setdefault("listeners", "PLAINTEXT://127.0.0.1:9092")
     delay = ServerConfig.group_initial_rebalance_delay_ms
     found.config.setdefault(delay.name, delay.default)

@@ -390,6 +390,7 @@ class Cluster:
                         raise
             self.forget()
             self.forget_coordinators()
+            self.controller_id = NO_NODE
             backoff.wait()
 
 

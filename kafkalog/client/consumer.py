@@ -111,7 +111,9 @@ class Consumer(Handle):
         self._lock = threading.RLock()  # held by the thread that uses it
         self._closed = False
         self._waker = Waker()
-        self._fetcher = Fetcher(self._cluster, {}, fetch_options(made), self._wait_for)
+        self._fetcher = Fetcher(
+            self._cluster, {}, fetch_options(made), self._wait_for, self._waker.nudge
+        )
         self._keeper = Keeper(
             Cluster(where, client_options(made), clock), made.heartbeat_interval_ms,
             made.max_poll_interval_ms, self._waker.nudge,

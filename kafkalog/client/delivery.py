@@ -60,8 +60,8 @@ class Batch:
 
     __slots__ = (
         "__weakref__", "_callbacks", "_ended", "_lock", "attempts", "base_offset", "begun_s",
-        "count", "data", "error", "first_sent_s", "hurry", "log_append_ms", "memory", "number",
-        "owner", "parts", "pid", "record_bytes", "reserved", "sequence", "tp", "whole",
+        "count", "data", "doubtful", "error", "first_sent_s", "hurry", "log_append_ms", "memory",
+        "number", "owner", "parts", "pid", "record_bytes", "reserved", "sequence", "tp", "whole",
     )  # fmt: skip
 
     def __init__(self, owner: Any, tp: TopicPartition, memory: Any, number: int) -> None:
@@ -87,6 +87,8 @@ class Batch:
         self.whole: Batch | None = None
         """What it is a part of."""
         self.attempts = 0
+        self.doubtful = False
+        """Whether an attempt may have stored it, though nobody said so."""
         self.hurry = False
         """Somebody waits for it: no linger."""
         self.first_sent_s = 0.0
@@ -123,6 +125,7 @@ class Batch:
             part.begun_s, part.first_sent_s = self.begun_s, self.first_sent_s
             part.attempts = self.attempts - 1  # which it was told by, and nothing was wrong but it
             part.pid, part.hurry, part.whole = self.pid, True, self
+            part.doubtful = self.doubtful
             if self.sequence >= 0:
                 part.sequence = (self.sequence + first) % SEQUENCES
             made.append(part)

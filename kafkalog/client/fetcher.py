@@ -17,6 +17,7 @@ from kafkalog.client.cluster import Backoff, Cluster, passing, places_of
 from kafkalog.client.connection import Connection, answering
 from kafkalog.client.failures import check_code, failure, is_retriable
 from kafkalog.client.offsets import EARLIEST, LATEST, find_starts, list_offsets
+from kafkalog.client.openings import Opening
 from kafkalog.client.portions import names_max
 from kafkalog.log.fetched import Decoder
 from kafkalog.types import Record, TopicPartition
@@ -125,8 +126,13 @@ class Fetcher:
         positions: Mapping[TopicPartition, int],
         options: FetchOptions = FetchOptions(),  # noqa: B008
         wait: Wait = answering,
+        ring: Callable[[], None] | None = None,
     ) -> None:
-        """Nothing is sent yet.  `positions`: the next offset of each partition."""
+        """Nothing is sent yet.  `positions`: the next offset of each partition.
+
+        `ring` ends a wait of `wait`: with it connections are made in threads of their own, and
+        no poll waits for one.
+        """
         self.cluster = cluster
         self.options = options
         self.positions = dict(positions)
@@ -136,6 +142,8 @@ class Fetcher:
         self.ends: dict[TopicPartition, Ends] = {}
         """As the last answers told."""
         self._connections: dict[int, Connection] = {}
+        self._ring = ring
+        self._opening: dict[int, Opening] = {}
         self._asked: dict[int, _Asked] = {}
         """By node: the request that is on its way."""
         self._sessions: dict[int, sessions.Session] = {}
@@ -170,7 +178,10 @@ class Fetcher:
             self._sessions[node] = sessions.lost(self._sessions[node])
         for connection in self._connections.values():
             connection.close()
+        for opening in self._opening.values():
+            opening.give_up()
         self._connections.clear()
+        self._opening.clear()
         self._asked.clear()
         self._nearer.clear()
         self._resting.clear()
@@ -281,7 +292,10 @@ class Fetcher:
     def _ask(self, node: int, partitions: Iterable[TopicPartition]) -> None:
         connection = self._connections.get(node)
         if connection is None or connection.closed:
-            connection = self._connections[node] = self.cluster.another(node)
+            connection = self._connected(node)
+            if connection is None:
+                return
+            self._connections[node] = connection
         offsets = {tp: self.positions[tp] for tp in islice(partitions, names_max())}
         if len(offsets) == names_max():  # there may be more: they have their turn next
             for tp in offsets:
@@ -298,6 +312,19 @@ class Fetcher:
         connection.send(apis.FETCH, *self._request(connection, said, said.after))
         patience_ms = self.options.max_wait_ms + self.cluster.options.request_timeout_ms
         self._asked[node] = _Asked(offsets, said, time.monotonic() + patience_ms / 1000)
+
+    def _connected(self, node: int) -> Connection | None:
+        """A connection to a node; None while it is being made.  Raises: why it cannot be."""
+        if self._ring is None:
+            return self.cluster.another(node)
+        openings, opening = self.cluster.openings, self._opening.get(node)
+        if opening is None:
+            place = self.cluster.place(node)
+            opening = self._opening[node] = openings.begin(place, self._ring)
+        if not opening.done:
+            return None
+        del self._opening[node]
+        return openings.take(opening)
 
     def _request(
         self, connection: Connection, said: sessions.Ask, session: sessions.Session

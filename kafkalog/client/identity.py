@@ -41,6 +41,7 @@ class Identity:
         self._wanted = wanted
         self._renew = False
         self._next_s = 0.0
+        self._refused = 0  # how often no id was given
 
     @property
     def pair(self) -> tuple[int, int]:
@@ -104,6 +105,7 @@ class Identity:
                 self.doom(problem)
                 return now_s
             cluster.forget_coordinators()
+            self._refused += 1
             self._next_s = now_s + cluster.options.retry_backoff_ms / 1000
             return self._next_s
         self._renew = False
@@ -114,7 +116,10 @@ class Identity:
         return cluster.reached  # before, nobody has sent anything
 
     def _ask(self, cluster: Cluster) -> None:
-        connection = cluster.any()
+        nodes = sorted(cluster.nodes)
+        # Who could give none may be cut off from who hands them out: another one is asked.
+        other = bool(self._refused and nodes)
+        connection = cluster.connect(nodes[self._refused % len(nodes)]) if other else cluster.any()
         if not connection.knows(apis.INIT_PRODUCER_ID):
             return
         answer = connection.call(

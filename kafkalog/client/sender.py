@@ -49,6 +49,10 @@ _MOVING = (
 """What passes in every cluster when a leader moves or a topic is new: nothing to tell."""
 
 
+_NOT_STORED = (*_MOVING, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+"""After any other refusal that passes it may be."""
+
+
 class SendOptions(NamedTuple):
     """How batches are sent."""
 
@@ -379,6 +383,7 @@ class Sender:
             for batch in request.batches.values():
                 self._landed(batch)
                 if passing(problem):
+                    batch.doubtful = True
                     self._again(batch, str(problem))
                 else:
                     self._refused(batch, problem)
@@ -436,6 +441,10 @@ class Sender:
         if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             _logger.info("%s; its %d records go in two batches", problem, batch.count)
             lane.failed += self._waiting.split(batch)
+        elif late and not behind and batch.doubtful:
+            # A leader knows few of a producer's batches again, and after a restart perhaps only
+            # the last one: it may be there, and would be a second time under another id.
+            self._refused(batch, problem)
         elif late and not behind and self.identity.renewing:
             batch.data = None  # with a new id it can be
             self._again(batch, str(problem), at_once=True)
@@ -452,6 +461,7 @@ class Sender:
                 self.cluster.forget(batch.tp.topic)
             if code == ErrorCode.KAFKA_STORAGE_ERROR:
                 lane.unstored_s = lane.unstored_s or time.monotonic()
+            batch.doubtful = batch.doubtful or code not in _NOT_STORED
             self._again(batch, str(problem), tell=code not in _MOVING, at_once=known)
         else:
             self._refused(batch, problem)

@@ -7,18 +7,30 @@ session is on its way at a time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["LOST", "NONE", "Ask", "Session", "answered", "ask", "closing", "lost"]
+__all__ = [
+    "LOST",
+    "NEW_EPOCH",
+    "NONE",
+    "Ask",
+    "Session",
+    "answered",
+    "ask",
+    "ask_some",
+    "closing",
+    "lost",
+]
 
 NEW_EPOCH, FINAL_EPOCH = 0, -1
 """Of a request that wants a session, and of one that wants none, or ends it."""
 EPOCH_MAX = 2**31 - 1
-Offsets = Mapping[TopicPartition, int]
+Offsets = Mapping[TopicPartition, Any]
+"""Where each goes on: a consumer's offset, or all that a follower tells of itself."""
 Ids = Mapping[str, UUID]
 
 LOST = frozenset(
@@ -40,7 +52,7 @@ class Session(NamedTuple):
     epoch: int
     """Of the next request; 0: it says everything."""
     offsets: Offsets
-    """By partition: the offset that the node goes on from."""
+    """By partition: where the node goes on from."""
     ids: Ids
     """By topic, as the node was told."""
     by_id: bool
@@ -79,6 +91,14 @@ def ask(session: Session, offsets: Offsets, ids: Ids, by_id: bool) -> Ask:
     gone = [(tp, session.ids[tp.topic]) for tp in forgotten]
     after = session._replace(offsets=offsets, ids=ids)
     return Ask(session.session_id, session.epoch, changed, gone, after)
+
+
+def ask_some(session: Session, changed: Offsets) -> Ask:
+    """As `ask`, where the node has been told of the same partitions and topics: `changed` are all
+    that go on from elsewhere.  Not for a session that has not begun.
+    """
+    after = session._replace(offsets={**session.offsets, **changed})
+    return Ask(session.session_id, session.epoch, changed, [], after)
 
 
 def answered(asked: Ask, session_id: int, partitions: int) -> Session:

@@ -19,6 +19,8 @@ DEDUPE_BYTES_MIN = (1 << 20) + 1
 IDLE_MS_MIN = 101
 """Above connection.failed.authentication.delay.ms."""
 SHORT_MAX = 32_767
+REPLICA_SOCKET_MS = 30_000
+"""Kafka's replica.socket.timeout.ms."""
 
 
 def check_segment_bytes(name: str, value: int) -> None:
@@ -60,6 +62,12 @@ def _problems(config: BrokerConfig) -> Iterator[tuple[str, int, str]]:
     ):
         if below(name, low):
             yield name, given[name], f"at least {low}"
+    wait = "replica.fetch.wait.max.ms"
+    if wait in given:
+        most = min(given["replica.lag.time.max.ms"], REPLICA_SOCKET_MS)
+        if given[wait] > most:
+            lag = f"replica.lag.time.max.ms, {given['replica.lag.time.max.ms']}"
+            yield wait, given[wait], f"at most {lag}, and {REPLICA_SOCKET_MS}"
     replicas = "offsets.topic.replication.factor"
     if given.get(replicas, 0) > SHORT_MAX:
         yield replicas, given[replicas], f"at most {SHORT_MAX}"

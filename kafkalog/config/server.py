@@ -3,6 +3,7 @@
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.config.declare import Flag, Long, Whole, Word, Words
 from kafkalog.config.group import GroupConfig
+from kafkalog.config.replica import ReplicaConfig
 from kafkalog.config.topic import TopicConfig
 from kafkalog.config.transaction import TransactionConfig
 
@@ -11,7 +12,7 @@ __all__ = ["DYNAMIC", "ServerConfig"]
 _LISTENER = {"pattern": r"[A-Za-z0-9_.\-]+://.*", "example": "NAME://host:port"}
 
 
-class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig):
+class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig, ReplicaConfig):
     """All settings that a broker takes, under Kafka's names."""
 
     scope = "broker"
@@ -37,7 +38,13 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig):
         example="NAME:PLAINTEXT",
     )
     inter_broker_listener_name = Word(
-        "", "Kept for Kafka: one node has no other brokers to talk to; empty: the first listener."
+        "", "The listener by which brokers of a cluster reach each other; empty: the first one."
+    )
+    control_plane_listener_name = Word(
+        "",
+        "The listener by which brokers of a cluster and its controller reach each other; it has a "
+        "network thread of its own, and what comes there is answered first. Empty: the one of the "
+        "brokers.",
     )
     num_network_threads = Whole(
         3, "Threads that read requests and write responses.", low=1, high=256
@@ -107,12 +114,24 @@ class ServerConfig(BrokerConfig, GroupConfig, TransactionConfig):
         3, "Replicas of __consumer_offsets; never more than there are brokers.", low=1
     )
 
+    @property
+    def inner_listener(self) -> str:
+        """The name of the listener by which brokers reach each other."""
+        first = self.listeners[0].partition("://")[0] if self.listeners else ""
+        return (self.inter_broker_listener_name or first).upper()
+
+    @property
+    def control_listener(self) -> str:
+        """The name of the one by which they and the controller do."""
+        return self.control_plane_listener_name.upper() or self.inner_listener
+
     @classmethod
     def topic_defaults(cls) -> TopicConfig:
         return TopicConfig.served()
 
 
 DYNAMIC = frozenset(s.synonym for s in TopicConfig.table.values() if s.synonym) | {
+    "follower.replication.throttled.rate", "leader.replication.throttled.rate",
     "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size",
     "log.cleaner.io.buffer.load.factor", "log.cleaner.io.max.bytes.per.second",
     "max.connections", "max.connections.per.ip", "num.io.threads", "num.network.threads",

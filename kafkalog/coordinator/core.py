@@ -32,6 +32,8 @@ too large spoils no other."""
 LOAD_AGAIN_MS = 11_000
 """Until a partition that could not be read is read again; longer than its log is let alone, see
 kafkalog.server.partitions."""
+_APPENDS: Key = ("append", -1, "", "")
+"""The timer of the first append that waits."""
 _NOT_AVAILABLE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -64,6 +66,8 @@ class Append(NamedTuple):
     partition: int
     records: list[JournalRecord]
     writes: list[Write]
+    deadline_ms: int
+    """When who waits for it is told that it takes too long."""
     producer: Producer | None = None
     """Whose batch, or marker, it is."""
 
@@ -96,8 +100,9 @@ class Core(Generic[S]):
         """Those that could not be read the last time."""
         self.stopped = False
         self._append_timeout_ms = append_timeout_ms
+        # Both by their numbers, and so the first ones by their deadlines, too: all have as long.
         self._waiting: dict[int, Append] = {}
-        self._timed_out: set[int] = set()
+        self._late: dict[int, Append] = {}
         self._next_append = 0
 
     # ---- what each kind has of its own ------------------------------------------------------
@@ -168,7 +173,10 @@ class Core(Generic[S]):
         if shard is None:
             return
         shard.closed = True
-        left = [a.number for a in self._waiting.values() if a.partition == partition]
+        left = [
+            append.number for append in (*self._late.values(), *self._waiting.values())
+            if append.partition == partition
+        ]  # fmt: skip
         told = (partial(self.settled, n, ErrorCode.NOT_COORDINATOR, step) for n in left)
         all_of([*told, partial(self._resigned, shard, step)])
 
@@ -204,8 +212,8 @@ class Core(Generic[S]):
         all_of(partial(self._ring, key, step) for key in due)
 
     def _ring(self, key: Key, step: Step) -> None:
-        if key[0] == "append":
-            self._time_out(key[1], step)
+        if key == _APPENDS:
+            self._time_out(step)
         elif key[0] == "load":
             step.loads.append(key[1])
         else:
@@ -238,12 +246,15 @@ class Core(Generic[S]):
             full = append is None or sizes[write.partition] + size > APPEND_BYTES
             # What belongs to a transaction is a batch of its own.
             if append is None or full or append.producer is not None or write.producer is not None:
-                append = Append(self._next_append, write.partition, [], [], write.producer)
+                limit_ms = step.now_ms + self._append_timeout_ms
+                append = Append(
+                    self._next_append, write.partition, [], [], limit_ms, write.producer
+                )
                 self._next_append += 1
                 self._waiting[append.number] = append
                 made[write.partition], sizes[write.partition] = append, 0
-                limit_ms = step.now_ms + self._append_timeout_ms
-                self.timers.set(("append", append.number, "", ""), limit_ms)
+                if _APPENDS not in self.timers:
+                    self.timers.set(_APPENDS, limit_ms)
                 found.append(append)
             append.records.extend(write.records)
             append.writes.append(write)
@@ -253,19 +264,27 @@ class Core(Generic[S]):
     def settled(self, number: int, error: ErrorCode, step: Step) -> None:
         """The outcome of an append."""
         append = self._waiting.pop(number, None)
+        late = append is None
+        append = append or self._late.pop(number, None)
         if append is None:
             return  # this broker resigned meanwhile
-        self.timers.cancel(("append", number, "", ""))
-        late = number in self._timed_out
-        self._timed_out.discard(number)
         if error is ErrorCode.REQUEST_TIMED_OUT and not late:
             # The journal gave up before we did: nothing more will be heard of it.
             error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         outcomes = [write.late if late else write.settle for write in append.writes]
         all_of(partial(tell, step, error) for tell in outcomes if tell is not None)
 
-    def _time_out(self, number: int, step: Step) -> None:
-        append = self._waiting[number]
-        self._timed_out.add(number)
+    def _time_out(self, step: Step) -> None:
+        """Tell who waits for appends that take too long."""
+        due = []
+        for append in self._waiting.values():
+            if append.deadline_ms > step.now_ms:
+                # One timer for all: most are settled before it comes.
+                self.timers.set(_APPENDS, append.deadline_ms)
+                break
+            due.append(append)
+        for append in due:
+            self._late[append.number] = self._waiting.pop(append.number)
         error = ErrorCode.REQUEST_TIMED_OUT
-        all_of(partial(write.settle, step, error) for write in append.writes)
+        writes = [write for append in due for write in append.writes]
+        all_of(partial(write.settle, step, error) for write in writes)

@@ -1,9 +1,11 @@
-"""A coordinator's thread: a queue of events in front of its core.
+"""A coordinator at work: a queue of events in front of its core.
 
-One thread runs the core, so nothing in it is locked.  Requests come from any thread and wait
-in a bounded queue; outcomes of appends and loaded partitions come in front of no one and are
-never refused.  Answers and appends of a round are carried out after all its events were
-taken, so that requests that come together share one batch of the journal.
+One thread at a time runs the core, so nothing in it is locked: who brings a request while nobody
+does, since two threads' turns cost more than most requests, else whoever is at it; the
+coordinator's own thread has the timers, and what others leave.  Requests wait in a bounded queue;
+outcomes of appends and loaded partitions come in front of no one and are never refused.  Answers
+and appends of a round are carried out after all its events were taken, so that requests that come
+together share one batch of the journal.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kafkalog.coordinator import partitions
 from kafkalog.coordinator.core import Append, Core
 from kafkalog.coordinator.step import Answer, Body, Request, Step
 from kafkalog.errors import CorruptLog, CorruptMessage, KafkalogError
@@ -34,6 +35,10 @@ LOG = logging.getLogger(__name__)
 QUEUED_MAX = 10_000
 FEW = 8
 """Of so many effects of a step each may take as long as an append."""
+ROUNDS = 32
+"""For so long a thread that brought a request runs the core for others, too."""
+UNSTARTED = -1
+"""No thread's number."""
 
 Event = Callable[[Step], None]
 C = TypeVar("C", bound=Core[Any])
@@ -66,11 +71,13 @@ class Coordinator(Generic[C]):
         carry_out: Callable[[Any, bool], None] = lambda _effect, _few: None,
     ) -> None:
         """`name` of its thread, and of its journal in messages; `carry_out` does what a step wants
-        done outside, on the coordinator's thread, which it must not hold up; it is told whether
-        it is one of FEW.
+        done outside, on the thread that runs the core, which it must not hold up; it is told
+        whether it is one of FEW.
         """
         self.core = core
         """What is coordinated: `post` what is to be done with it."""
+        self.borrows = True
+        """Whether who brings a request may be kept with it; see `ask`."""
         self._journal = journal
         self._clock = clock
         self._name = name
@@ -83,12 +90,17 @@ class Coordinator(Generic[C]):
         self._unread: set[int] = set()  # the loader's thread only
         self._closing = False
         self._gives_up = False
-        self._partition_count = 0
-        self._appending = 0  # the coordinator's thread only
+        self._runner: int | None = UNSTARTED
+        """The thread that runs the core, and all that is for it alone; None: nobody does."""
+        self._sleeps_ms = math.inf  # until then the coordinator's thread wants no timer
+        self._appending = 0  # for the runner alone, as is the next
+        self._settling: list[Event] = []  # outcomes that were known before an append returned
         self._thread = threading.Thread(target=self._run, name=f"{name}-coordinator", daemon=True)
 
     def start(self) -> None:
         """Begin to answer requests."""
+        with self._wake:
+            self._runner = None
         self._thread.start()
 
     def close(self, timeout_s: float = 5.0) -> None:
@@ -123,7 +135,6 @@ class Coordinator(Generic[C]):
         """
         found = list(partition_ids)
         with self._wake:
-            self._partition_count = partition_count
             for partition in found:
                 self._events.append(partial(self._begin_load, partition, partition_count))
             self._to_load.extend(found)
@@ -148,47 +159,52 @@ class Coordinator(Generic[C]):
         """This broker no longer coordinates a partition."""
         self.post(partial(self.core.resign, partition))
 
-    def partition_for(self, key: str) -> int | None:
-        """The partition that a group or transactional id belongs to; None while there is no
-        topic for it."""
-        with self._wake:
-            count = self._partition_count
-        return partitions.partition_for(key, count) if count else None
-
     def post(self, event: Event) -> None:
         """Let something happen to the core, before any request that waits."""
         with self._wake:
-            self._events.append(event)
+            self._post(event)
+
+    def _post(self, event: Event) -> None:
+        """With the lock."""
+        self._events.append(event)
+        if self._runner is None:
             self._wake.notify_all()
 
     # ---- requests --------------------------------------------------------------------------
 
-    def submit(self, api: Api, request: Request) -> None:
+    def submit(self, api: Api, request: Request, *, here: bool = False) -> None:
         """Take a request of an API that the core serves; its answer is called once, in this
-        thread or in the coordinator's, now or later.
+        thread or another one, now or later.
 
-        Waits while too many requests are queued.
+        Waits while too many requests are queued.  `here`: see `ask`.
         """
         request = request._replace(answer=_Once(request.answer))
-        if not self.ask(partial(self._request, api, request)):
+        if not self.ask(partial(self._request, api, request), here=here):
             step = Step(0, 0)
             self.core.refuse(api, request, step, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             self._give(step)
 
-    def ask(self, event: Event) -> bool:
+    def ask(self, event: Event, *, here: bool = False) -> bool:
         """Let something happen to the core when its turn comes, as a request; False: it never will.
 
-        Waits while too many requests are queued.
+        Waits while too many requests are queued.  `here`: it may happen in the caller's thread
+        before this returns, and what others ask meanwhile; so no step of a coordinator may be
+        under way in it, and it must hold no lock.
         """
         with self._wake:
             while len(self._requests) >= QUEUED_MAX and not self._closing:
                 self._wake.wait()
             if self._closing:
                 return False
-            if not self._requests and not self._events:
-                self._wake.notify_all()
             self._requests.append(event)
-            return True
+            runs = here and self.borrows and self._runner is None
+            if runs:
+                self._runner = threading.get_ident()
+            elif self._runner is None:
+                self._wake.notify_all()
+        if runs:
+            self._work(ROUNDS)
+        return True
 
     def _request(self, api: Api, request: Request, step: Step) -> None:
         try:
@@ -205,47 +221,76 @@ class Coordinator(Generic[C]):
         return Step(now_ms, self._clock.now_ms())
 
     def _run(self) -> None:
-        while True:
-            events, closing = self._next()
-            step = self._step()
-            for event in events:
-                self._guarded(event, step)
-            self._guarded(self.core.tick, step)
-            self._finish(step)
-            if closing and self._may_end():
-                break
+        while self._wait():
+            self._work()
         step = self._step()
         self.core.stopped = True
         for partition in [*self.core.shards, *self.core.loading]:
             self.core.resign(partition, step)
         self._finish(step)
 
-    def _next(self) -> tuple[list[Event], bool]:
-        """The events that came; waits for one, for a timer or for the end."""
+    def _wait(self) -> bool:
+        """Wait until there is something to do and nobody at it, and be the one; False: it is the
+        end, for whose sake it is."""
         with self._wake:
-            while not self._events and not self._requests:
-                timer_ms = self.core.timers.next_ms()
-                until_s = None if timer_ms is None else timer_ms / 1000
-                if self._closing and self._settled_all():
-                    break
-                if until_s is not None and self._clock.monotonic_s() >= until_s:
-                    break
+            while True:
+                until_s = None
+                if self._runner is None:
+                    idle, until_s = self._idle()
+                    if not idle or (self._closing and self._settled_all()):
+                        self._runner = threading.get_ident()
+                        return not idle
+                self._sleeps_ms = math.inf if until_s is None else until_s * 1000
                 self._clock.wait_until(self._wake, until_s)
+                self._sleeps_ms = 0
+
+    def _idle(self) -> tuple[bool, float | None]:
+        """Whether there is nothing to do, and until when.  With the lock, for the runner alone."""
+        timer_ms = self.core.timers.next_ms()
+        until_s = None if timer_ms is None else timer_ms / 1000
+        idle = not self._events and not self._requests
+        return idle and (until_s is None or self._clock.monotonic_s() < until_s), until_s
+
+    def _work(self, rounds: int | None = None) -> None:
+        """Run the core, as the runner, while there is something to do, for so many rounds at
+        most, and be it no longer."""
+        done = 0
+        try:
+            while (events := self._next(done == rounds)) is not None:
+                step = self._step()
+                for event in events:
+                    self._guarded(event, step)
+                self._guarded(self.core.tick, step)
+                self._finish(step)
+                done += 1
+        finally:
+            with self._wake:
+                if self._runner == threading.get_ident():  # it failed: the next one goes on
+                    self._runner = None
+                    self._wake.notify_all()
+
+    def _next(self, enough: bool) -> list[Event] | None:
+        """The events that came; None where there are none, or `enough` was done, and another one
+        may be the runner."""
+        with self._wake:
+            idle, until_s = self._idle()
+            if idle or enough:
+                self._runner = None
+                timer_ms = math.inf if until_s is None else until_s * 1000
+                if not idle or self._closing or timer_ms < self._sleeps_ms:
+                    self._wake.notify_all()
+                return None
+            if len(self._requests) >= QUEUED_MAX:
+                self._wake.notify_all()
             # Outcomes first: what they allow is older than any request.
             events = [*self._events, *self._requests]
             self._events.clear()
             self._requests.clear()
-            self._wake.notify_all()
-            return events, self._closing
-
-    def _may_end(self) -> bool:
-        with self._wake:
-            if self._events or self._requests:
-                return False
-            return self._settled_all()
+            return events
 
     def _settled_all(self) -> bool:
-        """Whether nothing of what was decided is left to be done, or waited for."""
+        """Whether nothing of what was decided is left to be done, or waited for.  With the lock,
+        for the runner alone."""
         return self._gives_up or not (self._appending or self.core.unfinished)
 
     @staticmethod
@@ -261,6 +306,9 @@ class Coordinator(Generic[C]):
         while step.writes:
             for append in self.core.appends(step):
                 self._append(append, step)
+            settling, self._settling = self._settling, []
+            for event in settling:
+                self._guarded(event, step)
         if step.loads:
             self.load(step.loads, self.core.partition_count)
         self._give(step)  # nobody waits for what is done outside but who is told of it
@@ -285,7 +333,13 @@ class Coordinator(Generic[C]):
             self._guarded(partial(self._settled, append.number, code), step)
 
     def _done(self, number: int, error: ErrorCode) -> None:
-        self.post(partial(self._settled, number, error))
+        event = partial(self._settled, number, error)
+        with self._wake:
+            # Not before outcomes that wait for their turn: those of a partition keep their order.
+            if self._runner == threading.get_ident() and not self._events:
+                self._settling.append(event)
+            else:
+                self._post(event)
 
     def _settled(self, number: int, error: ErrorCode, step: Step) -> None:
         self._appending -= 1

@@ -188,6 +188,8 @@ class DirectoryState:
         """Of this broker's registration, if there is one: the clean marker tells it."""
         self.own = own
         """The directory is the folder of a log that stands alone."""
+        self.copied = False
+        """Its logs are copies of a cluster's: how far each may be shown is remembered."""
         self._pid = os.getpid()
         self.lock = threading.RLock()
         """Guards the entries and their files; held from the look at a log's offsets until they

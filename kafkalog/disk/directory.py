@@ -40,6 +40,16 @@ class Directory:
         if made:
             self._gathered = {"/".join([".."] * level) for level in range(1, made + 1)}
 
+    def identify(self) -> tuple[int, int]:
+        """Its inode, whose number may be given to the next directory at once, and when it was
+        born (ns since 1970; 0 where the file system does not say), which tells them apart.
+
+        Raises: Closed, IoFailed.
+        """
+        inode, born_ns = ffi.new("uint64_t *"), ffi.new("int64_t *")
+        check(lib.kl_dir_identify(self._c, inode, born_ns))
+        return int(inode[0]), int(born_ns[0])
+
     def gather(self) -> None:
         """From now on nothing waits for the disk, until `settle` waits for all of it at once.
 

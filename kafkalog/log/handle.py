@@ -6,6 +6,7 @@ stand over one handle.  It ends when the last of them has given it back, or when
 
 import os
 import threading
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from kafkalog._native import check, ffi, lib
@@ -16,7 +17,7 @@ from kafkalog.errors import NoSpace
 from kafkalog.log.opening import LogOpen, log_config, open_native
 from kafkalog.types import TopicPartition
 
-__all__ = ["WAIT_SLICE_MS", "Handle", "Owner"]
+__all__ = ["WAIT_SLICE_MS", "Handle", "Owner", "states"]
 
 WAIT_SLICE_MS = 50
 """How long C may wait before Python looks for signals again."""
@@ -241,6 +242,14 @@ class Handle:
         """Readers see the records below it."""
         return int(self.state().high_watermark)
 
+    def show_until(self, offset: int | None) -> None:
+        """Let the high watermark follow the end up to `offset`, as other copies allow; None:
+        always.  It never goes back.
+
+        Raises: Closed, StorageOffline.
+        """
+        check(lib.kl_log_show_until(self.c, (1 << 63) - 1 if offset is None else offset))
+
     def many(self, kind: str, function: Any, *args: int) -> Any:
         """The structs of `kind` that a function of the data plane fills an array with."""
         count, room = ffi.new("size_t *", 16), 0
@@ -277,3 +286,15 @@ class Handle:
         Raises: Closed.
         """
         check(lib.kl_log_expire_producers(self.c, before_ms, ffi.new("size_t *")))
+
+
+def states(handles: Sequence[Handle]) -> tuple[Any, Any]:
+    """As Handle.state, of many at once: each call of C lets other threads run first, and a
+    thousand of them wait for those a thousand times.
+
+    Returns a kl_log_state[], and what became of each as a kl_status[].
+    """
+    found = ffi.new("kl_log_state[]", len(handles))
+    statuses = ffi.new("kl_status[]", len(handles))
+    lib.kl_log_get_each([one.c for one in handles], len(handles), found, statuses)
+    return found, statuses

@@ -531,8 +531,8 @@ class Log:
     def truncate(self, offset: int) -> None:
         """Drop all records at and above `offset`, durably.
 
-        Whole batches go: inside of one, the end becomes lower, perhaps the start with it.  The
-        start first: after a crash in between, deleted records of that batch are seen again.
+        Whole batches go: inside of one, the end becomes lower.  Where nothing is left above the
+        start, what was deleted below it goes, too, and the log goes on, empty, where it ends.
         """
         truncate(self._handle, whole_number("offset", offset, 0))
 

@@ -62,8 +62,8 @@ def open_plan(
         clean=clean,
         recovery_point=recovery_point,
         log_start_offset=state.log_start(tp),
-        # A single copy: all that is in the log is committed.
-        high_watermark=-1,
+        # Of a single copy all that is in the log is committed.
+        high_watermark=max(state.high_watermark(tp), 0) if state.copied else -1,
         derived_sum=state.derived_sum(tp) if clean else -1,
         alone=state.own,
         marker=state.marker,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from kafkalog._native import check, lib
 from kafkalog.arguments import whole_number
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kafkalog.log.scan import Scan, ScanBatch
 
 __all__ = ["Follow", "Near", "record_at", "records_in", "wait_for"]
+
+T = TypeVar("T")
 
 NEAR_OFFSETS = 1 << 14
 """Two lookups so close may be in one batch: then the second one keeps it decoded."""
@@ -172,7 +174,35 @@ def wait_for(log: Source, offset: int, timeout_ms: int, bound: int) -> bool:
             return False
 
 
-class Follow(Iterator[Record], AsyncIterator[Record]):
+class _Follower:
+    """What `async for` does in a thread of its own, which is there while it is wanted."""
+
+    _pool: ThreadPoolExecutor | None = None
+
+    async def _elsewhere(self, work: Callable[[], T]) -> T:
+        import asyncio  # with its kin half of what importing Log would cost
+        from concurrent.futures import ThreadPoolExecutor
+
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, "kafkalog follow")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the thread of `async for`."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None
+
+    async def aclose(self) -> None:
+        """As close, for `contextlib.aclosing`."""
+        self.close()
+
+
+class Follow(_Follower, Iterator[Record], AsyncIterator[Record]):
     """The records of a log from an offset on, for ever: for `for` and for `async for`.
 
     One thread, or one task, at a time.  `async for` reads and waits in a thread of its own,
@@ -189,7 +219,6 @@ class Follow(Iterator[Record], AsyncIterator[Record]):
         self._scan: Scan | None = None
         self._blocks: Iterator[tuple[Iterator[Record], int]] = iter(())
         self._seen_all = False
-        self._pool: ThreadPoolExecutor | None = None
 
     def __iter__(self) -> Iterator[Record]:
         """The same records as `next` gives: a generator is faster."""
@@ -210,27 +239,7 @@ class Follow(Iterator[Record], AsyncIterator[Record]):
         while True:
             for record in self._records:
                 return record
-            import asyncio  # with its kin half of what importing Log would cost
-            from concurrent.futures import ThreadPoolExecutor
-
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(1, "kafkalog follow")
-            loop = asyncio.get_running_loop()
-            try:
-                await loop.run_in_executor(self._pool, self._advance)
-            except BaseException:
-                self.close()
-                raise
-
-    def close(self) -> None:
-        """Let go of the thread of `async for`; iteration may go on later."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
-            self._pool = None
-
-    async def aclose(self) -> None:
-        """As close, for `contextlib.aclosing`."""
-        self.close()
+            await self._elsewhere(self._advance)
 
     def _advance(self) -> None:
         """The next block of records, or, when all was seen, a wait of at most a slice."""
@@ -254,13 +263,12 @@ class Follow(Iterator[Record], AsyncIterator[Record]):
         self._scan, self._seen_all = None, True
 
 
-class FollowColumns(Iterator["ScanBatch"], AsyncIterator["ScanBatch"]):
+class FollowColumns(_Follower, Iterator["ScanBatch"], AsyncIterator["ScanBatch"]):
     """Batches of columns of a log as they come: for `for` and for `async for`, as Follow."""
 
     def __init__(self, steps: Iterator[ScanBatch | None]) -> None:
         """`steps`: batches; None where nothing came for a slice of time."""
         self._steps = steps
-        self._pool: ThreadPoolExecutor | None = None
 
     def __next__(self) -> ScanBatch:
         for batch in self._steps:
@@ -278,32 +286,13 @@ class FollowColumns(Iterator["ScanBatch"], AsyncIterator["ScanBatch"]):
         return self
 
     async def __anext__(self) -> ScanBatch:
-        import asyncio
-        from concurrent.futures import ThreadPoolExecutor
-
-        loop = asyncio.get_running_loop()
-        try:
-            while True:
-                if self._pool is None:
-                    self._pool = ThreadPoolExecutor(1, "kafkalog follow")
-                batch, over = await loop.run_in_executor(self._pool, self._step)
-                if over:
-                    raise StopAsyncIteration
-                if batch is not None:
-                    return batch
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Let go of the thread of `async for`."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
-            self._pool = None
-
-    async def aclose(self) -> None:
-        """As close, for `contextlib.aclosing`."""
-        self.close()
+        while True:
+            batch, over = await self._elsewhere(self._step)
+            if over:
+                self.close()
+                raise StopAsyncIteration
+            if batch is not None:
+                return batch
 
 
 def follow_columns(

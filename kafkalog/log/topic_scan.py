@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from kafkalog._native import lib
 from kafkalog.arguments import whole_number
 from kafkalog.errors import ArgumentError
 from kafkalog.log.marks import batch_starts
@@ -24,6 +25,9 @@ PIECE_BYTES = 16 << 20
 """Of a log, about, that one thread decodes in one go."""
 PIECE_BLOCKS = 4
 """Decoded blocks of a piece that nobody has taken yet; its thread waits then."""
+AHEAD_BYTES = 256 << 20
+"""Of decoded blocks that nobody has taken yet: a batch that was compressed well is one block,
+whatever its size.  Each thread may have one more in its hands."""
 PIECES_AHEAD = 1
 """Pieces that are begun before they are wanted, beside one a thread."""
 THREADS_MAX = 64
@@ -35,7 +39,8 @@ class TopicScan(Columnar):
     """Partitions as columns, one after another, each in the order of its offsets.
 
     As `Scan`, but that several threads decode ahead of who reads: at most
-    (`threads` + PIECES_AHEAD) times PIECE_BLOCKS batches of about `batch_bytes` are in memory.
+    (`threads` + PIECES_AHEAD) times PIECE_BLOCKS batches of about `batch_bytes` are in memory, and
+    of larger ones about AHEAD_BYTES and one a thread.
     """
 
     def __init__(
@@ -116,6 +121,8 @@ class _Work:
         self.pool = new_pool(columns, most * PIECE_BLOCKS)
         self.begun: deque[_Piece] = deque()
         """In their order; the first is the one that is read."""
+        self.ahead_bytes = 0
+        """Of blocks that were not taken yet."""
         self.all_begun = self.over = False
 
     def end(self) -> None:
@@ -166,10 +173,18 @@ class _Work:
 
     def _put(self, piece: _Piece, block: Any) -> bool:
         with self.lock:
-            self.lock.wait_for(lambda: self.over or len(piece.blocks) < PIECE_BLOCKS)
+            self.lock.wait_for(lambda: self.over or self._has_room(piece, block))
             piece.blocks.append(block)
+            self.ahead_bytes += lib.kl_block_memory(block)
             self.lock.notify_all()
             return not self.over
+
+    def _has_room(self, piece: _Piece, block: Any) -> bool:
+        """Whether a block may wait to be taken; one that is waited for always may."""
+        if not piece.blocks and piece is self.begun[0]:
+            return True
+        full = self.ahead_bytes + lib.kl_block_memory(block) > AHEAD_BYTES
+        return not full and len(piece.blocks) < PIECE_BLOCKS
 
     def take(self) -> Any:
         """The next block; None: that was the last.
@@ -183,8 +198,10 @@ class _Work:
                     return None
                 piece = self.begun[0]
                 if piece.blocks:
+                    block = piece.blocks.popleft()
+                    self.ahead_bytes -= lib.kl_block_memory(block)
                     self.lock.notify_all()
-                    return piece.blocks.popleft()
+                    return block
                 self.begun.popleft()
                 self.lock.notify_all()
                 if piece.problem is not None:

@@ -63,8 +63,8 @@ _THREADS = ("num.io.threads", "num.network.threads", "num.recovery.threads.per.d
 the hand starts no thousands."""
 
 _NULL = frozenset({
-    "broker.rack", "inter.broker.listener.name", "log.flush.interval.ms", "log.roll.jitter.ms",
-    "log.roll.ms",
+    "broker.rack", "control.plane.listener.name", "inter.broker.listener.name",
+    "log.flush.interval.ms", "log.roll.jitter.ms", "log.roll.ms",
 })  # fmt: skip
 """Settings of a broker that Kafka shows as null when nobody gave them."""
 MIN_INSYNC = "min.insync.replicas"

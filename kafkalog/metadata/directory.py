@@ -65,10 +65,12 @@ def prepare(manager: Manager, adopt: bool) -> MetaProperties:
     assert meta is not None, "a writing manager has read or written it"
     others = [tp for tp in manager.partitions() if tp.topic != METADATA_TOPIC]
     if not here and others and not adopt and not _ours(manager, others):
+        # Version 0: what a node of a cluster on ZooKeeper has.
+        back = "serve it in its cluster with --zookeeper, " if meta.version == 0 else ""
         raise ArgumentError(
             f"{manager.path}: holds partitions ({layout.partition_folder(*others[0])}, ...) but "
-            f"no {METADATA_TOPIC}-0 that says what they are; open it with mode='r', or take it "
-            f"over with: kafkalog adopt --dir {manager.path}"
+            f"no {METADATA_TOPIC}-0 that says what they are; {back}open it with mode='r', or take "
+            f"it over with: kafkalog adopt --dir {manager.path}"
         )
     wanted = MetaProperties(
         1,

@@ -59,6 +59,8 @@ class Partition(NamedTuple):
     """1: the leader was not in sync when it was elected, and is still recovering."""
     eligible_leader_replicas: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+    """Those that cannot be asked for it, as a cluster's controller tells it."""
 
 
 class Topic(NamedTuple):

@@ -31,15 +31,19 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID
 
 __all__ = [
+    "PARTITIONS_MAX",
     "PRODUCER_ID_BLOCK",
     "Plan",
     "Site",
     "allocate_producer_ids",
     "alter_partition_reassignments",
+    "check_name",
     "create_partitions",
     "create_topics",
     "delete_topics",
+    "duplicates",
     "elect_leaders",
+    "folded",
     "list_partition_reassignments",
 ]
 
@@ -78,7 +82,8 @@ def _error(error: Refused) -> Result:
     return {"error_code": int(error.code), "error_message": str(error)}
 
 
-def _duplicates(names: Iterable[Any]) -> set[Any]:
+def duplicates(names: Iterable[Any]) -> set[Any]:
+    """Those that are there more than once."""
     return {name for name, count in Counter(names).items() if count > 1}
 
 
@@ -88,7 +93,7 @@ def _duplicates(names: Iterable[Any]) -> set[Any]:
 def create_topics(image: MetadataImage, asked: NewTopics, site: Site) -> Plan:
     """CreateTopics; results are its response's `topics`."""
     plan = Plan([], [])
-    twice = _duplicates(topic.name for topic in asked.topics)
+    twice = duplicates(topic.name for topic in asked.topics)
     taken: dict[str, str] = {}  # what this request makes, by its folded name
     count = sum(
         len(topic.assignments)
@@ -113,7 +118,7 @@ def create_topics(image: MetadataImage, asked: NewTopics, site: Site) -> Plan:
         except Refused as error:
             plan.results.append({"name": topic.name, **_error(error)})
             continue
-        taken[_folded(topic.name)] = topic.name
+        taken[folded(topic.name)] = topic.name
         if asked.validate_only:
             result["topic_id"] = ZERO_UUID
         else:
@@ -122,7 +127,7 @@ def create_topics(image: MetadataImage, asked: NewTopics, site: Site) -> Plan:
     return plan
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
     """Names that differ only in dots and underscores are one to Kafka's metrics."""
     return name.replace(".", "_")
 
@@ -132,8 +137,8 @@ def _collision(name: str, topics: Mapping[str, Topic]) -> str | None:
     parts = re.split("[._]", name)
     marks = len(parts) - 1
     if marks >= len(topics).bit_length():  # more such names than topics
-        folded = _folded(name)
-        return next((other for other in topics if _folded(other) == folded), None)
+        flat = folded(name)
+        return next((other for other in topics if folded(other) == flat), None)
     for between in product("._", repeat=marks):
         other = "".join(part + mark for part, mark in zip(parts, (*between, ""), strict=True))
         if other in topics:
@@ -145,7 +150,12 @@ def _partition_default(site: Site) -> int:
     return int(site.setting("num.partitions", 1))
 
 
-def _check_name(name: str, image: MetadataImage, taken: Mapping[str, str]) -> None:
+def check_name(name: str, topics: Mapping[str, Topic], taken: Mapping[str, str]) -> None:
+    """Whether a topic may be made under a name, beside `topics` and those that are `taken` in the
+    same request, by their folded names.
+
+    Raises: Refused.
+    """
     problem = topic_problem(name)
     if problem is not None:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
@@ -153,9 +163,9 @@ def _check_name(name: str, image: MetadataImage, taken: Mapping[str, str]) -> No
         raise Refused(
             ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
         )
-    if name in image.topics:
+    if name in topics:
         raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    other = taken.get(_folded(name)) or _collision(name, image.topics)
+    other = taken.get(folded(name)) or _collision(name, topics)
     if other is not None:
         raise Refused(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -166,7 +176,7 @@ def _check_name(name: str, image: MetadataImage, taken: Mapping[str, str]) -> No
 def _create_topic(
     image: MetadataImage, topic: NewTopic, site: Site, taken: Mapping[str, str]
 ) -> tuple[list[Record], Result]:
-    _check_name(topic.name, image, taken)
+    check_name(topic.name, image.topics, taken)
     if topic.name in site.blocked:
         raise Refused(
             ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -174,7 +184,7 @@ def _create_topic(
             "it in.",
         )
     configs = {config.name: config.value for config in topic.configs}
-    twice = _duplicates(config.name for config in topic.configs)
+    twice = duplicates(config.name for config in topic.configs)
     if twice:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Duplicate config names: {sorted(twice)}")
     checked_topic_configs(image, topic.name, configs, site.config)
@@ -237,7 +247,7 @@ def _count(image: MetadataImage, topic: NewTopic, site: Site) -> int:
 
 
 def _check_indexes(indexes: Sequence[int]) -> None:
-    twice = _duplicates(indexes)
+    twice = duplicates(indexes)
     if twice:
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -255,7 +265,7 @@ def _check_assignments(image: MetadataImage, assignments: Iterable[Sequence[int]
     for brokers in assignments:
         if not brokers:
             problem = f"{what} an empty replica list."
-        elif twice := _duplicates(brokers):
+        elif twice := duplicates(brokers):
             problem = f"{what} the broker {min(twice)} more than once."
         elif others := [broker for broker in brokers if broker != image.node_id]:
             problem = f"{what} broker {others[0]}, but no such broker is registered."
@@ -278,8 +288,8 @@ def _partitions(
 
 def delete_topics(image: MetadataImage, asked: Sequence[TopicNamed], site: Site) -> Plan:
     """DeleteTopics by name or id; results are its response's `responses`."""
-    names = _duplicates(name for name, _ in asked if name is not None)
-    ids = _duplicates(topic_id for _, topic_id in asked if topic_id != ZERO_UUID)
+    names = duplicates(name for name, _ in asked if name is not None)
+    ids = duplicates(topic_id for _, topic_id in asked if topic_id != ZERO_UUID)
     plan = Plan([], [])
     gone: set[uuid.UUID] = set()
     for name, topic_id in dict.fromkeys(asked):
@@ -329,7 +339,7 @@ def _to_delete(image: MetadataImage, name: str | None, topic_id: uuid.UUID, site
 def create_partitions(image: MetadataImage, asked: MorePartitions, site: Site) -> Plan:
     """CreatePartitions; results are its response's `results`."""
     plan = Plan([], [])
-    twice = _duplicates(topic.name for topic in asked.topics)
+    twice = duplicates(topic.name for topic in asked.topics)
     added = 0
     for name, topic in {topic.name: topic for topic in asked.topics}.items():
         try:

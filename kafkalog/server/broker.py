@@ -14,7 +14,12 @@ from uuid import uuid4
 
 from kafkalog.client.transport import Transport
 from kafkalog.clock import Clock, SkippingClock, SystemClock
+from kafkalog.cluster.controller.driver import Driver
+from kafkalog.cluster.controller.events import Options
+from kafkalog.cluster.node.joining import join
+from kafkalog.cluster.node.member import Member
 from kafkalog.config.protection import refuse_protection
+from kafkalog.config.replica import RACK_AWARE
 from kafkalog.config.served import check_served
 from kafkalog.config.server import ServerConfig
 from kafkalog.coordinator.groups.core import GroupCore
@@ -28,21 +33,27 @@ from kafkalog.inspect.lost import lost_metadata
 from kafkalog.log.above import above
 from kafkalog.log.owner import absolute
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
+from kafkalog.metadata.source import Metadata
 from kafkalog.server import listeners as places
+from kafkalog.server.afar import Afar
+from kafkalog.server.copies import Copies, fetching
 from kafkalog.server.dispatch import Dispatch
 from kafkalog.server.dynamic import follow_settings
+from kafkalog.server.errands import Errands
 from kafkalog.server.faults import Faults
 from kafkalog.server.guards import Guards
 from kafkalog.server.inside import Inside
-from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Journal
+from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Journal, offsets_partition
 from kafkalog.server.markers import Markers
 from kafkalog.server.node import Node
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.producer_ids import ProducerIds
 from kafkalog.server.protection import check_open_to_all
-from kafkalog.server.reactor import Reactor
+from kafkalog.server.reactor import NO_CONTROL, Reactor
 from kafkalog.server.threads.acknowledger import Acknowledger
 from kafkalog.server.threads.bulk import Bulk
+from kafkalog.server.threads.deletions import Deletions
+from kafkalog.server.threads.insync import InSync
 from kafkalog.server.threads.ticks import Ticks
 from kafkalog.server.threads.workers import Workers
 from kafkalog.server.topics import follow_coordinators
@@ -84,17 +95,11 @@ def _listen(reactor: Reactor, one: places.Listener, number: int) -> int:
         raise
 
 
-def _outside(
-    metadata: MetadataLog,
-    partitions: Partitions,
-    groups: Coordinator[GroupCore],
-    producer_ids: ProducerIds,
-) -> Outside:
+def _outside(metadata: Metadata, partitions: Partitions, producer_ids: ProducerIds) -> Outside:
     """What the coordinator of transactions asks of the others."""
 
     def group_partition(group_id: str) -> TopicPartition | None:
-        found = groups.partition_for(group_id)
-        return None if found is None else TopicPartition(OFFSETS_TOPIC, found)
+        return offsets_partition(group_id, partitions.count(OFFSETS_TOPIC))
 
     def leader_epoch(partition: int) -> int:
         found = metadata.image.partition(TRANSACTIONS_TOPIC, partition)
@@ -163,6 +168,7 @@ class Broker:
         alone = not isinstance(listeners, str) and listeners is not None and not listeners
         planned = () if alone else places.planned(self._config)
         self._clock: Clock = clock or SystemClock()
+        self._manual = not isinstance(self._clock, SystemClock)
         self._pid = os.getpid()
         self._closing = threading.Lock()
         self._closed = False
@@ -212,24 +218,35 @@ class Broker:
                 "%s: was not closed in order; each log is recovered when it is first used",
                 self.path,
             )
-        self._metadata = MetadataLog.open(self._manager)
-        self._undo.append(self._metadata.close)
-        for line in lost_metadata(self._manager):
-            _logger.warning("%s: cut from the metadata: %s", self.path, line)
+        self._kraft: MetadataLog | None = None
+        self._member: Member | None = None
+        if config.zookeeper_connect:
+            self._member = join(self._manager, config)
+            self._undo.append(self._member.close)
+        else:
+            self._kraft = MetadataLog.open(self._manager)
+            self._undo.append(self._kraft.close)
+            for line in lost_metadata(self._manager):
+                _logger.warning("%s: cut from the metadata: %s", self.path, line)
+        source: Metadata | None = self._member or self._kraft
+        assert source is not None
+        self._metadata: Metadata = source
         check_open_to_all(self._metadata.image)
 
     def _serve(self, planned: Sequence[places.Listener]) -> None:
         """The network over it."""
         name = f"kafkalog {os.path.basename(self.path)}"
         config, manager, metadata = self._config, self._manager, self._metadata
-        manual = not isinstance(self._clock, SystemClock)
-        reactor = Reactor(config, node_id=metadata.image.node_id, manual_clock=manual)
+        names = [one.name for one in planned]
+        reactor = Reactor(
+            config, node_id=metadata.image.node_id, manual_clock=self._manual,
+            control_listener=names.index(self._alone) if self._alone in names else NO_CONTROL,
+        )  # fmt: skip
         self._undo.append(reactor.close)
         bound = {one.name: _listen(reactor, one, number) for number, one in enumerate(planned)}
         advertised = places.plan(config, bound) if planned else ()
         endpoints = [(*one, PLAINTEXT) for one in advertised if one.port]
-        metadata.register(endpoints, config.broker_rack or None)
-        partitions = Partitions(manager, metadata, reactor)
+        partitions = self._partitions(reactor, endpoints, name)
         acknowledger = Acknowledger(reactor, self._clock, name)
         self._undo.append(acknowledger.stop)
         bulk = Bulk(name)
@@ -239,14 +256,23 @@ class Broker:
             Journal(OFFSETS_TOPIC, manager, partitions, reactor, acknowledger),
             self._clock, name="group",
         )  # fmt: skip
-        producer_ids = ProducerIds(metadata.allocate_producer_ids)
+        deletions = Deletions(partitions.low_watermark, self._clock, name)
+        self._undo.append(deletions.stop)
+        afar = errands = None
+        if self._member is not None:
+            afar, errands = Afar(self._member, name), Errands(self._member, name)
+            self._undo += [afar.stop, errands.stop]
+        later = None if errands is None else errands.later
+        producer_ids = ProducerIds(metadata.allocate_producer_ids, later)
         guards = Guards()
-        markers = Markers(partitions, reactor, acknowledger, coordinator, guards, self._clock, name)
+        markers = Markers(
+            partitions, reactor, acknowledger, coordinator, guards, self._clock, name, afar
+        )
         self._undo.append(markers.stop)
         begun = Bulk(f"{name} transactions")
         self._undo.append(begun.stop)
         transactions: Coordinator[TransactionCore] = Coordinator(
-            TransactionCore(config, _outside(metadata, partitions, coordinator, producer_ids)),
+            TransactionCore(config, _outside(metadata, partitions, producer_ids)),
             Journal(TRANSACTIONS_TOPIC, manager, partitions, reactor, acknowledger),
             self._clock, name="transaction",
             carry_out=lambda marker, few: _end(transactions, markers, marker, few),
@@ -256,35 +282,97 @@ class Broker:
             partitions=partitions, reactor=reactor, coordinator=coordinator,
             acknowledger=acknowledger, advertised=advertised,
             producer_ids=producer_ids, bulk=bulk, transactions=transactions, guards=guards,
-            markers=markers, begun=begun,
+            markers=markers, begun=begun, deletions=deletions, kraft=self._kraft,
+            member=self._member, afar=afar, errands=errands, controller=self._driver(),
         )  # fmt: skip
-        route = Dispatch(self._node)
-        workers = Workers(reactor, route, name, bulk)
+        self._start(name, endpoints)
+
+    def _start(self, name: str, endpoints: Sequence[tuple[str, str, int, int]]) -> None:
+        """Let all that was made work."""
+        node, reactor = self._node, self._node.reactor
+        route = Dispatch(node)
+        workers = Workers(reactor, route, name, node.bulk)
         self._faults = Faults(self._node, route, workers.reroute)
         self._undo.append(workers.join)
         self._undo.append(lambda: reactor.stop(STOP_MS))
         self._undo.append(self._faults.stop)
-        self._undo.append(coordinator.close)
-        self._undo.append(transactions.close)
-        if manual:
+        self._undo.append(node.coordinator.close)
+        self._undo.append(node.transactions.close)
+        if self._manual:
             ticks = Ticks(reactor, self._clock, name)
             self._undo.append(ticks.stop)
         elif isinstance(self._clock, SkippingClock):
             self._undo.append(self._clock.follow(reactor.set_time))
         self._inside = Inside(reactor, self.path)
         self._undo.append(self._inside.close)
-        follow_coordinators(self._node)
-        coordinator.start()
-        transactions.start()
+        follow_coordinators(node)
+        node.coordinator.start()
+        node.transactions.start()
         reactor.start()
         follow_settings(self._node, workers)
+        if self._member is not None:  # once all is there: the controller's requests come at once
+            self._member.register(endpoints, self._config.broker_rack or None)
+            if node.controller is not None:
+                node.controller.start()
+                self._undo.append(node.controller.stop)  # while it can still answer
+            self._undo.append(self._let_go)
+
+    def _driver(self) -> Driver | None:
+        """What makes this node one of those that may be the controller."""
+        if self._member is None:
+            return None
+        config = self._config
+        options = Options(
+            self._member.listener, config.auto_leader_rebalance_enable,
+            config.leader_imbalance_check_interval_seconds * 1000,
+            config.leader_imbalance_per_broker_percentage, config.delete_topic_enable, config,
+            control_listener=config.control_listener,
+        )  # fmt: skip
+        driver = Driver(
+            config.zookeeper_connect, self._member.node, options,
+            config.zookeeper_session_timeout_ms, config.topic.unclean_leader_election_enable,
+        )  # fmt: skip
+        self._undo.append(driver.stop)
+        return driver
+
+    def _let_go(self) -> None:
+        """Before an orderly end."""
+        config = self._config
+        if self._member is not None and config.controlled_shutdown_enable:
+            retries = config.controlled_shutdown_max_retries
+            if not self._member.let_go(retries, config.controlled_shutdown_retry_backoff_ms):
+                _logger.warning("%s: ends while it leads what nobody else could", self.path)
+
+    def _partitions(
+        self, reactor: Reactor, endpoints: Sequence[tuple[str, str, int, int]], name: str
+    ) -> Partitions:
+        if self._kraft is not None:
+            self._kraft.register(endpoints, self._config.broker_rack or None)
+        if self._member is None:
+            return Partitions(self._manager, self._metadata, reactor)
+        copies = Copies(
+            self._manager, self._member, reactor, fetching(self._config),
+            racks=self._config.replica_selector_class == RACK_AWARE,
+        )  # fmt: skip
+        self._undo.append(copies.close)
+        lag_ms = self._config.replica_lag_time_max_ms
+        in_sync = InSync(copies, self._member, reactor, lag_ms, name)
+        self._undo.append(in_sync.stop)
+        in_sync.start()
+        return copies
 
     # ---- being there -------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where any Kafka client connects to: host:port, of each listener."""
-        return places.bootstrap_servers(self._node.advertised)
+        """Where any Kafka client connects to: host:port, of each listener but the controller's."""
+        places_of_clients = [one for one in self._node.advertised if one.name != self._alone]
+        return places.bootstrap_servers(places_of_clients)
+
+    @property
+    def _alone(self) -> str:
+        """The listener that nodes and the controller have for themselves; empty: there is none."""
+        return "" if self._member is None else self._config.control_plane_listener_name.upper()
 
     @property
     def config(self) -> ServerConfig:
@@ -361,6 +449,9 @@ class Broker:
             _brokers.discard(self)
             with suppress(KafkalogError):  # requests were in flight: that is the point
                 self._node.reactor.stop(0)
+            if self._member is not None:
+                self._member.close()
+                self._undo.remove(self._let_go)
             self._node.transactions.close(0)  # what was decided is not carried out any more
             # What the directory and its metadata do at their end, they do not.
             while len(self._undo) > DIRECTORY:

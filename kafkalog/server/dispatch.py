@@ -30,11 +30,12 @@ class Dispatch:
 
     def __call__(self, request: Request) -> None:
         """Answer, or see to it that it will be answered."""
-        if not handlers.served(request.api, request.version):
+        if not handlers.served(request.api, request.version, self._node.member is not None):
             self._refuse(request)
         elif self._decoded(request):
             try:
-                response: Any = handlers.ROUTES[request.api.key].handler(self._node, request)
+                route = handlers.route(request.api, self._node.member is not None)
+                response: Any = route.handler(self._node, request)
                 if response is not None:
                     request.answer(response)
             except Exception as problem:

@@ -20,6 +20,9 @@ __all__ = ["follow_settings", "in_effect"]
 
 _logger = logging.getLogger(__name__)
 
+COORDINATORS = 2
+"""Each may keep one of the I/O threads as long as its disk does; others want one, too."""
+
 
 def in_effect(static: ServerConfig, image: "MetadataImage") -> ServerConfig:
     """The settings with what was set at run time, for all brokers and for this one."""
@@ -44,8 +47,10 @@ def follow_settings(node: "Node", workers: "Workers") -> None:
         each: tuple[Callable[[], None], ...] = (
             lambda: node.manager.reconfigure(config),
             lambda: workers.resize(config.num_io_threads),
+            lambda: _lend(node, config.num_io_threads > COORDINATORS),
             lambda: node.reactor.set_threads(config.num_network_threads),
             lambda: node.reactor.set_limits(config),
+            lambda: node.partitions.obey(config),
         )
         for obeys in each:
             try:
@@ -59,3 +64,8 @@ def follow_settings(node: "Node", workers: "Workers") -> None:
 
     node.metadata.listen(changed)
     obey(node.image)
+
+
+def _lend(node: "Node", enough: bool) -> None:
+    """Let the I/O threads do the coordinators' work, where there are enough of them."""
+    node.coordinator.borrows = node.transactions.borrows = enough

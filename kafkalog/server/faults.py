@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import ArgumentError, InvalidRequest, KafkalogError, UnsupportedVersion
 from kafkalog.metadata.image import INTERNAL_TOPICS
-from kafkalog.server.handlers.common import node_entry
+from kafkalog.server.handlers.common import node_entries
 from kafkalog.server.handlers.failures import answer_failure, failed_answer
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
@@ -62,10 +62,11 @@ class Fault:
     """One that was set; `hits` tells what became of it."""
 
     def __init__(
-        self, api: "Api", does: Does, times: int | None, error: ErrorCode, ms: int,
+        self, api: "Api | None", does: Does, times: int | None, error: ErrorCode, ms: int,
         client_id: str | None,
     ) -> None:  # fmt: skip
         self.api = api
+        """None: all of them."""
         self.does = does
         self.times = times
         """How many requests it hits; None: all, until it is removed."""
@@ -84,13 +85,16 @@ class Fault:
     def meets(self, request: Request) -> bool:
         """Whether this is a request of those that it hits."""
         client = request.peer.client_id
-        return request.api is self.api and (self.client_id is None or client == self.client_id)
+        if self.api is not None and request.api is not self.api:
+            return False
+        return self.client_id is None or client == self.client_id
 
     def __repr__(self) -> str:
         of = "" if self.client_id is None else f" of {self.client_id!r}"
         times = "each" if self.times is None else f"{self.hits} of {self.times}"
-        what = self.error.name if self.does is Does.FAIL else f"{self.ms} ms" if self.ms else ""
-        return f"Fault({self.api.name}{of} {self.does.value} {what}: {times})"
+        what = f" {self.error.name}" if self.does is Does.FAIL else f" {self.ms} ms" * bool(self.ms)
+        name = "all" if self.api is None else self.api.name
+        return f"Fault({name}{of} {self.does.value}{what}: {times})"
 
 
 class Faults:
@@ -143,6 +147,13 @@ class Faults:
         none = ErrorCode.NONE
         return self._set(Fault(_api(api), Does.DISCONNECT, _times(times), none, 0, client_id))
 
+    def cut_off(self, client_id: str) -> Fault:
+        """Close the connections of who calls itself so, with its next request, until it is removed.
+
+        Raises: ArgumentError.
+        """
+        return self._set(Fault(None, Does.DISCONNECT, None, ErrorCode.NONE, 0, client_id))
+
     def drop_response(self, api: str | int, times: int | None = 1,
                       client_id: str | None = None) -> Fault:  # fmt: skip
         """Carry out the next `times` requests, and close their connections in place of answering.
@@ -181,7 +192,7 @@ class Faults:
 
     def _settle(self) -> None:
         """Let come up what must: under the lock."""
-        wanted = {fault.api.key for fault in self._faults}
+        wanted = {(fault.api or apis.FETCH).key for fault in self._faults}
         for key in wanted ^ self._up:
             self._node.reactor.intercept(key, key in wanted)
         self._up = wanted
@@ -272,9 +283,9 @@ class Faults:
                 for topic in body.topics
             ]  # fmt: skip
         return {
-            "brokers": [node_entry(node, request.peer.listener)],
+            "brokers": node_entries(node, request.peer.listener),
             "cluster_id": node.image.cluster_id,
-            "controller_id": node.node_id,
+            "controller_id": node.metadata.controller,
             "topics": topics,
         }
 

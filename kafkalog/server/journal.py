@@ -1,13 +1,13 @@
 """The coordinators' journals: the partitions of `__consumer_offsets`, of `__transaction_state`."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
-from kafkalog.batch.columns import Columns
+from kafkalog._native import lib
 from kafkalog.batch.control import marker_batch
-from kafkalog.batch.encode import HEADER_BYTES, plain_batch, transactional_batch
+from kafkalog.batch.encode import rows_batch
 from kafkalog.clock import Clock
 from kafkalog.coordinator.journal import JournalBatch, journal_batches
+from kafkalog.coordinator.partitions import partition_for
 from kafkalog.coordinator.step import Producer
 from kafkalog.directory.manager import Manager
 from kafkalog.errors import KafkalogError, Timeout
@@ -15,18 +15,23 @@ from kafkalog.server.codes import code_of
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.reactor import Reactor
 from kafkalog.server.threads.acknowledger import Acknowledger
+from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Journal"]
+__all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Journal", "offsets_partition"]
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-RECORD_BYTES_MAX = 64
-"""What a record takes beside its key and value, at most."""
 WAIT_MS = 60_000
 """The coordinator has timeouts of its own; this one only ends what nobody waits for."""
+_TRANSACTIONAL: int = lib.KL_ATTR_TRANSACTIONAL
 
 Row = tuple[bytes, bytes | None]
+
+
+def offsets_partition(group_id: str, count: int) -> TopicPartition | None:
+    """Where a group's offsets lie, whoever leads it, of `count` partitions; None: of none."""
+    return TopicPartition(OFFSETS_TOPIC, partition_for(group_id, count)) if count else None
 
 
 class Journal:
@@ -93,12 +98,10 @@ def _outcome(problem: Exception | None) -> ErrorCode:
     return ErrorCode.REQUEST_TIMED_OUT if isinstance(problem, Timeout) else code_of(problem)
 
 
-def _batch(records: Sequence[Row], now_ms: int, producer: Producer | None) -> Any:
+def _batch(rows: Sequence[Row], now_ms: int, producer: Producer | None) -> bytes:
     if producer is not None and producer.commit is not None:
         return marker_batch(producer.producer_id, producer.epoch, producer.commit,
                             producer.coordinator_epoch, now_ms)  # fmt: skip
-    columns = Columns([v for _, v in records], [k for k, _ in records], default_timestamp_ms=now_ms)
-    room = HEADER_BYTES + sum(len(k) + len(v or b"") + RECORD_BYTES_MAX for k, v in records)
     if producer is not None:
-        return transactional_batch(columns, room, producer.producer_id, producer.epoch)
-    return plain_batch(columns, room)
+        return rows_batch(rows, now_ms, producer.producer_id, producer.epoch, _TRANSACTIONAL)
+    return rows_batch(rows, now_ms)

@@ -106,13 +106,24 @@ def planned(config: ServerConfig) -> tuple[Listener, ...]:
                    "is no security protocol; name it in listener.security.protocol.map")
             )  # fmt: skip
     names = {listener.name for listener in listeners}
-    inner = config.inter_broker_listener_name.upper()
-    if inner and inner not in names:
-        raise InvalidSetting(
-            f"inter.broker.listener.name: found {inner}, wanted one of {', '.join(sorted(names))}"
-        )
+    _check_inner(config, names)
     _check_advertised(config, names)
     return listeners
+
+
+def _check_inner(config: ServerConfig, names: set[str]) -> None:
+    control = "control.plane.listener.name"
+    for setting in ("inter.broker.listener.name", control):
+        name = config[setting].upper()
+        if name and name not in names:
+            raise InvalidSetting(
+                f"{setting}: found {name}, wanted one of {', '.join(sorted(names))}"
+            )
+    if config[control] and config.control_listener == config.inner_listener:
+        raise InvalidSetting(
+            f"{control}: found {config.inner_listener}, by which brokers reach each other; wanted "
+            "another listener, or none"
+        )
 
 
 def _refuse_repeats(listeners: Sequence[Listener]) -> None:

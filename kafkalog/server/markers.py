@@ -13,6 +13,7 @@ from kafkalog.coordinator.groups.core import GroupCore
 from kafkalog.coordinator.step import Producer
 from kafkalog.coordinator.thread import Coordinator
 from kafkalog.errors import Closed, NotFound, Timeout, UnknownTopicOrPartition
+from kafkalog.server.afar import Afar
 from kafkalog.server.codes import known_code
 from kafkalog.server.guards import Guards
 from kafkalog.server.journal import OFFSETS_TOPIC
@@ -48,7 +49,10 @@ class Markers:
         guards: Guards,
         clock: Clock,
         name: str,
+        afar: Afar | None = None,
     ) -> None:
+        """`afar`: of a node of a cluster, how leaders on others are asked."""
+        self._afar = afar
         self._partitions = partitions
         self._reactor = reactor
         self._acknowledger = acknowledger
@@ -73,18 +77,27 @@ class Markers:
 
         `at_once`: the caller appends it itself, where it need not wait for anything.
         """
-        if at_once and self._is_first(where) and self._append(where, producer, done, wait=False):
+        elsewhere = None if self._afar is None else self._afar.leader(where)
+        if self._afar is not None and elsewhere is not None:
+            self._afar.end(elsewhere, where, producer, done)
             return
+        if at_once and self._is_first(where):
+            if where.topic == OFFSETS_TOPIC:
+                self._to_groups(where, producer, done)
+                return
+            if self._append(where, producer, done, wait=False):
+                return
         with self._lock:
             self._queued += 1
         self._thread.submit(partial(self._next, where, producer, done))
 
     def _is_first(self, where: TopicPartition) -> bool:
-        """Whether the log is open, and no marker waits that may be before one in it."""
+        """Whether the log is open, or others see to that, and no marker waits that may be before
+        one in it."""
         with self._lock:
-            if self._queued or where in self._behind or where.topic == OFFSETS_TOPIC:
+            if self._queued or where in self._behind:
                 return False
-            return self._partitions.is_open(*where)
+            return where.topic == OFFSETS_TOPIC or self._partitions.is_open(*where)
 
     def _next(self, where: TopicPartition, producer: Producer, done: Done) -> None:
         try:

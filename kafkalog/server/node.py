@@ -5,15 +5,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.clock import Clock
 from kafkalog.config.server import ServerConfig
+from kafkalog.errors import NotController, UnsupportedVersion
 from kafkalog.server.listeners import INSIDE, INSIDE_PLACE, Advertised
 
 if TYPE_CHECKING:
+    from kafkalog.cluster.controller.driver import Driver
+    from kafkalog.cluster.node.member import Member
     from kafkalog.coordinator.groups.core import GroupCore
     from kafkalog.coordinator.thread import Coordinator
     from kafkalog.coordinator.transactions.core import TransactionCore
     from kafkalog.directory.manager import Manager
     from kafkalog.metadata.image import MetadataImage
     from kafkalog.metadata.kraft.kraftlog import MetadataLog
+    from kafkalog.metadata.source import Metadata
+    from kafkalog.server.afar import Afar
+    from kafkalog.server.errands import Errands
     from kafkalog.server.guards import Guards
     from kafkalog.server.markers import Markers
     from kafkalog.server.partitions import Partitions
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from kafkalog.server.reactor import Reactor
     from kafkalog.server.threads.acknowledger import Acknowledger
     from kafkalog.server.threads.bulk import Bulk
+    from kafkalog.server.threads.deletions import Deletions
 
 __all__ = ["Node"]
 
@@ -33,7 +40,7 @@ class Node(NamedTuple):
     given: Mapping[str, object]
     """What was given: a file's settings, or the caller's."""
     manager: "Manager"
-    metadata: "MetadataLog"
+    metadata: "Metadata"
     partitions: "Partitions"
     reactor: "Reactor"
     coordinator: "Coordinator[GroupCore]"
@@ -48,6 +55,18 @@ class Node(NamedTuple):
     markers: "Markers"
     begun: "Bulk"
     """Goes on with writes once it has."""
+    deletions: "Deletions"
+    """Answers who deletes records once the copies have dropped them."""
+    kraft: "MetadataLog | None"
+    """Of a node that is alone, its metadata as it may change them."""
+    member: "Member | None"
+    """Of a node of a cluster."""
+    controller: "Driver | None"
+    """Likewise, the part of it that is the controller, or may become so."""
+    afar: "Afar | None"
+    """Likewise, what it asks of the others."""
+    errands: "Errands | None"
+    """Likewise, what it has the controller do for clients."""
 
     @property
     def clock(self) -> Clock:
@@ -68,6 +87,24 @@ class Node(NamedTuple):
     def rack(self) -> str | None:
         """The rack that clients are told."""
         return self.config.broker_rack or None
+
+    def alone(self) -> "MetadataLog":
+        """The metadata, to be changed here.
+
+        Raises: NotController: this node is one of several.
+        """
+        if self.kraft is None:
+            raise NotController(f"node {self.node_id} is one of several, and not their controller")
+        return self.kraft
+
+    def joined(self) -> "Member":
+        """Its membership.
+
+        Raises: UnsupportedVersion: it has none.
+        """
+        if self.member is None:
+            raise UnsupportedVersion(f"node {self.node_id} is alone, and no controller's")
+        return self.member
 
     def told(self, listener: int) -> Advertised:
         """Where clients of a listener find this broker."""

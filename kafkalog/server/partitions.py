@@ -26,13 +26,14 @@ from kafkalog.metadata.settings import changed_topics
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kafkalog.config.server import ServerConfig
     from kafkalog.directory.manager import Manager
     from kafkalog.log.log import Log
     from kafkalog.metadata.image import Change, MetadataImage, Topic
-    from kafkalog.metadata.kraft.kraftlog import MetadataLog
+    from kafkalog.metadata.source import Metadata
     from kafkalog.server.reactor import Reactor
 
-__all__ = ["Partitions", "looks_inside"]
+__all__ = ["Partitions", "has_failed", "looks_inside"]
 
 _logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class Partitions:
     from many threads.  Follows the metadata from its making on.
     """
 
-    def __init__(self, manager: "Manager", metadata: "MetadataLog", reactor: "Reactor") -> None:
+    def __init__(self, manager: "Manager", metadata: "Metadata", reactor: "Reactor") -> None:
         """Nothing is opened."""
         self._manager = manager
         self._metadata = metadata
@@ -158,6 +159,16 @@ class Partitions:
             # Who made the topic makes its folder at this moment.
             return self._metadata.followed(lambda: self._manager.get(*tp))
 
+    def obey(self, config: "ServerConfig") -> None:
+        """The broker's settings that concern partitions are these now."""
+
+    def low_watermark(self, tp: TopicPartition) -> int:
+        """Where all copies of a partition that is led here begin.
+
+        Raises: as `log`; NotLeaderOrFollower: it is not led here any more.
+        """
+        return self.log(*tp).start_offset
+
     def is_open(self, topic: str, partition: int) -> bool:
         """Whether `log` would have nothing to open."""
         with self._lock:
@@ -212,19 +223,22 @@ class Partitions:
             _logger.warning("%s-%d: is not served: %s", *tp, problem)
 
     def offline(self, topic: str, partition: int) -> bool:
-        """Whether the partition's log could not be opened a moment ago, or failed since."""
+        """Whether the partition's log could not be opened a moment ago, or failed since.
+
+        Metadata asks for each partition, and most of all while roles change: no lock is taken for
+        two looks, each at one thing.
+        """
         tp = TopicPartition(topic, partition)
-        with self._lock:
-            if (log := self._served.get(tp)) is not None:
-                return _has_failed(log)
-            failed = self._offline.get(tp)
-            return failed is not None and self._manager.clock.monotonic_s() < failed.until_s
+        if (log := self._served.get(tp)) is not None:
+            return has_failed(log)
+        failed = self._offline.get(tp)
+        return failed is not None and self._manager.clock.monotonic_s() < failed.until_s
 
     def any_offline(self) -> bool:
         """Whether a log could not be opened, or went offline since."""
         with self._lock:
             failed = any(self.offline(*tp) for tp in self._offline)
-            return failed or any(map(_has_failed, self._served.values()))
+            return failed or any(map(has_failed, self._served.values()))
 
     def _fail(self, tp: TopicPartition, problem: Exception) -> None:
         reason = f"{tp.topic}-{tp.partition} cannot be opened: {problem}"
@@ -279,7 +293,11 @@ class Partitions:
             for name in changed & new.topics.keys():
                 self._each(name, self._introduce, new.topics[name])
             _tell_partitions(old, change.changed)
-            self._lead_anew(new, changed.union(topic.name for topic in change.changed))
+            self._lead_anew(new, changed | self._other_roles(change))
+
+    def _other_roles(self, change: "Change") -> set[str]:
+        """Topics of which the metadata say who leads."""
+        return {topic.name for topic in change.changed}
 
     @staticmethod
     def _each(name: str, follow: Callable[["Topic"], None], topic: "Topic") -> None:
@@ -311,7 +329,7 @@ class Partitions:
         self._reactor.remove_topic(topic.name)
 
 
-def _has_failed(log: "Log") -> bool:
+def has_failed(log: "Log") -> bool:
     """Whether an open log went offline; one that is being closed did not."""
     try:
         return bool(handle_of(log).state().offline)

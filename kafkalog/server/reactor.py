@@ -7,18 +7,23 @@ each by any thread.  What is to be served is put with `put_topic` and `put_parti
 import socket
 import uuid
 import weakref
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
 from kafkalog.config.server import ServerConfig
+from kafkalog.errors import ArgumentError
+from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
 
 if TYPE_CHECKING:
     from kafkalog.log.handle import Handle
 
-__all__ = ["Appended", "Reactor", "Request", "Stats"]
+__all__ = ["NO_CONTROL", "Appended", "Reactor", "Request", "RoleChange", "Stats"]
 
-_NO_CONTROL = -1
+NO_CONTROL = -1
+"""In place of the number of a listener that is served first."""
 _NO_ID = bytes(16)
+_COORDINATOR, _CLIENT = lib.KL_ORIGIN_COORDINATOR, lib.KL_ORIGIN_CLIENT
 COPIED_BYTES_MAX = 262_144
 """Bodies up to this size are copied when they are taken."""
 
@@ -131,6 +136,41 @@ def _end(c: Any, logs: "dict[tuple[str, int], Handle]") -> None:
     logs.clear()
 
 
+def role_of(
+    *,
+    leader_epoch: int,
+    durable: bool,
+    led_by: int | None = None,
+    min_isr: int = 0,
+    throttled: bool = False,
+    tag: int = 0,
+) -> Any:
+    """A kl_role.
+
+    `durable`: acks=all means on disk; `led_by`: the node that leads it, -1 where that is not
+    known, None: this one; `min_isr`: copies that acks=all wants in the ISR; `throttled`:
+    copies that are not in sync get it at the replication's rate; `tag`: the caller's number for the
+    partition.
+    """
+    follows, leader_id = (0, -1) if led_by is None else (1, led_by)
+    fields = leader_epoch, int(durable), follows, leader_id, min_isr, int(throttled), tag
+    return ffi.new("kl_role *", fields)
+
+
+class RoleChange(NamedTuple):
+    """Another role of a partition whose log is open."""
+
+    log: "Handle"
+    role: Mapping[str, Any]
+    """What `role_of` takes."""
+    followers: Sequence[Follower] = ()
+    """Where it is led here."""
+
+
+def _c_followers(followers: Sequence[Follower]) -> Any:
+    return ffi.new("kl_follower[]", followers)  # its fields are in the same order
+
+
 class Reactor:
     """A kl_server.  Safe to use from many threads; a forked child gets ForkedHandle."""
 
@@ -140,7 +180,7 @@ class Reactor:
         *,
         node_id: int | None = None,
         manual_clock: bool = False,
-        control_listener: int = _NO_CONTROL,
+        control_listener: int = NO_CONTROL,
     ) -> None:
         """Nothing listens yet.
 
@@ -164,6 +204,8 @@ class Reactor:
             "fetch_bytes_max": config.fetch_max_bytes,
             "fetch_sessions_max": config.max_incremental_fetch_session_cache_slots,
             "produce_waiting_max": config.kafkalog_produce_waiting_max,
+            "quota_windows": config.replication_quota_window_num,
+            "quota_window_ms": config.replication_quota_window_size_seconds * 1000,
             "node_id": config.node_id if node_id is None else node_id,
             "control_listener": control_listener,
             "manual_clock": int(manual_clock),
@@ -316,26 +358,41 @@ class Reactor:
         raw = topic_id.bytes if topic_id else _NO_ID
         check(lib.kl_server_put_topic(self._c, name.encode(), raw, flags))
 
-    def put_partition(self, log: "Handle", *, leader_epoch: int, durable: bool) -> None:
-        """Serve a partition from its open log, or change how; `durable`: acks=all means on
-        disk.
+    def put_partition(self, log: "Handle", **role: Any) -> None:
+        """Serve a partition from its open log, or change how; `role` is what `role_of` takes.
 
         Raises: NotFound (no such topic), ArgumentError (it has another log).
         """
-        role = ffi.new("kl_role *", {"leader_epoch": leader_epoch, "durable": int(durable)})
         topic, number = log.tp
-        check(lib.kl_server_put_partition(self._c, topic.encode(), number, log.c, role))
+        at = role_of(**role)
+        check(lib.kl_server_put_partition(self._c, topic.encode(), number, log.c, at))
         self._logs[topic, number] = log
 
-    def put_empty(self, topic: str, partition: int, *, leader_epoch: int, durable: bool) -> None:
+    def change_roles(self, changes: Sequence[RoleChange]) -> list[bool]:
+        """Change many roles at once, each as by Handle.lead and set_followers, where it is led
+        here, and put_partition; which of them were changed.  What failed says why when it is
+        done alone."""
+        names = {one.log.tp[0]: ffi.new("char[]", one.log.tp[0].encode()) for one in changes}
+        those: list[Follower] = []
+        rows = []
+        for log, role, followers in changes:
+            topic, number = log.tp
+            at = role_of(**role)[0]
+            rows.append((names[topic], log.c, number, len(followers), len(those), 0, at))
+            those += followers
+            self._logs[topic, number] = log
+        asked = ffi.new("kl_role_change[]", rows)
+        lib.kl_server_change_roles(self._c, asked, len(rows), _c_followers(those))
+        return [one.status == lib.KL_OK for one in asked]
+
+    def put_empty(self, topic: str, partition: int, **role: Any) -> None:
         """Let a partition be read that nobody ever wrote to: it begins and ends at 0.  With
         put_partition it gets its log; one that has it keeps it.
 
         Raises: NotFound (no such topic).
         """
-        role = ffi.new("kl_role *", {"leader_epoch": leader_epoch, "durable": int(durable)})
-        status = lib.kl_server_put_partition(self._c, topic.encode(), partition, ffi.NULL, role)
-        check(status)
+        at = role_of(**role)
+        check(lib.kl_server_put_partition(self._c, topic.encode(), partition, ffi.NULL, at))
 
     def put_offline(self, topic: str, partition: int, offline: bool) -> None:
         """Answer for a partition without a log that its disk failed, or no longer.
@@ -374,6 +431,70 @@ class Reactor:
         check(lib.kl_server_remove_partition(self._c, topic.encode(), partition))
         self._logs.pop((topic, partition), None)
 
+    # ---- the copies of a partition that is led here --------------------------------------------
+
+    def set_followers(self, topic: str, partition: int, followers: Sequence[Follower]) -> None:
+        """Say who follows a partition: records are shown that each of the maximal ISR has; with
+        none, all.  In the same leader epoch those that stay keep what they fetched.
+
+        Raises: NotFound, ArgumentError.
+        """
+        those = _c_followers(followers)
+        check(lib.kl_server_set_followers(
+            self._c, topic.encode(), partition, those, len(followers)
+        ))  # fmt: skip
+
+    def followers(self, topic: str, partition: int) -> list[FollowerState]:
+        """How far each is.
+
+        Raises: NotFound.
+        """
+        room, count = 16, ffi.new("int32_t *")
+        while True:
+            out = ffi.new("kl_follower_state[]", room)
+            check(lib.kl_server_get_followers(self._c, topic.encode(), partition, out, room, count))
+            if count[0] <= room:
+                break
+            room = count[0]
+        return [
+            FollowerState(
+                Follower(f.who.id, bool(f.who.in_sync), bool(f.who.maximal), f.who.broker_epoch),
+                f.log_end, f.log_start, f.behind_ms,
+            )
+            for f in out[0 : count[0]]
+        ]  # fmt: skip
+
+    def set_replication_rate(self, rate: int) -> None:
+        """How many bytes of throttled partitions copies that are not in sync get in a second."""
+        lib.kl_server_set_replication_rate(self._c, rate)
+
+    def set_racks(self, racks: Mapping[int, str]) -> None:
+        """Where the nodes stand that have a rack: consumers that stand there are sent to their
+        copies; of none: nobody is sent anywhere.
+
+        Raises: ArgumentError.
+        """
+        places = ffi.new("kl_rack[]", len(racks))
+        for place, (node, rack) in zip(places, racks.items(), strict=True):
+            named = rack.encode()
+            if len(named) >= len(place.rack):
+                raise ArgumentError(f"rack of node {node}: found {len(named)} bytes, wanted < 256")
+            place.node, place.rack = node, named
+        check(lib.kl_server_set_racks(self._c, places, len(racks)))
+
+    def caught_up(self, timeout_ms: int) -> CaughtUp | None:
+        """The next follower that may join the ISR, each told once until set_followers; None:
+        none came.
+
+        Raises: Closed (the server was stopped).
+        """
+        out = ffi.new("kl_caught_up *")
+        status = lib.kl_server_take_caught_up(self._c, timeout_ms, out)
+        if status == lib.KL_E_TIMEOUT:
+            return None
+        check(status)
+        return CaughtUp(out.tag, out.id, out.broker_epoch, out.leader_epoch)
+
     def set_endpoint(self, listener: int, host: str, port: int, rack: str | None = None) -> None:
         """What answers on a listener say of where this node is."""
         place = ffi.NULL if rack is None else rack.encode()
@@ -405,13 +526,10 @@ class Reactor:
         data = ffi.from_buffer(batches)
         what = ffi.new("kl_server_batches *")
         what.batches, what.bytes, what.acks = data, len(data), acks
-        what.options = {
-            "origin": lib.KL_ORIGIN_COORDINATOR if coordinator else lib.KL_ORIGIN_CLIENT,
-            "leader_epoch": leader_epoch,
-            "one_batch": int(one_batch),
-            "continues": 2 if joins else int(continues),
-            "now_ms": now_ms,
-        }
+        options = what.options
+        options.origin = _COORDINATOR if coordinator else _CLIENT
+        options.leader_epoch, options.now_ms = leader_epoch, now_ms
+        options.one_batch, options.continues = one_batch, 2 if joins else continues
         out = ffi.new("kl_appended *")
         check(lib.kl_server_append(self._c, topic.encode(), partition, what, out))
         return Appended(

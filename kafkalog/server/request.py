@@ -4,10 +4,19 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from kafkalog.wire import apis
+from kafkalog.wire.tables.controller import (
+    CONTROLLED_SHUTDOWN,
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+)
 
 __all__ = ["Peer", "Request"]
 
 Answer = Mapping[str, Any]
+_CONTROLS = (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN)
+KNOWN = {**{api.key: api for api in _CONTROLS}, **apis.BY_KEY}
+"""What clients ask, what a controller says, and what it is asked."""
 
 
 class Peer(NamedTuple):
@@ -42,7 +51,7 @@ class Request:
         """`taken`: what the reactor's take gave; its bytes are copied as they are decoded."""
         self._reactor = reactor
         self._id: int = taken.id
-        self.api: Any = apis.BY_KEY.get(taken.api_key)
+        self.api: Any = KNOWN.get(taken.api_key)
         """None for a key that is in no table."""
         self.version: int = taken.api_version
         self.correlation_id: int = taken.correlation_id

@@ -4,8 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.errors import TopicExists
+from kafkalog.client.failures import failure
 from kafkalog.metadata.asked import NewSetting, NewTopic, NewTopics
+from kafkalog.server.errands import codes
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafkalog.server.node import Node
 from kafkalog.wire.error_codes import ErrorCode
@@ -22,8 +23,11 @@ def create_missing(node: Node, names: Iterable[str]) -> dict[str, ErrorCode]:
     missing = [name for name in dict.fromkeys(names) if name not in node.image.topics]
     if not missing:
         return {}
-    results = node.metadata.create_topics(NewTopics([_topic(node, name) for name in missing]))
-    failed = {result["name"]: ErrorCode(result["error_code"]) for result in results}
+    wanted = NewTopics([_topic(node, name) for name in missing])
+    if node.errands is not None:
+        failed = node.errands.create_topics(wanted)
+    else:
+        failed = codes(node.metadata.create_topics(wanted))
     fine = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)  # another request was faster
     return {name: code for name, code in failed.items() if code not in fine}
 
@@ -37,7 +41,15 @@ def _topic(node: Node, name: str) -> NewTopic:
     else:
         return NewTopic(name)
     settings = [NewSetting(key, value) for key, value in wanted.items()]
-    return NewTopic(name, count, configs=settings)
+    copies = -1
+    if node.member is not None:
+        wanted_copies = (
+            config.offsets_topic_replication_factor
+            if name == OFFSETS_TOPIC
+            else config.transaction_state_log_replication_factor
+        )
+        copies = min(wanted_copies, max(len(node.image.brokers), 1))
+    return NewTopic(name, count, copies, settings)
 
 
 def _offsets_config(node: Node) -> Mapping[str, str]:
@@ -63,11 +75,11 @@ def _transactions_config(node: Node) -> Mapping[str, str]:
 def internal_topic(node: Node, name: str) -> None:
     """See to it that a coordinator's topic is there; its files come with the first records.
 
-    Raises: TopicExists when it cannot be made, with Kafka's reason.
+    Raises: COORDINATOR_NOT_AVAILABLE when it cannot be made, with Kafka's reason.
     """
     failed = create_missing(node, [name])
     for missing, code in failed.items():
-        raise TopicExists(f"{missing} cannot be made: {code.name}")
+        raise failure(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{missing} cannot be made", code.name)
 
 
 def follow_coordinators(node: Node) -> None:
@@ -84,21 +96,25 @@ def _follow(
     node: Node, name: str, coordinator: "Coordinator[Any]",
     deleted: Callable[[Collection[str]], None],
 ) -> None:  # fmt: skip
-    def load(image: "MetadataImage") -> None:
-        topic = image.topics[name]
-        coordinator.load(sorted(topic.partitions), len(topic.partitions))
+    def led(image: "MetadataImage") -> set[int]:
+        topic = image.topics.get(name)
+        parts = {} if topic is None else topic.partitions
+        return {number for number, one in parts.items() if one.leader == image.node_id}
+
+    def load(image: "MetadataImage", new: Collection[int]) -> None:
+        coordinator.load(sorted(new), len(image.topics[name].partitions))
 
     def changed(change: "Change") -> None:
         old, new = change.old, change.new
         gone = [topic.name for topic in change.gone]
-        if name in gone:
-            for partition in old.topics[name].partitions:
-                coordinator.resign(partition)
-        if name in new.topics and (name in gone or name not in old.topics):
-            load(new)
+        before = led(old)
+        for partition in before if name in gone else before - led(new):
+            coordinator.resign(partition)
+        if name in new.topics and (name in gone or led(new) - before):
+            load(new, led(new) if name in gone else led(new) - before)
         if gone:
             deleted(gone)
 
     node.metadata.listen(changed)
     if name in node.image.topics:
-        load(node.image)
+        load(node.image, led(node.image))

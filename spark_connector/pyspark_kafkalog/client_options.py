@@ -35,13 +35,8 @@ def client_settings(servers: str, given: Mapping[str, str]) -> tuple[tuple[str, 
         if not name.startswith("kafka.") or name in (SERVERS, ISOLATION):
             continue
         setting = name.removeprefix("kafka.")
-        if name == PROTOCOL and text.strip().upper() == "PLAINTEXT":
+        if protects_nothing(name, text):
             continue
-        if name.startswith(_SAFE):
-            raise BadOption(
-                f"option {name!r}: found {_hidden(name, text)}, but brokers are read without "
-                "encryption and passwords only (kafka.security.protocol=PLAINTEXT)"
-            )
         if setting in CLIENT:
             settings[setting] = text.strip()
         elif setting not in NO_MEANING:
@@ -55,6 +50,21 @@ def client_settings(servers: str, given: Mapping[str, str]) -> tuple[tuple[str, 
     except KafkalogError as error:
         raise BadOption(f"option 'kafka.*': {error}") from None
     return tuple(sorted(settings.items()))
+
+
+def protects_nothing(name: str, text: str) -> bool:
+    """Whether an option says that connections are as they are.
+
+    Raises: BadOption for one that wants them encrypted, or with a password.
+    """
+    if name == PROTOCOL and text.strip().upper() == "PLAINTEXT":
+        return True
+    if name.startswith(_SAFE):
+        raise BadOption(
+            f"option {name!r}: found {_hidden(name, text)}, but connections to brokers are without "
+            "encryption and passwords only (kafka.security.protocol=PLAINTEXT)"
+        )
+    return False
 
 
 def _hidden(name: str, text: str) -> str:

@@ -150,7 +150,8 @@ _TAIL = """
 ## Good to know
 
 - Choose ranges by options: a filter of a query is applied by Spark to all that was read. Filters
-  are not pushed down, because Spark 4.1 to 4.3 would reuse the plan of one filter for another.
+  are not pushed down, because Spark 4.1 to 4.3 would reuse the plan of one filter for another
+  (`tests/spark/test_session.py::test_a_source_that_takes_filters_returns_wrong_rows`).
 - `CREATE TEMPORARY VIEW v USING kafkalog OPTIONS (...)` works. A table made by `CREATE TABLE`
   needs its options again when it is read: `SELECT ... FROM t WITH ('path' = '...', ...)`.
 - `spark.python.unix.domain.socket.enabled=true` (Spark 4.1 and later) makes tasks start faster.
@@ -158,7 +159,8 @@ _TAIL = """
   there, or ship an environment: `--archives env.tar.gz#env`, `PYSPARK_PYTHON=env/bin/python`. Where
   their Python has pyarrow and cffi the folders `kafkalog` and `pyspark_kafkalog` are enough:
   `--archives package.tar.gz#shipped`, `spark.executorEnv.PYTHONPATH=shipped`. `--py-files` cannot
-  carry them, since Python does not load a C core out of a zip.
+  carry them, since Python does not load a C core out of a zip. Folders that lie at the same path on
+  each machine need no more than the driver's `PYTHONPATH`, which Spark hands on.
 - Through Spark Connect all of this works as it stands; the packages belong to the server.
 - A worker keeps the logs of its last read open. After a writer was killed, opening a log means to
   read what of its last segment was not flushed: once for each worker, and not for each task.
@@ -175,6 +177,10 @@ def render_markdown() -> str:
     lines += (f"- `{name}`: {instead}" for name, instead in REFUSED.items())
     lines += ["", f"Ignored with a warning: {_names(IGNORED)}.", "", _CLIENT.strip(), ""]
     lines += [f"Obeyed: {_names(CLIENT)}. Ignored with a warning: {_names(NO_MEANING)}."]
+    lines += [
+        "",
+        "A task asks for 4 MiB at once where `kafka.max.partition.fetch.bytes` says nothing.",
+    ]
     lines += [_PORTED.rstrip(), *_table("option", "here", "test in `tests/spark`")]
     lines += (f"| `{name}` | {one.here} | `{one.test}` |" for name, one in PORTED.items())
     lines += [_STREAM.rstrip(), _WRITE.rstrip()]

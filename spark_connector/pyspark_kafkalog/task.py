@@ -65,19 +65,23 @@ def read_task(partition: InputPartition, schema: StructType, options: ReadOption
             yield pa.RecordBatch.from_arrays(batch.columns, schema=arrow)
 
 
-_kept: tuple[int, ReadOptions, Place] | None = None
-"""Of this worker's last task: the next one of the same read finds its logs open."""
+KEPT_MAX = 4
+"""Reads whose tasks take turns on one worker: streams of a session, sources of a join."""
+_kept: list[tuple[int, ReadOptions, Place]] = []
+"""Of this worker's last reads, the last one at the end: their next tasks find their logs open.
+What a forked worker has from before is not its own, and stays as it is."""
 
 
 def _place(options: ReadOptions) -> Place:
-    global _kept
-    if _kept is not None and _kept[0] == os.getpid():
-        if _kept[1] == options:
-            return _kept[2]
-        _kept[2].close()
-    place = open_place(options)
-    _kept = os.getpid(), options, place
-    return place
+    ours = [one for one in _kept if one[0] == os.getpid()]
+    found = next((one for one in ours if one[1] == options), None)
+    if found is not None:
+        _kept.remove(found)
+    elif len(ours) == KEPT_MAX:
+        _kept.remove(ours[0])
+        ours[0][2].close()
+    _kept.append(found or (os.getpid(), options, open_place(options)))
+    return _kept[-1][2]
 
 
 def _check_version(partition: LogPartition) -> None:

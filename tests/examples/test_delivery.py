@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog import Broker, Consumer, Producer
+from tests.support.stable import stable_ends
 
 ROOT = Path(__file__).resolve().parents[2]
 COUNT = 20
@@ -66,6 +67,7 @@ def run(name: str, point: Point, *where: str) -> int:
 
 
 def read(servers: str, topic: str) -> list[bytes | None]:
+    stable_ends(servers, topic)
     with Consumer(
         servers, topic, isolation="read_committed", auto_offset_reset="earliest"
     ) as consumer:

@@ -24,7 +24,7 @@ PYTHON = [
     ["log"],
     ["directory"],
     ["inspect", "metadata", "coordinator", "security", "client"],
-    ["replication"],
+    ["replication", "mirror"],
     ["cluster"],
     ["server"],
     ["store", "aio"],
@@ -32,6 +32,7 @@ PYTHON = [
     ["polars", "pandas"],
     ["__init__"],
     ["testing"],
+    ["simulate"],
     # The command line and the plugin use the public names, as everybody else does.
     ["cli", "pytest_plugin"],
     ["__main__"],

@@ -125,10 +125,10 @@ def cluster(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clu
             process.wait(START_S)
 
 
-def drive(cluster: Cluster, place: Path, archive: str) -> list[str]:
+def drive(cluster: Cluster, place: Path, archive: str, driver: str = DRIVER) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(place), cluster.master, archive],
-        cwd=ROOT, env=cluster.environment, capture_output=True, text=True, timeout=500,
+        [sys.executable, "-c", driver, str(place), cluster.master, archive],
+        cwd=place, env=cluster.environment, capture_output=True, text=True, timeout=500,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout.splitlines()
@@ -144,6 +144,35 @@ def test_batch_and_stream_with_the_package_shipped(cluster: Cluster, tmp_path: P
     assert drive(cluster, tmp_path, str(archive)) == [
         "2000", "2 True", "batch 2000 2000", "stream 2000 2000",
     ]  # fmt: skip
+
+
+UNSHIPPED = """
+import sys
+from pyspark.sql import SparkSession
+spark = (
+    SparkSession.builder.master(sys.argv[2]).appName("kafkalog unshipped")
+    .config("spark.ui.enabled", "false").config("spark.executor.memory", "512m")
+    .config("spark.cores.max", "2").config("spark.task.maxFailures", "1").getOrCreate()
+)
+spark.sparkContext.setLogLevel("OFF")
+source = spark.read.format("kafkalog").option("subscribe", "orders").load(sys.argv[1] + "/in")
+try:
+    source.count()
+except Exception as problem:
+    print(problem)
+"""
+
+
+def test_executors_without_the_package_say_so(cluster: Cluster, tmp_path: Path) -> None:
+    """What docs/spark.md quotes."""
+    write_topic(tmp_path / "in", "orders", 1, 10)
+    # Spark hands the driver's PYTHONPATH on: one that means something only where the driver is.
+    (tmp_path / "mine").mkdir()
+    for package in (ROOT / "kafkalog", ROOT / "spark_connector" / "pyspark_kafkalog"):
+        (tmp_path / "mine" / package.name).symlink_to(package)
+    there = Cluster(cluster.master, {**cluster.environment, "PYTHONPATH": "mine"})
+    said = "\n".join(drive(there, tmp_path, "", UNSHIPPED))
+    assert "ModuleNotFoundError: No module named 'pyspark_kafkalog'" in said, said
 
 
 def _plain(one: tarfile.TarInfo) -> tarfile.TarInfo | None:

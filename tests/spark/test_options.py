@@ -348,8 +348,14 @@ def test_settings_that_change_nothing_are_ignored_by_name():
         ({"kafka.fetch.max.byte": "1"}, "no such setting of a consumer; did you mean kafka.fetch."),
         ({"kafka.zzzzzz": "1"}, "known: check.crcs, client.id"),
         ({"kafka.fetch.max.bytes": "much"}, "fetch.max.bytes: found 'much', wanted an int"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "found 'SASL_SSL', but brokers are read without"),
-        ({"kafka.sasl.jaas.config": "hunter2"}, "found one, but brokers are read without"),
+        (
+            {"kafka.security.protocol": "SASL_SSL"},
+            "found 'SASL_SSL', but connections to brokers are without",
+        ),
+        (
+            {"kafka.sasl.jaas.config": "hunter2"},
+            "found one, but connections to brokers are without",
+        ),
         ({"kafka.auto.offset.reset": "none"}, "use startingOffsets"),
         ({"kafka.bootstrap.servers": "a b"}, "'kafka.bootstrap.servers': server 'a b': wanted"),
         ({"kafka.bootstrap.servers": " "}, "where to read: found neither"),

@@ -121,6 +121,18 @@ def test_the_default_columns_are_those_of_sparks_kafka_source(load: Load, topics
     ]
 
 
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+@pytest.fixture(params=["false", "true"])
+def pushdown(spark: Any, request: pytest.FixtureRequest):
+    """Whether Spark hands filters to sources that take them; older ones never do."""
+    spark.conf.set(PUSHDOWN, request.param)
+    yield
+    spark.conf.unset(PUSHDOWN)
+
+
+@pytest.mark.usefixtures("pushdown")
 def test_one_load_scanned_with_several_filters(load: Load, topics: Path):
     """What pushed-down filters get wrong in Spark: the plan of one must not serve another."""
     df = load(topics, subscribe="orders")
@@ -131,6 +143,53 @@ def test_one_load_scanned_with_several_filters(load: Load, topics: Path):
     }
     assert df.filter("partition = 2").count() == 1000
     assert df.count() == 3000
+
+
+@pytest.mark.parametrize("pushdown", ["true"], indirect=True)
+@pytest.mark.usefixtures("pushdown")
+def test_a_source_that_takes_filters_returns_wrong_rows(spark: Any):
+    """Why ours takes none, in no way that a user could ask for: Spark plans a load() once, for the
+    filter that comes first or last.  When this fails a version of Spark has mended it."""
+    datasource = pytest.importorskip("pyspark.sql.datasource")
+    equal = getattr(datasource, "EqualTo", None)
+    if equal is None:
+        pytest.skip("Spark before 4.1 hands out no filters")
+
+    class Reader(datasource.DataSourceReader):  # type: ignore[misc]
+        only: int | None = None
+
+        def pushFilters(self, filters: Any) -> Any:
+            for one in filters:
+                if isinstance(one, equal) and one.attribute == ("number",):
+                    self.only = one.value
+                yield one  # Spark looks again at every row, which does not help
+
+        def partitions(self) -> list[Any]:
+            numbers = range(3) if self.only is None else [self.only]
+            return [datasource.InputPartition(number) for number in numbers]
+
+        def read(self, partition: Any) -> Any:
+            yield (partition.value,)
+
+    class Numbers(datasource.DataSource):  # type: ignore[misc]
+        @classmethod
+        def name(cls) -> str:
+            return "numbers"
+
+        def schema(self) -> str:
+            return "number int"
+
+        def reader(self, schema: Any) -> Any:
+            return Reader()
+
+    spark.dataSource.register(Numbers)
+    assert spark.read.format("numbers").load().count() == 3
+    df = spark.read.format("numbers").load()
+    assert df.filter("number = 1").count() == 1
+    assert df.count() == 1  # and not 3
+    both = spark.read.format("numbers").load()
+    rows = both.filter("number = 0").union(both.filter("number = 1")).collect()
+    assert Counter(row.number for row in rows) != {0: 1, 1: 1}
 
 
 def test_sql(spark: Any, topics: Path):
@@ -262,7 +321,7 @@ def test_registration_where_another_package_hides_the_source(
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
     )
     assert done.stdout.split() == ["True", "50"], done.stderr[-3000:]
 
@@ -281,7 +340,7 @@ def test_an_installed_package_is_found_by_listing_folders(tmp_path: Path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.stdout.strip() == "True", done.stderr
 
@@ -305,6 +364,7 @@ else:
 """
 
 
+@pytest.mark.timeout(600)
 def test_an_environment_that_is_not_activated(java: str, topics: Path, tmp_path: Path):
     """Its Python is called by its path, so that the `python3` which Spark starts is another one:
     the error says what to set, and with that it works."""
@@ -327,7 +387,7 @@ def test_an_environment_that_is_not_activated(java: str, topics: Path, tmp_path:
         words = [str(tmp_path), str(topics), str(ROOT)]
         done = subprocess.run(
             [sys.executable, "-c", NOT_ACTIVATED, *words], cwd=tmp_path,
-            env={**environment, **more}, capture_output=True, text=True, timeout=110,
+            env={**environment, **more}, capture_output=True, text=True, timeout=280,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout

@@ -473,6 +473,9 @@ def test_users_of_one_machine_stage_apart() -> None:
         ({"path": "/d", "sinkid": "a", "batchid": "-1"}, "'batchId': found '-1'"),
         ({"path": "/d", "includeheaders": "yes"}, "wanted true or false"),
         ({"path": "/d", "kafka.acks": "1"}, "'kafka.acks' is not supported"),
+        ({"path": "/d", "kafka.lingr.ms": "1"}, r"'kafka\.\*': .*lingr\.ms.*linger\.ms"),
+        ({"path": "/d", "kafka.compression.type": "bzip9"}, r"'kafka\.\*': .*bzip9"),
+        ({"path": "/d", "kafka.security.protocol": "SSL"}, "found 'SSL', but connections"),
     ],
 )
 def test_options_that_cannot_be(given: dict[str, str], wanted: str) -> None:

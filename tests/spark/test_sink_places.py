@@ -14,11 +14,10 @@ from pyspark_kafkalog.sink import delivery
 from pyspark_kafkalog.sink.rows import SinkError
 
 import kafkalog
-from kafkalog import TopicPartition
 from tests.spark.conftest import START_MS
 from tests.spark.reading import reader, run
 from tests.spark.writing import Job, batch, values
-from tests.support.waiting import wait_for
+from tests.support.stable import stable_ends
 
 PARTITIONS = 3
 
@@ -41,31 +40,17 @@ class Target:
 
     def records(self) -> list[Any]:
         """What is committed, by partition and offset."""
-        parts = [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
-        with kafkalog.Admin(self.servers) as admin:
-            # A commit is answered once it is decided: its markers follow.
-            committed = "read_committed"
-            wait_for(
-                lambda: ends_of(admin, parts) == ends_of(admin, parts, committed), "the markers"
-            )
-            ends = ends_of(admin, parts)
+        ends = stable_ends(self.servers, self.topic)
         config = {"auto.offset.reset": "earliest", "isolation.level": "read_committed"}
         found = []
         with kafkalog.Consumer(self.servers, config=config) as consumer:
-            consumer.assign(parts)
-            while any(consumer.position(part) < ends[part] for part in parts):
+            consumer.assign(list(ends))
+            while any(consumer.position(part) < end for part, end in ends.items()):
                 found += consumer.poll(1.0)
         return sorted(found, key=lambda one: (one.partition, one.offset))
 
     def values(self) -> list[bytes]:
         return [one.value for one in self.records()]
-
-
-def ends_of(
-    admin: kafkalog.Admin, parts: list[TopicPartition], isolation: str = "read_uncommitted"
-) -> dict[TopicPartition, int]:
-    found = admin.list_offsets(dict.fromkeys(parts, "latest"), isolation=isolation)
-    return {part: one.offset for part, one in found.check().items()}
 
 
 @pytest.fixture
@@ -174,5 +159,6 @@ def test_rows_that_the_target_refuses(target: Target, job: Job) -> None:
 def test_what_was_written_is_read_by_the_source(target: Target, job: Job) -> None:
     job(values(*map(str, range(100))), **target.options)
     options = {"kafka.bootstrap.servers": target.servers, "subscribe": target.topic}
+    stable_ends(target.servers, target.topic)
     batches = run(reader(options))[1]
     assert len(batches) == 100

@@ -1,5 +1,6 @@
 """Apache Kafka as the referee: its jars, its log dump, a single broker of it."""
 
+import contextlib
 import os
 import re
 import secrets
@@ -12,7 +13,7 @@ import threading
 import time
 import zlib
 from base64 import urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -25,8 +26,20 @@ VERSION = "4.1.1"
 TESTS = Path(__file__).resolve().parents[1]
 POM = TESTS / "kafka" / "referee" / "pom.xml"
 LAST_WITH_ZOOKEEPER = "3.9.1"
-START_S = 60
-SERVER = """
+START_S = 180
+END_S = 180
+"""One that ends may write an archive of its classes."""
+ALONE = """\
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+group.initial.rebalance.delay.ms=0
+"""
+"""One broker keeps the internal topics, in a partition each, and its groups wait for nobody."""
+SERVER = (
+    """
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
@@ -35,13 +48,9 @@ advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
 log.dirs={directory}
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-transaction.state.log.num.partitions=1
-group.initial.rebalance.delay.ms=0
 """
+    + ALONE
+)
 
 
 class Unavailable(Exception):
@@ -63,7 +72,7 @@ def jars_with_zookeeper() -> Path:
     """
     pom = TESTS / "kafka" / "cluster" / "pom.xml"
     name = f"kafka-{LAST_WITH_ZOOKEEPER}"
-    return fetched(pom, name, f"kafka_2.13-{LAST_WITH_ZOOKEEPER}.jar")
+    return fetched(pom, name, f"kafka-tools-{LAST_WITH_ZOOKEEPER}.jar")
 
 
 @lru_cache
@@ -199,34 +208,40 @@ def _take(line: str, into: Dumped) -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Of those that the system gives to nobody who asks for any, so that who ends and comes back
+    finds it free."""
+    while True:
+        port = 10_000 + secrets.randbelow(22_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @lru_cache
-def _archive() -> Path:
-    """Where a broker's classes are kept as the JVM has them in memory, of this Java: a start with
-    them takes half of the processor time."""
+def _archive(folder: Path) -> Path:
+    """Where a broker's classes are kept as the JVM has them in memory, of these jars and this Java:
+    a start with them takes half of the processor time."""
     program = Path(str(shutil.which("java"))).resolve()
     known = f"{program} {program.stat().st_mtime_ns}"
-    return jars() / f"broker-{zlib.crc32(known.encode()):08x}.jsa"
+    return folder / f"broker-{zlib.crc32(known.encode()):08x}.jsa"
 
 
 class Program:
-    """A Java program that serves, and writes what it says to a file."""
+    """A program that serves, and writes what it says to a file, behind what is there."""
 
     _process: subprocess.Popen[bytes] | None = None
 
-    def __init__(self, output: Path) -> None:
+    def __init__(self, output: Path, within: Sequence[str] = ()) -> None:
+        """`within`: a command that runs another one in its own place, a namespace's."""
         self._output = output
+        self._within = within
 
     def start(self, command: list[str], where: Path, answers: Callable[[], bool]) -> None:
         """Return when it answers; clients that come earlier are slow: each has a back-off of
         its own, which grows to half a minute."""
-        with self._output.open("wb") as output:
+        with self._output.open("ab") as output:
             self._process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, cwd=where
+                [*self._within, *command], stdout=output, stderr=subprocess.STDOUT, cwd=where
             )
         try:
             end = time.monotonic() + START_S
@@ -244,7 +259,7 @@ class Program:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(timeout=START_S)
+            self._process.wait(timeout=END_S)
         finally:
             self.kill()
 
@@ -258,7 +273,30 @@ class Program:
         return self._output.read_text(errors="replace")
 
 
-class Broker(Program):
+class Kafka(Program):
+    """A broker's JVM, of any version."""
+
+    _making: Path | None = None  # an archive that its end writes
+
+    def command(self, properties: Path, heap: str, folder: Path) -> list[str]:
+        """What starts it, by these jars."""
+        program, *rest = java("kafka.Kafka", str(properties), heap=heap, folder=folder)
+        archive = _archive(folder)
+        if archive.exists():
+            self._making = None
+            how = f"-XX:SharedArchiveFile={archive}"
+        else:
+            self._making = archive.with_suffix(f".{secrets.token_hex(4)}")
+            how = f"-XX:ArchiveClassesAtExit={self._making}"
+        return [program, how, "-Xlog:disable", *rest]
+
+    def stop(self) -> None:
+        super().stop()
+        if self._making is not None and self._making.exists():
+            self._making.replace(self._making.with_suffix(".jsa"))
+
+
+class Broker(Kafka):
     """One KRaft broker on a directory, which it formats when new; a context manager, in which
     it answers from the first line on."""
 
@@ -275,7 +313,6 @@ class Broker(Program):
         self._properties.write_text(
             SERVER.format(port=self.port, controller=free_port(), directory=directory) + settings
         )
-        self._making: Path | None = None  # an archive that its end writes
 
     @property
     def bootstrap_servers(self) -> str:
@@ -285,24 +322,12 @@ class Broker(Program):
         if not (self.directory / "meta.properties").exists():
             cluster = urlsafe_b64encode(b"k" + secrets.token_bytes(15)).decode().rstrip("=")
             ask("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties))
-        program, *rest = java("kafka.Kafka", str(self._properties), heap=self._heap)
-        self.start(
-            [program, *self._with_archive(), *rest], self._home,
-            lambda: answers(self.bootstrap_servers),
-        )  # fmt: skip
+        command = self.command(self._properties, self._heap, jars())
+        self.start(command, self._home, lambda: answers(self.bootstrap_servers))
         return self
-
-    def _with_archive(self) -> list[str]:
-        self._making = None
-        if _archive().exists():
-            return [f"-XX:SharedArchiveFile={_archive()}", "-Xlog:disable"]
-        self._making = _archive().with_suffix(f".{secrets.token_hex(4)}")
-        return [f"-XX:ArchiveClassesAtExit={self._making}", "-Xlog:disable"]
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        if self._making is not None and self._making.exists():
-            self._making.replace(_archive())
 
 
 def answers(bootstrap_servers: str, brokers: int = 1) -> bool:

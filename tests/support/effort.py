@@ -27,10 +27,11 @@ SEED = int(GIVEN) if GIVEN else secrets.randbelow(2**32) if EXPLORING else 20_26
 os.environ["KAFKALOG_SEED"] = str(SEED)
 
 
-def rounds(count: int) -> Iterator[int]:
-    """0, 1, ...: `count` of them, at least one; when exploring, as many as there is time for."""
+def rounds(count: int, searches: int = 1) -> Iterator[int]:
+    """0, 1, ...: `count` of them, at least one; when exploring, as many as there is time for, which
+    is that of so many searches."""
     enough = max(1, round(count * EFFORT))
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + searches * SECONDS
     for number in itertools.count():
         if number >= enough and time.monotonic() >= end:
             return
@@ -42,6 +43,6 @@ def examples(count: int) -> int:
     return max(1, round(count * EFFORT * (10 if EXPLORING else 1)))
 
 
-def patience_s(ordinary: float) -> float:
-    """A time limit that leaves room for a search."""
-    return ordinary + 3 * SECONDS
+def patience_s(ordinary: float, searches: int = 3) -> float:
+    """A time limit that leaves room for a search, or so many."""
+    return ordinary + searches * SECONDS

@@ -2,35 +2,82 @@
 
 from __future__ import annotations
 
-import socket
+import contextlib
 from pathlib import Path
 
+from kafkalog.cli.cluster.zookeeper import serves
 from tests.support import apache
+from tests.support.waiting import wait_for
 
 ZOOKEEPER = """
 dataDir={data}
 clientPort={port}
 clientPortAddress=127.0.0.1
 admin.enableServer=false
-4lw.commands.whitelist=ruok
+4lw.commands.whitelist=srvr
 tickTime=200
 maxSessionTimeout=60000
 """
-BROKER = """
+BROKER = (
+    """
 broker.id={node}
 zookeeper.connect={zookeeper}
 zookeeper.session.timeout.ms=6000
 listeners=PLAINTEXT://127.0.0.1:{port}
 log.dirs={data}
 inter.broker.protocol.version=3.9
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-transaction.state.log.num.partitions=1
-group.initial.rebalance.delay.ms=0
 controlled.shutdown.enable=false
+log.retention.ms=-1
 """
+    + apache.ALONE
+)
+"""Who lives for half a minute, as on a busy machine, would delete the tests' records of 1970."""
+
+
+def password(session: int) -> bytes:
+    """Of a session of this id.  ZooKeeper keeps none: it draws them from Java's generator, seeded
+    with the id and a number that all its servers have."""
+    state = (session ^ 0xB3415C00 ^ 0x5DEECE66D) & (1 << 48) - 1
+    found = b""
+    while len(found) < 16:
+        state = (state * 0x5DEECE66D + 0xB) & (1 << 48) - 1
+        found += (state >> 16).to_bytes(4, "little")
+    return found
+
+
+def ends(hosts: str, path: str, patience_s: float = 30) -> None:
+    """The session that an ephemeral node is of ends, as if nothing had been heard of it for too
+    long: who closes a session by its id and password does so for all who have it."""
+    wait_for(lambda: _expire(hosts, path), f"the session of {path} ends", patience_s, 0.1)
+
+
+def _expire(hosts: str, path: str) -> bool:
+    """Returns whether the session is nobody's any more; its owner may have come between."""
+    from kazoo.client import KazooClient
+    from kazoo.exceptions import ConnectionLoss, SessionExpiredError
+
+    def owner() -> int:
+        found = asking.exists(path)
+        return found.ephemeralOwner if found else 0
+
+    lost = ConnectionLoss, SessionExpiredError
+    asking = KazooClient(hosts)
+    try:
+        asking.start(10)
+        if not (session := owner()):
+            return True
+        thief = KazooClient(hosts, client_id=(session, password(session)))
+        # It may lose the connection to the session's owner, who has it too.
+        with contextlib.suppress(thief.handler.timeout_exception, *lost):
+            thief.start(2)
+        thief.stop()
+        thief.close()
+        return owner() != session
+    except (asking.handler.timeout_exception, *lost):
+        return False
+    finally:
+        asking.stop()
+        asking.close()
 
 
 class ZooKeeper(apache.Program):
@@ -57,31 +104,24 @@ class ZooKeeper(apache.Program):
         properties.write_text(ZOOKEEPER.format(data=self._folder / "data", port=self.port))
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = apache.java(main, str(properties), folder=self._jars)
-        self.start(command, self._folder, self._answers)
-
-    def _answers(self) -> bool:
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), 5) as asked:
-                asked.sendall(b"ruok")
-                return asked.recv(4) == b"imok"
-        except OSError:
-            return False
+        self.start(command, self._folder, lambda: serves("127.0.0.1", self.port))
 
     def __exit__(self, *_: object) -> None:
         self.kill()
 
 
-class Broker(apache.Program):
+class Broker(apache.Kafka):
     """A broker of Kafka 3.9; a context manager, in which it answers from the first line on."""
 
     def __init__(
-        self, folder: Path, zookeeper: str, node: int = 1, settings: str = "", known: int = 1
-    ) -> None:
+        self, folder: Path, zookeeper: str, node: int = 1, settings: str = "", known: int = 1,
+        port: int | None = None,
+    ) -> None:  # fmt: skip
         """`zookeeper`: with the chroot, which it makes.  `known`: so many brokers it is to know
         before it is used; none, if it waits for a controller of ours."""
         folder.mkdir()
         super().__init__(folder / "broker.out")
-        self.port = apache.free_port()
+        self.port = port or apache.free_port()
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
         self._folder = folder
         self._known = known
@@ -92,8 +132,7 @@ class Broker(apache.Program):
         )
 
     def __enter__(self) -> Broker:
-        main, jars = "kafka.Kafka", apache.jars_with_zookeeper()
-        command = apache.java(main, str(self._properties), heap="384m", folder=jars)
+        command = self.command(self._properties, "384m", apache.jars_with_zookeeper())
         self.start(
             command, self._folder, lambda: apache.answers(self.bootstrap_servers, self._known)
         )

@@ -21,9 +21,8 @@ from kafkalog.batch.encode import (
     HEADER_BYTES,
     one_batch,
     placed,
-    plain_batch,
+    rows_batch,
     target_codec,
-    transactional_batch,
 )
 from kafkalog.config.topic import TopicConfig
 from kafkalog.directory.manager import Manager
@@ -227,31 +226,29 @@ def test_wrong_arguments_of_asyncio(
 # ---- batches -----------------------------------------------------------------------------------
 
 CONFIG = TopicConfig()
-BATCH = plain_batch(Columns([b"v"]), 200)
+BATCH = rows_batch([(None, b"v")], 1)
 BATCHES: dict[Callable[..., Any], dict[str, Any]] = {
     control_key: {"kind": 0},
     marker_batch: {"producer_id": 1, "epoch": 0, "commit": True, "coordinator_epoch": 0,
                    "now_ms": 1},
     placed: {"batch": BATCH, "offset": 0, "epoch": 0},
-    plain_batch: {"room": 200, "producer_id": 1, "epoch": 0, "attributes": 0},
-    transactional_batch: {"room": 200, "producer_id": 1, "epoch": 0},
+    rows_batch: {"rows": [(b"k", b"v")], "timestamp_ms": 1, "producer_id": 1, "epoch": 0,
+                 "attributes": 0},
     target_codec: {"config": CONFIG, "asked": "none"},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("function", BATCHES, ids=lambda function: function.__name__)
 def test_wrong_arguments_of_batches(function: Callable[..., Any]) -> None:
-    """A number that does not fit its place, a room in which there is none."""
+    """A number that does not fit its place, rows that are none."""
     right = BATCHES[function]
-    takes = "columns" in inspect.signature(function).parameters
     raw = []
     for name in right:
         if name == "config":
             continue
         for wrong in (*ABSURD, 0, 1, HEADER_BYTES, 1 << 15, 1 << 31, -(1 << 31) - 1):
-            rows = {"columns": Columns([b"v"])} if takes else {}
             try:
-                function(**{**right, **rows, name: wrong})
+                function(**{**right, name: wrong})
             except KafkalogError:
                 continue
             except Exception as error:

@@ -241,3 +241,34 @@ def test_a_store_of_ones_own(run: Run, pytester: pytest.Pytester) -> None:
     assert (folder / "orders-0").exists()
     passed = folder.parent.parent / folder.parent.name.replace("fails", "passes")
     assert not (passed / "kafkalog-store").exists()
+
+
+def test_a_cluster_of_ones_own(run: Run, pytester: pytest.Pytester) -> None:
+    """Its settings and topics by the marker; where it failed, its directories are kept and told."""
+    done = run(
+        test_it="""
+        import pytest
+
+        @pytest.mark.kafkalog(topics={"orders": 2})
+        def test_passes(kafkalog_cluster):
+            kafkalog_cluster.fill("orders", ["a"])
+            kafkalog_cluster.kill(kafkalog_cluster.leader("orders", 1))
+            assert kafkalog_cluster.wait_for_records("orders", 1)[0].value == b"a"
+
+        def test_fails(kafkalog_cluster):
+            kafkalog_cluster.partition(1, 2)
+            kafkalog_cluster.stop(3)
+            assert 0
+    """
+    )
+    done.assert_outcomes(passed=1, failed=1)
+    text = done.stdout.str()
+    assert "running: 1, 2; it is kept:" in text
+    assert "still set at node 2: Fault(all of '1' is cut off: each)" in text
+    kept = re.search(r"kafkalog topics --dir (\S+/node3)", text)
+    assert kept, text
+    command = [sys.executable, "-m", "kafkalog", "topics", "--dir", kept[1]]
+    subprocess.run(command, capture_output=True, check=True)
+    folder = pytester.path.__class__(kept[1]).parent
+    passed = folder.parent.parent / folder.parent.name.replace("fails", "passes")
+    assert not (passed / folder.name).exists()

@@ -88,6 +88,20 @@ static inline const uint8_t *kl_get_uvarint(const uint8_t *p, const uint8_t *end
     *out = (uint32_t)u;
     return p;
 }
+/* The same, of which two bytes at least lie in memory: up to 16,383 without a loop. */
+static inline const uint8_t *kl_get_uvarint_near(const uint8_t *p, const uint8_t *end,
+                                                 uint32_t *out) {
+    uint32_t u = p[0];
+    if (KL_LIKELY(u < 0x80)) {
+        *out = u;
+        return p + 1;
+    }
+    if (KL_LIKELY(p[1] < 0x80)) {
+        *out = (u & 0x7f) | (uint32_t)p[1] << 7;
+        return p + 2;
+    }
+    return kl_get_uvarint(p, end, out);
+}
 /* Zig-zag ones. */
 static inline const uint8_t *kl_get_varlong(const uint8_t *p, const uint8_t *end,
                                             int bytes_max, int64_t *out) {

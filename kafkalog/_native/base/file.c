@@ -260,9 +260,7 @@ static kl_status identify(kl_file *file, int fd, struct statx *seen) {
                        file->dir_path, name, (unsigned)found.stx_mode);
     uint64_t device = (uint64_t)found.stx_dev_major << 32 | found.stx_dev_minor;
     /* An inode's number may be given to the next file at once; its birth tells them apart. */
-    int64_t born_ns = 0;
-    if (found.stx_mask & STATX_BTIME)
-        born_ns = found.stx_btime.tv_sec * 1000000000 + found.stx_btime.tv_nsec;
+    int64_t born_ns = kl_born_ns(&found);
     if (file->known && (file->device != device || file->inode != found.stx_ino ||
                         file->born_ns != born_ns))
         return kl_fail(KL_E_STALE,

@@ -51,6 +51,12 @@ extern const kl_io_table kl_io_system; /* what the hooks call */
 bool kl_io_alloc_fails(void);          /* counts as a call of "alloc" */
 #endif
 
+/* When it was made, nanoseconds since 1970; 0 where the file system does not say. */
+static inline int64_t kl_born_ns(const struct statx *found) {
+    if (!(found->stx_mask & STATX_BTIME)) return 0;
+    return found->stx_btime.tv_sec * 1000000000 + found->stx_btime.tv_nsec;
+}
+
 /* openat, again when a signal came first. */
 static inline int kl_open_at(int dir_fd, const char *name, int flags, mode_t mode) {
     for (;;) {

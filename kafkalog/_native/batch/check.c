@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "record_parts.h"
+
 /* ---- records ------------------------------------------------------------------------ */
 
 static bool time_is_within(int64_t timestamp_ms, const kl_record_rules *rules) {
@@ -63,8 +65,6 @@ static kl_status check_delta(const kl_batch *batch, int32_t i, int32_t delta,
 
 /* ---- the common ones ----------------------------------------------------------------------- */
 
-enum { PREFIX_BYTES_MAX = 26 }; /* of a record, up to its key */
-
 /* Records from a batch's first on, and what they came to. */
 typedef struct {
     const uint8_t *p; /* behind them */
@@ -77,12 +77,9 @@ typedef struct {
 /* A varint of which two bytes at least lie in memory, still zig-zag. */
 static inline const uint8_t *take_varint(plain_run *run, const uint8_t *p,
                                          const uint8_t *end, uint32_t *u) {
-    *u = p[0];
-    if (KL_LIKELY(*u < 0x80)) return p + 1;
-    *u = (*u & 0x7f) | (uint32_t)p[1] << 7;
-    if (KL_LIKELY(p[1] < 0x80)) return p + 2;
-    const uint8_t *next = kl_get_uvarint(p, end, u);
+    const uint8_t *next = kl_get_uvarint_near(p, end, u);
     if (KL_LIKELY(next != NULL)) return next;
+    *u = 0;
     run->bad = true;
     return p;
 }
@@ -122,7 +119,7 @@ static plain_run take_plain_ones(const kl_batch *batch, const uint8_t *records,
                                  const uint8_t *end, const kl_record_rules *rules) {
     const bool keyed = rules && rules->need_keys;
     plain_run run = {.p = records, .delta_min = INT32_MAX, .delta_max = INT32_MIN};
-    while (run.count < batch->record_count && end - run.p >= PREFIX_BYTES_MAX) {
+    while (run.count < batch->record_count && end - run.p >= RECORD_PREFIX_BYTES_MAX) {
         const uint8_t *next = take_plain(&run, end, keyed);
         if (KL_UNLIKELY(next == NULL)) break;
         run.p = next;

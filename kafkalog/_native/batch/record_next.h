@@ -2,37 +2,14 @@
 #ifndef KL_RECORD_NEXT_H
 #define KL_RECORD_NEXT_H
 
-#include "record.h"
+#include "record_parts.h"
 
-/* Bytes that the fixed fields up to the key's length can take at most: length 5,
- * attributes 1, timestamp delta 10, offset delta 5, key length 5. */
-enum { RECORD_PREFIX_BYTES_MAX = 26 };
-/* Fewest bytes of a header: two lengths. */
-enum { HEADER_BYTES_MIN = 2 };
-
-/* record.c */
-
-/* The fields before the key, whose bytes may run out anywhere. */
-const uint8_t *kl_record_prefix_checked(const uint8_t *p, const uint8_t *end,
-                                        int32_t *length, const uint8_t **body,
-                                        kl_record_view *out);
-/* Whether the headers end where the record does. */
-bool kl_record_headers_fill(const kl_record_view *view, const uint8_t *end);
-
-/* A varint of at most 5 bytes that are known to lie in memory.  Two bytes, which hold a
- * length up to 8191, are decoded without a loop. */
+/* A varint of which all bytes that it can have lie in memory. */
 static inline const uint8_t *kl_get_varint_there(const uint8_t *p, int32_t *out) {
-    uint32_t u = p[0];
-    if (KL_LIKELY(u < 0x80)) {
-        *out = (int32_t)((u >> 1) ^ (0U - (u & 1)));
-        return p + 1;
-    }
-    if (KL_LIKELY(p[1] < 0x80)) {
-        u = (u & 0x7f) | (uint32_t)p[1] << 7;
-        *out = (int32_t)((u >> 1) ^ (0U - (u & 1)));
-        return p + 2;
-    }
-    return kl_get_varint(p, p + KL_VARINT_BYTES_MAX, out);
+    uint32_t u;
+    p = kl_get_uvarint_near(p, p + KL_VARINT_BYTES_MAX, &u);
+    if (KL_LIKELY(p != NULL)) *out = (int32_t)((u >> 1) ^ (0U - (u & 1)));
+    return p;
 }
 
 static inline const uint8_t *kl_record_prefix(const uint8_t *p, const uint8_t *end,

@@ -85,7 +85,6 @@ static kl_status take_batches(kl_log *log, kl_span batches, arrival *in) {
     kl_status status = kl_log_enter_write(log);
     if (status) return status;
     const kl_batch_rules rules = kl_log_rules(log, in->now_ms, in->how.origin);
-    in->how.durable &= log->end_is_high_watermark;
     status = check_expected(log, &in->how);
     if (!in->how.in_place) { /* the log's scratch, until give_back */
         in->owned = log->scratch;
@@ -238,7 +237,7 @@ static kl_status ask_for_sync(kl_log *log, const kl_append_options *options,
     bool due = log->unflushed_records >= log->config.flush_messages;
     *wait = due && !options->no_wait;
     out->sync_due = due && options->no_wait;
-    if (!options->durable && !out->sync_due) return KL_OK;
+    if (options->durable != 1 && !out->sync_due) return KL_OK;
     /* A repeated batch may not be on disk yet. */
     if (log->flushed > out->last_offset) return KL_OK;
     log->flushers += 1; /* its acknowledgement waits as a thread would */

@@ -243,6 +243,7 @@ kl_status kl_log_derive_producers(const kl_log *log, const kl_version *version,
     int64_t at;
     kl_status status = kl_log_load_snapshot(
         log, into, dir, version->segments[0]->base_offset, KL_MIN(from, rebuild_from), &at);
+    if (!status) kl_log_recall(log, version, dir, at, into);
     for (size_t i = kl_version_find(version, at); !status && i < version->count; i++) {
         kl_segment *segment = version->segments[i];
         bool rebuild = segment->base_offset >= rebuild_from;

@@ -240,10 +240,15 @@ kl_status kl_log_get(kl_log *log, kl_log_state *out) {
     out->generation = log->generation;
     out->segment_count = (int32_t)log->version->count;
     out->leader_epoch = log->leader_epoch;
+    out->last_epoch = kl_epochs_latest(&log->epochs);
     out->offline = log->offline != KL_OK;
     out->producer_count = (int32_t)log->producers.count;
     kl_log_leave(log);
     return KL_OK;
+}
+
+void kl_log_get_each(kl_log **logs, size_t count, kl_log_state *out, kl_status *statuses) {
+    for (size_t i = 0; i < count; i++) statuses[i] = kl_log_get(logs[i], &out[i]);
 }
 
 /* Locked. */

@@ -364,6 +364,10 @@ bool kl_index_next_offset(const kl_index *index, int64_t offset, kl_offset_entry
     return true;
 }
 
+size_t kl_index_count_below(const kl_index *index, int64_t offset) {
+    return count_up_to(index, offset - 1, offset_key);
+}
+
 kl_time_entry kl_index_find_time(const kl_index *index, int64_t timestamp) {
     size_t count = count_up_to(index, timestamp, time_key);
     if (count == 0) return (kl_time_entry){-1, index->base_offset};

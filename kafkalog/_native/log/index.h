@@ -75,6 +75,8 @@ kl_time_entry kl_index_time_at(const kl_index *index, size_t i);
 kl_offset_entry kl_index_find_offset(const kl_index *index, int64_t offset);
 /* The first entry with offset >= `offset`, that is, whose batch may hold it; false: none. */
 bool kl_index_next_offset(const kl_index *index, int64_t offset, kl_offset_entry *out);
+/* How many entries have an offset < `offset`. */
+size_t kl_index_count_below(const kl_index *index, int64_t offset);
 /* The last entry with timestamp <= `timestamp`; {-1, base_offset} when there is none. */
 kl_time_entry kl_index_find_time(const kl_index *index, int64_t timestamp);
 /* "00000000000000000042.index": 20 digits and the suffix; `out` has KL_NAME_BYTES. */

@@ -70,6 +70,7 @@ struct kl_log {
     int64_t log_start;
     int64_t log_end;
     int64_t high_watermark;
+    int64_t show_until; /* what other copies allow to be shown; INT64_MAX: all */
     int64_t last_stable;
     int64_t generation; /* odd while segments are being changed */
     int32_t leader_epoch;
@@ -119,7 +120,7 @@ struct kl_log {
  *   state      entering, the list of segments, ends, failures
  *   point      how far it is on disk, noted
  *   flush      group commit
- *   snapshot, derive, recover: what is derived from the bytes, made anew from them
+ *   snapshot, recall, derive, recover: what is derived from the bytes, made anew from them
  *   append     one batch into the log, rolls
  *   append_batches, truncate: whole requests; what takes records away
  *   load       what lies in a folder
@@ -209,6 +210,8 @@ kl_status kl_log_make_dirty(kl_log *log);
 kl_status kl_log_roll_locked(kl_log *log, int64_t base_offset);
 /* Write the checkpoint of the leader epochs, without the lock meanwhile. */
 kl_status kl_log_save_epochs(kl_log *log, bool sync);
+/* The same after a change, unsynced; where there is no room before the next batch. */
+kl_status kl_log_keep_epochs(kl_log *log);
 /* Write whole batches at the end of the active segment; undone when it fails. */
 kl_status kl_log_write(kl_log *log, const uint8_t *data, size_t bytes);
 /* Append one finished batch: roll, write, note, move the end.  `batch` describes `data`
@@ -265,6 +268,13 @@ kl_status kl_log_load_snapshot(const kl_log *log, kl_producers *into, kl_dir *di
  * the version's active segment: `until_offset`, those from there on stay. */
 kl_status kl_log_trim_snapshots(const kl_version *version, kl_dir *dir,
                                 int64_t above_offset, int64_t until_offset);
+
+/* ---- recall.c ---------------------------------------------------------------------- */
+/* Give the producers of a snapshot, just loaded, what it leaves out: the batches before the last
+ * one of each, of the same epoch and without a gap, as the end of the log below `at` shows them.
+ * Of producers that it does not show, or when it cannot be read, the last one is known. */
+void kl_log_recall(const kl_log *log, const kl_version *version, kl_dir *dir, int64_t at,
+                   kl_producers *producers);
 
 /* ---- load.c ------------------------------------------------------------------------ */
 /* The segments of the folder, of which nothing is read yet; `with_swap`: as compaction will

@@ -386,6 +386,17 @@ kl_status kl_log_epoch_end(kl_log *log, int32_t epoch, int32_t *found_epoch,
     return KL_OK;
 }
 
+kl_status kl_log_keep_epochs(kl_log *log) {
+    kl_status status = kl_log_save_epochs(log, false);
+    if (!status) {
+        log->dir_dirty = log->texts_dirty = true;
+        return KL_OK;
+    }
+    /* Before the first batch that carries one: who only reads needs no room. */
+    log->epoch_owed = true;
+    return kl_passes(status) ? KL_OK : status;
+}
+
 kl_status kl_log_set_leader_epoch(kl_log *log, int32_t epoch) {
     kl_status status = kl_log_enter_write(log);
     if (status) return status;
@@ -398,15 +409,7 @@ kl_status kl_log_set_leader_epoch(kl_log *log, int32_t epoch) {
     if (epoch == log->leader_epoch && epoch == kl_epochs_latest(&log->epochs)) goto out;
     status = kl_log_make_dirty(log);
     if (!status) status = kl_epochs_assign(&log->epochs, epoch, log->log_end);
-    if (!status && log->epochs.changed) {
-        status = kl_log_save_epochs(log, false);
-        if (!status) log->dir_dirty = log->texts_dirty = true;
-        else {
-            /* Before the first batch that carries it: who only reads needs no room. */
-            log->epoch_owed = true;
-            if (kl_passes(status)) status = KL_OK;
-        }
-    }
+    if (!status && log->epochs.changed) status = kl_log_keep_epochs(log);
     if (!status) log->leader_epoch = epoch;
 out:
     kl_log_leave(log);
@@ -425,11 +428,20 @@ kl_status kl_log_set_high_watermark(kl_log *log, int64_t offset) {
                          log->path, (long long)offset, (long long)log->log_start,
                          (long long)log->log_end);
     if (!status) {
-        log->high_watermark = offset;
+        log->high_watermark = log->show_until = offset;
         kl_log_publish(log);
     }
     kl_log_leave(log);
     return status;
+}
+
+kl_status kl_log_show_until(kl_log *log, int64_t offset) {
+    kl_status status = kl_log_enter_writer(log);
+    if (status) return status;
+    log->show_until = offset;
+    kl_log_publish(log);
+    kl_log_leave(log);
+    return KL_OK;
 }
 
 kl_status kl_log_producers(kl_log *log, kl_producer *out, size_t max_entries,

@@ -68,6 +68,8 @@ static kl_status log_new(const char *path, const kl_open *how, kl_marker *marker
     log->path = strcpy(copy, path);
     log->writable = how->mode == KL_WRITE;
     log->end_is_high_watermark = how->end_is_high_watermark;
+    log->show_until =
+        how->end_is_high_watermark ? INT64_MAX : KL_MAX(how->high_watermark, 0);
     log->hold_from = INT64_MAX;
     log->hold_until = -1;
     log->process_generation = atomic_load(&kl_process_generation);

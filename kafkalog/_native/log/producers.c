@@ -605,3 +605,42 @@ kl_status kl_producers_load(kl_producers *producers, const uint8_t *data, size_t
     if (status) kl_producers_clear(producers);
     return status;
 }
+
+/* ---- what a snapshot leaves out ------------------------------------------------------ */
+
+static bool any_reaches(const kl_producer_list *list, int64_t offset) {
+    for (const kl_producer_entry *entry = list->oldest; entry; entry = entry->newer)
+        if (entry->batch_count && last_batch(entry)->last_offset >= offset) return true;
+    return false;
+}
+
+bool kl_producers_reach(const kl_producers *producers, int64_t offset) {
+    return any_reaches(&producers->idle, offset) || any_reaches(&producers->open, offset);
+}
+
+/* The last one stays as the snapshot has it. */
+static void recall_entry(kl_producer_entry *entry, const kl_producer_entry *found) {
+    const kl_producer_batch *last = last_batch(entry), *seen = last_batch(found);
+    if (last == NULL || last->last_offset != seen->last_offset ||
+        last->first_sequence != seen->first_sequence ||
+        last->last_sequence != seen->last_sequence)
+        return;
+    const kl_producer_batch *first = seen;
+    while (first > found->batches &&
+           first->first_sequence == kl_sequence_add(first[-1].last_sequence, 1))
+        first--;
+    int before = (int)(seen - first);
+    entry->batches[before] = *last;
+    memcpy(entry->batches, first, (size_t)before * sizeof *first);
+    entry->batch_count = before + 1;
+}
+
+static void recall_list(kl_producers *producers, const kl_producer_list *found) {
+    for (const kl_producer_entry *entry = found->oldest; entry; entry = entry->newer)
+        recall_entry(kl_producers_find(producers, entry->producer_id), entry);
+}
+
+void kl_producers_recall(kl_producers *producers, const kl_producers *found) {
+    recall_list(producers, &found->idle);
+    recall_list(producers, &found->open);
+}

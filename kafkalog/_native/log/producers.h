@@ -127,5 +127,9 @@ kl_status kl_snapshot_encode(const kl_producers *producers, kl_buffer *out);
 /* Replace the state by a snapshot's; cleared on failure.  KL_E_CORRUPT. */
 kl_status kl_producers_load(kl_producers *producers, const uint8_t *data, size_t bytes,
                             int64_t now_ms);
+/* Whether the last batch of any lies at or above `offset`. */
+bool kl_producers_reach(const kl_producers *producers, int64_t offset);
+/* Give those of a snapshot the batches before their last one, which `found` has applied. */
+void kl_producers_recall(kl_producers *producers, const kl_producers *found);
 
 #endif

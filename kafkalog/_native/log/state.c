@@ -90,9 +90,14 @@ kl_status kl_log_is_offline(const kl_log *log, const char *what) {
                    why, what);
 }
 
+static _Atomic int64_t logs_failed;
+
+int64_t kl_logs_failed(void) { return atomic_load(&logs_failed); }
+
 kl_status kl_log_fail_storage(kl_log *log, kl_status status) {
     if (!log->offline) {
         log->offline = KL_E_STORAGE;
+        atomic_fetch_add(&logs_failed, 1);
         const char *why = kl_error_message();
         log->offline_why = kl_alloc(strlen(why) + 1);
         if (log->offline_why) strcpy(log->offline_why, why);
@@ -137,7 +142,7 @@ int64_t kl_log_next_base(const kl_log *log, size_t index) {
                                            : log->log_end;
 }
 
-/* A single copy's high watermark: the end, or where promised records begin that are not on
+/* What this copy allows to be shown: the end, or where promised records begin that are not on
  * disk yet.  A sync covers whole batches, so what is left of them begins at `flushed`. */
 static int64_t single_high_watermark(kl_log *log) {
     if (KL_LIKELY(log->hold_until < 0)) return log->log_end;
@@ -152,7 +157,8 @@ static int64_t single_high_watermark(kl_log *log) {
 
 void kl_log_publish(kl_log *log) {
     if (log->writable) {
-        if (log->end_is_high_watermark) log->high_watermark = single_high_watermark(log);
+        int64_t shown = KL_MIN(single_high_watermark(log), log->show_until);
+        log->high_watermark = KL_MAX(log->high_watermark, shown);
         log->last_stable = log->high_watermark;
         if (log->producers.open_txns || log->producers.finished_count) {
             int64_t unstable =

@@ -14,6 +14,8 @@
 static void lower_bounds(kl_log *log, int64_t log_end) {
     log->log_end = log_end;
     log->high_watermark = KL_MIN(log->high_watermark, log_end);
+    /* What other copies have of it is not what comes there next. */
+    if (log->show_until != INT64_MAX) log->show_until = KL_MIN(log->show_until, log_end);
     log->last_stable = KL_MIN(log->last_stable, log->high_watermark);
     log->log_start = KL_MIN(log->log_start, log->last_stable);
     log->flushed = KL_MIN(log->flushed, log_end);
@@ -313,6 +315,13 @@ static kl_status cut_on_disk(kl_log *log, kl_dir *dir, const cut_plan *plan) {
     return status;
 }
 
+/* Reserved.  Nothing that is shown would be left.  What lies below the start may be of epochs that
+ * the leader never had, or had later: batches of it behind those would be out of order. */
+static bool leaves_nothing(const kl_log *log, int64_t offset) {
+    int64_t base = log->version->segments[0]->base_offset;
+    return offset < base || (offset <= log->log_start && base < log->log_start);
+}
+
 /* Not locked, reserved.  *stale: once more, by a copy. */
 static kl_status truncate_once(kl_log *log, kl_dir *dir, int64_t offset, bool *stale) {
     cut_plan plan = {0};
@@ -321,6 +330,10 @@ static kl_status truncate_once(kl_log *log, kl_dir *dir, int64_t offset, bool *s
     if (status) return status;
     status = make_plan(log, dir, offset, &plan);
     if (status) goto out;
+    if (leaves_nothing(log, plan.log_end)) {
+        status = restart(log, dir, plan.log_end);
+        goto out;
+    }
     *stale = show_cut(log, &plan) != KL_OK;
     if (*stale) goto out;
     status = cut_on_disk(log, dir, &plan);
@@ -351,6 +364,18 @@ static kl_status truncate_reserved(kl_log *log, int64_t offset) {
     return status;
 }
 
+/* Locked, reserved.  Epochs of which the log has no record: who led and wrote nothing would else
+ * part from the next leader's log for ever. */
+static kl_status drop_empty_epochs(kl_log *log, int64_t offset) {
+    const kl_epochs *epochs = &log->epochs;
+    if (epochs->count == 0 || epochs->entries[epochs->count - 1].start_offset < offset)
+        return KL_OK;
+    kl_status status = kl_log_make_dirty(log);
+    if (status) return status;
+    kl_epochs_truncate_end(&log->epochs, offset);
+    return kl_log_keep_epochs(log);
+}
+
 /* kl_log_reserve, and no step of a compaction is under way: what it writes has the name that a
  * copy has here.  The next step finds that segments have changed. */
 static kl_status reserve_alone(kl_log *log) {
@@ -369,9 +394,9 @@ kl_status kl_log_truncate(kl_log *log, int64_t offset) {
     if (offset < 0)
         status = kl_fail(KL_E_OFFSET_OUT_OF_RANGE, "log %s: truncate to offset %lld",
                          log->path, (long long)offset);
-    else if (offset < log->version->segments[0]->base_offset)
-        status = restart_reserved(log, offset);
+    else if (leaves_nothing(log, offset)) status = restart_reserved(log, offset);
     else if (offset < log->log_end) status = truncate_reserved(log, offset);
+    else status = drop_empty_epochs(log, offset);
     kl_log_release(log);
     kl_log_leave(log);
     return status;

@@ -33,8 +33,10 @@ static const int16_t codes[] = {
     [KL_E_TRANSACTION_COORDINATOR_FENCED] = CODE_TRANSACTION_COORDINATOR_FENCED,
     [KL_E_UNEXPECTED_APPEND_OFFSET] = CODE_UNKNOWN_SERVER_ERROR,
     [KL_E_FENCED_LEADER_EPOCH] = CODE_FENCED_LEADER_EPOCH,
+    [KL_E_NOT_LEADER_OR_FOLLOWER] = CODE_NOT_LEADER_OR_FOLLOWER,
+    [KL_E_NOT_ENOUGH_REPLICAS] = CODE_NOT_ENOUGH_REPLICAS,
 };
-KL_STATIC_ASSERT(sizeof codes / sizeof codes[0] == KL_E_FENCED_LEADER_EPOCH + 1,
+KL_STATIC_ASSERT(sizeof codes / sizeof codes[0] == KL_E_NOT_ENOUGH_REPLICAS + 1,
                  "each status has its code");
 
 int16_t kl_code_of(kl_status status) {

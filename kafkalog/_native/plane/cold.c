@@ -44,12 +44,11 @@ static void load_item(const kl_load_item *item) {
         return;
     }
     kl_status status =
-        kl_log_slice(log, item->offset, item->committed ? KL_COMMITTED : KL_UNCOMMITTED,
-                     item->bytes, true, &slice, &where);
+        kl_log_slice(log, item->offset, item->to, item->bytes, true, &slice, &where);
     kl_slice_drop(&slice);
     kl_aborted aborted;
     size_t count = 1;
-    if (!status && item->committed)
+    if (!status && item->to == KL_COMMITTED)
         (void)kl_log_aborted(log, item->offset, where.next_offset, &aborted, 1, &count);
     kl_replica_leave(item->replica);
 }

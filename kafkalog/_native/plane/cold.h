@@ -13,7 +13,7 @@ typedef struct {
     kl_replica *replica; /* retained */
     int64_t offset;
     size_t bytes;
-    bool committed;
+    int32_t to;         /* KL_COMMITTED, KL_UNCOMMITTED, KL_LOG_END */
     kl_upcoming append; /* of 0 bytes: none */
 } kl_load_item;
 

@@ -23,12 +23,16 @@ kl_status kl_data_new(const kl_server_config *config, kl_clock *clock, int32_t t
     data->pinned_max = pinned_max();
     pthread_mutex_init(&data->lock, NULL);
     kl_cold_init(&data->cold);
+    kl_caught_ups_init(&data->caught_ups);
+    kl_racks_init(&data->racks);
     data->lane_count = threads;
     data->lanes = kl_alloc((size_t)threads * sizeof *data->lanes);
     kl_status status = KL_OK;
     if (data->lanes == NULL)
         status = kl_fail(KL_E_NO_MEMORY, "no memory for %d network threads", threads);
     if (!status) status = kl_topics_new(&data->topics);
+    if (!status)
+        status = kl_quota_new(config->quota_windows, config->quota_window_ms, &data->quota);
     if (!status) status = kl_sessions_new(config->fetch_sessions_max, &data->sessions);
     if (status) {
         kl_data_free(data);
@@ -47,16 +51,19 @@ void kl_data_free(kl_data *data) {
     }
     kl_release(data->lanes);
     kl_cold_free(&data->cold);
+    kl_caught_ups_free(&data->caught_ups);
+    kl_racks_free(&data->racks);
+    kl_quota_free(data->quota);
     pthread_mutex_destroy(&data->lock);
     kl_release(data);
 }
 
-kl_status kl_data_enter(kl_data *data, const char *name, int32_t partition,
+kl_status kl_data_enter(kl_data *data, const char *name, int32_t partition, bool empty,
                         kl_replica **out) {
     const kl_topic_key key = {{(const uint8_t *)name, strlen(name)}, NULL};
     kl_topics_lock(data->topics);
     const kl_topic *topic = kl_topics_find(data->topics, &key);
-    kl_replica *replica = *out = topic ? kl_topic_replica(topic, partition, false) : NULL;
+    kl_replica *replica = *out = topic ? kl_topic_replica(topic, partition, empty) : NULL;
     kl_topics_unlock(data->topics);
     if (replica && kl_replica_enter(replica)) return KL_OK;
     kl_replica_drop(replica);
@@ -66,6 +73,33 @@ kl_status kl_data_enter(kl_data *data, const char *name, int32_t partition,
 void kl_data_leave(kl_replica *replica) {
     kl_replica_leave(replica);
     kl_replica_drop(replica);
+}
+
+kl_status kl_data_set_followers(kl_data *data, const char *topic, int32_t partition,
+                                const kl_follower *followers, int32_t count) {
+    kl_replica *replica;
+    kl_status status = kl_data_enter(data, topic, partition, true, &replica);
+    if (status) return status;
+    int64_t now_ms = kl_clock_now(data->clock);
+    status = kl_replica_set_followers(replica, followers, count, now_ms);
+    kl_data_leave(replica);
+    return status;
+}
+
+kl_status kl_data_change_role(kl_data *data, const kl_role_change *change,
+                              const kl_follower *followers) {
+    bool leads = !change->role.follows;
+    kl_status status = KL_OK;
+    /* First the log, then who may write to it: no record gets an epoch of before. */
+    if (leads) status = kl_log_set_leader_epoch(change->log, change->role.leader_epoch);
+    if (!status)
+        status = kl_topics_put_partition(data->topics, change->topic, change->partition,
+                                         change->log, &change->role);
+    if (!status && leads)
+        status =
+            kl_data_set_followers(data, change->topic, change->partition,
+                                  followers + change->followers_at, change->follower_count);
+    return status;
 }
 
 /* ---- slices -------------------------------------------------------------------------------- */

@@ -3,10 +3,13 @@
 #ifndef KL_DATA_H
 #define KL_DATA_H
 
+#include "caught_up.h"
 #include "codes.h"
 #include "cold.h"
 #include "net/clock.h"
 #include "net/codec.h"
+#include "racks.h"
+#include "replica/quota.h"
 #include "session.h"
 #include "topics.h"
 
@@ -41,6 +44,9 @@ struct kl_data {
     const kl_server_config *config; /* the server's, as is the clock */
     kl_clock *clock;
     kl_cold cold;
+    kl_caught_ups caught_ups;
+    kl_racks racks;
+    kl_quota *quota; /* of what copies get that are not in sync */
     /* Slices of files in responses that are under way: each keeps a file open. */
     _Atomic int64_t pinned;
     int64_t pinned_max;
@@ -57,10 +63,16 @@ kl_status kl_data_new(const kl_server_config *config, kl_clock *clock, int32_t t
                       kl_data **out);
 void kl_data_free(kl_data *data); /* NULL is fine */
 
-/* The partition of a topic, retained and entered; KL_E_NOT_FOUND. */
-kl_status kl_data_enter(kl_data *data, const char *topic, int32_t partition,
+/* The partition of a topic, retained and entered; KL_E_NOT_FOUND.  `empty`: or one that has no
+ * log yet. */
+kl_status kl_data_enter(kl_data *data, const char *topic, int32_t partition, bool empty,
                         kl_replica **out);
 void kl_data_leave(kl_replica *replica);
+/* See kl_server_set_followers and kl_server_change_roles. */
+kl_status kl_data_set_followers(kl_data *data, const char *topic, int32_t partition,
+                                const kl_follower *followers, int32_t count);
+kl_status kl_data_change_role(kl_data *data, const kl_role_change *change,
+                              const kl_follower *followers);
 
 /* One more slice may be taken; it counts until kl_data_unpin.  False: there are too many. */
 bool kl_data_pin(kl_data *data);

@@ -10,7 +10,8 @@ enum {
      * network thread's in sum, but those up to the smaller number, which count for nothing. */
     PARKED_BYTES_SMALL = 64 << 10,
     PARKED_BYTES_MAX = 64 << 20,
-    FOLD_MIN = 64 /* partitions asked for, from which on some may be the same */
+    LOOK_AT_ALL_MS = 1000, /* a follower's session */
+    FOLD_MIN = 64          /* partitions asked for, from which on some may be the same */
 };
 
 /* ---- memory: one kl_fetch per request under way, kept by its network thread --------------- */
@@ -33,7 +34,7 @@ static kl_fetch *take(kl_request *request) {
     fetch->aborted_count = 0;
     fetch->forgotten_topics = 0;
     fetch->code = CODE_NONE;
-    fetch->incremental = fetch->epoch_error = false;
+    fetch->incremental = fetch->epoch_error = fetch->throttled = false;
     fetch->loaded = false;
     return fetch;
 }
@@ -151,9 +152,15 @@ static void find_session(kl_request *request, kl_fetch *fetch) {
 /* The session gets what was asked, and is what is read. */
 static void enter_incremental(kl_request *request, kl_fetch *fetch) {
     kl_fetch_set *set = &fetch->session->set;
-    const kl_session_asks asks = {request->api_version, fetch->replica_id,
-                                  fetch->committed};
-    if (!kl_session_asks_as_before(fetch->session, &asks)) kl_fetch_set_all_due(set);
+    const kl_session_asks asks = {request->api_version, fetch->replica_id, fetch->to};
+    int64_t now_ms = kl_now_of(request);
+    bool anew = !kl_session_asks_as_before(fetch->session, &asks);
+    /* A copy where nothing moves is still heard of, or it would seem to lag when something does. */
+    if (anew ||
+        (fetch->replica_id >= 0 && now_ms - fetch->session->all_ms >= LOOK_AT_ALL_MS)) {
+        kl_fetch_set_all_due(set);
+        fetch->session->all_ms = now_ms;
+    }
     bool whole = kl_fetch_set_merge(set, &fetch->asked);
     kl_fetch_forget(fetch);
     kl_fetch_set_hear(set);
@@ -182,7 +189,7 @@ static void enter_full(kl_request *request, kl_fetch *fetch) {
                          request->api_version >= KL_FETCH_TOPIC_IDS, kl_now_of(request));
     if (fetch->session == NULL) return;
     fetch->session->asks =
-        (kl_session_asks){request->api_version, fetch->replica_id, fetch->committed};
+        (kl_session_asks){request->api_version, fetch->replica_id, fetch->to};
     fetch->set = &fetch->session->set;
 }
 
@@ -194,7 +201,7 @@ void kl_fetch_cancel(kl_request *request) { put_back(request, request->parked, f
 
 /* Wait for `missing` more bytes; false: they may be there already. */
 static bool park(kl_request *request, kl_fetch *fetch, int64_t missing) {
-    kl_fetch_set_watch(fetch->set, fetch->committed, true);
+    kl_fetch_set_watch(fetch->set, fetch->to, true);
     if (!kl_watch_wait(&fetch->set->watch, wake, request, missing)) return false;
     request->parked = fetch;
     return true;
@@ -212,7 +219,7 @@ static bool park_cold(kl_request *request, kl_fetch *fetch) {
             (kl_load_item){.replica = kl_replica_retain(item->replica),
                            .offset = item->offset,
                            .bytes = bytes,
-                           .committed = fetch->committed};
+                           .to = fetch->to};
     }
     fetch->load = load;
     request->parked = fetch;
@@ -226,11 +233,12 @@ static bool park_cold(kl_request *request, kl_fetch *fetch) {
 /* ---- runs --------------------------------------------------------------------------------- */
 
 static kl_verdict finish(kl_request *request, kl_fetch *fetch) {
+    kl_fetch_count(request, fetch);
     bool put = kl_fetch_answer(request, fetch);
     bool keep = put && fetch->code == CODE_NONE && fetch->set->count > 0;
     if (fetch->session && keep) {
         kl_fetch_set_rotate(fetch->set);
-        kl_fetch_set_watch(fetch->set, fetch->committed, false);
+        kl_fetch_set_watch(fetch->set, fetch->to, false);
     }
     put_back(request, fetch, keep);
     return put ? KL_DONE : KL_DROP;

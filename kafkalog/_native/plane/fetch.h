@@ -14,7 +14,8 @@ enum {
     KL_FETCH_FLEXIBLE = 12,
     KL_FETCH_TOPIC_IDS = 13,
     KL_FETCH_STATE = 15,
-    KL_FETCH_ENDPOINTS = 16
+    KL_FETCH_ENDPOINTS = 16,
+    KL_FETCH_NEAR_MAX = 32
 };
 
 struct kl_fetch {
@@ -40,11 +41,15 @@ struct kl_fetch {
     int32_t max_wait_ms;
     int32_t min_bytes;
     int32_t max_bytes;
-    int32_t replica_id; /* -1: a consumer */
-    int16_t code;       /* of the whole request: with it no partition is answered */
-    bool committed;     /* isolation.level=read_committed */
-    bool incremental;   /* only what changed is answered */
-    bool epoch_error;   /* some partition's answer names the leader */
+    int32_t replica_id;              /* -1: a consumer */
+    int64_t broker_epoch;            /* of a follower; -1: not told */
+    int32_t near[KL_FETCH_NEAR_MAX]; /* nodes that stand where a consumer does */
+    int32_t near_count;
+    int32_t to;       /* KL_LOG_END: a follower; KL_COMMITTED, KL_UNCOMMITTED: a consumer */
+    int16_t code;     /* of the whole request: with it no partition is answered */
+    bool incremental; /* only what changed is answered */
+    bool epoch_error; /* some partition's answer names the leader */
+    bool throttled;   /* some of a follower's counts against the quota */
 };
 
 /* As kl_kind. */
@@ -61,6 +66,8 @@ void kl_fetch_forget(kl_fetch *fetch);
  * was taken, or something else that is not to be waited for. */
 bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes);
 void kl_fetch_drop_slices(kl_fetch *fetch);
+/* What is answered is on its way: it counts against the quota, where it is to. */
+void kl_fetch_count(const kl_request *request, const kl_fetch *fetch);
 
 /* fetch_answer.c.  Put the response; takes the slices.  False: no memory. */
 bool kl_fetch_answer(kl_request *request, kl_fetch *fetch);

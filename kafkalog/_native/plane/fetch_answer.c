@@ -29,7 +29,7 @@ static void end(const out *out) {
 }
 
 static void put_aborted(out *out, const kl_fetch *fetch, const kl_fetch_item *item) {
-    bool list = fetch->committed && item->code == CODE_NONE;
+    bool list = fetch->to == KL_COMMITTED && item->code == CODE_NONE;
     out->p = kl_out_length(out->p, out->flexible, list ? (int64_t)item->aborted_count : -1);
     for (size_t i = 0; list && i < item->aborted_count; i++) {
         const kl_aborted *aborted = &fetch->aborted[item->aborted_at + i];
@@ -37,6 +37,11 @@ static void put_aborted(out *out, const kl_fetch *fetch, const kl_fetch_item *it
         out->p = kl_out_i64(out->p, aborted->first_offset);
         out->p = kl_out_no_tags(out->p, out->flexible);
     }
+}
+
+static int32_t leader_of(const out *out, const kl_replica *replica) {
+    return atomic_load(&replica->follows) ? atomic_load(&replica->leader_id)
+                                          : kl_data_of(out->request)->config->node_id;
 }
 
 /* The tagged fields of a partition: where its log diverges, who leads it. */
@@ -58,7 +63,7 @@ static void put_tags(out *out, const kl_fetch *fetch, const kl_fetch_item *item)
     if (leader) {
         p = kl_out_uvarint(p, TAG_LEADER);
         p = kl_out_uvarint(p, LEADER_BYTES);
-        p = kl_out_i32(p, kl_data_of(out->request)->config->node_id);
+        p = kl_out_i32(p, leader_of(out, item->replica));
         p = kl_out_i32(p, atomic_load(&item->replica->leader_epoch));
         p = kl_out_no_tags(p, true);
     }
@@ -82,7 +87,7 @@ static bool put_partition(out *out, kl_fetch *fetch, kl_fetch_item *item) {
     out->p = kl_out_i64(out->p, item->last_stable);
     if (out->version >= VERSION_LOG_START) out->p = kl_out_i64(out->p, item->log_start);
     put_aborted(out, fetch, item);
-    if (out->version >= KL_FETCH_RACK) out->p = kl_out_i32(out->p, -1); /* read it here */
+    if (out->version >= KL_FETCH_RACK) out->p = kl_out_i32(out->p, item->read_from);
     out->p = kl_out_length(out->p, out->flexible, (int64_t)item->slice_bytes);
     end(out);
     if (!put_records(out, fetch, item)) return false;
@@ -107,7 +112,7 @@ static bool put_topic(out *out, const kl_fetch_topic *topic, uint32_t partitions
 /* A session's client is told only what it does not know. */
 static bool is_news(const kl_fetch *fetch, kl_fetch_item *item) {
     bool news = item->slice_bytes > 0 || item->code || item->diverging_end >= 0 ||
-                item->high_watermark != item->told_high_watermark ||
+                item->read_from >= 0 || item->high_watermark != item->told_high_watermark ||
                 item->log_start != item->told_log_start;
     item->told_high_watermark = item->high_watermark;
     item->told_log_start = item->log_start;

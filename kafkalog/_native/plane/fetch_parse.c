@@ -23,7 +23,7 @@ static bool parse_partition(const kl_request *request, kl_fetch *fetch, kl_in *i
     item->leader_epoch = version >= KL_FETCH_EPOCHS ? kl_in_i32(in) : -1;
     item->offset = kl_in_i64(in);
     item->last_fetched_epoch = version >= KL_FETCH_FLEXIBLE ? kl_in_i32(in) : -1;
-    if (version >= VERSION_LOG_START) (void)kl_in_i64(in); /* a follower's log start */
+    item->follower_start = version >= VERSION_LOG_START ? kl_in_i64(in) : -1;
     item->max_bytes = kl_in_i32(in);
     kl_in_skip_tags(in); /* a follower's directory id */
     return !in->bad;
@@ -71,8 +71,10 @@ static void parse_tags(const kl_request *request, kl_fetch *fetch, kl_in *in) {
         uint32_t tag = kl_in_uvarint(in), bytes = kl_in_uvarint(in);
         const uint8_t *value = kl_in_take(in, bytes);
         bool state = tag == TAG_REPLICA_STATE && request->api_version >= KL_FETCH_STATE;
-        if (value && state && bytes >= sizeof(int32_t))
-            fetch->replica_id = (int32_t)kl_get32(value);
+        if (!value || !state) continue;
+        if (bytes >= sizeof(int32_t)) fetch->replica_id = (int32_t)kl_get32(value);
+        if (bytes >= sizeof(int32_t) + sizeof(int64_t))
+            fetch->broker_epoch = (int64_t)kl_get64(value + sizeof(int32_t));
     }
 }
 
@@ -80,10 +82,11 @@ bool kl_fetch_parse(kl_request *request, kl_fetch *fetch) {
     int16_t version = request->api_version;
     kl_in in = kl_request_body(request, version >= KL_FETCH_FLEXIBLE);
     fetch->replica_id = version < KL_FETCH_STATE ? kl_in_i32(&in) : -1;
+    fetch->broker_epoch = -1;
     fetch->max_wait_ms = kl_in_i32(&in);
     fetch->min_bytes = kl_in_i32(&in);
     fetch->max_bytes = kl_in_i32(&in);
-    fetch->committed = kl_in_i8(&in) == 1;
+    fetch->to = kl_in_i8(&in) == 1 ? KL_COMMITTED : KL_UNCOMMITTED;
     bool sessions = version >= KL_FETCH_SESSIONS;
     fetch->session_id = sessions ? kl_in_i32(&in) : 0;
     fetch->session_epoch = sessions ? kl_in_i32(&in) : KL_SESSION_FINAL;
@@ -95,7 +98,13 @@ bool kl_fetch_parse(kl_request *request, kl_fetch *fetch) {
                             fetch->forgotten_topics))
             return false;
     }
-    if (version >= KL_FETCH_RACK) (void)kl_in_string(&in);
+    kl_span rack = version >= KL_FETCH_RACK ? kl_in_string(&in) : (kl_span){NULL, 0};
     parse_tags(request, fetch, &in);
+    fetch->near_count = 0;
+    if (fetch->replica_id < 0)
+        fetch->near_count =
+            kl_racks_find(&fetch->data->racks, rack, fetch->data->config->node_id,
+                          fetch->near, KL_FETCH_NEAR_MAX);
+    if (fetch->replica_id >= 0) fetch->to = KL_LOG_END;
     return !in.bad && in.at == in.end;
 }

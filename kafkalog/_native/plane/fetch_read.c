@@ -27,6 +27,7 @@ static void forget_findings(const kl_fetch *fetch, kl_fetch_item *item) {
     item->code = CODE_NONE;
     item->diverging_end = -1;
     item->high_watermark = item->last_stable = item->log_start = -1;
+    item->read_from = -1;
     item->aborted_count = 0;
 }
 
@@ -46,8 +47,13 @@ static int16_t check_role(const kl_request *request, const kl_fetch *fetch,
     if (atomic_load(&replica->ended)) return CODE_KAFKA_STORAGE_ERROR;
     if ((item->flags & KL_TOPIC_ZSTD) && request->api_version < KL_FETCH_ZSTD)
         return CODE_UNSUPPORTED_COMPRESSION_TYPE;
-    /* No broker follows this one. */
-    if (fetch->replica_id >= 0) return CODE_NOT_LEADER_OR_FOLLOWER;
+    bool follows = atomic_load(&replica->follows), follower = fetch->replica_id >= 0;
+    /* Consumers of this version and later may read from any copy. */
+    if (follows && (follower || request->api_version < KL_FETCH_RACK))
+        return CODE_NOT_LEADER_OR_FOLLOWER;
+    if (follower && !kl_followers_have(&item->replica->followers, fetch->replica_id,
+                                       fetch->broker_epoch))
+        return CODE_NOT_LEADER_OR_FOLLOWER;
     if (item->leader_epoch >= 0 && item->leader_epoch < epoch)
         return CODE_FENCED_LEADER_EPOCH;
     if (item->leader_epoch > epoch) return CODE_UNKNOWN_LEADER_EPOCH;
@@ -146,8 +152,7 @@ static kl_status read_records(kl_fetch *fetch, kl_fetch_item *item, budget *budg
         return KL_OK;
     }
     kl_read where;
-    kl_status status = kl_log_slice(item->replica->log, item->offset,
-                                    fetch->committed ? KL_COMMITTED : KL_UNCOMMITTED,
+    kl_status status = kl_log_slice(item->replica->log, item->offset, fetch->to,
                                     (size_t)KL_MAX(limit, 0), first, &item->slice, &where);
     if (status || item->slice.segment == NULL) kl_data_unpin(fetch->data);
     if (status) return status;
@@ -164,9 +169,45 @@ static kl_status read_records(kl_fetch *fetch, kl_fetch_item *item, budget *budg
     budget->given += (int64_t)where.bytes;
     /* A segment ended, or the room: there is no use in waiting for more. */
     if (where.next_offset < where.end_offset) budget->more = true;
-    if (fetch->committed && where.bytes)
+    if (fetch->to == KL_COMMITTED && where.bytes)
         status = find_aborted(fetch, item, where.next_offset);
     return status;
+}
+
+/* All below the offset that a follower fetches from is on its copy. */
+static void hear_follower(const kl_request *request, const kl_fetch *fetch,
+                          const kl_fetch_item *item) {
+    kl_replica *replica = item->replica;
+    kl_follower_fetch heard = {.id = fetch->replica_id,
+                               .broker_epoch = fetch->broker_epoch,
+                               .offset = item->offset,
+                               .log_start = item->follower_start,
+                               .now_ms = kl_now_of(request)};
+    if (!kl_replica_fetched(replica, &heard)) return;
+    const kl_caught_up told = {atomic_load(&replica->tag), fetch->broker_epoch,
+                               fetch->replica_id, item->seen_epoch};
+    if (!kl_caught_ups_put(&fetch->data->caught_ups, &told))
+        kl_followers_untold(&replica->followers, fetch->replica_id);
+}
+
+/* Whether a follower that is not in sync had its share for now: nobody waits for it. */
+static bool is_held_back(const kl_request *request, kl_fetch *fetch,
+                         const kl_fetch_item *item) {
+    if (KL_LIKELY(!atomic_load(&item->replica->throttled)) || fetch->replica_id < 0)
+        return false;
+    fetch->throttled = true;
+    return !kl_followers_in_sync(&item->replica->followers, fetch->replica_id) &&
+           kl_quota_exceeded(fetch->data->quota, kl_now_of(request));
+}
+
+void kl_fetch_count(const kl_request *request, const kl_fetch *fetch) {
+    if (KL_LIKELY(!fetch->throttled)) return;
+    int64_t bytes = 0;
+    for (const kl_fetch_item *item = kl_fetch_set_first(fetch->set); item;
+         item = kl_fetch_set_behind(fetch->set, item))
+        if (item->replica && atomic_load(&item->replica->throttled))
+            bytes += (int64_t)item->slice_bytes;
+    if (bytes > 0) kl_quota_count(fetch->data->quota, bytes, kl_now_of(request));
 }
 
 /* Between enter and leave. */
@@ -182,12 +223,19 @@ static int16_t read_entered(const kl_request *request, kl_fetch *fetch, kl_fetch
         bool beyond = item->offset != 0 && item->diverging_end < 0;
         return beyond ? CODE_OFFSET_OUT_OF_RANGE : CODE_NONE;
     }
-    item->bound = kl_replica_bound(replica, fetch->committed);
+    item->bound = kl_replica_bound(replica, fetch->to);
+    if (fetch->near_count > 0 && item->diverging_end < 0 && !atomic_load(&replica->follows))
+        item->read_from = kl_followers_nearest(&replica->followers, fetch->near,
+                                               fetch->near_count, item->offset);
     bool inside = item->offset >= atomic_load(&replica->log_start) &&
                   item->offset <= atomic_load(&replica->log_end);
     kl_status status = KL_OK;
+    if (fetch->replica_id >= 0 && inside && item->diverging_end < 0)
+        hear_follower(request, fetch, item);
     /* The log names what is wrong with an offset that seems out of range. */
-    if (item->diverging_end < 0 && (item->offset < item->bound || !inside))
+    if (item->diverging_end < 0 && item->read_from < 0 &&
+        (item->offset < item->bound || !inside) &&
+        !(inside && is_held_back(request, fetch, item)))
         status = read_records(fetch, item, budget);
     if (status) return kl_code_of(status);
     item->high_watermark = atomic_load(&replica->high_watermark);
@@ -227,13 +275,14 @@ bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes) {
     fetch->copied.bytes = 0;
     fetch->slices = 0;
     fetch->cold_count = 0;
-    fetch->epoch_error = false;
+    fetch->epoch_error = fetch->throttled = false;
     kl_fetch_set_hear(fetch->set);
     int64_t looks = 0;
     for (kl_fetch_item *item = kl_fetch_set_first(fetch->set); item;
          item = kl_fetch_set_behind(fetch->set, item), looks++) {
         read_item(request, fetch, item, &budget);
-        at_once |= item->code != CODE_NONE || item->diverging_end >= 0;
+        at_once |=
+            item->code != CODE_NONE || item->diverging_end >= 0 || item->read_from >= 0;
     }
     if (fetch->session) kl_sessions_looked(kl_data_of(request)->sessions, looks);
     *bytes = budget.given;

@@ -154,13 +154,13 @@ static bool is_quiet(const kl_fetch_item *item) {
            item->told_log_start == item->log_start;
 }
 
-void kl_fetch_set_watch(kl_fetch_set *set, bool committed, bool all) {
+void kl_fetch_set_watch(kl_fetch_set *set, int32_t to, bool all) {
     kl_fetch_item *next;
     for (kl_fetch_item *item = kl_fetch_set_first(set); item; item = next) {
         next = kl_fetch_set_behind(set, item);
         bool quiet = is_quiet(item);
         if (item->replica == NULL || (!quiet && !all)) continue;
-        const kl_seen seen = {committed, item->bound, item->high_watermark, item->log_start,
+        const kl_seen seen = {to, item->bound, item->high_watermark, item->log_start,
                               item->seen_epoch};
         kl_watch_add(&set->watch, &item->watcher, item->replica, &seen);
         if (quiet) kl_link_remove(&item->due);
@@ -212,6 +212,7 @@ static void take_numbers(kl_fetch_item *item, const kl_fetch_item *from) {
     item->leader_epoch = from->leader_epoch;
     item->last_fetched_epoch = from->last_fetched_epoch;
     item->max_bytes = from->max_bytes;
+    item->follower_start = from->follower_start;
 }
 
 /* Exchange the places of two items. */

@@ -26,6 +26,7 @@ typedef struct {
     int32_t leader_epoch;       /* that the client knows; -1: any */
     int32_t last_fetched_epoch; /* -1: not told */
     int32_t max_bytes;
+    int64_t follower_start; /* a follower's log start; -1: not told */
 
     int64_t told_high_watermark; /* in the session's last answer; -1: none */
     int64_t told_log_start;
@@ -44,6 +45,7 @@ typedef struct {
     int64_t high_watermark;
     int64_t last_stable;
     int64_t log_start;
+    int32_t read_from;  /* a copy that is nearer to the consumer; -1: none */
     kl_slice slice;     /* until the response takes it */
     size_t slice_bytes; /* of records, in the slice or copied */
     size_t copied_at;   /* in the fetch's memory; */
@@ -95,7 +97,7 @@ kl_fetch_item *kl_fetch_set_behind(const kl_fetch_set *set, const kl_fetch_item 
 /* What the watch tells of is due. */
 void kl_fetch_set_hear(kl_fetch_set *set);
 /* Watch what is due; `all` false: only those of which there is nothing to be read or told. */
-void kl_fetch_set_watch(kl_fetch_set *set, bool committed, bool all);
+void kl_fetch_set_watch(kl_fetch_set *set, int32_t to, bool all);
 
 /* ---- a session's ------------------------------------------------------------------------- */
 

@@ -21,7 +21,10 @@ const kl_ops kl_plane_ops = {
 
 void kl_plane_stop_cold(kl_data *data) { kl_cold_stop(&data->cold); }
 
-void kl_plane_stop(kl_data *data) { kl_topics_clear(data->topics); }
+void kl_plane_stop(kl_data *data) {
+    kl_caught_ups_stop(&data->caught_ups);
+    kl_topics_clear(data->topics);
+}
 
 void kl_plane_free(kl_data *data) {
     if (data == NULL) return;

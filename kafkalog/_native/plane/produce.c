@@ -334,12 +334,18 @@ static size_t look_again(kl_produce *produce, bool expired) {
             item->code = CODE_UNKNOWN_TOPIC_OR_PARTITION;
         } else if (!kept) {
             bool ended = atomic_load(&item->replica->ended);
+            bool follows = atomic_load(&item->replica->follows);
             kl_replica_leave(item->replica);
-            if (!ended && !expired) {
+            if (!ended && !follows && !expired) {
                 left++;
                 continue;
             }
-            item->code = ended ? CODE_KAFKA_STORAGE_ERROR : CODE_REQUEST_TIMED_OUT;
+            item->code = follows ? CODE_NOT_LEADER_OR_FOLLOWER
+                         : ended ? CODE_KAFKA_STORAGE_ERROR
+                                 : CODE_REQUEST_TIMED_OUT;
+        } else if (produce->acks == -1 &&
+                   !kl_followers_suffice(&item->replica->followers)) {
+            item->code = CODE_NOT_ENOUGH_REPLICAS_AFTER_APPEND;
         }
         item->waiting = false;
     }

@@ -110,7 +110,7 @@ bool kl_session_asks_as_before(kl_session *session, const kl_session_asks *asks)
     const kl_session_asks before = session->asks;
     session->asks = *asks;
     return before.api_version == asks->api_version &&
-           before.replica_id == asks->replica_id && before.committed == asks->committed;
+           before.replica_id == asks->replica_id && before.to == asks->to;
 }
 
 /* Whether it may go for a newcomer of so many partitions: unused for long, or old and

@@ -11,7 +11,7 @@ typedef struct kl_sessions kl_sessions;
 typedef struct {
     int16_t api_version;
     int32_t replica_id;
-    bool committed;
+    int32_t to;
 } kl_session_asks;
 
 typedef struct kl_session kl_session;
@@ -25,7 +25,8 @@ struct kl_session {
     int32_t id;     /* set when it is made, never changed */
     bool by_id;     /* topics by id: Fetch 13 and later */
 
-    int32_t epoch; /* of the next request; this and the set are the one's that has it */
+    int64_t all_ms; /* a follower's: when all were looked at last */
+    int32_t epoch;  /* of the next request; this and the set are the one's that has it */
     kl_session_asks asks;
     kl_fetch_set set;
 };

@@ -67,7 +67,10 @@ static void on_move(void *owner, const kl_log_ends *ends) {
                    ends->log_start > atomic_load(&replica->high_watermark);
     bool cut = shorter || ends->log_start > atomic_load(&replica->log_start);
     /* First: who sees the ends of what came behind a cut sees that there was one. */
-    if (KL_UNLIKELY(shorter)) atomic_fetch_add(&replica->cuts, 1);
+    if (KL_UNLIKELY(shorter)) {
+        atomic_fetch_add(&replica->cuts, 1);
+        kl_followers_cut(&replica->followers, ends->log_end);
+    }
     atomic_store_explicit(&replica->log_start, ends->log_start, memory_order_relaxed);
     atomic_store_explicit(&replica->last_stable, ends->last_stable, memory_order_relaxed);
     atomic_store_explicit(&replica->log_end, ends->log_end, memory_order_relaxed);
@@ -99,10 +102,12 @@ kl_status kl_replica_new(kl_log *log, int32_t partition, const kl_role *role,
     replica->refs = 1;
     replica->log = log;
     replica->partition = partition;
+    kl_followers_init(&replica->followers);
     pthread_mutex_init(&replica->lock, NULL);
     kl_cond_init(&replica->moved);
     kl_replica_set_role(replica, role);
     kl_status status = log ? kl_log_listen(log, on_move, replica) : KL_OK;
+    atomic_store(&replica->epoch_start, atomic_load(&replica->log_end));
     if (status) {
         kl_replica_drop(replica);
         *out = NULL;
@@ -121,19 +126,66 @@ void kl_replica_drop(kl_replica *replica) {
     KL_ASSERT(replica->first == NULL && replica->watchers == NULL);
     pthread_cond_destroy(&replica->moved);
     pthread_mutex_destroy(&replica->lock);
+    kl_followers_free(&replica->followers);
     kl_release(replica);
 }
 
 kl_status kl_replica_attach(kl_replica *replica, kl_log *log) {
     /* First: who is told of its ends finds it. */
     atomic_store(&replica->log, log);
-    return kl_log_listen(log, on_move, replica);
+    kl_status status = kl_log_listen(log, on_move, replica);
+    bool leads = !status && !atomic_load(&replica->follows);
+    return leads ? kl_followers_tell(&replica->followers, log) : status;
+}
+
+/* Producers' appends that began before are over. */
+static void wait_for_appends(kl_replica *replica) {
+    kl_lock(&replica->lock);
+    end_all(replica); /* what was promised is not ours to keep any more */
+    while (atomic_load(&replica->appending) > 0)
+        kl_cond_wait_ms(&replica->moved, &replica->lock, -1);
+    pthread_cond_broadcast(&replica->moved);
+    kl_unlock(&replica->lock);
 }
 
 void kl_replica_set_role(kl_replica *replica, const kl_role *role) {
     int32_t epoch = atomic_exchange(&replica->leader_epoch, role->leader_epoch);
-    atomic_store(&replica->durable, role->durable != 0);
-    if (epoch != role->leader_epoch) kl_replica_touch(replica);
+    atomic_store(&replica->durable, role->durable);
+    atomic_store(&replica->leader_id, role->leader_id);
+    atomic_store(&replica->followers.minimum, role->min_isr);
+    atomic_store(&replica->throttled, role->throttled);
+    atomic_store(&replica->tag, role->tag);
+    if (atomic_exchange(&replica->follows, role->follows != 0) == 0 && role->follows)
+        wait_for_appends(replica);
+    if (epoch == role->leader_epoch) return;
+    atomic_store(&replica->epoch_start, atomic_load(&replica->log_end));
+    atomic_store(&replica->kept_epoch, -1);
+    kl_replica_touch(replica);
+}
+
+kl_status kl_replica_set_followers(kl_replica *replica, const kl_follower *followers,
+                                   int32_t count, int64_t now_ms) {
+    int32_t epoch = atomic_load(&replica->leader_epoch);
+    bool keep = atomic_load(&replica->kept_epoch) == epoch;
+    kl_status status =
+        kl_followers_set(&replica->followers, followers, count, keep, now_ms);
+    if (status) return status;
+    atomic_store(&replica->kept_epoch, epoch);
+    kl_log *log = replica->log;
+    bool leads = log && !atomic_load(&replica->follows);
+    return leads ? kl_followers_tell(&replica->followers, log) : KL_OK;
+}
+
+bool kl_replica_fetched(kl_replica *replica, kl_follower_fetch *fetch) {
+    fetch->leader_end = atomic_load(&replica->log_end);
+    fetch->joins_at =
+        KL_MAX(atomic_load(&replica->high_watermark), atomic_load(&replica->epoch_start));
+    bool joins = kl_followers_fetched(&replica->followers, fetch);
+    kl_log *log = replica->log;
+    /* Not by the followers of an earlier epoch. One that is closed or offline shows nothing. */
+    bool known = atomic_load(&replica->kept_epoch) == atomic_load(&replica->leader_epoch);
+    if (log && known) (void)kl_followers_tell(&replica->followers, log);
+    return joins;
 }
 
 void kl_replica_touch(kl_replica *replica) {
@@ -170,16 +222,42 @@ void kl_replica_remove(kl_replica *replica) {
 
 /* ---- producers ------------------------------------------------------------------------------ */
 
+static void end_append(kl_replica *replica) {
+    if (atomic_fetch_sub(&replica->appending, 1) > 1) return;
+    if (KL_LIKELY(!atomic_load(&replica->follows))) return;
+    kl_lock(&replica->lock);
+    pthread_cond_broadcast(&replica->moved);
+    kl_unlock(&replica->lock);
+}
+
+/* On KL_OK it leads until end_append. */
+static kl_status begin_append(kl_replica *replica, int32_t acks) {
+    kl_status status = KL_OK;
+    atomic_fetch_add(&replica->appending, 1);
+    if (atomic_load(&replica->follows))
+        status = kl_fail(KL_E_NOT_LEADER_OR_FOLLOWER, "partition %d is led by node %d",
+                         replica->partition, atomic_load(&replica->leader_id));
+    else if (acks == -1 && !kl_followers_suffice(&replica->followers))
+        status = kl_fail(KL_E_NOT_ENOUGH_REPLICAS,
+                         "%d copies are in sync, min.insync.replicas wants %d",
+                         atomic_load(&replica->followers.in_sync),
+                         atomic_load(&replica->followers.minimum));
+    if (status) end_append(replica);
+    return status;
+}
+
 kl_status kl_replica_append(kl_replica *replica, kl_span batches,
                             const kl_append_options *options, int32_t acks,
                             kl_appended *out, kl_promise *promise) {
     kl_append_options how = *options;
+    kl_status status = begin_append(replica, acks);
+    if (status) return status;
     promise->cuts = atomic_load(&replica->cuts);
     how.no_wait = 1;
     /* Read once: the role may change, and only what was held back is waited for. */
-    how.durable = acks == -1 && atomic_load(&replica->durable);
-    kl_status status =
-        kl_log_append_batches(replica->log, batches.data, batches.bytes, &how, out);
+    how.durable = acks == -1 ? atomic_load(&replica->durable) : 0;
+    status = kl_log_append_batches(replica->log, batches.data, batches.bytes, &how, out);
+    end_append(replica);
     promise->kind = how.durable || out->sync_due ? KL_FOR_DISK : KL_FOR_OFFSET;
     promise->offset = out->last_offset + 1;
     return status;
@@ -206,7 +284,7 @@ void kl_wait_add(kl_wait *wait, kl_waiter *waiter) {
     /* Moves from here on find it.  The high watermark is looked at first: with it all that was
      * told before it is seen. */
     (void)atomic_load(&replica->high_watermark);
-    if (kl_replica_broken(replica, &waiter->promise) ||
+    if (kl_replica_broken(replica, &waiter->promise) || atomic_load(&replica->follows) ||
         atomic_load(&replica->users) >= KL_REPLICA_REMOVED || atomic_load(&replica->ended))
         end_wait(wait);
     else look_at(replica, waiter);
@@ -239,6 +317,9 @@ kl_status kl_replica_sleep(kl_replica *replica, int64_t offset, int64_t cuts, bo
         int64_t left_ms = end_ms - kl_monotonic_ms();
         if (atomic_load(&replica->users) >= KL_REPLICA_REMOVED)
             status = kl_fail(KL_E_CLOSED, "partition %d was removed", replica->partition);
+        else if (atomic_load(&replica->follows))
+            status = kl_fail(KL_E_NOT_LEADER_OR_FOLLOWER,
+                             "partition %d is led by another node", replica->partition);
         else if (atomic_load(&replica->ended))
             status = kl_fail(KL_E_STORAGE, "the log of partition %d is offline",
                              replica->partition);

@@ -6,7 +6,7 @@
 #ifndef KL_REPLICA_H
 #define KL_REPLICA_H
 
-#include "log/log.h"
+#include "followers.h"
 
 typedef struct kl_replica kl_replica;
 typedef struct kl_waiter kl_waiter;
@@ -68,6 +68,14 @@ struct kl_replica {
     _Atomic int ended;    /* the log is closed or offline */
     _Atomic int32_t leader_epoch;
     _Atomic int durable;
+    _Atomic int follows; /* another node leads it, */
+    _Atomic int32_t leader_id;
+    _Atomic int throttled;
+    _Atomic int64_t tag;
+    _Atomic int32_t kept_epoch;  /* in which its followers were told; -1: none */
+    _Atomic int64_t epoch_start; /* its end when this leader epoch began here */
+    _Atomic int64_t appending;   /* producers' calls that found it leading */
+    kl_followers followers;
 
     _Atomic int waiting;  /* waiters, watchers, sleepers: 0: a move takes no lock */
     pthread_mutex_t lock; /* guards what follows */
@@ -82,7 +90,14 @@ kl_status kl_replica_new(kl_log *log, int32_t partition, const kl_role *role,
                          kl_replica **out);
 kl_replica *kl_replica_retain(kl_replica *replica);
 void kl_replica_drop(kl_replica *replica); /* NULL is fine */
+/* Once it follows, no producer's append is under way, and who waits for one is told. */
 void kl_replica_set_role(kl_replica *replica, const kl_role *role);
+/* See kl_server_set_followers. */
+kl_status kl_replica_set_followers(kl_replica *replica, const kl_follower *followers,
+                                   int32_t count, int64_t now_ms);
+/* A follower has fetched.  True: it may join the ISR, and somebody must hear of it.  Between
+ * enter and leave. */
+bool kl_replica_fetched(kl_replica *replica, kl_follower_fetch *fetch);
 /* The log of one that has none. */
 kl_status kl_replica_attach(kl_replica *replica, kl_log *log); /* on failure: remove it */
 /* Something else that readers must hear of has changed. */
@@ -96,7 +111,7 @@ void kl_replica_leave(kl_replica *replica);
 
 /* Append a producer's batches as the leader.  *promise: what is to be waited for with `acks`
  * -1, or when out->sync_due.  Between enter and leave.  The statuses of
- * kl_log_append_batches. */
+ * kl_log_append_batches; KL_E_NOT_LEADER_OR_FOLLOWER, and with acks -1 KL_E_NOT_ENOUGH_REPLICAS. */
 kl_status kl_replica_append(kl_replica *replica, kl_span batches,
                             const kl_append_options *options, int32_t acks,
                             kl_appended *out, kl_promise *promise);

@@ -30,10 +30,10 @@ static void unlink_watcher(kl_replica *replica, kl_watcher *watcher) {
     atomic_fetch_sub(&replica->waiting, 1);
 }
 
-static kl_seen look(const kl_replica *replica, bool committed) {
+static kl_seen look(const kl_replica *replica, int32_t to) {
     /* In this order: with the high watermark all that was told before it is seen. */
     int64_t high_watermark = atomic_load(&replica->high_watermark);
-    return (kl_seen){committed, kl_replica_bound(replica, committed), high_watermark,
+    return (kl_seen){to, kl_replica_bound(replica, to), high_watermark,
                      atomic_load(&replica->log_start), atomic_load(&replica->leader_epoch)};
 }
 
@@ -74,7 +74,7 @@ void kl_watchers_told(kl_replica *replica, bool all) {
         next = watcher->next;
         const kl_seen before = watcher->seen;
         int64_t before_bytes = watcher->seen_bytes, bytes = 0;
-        watcher->seen = look(replica, before.committed);
+        watcher->seen = look(replica, before.to);
         if (!all && same(&before, &watcher->seen)) continue;
         watcher->seen_bytes = shown_bytes(replica, watcher->seen.bound);
         bool known = before_bytes >= 0 && watcher->seen_bytes >= 0;
@@ -91,7 +91,7 @@ void kl_watch_add(kl_watch *watch, kl_watcher *watcher, kl_replica *replica,
                   const kl_seen *seen) {
     kl_lock(&replica->lock);
     link_watcher(replica, watcher); /* moves from here on find it */
-    const kl_seen now = look(replica, seen->committed);
+    const kl_seen now = look(replica, seen->to);
     watcher->replica = replica;
     watcher->watch = watch;
     watcher->seen = *seen;

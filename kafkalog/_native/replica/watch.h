@@ -14,8 +14,7 @@
 
 /* What was seen of a partition when it was looked at. */
 typedef struct {
-    bool
-        committed; /* its reader sees what is below the last stable offset, not the other */
+    int32_t to;    /* KL_COMMITTED, KL_UNCOMMITTED, KL_LOG_END: how far its reader sees */
     int64_t bound; /* that end */
     int64_t high_watermark;
     int64_t log_start;
@@ -47,8 +46,10 @@ void kl_watch_init(kl_watch *watch);
 void kl_watch_free(kl_watch *watch); /* nothing is watched any more */
 
 /* The end of what readers of a kind may see. */
-static inline int64_t kl_replica_bound(const kl_replica *replica, bool committed) {
-    return atomic_load(committed ? &replica->last_stable : &replica->high_watermark);
+static inline int64_t kl_replica_bound(const kl_replica *replica, int32_t to) {
+    if (to == KL_LOG_END) return atomic_load(&replica->log_end);
+    return atomic_load(to == KL_COMMITTED ? &replica->last_stable
+                                          : &replica->high_watermark);
 }
 
 /* Watch a partition of which `seen` was found; if it moved since, it is among the news.  It may

@@ -1,6 +1,9 @@
 /* block.c: the memory of blocks: growth, recycling, shared constants, references. */
 #include "block.h"
 
+/* Of the memory that a pool keeps. */
+#define IDLE_BYTES_MAX ((int64_t)256 << 20)
+
 enum {
     ROWS_MIN = 1024,
     DATA_BYTES_MIN = 1 << 16, /* growth doubles from here */
@@ -70,6 +73,7 @@ void kl_block_pool_free(kl_block_pool *pool) {
     kl_block *idle = pool->idle;
     pool->idle = NULL;
     pool->idle_count = 0;
+    pool->idle_bytes = 0;
     pool->closed = true;
     kl_unlock(&pool->lock);
     blocks_destroy(idle);
@@ -93,12 +97,19 @@ static void pool_learn(kl_block_pool *pool, const kl_block *block) {
     kl_unlock(&pool->lock);
 }
 
+int64_t kl_block_memory(const kl_block *block) {
+    return (int64_t)(block->key.data_capacity + block->value.data_capacity +
+                     block->bytes.data_capacity + block->name.data_capacity +
+                     block->header_value.data_capacity);
+}
+
 static kl_block *pool_take(kl_block_pool *pool) {
     kl_lock(&pool->lock);
     kl_block *block = pool->idle;
     if (block != NULL) {
         pool->idle = block->next;
         pool->idle_count--;
+        pool->idle_bytes -= kl_block_memory(block);
     }
     kl_unlock(&pool->lock);
     return block;
@@ -106,12 +117,15 @@ static kl_block *pool_take(kl_block_pool *pool) {
 
 /* Whether the pool took it. */
 static bool pool_give(kl_block_pool *pool, kl_block *block) {
+    int64_t bytes = kl_block_memory(block);
     kl_lock(&pool->lock);
-    bool kept = !pool->closed && pool->idle_count < pool->idle_max;
+    bool kept = !pool->closed && pool->idle_count < pool->idle_max &&
+                pool->idle_bytes + bytes <= IDLE_BYTES_MAX;
     if (kept) {
         block->next = pool->idle;
         pool->idle = block;
         pool->idle_count++;
+        pool->idle_bytes += bytes;
     }
     kl_unlock(&pool->lock);
     return kept;

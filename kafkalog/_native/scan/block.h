@@ -58,6 +58,7 @@ struct kl_block_pool {
     size_t bytes_usual;
     kl_block *idle;
     int32_t idle_count;
+    int64_t idle_bytes;
     bool closed; /* who made it is gone: blocks are not kept any more */
 };
 

@@ -97,11 +97,39 @@ kl_status kl_server_remove_partition(kl_server *server, const char *topic,
     return kl_topics_remove(server->data->topics, topic, partition);
 }
 
+kl_status kl_server_set_followers(kl_server *server, const char *topic, int32_t partition,
+                                  const kl_follower *followers, int32_t count) {
+    return kl_data_set_followers(server->data, topic, partition, followers, count);
+}
+
+void kl_server_change_roles(kl_server *server, kl_role_change *changes, int32_t count,
+                            const kl_follower *followers) {
+    for (int32_t i = 0; i < count; i++)
+        changes[i].status = kl_data_change_role(server->data, &changes[i], followers);
+}
+
+kl_status kl_server_get_followers(kl_server *server, const char *topic, int32_t partition,
+                                  kl_follower_state *out, int32_t room, int32_t *count) {
+    *count = 0;
+    kl_replica *replica;
+    kl_status status = kl_data_enter(server->data, topic, partition, true, &replica);
+    if (status) return status;
+    kl_followers_get(&replica->followers, atomic_load(&replica->log_end),
+                     kl_clock_now(server->data->clock), out, room, count);
+    kl_data_leave(replica);
+    return KL_OK;
+}
+
+kl_status kl_server_take_caught_up(kl_server *server, int32_t timeout_ms,
+                                   kl_caught_up *out) {
+    return kl_caught_ups_take(&server->data->caught_ups, timeout_ms, out);
+}
+
 kl_status kl_server_append(kl_server *server, const char *topic, int32_t partition,
                            const kl_server_batches *what, kl_appended *out) {
     *out = (kl_appended){-1, -1, -1, -1, 0, 0, 0, 0};
     kl_replica *replica;
-    kl_status status = kl_data_enter(server->data, topic, partition, &replica);
+    kl_status status = kl_data_enter(server->data, topic, partition, false, &replica);
     if (status) return status;
     kl_append_options options = what->options;
     kl_promise promise;   /* Python waits by the offset: kl_server_wait */
@@ -117,7 +145,7 @@ kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition
                          int64_t offset, int64_t cuts, int32_t on_disk,
                          int32_t timeout_ms) {
     kl_replica *replica;
-    kl_status status = kl_data_enter(server->data, topic, partition, &replica);
+    kl_status status = kl_data_enter(server->data, topic, partition, false, &replica);
     if (status) return status;
     status = kl_replica_sleep(replica, offset, cuts, on_disk != 0, timeout_ms);
     kl_data_leave(replica);
@@ -129,6 +157,14 @@ kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition
 kl_status kl_server_set_endpoint(kl_server *server, int32_t listener, const char *host,
                                  int32_t port, const char *rack) {
     return kl_data_set_endpoint(server->data, listener, host, port, rack);
+}
+
+kl_status kl_server_set_racks(kl_server *server, const kl_rack *places, int32_t count) {
+    return kl_racks_set(&server->data->racks, places, count);
+}
+
+void kl_server_set_replication_rate(kl_server *server, int64_t rate) {
+    kl_quota_set_rate(server->data->quota, rate);
 }
 
 void kl_server_get_sessions(kl_server *server, kl_session_stats *out) {

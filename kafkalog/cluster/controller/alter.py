@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kafkalog.cluster.controller.context import Context, TopicPartition, leadership
+from kafkalog.cluster.controller.deletion import delete_topics
 from kafkalog.cluster.controller.elect import Leadership
 from kafkalog.cluster.controller.partitions import Deciding, write
+from kafkalog.cluster.controller.reassign import resume
 from kafkalog.cluster.controller.requests import Gathered
 from kafkalog.metadata.image import Partition
 from kafkalog.wire.error_codes import ErrorCode
@@ -103,6 +105,9 @@ def alter_partition(
                 error = verdicts[name, number] or ErrorCode.NONE
             rows.append(_answer(context, (name or "", number), error))
         topics.append({"topic_id": topic.topic_id, "partitions": rows})
+    moved = yield from resume(context, told, done)
+    if context.deleted & {topic for topic, _ in moved}:
+        yield from delete_topics(context, told)
     return {"error_code": ErrorCode.NONE, "topics": topics}
 
 

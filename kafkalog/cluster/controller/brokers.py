@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from kafkalog.cluster.controller import elect
 from kafkalog.cluster.controller.context import NEVER_LED, Context, TopicPartition, leadership
 from kafkalog.cluster.controller.deletion import delete_topics
-from kafkalog.cluster.controller.partitions import Deciding, settle, unled, write
+from kafkalog.cluster.controller.partitions import Deciding, believe, settle, unled, write
+from kafkalog.cluster.controller.reassign import resume
 from kafkalog.cluster.controller.requests import Gathered
 from kafkalog.metadata.image import Broker
 from kafkalog.wire.error_codes import ErrorCode
@@ -24,11 +25,14 @@ UNKNOWN_EPOCH = -1
 
 def begin(context: Context, told: Gathered) -> Deciding[None]:
     """A controller was elected: all are told all that it found, and what is due is done."""
+    told.announce()
     told.know(context.partitions)
     for key, one in context.partitions.items():
         holding = set(context.holding(key))
         told.lead((each for each in one.replicas if each in holding), key)
+    yield from believe(context, told)
     yield from settle(context, told, list(context.partitions))
+    yield from resume(context, told)
     yield from delete_topics(context, told)
 
 
@@ -54,9 +58,9 @@ def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> 
     context.brokers.update((one, now[one]) for one in came)
     if came:
         touched = _on(context, came)
-        told.know(context.partitions, to=came)
-        told.know(touched)
-        for one in came:
+        told.announce(context.partitions, to=sorted(came))
+        told.announce(touched, to=sorted(same))
+        for one in sorted(came):
             for key in context.on(one):
                 told.lead([one], key)
         yield from settle(context, told, unled(context))

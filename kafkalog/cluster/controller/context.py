@@ -7,17 +7,26 @@ Which brokers live is the only thing that comes from elsewhere.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kafkalog.cluster.controller.elect import Leadership
 from kafkalog.metadata.image import TOPIC, Broker, Partition
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.loading import Loaded
-from kafkalog.metadata.zookeeper.session import Check, Create, Delete, Operation, Set
+from kafkalog.metadata.zookeeper.session import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    Operation,
+    Set,
+)
 
 __all__ = [
     "NEVER_LED",
+    "Assignment",
+    "Change",
     "Context",
     "Folder",
     "Reign",
@@ -25,6 +34,7 @@ __all__ = [
     "TopicPartition",
     "Write",
     "leadership",
+    "unclean_of",
 ]
 
 TopicPartition = tuple[str, int]
@@ -55,8 +65,26 @@ class Write(NamedTuple):
     """The first is the check of the reign; where it stands in the way, another reigns."""
 
 
+class Assignment(NamedTuple):
+    """Who keeps partitions of a topic, and their states with it, all or nothing."""
+
+    topic: str
+    after: Mapping[TopicPartition, Partition]
+    """As they are once the write is done."""
+    operations: tuple[Operation, ...]
+    """The first is the check of the reign, the second the topic's own."""
+
+
 class Folder(NamedTuple):
     """A znode that others stand in; that it is there already is as well."""
+
+    path: str
+    operations: tuple[Operation, ...]
+    """The first is the check of the reign."""
+
+
+class Change(NamedTuple):
+    """Another change of the tree."""
 
     path: str
     operations: tuple[Operation, ...]
@@ -88,12 +116,18 @@ class Context:
         }
         self.written_by: dict[TopicPartition, int] = dict(loaded.written_by)
         """The epoch of the controller that wrote a partition's state."""
+        self.reborn: dict[TopicPartition, frozenset[int]] = dict(_reborn(loaded))
+        """Of an ISR, who was registered after it was written: nobody saw that it had died."""
         self.deleted: set[str] = set(loaded.deleted)
         """Topics that are to be deleted; nobody is elected for them."""
         self.dropped: dict[str, set[tuple[int, int]]] = {}
         """Of these, the partitions that brokers have dropped: (partition, broker)."""
         self.stale: set[TopicPartition] = set()
         """Whose state in the tree is other than here: nothing is decided until it is read again."""
+        self.assigned_at: dict[str, int] = dict(loaded.assigned_at)
+        """The version of a topic's znode; one that is not here is written whatever it says."""
+        self.asked_by_tree: dict[TopicPartition, tuple[int, ...]] = {}
+        """What /admin/reassign_partitions says, as far as it is not done."""
         self._unclean = _unclean(loaded)
 
     # ---- who is there ---------------------------------------------------------------------
@@ -130,7 +164,13 @@ class Context:
 
     def write(self, key: TopicPartition, new: Leadership) -> Write:
         """What puts a leadership into the tree, where the partition's state is as it is here."""
-        one, path = self.partitions[key], tree.partition_path(*key)
+        after, change = self._led(key, self.partitions[key], new)
+        return Write(key, after, (self._check(), change))
+
+    def _led(
+        self, key: TopicPartition, one: Partition, new: Leadership
+    ) -> tuple[Partition, Operation]:
+        path = tree.partition_path(*key)
         data = tree.write_partition(
             tree.PartitionState(
                 new.leader, new.leader_epoch, new.isr, self.reign.epoch, new.recovering
@@ -142,7 +182,42 @@ class Context:
             leader=new.leader, leader_epoch=new.leader_epoch, isr=new.isr,
             leader_recovery_state=int(new.recovering), partition_epoch=one.partition_epoch + 1,
         )  # fmt: skip
-        return Write(key, after, (self._check(), change))
+        return after, change
+
+    def assign(
+        self, topic: str, those: Mapping[TopicPartition, tuple[Partition, Leadership | None]]
+    ) -> Assignment:
+        """What lets other brokers keep partitions of a topic, under other leaderships (None: of
+        one that has no state yet), where the topic and their states are as they are here."""
+        after = {}
+        changes: list[Operation] = []
+        for key, (one, new) in those.items():
+            after[key] = one
+            if new is not None:
+                after[key], change = self._led(key, one, new)
+                changes.append(change)
+        now = {key[1]: one for key, one in self.partitions.items() if key[0] == topic}
+        now |= {key[1]: one for key, one in after.items()}
+        node = tree.TopicNode(
+            self.ids[topic],
+            {number: one.replicas for number, one in now.items()},
+            {number: one.adding_replicas for number, one in now.items() if one.adding_replicas},
+            {number: one.removing_replicas for number, one in now.items()
+             if one.removing_replicas},
+        )  # fmt: skip
+        own = Set(
+            tree.topic_path(topic), tree.write_topic(node), self.assigned_at.get(topic, ANY_VERSION)
+        )
+        return Assignment(topic, after, (self._check(), own, *changes))
+
+    def assigned(self, done: Assignment) -> None:
+        """An assignment was done."""
+        for key, one in done.after.items():
+            if one.partition_epoch != self.partitions[key].partition_epoch:
+                self.written_by[key] = self.reign.epoch
+            self.partitions[key] = one
+        if done.topic in self.assigned_at:
+            self.assigned_at[done.topic] += 1
 
     def folders(self, keys: Iterable[TopicPartition]) -> list[Folder]:
         """What partitions that have no state yet are to stand in, the outer before the inner."""
@@ -154,6 +229,10 @@ class Context:
     def removals(self, paths: Iterable[str]) -> list[Removal]:
         """What takes znodes out of the tree, the inner before the outer."""
         return [Removal(path, (self._check(), Delete(path))) for path in paths]
+
+    def change(self, path: str, change: Operation, *others: Operation) -> Change:
+        """What changes a znode, and others with it, that are no partition's state."""
+        return Change(path, (self._check(), change, *others))
 
     def _check(self) -> Check:
         return Check(tree.CONTROLLER_EPOCH, self.reign.epoch_version)
@@ -178,11 +257,25 @@ def leadership(one: Partition) -> Leadership:
     return Leadership(one.leader, one.leader_epoch, one.isr, bool(one.leader_recovery_state))
 
 
+def unclean_of(settings: Mapping[str, str]) -> bool | None:
+    """What a topic's settings say of leaders that are out of sync; None: nothing."""
+    said = settings.get("unclean.leader.election.enable")
+    return None if said is None else said.strip().lower() == "true"
+
+
+def _reborn(loaded: Loaded) -> Iterator[tuple[TopicPartition, frozenset[int]]]:
+    epochs = {one.id: one.epoch for one in loaded.image.brokers.values()}
+    for topic, one in loaded.image.partitions():
+        key = topic.name, one.partition
+        written_at = loaded.written_at.get(key)
+        if written_at is not None:
+            found = frozenset(each for each in one.isr if epochs.get(each, -1) > written_at)
+            if found:
+                yield key, found
+
+
 def _unclean(loaded: Loaded) -> dict[str, bool]:
     """What topics say for themselves."""
-    found = {}
-    for (kind, name), settings in loaded.image.configs.items():
-        said = settings.get("unclean.leader.election.enable")
-        if kind == TOPIC and said is not None:
-            found[name] = said.strip().lower() == "true"
-    return found
+    topics = {name: said for (kind, name), said in loaded.image.configs.items() if kind == TOPIC}
+    found = {name: unclean_of(settings) for name, settings in topics.items()}
+    return {name: said for name, said in found.items() if said is not None}

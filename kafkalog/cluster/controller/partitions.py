@@ -15,6 +15,8 @@ from typing import TypeVar
 
 from kafkalog.cluster.controller.context import (
     NEVER_LED,
+    Assignment,
+    Change,
     Context,
     Folder,
     Removal,
@@ -27,10 +29,21 @@ from kafkalog.cluster.controller.requests import Gathered
 from kafkalog.metadata.image import NO_LEADER, Partition
 from kafkalog.metadata.zookeeper.session import Committed
 
-__all__ = ["Deciding", "due", "settle", "unled", "without_offline", "write"]
+__all__ = [
+    "Deciding",
+    "believe",
+    "due",
+    "settle",
+    "unled",
+    "without_offline",
+    "without_reborn",
+    "write",
+]
 
 T = TypeVar("T")
-Deciding = Generator[Sequence[Folder | Write | Removal], Sequence[Committed], T]
+Deciding = Generator[
+    Sequence[Folder | Write | Assignment | Change | Removal], Sequence[Committed], T
+]
 
 
 def due(
@@ -61,6 +74,37 @@ def without_offline(now: Leadership, holding: Collection[int]) -> Leadership | N
     if (leader, isr) == (now.leader, now.isr):
         return None
     return Leadership(leader, now.leader_epoch + 1, isr, now.recovering)
+
+
+def without_reborn(
+    now: Leadership, replicas: Sequence[int], live: Collection[int], reborn: Collection[int]
+) -> Leadership | None:
+    """A leadership after some of the ISR died and came back unseen; None: that changes nothing.
+
+    They may have lost what was not on their disks, and what others have of it.  So they are as
+    those who are seen to die: out of the ISR, if others are in it; where nobody else is left, who
+    leads has another epoch, for what comes next may be other than what it had there before.
+    """
+    believed = [one for one in now.isr if one in live and one not in reborn]
+    among = believed or now.isr
+    leader = now.leader
+    if leader in reborn or leader not in among:
+        leader = next((one for one in replicas if one in among and one in live), NO_LEADER)
+    if leader == NO_LEADER or not {*now.isr} & {*reborn}:
+        return None
+    return now.led_by(leader, among)
+
+
+def believe(context: Context, told: Gathered) -> Deciding[None]:
+    """Who died and came back while nobody reigned is not believed as if it had lived."""
+    wanted = {}
+    for key, reborn in context.reborn.items():
+        one, live = context.partitions[key], context.electable(key)
+        new = without_reborn(leadership(one), one.replicas, live, reborn)
+        if new is not None and key[0] not in context.deleted:
+            wanted[key] = new
+    context.reborn.clear()
+    yield from write(context, told, wanted)
 
 
 def unled(context: Context) -> list[TopicPartition]:

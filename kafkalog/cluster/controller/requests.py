@@ -38,6 +38,8 @@ class Gathered:
         """`listener`: the one by which brokers reach each other."""
         self._context = context
         self._listener = listener
+        self._first: list[Send] = []
+        self._urgent: list[Send] = []
         self._leads: defaultdict[int, dict[TopicPartition, bool]] = defaultdict(dict)
         self._stops: defaultdict[int, dict[TopicPartition, bool]] = defaultdict(dict)
         self._known: defaultdict[int, dict[TopicPartition, None]] = defaultdict(dict)
@@ -59,8 +61,27 @@ class Gathered:
         for broker in self._context.brokers if to is None else to:
             self._known[broker].update(known)
 
+    def announce(
+        self, keys: Iterable[TopicPartition] = (), to: Iterable[int] | None = None
+    ) -> None:
+        """Tell brokers as `know` does, as things stand now, and before all else: who has not heard
+        of a broker follows none that is led there."""
+        known = dict.fromkeys(keys)
+        brokers = dict.fromkeys(self._context.brokers if to is None else to, known)
+        self._first += self._to_each(brokers, UPDATE_METADATA, self._update_metadata)
+
+    def hurry(self) -> None:
+        """What was gathered is sent, as things stand now, before anything more is written."""
+        self._urgent = self.sends()
+
+    def urgent(self) -> list[Send]:
+        """What is not to wait for what is written next."""
+        found, self._urgent = self._urgent, []
+        return found
+
     def sends(self) -> list[Send]:
-        """One request of each kind to each broker that lives, as things stand now.
+        """What was announced; then one request of each kind to each broker that lives, as things
+        stand now.
 
         Who is to stop with a partition is not told to follow it.
         """
@@ -69,10 +90,13 @@ class Gathered:
                 self._leads[broker].pop(key, None)
         leads = {broker: keys for broker, keys in self._leads.items() if keys}
         found = [
+            *self.urgent(),
+            *self._first,
             *self._to_each(leads, LEADER_AND_ISR, self._leader_and_isr),
             *self._to_each(self._known, UPDATE_METADATA, self._update_metadata),
             *self._to_each(self._stops, STOP_REPLICA, self._stop_replica),
         ]
+        self._first = []
         for gathered in (self._leads, self._known, self._stops):
             gathered.clear()
         return found

@@ -287,6 +287,11 @@ class MetadataLog:
 
     # ---- writing -------------------------------------------------------------------------------
 
+    @property
+    def controller(self) -> int:
+        """This node: it is alone."""
+        return self.image.node_id
+
     def listen(self, listener: Listener) -> None:
         """Call `listener` after each change, in the order of changes, in the changer's thread.
         Folders of new partitions are there by then, those of removed ones still are."""

@@ -21,7 +21,7 @@ from kafkalog.metadata.image import (
 from kafkalog.metadata.zookeeper import entities, tree
 from kafkalog.wire.values import ZERO_UUID
 
-__all__ = ["Loaded", "Znode", "load"]
+__all__ = ["Loaded", "Znode", "broker", "load"]
 
 PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """By Kafka's numbers of them."""
@@ -37,6 +37,10 @@ class Znode(NamedTuple):
     """How often its data was changed."""
     created: int = 0
     """The transaction that made it (czxid): of a broker, its epoch."""
+    owner: int = 0
+    """The session that it goes with; 0: none."""
+    changed: int = 0
+    """The transaction that wrote its data last (mzxid)."""
 
 
 Tree = Mapping[str, Znode]
@@ -52,6 +56,10 @@ class Loaded(NamedTuple):
     """0 before the first election."""
     written_by: Mapping[tuple[str, int], int]
     """The epoch of the controller that wrote a partition's state."""
+    written_at: Mapping[tuple[str, int], int]
+    """And the transaction that did, which the epochs of brokers compare with."""
+    assigned_at: Mapping[str, int]
+    """The version of the znode that says who keeps a topic's partitions."""
     deleted: frozenset[str]
     """Topics that are to be deleted."""
     problems: tuple[BadZnode, ...]
@@ -63,6 +71,22 @@ def load(znodes: Tree, node_id: int) -> Loaded:
     return _Loading(znodes).load(node_id)
 
 
+def broker(number: int, znode: Znode) -> Broker:
+    """A broker as its registration says.
+
+    Raises: BadZnode.
+    """
+    found = tree.read_broker(number, znode.data)
+    endpoints = tuple(
+        (e.listener, e.host, e.port, PROTOCOLS.get(e.protocol, -1)) for e in found.endpoints
+    )
+    features = tuple((name, low, high) for name, (low, high) in found.features.items())
+    return Broker(
+        number, znode.created, ZERO_UUID, endpoints, features, found.rack,
+        fenced=False, in_controlled_shutdown=False, directories=(),
+    )  # fmt: skip
+
+
 class _Loading:
     def __init__(self, znodes: Tree) -> None:
         self._znodes = znodes
@@ -72,6 +96,7 @@ class _Loading:
             self._children.setdefault(parent, []).append(name)
         self._problems: list[BadZnode] = []
         self._written_by: dict[tuple[str, int], int] = {}
+        self._written_at: dict[tuple[str, int], int] = {}
 
     def load(self, node_id: int) -> Loaded:
         topics = dict(self._topics())
@@ -92,7 +117,11 @@ class _Loading:
         controller = self._one(tree.CONTROLLER, tree.read_controller)
         deleted = frozenset(self._children.get(tree.DELETE_TOPICS, ()))
         problems = tuple(self._problems)
-        return Loaded(image, controller, epoch, self._written_by, deleted, problems)
+        assigned_at = {name: self._znodes[tree.topic_path(name)].version for name in topics}
+        return Loaded(
+            image, controller, epoch, self._written_by, self._written_at, assigned_at, deleted,
+            problems,
+        )  # fmt: skip
 
     def _read(self, read: Callable[..., T], *arguments: Any) -> T | None:
         try:
@@ -116,18 +145,9 @@ class _Loading:
 
     def _brokers(self) -> Iterator[tuple[int, Broker]]:
         for number, path in self._numbered(tree.BROKERS):
-            znode = self._znodes[path]
-            found = self._read(tree.read_broker, number, znode.data)
+            found = self._read(broker, number, self._znodes[path])
             if found is not None:
-                endpoints = tuple(
-                    (e.listener, e.host, e.port, PROTOCOLS.get(e.protocol, -1))
-                    for e in found.endpoints
-                )
-                features = tuple((n, low, high) for n, (low, high) in found.features.items())
-                yield number, Broker(
-                    number, znode.created, ZERO_UUID, endpoints, features, found.rack,
-                    fenced=False, in_controlled_shutdown=False, directories=(),
-                )  # fmt: skip
+                yield number, found
 
     def _topics(self) -> Iterator[tuple[str, Topic]]:
         for name in self._children.get(tree.TOPICS, ()):
@@ -145,6 +165,7 @@ class _Loading:
             if found is not None:
                 state, version = found, znode.version
                 self._written_by[topic, number] = state.controller_epoch
+                self._written_at[topic, number] = znode.changed
         return Partition(
             number, node.replicas[number], state.isr, state.leader, state.leader_epoch, version,
             removing_replicas=node.removing.get(number, ()),

@@ -16,12 +16,14 @@ from kafkalog.arguments import text, whole_number
 from kafkalog.metadata.zookeeper.loading import Znode
 
 __all__ = [
-    "Check", "Committed", "Create", "Delete", "Life", "Operation", "Seen", "Session", "Set",
+    "ANY_VERSION", "STAND_INS", "Check", "Committed", "Create", "Delete", "Life", "Operation",
+    "Seen", "Session", "Set", "open_session",
 ]  # fmt: skip
 
 ANY_VERSION = -1
 AGAIN = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
 """An ensemble that is away is looked for as long as the session is wanted."""
+WRITES_AT_ONCE = 500
 READS_AT_ONCE = 500
 """Of a tree's znodes; each is one small message."""
 
@@ -93,6 +95,15 @@ class Committed(NamedTuple):
     """ZooKeeper's word for it: "NoNode", "NodeExists", "BadVersion", "NotEmpty"."""
     paths: tuple[str, ...] = ()
     """Of those that created something, the path as it is."""
+
+
+class _Watch(NamedTuple):
+    told: Told
+    seen: Seen
+
+    def __call__(self, event: Any) -> None:
+        if event.type != "NONE":  # the session's life is told by itself
+            self.told(self.seen)
 
 
 class Session:
@@ -180,16 +191,9 @@ class Session:
                 f"ZooKeeper at {self.hosts}: {type(problem).__name__}"
             ) from problem
 
-    def _watch(self, path: str, children: bool, wanted: bool) -> Callable[[Any], None] | None:
-        if not wanted:
-            return None
-        none = self._kazoo.protocol.states.EventType.NONE
-
-        def fired(event: Any) -> None:
-            if event.type != none:  # the session's life is told by itself
-                self._told(Seen(path, children))
-
-        return fired
+    def _watch(self, path: str, children: bool, wanted: bool) -> _Watch | None:
+        # Equal ones are one to kazoo: who reads twice is told once.
+        return _Watch(self._told, Seen(path, children)) if wanted else None
 
     # ---- reading ------------------------------------------------------------------------------
 
@@ -205,7 +209,7 @@ class Session:
             if self._answer(self._client.exists_async(path, watch=fired)) is None:
                 return None
             return self.read(path, watch)  # made in between
-        return Znode(data, stat.version, stat.czxid)
+        return _znode(data, stat)
 
     def children(self, path: str, watch: bool = False) -> list[str] | None:
         """The names below a znode, in order; None: there is no such znode, and nothing watches."""
@@ -214,6 +218,24 @@ class Session:
             return sorted(self._answer(self._client.get_children_async(path, watch=fired)))
         except self._kazoo.exceptions.NoNodeError:
             return None
+
+    def look(self, reads: Sequence[tuple[str, bool, bool]]) -> list[Znode | list[str] | None]:
+        """As `read` and `children`, many at once: (path, its children?, watch it?)."""
+        found: list[Znode | list[str] | None] = []
+        for at in range(0, len(reads), READS_AT_ONCE):
+            some = reads[at : at + READS_AT_ONCE]
+            asked = []
+            for path, children, watch in some:
+                ask = self._client.get_children_async if children else self._client.get_async
+                asked.append(ask(path, watch=self._watch(path, children, watch)))
+            for (path, children, watch), one in zip(some, asked, strict=True):
+                try:
+                    answer = self._answer(one)
+                except self._kazoo.exceptions.NoNodeError:
+                    found.append(self.read(path, True) if watch and not children else None)
+                    continue
+                found.append(sorted(answer) if children else _znode(*answer))
+        return found
 
     def tree(self, *roots: str) -> dict[str, Znode]:
         """All znodes at and below these paths, read many at once; one that goes meanwhile is
@@ -232,7 +254,7 @@ class Session:
                         children = self._answer(names)
                     except self._kazoo.exceptions.NoNodeError:
                         continue
-                    found[path] = Znode(data, stat.version, stat.czxid)
+                    found[path] = _znode(data, stat)
                     base = path.rstrip("/")
                     below += [f"{base}/{name}" for name in sorted(children)]
             level = below
@@ -247,6 +269,19 @@ class Session:
 
     def commit(self, operations: Sequence[Operation]) -> Committed:
         """Do all of them, in their order, or none."""
+        return self.commits([operations])[0]
+
+    def commits(self, multis: Sequence[Sequence[Operation]]) -> list[Committed]:
+        """As `commit`, many of them: none waits for another's outcome."""
+        found: list[Committed] = []
+        for at in range(0, len(multis), WRITES_AT_ONCE):
+            some = multis[at : at + WRITES_AT_ONCE]
+            asked = [self._transaction(each).commit_async() for each in some]
+            found += [self._committed(each, self._answer(one))
+                      for each, one in zip(some, asked, strict=True)]  # fmt: skip
+        return found
+
+    def _transaction(self, operations: Sequence[Operation]) -> Any:
         asked = self._client.transaction()
         for one in operations:
             if isinstance(one, Create):
@@ -257,7 +292,9 @@ class Session:
                 asked.delete(one.path, one.version)
             else:
                 asked.check(one.path, one.version)
-        results = self._answer(asked.commit_async())
+        return asked
+
+    def _committed(self, operations: Sequence[Operation], results: Sequence[Any]) -> Committed:
         # ZooKeeper says of the others that they were rolled back, or came behind.
         others = (
             self._kazoo.exceptions.RolledBackError, self._kazoo.exceptions.RuntimeInconsistency,
@@ -267,6 +304,21 @@ class Session:
                 return Committed(False, at, type(result).__name__.removesuffix("Error"))
         pairs = zip(operations, results, strict=True)
         return Committed(True, paths=tuple(r for o, r in pairs if isinstance(o, Create)))
+
+
+def _znode(data: bytes, stat: Any) -> Znode:
+    return Znode(data, stat.version, stat.czxid, stat.ephemeralOwner, stat.mzxid)
+
+
+STAND_INS: dict[str, Callable[[Told], Session]] = {}
+"""By hosts that are no address: what answers in this process, in the place of an ensemble; for
+tests of what uses a cluster, see kafkalog.testing."""
+
+
+def open_session(hosts: str, told: Told, timeout_ms: int = 18_000) -> Session:
+    """A session with the ensemble at `hosts`.  Raises: as Session."""
+    stand_in = STAND_INS.get(hosts)
+    return Session(hosts, told, timeout_ms) if stand_in is None else stand_in(told)
 
 
 def _kazoo() -> Any:

@@ -27,7 +27,7 @@ __all__ = [
     "read_epoch", "read_isr_change", "read_log_dir_event", "read_partition", "read_producer_ids",
     "read_reassignment", "read_topic", "topic_path", "write_broker", "write_cluster_id",
     "write_controller", "write_epoch", "write_isr_change", "write_log_dir_event",
-    "write_partition", "write_producer_ids", "write_topic",
+    "write_partition", "write_producer_ids", "write_reassignment", "write_topic",
 ]  # fmt: skip
 
 CONTROLLER, CONTROLLER_EPOCH = "/controller", "/controller_epoch"
@@ -306,6 +306,15 @@ def read_reassignment(data: bytes | None) -> dict[tuple[str, int], tuple[int, ..
     if len(wanted) < len(rows):
         raise found.wrong("partitions", len(rows), f"each partition once, which are {len(wanted)}")
     return wanted
+
+
+def write_reassignment(wanted: Mapping[tuple[str, int], tuple[int, ...]]) -> bytes:
+    """/admin/reassign_partitions."""
+    rows = [
+        {"topic": topic, "partition": partition, "replicas": list(replicas)}
+        for (topic, partition), replicas in wanted.items()
+    ]
+    return document({"version": 1, "partitions": rows})
 
 
 def read_election(data: bytes | None) -> Partitions:

@@ -10,6 +10,7 @@ from kafkalog.server.handlers import (
     api_versions,
     cluster,
     configs,
+    controls,
     epochs,
     features,
     fetch,
@@ -27,8 +28,15 @@ from kafkalog.server.handlers import (
 from kafkalog.server.handlers.common import Handler
 from kafkalog.server.permissions import Kind, Operation
 from kafkalog.wire import apis
+from kafkalog.wire.tables.controller import (
+    CONTROLLED_SHUTDOWN,
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+)
+from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 
-__all__ = ["ROUTES", "Route", "served"]
+__all__ = ["CONTROLS", "OF_CONTROLLER", "ROUTES", "Route", "route", "served"]
 
 _READ, _WRITE, _DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
 _CREATE, _DELETE, _ALTER = Operation.CREATE, Operation.DELETE, Operation.ALTER
@@ -101,6 +109,37 @@ ROUTES: dict[int, Route] = {
 """By API key.  What is here is what wire/tables say that our broker serves."""
 
 
-def served(api: Any, version: int) -> bool:
-    """Whether a request of this API and version is answered."""
-    return api is not None and api.key in ROUTES and version in apis.SERVED.get(api.key, ())
+CONTROLS: dict[int, Route] = {
+    api.key: Route(controls.obey, ((Operation.CLUSTER_ACTION, _CLUSTER),))
+    for api in (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA)
+}
+"""What the controller of a cluster says to a member; nobody else has a use for it, and it is not
+announced."""
+OF_CONTROLLER: dict[int, Route] = {
+    api.key: Route(controls.as_controller, ((Operation.CLUSTER_ACTION, _CLUSTER),))
+    for api in (ALTER_PARTITION, CONTROLLED_SHUTDOWN, ALLOCATE_PRODUCER_IDS)
+}
+"""What brokers ask of the controller."""
+TO_CONTROLLER = frozenset(
+    api.key
+    for api in (
+        apis.CREATE_TOPICS, apis.DELETE_TOPICS, apis.CREATE_PARTITIONS, apis.ALTER_CONFIGS,
+        apis.INCREMENTAL_ALTER_CONFIGS, apis.ELECT_LEADERS, apis.ALTER_PARTITION_REASSIGNMENTS,
+        apis.LIST_PARTITION_REASSIGNMENTS, apis.UPDATE_FEATURES,
+    )
+)  # fmt: skip
+"""What a member of a cluster lets its controller answer."""
+
+
+def served(api: Any, version: int, member: bool = False) -> bool:
+    """Whether a request of this API and version is answered; `member`: by one of several nodes."""
+    if api is None or api.key in CONTROLS or api.key in OF_CONTROLLER:
+        return api is not None and member and version in api.versions
+    return api.key in ROUTES and version in apis.SERVED.get(api.key, ())
+
+
+def route(api: Any, member: bool = False) -> Route:
+    """Who answers an API that is served."""
+    if member and api.key in TO_CONTROLLER:
+        return ROUTES[api.key]._replace(handler=controls.to_controller)
+    return CONTROLS.get(api.key) or OF_CONTROLLER.get(api.key) or ROUTES[api.key]

@@ -9,11 +9,15 @@ from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.tables.controller import CONTROLLED_SHUTDOWN
+from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 
 __all__ = ["api_versions", "refusal"]
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511: names and versions of client software."""
+OF_CONTROLLER = (ALTER_PARTITION, ALLOCATE_PRODUCER_IDS, CONTROLLED_SHUTDOWN)
+"""What brokers ask of the controller, who find its versions here."""
 ZERO_SINCE = 4
 """A feature whose lowest level is 0 must not be told to older clients (KAFKA-17492)."""
 
@@ -29,25 +33,29 @@ def api_versions(node: Node, request: Request) -> None:
         return
     image = node.image
     on = tuple((name, level) for name, level in image.features.items() if name in SUPPORTED)
-    data = _encoded(request.version, on, image.offset)
+    data = _encoded(request.version, on, image.offset, node.member is not None)
     request.answer_bytes(data, 0)  # always header version 0: who asks knows no version yet
 
 
 @cache
-def _keys() -> tuple[Mapping[str, int], ...]:
+def _keys(member: bool) -> tuple[Mapping[str, int], ...]:
+    """`member`: of several nodes, of which each may be asked as their controller."""
+    served = dict(apis.SERVED)
+    if member:
+        served.update((api.key, api.versions) for api in OF_CONTROLLER)
     return tuple(
         {"api_key": key, "min_version": versions.start, "max_version": versions.stop - 1}
-        for key, versions in sorted(apis.SERVED.items())
+        for key, versions in sorted(served.items())
     )
 
 
 @lru_cache(maxsize=64)
-def _encoded(version: int, on: tuple[tuple[str, int], ...], epoch: int) -> bytes:
+def _encoded(version: int, on: tuple[tuple[str, int], ...], epoch: int, member: bool) -> bytes:
     """Of the features that are `on`, as the metadata have them at offset `epoch`."""
     return apis.API_VERSIONS.encode_response(
         version,
         {
-            "api_keys": _keys(),
+            "api_keys": _keys(member),
             "supported_features": [
                 {"name": name, "min_version": low, "max_version": high}
                 for name, (low, high) in SUPPORTED.items()

@@ -3,7 +3,7 @@
 from typing import Any
 
 from kafkalog.disk.layout import METADATA_TOPIC
-from kafkalog.server.handlers.common import CLUSTER_OPERATIONS, NO_OPERATIONS, node_entry
+from kafkalog.server.handlers.common import CLUSTER_OPERATIONS, NO_OPERATIONS, node_entries
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
@@ -29,11 +29,11 @@ def describe_cluster(node: Node, request: Request) -> dict[str, Any]:
         )
         return {"error_code": code, "error_message": message, "endpoint_type": BROKERS}
     asked = body.include_cluster_authorized_operations
-    broker = node_entry(node, request.peer.listener)
+    entries = node_entries(node, request.peer.listener)
     return {
         "cluster_id": node.image.cluster_id,
-        "controller_id": node.node_id,
-        "brokers": [{"broker_id": broker.pop("node_id"), **broker}],
+        "controller_id": node.metadata.controller,
+        "brokers": [{"broker_id": one.pop("node_id"), **one} for one in entries],
         "cluster_authorized_operations": CLUSTER_OPERATIONS if asked else NO_OPERATIONS,
     }
 
@@ -63,7 +63,7 @@ def _quorum(node: Node, topic: str, partition: int) -> dict[str, Any]:
         return {"partition_index": partition,
                 "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 "error_message": "This server does not host this topic-partition."}  # fmt: skip
-    quorum, now_ms = node.metadata.quorum(), node.clock.now_ms()
+    quorum, now_ms = node.alone().quorum(), node.clock.now_ms()
     voter = {
         "replica_id": node.node_id,
         "replica_directory_id": quorum.directory_id or ZERO_UUID,

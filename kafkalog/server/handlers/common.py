@@ -20,8 +20,9 @@ __all__ = [
     "TOPIC_OPERATIONS",
     "Handler",
     "code_of",
-    "epoch_error",
     "failed",
+    "leader_error",
+    "node_entries",
     "node_entry",
 ]
 
@@ -42,10 +43,15 @@ def failed(problem: BaseException) -> dict[str, Any]:
     return {"error_code": code_of(problem), "error_message": for_clients(problem)}
 
 
-def epoch_error(partition: "Partition | None", current_leader_epoch: int) -> ErrorCode:
-    """KIP-320: whether the client knows the leader that we know; -1: it did not say."""
+def leader_error(
+    node: Node, partition: "Partition | None", current_leader_epoch: int = -1
+) -> ErrorCode:
+    """Whether a partition is led here, and (KIP-320) the client knows the leader that we know; -1:
+    it did not say."""
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if node.member is not None and partition.leader != node.node_id:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if current_leader_epoch in (-1, partition.leader_epoch):
         return ErrorCode.NONE
     if current_leader_epoch < partition.leader_epoch:
@@ -53,7 +59,22 @@ def epoch_error(partition: "Partition | None", current_leader_epoch: int) -> Err
     return ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def node_entry(node: Node, listener: int) -> dict[str, Any]:
-    """This broker as the clients of a listener reach it."""
+def node_entry(node: Node, listener: int, broker: int | None = None) -> dict[str, Any] | None:
+    """A broker, this one unless it is said, as the clients of a listener reach it; None: they do
+    not."""
     told = node.told(listener)
-    return {"node_id": node.node_id, "host": told.host, "port": told.port, "rack": node.rack}
+    if broker in (None, node.node_id):
+        return {"node_id": node.node_id, "host": told.host, "port": told.port, "rack": node.rack}
+    found = node.image.brokers.get(broker)
+    if found is not None:
+        for name, host, port, _ in found.endpoints:
+            if name == told.name:
+                return {"node_id": broker, "host": host, "port": port, "rack": found.rack}
+    return None
+
+
+def node_entries(node: Node, listener: int) -> list[dict[str, Any]]:
+    """All brokers that live, as the clients of a listener reach them."""
+    others = node.image.brokers if node.member is not None else ()
+    found = [node_entry(node, listener, one) for one in sorted({*others, node.node_id})]
+    return [one for one in found if one is not None]

@@ -30,12 +30,12 @@ def describe_configs(node: Node, request: Request) -> dict[str, Any]:
 
 def alter_configs(node: Node, request: Request) -> dict[str, Any]:
     """All settings of a resource anew; open logs obey them when the answer goes out."""
-    return {"responses": node.metadata.alter_configs(asked.all_settings(request.body))}
+    return {"responses": node.alone().alter_configs(asked.all_settings(request.body))}
 
 
 def incremental_alter_configs(node: Node, request: Request) -> dict[str, Any]:
     """Some settings of a resource."""
-    return {"responses": node.metadata.incremental_alter_configs(asked.some_settings(request.body))}
+    return {"responses": node.alone().incremental_alter_configs(asked.some_settings(request.body))}
 
 
 def list_config_resources(node: Node, request: Request) -> dict[str, Any]:

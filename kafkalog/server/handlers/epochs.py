@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kafkalog.server.handlers.common import code_of, epoch_error
+from kafkalog.server.handlers.common import code_of, leader_error
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 
@@ -20,7 +20,7 @@ def offset_for_leader_epoch(node: Node, request: Request) -> dict[str, Any]:
 
 def _one(node: Node, topic: str, asked: Any) -> dict[str, Any]:
     state = node.image.partition(topic, asked.partition)
-    code = epoch_error(state, asked.current_leader_epoch)
+    code = leader_error(node, state, asked.current_leader_epoch)
     if code or state is None:
         return {"error_code": code}
     try:

@@ -14,7 +14,7 @@ ONE_RESULT_SINCE = 2
 
 def update_features(node: Node, request: Request) -> dict[str, Any]:
     """One result for all: what is refused of one feature changes none."""
-    result = node.metadata.update_features(asked.features(request.body, request.version))
+    result = node.alone().update_features(asked.features(request.body, request.version))
     if result["error_code"] or request.version >= ONE_RESULT_SINCE:
         return result
     fine = {"error_code": 0, "error_message": "NONE"}  # Kafka's word for it

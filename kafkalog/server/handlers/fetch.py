@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from kafkalog.errors import StorageOffline, UnknownTopicOrPartition, passes
+from kafkalog.errors import NotLeaderOrFollower, StorageOffline, UnknownTopicOrPartition, passes
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 
@@ -21,7 +21,7 @@ def open_logs(node: Node, partitions: Any, to_read: bool = False) -> None:
     for topic, partition in partitions:
         try:
             use(topic, partition)
-        except (UnknownTopicOrPartition, StorageOffline):
+        except (UnknownTopicOrPartition, NotLeaderOrFollower, StorageOffline):
             pass
         except Exception as problem:
             if not passes(problem):  # told once, and tried again with the next request

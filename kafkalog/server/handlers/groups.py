@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from kafkalog.coordinator.partitions import partition_for
 from kafkalog.coordinator.step import Request as GroupRequest
 from kafkalog.errors import for_clients
 from kafkalog.server.handlers.common import code_of, node_entry
@@ -20,18 +21,38 @@ SEVERAL_SINCE = 4
 
 
 def find_coordinator(node: Node, request: Request) -> dict[str, Any]:
-    """This broker coordinates every group and every transactional id."""
+    """The leader of the partition that a group, or a transactional id, belongs to."""
     body = request.body
     code, message = _coordinator_error(node, body.key_type)
-    if code:
-        found: dict[str, Any] = {"node_id": -1, "host": "", "port": -1}
-    else:
-        found = node_entry(node, request.peer.listener)
-        del found["rack"]
-    found.update(error_code=code, error_message=message)
     if request.version < SEVERAL_SINCE:
-        return found
-    return {"coordinators": [{"key": key, **found} for key in body.coordinator_keys]}
+        return _place(node, request, body.key, code, message)
+    return {
+        "coordinators": [
+            {"key": key, **_place(node, request, key, code, message)}
+            for key in body.coordinator_keys
+        ]
+    }
+
+
+def _place(
+    node: Node, request: Request, key: str, code: ErrorCode, message: str | None
+) -> dict[str, Any]:
+    found = None if code else _coordinator(node, request, key)
+    if found is not None:
+        del found["rack"]
+        return {**found, "error_code": code, "error_message": message}
+    code = code or ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return {"node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": message}
+
+
+def _coordinator(node: Node, request: Request, key: str) -> dict[str, Any] | None:
+    name = OFFSETS_TOPIC if request.body.key_type == GROUP else TRANSACTIONS_TOPIC
+    topic = node.image.topics.get(name)
+    if topic is None:
+        return None
+    state = topic.partitions.get(partition_for(key, len(topic.partitions)))
+    leader = -1 if state is None else state.leader
+    return node_entry(node, request.peer.listener, leader) if leader >= 0 else None
 
 
 def _coordinator_error(node: Node, key_type: int) -> tuple[ErrorCode, str | None]:
@@ -56,4 +77,5 @@ def to_coordinator(node: Node, request: Request) -> None:
         GroupRequest(
             request.body, request.version, peer.client_id or "", peer.host, request.answer
         ),
+        here=True,
     )

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.log.log import handle_of
-from kafkalog.server.handlers.common import code_of, epoch_error
+from kafkalog.server.handlers.common import code_of, leader_error
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.wire.error_codes import ErrorCode
@@ -12,7 +12,7 @@ from kafkalog.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     from kafkalog.log.log import Log
 
-__all__ = ["list_offsets"]
+__all__ = ["list_offsets", "not_yet"]
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
@@ -20,8 +20,12 @@ SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIE
 _NOTHING = -1, -1, -1
 _ENDS = (LATEST, EARLIEST, EARLIEST_LOCAL)
 """All of which are 0 of a partition without files."""
+NOT_AVAILABLE_SINCE = 5
+"""Clients of versions before do not know OFFSET_NOT_AVAILABLE."""
 CONSUMER = -1
 """ReplicaId of clients; others see the log's end."""
+DEBUGGING = -2
+"""ReplicaId of who compares copies: any of them answers, not the leader's alone."""
 READ_COMMITTED = 1
 
 
@@ -44,7 +48,9 @@ def list_offsets(node: Node, request: Request) -> dict[str, Any]:
 
 def _one(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]:
     state = node.image.partition(topic, asked.partition_index)
-    code = epoch_error(state, asked.current_leader_epoch)
+    code = leader_error(node, state, asked.current_leader_epoch)
+    if code == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.body.replica_id == DEBUGGING:
+        code = ErrorCode.NONE if state and node.node_id in state.replicas else code
     if code or state is None:
         return {"error_code": code}
     if asked.timestamp < 0 and request.version < SINCE.get(asked.timestamp, 1 << 15):
@@ -56,6 +62,10 @@ def _one(node: Node, request: Request, topic: str, asked: Any) -> dict[str, Any]
             timestamp, offset, epoch = nothing
         else:
             timestamp, offset, epoch = _look(log, request.body, asked.timestamp)
+            if not_yet(log, request.body, asked.timestamp, offset):
+                new = request.version >= NOT_AVAILABLE_SINCE
+                return {"error_code": ErrorCode.OFFSET_NOT_AVAILABLE if new
+                        else ErrorCode.LEADER_NOT_AVAILABLE}  # fmt: skip
     except Exception as problem:
         return {"error_code": code_of(problem)}
     return {"timestamp": timestamp, "offset": offset, "leader_epoch": epoch}
@@ -81,6 +91,17 @@ def _look(log: "Log", body: Any, timestamp: int) -> tuple[int, int, int]:
         return _NOTHING
     # A record without a time is found by the smallest wanted one; Java refuses a -1 here.
     return max(found.timestamp_ms, 0), found.offset, found.leader_epoch
+
+
+def not_yet(log: "Log", body: Any, timestamp: int, offset: int) -> bool:
+    """Whether a client would be told of an end before one that the leader of before told: what
+    a new leader has is shown once it knows that all in sync have it (KIP-207)."""
+    if body.replica_id != CONSUMER or not (timestamp == LATEST or offset < 0 <= timestamp):
+        return False
+    state = handle_of(log).state()
+    epochs = log.epochs
+    began = epochs[-1].start_offset if epochs and epochs[-1].epoch == state.leader_epoch else 0
+    return bool(began > state.high_watermark)
 
 
 def _epoch_at(log: "Log", offset: int) -> int:

@@ -8,7 +8,7 @@ from kafkalog.server.handlers.common import (
     CLUSTER_OPERATIONS,
     NO_OPERATIONS,
     TOPIC_OPERATIONS,
-    node_entry,
+    node_entries,
 )
 from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.server.node import Node
@@ -36,9 +36,9 @@ def metadata(node: Node, request: Request) -> dict[str, Any]:
         topics = _asked(node, request, operations)
     asked = body.include_cluster_authorized_operations
     return {
-        "brokers": [node_entry(node, request.peer.listener)],
+        "brokers": node_entries(node, request.peer.listener),
         "cluster_id": node.image.cluster_id,
-        "controller_id": node.node_id,
+        "controller_id": node.metadata.controller,
         "topics": topics,
         "cluster_authorized_operations": CLUSTER_OPERATIONS if asked else NO_OPERATIONS,
     }
@@ -97,9 +97,10 @@ def _entry(node: Node, topic: "Topic", operations: int) -> dict[str, Any]:
 
 def _partition(node: Node, topic: "Topic", index: int) -> dict[str, Any]:
     partition = topic.partitions[index]
-    # As Kafka's controller has it when the only replica's disk failed.
+    # As Kafka's controller has it when the leader's disk failed.
     offline = node.partitions.offline(topic.name, index)
-    led = partition.leader >= 0 and not offline
+    led = partition.leader >= 0 and not (offline and partition.leader == node.node_id)
+    gone = {*partition.offline_replicas, node.node_id} if offline else partition.offline_replicas
     return {
         "error_code": ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
         "partition_index": partition.partition,
@@ -107,7 +108,7 @@ def _partition(node: Node, topic: "Topic", index: int) -> dict[str, Any]:
         "leader_epoch": partition.leader_epoch,
         "replica_nodes": list(partition.replicas),
         "isr_nodes": list(partition.isr),
-        "offline_replicas": [node.node_id] if offline else [],
+        "offline_replicas": sorted(gone),
     }
 
 

@@ -51,6 +51,7 @@ ADMIN_CLIENT = "__admin_client"
 """Kafka's own tools, which may write to internal topics."""
 INSIDE_BYTES = 16 << 20
 """Bodies that decompress to more than this are looked into one at a time."""
+QUICK_BYTES = 65_536
 IDS_SINCE = 13
 """From this version on topics are named by id."""
 ZSTD_SINCE = 7
@@ -82,7 +83,7 @@ def produce(node: Node, request: Request) -> None:
         request.again()
     elif body.transactional_id is not None and (writes := transactional(named)):
         append = _Append(node, request, named)
-        allow(node, request, writes, append.go_on)
+        allow(node, request, writes, append.go_on, at_once=_is_quick(node, named))
     elif any(_inside(node, *each) for each in named):
         _Append(node, request, named).run()
     else:
@@ -102,6 +103,12 @@ def _inside(node: Node, name: str | None, topic: Any) -> bool:
         time_is_doubtful(partition.records or b"", config, now_ms)
         for partition in topic.partition_data
     )
+
+
+def _is_quick(node: Node, named: list[tuple[str | None, Any]]) -> bool:
+    """Whether to append it takes no longer than what a coordinator appends itself."""
+    sizes = (len(one.records or b"") for _, topic in named for one in topic.partition_data)
+    return sum(sizes) <= QUICK_BYTES and not any(_inside(node, *each) for each in named)
 
 
 class _TooMuch(Exception):

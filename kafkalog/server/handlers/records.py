@@ -1,12 +1,15 @@
 """DeleteRecords: what lies below an offset goes."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.metadata.image import INTERNAL_TOPICS
-from kafkalog.server.handlers.common import code_of
+from kafkalog.server.handlers.common import code_of, leader_error
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
+from kafkalog.server.threads.deletions import Deleted
+from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["delete_records"]
@@ -15,28 +18,48 @@ HIGH_WATERMARK = -1
 """The offset that means "all that can be read"."""
 
 
-def delete_records(node: Node, request: Request) -> dict[str, Any]:
-    """One answer a partition: the offset from which on it can be read now.  Of one that is named
-    several times the last offset counts, as in Kafka: each costs the disk something."""
+def delete_records(node: Node, request: Request) -> None:
+    """One answer a partition: the offset from which on its copies can be read now, once all that
+    live begin there; REQUEST_TIMED_OUT where they do not in time, and its records are gone here.
+    Of one that is named several times the last offset counts, as in Kafka: each costs the disk
+    something."""
     asked: dict[str, dict[int, int]] = {}
     for topic in request.body.topics:
         offsets = {one.partition_index: one.offset for one in topic.partitions}
         asked.setdefault(topic.name, {}).update(offsets)
-    topics = []
+    found: dict[TopicPartition, Deleted] = {}
+    wanted: dict[TopicPartition, int] = {}
     for name, offsets in asked.items():
-        found = []
         for index, offset in offsets.items():
-            low, code = _one(node, name, index, offset)
-            found.append({"partition_index": index, "low_watermark": low, "error_code": code})
-        topics.append({"name": name, "partitions": found})
-    return {"topics": topics}
+            tp = TopicPartition(name, index)
+            found[tp] = Deleted(*_one(node, name, index, offset))
+            if not found[tp].error and node.member is not None:
+                wanted[tp] = found[tp].low_watermark if offset == HIGH_WATERMARK else offset
+
+    def done(waited: Mapping[TopicPartition, Deleted]) -> None:
+        rows = found | dict(waited)
+        topics = [
+            {
+                "name": name,
+                "partitions": [_row(rows[TopicPartition(name, index)], index) for index in offsets],
+            }
+            for name, offsets in asked.items()
+        ]
+        request.answer({"topics": topics})
+
+    node.deletions.wait(wanted, request.body.timeout_ms, done)
+
+
+def _row(found: Deleted, index: int) -> dict[str, Any]:
+    return {"partition_index": index, "low_watermark": found.low_watermark,
+            "error_code": found.error}  # fmt: skip
 
 
 def _one(node: Node, topic: str, partition: int, offset: int) -> tuple[int, ErrorCode]:
     if topic in INTERNAL_TOPICS:
         return -1, ErrorCode.INVALID_TOPIC_EXCEPTION
-    if not node.partitions.has(topic, partition):
-        return -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if code := leader_error(node, node.image.partition(topic, partition)):
+        return -1, code
     if "delete" not in node.partitions.config(topic).cleanup_policy:
         return -1, ErrorCode.POLICY_VIOLATION
     try:

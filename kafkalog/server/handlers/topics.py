@@ -15,12 +15,12 @@ DISABLED_SINCE = 3
 
 def create_topics(node: Node, request: Request) -> dict[str, Any]:
     """One result a topic; a topic that was made is there for every client from now on."""
-    return {"topics": node.metadata.create_topics(asked.new_topics(request.body))}
+    return {"topics": node.alone().create_topics(asked.new_topics(request.body))}
 
 
 def delete_topics(node: Node, request: Request) -> dict[str, Any]:
     """One result a topic; who waits for one that goes is answered."""
-    results = node.metadata.delete_topics(asked.deleted_topics(request.body))
+    results = node.alone().delete_topics(asked.deleted_topics(request.body))
     if request.version < DISABLED_SINCE:
         for result in results:
             if result["error_code"] == ErrorCode.TOPIC_DELETION_DISABLED:
@@ -30,4 +30,4 @@ def delete_topics(node: Node, request: Request) -> dict[str, Any]:
 
 def create_partitions(node: Node, request: Request) -> dict[str, Any]:
     """One result a topic."""
-    return {"results": node.metadata.create_partitions(asked.more_partitions(request.body))}
+    return {"results": node.alone().create_partitions(asked.more_partitions(request.body))}

@@ -12,7 +12,7 @@ from kafkalog.coordinator.transactions.requests import Asked
 from kafkalog.server.guards import Guard
 from kafkalog.server.handlers.common import code_of
 from kafkalog.server.handlers.failures import handler_failed
-from kafkalog.server.journal import OFFSETS_TOPIC
+from kafkalog.server.journal import OFFSETS_TOPIC, offsets_partition
 from kafkalog.server.node import Node
 from kafkalog.server.request import Request
 from kafkalog.server.topics import internal_topic
@@ -23,6 +23,7 @@ __all__ = [
     "add_offsets",
     "as_writer",
     "init_producer_id",
+    "marker_code",
     "to_coordinator",
     "txn_offset_commit",
     "write_markers",
@@ -30,6 +31,14 @@ __all__ = [
 
 JOINS_SINCE = 5
 """The version of TxnOffsetCommit from which the group's partition joins by being written."""
+_OF_MARKERS = frozenset(
+    (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER,
+     ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+     ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_PRODUCER_EPOCH,
+     ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+)  # fmt: skip
+"""What a coordinator of Apache Kafka goes on after; with any other it writes the marker no more,
+and its transaction stays open."""
 
 
 def asking(request: Request) -> Asking:
@@ -40,7 +49,7 @@ def asking(request: Request) -> Asking:
 
 def to_coordinator(node: Node, request: Request) -> None:
     """Hand a request to the coordinator, which answers now or later."""
-    node.transactions.submit(request.api, asking(request))
+    node.transactions.submit(request.api, asking(request), here=True)
 
 
 def init_producer_id(node: Node, request: Request) -> Mapping[str, Any] | None:
@@ -88,13 +97,12 @@ def txn_offset_commit(node: Node, request: Request) -> None:
         return
     internal_topic(node, OFFSETS_TOPIC)
     asked = Asked(body.transactional_id, body.producer_id, body.producer_epoch)
-    partition = node.coordinator.partition_for(body.group_id)
-    if partition is None:
+    where = offsets_partition(body.group_id, node.partitions.count(OFFSETS_TOPIC))
+    if where is None:
         _refuse(node, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return
-    where = TopicPartition(OFFSETS_TOPIC, partition)
 
-    def allowed(_: Step, results: Results) -> None:
+    def allowed(_: Step | None, results: Results) -> None:
         error = results[where]
         if error is not ErrorCode.NONE:
             _refuse(node, request, _as_committer(error, request.version))
@@ -111,7 +119,11 @@ def txn_offset_commit(node: Node, request: Request) -> None:
         except Exception as problem:
             handler_failed(request, problem)
 
-    if not node.transactions.ask(event):
+    broker = None if node.afar is None else node.afar.coordinator(body.transactional_id)
+    if node.afar is not None and broker is not None:
+        joins = request.version >= JOINS_SINCE
+        node.afar.allow(broker, asked, [where], joins, partial(allowed, None))
+    elif not node.transactions.ask(event, here=True):
         _refuse(node, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -166,6 +178,12 @@ def write_markers(node: Node, request: Request) -> None:
     _Marking(node, request).begin()
 
 
+def marker_code(error: ErrorCode) -> ErrorCode:
+    """What became of a marker, as WriteTxnMarkers tells it: what no coordinator knows, as that a
+    group's is loading, asks for the marker again."""
+    return error if error in _OF_MARKERS else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 class _Marking:
     """The markers of a request, and what became of each."""
 
@@ -196,7 +214,7 @@ class _Marking:
 
     def _done(self, key: tuple[int, TopicPartition], error: ErrorCode) -> None:
         with self._lock:
-            self._results[key] = error
+            self._results[key] = marker_code(error)
             self._left -= 1
             if self._left:
                 return

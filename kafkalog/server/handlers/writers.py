@@ -123,9 +123,12 @@ def transactional(named: list[tuple[str | None, Any]]) -> list[Writes]:
 
 
 def allow(
-    node: Node, request: Request, writes: list[Writes], then: Callable[[Verdicts], None]
-) -> None:
-    """Ask the coordinator; `then` is called with what it says, in a thread of Python's own."""
+    node: Node, request: Request, writes: list[Writes], then: Callable[[Verdicts], None], *,
+    at_once: bool = False,
+) -> None:  # fmt: skip
+    """Ask the coordinator; `then` is called with what it says, in a thread of its own.
+
+    `at_once`: it takes no longer than an append of the coordinator's, which may wait for it."""
     verdicts: Verdicts = {}
     there = [
         one._replace(partitions=[where for where in one.partitions if node.partitions.has(*where)])
@@ -138,7 +141,7 @@ def allow(
         return
     left = len(writes)
 
-    def done(one: Writes, _: Step | None, results: Results) -> None:
+    def done(one: Writes, step: Step | None, results: Results) -> None:
         nonlocal left
         for where, error in results.items():
             # In the step that allows it, so that no marker of the same transaction was sent yet,
@@ -149,7 +152,11 @@ def allow(
                 node, guard, _as_producer(error, request.version)
             )
         left -= 1
-        if not left:
+        if left:
+            return
+        if at_once and step is not None:
+            step.answer(lambda _: then(verdicts))  # once what the step decided is written
+        else:
             node.begun.submit(partial(then, verdicts))
 
     def event(step: Step) -> None:
@@ -166,10 +173,25 @@ def allow(
                 verdict.end()
             handler_failed(request, problem)
 
-    if not node.transactions.ask(event):
+    broker = None if node.afar is None else node.afar.coordinator(request.body.transactional_id)
+    if broker is not None:
+        _allow_afar(node, request, broker, writes, done)
+    elif not node.transactions.ask(event, here=True):
         for one in writes:
             gone = dict.fromkeys(one.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             done(one, None, gone)
+
+
+def _allow_afar(
+    node: Node, request: Request, broker: int, writes: list[Writes],
+    done: Callable[[Writes, Step | None, Results], None],
+) -> None:  # fmt: skip
+    """The same of a coordinator on another node."""
+    assert node.afar is not None
+    for one in writes:
+        asked = Asked(request.body.transactional_id, one.producer_id, one.epoch)
+        joins = request.version >= JOINS_SINCE
+        node.afar.allow(broker, asked, one.partitions, joins, partial(done, one, None))
 
 
 def _as_producer(error: ErrorCode, version: int) -> ErrorCode:

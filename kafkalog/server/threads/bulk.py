@@ -23,6 +23,11 @@ class Bulk:
         self._thread = threading.Thread(target=self._loop, name=f"{name} bulk", daemon=True)
         self._thread.start()
 
+    @property
+    def waiting(self) -> int:
+        """How much was submitted whose turn has not come."""
+        return self._works.qsize()
+
     def submit(self, work: Callable[[], None]) -> None:
         """Run `work` when its turn comes; it answers for its failures itself."""
         self._works.put(work)

@@ -27,6 +27,8 @@ _MARKS_MAX = 1 << 16
 """Of a range."""
 _GUESS_BYTES = 1_000.0
 """Of an offset, where its partition says nothing."""
+_FETCHES = {"max.partition.fetch.bytes": str(4 << 20)}
+"""A task reads one partition from one node: what a consumer of many asks of each is little."""
 _SAMPLE_S = 60.0
 """How long a sample is believed: a stream plans many times a second."""
 
@@ -195,7 +197,7 @@ class Brokers:
             from kafkalog.client.settings import client_options, fetch_options
             from kafkalog.config.consumer import ConsumerConfig
 
-            config = ConsumerConfig(self._client)
+            config = ConsumerConfig(_FETCHES | self._client)
             fetching = fetch_options(config)._replace(committed=self._committed)
             self._made = Cluster(self._servers, client_options(config)), fetching
         return self._made

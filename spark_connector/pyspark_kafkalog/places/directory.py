@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..errors import BadOption, DataLoss, ReadError
 from ..options import LARGEST, Key, ReadOptions
 from ..plan import Ends, Marks, Range, lost, task_bytes, within
-from .opened import Opened
+from .opened import Opened, which
 from .piece import Piece, columns_wanted, record_batches, tell_lost, told_damage
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def identity(folder: str) -> str:
 
 
 def _inode(folder: str) -> str:
-    return f"inode {os.stat(folder).st_ino}"
+    return "inode {} born {}".format(*which(folder))
 
 
 def ends_of(log: Log, isolation: str) -> Ends:

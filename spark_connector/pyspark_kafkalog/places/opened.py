@@ -4,10 +4,9 @@ milliseconds, and after a writer's crash the reading of all that it had not flus
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,11 +24,22 @@ _SHARE = 4
 @dataclass
 class _Held:
     log: Log
-    inode: int
-    """Of the folder: another one of its name is another log."""
+    folder: tuple[int, int]
+    """Which it is: another one of its name is another log."""
     files: int
     users: int = 0
     dropped: bool = False
+
+
+def which(folder: str) -> tuple[int, int]:
+    """What tells a folder from the next one of its name.
+
+    Raises: FileNotFoundError.
+    """
+    from kafkalog.disk.directory import Directory
+
+    with closing(Directory(folder)) as directory:
+        return directory.identify()
 
 
 class Opened:
@@ -51,7 +61,7 @@ class Opened:
         held = self._held.get(folder)
         if held is None:
             return None
-        if os.stat(folder).st_ino != held.inode:
+        if which(folder) != held.folder:
             self.forget(folder)
             return None
         self._held.move_to_end(folder)
@@ -64,9 +74,9 @@ class Opened:
         """
         log = self.held(folder)
         if log is None:
-            inode = os.stat(folder).st_ino
+            there = which(folder)
             log = self._open(folder, key)
-            self._held[folder] = _Held(log, inode, len(log.segments) + 1)
+            self._held[folder] = _Held(log, there, len(log.segments) + 1)
             self._shrink(folder)
         return log
 

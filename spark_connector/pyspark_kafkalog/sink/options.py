@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from urllib.parse import unquote, urlsplit
 
+from ..client_options import protects_nothing
 from ..errors import BadOption
 from ..option_table import BATCH, Option
 
@@ -192,8 +193,21 @@ so that its batches may as well be large."""
 
 
 def _producer(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """What goes to the driver's producer, checked before a row is written.
+
+    Raises: BadOption.
+    """
+    from kafkalog import KafkalogError
+    from kafkalog.config.producer import ProducerConfig
+
     settings = dict(_SETTINGS)
     for name, value in given.items():
-        if name.startswith("kafka.") and name != "kafka.bootstrap.servers":
-            settings[name.removeprefix("kafka.")] = value
+        if not name.startswith("kafka.") or name == "kafka.bootstrap.servers":
+            continue
+        if not protects_nothing(name, value):
+            settings[name.removeprefix("kafka.")] = value.strip()
+    try:
+        ProducerConfig.of(settings)
+    except KafkalogError as error:
+        raise BadOption(f"option 'kafka.*': {error}") from None
     return tuple(sorted(settings.items()))

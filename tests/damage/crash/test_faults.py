@@ -23,6 +23,11 @@ KINDS = (
     "copy_file_range",
 )  # fmt: skip
 SYNCS = {"fdatasync", "fsync"}
+# What may take room of a disk; any other call that met ENOSPC would be one more that met EIO.
+ROOM = (
+    "openat", "pwrite", "fdatasync", "fsync", "ftruncate", "fallocate", "renameat", "mkdirat",
+    "unlinkat", "copy_file_range", "mmap",
+)  # fmt: skip
 # close is left out: on Linux it has closed even when a signal came.
 INTERRUPTIBLE = ("openat", "pread", "pwrite", "ftruncate", "fallocate", "fdatasync", "fsync")
 TRANSFERS = ("pread", "pwrite", "copy_file_range")
@@ -191,6 +196,8 @@ def kinds_of(fault):
     """The calls that can fail so."""
     if fault.startswith("short"):
         return TRANSFERS
+    if fault.startswith("ENOSPC"):
+        return ROOM
     return INTERRUPTIBLE if fault.startswith("EINTR") else KINDS
 
 

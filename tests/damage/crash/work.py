@@ -62,9 +62,18 @@ class Writer:
         self.report("returned", self.log.append_marker(producer, 0, commit))
 
     def truncate(self, offset: int) -> None:
-        """Whole batches go: the log ends where the batch that holds `offset` begins."""
+        """Whole batches go: the log ends where the batch that holds `offset` begins.
+
+        Where that is not above the start, what was deleted goes, too: the log begins anew.
+        """
         raw = self.log.read_batches(offset, isolation="log_end")
         floor = next(batches.headers(raw)).base_offset if raw else self.log.end_offset
+        start = self.log.start_offset
+        if min(offset, floor) <= start and self.log.segments[0].base_offset < start:
+            self.report("restart", offset if offset <= start else floor)
+            self.log.truncate(offset)
+            self.report("returned")
+            return
         self.report("truncate", offset, floor)
         self.log.truncate(offset)
         self.report("returned", self.log.end_offset)

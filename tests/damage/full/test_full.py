@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from kafkalog import IoFailed, KafkalogError, NoMemory, NoSpace
+from tests.damage.full.copied import CopyLife
 from tests.damage.full.lives import BrokerLife, LogLife, Refused, Step
 from tests.support.effort import EXPLORING, LONG, SEED, patience_s, rounds
 from tests.support.waiting import wait_for
@@ -32,6 +33,7 @@ LOG_SAMPLE, BROKER_SAMPLE = 60, 12
 LIVES = {
     "a log alone": lambda folder: LogLife(folder, alone=True),
     "a log in a directory": lambda folder: LogLife(folder, alone=False),
+    "a copy": CopyLife,
     "a broker": BrokerLife,
 }
 

@@ -21,6 +21,8 @@ MKFS = {
 PACKAGE = {"ext4": "e2fsprogs", "xfs": "xfsprogs"}
 IMAGE_BYTES = {"ext4": 64 << 20, "xfs": 320 << 20}  # sparse; xfs wants at least 300 MiB
 
+THROTTLE = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_iops_device")
+
 
 def why_not(kind: str) -> str | None:
     """Why this machine has no such disk."""
@@ -33,17 +35,24 @@ def why_not(kind: str) -> str | None:
     return None
 
 
+def why_not_slow() -> str | None:
+    """Why disks here are as fast as they can be."""
+    return None if os.access(THROTTLE, os.W_OK) else f"there is no {THROTTLE} (cgroups of v1)"
+
+
 class Disk:
     """A file system in a file, mounted."""
 
-    def __init__(self, kind: str, place: Path, wait_until: Callable[..., None]) -> None:
+    def __init__(
+        self, kind: str, place: Path, wait_until: Callable[..., None], size: int | None = None
+    ) -> None:
         self.root = place / "mounted"
         self._image = place / "image"
         self._wait_until = wait_until
-        self._mounted = False
+        self.is_mounted = False
         self.root.mkdir(parents=True)
         with self._image.open("wb") as file:
-            file.truncate(IMAGE_BYTES[kind])
+            file.truncate(size or IMAGE_BYTES[kind])
         _run(*MKFS[kind], str(self._image))
 
     def mount(self) -> None:
@@ -52,7 +61,7 @@ class Disk:
         Raises: RuntimeError, with the tool's words.
         """
         _run("mount", "-o", "loop", str(self._image), str(self.root))
-        self._mounted = True
+        self.is_mounted = True
 
     def cut(self, flag: int) -> None:
         """From now on nothing reaches the disk, and every call fails."""
@@ -62,11 +71,17 @@ class Disk:
         finally:
             os.close(fd)
 
+    def slow(self, writes: int | None) -> None:
+        """From now on it takes so many writes a second, and who syncs waits; None: as many as it
+        can.  Raises: OSError, where the kernel cannot (`why_not_slow`)."""
+        device = os.stat(self.root).st_dev
+        THROTTLE.write_text(f"{os.major(device)}:{os.minor(device)} {writes or 0}")
+
     def unmount(self) -> None:
         """Unmount, as soon as nobody has a file open any more; harmless when repeated."""
-        if self._mounted:
+        if self.is_mounted:
             self._wait_until(self._let_go, f"{self.root} is not in use")
-            self._mounted = False
+            self.is_mounted = False
 
     def _let_go(self) -> bool:
         done = subprocess.run(["umount", self.root], capture_output=True, text=True)

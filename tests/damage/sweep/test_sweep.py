@@ -1,7 +1,7 @@
 """Every way to damage a directory: nothing wrong is read, what is covered is told, and mended.
 
-A seeded sample here, a larger one that is drawn anew in `make explore`; KAFKALOG_LONG=1 flips each
-bit of each file once (an hour or two).
+A seeded sample here, a larger one that is drawn anew in `make explore`; KAFKALOG_LONG=1 flips a
+bit of each byte of each file, of records a sixteenth of them (ten minutes).
 """
 
 from __future__ import annotations
@@ -101,6 +101,7 @@ def run(folder: Path, part: int) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 @pytest.mark.explore
+@pytest.mark.timeout(7200 if LONG else 300)
 def test_no_damage_is_believed(memory: Path) -> None:
     """Reads give what was written or an error, verify tells, memory and time stay bounded."""
     folders = [memory / f"worker{part}" for part in range(WORKERS)]
@@ -244,7 +245,8 @@ def test_repair_keeps_what_verify_called_good(whole: Reference, rng: random.Rand
                 found = table_of(log)["offset"].to_pylist()
                 wanted = whole.partitions[name].table["offset"].to_pylist()
                 assert set(found) <= set(wanted), what
-        if "mend" in kinds:
+        # One that stands twice may look as one whose offset has lost a bit, and be put right so.
+        if "mend" in kinds and what.startswith("bit"):
             mended += 1
             [log_name] = edits
             assert (whole.path / log_name).read_bytes() == whole.files[log_name], what

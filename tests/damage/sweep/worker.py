@@ -18,15 +18,18 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from tests.damage.sweep import damages, reference
 from tests.damage.sweep.judge import Judge
+from tests.support import batches
 
-MEMORY_BYTES = 64 << 20
+MEMORY_BYTES = 96 << 20
 SECONDS = 20
+RECORDS_EVERY = 16
 PROBLEMS_MAX = 20
 
 
@@ -37,29 +40,43 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
+def places(name: str, data: bytes) -> Iterator[int]:
+    """Each byte of a file; of records, which one checksum covers alike, each RECORDS_EVERYth."""
+    end = 0
+    for header in batches.headers(data) if name.endswith(".log") else ():
+        yield from range(header.pos, header.pos + batches.HEADER_BYTES)
+        end = header.pos + header.batch_bytes
+        yield from range(header.pos + batches.HEADER_BYTES, end, RECORDS_EVERY)
+    yield from range(end, len(data))
+
+
+def flips_of_all(made: reference.Reference, rng: random.Random) -> Iterator[damages.Damage]:
+    """A drawn bit of each of those bytes, of each file."""
+    for name, data in sorted(made.files.items()):
+        for position in places(name, data):
+            yield damages.flip(made, name, 8 * position + rng.randrange(8))
+
+
 def chosen(
     made: reference.Reference, rng: random.Random, options: argparse.Namespace
-) -> Iterator[damages.Damage]:
-    """The damages of this part: a sample, or with --all each of them once."""
-    files = damages.flips(made)
+) -> Iterable[damages.Damage]:
+    """The damages of this part: a sample, or with --all one of each byte and each other.
+
+    What it takes to make them is taken here, and not while memory is limited.
+    """
     others = [d for kind in damages.KINDS.values() for d in kind(made, random.Random(0))]
     if options.all:
-        at = options.part
-        for name, bits in files:
-            while at < bits:
-                yield damages.flip(made, name, at)
-                at += options.parts
-            at -= bits
-        yield from others[options.part :: options.parts]
-        return
+        every = chain(flips_of_all(made, random.Random(options.seed)), others)
+        return islice(every, options.part, None, options.parts)
     # Half of them anywhere, half of them in each file alike, since most bytes are records.
+    files = damages.flips(made)
     half = options.flips // 2
-    for name, bits in [
+    names = [
         *rng.choices(files, [bits for _, bits in files], k=half),
         *rng.choices(files, k=options.flips - half),
-    ]:
-        yield damages.flip(made, name, rng.randrange(bits))
-    yield from rng.sample(others, min(options.others, len(others)))
+    ]
+    flipped = [damages.flip(made, name, rng.randrange(bits)) for name, bits in names]
+    return [*flipped, *rng.sample(others, min(options.others, len(others)))]
 
 
 def sweep(made: reference.Reference, options: argparse.Namespace) -> dict[str, Any]:
@@ -70,7 +87,7 @@ def sweep(made: reference.Reference, options: argparse.Namespace) -> dict[str, A
     problems: list[str] = []
     count = 0
     now = os.open(made.path.parent / "now", os.O_WRONLY | os.O_CREAT, 0o600)
-    work = list(chosen(made, rng, options)) if not options.all else chosen(made, rng, options)
+    work = chosen(made, rng, options)
     limit_memory()
     start = time.monotonic()
     for what, edits, covered in work:

@@ -38,7 +38,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ANSWER_S = 60
+ANSWER_S = 150
 
 
 class ClientError(Exception):

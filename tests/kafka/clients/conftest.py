@@ -20,7 +20,7 @@ from tests.kafka.clients.agent import Agent
 AGAINST = os.environ.get("KAFKALOG_CLIENTS_AGAINST", "kafkalog")
 SIDES = list(servers.SIDES) if AGAINST == "both" else [AGAINST]
 HERE = Path(__file__).parent
-START_S = 60
+START_S = 180
 TEST_S = 300
 """A first test may compile a client; the limit is not on what is tested."""
 

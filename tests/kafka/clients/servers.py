@@ -31,7 +31,7 @@ SETTINGS = {
 }
 
 
-STOP_S = 30
+STOP_S = 120
 
 
 class Unavailable(Exception):

@@ -125,7 +125,8 @@ def kafka_python(bootstrap: str, pair: Pair, group: str) -> int:
                 done += len(batch)
                 batch = []
     producer.close()
-    found = consumer.committed(where)
+    while (found := consumer.committed(where)) is None or found < COUNT:
+        pass  # its marker is on the way
     consumer.close()
     return int(found)
 

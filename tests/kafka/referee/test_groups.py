@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 
 from tests.support import apache
-from tests.unit.coordinator.scripts import SCRIPTS, Script
-from tests.unit.coordinator.sides import SETTINGS, KafkaSide, OurSide
+from tests.unit.coordinator.scripts import SCRIPTS, all_asked
+from tests.unit.coordinator.sides import SETTINGS, KafkaSide, OurSide, Side
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -16,8 +17,8 @@ MORE = {"offsets.topic.num.partitions": 4, "auto.create.topics.enable": "false"}
 
 
 @pytest.fixture(scope="module")
-def kafka_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of an Apache Kafka with the topics of the scripts."""
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Side]]]:
+    """An Apache Kafka with the topics of the scripts."""
     try:
         apache.jars()
     except apache.Unavailable as reason:
@@ -26,15 +27,14 @@ def kafka_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     directory = tmp_path_factory.mktemp("kafka") / "data"
     with apache.Broker(directory, settings) as broker:
         KafkaSide(broker.port).prepare()
-        yield broker.port
+        with all_asked(lambda: KafkaSide(broker.port)) as sides:
+            yield sides
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
-def test_kafka_answers_the_same(script: Script, kafka_port: int) -> None:
-    theirs, ours = KafkaSide(kafka_port), OurSide()
-    script(theirs)
-    script(ours)
-    for number, (kafka, kafkalog) in enumerate(
-        zip(theirs.transcript, ours.transcript, strict=True)
-    ):
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_kafka_answers_the_same(name: str, asked: dict[str, Future[Side]]) -> None:
+    ours = OurSide()
+    SCRIPTS[name](ours)
+    pairs = zip(asked[name].result().transcript, ours.transcript, strict=True)
+    for number, (kafka, kafkalog) in enumerate(pairs):
         assert kafkalog == kafka, f"answer {number}"

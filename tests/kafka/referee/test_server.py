@@ -25,6 +25,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": "0",
+    "log.retention.ms": "-1",
     "transaction.state.log.num.partitions": "1",
 }
 TOPICS = {"t": {}, "two": {}, "compacted": {"cleanup.policy": "compact"}}

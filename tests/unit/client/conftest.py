@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from kafkalog.client import topics
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer import Consumer
+from kafkalog.client.offsets import LATEST, all_partitions, list_offsets
 from kafkalog.client.transport import Options
 from kafkalog.clock import ManualClock
 from kafkalog.wire import apis
@@ -32,6 +35,21 @@ class PassingClock(ManualClock):
         assert until_s is not None
         self.pauses_s.append(until_s - self.monotonic_s())
         self.advance(round(1000 * self.pauses_s[-1]) + 1)
+
+
+@pytest.fixture
+def cluster(where: Any) -> Iterator[Cluster]:
+    """A client of the broker that the test is given: over TCP, or of this process."""
+    with Cluster(where) as made:
+        yield made
+
+
+@pytest.fixture
+def topic(cluster: Cluster, unique: str) -> str:
+    """A topic of three partitions, which their leader has taken over."""
+    topics.create_topic(cluster, unique, 3)
+    list_offsets(cluster, dict.fromkeys(all_partitions(cluster, unique), LATEST))
+    return unique
 
 
 @pytest.fixture

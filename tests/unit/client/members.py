@@ -18,8 +18,8 @@ OPTIONS: dict[str, Any] = {
     "config": {
         "retry.backoff.ms": 1,
         "retry.backoff.max.ms": 5,
-        "default.api.timeout.ms": 2_000,
-        "request.timeout.ms": 2_000,
+        "default.api.timeout.ms": 20_000,
+        "request.timeout.ms": 20_000,
         "fetch.max.wait.ms": 10,
     },
 }

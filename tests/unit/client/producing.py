@@ -40,7 +40,7 @@ def batches(peer: Peer) -> list[Batch]:
     ]
 
 
-PATIENCE = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 5, "max.block.ms": 2_000}
+PATIENCE = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 5, "max.block.ms": 60_000}
 
 
 def make(peer: Peer, config: dict[str, object] | None = None, **options: Any) -> Producer:
@@ -51,6 +51,14 @@ def make(peer: Peer, config: dict[str, object] | None = None, **options: Any) ->
     """
     settings = {"request_timeout_ms": 20_000, "linger_ms": 0, **options}
     return Producer(peer.servers, config={**PATIENCE, **(config or {})}, **settings)
+
+
+def hurried(producer: Producer, block_s: float = 0.05) -> Producer:
+    """From now on it waits for so long only, where it waits for what will not come: what it needs
+    to know of topic t it has."""
+    producer.partitions("t")
+    producer._block_s = block_s
+    return producer
 
 
 def single(peer: Peer, **options: Any) -> Producer:

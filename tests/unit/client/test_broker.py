@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,20 +27,6 @@ from kafkalog.client.producer import Producer
 from kafkalog.types import Record, TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.waiting import LIMIT_S
-
-
-@pytest.fixture
-def cluster(where: Any) -> Iterator[Cluster]:
-    with Cluster(where) as made:
-        yield made
-
-
-@pytest.fixture
-def topic(cluster: Cluster, unique: str) -> str:
-    """A topic of three partitions, which their leader has taken over."""
-    topics.create_topic(cluster, unique, 3)
-    list_offsets(cluster, dict.fromkeys(all_partitions(cluster, unique), LATEST))
-    return unique
 
 
 def read(cluster: Cluster, topic: str, count: int, **options: Any) -> list[Record]:
@@ -176,11 +162,15 @@ def test_topics(cluster: Cluster, topic: str, wait_until: Callable[..., None]) -
     with pytest.raises(errors.InvalidSetting):
         topics.create_topic(cluster, topic + "-3", config={"segment.bites": "1"})
     topics.create_partitions(cluster, {topic: 5}).check()
-    assert [*cluster.topic(topic).partitions] == [0, 1, 2, 3, 4]
+
+    def grown() -> bool:
+        cluster.refresh([topic])
+        return [*cluster.topic(topic).partitions] == [0, 1, 2, 3, 4]
+
+    wait_until(grown, "there are five")  # Kafka's brokers hear of it a little later
     with pytest.raises(failure_class(ErrorCode.INVALID_PARTITIONS)):
         topics.create_partitions(cluster, {topic: 4}).check()
     topics.delete_topic(cluster, topic)
-    # Kafka's brokers hear of it a little later.
     wait_until(lambda: topic not in topics.list_topics(cluster), "the topic is gone")
     with pytest.raises(errors.UnknownTopicOrPartition):
         topics.delete_topic(cluster, topic)

@@ -17,7 +17,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.scripted import CLOSE, Peer, produced
 from tests.support.waiting import LIMIT_S, wait_for
-from tests.unit.client.producing import make
+from tests.unit.client.producing import hurried, make
 
 CODES = (
     ErrorCode.NONE, ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
@@ -135,7 +135,7 @@ def test_a_slow_callback_lets_no_room_go_and_takes_no_more(broker: Peer) -> None
         begun.set()
         assert held.wait(LIMIT_S)
 
-    producer = make(broker, {"max.block.ms": 20}, buffer_bytes=BUFFER, batch_bytes=2_000)
+    producer = hurried(make(broker, buffer_bytes=BUFFER, batch_bytes=2_000))
     producer.send("t", b"x", partition=0).add_done_callback(slow)
     assert begun.wait(LIMIT_S)
     taken = 0

@@ -109,12 +109,12 @@ def test_the_first_server_that_answers_is_taken(peer: Peer) -> None:
 
 
 def test_a_topic_that_does_not_exist_is_told_after_a_moment(
-    peer: Peer, scripted: Cluster, monkeypatch: pytest.MonkeyPatch
+    peer: Peer,
 ) -> None:
-    monkeypatch.setattr("kafkalog.client.cluster.UNKNOWN_TOPIC_MS", 20)
     peer.on(apis.METADATA, peer.metadata({"t": 0}, error=3))
-    with pytest.raises(errors.UnknownTopicOrPartition, match="no topic 't'"):
-        scripted.topic("t")
+    wanted = pytest.raises(errors.UnknownTopicOrPartition, match="no topic 't'")
+    with Cluster(peer.servers, clock=PassingClock()) as cluster, wanted:
+        cluster.topic("t")
     assert peer.count(apis.METADATA) > 1
     assert not any(r.allow_auto_topic_creation for r in peer.sent(apis.METADATA))
 

@@ -18,6 +18,7 @@ from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.producer import Producer
 from kafkalog.testing.broker import TestBroker
 from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
 from tests.support.waiting import LIMIT_S, wait_for
 
 TP = TopicPartition("t", 0)
@@ -44,11 +45,36 @@ def broker(tmp_path: Path) -> Iterator[TestBroker]:
         yield made
 
 
-def make(broker: TestBroker, block_ms: int = 300, **options: Any) -> Producer:
+def make(broker: TestBroker, **options: Any) -> Producer:
+    """One that waits as long as a busy machine needs, but where it is `hurried`."""
     options["config"] = {**QUICK, **options.get("config", {})}
     return Producer(
-        broker.bootstrap_servers, transactional_id="x", max_block_ms=block_ms, **options
-    )
+        broker.bootstrap_servers, transactional_id="x", max_block_ms=round(1000 * LIMIT_S),
+        **options,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def hurried(producer: Producer, block_s: float = 0.3) -> Iterator[None]:
+    """What comes of no answer comes soon; whoever needs one has as long as it takes."""
+    ordinary = producer._boundaries._block_s
+    producer._boundaries._block_s = block_s
+    try:
+        yield
+    finally:
+        producer._boundaries._block_s = ordinary
+
+
+def aborted(producer: Producer) -> bool:
+    """Whether an abort that is said again is done: the first one's markers may be on their way for
+    longer than such a producer waits."""
+    try:
+        producer.abort_transaction()
+    except errors.KafkalogError as problem:
+        if problem.code != ErrorCode.CONCURRENT_TRANSACTIONS:
+            raise
+        return False
+    return True
 
 
 def values(broker: TestBroker, count: int) -> list[bytes | None]:
@@ -77,9 +103,11 @@ def test_a_commit_without_an_answer_is_asked_for_again(
     """It may be there: neither an abort nor another transaction can stand in its place."""
     with make(broker) as producer:
         lost = (broker.drop_response if done else broker.disconnect)("EndTxn", times=None)
+        producer.begin_transaction()
+        producer.send("t", b"1").result(LIMIT_S)
         unknown = pytest.raises(errors.Timeout, match="commit_transaction again")
-        with unknown as caught, producer.transaction():
-            producer.send("t", b"1")
+        with unknown as caught, hurried(producer):
+            producer.commit_transaction()
         assert lost.hits and not caught.value.fatal and not caught.value.abortable
         for call in (
             producer.begin_transaction, producer.init_transactions, producer.abort_transaction,
@@ -88,7 +116,7 @@ def test_a_commit_without_an_answer_is_asked_for_again(
                 call()
         with pytest.raises(errors.InvalidTxnState, match="being committed"):
             producer.send("t", b"no")
-        with pytest.raises(errors.Timeout, match="commit_transaction again"):
+        with pytest.raises(errors.Timeout, match="commit_transaction again"), hurried(producer):
             producer.commit_transaction()
         broker.heal()
         producer.commit_transaction()
@@ -101,11 +129,13 @@ def test_a_producer_that_does_not_know_can_be_closed(broker: TestBroker, version
     """Its successor finds out: a commit that was decided is carried out."""
     producer = make(broker)
     broker.drop_response("EndTxn", times=None)
-    with pytest.raises(errors.Timeout), producer.transaction():
-        producer.send("t", b"1")
+    producer.begin_transaction()
+    producer.send("t", b"1").result(LIMIT_S)
+    with pytest.raises(errors.Timeout), hurried(producer):
+        producer.commit_transaction()
     producer.close()
     broker.heal()
-    with make(broker, 10_000) as again, again.transaction():
+    with make(broker) as again, again.transaction():
         again.send("t", b"2")
     assert values(broker, 2) == [b"1", b"2"]
 
@@ -117,8 +147,12 @@ def test_an_abort_without_an_answer_is_ended_by_the_next_beginning(
     """Nobody has to know: an abort is the same twice."""
     with make(broker) as producer:
         (broker.drop_response if done else broker.disconnect)("EndTxn", times=None)
-        with pytest.raises(ValueError, match="mine"), producer.transaction():
+        with (
+            contextlib.ExitStack() as slow, pytest.raises(ValueError, match="mine"),
+            producer.transaction(),
+        ):  # fmt: skip
             producer.send("t", b"never").result(LIMIT_S)
+            slow.enter_context(hurried(producer))
             raise ValueError("mine")
         broker.heal()
         with producer.transaction():
@@ -136,13 +170,13 @@ def test_an_abort_without_an_answer_is_not_committed_instead(
         producer.send("t", b"never").result(LIMIT_S)
         given_up = producer.send("t", b"neither")
         (broker.drop_response if done else broker.disconnect)("EndTxn", times=None)
-        with pytest.raises(errors.KafkalogError):
+        with pytest.raises(errors.KafkalogError), hurried(producer):
             producer.abort_transaction()
         assert isinstance(given_up.exception(LIMIT_S), errors.TransactionAborted)
         broker.heal()
         with pytest.raises(errors.InvalidTxnState, match="abort_transaction again"):
             producer.commit_transaction()
-        producer.abort_transaction()
+        wait_for(lambda: aborted(producer), "it is aborted")
         with producer.transaction():
             producer.send("t", b"fine")
     assert values(broker, 1) == [b"fine"]
@@ -152,7 +186,7 @@ def test_the_new_epoch_after_an_abort_may_get_lost_on_its_way(
     broker: TestBroker, version: int
 ) -> None:
     """EndTxn is not asked for again with the old one: that would be fenced."""
-    with make(broker, 10_000, config={"max.request.size": 4 << 20}) as producer:
+    with make(broker, config={"max.request.size": 4 << 20}) as producer:
         with pytest.raises(errors.MessageTooLarge), producer.transaction():
             producer.send("t", b"never").result(LIMIT_S)
             # The first may find the end under way: one at least is carried out, and asked again.
@@ -170,7 +204,7 @@ def test_partitions_that_were_announced_without_an_answer_are_aborted(
     broker: TestBroker, done: bool
 ) -> None:
     """The coordinator may have the transaction open; readers would wait for its timeout."""
-    with make(broker, 10_000) as producer:
+    with make(broker) as producer:
         fault = broker.drop_response if done else broker.disconnect
         lost = fault("AddPartitionsToTxn", times=None)
         with pytest.raises(ValueError, match="mine"), producer.transaction():
@@ -190,9 +224,9 @@ def test_partitions_that_were_announced_without_an_answer_are_aborted(
 def test_offsets_that_were_announced_without_an_answer_are_aborted(
     broker: TestBroker, done: bool
 ) -> None:
-    with make(broker, 1_000) as producer:
+    with make(broker) as producer:
         lost = (broker.drop_response if done else broker.disconnect)("AddOffsetsToTxn", times=None)
-        with pytest.raises(errors.KafkalogError), producer.transaction():
+        with pytest.raises(errors.KafkalogError), producer.transaction(), hurried(producer, 1):
             producer.send_offsets({TP: 5}, "g")
         assert lost.hits
         assert state(broker) != "Ongoing"
@@ -221,7 +255,7 @@ def test_what_is_sent_during_a_commit_is_refused(
 ) -> None:
     """All that was taken before is part of it, and nothing of it of the next."""
     taken: list[Any] = []
-    with make(broker, 20_000) as producer:
+    with make(broker) as producer:
 
         def send() -> Any:
             return producer.send_many("t", [b"3"]) if many else producer.send("t", b"3")
@@ -251,7 +285,7 @@ def test_threads_that_send_all_the_time_leave_no_transaction_open(
                 found.append(producer.send("t", b"x"))
             over.wait(0.0002)
 
-    with make(broker, 20_000, linger_ms=0) as producer:
+    with make(broker, linger_ms=0) as producer:
         threads = [threading.Thread(target=run, args=(found,)) for found in taken]
         for thread in threads:
             thread.start()
@@ -271,7 +305,7 @@ def test_threads_that_send_all_the_time_leave_no_transaction_open(
 def test_a_send_of_many_is_whole_in_one_transaction(broker: TestBroker, version: int) -> None:
     """It waits for room while another thread commits: the commit waits for it."""
     taken: list[Any] = []
-    with make(broker, 20_000, linger_ms=0, batch_bytes=1_000, buffer_bytes=4_000) as producer:
+    with make(broker, linger_ms=0, batch_bytes=1_000, buffer_bytes=4_000) as producer:
         producer.begin_transaction()
         producer.send("t", b"1").result(LIMIT_S)
         broker.pause()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -25,12 +25,6 @@ WAIT_S = 60.0
 MOST = 1000
 """The topic's max.message.bytes."""
 COUNT = 400
-
-
-@pytest.fixture
-def cluster(where: Any) -> Iterator[Cluster]:
-    with Cluster(where) as made:
-        yield made
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,6 @@ def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == 1:
         monkeypatch.setattr("kafkalog.client.transacting.FEATURE", "of no broker")
     return int(request.param)
-
-
-@pytest.fixture
-def cluster(where: Any) -> Iterator[Cluster]:
-    with Cluster(where) as made:
-        yield made
 
 
 @pytest.fixture

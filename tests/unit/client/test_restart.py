@@ -12,6 +12,7 @@ from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.producer import Producer
 from kafkalog.types import TopicPartition
 from tests.support.apache import free_port
+from tests.support.waiting import LIMIT_S
 
 CONFIG = {
     "group.initial.rebalance.delay.ms": "0",
@@ -72,7 +73,7 @@ def test_a_producer_neither_loses_nor_repeats_nor_reorders(tmp_path: Path) -> No
         with Cluster(where) as cluster:
             topics.create_topic(cluster, "t", 1)
         producer = Producer(where, batch_bytes=120, linger_ms=0, config={"retry.backoff.ms": 5})
-        producer.send("t", b"%d" % count, partition=0).result(20)
+        producer.send("t", b"%d" % count, partition=0).result(LIMIT_S)
     for _ in range(3):
         with broker():
             for _ in range(300):  # the broker ends while the last of them are on their way

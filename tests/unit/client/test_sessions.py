@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +11,6 @@ import pytest
 from kafkalog.client import sessions, topics
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.fetcher import Fetcher, FetchOptions
-from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.producer import Producer
 from kafkalog.client.sessions import EPOCH_MAX, NONE, Ask, Session
 from kafkalog.log.log import Log
@@ -159,21 +157,6 @@ def test_the_node_reads_what_is_wanted_whatever_happens(seed: int) -> None:
 
 
 # ---- over a broker -------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cluster(where: Any) -> Iterator[Cluster]:
-    with Cluster(where) as made:
-        yield made
-
-
-@pytest.fixture
-def topic(cluster: Cluster, unique: str) -> str:
-    """A topic of three partitions, which their leader has taken over."""
-    topics.create_topic(cluster, unique, 3)
-    partitions = [TopicPartition(unique, p) for p in range(3)]
-    list_offsets(cluster, dict.fromkeys(partitions, LATEST))
-    return unique
 
 
 def values(fetcher: Fetcher, count: int) -> list[tuple[int, bytes | None]]:

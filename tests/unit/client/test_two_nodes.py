@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -13,9 +14,11 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.consumer import Consumer
 from kafkalog.client.fetcher import Fetcher, FetchOptions
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.producer import Producer
+from kafkalog.client.replicas import list_reassignments
 from kafkalog.client.transport import Address, Options, Tcp
 from kafkalog.log.log import Log
 from kafkalog.types import TopicPartition
@@ -68,6 +71,24 @@ def test_each_leader_gets_what_is_its(pair: tuple[Peer, Peer]) -> None:
     assert (set(partitions(one)), set(partitions(two))) == ({0}, {1})
 
 
+@pytest.mark.parametrize("last", [{"error_code": ErrorCode.NOT_CONTROLLER}, CLOSE])
+def test_a_new_controller_is_found(pair: tuple[Peer, Peer], last: Any) -> None:
+    """The old one says that it is none any more, or has gone; the new one is asked."""
+    one, two = pair
+
+    def resigned(request: Any, version: int) -> Any:
+        metadata = one.metadata({}) | {"controller_id": 2}
+        metadata["brokers"].append({"node_id": 2, "host": "127.0.0.1", "port": two.port})
+        for peer in (one, two):
+            peer.on(apis.METADATA, metadata)
+        return last
+
+    one.on(apis.LIST_PARTITION_REASSIGNMENTS, resigned)
+    two.on(apis.LIST_PARTITION_REASSIGNMENTS, {})
+    with Cluster(one.servers, QUICK) as cluster:
+        assert list_reassignments(cluster) == {}
+
+
 def test_a_new_leader_is_found(pair: tuple[Peer, Peer]) -> None:
     """The old one says that it leads no more; the batch goes to the new one."""
     one, two = pair
@@ -97,7 +118,7 @@ def test_an_answer_that_names_the_new_leader_is_believed(pair: tuple[Peer, Peer]
     one.on(apis.PRODUCE, resigned)
     config = {"retry.backoff.ms": 60_000, "retry.backoff.max.ms": 60_000}
     with Producer(one.servers, config=config) as producer:
-        producer.send("t", b"x", partition=0).result(20)
+        producer.send("t", b"x", partition=0).result(LIMIT_S)
     assert (partitions(one), partitions(two)) == ([0], [0])
     assert one.count(apis.METADATA) == 1
 
@@ -295,14 +316,19 @@ def test_a_connection_that_comes_too_late_is_closed(pair: tuple[Peer, Peer]) -> 
     wait_for(lambda: one.connections == 1 and not one._open, "it came, and went")
 
 
+def in_vain(producer: Producer) -> bool:
+    """Who sends gives up soon, maybe before the producer's thread has begun to ask."""
+    with pytest.raises(errors.Timeout):
+        producer.send("t", b"x")
+    return True
+
+
 def test_a_producer_that_is_not_connected_yet_closes_at_once(pair: tuple[Peer, Peer]) -> None:
     """Its connection is on the way for as long as it takes, which is for ever."""
     one, _ = pair
     way = Held(one, one)
     producer = Producer(way, max_block_ms=20)
-    with pytest.raises(errors.Timeout):
-        producer.send("t", b"x")
-    assert way.asked.wait(LIMIT_S)
+    wait_for(lambda: in_vain(producer) and way.asked.is_set(), "it connects")
     producer.close()
     assert not producer._sender._thread.is_alive()
     way.let.set()
@@ -320,13 +346,8 @@ def test_a_producer_whose_broker_says_nothing_closes_at_once(
         one.servers, max_block_ms=60_000 if known else 20, linger_ms=0,
         request_timeout_ms=3_600_000, delivery_timeout_ms=7_200_000,
     )  # fmt: skip
-    late = None
-    if known:
-        late = producer.send("t", b"x", partition=0)
-    else:
-        with pytest.raises(errors.Timeout):
-            producer.send("t", b"x")
-    wait_for(lambda: one.count(api) == 1, "it was asked")
+    late = producer.send("t", b"x", partition=0) if known else None
+    wait_for(lambda: (known or in_vain(producer)) and one.count(api) == 1, "it was asked")
     with pytest.raises(errors.Timeout) if late else nullcontext():
         producer.close(timeout=0)
     assert late is None or isinstance(late.exception(), errors.Closed)
@@ -358,6 +379,36 @@ def test_a_node_that_does_not_read_does_not_hold_up_another(pair: tuple[Peer, Pe
     assert sorted(partitions(one)) == sorted({*range(34)} - {1})
 
 
+def test_a_poll_waits_for_no_connection(pair: tuple[Peer, Peer], tmp_path: Any) -> None:
+    """One that is not made in its time is there for a later poll; others are read meanwhile."""
+    with Log(tmp_path / "t-1") as log:
+        log.append(b"here")
+        data = log.read_batches(0, 1 << 20)
+
+    def served(request: Any, version: int) -> Any:
+        rows = [{"partition_index": p.partition, "records": b"" if p.fetch_offset else data}
+                for p in request.topics[0].partitions]  # fmt: skip
+        return {"responses": [{"topic": "t", "partitions": rows}]}
+
+    one, two = pair
+    for peer in pair:
+        peer.on(apis.FETCH, served)
+    way = Held(two, one)
+    with Consumer(way, config={"fetch.max.wait.ms": 5}) as consumer:
+        consumer.assign([ZERO, ONE])
+        for tp in (ZERO, ONE):
+            consumer.seek(tp, 0)
+        found = []
+        while not (found and way.asked.is_set()):  # polls end though the connection does not come
+            found += consumer.poll(5)
+        assert {record.partition for record in found} == {1}
+        assert consumer.poll(0) == []
+        way.let.set()
+        while len(found) < 2:
+            found += consumer.poll(None)
+        assert {record.partition for record in found} == {0, 1}
+
+
 @pytest.mark.parametrize("trouble", ["gone", "silent", "no leader"])
 def test_a_node_that_fails_does_not_hold_up_what_others_have(
     pair: tuple[Peer, Peer], tmp_path: Any, trouble: str
@@ -377,19 +428,22 @@ def test_a_node_that_fails_does_not_hold_up_what_others_have(
     def served(request: Any, version: int) -> Any:
         rows = [{"partition_index": p.partition, "records": b"" if p.fetch_offset else data}
                 for p in request.topics[0].partitions]  # fmt: skip
+        if not any(row["records"] for row in rows):
+            back.wait(0.01)  # as max.wait.ms has a broker do
         return {"responses": [{"topic": "t", "partitions": rows}]}
 
     if trouble == "no leader":
         lead(one, two, {0: -1, 1: 2})
     one.on(apis.FETCH, failing)
     two.on(apis.FETCH, served)
-    # A consumer that nothing reaches gives up soon; this one reads on.
-    options = QUICK._replace(api_timeout_ms=100, request_timeout_ms=200)
+    # A consumer that nothing reaches gives up soon, but not as soon as a machine stands still; this
+    # one reads on.
+    options = QUICK._replace(api_timeout_ms=1_000, request_timeout_ms=400)
     with Cluster(two.servers, options) as cluster:
         fetcher = Fetcher(cluster, {ZERO: 0, ONE: 0}, FetchOptions(max_wait_ms=5))
         found: list[TopicPartition] = []
-        until = two.count(apis.FETCH) + 50
-        while ONE not in found or two.count(apis.FETCH) < until:
+        until_s = time.monotonic() + 1.5
+        while ONE not in found or time.monotonic() < until_s:
             found += [block.tp for block in fetcher.poll(50)]
             fetcher.positions[ONE] = 0 if len(found) < 40 else fetcher.positions[ONE]
         assert set(found) == {ONE}

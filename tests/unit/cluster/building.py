@@ -7,13 +7,22 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from kafkalog.cluster.controller.alter import Wanted, alter_partition
-from kafkalog.cluster.controller.context import Context, Folder, Reign, Removal, Write
+from kafkalog.cluster.controller.context import (
+    Assignment,
+    Change,
+    Context,
+    Folder,
+    Reign,
+    Removal,
+    Write,
+)
 from kafkalog.cluster.controller.partitions import Deciding
 from kafkalog.cluster.controller.requests import Gathered, Send
 from kafkalog.metadata.image import Broker
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.loading import Loaded, Znode, load
 from kafkalog.metadata.zookeeper.session import (
+    ANY_VERSION,
     Check,
     Committed,
     Create,
@@ -25,6 +34,9 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.internal import ALTER_PARTITION
 
 EPOCH, EPOCH_VERSION = 4, 3
+WRITTEN_AT = 150
+"""After the brokers of before were registered, before those of another life are."""
+WRITTEN_NOW = 1000
 LISTENER = "PLAINTEXT"
 T = TypeVar("T")
 
@@ -83,7 +95,9 @@ class Cluster:
         self.topic(key[0], {key[1]: replicas})
         written = tree.PartitionState(*state[:3], EPOCH - 1, state.recovering)
         data = tree.write_partition(written)
-        self.tree[tree.partition_path(*key)] = Znode(data, state.partition_epoch)
+        self.tree[tree.partition_path(*key)] = Znode(
+            data, state.partition_epoch, changed=WRITTEN_AT
+        )
         self.begin()
 
     def brokers(self, *living: int, **epochs: int) -> dict[int, Broker]:
@@ -121,7 +135,7 @@ class Cluster:
                 if one.leader_epoch >= 0:
                     assert self.context.written_by[key] == loaded.written_by[key]
 
-    def _commit(self, one: Folder | Write | Removal) -> Committed:
+    def _commit(self, one: Folder | Write | Assignment | Change | Removal) -> Committed:
         """As ZooKeeper does it: all or none."""
         assert one.operations[0] == Check(tree.CONTROLLER_EPOCH, EPOCH_VERSION)
         done = dict(self.tree)
@@ -138,10 +152,12 @@ class Cluster:
                 if self.refuse(each):
                     return Committed(False, at, "BadVersion")
                 del done[each.path]
-            elif found is None or each.version != found.version or self.refuse(each):
+            elif found is None or each.version not in (ANY_VERSION, found.version):
+                return Committed(False, at, "BadVersion" if found else "NoNode")
+            elif self.refuse(each):
                 return Committed(False, at, "BadVersion")
             elif isinstance(each, Set):
-                done[each.path] = Znode(each.data, found.version + 1)
+                done[each.path] = Znode(each.data, found.version + 1, changed=WRITTEN_NOW)
         self.tree = done
         return Committed(True)
 

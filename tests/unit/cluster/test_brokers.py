@@ -51,18 +51,21 @@ def test_brokers_die(state: Shown, living: tuple[int, ...], unclean: bool, wante
 
 
 def test_a_broker_comes_back() -> None:
-    """It is told all; who was the last in sync leads again."""
+    """First who lives is told to all; who was the last in sync leads again."""
     of = cluster(Shown(NO_LEADER, 6, (1,), 8), (2, 3))
     of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, 3)))
     assert of.shown(KEY) == Shown(1, 7, (1,), 9)
-    assert sorted(of.requests()) == [(n, kind, [KEY]) for n in (1, 2, 3) for kind in (LEAD, KNOW)]
+    assert of.requests()[0] == (1, KNOW, [KEY])
+    assert sorted(of.requests()[3:]) == [
+        (n, kind, [KEY]) for n in (1, 2, 3) for kind in (LEAD, KNOW)
+    ]
 
 
 def test_a_follower_comes_back_out_of_sync() -> None:
     of = cluster(Shown(1, 6, (1, 3), 8), (1, 3))
     of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, 3)))
     assert of.shown(KEY) == Shown(1, 6, (1, 3), 8)
-    assert of.requests() == [(2, LEAD, [KEY]), *((n, KNOW, [KEY]) for n in (2, 1, 3))]
+    assert of.requests() == [*((n, KNOW, [KEY]) for n in (2, 1, 3)), (2, LEAD, [KEY])]
 
 
 def test_a_new_life_is_not_believed_at_once() -> None:
@@ -111,10 +114,14 @@ def test_a_new_controller_tells_all_and_mends() -> None:
     of = cluster(Shown(1, 5, (1, 2), 7), (2, 3))
     of.decide(brokers.begin(of.context, of.told))
     assert of.shown(KEY) == Shown(2, 6, (2,), 8)
-    assert of.requests() == [(n, kind, [KEY]) for kind in (LEAD, KNOW) for n in (2, 3)]
-    row = of.sent[0].body["topic_states"][0]["partition_states"][0]
+    assert of.requests() == [
+        *((n, KNOW, []) for n in (2, 3)),
+        *((n, kind, [KEY]) for kind in (LEAD, KNOW) for n in (2, 3)),
+    ]
+    assert of.sent[2].api.name == LEAD
+    row = of.sent[2].body["topic_states"][0]["partition_states"][0]
     assert (row["controller_epoch"], row["is_new"]) == (4, False)
-    assert of.sent[0].body["live_leaders"] == [{"broker_id": 2, "host_name": "host2", "port": 9092}]
+    assert of.sent[2].body["live_leaders"] == [{"broker_id": 2, "host_name": "host2", "port": 9092}]
 
 
 # ---- controlled shutdown --------------------------------------------------------------------
@@ -249,3 +256,33 @@ def test_any_order_of_events(seed: int) -> None:
     assert sum(one.leader_epoch for one in of.context.partitions.values()) > 20
     assert altered == {ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA}
     assert unled(of.context) == [] or lives != {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize(
+    ("state", "living", "reborn", "wanted"),
+    [
+        # The leader came back: who is in sync and never left leads.
+        (Shown(1, 5, (1, 2, 3), 7), (1, 2, 3), (1,), Shown(2, 6, (2, 3), 8)),
+        # A follower came back: out of the ISR.
+        (Shown(1, 5, (1, 2, 3), 7), (1, 2, 3), (2,), Shown(1, 6, (1, 3), 8)),
+        # All of the ISR did: the same ones, in another epoch, for records may be others now.
+        (Shown(1, 5, (1, 2), 7), (1, 2, 3), (1, 2), Shown(1, 6, (1, 2), 8)),
+        (Shown(1, 5, (1,), 7), (1, 2, 3), (1,), Shown(1, 6, (1,), 8)),
+        # The leader is gone, and who came back is all that is left of the ISR.
+        (Shown(1, 5, (1, 2), 7), (2, 3), (2,), Shown(2, 7, (2,), 9)),
+        # One that was not in sync: nothing is written.
+        (Shown(1, 5, (1, 2), 7), (1, 2, 3), (3,), Shown(1, 5, (1, 2), 7)),
+    ],
+)
+def test_brokers_came_back_while_nobody_reigned(
+    state: Shown, living: tuple[int, ...], reborn: tuple[int, ...], wanted: Shown
+) -> None:
+    """Registered later than the partition's state was written: they died unseen."""
+    of = cluster(state)
+    of.brokers(*living, **{f"b{one}": 200 + one for one in reborn})
+    of.begin()
+    of.decide(brokers.begin(of.context, of.told))
+    assert of.shown(KEY) == wanted
+    of.begin()
+    of.decide(brokers.begin(of.context, of.told))
+    assert of.shown(KEY) == wanted

@@ -65,7 +65,7 @@ def test_what_is_not_there_yet_says_so() -> None:
 
 def test_the_zookeeper_eras_broker_id_is_the_node_id() -> None:
     found = sorted_out({"broker.id": "7", "zookeeper.connect": "localhost:2181"})
-    assert found.config == {"node.id": "7"}
+    assert found.config == {"node.id": "7", "zookeeper.connect": "localhost:2181"}
     assert sorted_out({"broker.id": "7", "node.id": "8"}).config == {"node.id": "8"}
 
 

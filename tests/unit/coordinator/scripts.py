@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from kafkalog.wire import apis
@@ -14,6 +17,10 @@ Script = Callable[[Side], None]
 RANGE = [{"name": "range", "metadata": subscription("t")}]
 BOTH = [*RANGE, {"name": "roundrobin", "metadata": subscription("t")}]
 SESSION_MS = 30_000
+SHORT_MS = 5_000
+"""Of members that go; what has to be done meanwhile gets done by a machine that stands still for
+most of it, too."""
+TOGETHER = 8
 
 
 def join_fields(group: str, version: int, **fields: Any) -> dict[str, Any]:
@@ -140,7 +147,7 @@ def absent_group(side: Side) -> None:
             side.ask(apis.DESCRIBE_GROUPS, version, groups=["none"],
                      include_authorized_operations=True)  # fmt: skip
     for version in range(3):
-        side.ask(apis.DELETE_GROUPS, version, groups_names=["none", "none", "nothing"])
+        side.ask(apis.DELETE_GROUPS, version, groups_names=["none", "none", "no other"])
     side.ask(apis.OFFSET_DELETE, 0, group_id="none",
              topics=[{"name": "t", "partitions": [{"partition_index": 0}]}])  # fmt: skip
 
@@ -191,61 +198,60 @@ def wrong_joins(side: Side) -> None:
     describe(side, "right")
 
 
-def first_member(side: Side) -> None:
-    """A group's begin, step by step, in each version of JoinGroup."""
-    for version in range(10):
-        group = f"first-{version}"
-        describe(side, group)
-        if version >= 4:
-            member_id = given_id(side, group, version)
-            reach(side, group, "Empty")
-            heartbeat(side, group, 0, member_id)
-            side.ask(apis.SYNC_GROUP, 3, group_id=group, generation_id=0, member_id=member_id)
-            sent = join(side, group, version, member_id=member_id)
-        else:
-            sent = join(side, group, version)
-        reach(side, group, "PreparingRebalance")
-        joined = side.see("joined", sent)
-        describe(side, group)
-        me = joined.member_id
-        heartbeat(side, group, 1, me)
-        heartbeat(side, group, 0, me)
-        heartbeat(side, group, 1, "nobody")
-        commit(side, group, generation_id_or_member_epoch=1, member_id=me)
-        commit(side, group, generation_id_or_member_epoch=0, member_id=me)
-        commit(side, group)
-        side.see("again", join(side, group, version, member_id=me))
-        fields = {"group_id": group, "generation_id": 1, "member_id": me}
-        side.ask(apis.SYNC_GROUP, 4, **{**fields, "generation_id": 2})
-        side.ask(apis.SYNC_GROUP, 4, **{**fields, "member_id": "nobody"})
-        side.ask(apis.SYNC_GROUP, 5, **fields)
-        names = {"protocol_type": "consumer", "protocol_name": "range"}
-        side.ask(apis.SYNC_GROUP, 5, **fields, **{**names, "protocol_name": "sticky"})
-        side.ask(apis.SYNC_GROUP, 5, **fields, **{**names, "protocol_type": "connect"})
-        given = [{"member_id": me, "assignment": b"x"}, {"member_id": "nobody", "assignment": b"y"}]
-        side.ask(apis.SYNC_GROUP, 5, **fields, **names, assignments=given)
-        side.ask(apis.SYNC_GROUP, min(version, 4), **fields)
-        describe(side, group)
-        side.ask(apis.LIST_GROUPS, 5, states_filter=["stable", "Dead"], types_filter=["Classic"])
-        side.ask(apis.LIST_GROUPS, 5, states_filter=["Empty"], types_filter=["consumer"])
-        side.ask(apis.DESCRIBE_GROUPS, 5, groups=[group], include_authorized_operations=True)
-        side.ask(apis.DELETE_GROUPS, 2, groups_names=[group])
-        commit(side, group, generation_id_or_member_epoch=1, member_id=me)
-        commit(side, group)
-        commit(side, group, generation_id_or_member_epoch=2, member_id=me)
-        commit(side, group, generation_id_or_member_epoch=1, member_id="nobody")
-        side.ask(apis.LEAVE_GROUP, 2, group_id=group, member_id="nobody")
-        side.ask(apis.LEAVE_GROUP, 2, group_id=group, member_id=me)
-        describe(side, group)
-        heartbeat(side, group, 1, me)
-        side.ask(apis.SYNC_GROUP, 3, **fields)
-        side.ask(apis.LEAVE_GROUP, 2, group_id=group, member_id=me)
-        side.see("gone", join(side, group, version, member_id=me))
-        commit(side, group, generation_id_or_member_epoch=1, member_id=me)
-        commit(side, group)
-        fetch(side, group)
-        side.ask(apis.DELETE_GROUPS, 1, groups_names=[group])
-        fetch(side, group)
+def first_member(side: Side, version: int) -> None:
+    """A group's begin, step by step, in a version of JoinGroup."""
+    group = f"first-{version}"
+    describe(side, group)
+    if version >= 4:
+        member_id = given_id(side, group, version)
+        reach(side, group, "Empty")
+        heartbeat(side, group, 0, member_id)
+        side.ask(apis.SYNC_GROUP, 3, group_id=group, generation_id=0, member_id=member_id)
+        sent = join(side, group, version, member_id=member_id)
+    else:
+        sent = join(side, group, version)
+    reach(side, group, "PreparingRebalance")
+    joined = side.see("joined", sent)
+    describe(side, group)
+    me = joined.member_id
+    heartbeat(side, group, 1, me)
+    heartbeat(side, group, 0, me)
+    heartbeat(side, group, 1, "nobody")
+    commit(side, group, generation_id_or_member_epoch=1, member_id=me)
+    commit(side, group, generation_id_or_member_epoch=0, member_id=me)
+    commit(side, group)
+    side.see("again", join(side, group, version, member_id=me))
+    fields = {"group_id": group, "generation_id": 1, "member_id": me}
+    side.ask(apis.SYNC_GROUP, 4, **{**fields, "generation_id": 2})
+    side.ask(apis.SYNC_GROUP, 4, **{**fields, "member_id": "nobody"})
+    side.ask(apis.SYNC_GROUP, 5, **fields)
+    names = {"protocol_type": "consumer", "protocol_name": "range"}
+    side.ask(apis.SYNC_GROUP, 5, **fields, **{**names, "protocol_name": "sticky"})
+    side.ask(apis.SYNC_GROUP, 5, **fields, **{**names, "protocol_type": "connect"})
+    given = [{"member_id": me, "assignment": b"x"}, {"member_id": "nobody", "assignment": b"y"}]
+    side.ask(apis.SYNC_GROUP, 5, **fields, **names, assignments=given)
+    side.ask(apis.SYNC_GROUP, min(version, 4), **fields)
+    describe(side, group)
+    side.ask(apis.LIST_GROUPS, 5, states_filter=["stable", "Dead"], types_filter=["Classic"])
+    side.ask(apis.LIST_GROUPS, 5, states_filter=["Empty"], types_filter=["consumer"])
+    side.ask(apis.DESCRIBE_GROUPS, 5, groups=[group], include_authorized_operations=True)
+    side.ask(apis.DELETE_GROUPS, 2, groups_names=[group])
+    commit(side, group, generation_id_or_member_epoch=1, member_id=me)
+    commit(side, group)
+    commit(side, group, generation_id_or_member_epoch=2, member_id=me)
+    commit(side, group, generation_id_or_member_epoch=1, member_id="nobody")
+    side.ask(apis.LEAVE_GROUP, 2, group_id=group, member_id="nobody")
+    side.ask(apis.LEAVE_GROUP, 2, group_id=group, member_id=me)
+    describe(side, group)
+    heartbeat(side, group, 1, me)
+    side.ask(apis.SYNC_GROUP, 3, **fields)
+    side.ask(apis.LEAVE_GROUP, 2, group_id=group, member_id=me)
+    side.see("gone", join(side, group, version, member_id=me))
+    commit(side, group, generation_id_or_member_epoch=1, member_id=me)
+    commit(side, group)
+    fetch(side, group)
+    side.ask(apis.DELETE_GROUPS, 1, groups_names=[group])
+    fetch(side, group)
 
 
 def two_members(side: Side) -> None:
@@ -309,7 +315,7 @@ def leaving_joins(side: Side) -> None:
 
 def sessions(side: Side) -> None:
     """Members that are not heard of, and members that do not sync, are removed."""
-    short = {"session_timeout_ms": 2_000, "rebalance_timeout_ms": 2_000}
+    short = {"session_timeout_ms": SHORT_MS, "rebalance_timeout_ms": SHORT_MS}
     (first,) = stable(side, "sessions", 1, **short)
     # Nothing tells when an id that nobody came with is forgotten: long before the member goes.
     gone_id = given_id(side, "sessions", **{**short, "session_timeout_ms": 100})
@@ -338,35 +344,34 @@ def reach(side: Side, group: str, state: str) -> None:
     side.see(f"{group} is {state}", seen[-1])
 
 
-def static_members(side: Side) -> None:
+def static_members(side: Side, version: int) -> None:
     """Static members: restart, zombies, removal, versions with and without skip."""
-    for version in (5, 7, 8, 9):
-        group = f"static-{version}"
-        who = {"group_instance_id": "host-a"}, {"group_instance_id": "host-b"}
-        sent = [join(side, group, version, **each) for each in who]
-        joined = [side.see("joined", each) for each in sent]
-        settle(side, group, joined)
+    group = f"static-{version}"
+    who = {"group_instance_id": "host-a"}, {"group_instance_id": "host-b"}
+    sent = [join(side, group, version, **each) for each in who]
+    joined = [side.see("joined", each) for each in sent]
+    settle(side, group, joined)
+    describe(side, group)
+    for old, identity in zip(joined, who, strict=True):
+        again = side.see("restarted", join(side, group, version, **identity))
         describe(side, group)
-        for old, identity in zip(joined, who, strict=True):
-            again = side.see("restarted", join(side, group, version, **identity))
-            describe(side, group)
-            heartbeat(side, group, 1, old.member_id, **identity)
-            heartbeat(side, group, 1, old.member_id)
-            heartbeat(side, group, 1, again.member_id, **identity)
-            heartbeat(side, group, 1, again.member_id, group_instance_id="host-x")
-            commit(side, group, generation_id_or_member_epoch=1, member_id=old.member_id,
-                   **identity)  # fmt: skip
-            side.see("zombie joins", join(side, group, version, member_id=old.member_id,
-                                          **identity))  # fmt: skip
-            side.see("synced", sync(side, group, again))
-            side.ask(apis.SYNC_GROUP, 3, group_id=group, generation_id=1,
-                     member_id=old.member_id, **identity)  # fmt: skip
-            side.ask(apis.LEAVE_GROUP, 3, group_id=group,
-                     members=[{"member_id": old.member_id, **identity}])  # fmt: skip
-        side.ask(apis.LEAVE_GROUP, 4, group_id=group,
-                 members=[{"member_id": "", **who[1]}, {"member_id": "", "group_instance_id": "c"},
-                          {"member_id": ""}])  # fmt: skip
-        describe(side, group)
+        heartbeat(side, group, 1, old.member_id, **identity)
+        heartbeat(side, group, 1, old.member_id)
+        heartbeat(side, group, 1, again.member_id, **identity)
+        heartbeat(side, group, 1, again.member_id, group_instance_id="host-x")
+        commit(side, group, generation_id_or_member_epoch=1, member_id=old.member_id,
+               **identity)  # fmt: skip
+        side.see("zombie joins", join(side, group, version, member_id=old.member_id,
+                                      **identity))  # fmt: skip
+        side.see("synced", sync(side, group, again))
+        side.ask(apis.SYNC_GROUP, 3, group_id=group, generation_id=1,
+                 member_id=old.member_id, **identity)  # fmt: skip
+        side.ask(apis.LEAVE_GROUP, 3, group_id=group,
+                 members=[{"member_id": old.member_id, **identity}])  # fmt: skip
+    side.ask(apis.LEAVE_GROUP, 4, group_id=group,
+             members=[{"member_id": "", **who[1]}, {"member_id": "", "group_instance_id": "c"},
+                      {"member_id": ""}])  # fmt: skip
+    describe(side, group)
 
 
 def static_rebalances(side: Side) -> None:
@@ -393,16 +398,17 @@ def static_rebalances(side: Side) -> None:
     joined = [side.see("joined", each) for each in (changed, other)]
 
 
-def votes(side: Side) -> None:
+def votes(side: Side, wishes: str) -> None:
     """The protocol that most members prefer, of those that all speak."""
-    named = {name: {"name": name, "metadata": name.encode()} for name in "abc"}
-    for number, wishes in enumerate((("ab", "ba", "ba"), ("ab", "cb", "bc"), ("abc", "cba", "ca"))):
-        group = f"votes-{number}"
-        kinds = [{"protocols": [named[name] for name in wish]} for wish in wishes]
-        ids = [given_id(side, group, **each) for each in kinds]
-        sent = [join(side, group, member_id=m, **k) for m, k in zip(ids, kinds, strict=True)]
-        for each in sent:
-            side.see("joined", each)
+    group = f"votes {wishes}"
+    kinds = [
+        {"protocols": [{"name": name, "metadata": name.encode()} for name in wish]}
+        for wish in wishes.split()
+    ]
+    ids = [given_id(side, group, **each) for each in kinds]
+    sent = [join(side, group, member_id=m, **k) for m, k in zip(ids, kinds, strict=True)]
+    for each in sent:
+        side.see("joined", each)
 
 
 def offsets(side: Side) -> None:
@@ -462,17 +468,38 @@ def offset_deletes(side: Side) -> None:
     describe(side, "connect")
 
 
-SCRIPTS = [
-    absent_group,
-    empty_name,
-    wrong_joins,
-    first_member,
-    two_members,
-    leaving_joins,
-    sessions,
-    static_members,
-    static_rebalances,
-    votes,
-    offsets,
-    offset_deletes,
-]
+@contextmanager
+def all_asked(start: Callable[[], Side]) -> Iterator[dict[str, Future[Side]]]:
+    """Each script asks a side of its own, several at once: mostly they wait for clocks."""
+
+    def run(script: Script) -> Side:
+        side = start()
+        script(side)
+        return side
+
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        yield {name: pool.submit(run, script) for name, script in SCRIPTS.items()}
+        pool.shutdown(cancel_futures=True)
+
+
+# Those that take longest come first.
+SCRIPTS: dict[str, Script] = {
+    script.__name__: script
+    for script in (
+        sessions,
+        wrong_joins,
+        two_members,
+        leaving_joins,
+        static_rebalances,
+        offset_deletes,
+        absent_group,
+        empty_name,
+        offsets,
+    )
+}
+for version in (5, 7, 8, 9):
+    SCRIPTS[f"static_members_{version}"] = partial(static_members, version=version)
+for wishes in ("ab ba ba", "ab cb bc", "abc cba ca"):
+    SCRIPTS["votes_" + wishes.replace(" ", "_")] = partial(votes, wishes=wishes)
+for version in range(10):
+    SCRIPTS[f"first_member_{version}"] = partial(first_member, version=version)

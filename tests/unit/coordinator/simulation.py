@@ -262,7 +262,10 @@ class Consumer:
         def heard(answer: Any) -> None:
             error = None if answer is None else ErrorCode(answer.error_code)
             called = error is ErrorCode.REBALANCE_IN_PROGRESS
-            self.busy = called and (self.busy or world.rng.random() < world.faults.busy)
+            # A static member that neither joins nor falls silent holds its group up for ever, with
+            # Kafka, too: it joins once faults end.  Another is put out when the rebalance does.
+            stays = self.busy and (self.instance is None or world.faults.busy > 0)
+            self.busy = called and (stays or world.rng.random() < world.faults.busy)
             if (error in REJOIN and not self.busy) or error is ErrorCode.FENCED_INSTANCE_ID:
                 self._rejoin(error)
             else:
@@ -374,6 +377,8 @@ def _simulate(world: GroupWorld) -> None:
     world.run(
         world.now_ms + PATIENCE.request_ms + PATIENCE.slow_ms
     )  # what was lost or slow is over
+    if not any(consumer.alive for consumer in consumers):
+        consumers[0].revive()  # a slow request of its own earlier life had fenced it
     _must_settle(world, consumers)
     alive = [consumer for consumer in consumers if consumer.alive]
     if len(alive) > 1:

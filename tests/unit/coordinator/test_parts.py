@@ -136,9 +136,21 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture
-def coordinator(journal: SlowJournal, clock: ManualClock) -> Iterator[Groups]:
-    made = Coordinator(GroupCore(config(), new_id), journal, clock, name="group")
+class Brought(Coordinator[GroupCore]):
+    """Requests are done by who brings them, where nobody else is at it, as a broker's are."""
+
+    def submit(self, api: Api, request: Request, *, here: bool = True) -> None:
+        super().submit(api, request, here=here)
+
+
+KINDS = pytest.mark.parametrize("kind", [Coordinator, Brought])
+
+
+@pytest.fixture(params=[Coordinator, Brought])
+def coordinator(
+    request: pytest.FixtureRequest, journal: SlowJournal, clock: ManualClock
+) -> Iterator[Groups]:
+    made = request.param(GroupCore(config(), new_id), journal, clock, name="group")
     made.start()
     yield made
     journal.gate.set()
@@ -173,11 +185,9 @@ def loaded(coordinator: Groups, wait_until: Wait) -> None:
 def test_requests_are_answered_while_partitions_load(
     coordinator: Groups, journal: SlowJournal, wait_until: Wait
 ) -> None:
-    assert coordinator.partition_for("g") is None
     assert state(coordinator, wait_until) == ErrorCode.NOT_COORDINATOR
     journal.gate.clear()
     coordinator.load(range(4), 4)
-    assert coordinator.partition_for("g") == partition_for("g", 4)
     assert state(coordinator, wait_until) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     journal.gate.set()
     wait_until(lambda: state(coordinator, wait_until) == 0, "loaded")
@@ -312,10 +322,11 @@ def test_an_error_of_ours_is_an_answer(
     assert state(coordinator, wait_until) == 0
 
 
-def test_requests_from_many_threads(journal: SlowJournal, wait_until: Wait) -> None:
+@KINDS
+def test_requests_from_many_threads(kind: type[Groups], wait_until: Wait) -> None:
     """On the real clock: each is answered, and the last commit of each partition counts."""
     store = MemoryJournal()
-    coordinator = Coordinator(GroupCore(config(), new_id), store, SystemClock(), name="group")
+    coordinator = kind(GroupCore(config(), new_id), store, SystemClock(), name="group")
     coordinator.start()
     coordinator.load(range(4), 4)
     wait_until(lambda: state(coordinator, wait_until) == 0, "loaded")
@@ -334,6 +345,95 @@ def test_requests_from_many_threads(journal: SlowJournal, wait_until: Wait) -> N
     coordinator.close()
     assert [codes(reply) for reply in replies] == [[ErrorCode.NONE]] * 1_600
     assert sum(len(b.records) for b in store.read(partition_for("g", 4))) == 1_600
+
+
+@pytest.fixture
+def brought(clock: ManualClock, wait_until: Wait) -> Iterator[tuple[Groups, SlowJournal]]:
+    """Whose journal says at once how an append came out, but where it is told not to."""
+    journal = SlowJournal()
+    made = Brought(GroupCore(config(), new_id), journal, clock, name="group")
+    made.start()
+    loaded(made, wait_until)
+    yield made, journal
+    made.close(0)
+
+
+def test_who_comes_alone_has_its_answer_before_it_returns(
+    brought: tuple[Groups, SlowJournal],
+) -> None:
+    """No other thread has a part in it."""
+    coordinator, journal = brought
+    journal.append = partial(MemoryJournal.append, journal)  # type: ignore[method-assign]
+    for offset in range(3):
+        assert codes(commit(coordinator, offset)) == [ErrorCode.NONE]
+
+
+def test_the_outcome_of_one_append_never_overtakes_that_of_another(
+    brought: tuple[Groups, SlowJournal], wait_until: Wait
+) -> None:
+    """One that is known at once comes behind one that was known before and waits to be told."""
+    coordinator, journal = brought
+    first = commit(coordinator, 1)
+
+    def append(partition: int, *more: Any) -> None:
+        disk = threading.Thread(target=journal.finish)
+        disk.start()
+        disk.join()
+        MemoryJournal.append(journal, partition, *more)
+
+    journal.append = append  # type: ignore[method-assign]
+    second = commit(coordinator, 2)
+    wait_until(lambda: not first.waits and not second.waits, "answers")
+    found = submit(coordinator, apis.OFFSET_FETCH, 7, group_id="g", topics=None)
+    wait_until(lambda: not found.waits, "an answer")
+    assert [p.committed_offset for t in found.topics for p in t.partitions] == [2]
+
+
+def test_who_brings_a_request_works_for_those_that_come_meanwhile(
+    brought: tuple[Groups, SlowJournal], wait_until: Wait
+) -> None:
+    """They return at once; and its own thread goes on where that one has done enough."""
+    coordinator, journal = brought
+    at_work, go_on = threading.Event(), threading.Event()
+    ran: list[int] = []
+
+    def append(partition: int, *more: Any) -> None:
+        ran.append(threading.get_ident())
+        if len(ran) == 1:
+            at_work.set()
+            assert go_on.wait(LIMIT_S)
+        MemoryJournal.append(journal, partition, *more)
+
+    journal.append = append  # type: ignore[method-assign]
+    replies: list[Reply] = []
+    first = threading.Thread(target=lambda: replies.append(commit(coordinator, 1)))
+    first.start()
+    assert at_work.wait(LIMIT_S)
+    others = [commit(coordinator, 2) for _ in range(3)]
+    assert all(reply.waits for reply in others)
+    go_on.set()
+    first.join(LIMIT_S)
+    wait_until(lambda: not any(reply.waits for reply in others), "answers")
+    assert set(ran) == {first.ident}
+    assert codes(replies[0]) == [ErrorCode.NONE]
+
+
+def test_who_may_not_be_kept_only_brings(
+    brought: tuple[Groups, SlowJournal], wait_until: Wait
+) -> None:
+    """Where a broker has so few threads that two which wait for a disk would be all of them."""
+    coordinator, journal = brought
+    ran: list[int] = []
+
+    def append(partition: int, *more: Any) -> None:
+        ran.append(threading.get_ident())
+        MemoryJournal.append(journal, partition, *more)
+
+    journal.append = append  # type: ignore[method-assign]
+    coordinator.borrows = False
+    reply = commit(coordinator, 1)
+    wait_until(lambda: not reply.waits, "an answer")
+    assert threading.get_ident() not in ran
 
 
 # ---- reading a log -------------------------------------------------------------------------

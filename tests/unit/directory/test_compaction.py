@@ -15,7 +15,7 @@ BACKOFF_MS = 15_000
 
 
 def settings(topic):
-    return PLAIN if topic == "plain" else TOPIC
+    return {"plain": PLAIN, "large": {**TOPIC, "segment.bytes": 100_000}}.get(topic, TOPIC)
 
 
 @pytest.fixture
@@ -130,8 +130,8 @@ def test_it_can_be_turned_off(directory, clock):
 def test_a_close_does_not_wait_for_a_throttled_round(directory, clock, wait_until):
     """One byte a second would take for ever; its clock stands still besides."""
     manager = directory(log_cleaner_io_max_bytes_per_second=1)
-    log = manager.create_partition("one")
-    fill(log, clock, 1_000)  # more than one step
+    log = manager.create_partition("large")
+    fill(log, clock, 1_000)  # more than one step, and few segments to sync before it
     before = list(log.read())
     clock.advance(BACKOFF_MS)
     wait_until(lambda: manager._cleaner._throttle._wake in clock._waiters, "the throttle's wait")
@@ -140,7 +140,7 @@ def test_a_close_does_not_wait_for_a_throttled_round(directory, clock, wait_unti
     manager.close()
     assert not list(Path(log.path).glob("*.cleaned"))
     manager = directory()
-    assert {r.key for r in manager.get("one").read()} == {r.key for r in before}
+    assert {r.key for r in manager.get("large").read()} == {r.key for r in before}
 
 
 def test_a_log_that_stood_alone_brings_its_checkpoint(tmp_path, clock):

@@ -36,6 +36,35 @@ def test_large_batches_are_taken_one_by_one(tmp_path: Path) -> None:
     assert int(done.stdout) < 250 * MIB
 
 
+MEASURED_TOPIC = """
+import resource, sys
+import kafkalog
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+with kafkalog.Store(sys.argv[1]) as store:
+    before, rows = peak(), 0
+    for batch in store.scan("t", columns=["value"], threads=8):
+        rows += len(batch)
+    print(rows, peak() - before)
+"""
+
+
+def test_threads_ahead_of_who_reads_have_a_bound_together(tmp_path: Path) -> None:
+    """64 batches of 32 MiB in 8 partitions: 36 of them would be decoded ahead, 1.2 GB."""
+    with kafkalog.Store(tmp_path) as store:
+        store.create_topic("t", 8, config=LARGE)
+        for partition in range(8):
+            for _ in range(8):
+                store["t"][partition].append_many(
+                    [bytes(MIB)] * 32, compression="zstd", batch_bytes=1 << 30
+                )
+    words = [sys.executable, "-c", MEASURED_TOPIC, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=True)
+    rows, grown = map(int, done.stdout.split())
+    assert rows == 64 * 32
+    assert grown < 850 * MIB  # 256 ahead, for each of 8 threads a block and its records
+
+
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_large_and_small_ones_between_each_other(tmp_path: Path, codec: str) -> None:
     """Every record once, in its order, whichever way its batch went."""

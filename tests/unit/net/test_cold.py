@@ -17,6 +17,7 @@ from tests.unit.net.kafka_requests import fetch, fetched
 from tests.unit.net.network import Server
 
 BYTES = 300_000
+ROUNDS = 60
 
 
 @contextmanager
@@ -71,6 +72,28 @@ def test_a_connection_that_ends_while_the_disk_is_waited_for(served, io):
                 waits(io)
             server.connected(0)
         assert get(server, 1) == stored
+
+
+def test_connections_end_just_when_their_reads_do(served, io):
+    """Whichever comes first: nobody looks at what the other has let go of, and all is given back;
+    until then the piece stays open, and counts among those that are."""
+    with Server(num_network_threads=2) as server:
+        stored = fill(server, served(server))
+        for number in range(ROUNDS):
+            get(server, 0)  # so that the place of the next is known
+            client, meet = server.client(), threading.Barrier(2)
+            end = client.reset if number % 2 else client.close
+            leaving = threading.Thread(target=lambda meet=meet, end=end: (meet.wait(), end()))
+            with on_disk_only(io):
+                client.send(fetch(1, 1))
+                waits(io)
+                assert server.reactor.stats().pinned == 1
+                leaving.start()
+                meet.wait()
+            leaving.join()
+            wait_for(lambda: server.reactor.stats().pinned == 0, "the piece is given back")
+        assert get(server, 1) == stored
+        assert server.reactor.stats().cold == ROUNDS
 
 
 def test_a_log_that_is_cut_while_the_disk_is_waited_for(served, io):

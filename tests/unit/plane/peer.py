@@ -195,11 +195,13 @@ def named(topic: str, version: int) -> dict[str, Any]:
 class Served:
     """A reactor on a port of its own with a clock that stands, and the logs that it serves."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, manual_clock: bool = True, **settings: Any) -> None:
         self.folder = folder
         self.now_ms = 0
         self.reactor = Reactor(
-            ServerConfig({"num.network.threads": 2, **settings}), node_id=1, manual_clock=True
+            ServerConfig({"num.network.threads": 2, **settings}),
+            node_id=1,
+            manual_clock=manual_clock,
         )
         self.port = self.reactor.listen("127.0.0.1", 0, 0)
         self.reactor.start()

@@ -3,6 +3,8 @@ acknowledged; no network thread waits for the disk."""
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from kafkalog.errors import StaleLog
@@ -84,6 +86,25 @@ def test_flush_messages_is_waited_for_whatever_acks_is(served, peer):
         if end > 2:
             peer.produce_one(one(), acks=LEADER)
         assert log.flushed_offset == end
+
+
+def test_who_waits_outlives_a_want_of_descriptors(served, peer, faults, wait_until):
+    """What cannot be synced for want of a descriptor is tried again: nothing has failed, and the
+    answer comes with the descriptors, if they come in the time that the request gives."""
+    log = served.put(durable=True)
+    peer.produce_one(one(), acks=ALL)
+    faults.kl_io_hold(b"fdatasync", faults.KL_HOLD_ALL)
+    log.roll()
+    peer.send_produce({("t", 0): one()}, acks=ALL)
+    wait_until(lambda: log.end_offset == 2, "it is appended")
+    before = faults.kl_io_calls(b"openat")
+    faults.kl_io_fail(b"openat", 1, errno.EMFILE, 1, 0)
+    faults.kl_io_hold(b"fdatasync", faults.KL_HOLD_NONE)
+    wait_until(lambda: faults.kl_io_calls(b"openat") > before + 2, "it was tried more than once")
+    assert (served.parked(), log.high_watermark) == (1, 1)
+    faults.kl_io_reset()
+    assert peer.receive().responses[0].partition_responses[0].error_code == 0
+    assert log.flushed_offset == 2
 
 
 @pytest.mark.parametrize("acks", [NONE, LEADER])

@@ -178,6 +178,22 @@ def test_an_append_that_rolls(cold: Served, faults: Any, wait_until: Wait, acks:
     assert len(log.segments) == segments + 2
 
 
+def test_a_roll_that_the_servers_clock_asks_for(
+    serve: Callable[..., Served], faults: Any, wait_until: Wait
+) -> None:
+    """Who looks whether an append rolls goes by the clock that the append itself goes by."""
+    served = serve(manual_clock=False, **{"num.network.threads": 1})
+    served.put(partitions=2, config={"segment.ms": 60_000})
+    untimed = batches.batch([batches.Row(b"v", b"k", -1)])
+    for partition in range(2):
+        assert served.connect().produce_one(untimed, ("t", partition)).error_code == 0
+    served.advance(120_000)  # ahead of the machine's
+    peer = served.connect()
+    with held(faults, b"renameat", lambda: peer.produce_one(untimed), wait_until):
+        elsewhere(served)
+    assert [len(log.segments) for log in served.logs.values()] == [2, 2]
+
+
 @pytest.mark.parametrize("acks", [NONE, LEADER])
 def test_who_leaves_while_a_log_rolls(
     cold: Served, faults: Any, wait_until: Wait, acks: int

@@ -12,6 +12,7 @@ import pytest
 import kafkalog
 from kafkalog.errors import Closed, NotFound, StorageOffline
 from kafkalog.log.log import handle_of
+from kafkalog.replication.followers import Follower
 from tests.support import batches
 from tests.support.waiting import wait_for
 from tests.unit.plane.peer import ALL, LEADER, Peer, Served, one
@@ -184,3 +185,63 @@ def test_who_looks_a_topic_up_waits_for_no_log(served: Served, peer: Peer, fault
 
     run_all(lambda: busy.append(b"v"), others)
     assert peer.fetch_one(0, ("t", 1)).records
+
+
+def test_a_role_changes_under_load(served: Served) -> None:
+    """What was acknowledged is there, and while a copy follows nothing comes in."""
+    log = served.put()
+    served.reactor.set_followers("t", 0, [Follower(2, True, True)])
+    epoch = 0
+    acknowledged: list[int] = []
+    changed = threading.Event()
+    over = threading.Event()
+
+    def write(acks: int) -> None:
+        """As long as the role changes, and until it was taken once."""
+        peer, taken = served.connect(), False
+        while not taken or not changed.is_set():
+            found = peer.produce_one(one(), acks=acks)
+            assert found.error_code in (0, CUT)
+            if found.error_code == 0:
+                acknowledged.append(found.base_offset)
+                taken = True
+
+    def follow() -> None:
+        peer, offset = served.connect(), 0
+        while not over.is_set():
+            found = peer.fetch_one(offset, replica_id=2, version=11)
+            assert found.error_code in (0, CUT)
+            assert found.high_watermark <= offset, "shown before it is copied"
+            for header in batches.headers(found.records):
+                offset = header.last_offset + 1
+
+    def change() -> None:
+        nonlocal epoch
+        for _ in range(ROUNDS // 3):
+            epoch += 1
+            served.reactor.put_partition(
+                handle_of(log), leader_epoch=epoch, durable=False, led_by=2
+            )
+            end = log.end_offset
+            served.reactor.followers("t", 0)
+            assert log.end_offset == end
+            epoch += 1
+            served.reactor.put_partition(handle_of(log), leader_epoch=epoch, durable=False)
+            served.reactor.set_followers("t", 0, [Follower(2, True, True)])
+            wait_for(lambda past=end: over.is_set() or log.high_watermark >= past, "it is copied")
+
+    def change_all() -> None:
+        try:
+            change()
+        finally:
+            changed.set()
+
+    def load() -> None:
+        try:
+            run_all(lambda: write(LEADER), lambda: write(ALL), change_all)
+        finally:
+            over.set()
+
+    run_all(load, follow)
+    assert len(set(acknowledged)) == len(acknowledged) > 0
+    assert max(acknowledged) < log.end_offset

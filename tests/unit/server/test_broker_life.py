@@ -84,6 +84,28 @@ def test_all_is_there_after_a_restart(make_broker: MakeBroker, tmp_path: Path) -
         assert found.topics[0].partitions[0].leader_epoch == 0  # nothing could be lost
 
 
+def test_a_producer_that_heard_of_none_of_its_batches_sends_all_again(
+    make_broker: MakeBroker,
+) -> None:
+    """As clients do whose node restarts; the first was refused, which is the end of a producer."""
+    sent = [
+        batches.batch([batches.Row(b"v")] * 2, producer_id=7, producer_epoch=0, base_sequence=2 * i)
+        for i in range(5)
+    ]
+    broker = make_broker()
+    with Raw(broker.bootstrap_servers) as raw:
+        raw.create("t")
+        for data in sent:
+            assert raw.produce_batch("t", data).error_code == ErrorCode.NONE
+    broker.close()
+    with Raw(make_broker().bootstrap_servers) as raw:
+        found = [raw.produce_batch("t", data) for data in sent]
+        assert [(one.error_code, one.base_offset) for one in found] == [
+            (ErrorCode.NONE, 2 * i) for i in range(5)
+        ]
+        assert raw.offsets("t", -1).offset == 10
+
+
 def test_close_is_harmless_when_repeated(broker: Broker) -> None:
     broker.close()
     broker.close()

@@ -492,8 +492,11 @@ def test_threads_and_the_cleaner_follow_their_settings(broker: Broker, raw: Raw)
     for resource, wrong in (("1", "1000000"), ("", "0"), ("1", "4")):
         assert raw.alter(BROKER, resource, num_io_threads=wrong).error_code == 42
     assert io_threads() == before + 3
+    coordinators = broker._node.coordinator, broker._node.transactions
     for count in (6, 3, 2, 1):
         assert raw.alter(BROKER, "1", num_io_threads=str(count)).error_code == 0
+        # So that a disk which stands still keeps none of the others' requests waiting.
+        assert [one.borrows for one in coordinators] == [count > 2] * 2
     found = raw.alter(BROKER, "", log_cleaner_io_buffer_load_factor="0.5",
                       producer_id_expiration_ms="1000")  # fmt: skip
     assert found.error_code == 0

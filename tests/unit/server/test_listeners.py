@@ -56,6 +56,33 @@ def test_one_port_serves_both_families_and_port_0_any_number() -> None:
     assert len(planned(free)) == 2
 
 
+@pytest.mark.parametrize("setting", ["inter.broker.listener.name", "control.plane.listener.name"])
+def test_who_is_named_has_to_listen(setting: str) -> None:
+    given = config("PLAINTEXT://a:1", **{setting: "other"})
+    with pytest.raises(InvalidSetting, match=f"{setting}: found OTHER, wanted one of PLAINTEXT"):
+        planned(given)
+
+
+def test_the_controllers_listener_is_not_the_brokers() -> None:
+    """Which is the first one where nothing says which."""
+    two, protocols = "A://a:1,B://b:2", "A:PLAINTEXT,B:PLAINTEXT"
+
+    def names(**more: str) -> tuple[str, str]:
+        given = config(two, listener_security_protocol_map=protocols, **more)
+        assert len(planned(given)) == 2
+        return given.inner_listener, given.control_listener
+
+    assert names() == ("A", "A")
+    assert names(control_plane_listener_name="b") == ("A", "B")
+    between = {"inter_broker_listener_name": "B"}
+    assert names(**between) == ("B", "B")
+    assert names(control_plane_listener_name="A", **between) == ("B", "A")
+    for more in ({}, between):
+        wrong = {**more, "control_plane_listener_name": "B" if more else "a"}
+        with pytest.raises(InvalidSetting, match="by which brokers reach each other"):
+            names(**wrong)
+
+
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 def test_security_protocols_that_are_not_there_yet_are_refused_by_name(protocol: str) -> None:
     with pytest.raises(InvalidSetting, match=f"OUT speaks {protocol}, which is not there yet"):

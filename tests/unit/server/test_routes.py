@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from kafkalog.server.handlers import ROUTES
+from kafkalog.server.handlers import CONTROLS, ROUTES, served
 from kafkalog.server.permissions import SUPPORTED, Kind, Operation, everything
+from kafkalog.server.request import KNOWN
 from kafkalog.wire import apis
 
 
 def test_what_is_announced_has_a_handler_and_nothing_else_has() -> None:
     assert set(ROUTES) == set(apis.SERVED)
+
+
+def test_only_a_member_of_a_cluster_obeys_a_controller() -> None:
+    for key in CONTROLS:
+        api = KNOWN[key]
+        assert key not in ROUTES and key not in apis.SERVED
+        for version in api.versions:
+            assert served(api, version, member=True) and not served(api, version)
+        assert not served(api, api.max_version + 1, member=True)
 
 
 def test_every_request_but_the_first_needs_a_permission_that_there_is() -> None:

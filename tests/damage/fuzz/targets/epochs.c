@@ -46,6 +46,11 @@ static void change(kl_epochs *epochs, uint8_t what, int64_t number) {
     if (what & 4) same_again(epochs);
 }
 
+/* An offset near one that may be the highest there is. */
+static int64_t beside(int64_t offset, int distance) {
+    return distance > 0 && offset > INT64_MAX - distance ? offset : offset + distance;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     kl_epochs epochs = {0};
     /* Three bytes of choices at the end, so that the text stays one in front. */
@@ -61,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     ask(&epochs, kl_epochs_latest(&epochs) - 1);
     for (size_t i = 0; i < 3 && i < epochs.count; i++) {
         ask(&epochs, epochs.entries[i].epoch);
-        change(&epochs, what, epochs.entries[i].start_offset + number - 1);
+        change(&epochs, what, beside(epochs.entries[i].start_offset, number - 1));
     }
     change(&epochs, what ^ 5, number);
     kl_epochs_free(&epochs);

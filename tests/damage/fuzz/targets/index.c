@@ -64,6 +64,7 @@ static void change(kl_index *index, kl_span *input) {
         uint8_t what = fuzz_u8(input);
         if (what & 1) {
             entry last = index->count ? at(index, index->count - 1) : (entry){BASE, BASE};
+            if (last.key > INT64_MAX - 16 || last.place > INT64_MAX - 8) continue;
             add(index, last.key + (what >> 4), last.place + (what >> 1 & 7));
         } else if (what & 2) {
             WANT(kl_index_truncate(index, BASE + fuzz_u8(input)) == KL_OK);

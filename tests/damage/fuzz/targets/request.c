@@ -314,7 +314,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     kl_span input = {data, bytes};
     kl_log *log;
     kl_recovery recovery;
-    const kl_server_config settings = {.fetch_bytes_max = 1 << 20, .fetch_sessions_max = 2};
+    const kl_server_config settings = {.fetch_bytes_max = 1 << 20,
+                                       .fetch_sessions_max = 2,
+                                       .quota_windows = 2,
+                                       .quota_window_ms = 1000};
     kl_clock clock = {true, 1000};
     kl_data *plane;
     const kl_open how = fuzz_open_for_writing();
@@ -328,6 +331,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (fuzz_u8(&input) & 1) run_woken(true);
     for (int i = 0; i < PARKED_MAX; i++) cancel(i);
     WANT(kl_topics_remove(plane->topics, "t", -1) == KL_OK);
+    kl_plane_stop_cold(plane); /* its threads are idle, and know the plane */
     kl_plane_free(plane);
     fuzz_close(log);
     return 0;

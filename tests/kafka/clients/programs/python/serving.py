@@ -10,7 +10,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any
 
-ANSWER_S = 20
+ANSWER_S = 60
 IN_FLIGHT = 500
 BURST, PAUSE_S = 40, 0.01
 """A stream rests after so many: some thousands a second are load, and can all be checked."""

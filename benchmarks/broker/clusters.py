@@ -1,0 +1,262 @@
+"""Three nodes each: ours on a ZooKeeper, Apache Kafka as its own quorum; killed and begun again."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import subprocess
+import threading
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import kafkalog
+from benchmarks.broker.brokers import KAFKA, OURS, PROCESS_CPU, SETTINGS, Ours
+from benchmarks.rivals import kafka_broker
+from kafkalog import errors
+from tests.support import apache
+from tests.support.zookeeper import ZooKeeper
+
+__all__ = ["FSYNC", "SESSION_MS", "Cluster", "clusters"]
+
+FSYNC = f"{OURS}, fsync"
+NODES = 3
+SESSION_MS = 6_000
+"""How long a node may be silent before it counts as dead, of both."""
+LAG_MS = 10_000
+WAIT_S = 120.0
+BOTH = {
+    "replica.lag.time.max.ms": str(LAG_MS),
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "controlled.shutdown.enable": "true",
+    # A topic that is dropped must not cost the next round.
+    "log.segment.delete.delay.ms": "0",
+}
+QUORUM = """
+process.roles=broker,controller
+node.id={node}
+controller.quorum.voters={voters}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={directory}
+broker.session.timeout.ms={session}
+"""
+
+
+def until(condition: Callable[[], object], what: str, pause_s: float = 0.001) -> None:
+    """Wait for it.  Raises: RuntimeError after two minutes."""
+    pause, end_s = threading.Event(), time.monotonic() + WAIT_S
+    while True:
+        with suppress(errors.KafkalogError, OSError):
+            if condition():
+                return
+        if time.monotonic() > end_s:
+            raise RuntimeError(f"not in {WAIT_S:g} s: {what}")
+        pause.wait(pause_s)
+
+
+class Cluster:
+    """Nodes 1 to 3, and whatever else it takes; a context manager."""
+
+    name = ""
+
+    def __init__(self) -> None:
+        self.ports = {node: apache.free_port() for node in range(1, NODES + 1)}
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+        self.directories: dict[int, Path] = {}
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.others: list[subprocess.Popen[bytes]] = []
+        """What else it takes, whose CPU time is its own, too."""
+        self._spent_s = 0.0  # by those that were killed
+        self._numbers = 0
+
+    def launch(self, node: int) -> subprocess.Popen[bytes]:
+        raise AssertionError("each kind starts its own way")
+
+    def begin(self, node: int) -> None:
+        """Start its process."""
+        self.processes[node] = self.launch(node)
+
+    def all_there(self) -> None:
+        """Wait until every node knows all."""
+        for port in self.ports.values():
+            until(lambda p=port: apache.answers(f"127.0.0.1:{p}", NODES), "all know all", 0.02)
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+    def kill(self, node: int) -> None:
+        """kill -9."""
+        process = self.processes.pop(node)
+        self._spent_s += _cpu_s(process)
+        process.kill()
+        process.wait()
+
+    def pause(self, node: int) -> None:
+        self.processes[node].send_signal(signal.SIGSTOP)
+
+    def go_on(self, node: int) -> None:
+        self.processes[node].send_signal(signal.SIGCONT)
+
+    def cpu_s(self) -> float:
+        """CPU time of everything that it takes."""
+        return self._spent_s + sum(map(_cpu_s, [*self.processes.values(), *self.others]))
+
+    def memory_bytes(self) -> float:
+        """Resident memory of the node that has most."""
+        found = []
+        for process in self.processes.values():
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+            found.append(int(line.split()[1]) * 1024.0)
+        return max(found)
+
+    # ---- topics ------------------------------------------------------------------------
+
+    def new_topic(self, partitions: int, settings: Mapping[str, str] | None = None) -> str:
+        """A fresh topic, three copies of each partition, all in sync."""
+        self._numbers += 1
+        topic = f"topic-{self._numbers}"
+        rows = [[(p + n) % NODES + 1 for n in range(NODES)] for p in range(partitions)]
+        with kafkalog.Admin(self.bootstrap) as admin:
+            made = kafkalog.NewTopic(topic, config=dict(settings or {}), assignment=rows)
+            admin.create_topics([made], timeout_ms=60_000).check()
+            until(lambda: self._in_sync(admin, topic, partitions), f"{topic} is in sync", 0.02)
+        return topic
+
+    def _in_sync(self, admin: kafkalog.Admin, topic: str, partitions: int) -> bool:
+        found = admin.describe_topics([topic])[topic].partitions.values()
+        whole = [p for p in found if p.leader >= 0 and len(p.isr) == NODES]
+        return len(whole) == partitions
+
+    def in_sync(self, topic: str) -> None:
+        """Wait until all copies are."""
+        with kafkalog.Admin(self.bootstrap) as admin:
+            count = len(admin.describe_topics([topic])[topic].partitions)
+            until(lambda: self._in_sync(admin, topic, count), f"{topic} is in sync", 0.02)
+
+    def drop_topic(self, topic: str) -> None:
+        with kafkalog.Admin(self.bootstrap) as admin:
+            admin.delete_topics([topic]).check()
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        with kafkalog.Admin(self.bootstrap) as admin:
+            return admin.describe_topics([topic])[topic].partitions[partition].leader
+
+    def controller(self) -> int:
+        """The node that it is; of Kafka the leader of the quorum."""
+        with kafkalog.Admin(self.bootstrap) as admin:
+            return admin.describe_cluster().controller
+
+    def log_bytes(self, node: int, topic: str) -> int:
+        """What a node has of a topic's records."""
+        files = self.directories[node].glob(f"{topic}-*/*.log")
+        return sum(file.stat().st_size for file in files)
+
+
+class OurCluster(Cluster):
+    """`kafkalog serve --zookeeper`, three times."""
+
+    def __init__(self, home: Path, zookeeper: ZooKeeper, durability: str) -> None:
+        super().__init__()
+        self.name = OURS if durability == "os" else FSYNC
+        self._zookeeper = zookeeper
+        hosts = f"{zookeeper.hosts}/{durability}"
+        self._served = {
+            node: _Node(home / f"node-{node}", port, node, hosts, durability)
+            for node, port in self.ports.items()
+        }
+        self.directories = {node: one.directory for node, one in self._served.items()}
+
+    def __enter__(self) -> OurCluster:
+        if self._zookeeper._process:
+            self.others.append(self._zookeeper._process)
+        for node in self.ports:
+            self.begin(node)
+        self.all_there()
+        return self
+
+    def launch(self, node: int) -> subprocess.Popen[bytes]:
+        self._served[node].launch()
+        process = self._served[node].process
+        assert process
+        return process
+
+
+class _Node(Ours):
+    def __init__(self, directory: Path, port: int, node: int, hosts: str, durability: str) -> None:
+        super().__init__(directory, {
+            **BOTH, "kafkalog.durability": durability, "zookeeper.connect": hosts,
+            "node.id": str(node), "zookeeper.session.timeout.ms": str(SESSION_MS),
+        })  # fmt: skip
+        self.port, self.bootstrap = port, f"127.0.0.1:{port}"
+
+
+class KafkaCluster(Cluster):
+    """Apache Kafka, each node broker and voter of the quorum, as its own scripts start it."""
+
+    name = KAFKA
+
+    def __init__(self, home: Path) -> None:
+        super().__init__()
+        self.directories = {node: home / f"kafka-{node}" / "data" for node in self.ports}
+
+    def __enter__(self) -> KafkaCluster:
+        voting = {node: apache.free_port() for node in self.ports}
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in voting.items())
+        cluster = urlsafe_b64encode(b"k" + secrets.token_bytes(15)).decode().rstrip("=")
+        more = "".join(f"{name}={value}\n" for name, value in {**SETTINGS, **BOTH}.items())
+        for node, port in self.ports.items():
+            folder = self.directories[node].parent
+            folder.mkdir(parents=True)
+            properties = folder / "server.properties"
+            properties.write_text(QUORUM.format(
+                node=node, voters=voters, port=port, controller=voting[node],
+                directory=self.directories[node], session=SESSION_MS,
+            ) + more)  # fmt: skip
+            apache.ask("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties))
+            self.begin(node)
+        self.all_there()
+        return self
+
+    def launch(self, node: int) -> subprocess.Popen[bytes]:
+        folder = self.directories[node].parent
+        command = ["java", *kafka_broker.JVM, "-cp", f"{apache.jars()}/*", "kafka.Kafka"]
+        with (folder / "kafka.out").open("ab") as output:
+            return subprocess.Popen(
+                [*command, str(folder / "server.properties")],
+                stdout=output, stderr=subprocess.STDOUT, cwd=folder,
+            )  # fmt: skip
+
+    def controller(self) -> int:
+        with kafkalog.Admin(self.bootstrap) as admin:
+            return admin.describe_quorum().leader
+
+
+def _cpu_s(process: subprocess.Popen[bytes]) -> float:
+    return time.clock_gettime(~process.pid << 3 | PROCESS_CPU)
+
+
+@contextmanager
+def clusters(folder: Path) -> Iterator[dict[str, Cluster]]:
+    """Ours, ours with fsync, Apache Kafka's: those that can run here, all there, by name.
+
+    Raises: apache.Unavailable.
+    """
+    apache.jars()
+    made: dict[str, Cluster] = {}
+    with ExitStack() as running:
+        zookeeper = running.enter_context(ZooKeeper(folder / "zookeeper"))
+        for durability in ("os", "fsync"):
+            (folder / durability).mkdir()
+            one = OurCluster(folder / durability, zookeeper, durability)
+            made[one.name] = running.enter_context(one)
+        made[KAFKA] = running.enter_context(KafkaCluster(folder / "kafka"))
+        yield made

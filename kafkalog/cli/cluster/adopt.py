@@ -1,0 +1,71 @@
+"""`kafkalog cluster adopt`: a directory that was served alone becomes a node's of a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.common import UsageError, plural, table
+from kafkalog.cli.remote import say
+
+if TYPE_CHECKING:
+    from kafkalog.cluster.node.adopting import Adoption
+    from kafkalog.metadata.image import MetadataImage
+    from kafkalog.metadata.zookeeper.loading import Loaded
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace, words: list[str]) -> int:
+    """Show what becomes of it, or do it."""
+    from kafkalog.cluster.node import adopting
+    from kafkalog.metadata.zookeeper.reading import read_tree
+    from kafkalog.metadata.zookeeper.session import Session
+
+    if words or options.dir is None or options.zookeeper is None:
+        raise UsageError("adopt: give --dir DIR and --zookeeper HOST:PORT,.../CHROOT")
+    if not os.path.isdir(options.dir):
+        raise UsageError(f"{options.dir}: no such directory")
+    image = adopting.read_alone(options.dir)
+    node = image.node_id if options.node_id is None else options.node_id
+    with Session(options.zookeeper, lambda _: None) as session:
+        loaded = read_tree(session, node)
+        found = adopting.plan(image, loaded, node)
+        _show(options, image, loaded, found)
+        if not options.execute:
+            say("nothing was changed; to do it, give --execute")
+            return 0
+        aside = adopting.carry_out(options.dir, found, session)
+    say(
+        f"done: {options.dir} is node {node} of cluster {found.cluster}; what it was alone: {aside}"
+    )
+    say("next:")
+    say(f"  kafkalog serve --dir {options.dir} --zookeeper {options.zookeeper} --node-id {node}")
+    say("  kafkalog cluster reassign --replication-factor 3 --execute --bootstrap-server ...")
+    return 0
+
+
+def _show(
+    options: argparse.Namespace, image: MetadataImage, loaded: Loaded, found: Adoption
+) -> None:
+    rows = [[topic.name, str(len(topic.partitions))] for topic in found.topics]
+    if rows:
+        print(table(["topic", "partitions"], rows, left=frozenset({0})))
+    known = loaded.image
+    there = (
+        f"cluster {known.cluster_id} with {plural(len(known.brokers), 'living node')} and "
+        f"{plural(len(known.topics), 'topic')}"
+        if known.cluster_id
+        else "an empty tree"
+    )
+    count = sum(len(topic.partitions) for topic in found.topics)
+    say(f"{options.dir}: {plural(len(rows), 'topic')}, {plural(count, 'partition')}")
+    say(f"{options.zookeeper}: {there}")
+    say(f"The directory becomes that of node {found.node} of cluster {found.cluster}, FOR GOOD: it "
+        "is not served alone again.")  # fmt: skip
+    if known.cluster_id and known.cluster_id != image.cluster_id:
+        say(f"Its own cluster id, {image.cluster_id}, goes.")
+    if found.controller:
+        say("Another controller is elected, so that it sees the topics: for a moment no leader "
+            "changes.")  # fmt: skip

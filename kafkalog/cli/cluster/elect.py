@@ -1,0 +1,75 @@
+"""`kafkalog cluster elect`: the first replica leads, or (unclean) whoever lives."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.cluster.looking import Look, chosen, look
+from kafkalog.cli.common import CommandError, agreed, plural, warn
+from kafkalog.cli.remote import say
+from kafkalog.client.replicas import elect_leaders
+from kafkalog.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog.client.cluster import Cluster
+    from kafkalog.types import TopicPartition
+
+__all__ = ["elect", "run"]
+
+
+def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
+    """Elect, and say who leads now; 1: some could not be."""
+    found = look(cluster)
+    some = chosen(found, words)
+    if options.unclean:
+        return _unclean(cluster, options, found, some)
+    wanted = [tp for tp in some if _not_first(found, tp)]
+    if not wanted:
+        say("the first replica of each partition leads: nothing to elect")
+        return 0
+    return _elect(cluster, "preferred", wanted)
+
+
+def _not_first(found: Look, tp: TopicPartition) -> bool:
+    info = found.partitions[tp]
+    return info.leader != info.replicas[0]
+
+
+def _unclean(
+    cluster: Cluster, options: argparse.Namespace, found: Look, some: list[TopicPartition]
+) -> int:
+    wanted = [tp for tp in some if found.partitions[tp].leader < 0]
+    if not wanted:
+        say("each partition has a leader: nothing to elect")
+        return 0
+    what = (
+        f"{plural(len(wanted), 'partition')} without a leader "
+        f"({', '.join(f'{tp.topic}-{tp.partition}' for tp in wanted[:5])}"
+        f"{', ...' if len(wanted) > 5 else ''}): who lives is to lead, and what only others had "
+        "is lost."
+    )
+    if not options.yes and not agreed(what):
+        raise CommandError(f"{what} Nothing was done: start a node that was in sync, or give --yes")
+    return _elect(cluster, "unclean", wanted)
+
+
+def _elect(cluster: Cluster, kind: str, wanted: list[TopicPartition]) -> int:
+    failed = elect(cluster, kind, wanted)
+    found = look(cluster)
+    for tp in wanted:
+        if tp not in failed and tp in found.partitions:
+            say(f"{tp.topic}-{tp.partition}: node {found.partitions[tp].leader} leads")
+    for tp, why in failed.items():
+        warn(f"{tp.topic}-{tp.partition}: {why}")
+    return 1 if failed else 0
+
+
+def elect(cluster: Cluster, kind: str, wanted: list[TopicPartition]) -> dict[TopicPartition, str]:
+    """Elect leaders; why some could not be."""
+    told = elect_leaders(cluster, kind, wanted, cluster.options.request_timeout_ms)
+    return {
+        tp: str(problem)
+        for tp, problem in told.errors.items()
+        if problem.code != ErrorCode.ELECTION_NOT_NEEDED
+    }

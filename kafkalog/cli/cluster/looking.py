@@ -1,0 +1,94 @@
+"""What a cluster looks like now: its nodes, and the copies of all partitions."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.cli.common import UsageError
+from kafkalog.cli.remote import picked, spread
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.client.cluster import Cluster, PartitionInfo
+    from kafkalog.client.nodes import LogDir
+
+__all__ = ["Look", "chosen", "look", "sizes"]
+
+
+class Look(NamedTuple):
+    """A cluster as its metadata tell of it."""
+
+    cluster_id: str
+    controller: int
+    """A node; -1: nobody knows one."""
+    nodes: dict[int, str]
+    """Where each is that is there: host:port."""
+    racks: dict[int, str | None]
+    partitions: dict[TopicPartition, PartitionInfo]
+    """All there are, sorted."""
+
+    @property
+    def layout(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """The replicas of each."""
+        return {tp: info.replicas for tp, info in self.partitions.items()}
+
+
+def look(cluster: Cluster) -> Look:
+    """Ask for all topics, also those of Kafka's own.  Raises: as `Cluster.refresh`."""
+    cluster.refresh(None)
+    partitions = {
+        TopicPartition(topic.name, number): info
+        for topic in cluster.topics.values()
+        for number, info in topic.partitions.items()
+    }
+    return Look(
+        cluster.cluster_id or "",
+        cluster.controller_id if cluster.controller_id in cluster.nodes else -1,
+        {node: str(at) for node, at in sorted(cluster.nodes.items())},
+        dict(sorted(cluster.racks.items())),
+        dict(sorted(partitions.items())),
+    )
+
+
+def chosen(found: Look, words: Iterable[str]) -> list[TopicPartition]:
+    """The partitions that words name, as `orders` or `orders:0,2-5`; all where there are none.
+
+    Raises: UsageError.
+    """
+    some = spread(words)
+    if not some:
+        return list(found.partitions)
+
+    def known(topic: str) -> list[TopicPartition]:
+        of_it = [tp for tp in found.partitions if tp.topic == topic]
+        if not of_it:
+            names = sorted({tp.topic for tp in found.partitions})
+            near = difflib.get_close_matches(topic, names, 1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names[:10])}"
+            raise UsageError(f"the cluster has no topic {topic!r}; {hint}")
+        return of_it
+
+    return sorted({tp for text in some for tp in picked(known, text)})
+
+
+def sizes(
+    cluster: Cluster, found: Look, patience_ms: int | None = None
+) -> dict[int, dict[TopicPartition, int]]:
+    """How many bytes each node has of what it keeps; a node that does not say is left out."""
+    from kafkalog.client.nodes import describe_log_dirs
+
+    told = describe_log_dirs(
+        cluster, found.nodes, patience_ms or cluster.options.request_timeout_ms
+    )
+    return {node: _sizes(dirs) for node, dirs in told.done.items()}
+
+
+def _sizes(dirs: Iterable[LogDir]) -> dict[TopicPartition, int]:
+    sizes: dict[TopicPartition, int] = {}
+    for one in dirs:
+        for tp, replica in one.replicas.items():
+            if not replica.future:
+                sizes[tp] = sizes.get(tp, 0) + replica.size_bytes
+    return sizes

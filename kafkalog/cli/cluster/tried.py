@@ -1,0 +1,140 @@
+"""Three nodes and a ZooKeeper as processes, in one folder."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from functools import partial
+
+from kafkalog.cli.cluster.processes import Process
+from kafkalog.cli.cluster.zookeeper import ZooKeeper, class_path
+from kafkalog.cli.common import CommandError
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.transport import Options
+from kafkalog.errors import KafkalogError
+
+__all__ = ["NODES", "Tried"]
+
+NODES = (1, 2, 3)
+HOST = "127.0.0.1"
+CHROOT = "/kafkalog"
+SETTINGS = {
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "num.partitions": 3,
+    "offsets.topic.num.partitions": 3,
+    "transaction.state.log.num.partitions": 3,
+    "group.initial.rebalance.delay.ms": 0,
+    "zookeeper.session.timeout.ms": 3000,
+    "replica.lag.time.max.ms": 5000,
+    "controlled.shutdown.retry.backoff.ms": 500,
+}
+"""Of the nodes: three copies, two of which acks=all waits for; who dies is missed in 3 s, and who
+ends while others do, too, does not wait long for who could lead."""
+
+
+class Tried:
+    """The processes; a context manager, in which each node knows all others."""
+
+    def __init__(self, folder: str, port: int, zookeeper: str | None) -> None:
+        """`port`: of the first node, the next ones follow, and then ZooKeeper; 0: free ones.
+        `zookeeper`: of one that runs."""
+        self.folder = os.path.abspath(folder)
+        self.zookeeper: ZooKeeper | None = None
+        self.nodes: dict[int, Process] = {}
+        self._hosts = zookeeper
+        self._ports = _free_ports(port)
+
+    @property
+    def servers(self) -> str:
+        """Of all nodes."""
+        return ",".join(self.address(node) for node in NODES)
+
+    @property
+    def processes(self) -> list[Process]:
+        """All that run, or did."""
+        return [*([self.zookeeper] if self.zookeeper else []), *self.nodes.values()]
+
+    def address(self, node: int) -> str:
+        """Where a node listens."""
+        return f"{HOST}:{self._ports[node - 1]}"
+
+    def __enter__(self) -> Tried:
+        if self._hosts is None:
+            class_path()  # nothing is left behind where there is none
+        os.makedirs(self.folder, exist_ok=True)
+        try:
+            if self._hosts is None:
+                self._begin_zookeeper()
+            for node in NODES:
+                self.begin(node)
+            for node in NODES:
+                self.nodes[node].wait(partial(self._knows_all, node))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """In order, the nodes at once: who is led by one is led by the others, as long as there are
+        some; ZooKeeper last."""
+        for process in self.nodes.values():
+            process.tell()
+        for process in self.nodes.values():
+            process.end()
+        if self.zookeeper is not None:
+            self.zookeeper.end()
+
+    def _begin_zookeeper(self) -> None:
+        made = ZooKeeper(os.path.join(self.folder, "zookeeper"), self._ports[-1])
+        self.zookeeper = made
+        made.wait(made.answers)
+        self._hosts = made.hosts + CHROOT
+
+    def begin(self, node: int) -> None:
+        """Begin a node, also one more time."""
+        directory = os.path.join(self.folder, f"node{node}")
+        settings = {
+            "log.dirs": directory,
+            "listeners": f"PLAINTEXT://{self.address(node)}",
+            "broker.id": node,
+            "zookeeper.connect": self._hosts,
+            **SETTINGS,
+        }
+        path = f"{directory}.properties"
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(f"{name}={value}\n" for name, value in settings.items())
+        command = [sys.executable, "-m", "kafkalog", "serve", "--config", path]
+        self.nodes[node] = Process(f"node {node}", command, f"{directory}.log")
+
+    def _knows_all(self, node: int) -> bool:
+        """Whether a node serves, and knows the others and a controller."""
+        patience = Options(connect_timeout_ms=2000, request_timeout_ms=2000, api_timeout_ms=2000)
+        try:
+            with Cluster(self.address(node), patience) as cluster:
+                cluster.refresh_once([])
+                return len(cluster.nodes) >= len(NODES) and cluster.controller_id in cluster.nodes
+        except KafkalogError:
+            return False
+
+
+def _free_ports(first: int) -> list[int]:
+    """Of the nodes and of ZooKeeper.  Raises: CommandError: one is taken."""
+    found, probes = [], []
+    try:
+        for number in range(len(NODES) + 1):
+            wanted = first + number if first else 0
+            probe = socket.socket()
+            probes.append(probe)
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, wanted))
+            except OSError:
+                raise CommandError(f"port {wanted} is taken; give another first one of four: "
+                                   "--port N, or 0 for free ones") from None  # fmt: skip
+            found.append(probe.getsockname()[1])
+    finally:
+        for probe in probes:
+            probe.close()
+    return found

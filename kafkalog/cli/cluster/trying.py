@@ -1,0 +1,77 @@
+"""`kafkalog cluster try`: three nodes and a ZooKeeper on this machine, in one folder."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+import threading
+from types import FrameType
+
+from kafkalog.cli.cluster.processes import Process
+from kafkalog.cli.cluster.tried import Tried
+from kafkalog.cli.common import UsageError, warn
+from kafkalog.cli.remote import say
+
+__all__ = ["run"]
+
+WATCH_S = 0.2
+
+
+def run(options: argparse.Namespace, words: list[str]) -> int:
+    """Begin all, say what to do with it, and end all at Ctrl-C."""
+    if words:
+        raise UsageError(f"try: found {words[0]!r}, wanted options only")
+    if options.draw and not options.demo:
+        raise UsageError("--draw: needs --demo")
+    over = threading.Event()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        over.set()
+        if options.demo:  # which does not wait for that
+            raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    folder = options.dir or "kafkalog-try"
+    with Tried(folder, options.port, options.zookeeper) as tried:
+        if options.demo:
+            from kafkalog.cli.cluster.demo import show
+
+            return show(tried, options.draw)
+        _tell(tried, folder)
+        told: set[str] = set()
+        while not over.wait(WATCH_S):
+            for process in tried.processes:
+                if process.ended is not None and process.name not in told:
+                    told.add(process.name)
+                    warn(f"{process.name} {process.ended}{_again(tried, process)}")
+        say("ending all")
+    say(f"the data stay in {folder}: the same command goes on with them, rm -r {folder} ends that")
+    return 0
+
+
+def _again(tried: Tried, process: Process) -> str:
+    """How it is started again, by hand."""
+    if process is tried.zookeeper:
+        return ": Ctrl-C, and the same command again"
+    return f"; to start it again: kafkalog serve --config {shlex.quote(process.command[-1])}"
+
+
+def _tell(tried: Tried, folder: str) -> None:
+    say(f"a cluster of three nodes, in {folder} (what each says: {folder}/node1.log ...)")
+    for node, process in tried.nodes.items():
+        say(f"  node {node}     {tried.address(node)}  pid {process.pid}")
+    if tried.zookeeper is not None:
+        say(f"  ZooKeeper  {tried.zookeeper.hosts}  pid {tried.zookeeper.pid}")
+    say(f"""
+in another terminal:
+  export KAFKALOG_BOOTSTRAP_SERVERS={tried.servers}
+  kafkalog cluster status
+  kafkalog topics create orders --partitions 6
+  seq 1 100000 | kafkalog produce - --topic orders
+  kill -9 {tried.nodes[1].pid}     # a node dies: nothing that was acknowledged is lost
+  kafkalog cluster status
+  kafkalog consume --topic orders --max-messages 10
+  kafkalog cluster check
+Kafka's own clients and tools work with it as well.  Ctrl-C ends all.""")

@@ -1,0 +1,170 @@
+"""`kafkalog mirror`: topics of one cluster in another, each record once."""
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.common import CODECS, count_argument, plural, show_bytes, warn
+from kafkalog.cli.progress import INTERVAL_S
+
+if TYPE_CHECKING:
+    from kafkalog import MirrorStatus
+
+EXAMPLES = """\
+example:
+  kafkalog mirror --from kafka1:9092 --to localhost:9092 --topics 'orders|payments' --once
+  kafkalog mirror --from dc1:9092 --to dc2:9092 --topics '.*' --groups '.*' --rename 'dc1.{}'
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument(
+        "--from", dest="source", required=True, metavar="HOST:PORT",
+        help="a broker of the cluster that is copied, or several with commas",
+    )  # fmt: skip
+    parser.add_argument(
+        "--to", dest="target", required=True, metavar="HOST:PORT",
+        help="a broker of the cluster that gets the copy; nothing is kept elsewhere",
+    )  # fmt: skip
+    parser.add_argument(
+        "--topics", required=True, metavar="PATTERN",
+        help="a regular expression that the whole name of a topic matches; new ones are found",
+    )  # fmt: skip
+    parser.add_argument(
+        "--groups", metavar="PATTERN",
+        help="groups whose offsets are translated, likewise (default: none)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--once", action="store_true",
+        help="end when all is copied that may be read now (default: go on until it is ended)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rename", default="{}", metavar="NAME",
+        help="the name of a topic's copy, {} is the topic's (default {})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--name",
+        help="of this mirror, under which the target knows how far it is; of two with one name the "
+        "second ends the first (default: the id of the source's cluster)",
+    )
+    parser.add_argument(
+        "--replication-factor", type=count_argument, default=-1, metavar="N",
+        help="of topics that are made (default: the target's)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--compression", choices=CODECS, default="none", help="the codec of the copy's batches"
+    )
+    parser.add_argument(
+        "--transaction-bytes", type=count_argument, default=16 << 20, metavar="BYTES",
+        help="how much is copied in one transaction, about (default 16777216)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--refresh-s", type=count_argument, default=30, metavar="S",
+        help="how often topics, settings and groups are looked for (default 30)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--report-s", type=count_argument, default=10, metavar="S",
+        help="how often a line tells how far it is, where no terminal shows it (default 10)",
+    )  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Copy; 1 when topics had to be left aside."""
+    from kafkalog import Mirror
+
+    view = _View(options.report_s)
+    mirror = Mirror(
+        options.source,
+        options.target,
+        options.topics,
+        groups=options.groups,
+        rename=options.rename,
+        name=options.name,
+        replication_factor=options.replication_factor,
+        compression=options.compression,
+        transaction_bytes=options.transaction_bytes,
+        refresh_s=options.refresh_s,
+        on_warning=view.warn,
+        on_progress=view.show,
+    )
+    _stop_by_signals(mirror.stop)
+    try:
+        status = mirror.copy() if options.once else mirror.run()
+    finally:
+        view.clear()
+    print(view.line(status))
+    return 1 if status.aside else 0
+
+
+def _stop_by_signals(stop: Callable[[], None]) -> None:
+    """The first SIGTERM or Ctrl-C ends it in order, the second at once."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        stop()
+
+    signal.signal(signal.SIGINT, end)
+    signal.signal(signal.SIGTERM, end)
+
+
+class _View:
+    """How far it is, on a terminal's last line, or as a line now and then."""
+
+    def __init__(self, report_s: int) -> None:
+        self.terminal = sys.stderr.isatty()
+        self.pause_s = INTERVAL_S if self.terminal else report_s
+        self.begun_s = time.monotonic()
+        self.next_s = self.begun_s + self.pause_s
+        self.before = (self.begun_s, 0, 0)
+        self.dirty = False
+
+    def line(self, status: "MirrorStatus") -> str:
+        """What was done, in all."""
+        seconds = max(time.monotonic() - self.begun_s, 1e-6)
+        return (
+            f"{plural(status.records, 'record')} ({show_bytes(status.bytes)}) of "
+            f"{plural(status.topics, 'topic')} ({plural(status.partitions, 'partition')}) in "
+            f"{seconds:.1f} s: {status.records / seconds:,.0f} records/s; "
+            f"{plural(status.groups, 'offset')} of groups; lag {status.lag:,}"
+        )
+
+    def show(self, status: "MirrorStatus") -> None:
+        """Lag and rate since it was shown last."""
+        now_s = time.monotonic()
+        if now_s < self.next_s:
+            return
+        then_s, records, size = self.before
+        seconds = max(now_s - then_s, 1e-6)
+        text = (
+            f"{plural(status.records, 'record')}, {(status.records - records) / seconds:,.0f}/s, "
+            f"{show_bytes((status.bytes - size) / seconds)}/s, lag {status.lag:,}, "
+            f"{plural(status.topics, 'topic')}"
+        )
+        self.next_s = now_s + self.pause_s
+        if self.terminal:
+            if now_s - then_s >= 1:
+                self.before = (now_s, status.records, status.bytes)
+            sys.stderr.write(f"\r{text}\x1b[K")
+            self.dirty = True
+        else:
+            self.before = (now_s, status.records, status.bytes)
+            sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+    def warn(self, text: str) -> None:
+        """A line of its own."""
+        self.clear()
+        warn(text)
+
+    def clear(self) -> None:
+        """Leave the line empty for what is printed next."""
+        if self.dirty:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self.dirty = False

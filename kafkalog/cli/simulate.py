@@ -1,0 +1,124 @@
+"""`kafkalog simulate`: a cluster in a time of its own, broken in every way, by seed."""
+
+import argparse
+import logging
+import random
+import secrets
+import sys
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.common import UsageError, count_argument, json_line, plural, warn
+from kafkalog.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from kafkalog.simulate.mutants import Mutant
+    from kafkalog.simulate.run import Result
+
+EXAMPLES = """\
+example:
+  kafkalog simulate
+  kafkalog simulate --seed 1000 --seeds 500 --events 3000
+  kafkalog simulate --seed 17 --trace
+  kafkalog simulate --mutant no-divergence --seeds 50
+"""
+WORDS = """\
+The controller, the rules of nodes and of replication and the logs are those of a broker; clock,
+network, ZooKeeper and power cuts are made.  Nodes are killed, cut off, paused; then all is healed,
+and what was acknowledged must be there, in order, once, in every copy.  A seed that fails is shown
+with the fewest steps that still make it fail, and the command ends with 1."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.description = f"{parser.description}\n\n{WORDS}"
+    parser.add_argument("--seed", type=int, help="the first (default: drawn)")
+    parser.add_argument("--seeds", type=count_argument, default=20, help="how many (default: 20)")
+    parser.add_argument(
+        "--nodes", type=count_argument, default=3, help="of the cluster, 2 to 7 (default: 3)"
+    )
+    parser.add_argument(
+        "--events", type=count_argument, default=3_000,
+        help="of each seed, before it is healed (default: 3000)",
+    )  # fmt: skip
+    parser.add_argument("--trace", action="store_true", help="print what happens, event by event")
+    parser.add_argument(
+        "--mutant", metavar="NAME", help="plant a mistake, which is to be found; `list` names them"
+    )
+    parser.add_argument("--json", action="store_true", help="a line of JSON a seed")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run it; the exit status."""
+    from kafkalog.simulate.mutants import MUTANTS
+
+    if options.mutant == "list":
+        for name, one in MUTANTS.items():
+            print(f"{name:<18}{one.what}")
+        return 0
+    if options.mutant is not None and options.mutant not in MUTANTS:
+        raise UsageError(f"--mutant: found {options.mutant!r}, wanted one of {', '.join(MUTANTS)}")
+    if not 2 <= options.nodes <= 7:
+        raise UsageError(f"--nodes: found {options.nodes}, wanted 2 to 7")
+    mutant = MUTANTS.get(options.mutant) if options.mutant else None
+    first = secrets.randbelow(1 << 32) if options.seed is None else options.seed
+    logger = logging.getLogger("kafkalog")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # a controller warns why it resigns
+    try:
+        return _search(options, range(first, first + options.seeds), mutant)
+    finally:
+        logger.setLevel(level)
+
+
+def _search(options: argparse.Namespace, seeds: range, mutant: "Mutant | None") -> int:
+    events = acknowledged = 0
+    failed = []
+    progress = Progress(0)
+    for seed in seeds:
+        found = _one(seed, options, mutant)
+        events, acknowledged = events + found.events, acknowledged + found.acknowledged
+        if options.json:
+            print(json_line({
+                "seed": seed, "failure": found.failure, "events": found.events,
+                "virtual_ms": round(found.ms), "acknowledged": found.acknowledged,
+                "digest": found.digest,
+            }))  # fmt: skip
+        elif options.trace:
+            print("\n".join(found.trace))
+        progress.update(acknowledged, 0)
+        if found.failure:
+            failed.append(seed)
+            progress.clear()
+            if not options.json:
+                _show(found, options, mutant)
+    progress.clear()
+    warn(
+        f"{plural(len(seeds), 'seed')} from {seeds[0]}, {plural(events, 'event')} "
+        f"({events / progress.seconds():,.0f}/s), {plural(acknowledged, 'record')} acknowledged; "
+        f"{len(failed) or 'none'} failed{': ' if failed else ''}{', '.join(map(str, failed))}"
+    )
+    return 1 if failed else 0
+
+
+def _one(
+    seed: int, options: argparse.Namespace, mutant: "Mutant | None", **how: object
+) -> "Result":
+    from kafkalog.simulate import run as simulation
+
+    dice = random.Random(f"{seed}-setup")
+    durable = None if mutant is None else mutant.durable
+    return simulation.run(
+        seed, events=options.events, nodes=options.nodes,
+        rules=None if mutant is None else mutant.rules,
+        setup=simulation.drawn_setup(dice, options.nodes, durable),
+        trace=options.trace, **how,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _show(found: "Result", options: argparse.Namespace, mutant: "Mutant | None") -> None:
+    from kafkalog.simulate.run import minimised
+
+    least = minimised(found, lambda steps: _one(found.seed, options, mutant, steps=steps))
+    sys.stdout.write(f"seed {found.seed}: {least.failure}\n")
+    for step in least.steps:
+        sys.stdout.write(f"  {step}\n")

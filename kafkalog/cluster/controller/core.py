@@ -1,0 +1,205 @@
+"""The controller: events in, effects out, nothing else.
+
+What follows from an event runs as one step after another, each to its end before the next begins;
+what it reads and writes on its way are effects, and their outcomes events.  So a reader may think
+of one thing at a time, and a driver of none of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from kafkalog.cluster.controller import asked, steps
+from kafkalog.cluster.controller.events import (
+    Answered,
+    Asked,
+    Behind,
+    Commit,
+    Deposed,
+    Done,
+    Effect,
+    Elected,
+    Event,
+    Look,
+    Options,
+    Reply,
+    Resign,
+    Seen,
+    Tick,
+    Timer,
+    Unwatched,
+)
+from kafkalog.cluster.controller.steps import Looks, Office, Steps
+from kafkalog.metadata.zookeeper.session import Committed
+
+__all__ = ["ASKED_MAX", "Controller"]
+
+_logger = logging.getLogger(__name__)
+
+ASKED_MAX = 10_000
+"""Requests that may wait; who asks beyond is told to look for the controller again."""
+FIRST_CHECK_MS = 5_000
+"""Until it is looked for the first time whether leaderships are shared evenly."""
+REIGN = 0
+"""Which operation of all that a controller writes checks that it still is."""
+_NOBODY = object()
+
+
+class _Work(NamedTuple):
+    begin: Callable[[Office], Steps[Any]]
+    key: Hashable = None
+    """Of works with the same one, only one waits; None: it is not of that kind."""
+    token: Any = _NOBODY
+    """Of who is to be answered with what it returns."""
+
+
+def _answering(answer: asked.Answer, event: Asked) -> Callable[[Office], Steps[Any]]:
+    return lambda office: answer(office, event.request, event.version)
+
+
+class Controller:
+    """One node's.  It begins when the node is elected, and ends when another is; again and again.
+
+    One thread only.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._office: Office | None = None
+        self._waiting: deque[_Work] = deque()
+        self._keys: set[Hashable] = set()
+        self._asked_count = 0
+        self._work: tuple[_Work, Steps[Any]] | None = None
+        self._number = 0
+        """Of what was asked for last; an outcome of another number is of the past."""
+
+    @property
+    def reigns(self) -> bool:
+        """Whether this node is the controller, as far as it knows."""
+        return self._office is not None
+
+    @property
+    def office(self) -> Office | None:
+        """What it knows while it reigns, to look at; None: it does not."""
+        return self._office
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """What is to be done about an event, in this order."""
+        effects: list[Effect] = []
+        if isinstance(event, Elected):
+            effects += self._end()
+            effects += self._begin(event, now_ms)
+        elif isinstance(event, Deposed):
+            effects += self._end()
+        elif isinstance(event, Done):
+            if self._work is not None and event.number == self._number:
+                effects += self._went(event)
+        elif self._office is None:
+            if isinstance(event, Asked):
+                effects.append(Reply(event.token, None))
+        else:
+            effects += self._take(event, now_ms)
+        while self._work is None and self._waiting:
+            effects += self._next()
+        return effects
+
+    # ---- reigns ----------------------------------------------------------------------------------
+
+    def _begin(self, event: Elected, now_ms: int) -> Iterator[Effect]:
+        self._office = Office(self._options, event.reign, event.loaded)
+        for problem in event.loaded.problems:
+            _logger.warning("%s", problem)
+        for step in steps.BEGIN:
+            self._add(_Work(step))
+        if self._options.rebalances:
+            yield Timer(now_ms + min(FIRST_CHECK_MS, self._options.check_ms))
+
+    def _end(self) -> list[Effect]:
+        """Nothing is decided any more; who waits is told so."""
+        works = [*([self._work[0]] if self._work else []), *self._waiting]
+        if self._work is not None:
+            self._work[1].close()
+        self._office, self._work = None, None
+        self._waiting.clear()
+        self._keys.clear()
+        self._asked_count = 0
+        return [Reply(one.token, None) for one in works if one.token is not _NOBODY]
+
+    # ---- what is to be done ----------------------------------------------------------------------
+
+    def _take(self, event: Event, now_ms: int) -> Iterator[Effect]:
+        if isinstance(event, Seen):
+            step = steps.seen(event.path)
+            if step is not None:
+                self._add(_Work(step, event.path))
+        elif isinstance(event, Unwatched):
+            for step in steps.AGAIN:
+                self._add(_Work(step, step))
+        elif isinstance(event, Asked):
+            answer = asked.ANSWERS.get(event.api.key)
+            if answer is None or self._asked_count >= ASKED_MAX:
+                yield Reply(event.token, None)
+            else:
+                self._asked_count += 1
+                self._add(_Work(_answering(answer, event), token=event.token))
+        elif isinstance(event, Answered):
+            self._add(_Work(partial(steps.answered, send=event.send, response=event.response)))
+        elif isinstance(event, Behind):
+            key = ("behind", event.broker)
+            self._add(_Work(partial(steps.behind, broker=event.broker), key))
+        elif isinstance(event, Tick):
+            self._add(_Work(asked.rebalanced, "rebalance"))
+            yield Timer(now_ms + self._options.check_ms)
+
+    def _add(self, work: _Work) -> None:
+        """One that waits already will find what is true when its turn comes."""
+        if work.key is None or work.key not in self._keys:
+            self._waiting.append(work)
+            self._keys.add(work.key)
+
+    # ---- doing it --------------------------------------------------------------------------------
+
+    def _next(self) -> list[Effect]:
+        office = self._office
+        assert office is not None
+        work = self._waiting.popleft()
+        self._keys.discard(work.key)
+        self._work = work, work.begin(office)
+        return self._go(None)
+
+    def _went(self, event: Done) -> list[Effect]:
+        """What was asked for was done, or was not."""
+        for outcome in event.results:
+            if isinstance(outcome, Committed) and outcome.refused == REIGN:
+                _logger.warning("another controller reigns; this one resigns")
+                return [*self._end(), Resign()]
+        return self._go(event.results)
+
+    def _go(self, results: Any) -> list[Effect]:
+        """On to the next that is to be read or written, or to the end."""
+        office, work = self._office, self._work
+        assert office is not None and work is not None
+        try:
+            wanted = work[1].send(results)
+            while not (wanted.reads if isinstance(wanted, Looks) else wanted):
+                wanted = work[1].send([])
+        except StopIteration as end:
+            return self._ended(office, work[0], end.value)
+        self._number += 1
+        if isinstance(wanted, Looks):
+            return [Look(self._number, wanted.reads)]
+        return [*office.told.urgent(), Commit(self._number, [one.operations for one in wanted])]
+
+    def _ended(self, office: Office, work: _Work, body: Any) -> list[Effect]:
+        self._work = None
+        effects: list[Effect] = [*office.told.sends()]
+        if work.token is not _NOBODY:
+            self._asked_count -= 1
+            effects.append(Reply(work.token, body))
+        if office.context.stale:
+            self._add(_Work(steps.stale_again, "stale"))
+        return effects

@@ -1,0 +1,251 @@
+"""Drives a controller: one thread between a session with ZooKeeper, brokers, and who asks.
+
+The session is the controller's own.  A watch that fires, an answer and a question only go into its
+queue; the thread tells the controller one after another, and does what it wants done.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafkalog.client.transport import Address
+from kafkalog.cluster.controller.core import Controller
+from kafkalog.cluster.controller.election import Election
+from kafkalog.cluster.controller.events import (
+    Answered,
+    Asked,
+    Behind,
+    Commit,
+    Deposed,
+    Done,
+    Effect,
+    Elected,
+    Event,
+    Look,
+    Options,
+    Reply,
+    Resign,
+    Seen,
+    Send,
+    Tick,
+    Timer,
+    Unwatched,
+)
+from kafkalog.cluster.controller.sender import Sender
+from kafkalog.errors import KafkalogError
+from kafkalog.metadata.image import Broker
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.reading import read_tree
+from kafkalog.metadata.zookeeper.session import Life, open_session
+from kafkalog.wire.api import Api
+
+__all__ = ["Driver"]
+
+_logger = logging.getLogger(__name__)
+
+RETRY_S = 0.5
+Answer = Callable[[Mapping[str, Any] | None], None]
+"""Takes the fields of a response; None: this node is not the controller."""
+
+
+class Driver:
+    """One node's place among those that may be the controller.  Any thread; ended by `stop`."""
+
+    def __init__(
+        self, hosts: str, node: int, options: Options, timeout_ms: int, unclean: bool = False
+    ) -> None:
+        """`hosts`, `timeout_ms`: as Session has them.  Nothing happens before `start`.
+
+        Raises: ZooKeeperAway, MissingPackage.
+        """
+        self._node = node
+        self._listener = options.control_listener or options.listener
+        self._events: queue.SimpleQueue[Life | Event | None] = queue.SimpleQueue()
+        self._session = open_session(hosts, self._events.put, timeout_ms)
+        self._election = Election(self._session, node, unclean)
+        self._controller = Controller(options)
+        self._senders: dict[int, tuple[int, Sender]] = {}  # by broker: of the life of that epoch
+        self._tick_s: float | None = None
+        self._stand_s: float | None = None  # when to stand again, after ZooKeeper was away
+        self._away = False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name=f"controller {node}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to stand for election."""
+        self._stand_s = 0.0
+        self._thread.start()
+
+    @property
+    def reigns(self) -> bool:
+        """Whether this node is the controller, as far as it knows."""
+        return self._controller.reigns
+
+    def ask(self, api: Api, request: Any, version: int, answer: Answer) -> None:
+        """Ask the controller; `answer` is called, once, in its thread, and returns at once."""
+        if self._ended.is_set():
+            answer(None)
+        else:
+            self._events.put(Asked(answer, api, request, version))
+
+    def stop(self) -> None:
+        """End: who reigns here resigns, and who waits is told so.  Idempotent."""
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        self._events.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+        self._session.close()  # and with it goes /controller
+        self._do(self._controller.handle(Deposed(), 0))
+        while not self._events.empty():
+            event = self._events.get()
+            if isinstance(event, Asked):
+                event.token(None)
+        senders = [sender for _, sender in self._senders.values()]
+        for sender in senders:
+            sender.stop()
+        for sender in senders:
+            sender.join()
+
+    # ---- the thread ------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        while not self._ended.is_set():
+            try:
+                event = self._next()
+                if event is not None and not self._ended.is_set():
+                    self._take(event)
+            except KafkalogError as problem:
+                _logger.warning("the controller's node %d: %s", self._node, problem)
+                self._lose()
+            except Exception:
+                _logger.exception("the controller's node %d resigns", self._node)
+                self._lose()
+
+    def _lose(self) -> None:
+        """What became of a write is not known, or what follows from an event: begin anew."""
+        self._do(self._controller.handle(Deposed(), _now_ms()))
+        self._stand_s = time.monotonic() + RETRY_S
+
+    def _next(self) -> Life | Event | None:
+        """What is next, or what the clock says; None: nothing."""
+        due = [at for at in (self._tick_s, self._stand_s) if at is not None]
+        try:
+            wait_s = max(0.0, min(due) - time.monotonic()) if due else None
+            return self._events.get(timeout=wait_s)
+        except queue.Empty:
+            pass
+        now_s = time.monotonic()
+        if self._stand_s is not None and self._stand_s <= now_s:
+            self._stand()
+        elif self._tick_s is not None and self._tick_s <= now_s:
+            self._tick_s = None
+            return Tick()
+        return None
+
+    def _take(self, event: Life | Event) -> None:
+        if event is Life.EXPIRED:
+            _logger.warning("the controller's node %d: its session ended", self._node)
+            self._do(self._controller.handle(Deposed(), _now_ms()))
+            self._away = True
+        elif event is Life.AWAY:
+            self._away = True
+        elif event is Life.CONNECTED:
+            if self._away:  # the first one is that of the session's begin
+                self._away = False
+                self._do(self._controller.handle(Unwatched(), _now_ms()))
+                self._stand()
+        elif isinstance(event, Seen) and event.path == tree.CONTROLLER:
+            self._stand()
+        else:
+            assert not isinstance(event, Life)
+            self._do(self._controller.handle(event, _now_ms()))
+
+    def _stand(self) -> None:
+        self._stand_s = None
+        reign = self._election.stand()
+        office = self._controller.office
+        if office is not None and office.context.reign == reign:
+            return
+        if office is not None:
+            self._do(self._controller.handle(Deposed(), _now_ms()))
+        if reign is not None:
+            _logger.info("node %d is the controller of epoch %d", self._node, reign.epoch)
+            self._session.ensure(tree.PERSISTENT)
+            loaded = read_tree(self._session, self._node)
+            self._do(self._controller.handle(Elected(reign, loaded), _now_ms()))
+
+    # ---- what is to be done ----------------------------------------------------------------------
+
+    def _do(self, effects: list[Effect]) -> None:
+        left = deque(effects)
+        while left:
+            effect = left.popleft()
+            if isinstance(effect, Commit):
+                done = Done(effect.number, self._session.commits(effect.multis))
+                left.extend(self._controller.handle(done, _now_ms()))
+            elif isinstance(effect, Look):
+                found = Done(effect.number, self._session.look(effect.reads))
+                left.extend(self._controller.handle(found, _now_ms()))
+            elif isinstance(effect, Send):
+                self._send(effect)
+            elif isinstance(effect, Reply):
+                effect.token(effect.body)
+            elif isinstance(effect, Timer):
+                self._tick_s = time.monotonic() + (effect.at_ms - _now_ms()) / 1000
+            else:
+                assert isinstance(effect, Resign)
+                self._election.resign()
+                self._stand()
+        self._let_go()
+
+    def _brokers(self) -> Mapping[int, Broker]:
+        office = self._controller.office
+        return {} if office is None else office.context.brokers
+
+    def _send(self, request: Send) -> None:
+        known = self._brokers().get(request.broker)
+        epoch = request.body["broker_epoch"]
+        if known is None or known.epoch != epoch:
+            return  # of a life that has ended
+        address = self._place(known)
+        found = self._senders.get(request.broker)
+        if found is None or found[0] != epoch or found[1].address != address:
+            if found is not None:
+                found[1].stop()
+            if address is None:
+                _logger.error("broker %d has no listener %s", request.broker, self._listener)
+                self._senders.pop(request.broker, None)
+                return
+            made = Sender(address, request.broker, self._node, self._told)
+            self._senders[request.broker] = found = epoch, made
+        found[1].send(request)
+
+    def _told(self, event: Answered | Behind) -> None:
+        self._events.put(event)
+
+    def _place(self, broker: Broker) -> Address | None:
+        for name, host, port, _ in broker.endpoints:
+            if name == self._listener:
+                return Address(host, port)
+        return None
+
+    def _let_go(self) -> None:
+        """Who is gone, or was told by an earlier reign, is told nothing more."""
+        brokers = self._brokers()
+        for number, (epoch, sender) in list(self._senders.items()):
+            known = brokers.get(number)
+            if known is None or known.epoch != epoch:
+                sender.stop()
+                del self._senders[number]
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

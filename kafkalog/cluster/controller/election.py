@@ -1,0 +1,60 @@
+"""Who is the controller: whose session owns /controller.
+
+As Kafka's brokers elect it: the znode and its epoch's next number are one write, so that whoever
+writes by an epoch can tell whether it is still the last.
+"""
+
+from __future__ import annotations
+
+import time
+
+from kafkalog.cluster.controller.context import Reign
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.session import Create, Delete, Session, Set
+
+__all__ = ["Election"]
+
+
+class Election:
+    """One node's part in it, over one session."""
+
+    def __init__(self, session: Session, node: int, unclean: bool) -> None:
+        """`unclean`: as Reign has it."""
+        self._session = session
+        self._node = node
+        self._unclean = unclean
+        self._tried: int | None = None  # the epoch that this node asked for last
+
+    def stand(self) -> Reign | None:
+        """Be the controller, where nobody is; None: another one is, and its end is watched.
+
+        Raises: ZooKeeperAway: it may have become so; stand again.
+        """
+        session = self._session
+        while True:
+            found = session.read(tree.CONTROLLER, watch=True)
+            znode = session.read(tree.CONTROLLER_EPOCH)
+            if znode is None:
+                session.commit([Create(tree.CONTROLLER_EPOCH, tree.write_epoch(0))])
+                continue
+            epoch = tree.read_epoch(znode.data)
+            if found is not None:
+                if found.owner != session.id or epoch != self._tried:
+                    return None
+                return Reign(self._node, epoch, znode.version, self._unclean)
+            self._tried = epoch + 1
+            now = tree.ControllerNode(self._node, int(time.time() * 1000))
+            session.commit([
+                Create(tree.CONTROLLER, tree.write_controller(now), ephemeral=True),
+                Set(tree.CONTROLLER_EPOCH, tree.write_epoch(self._tried), znode.version),
+            ])  # fmt: skip
+
+    def resign(self) -> None:
+        """Let another one be it, if this one still is.
+
+        Raises: ZooKeeperAway.
+        """
+        self._tried = None
+        found = self._session.read(tree.CONTROLLER)
+        if found is not None and found.owner == self._session.id:
+            self._session.commit([Delete(tree.CONTROLLER, found.version)])

@@ -1,0 +1,353 @@
+"""Partitions that are to be kept by other brokers than now (KIP-455).
+
+Decisions, as kafkalog.cluster.controller.partitions has them; the rules are those of Kafka's
+controller on ZooKeeper (3.9).  A partition that is moved is kept by the old and the new until all
+of the new are in sync; then by the new alone, one of which leads it, and the others drop what they
+have.  Another reassignment, or that it is given up, takes the place of one that is under way.
+
+It ends in two writes, as with Kafka's controller: by the first one of the new leads and they alone
+are in sync; then who goes is stopped; by the second nobody is on the way any more.  A controller
+that is elected in between finds that the end is due, and stops who goes once more: nobody else
+would.
+
+Kafka's controller writes who keeps a partition and who leads it one after the other.  Here they are
+one write, so that no controller that is elected in between finds the half of it.  And who has the
+last copy that is in sync is not sent away: Kafka's later controllers (KRaft) refuse that, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kafkalog.cluster.controller.context import NEVER_LED, Context, TopicPartition, leadership
+from kafkalog.cluster.controller.elect import Leadership, elect_for_reassignment
+from kafkalog.cluster.controller.partitions import Deciding, settle
+from kafkalog.cluster.controller.requests import Gathered
+from kafkalog.metadata.image import NO_LEADER, Partition
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.session import Delete, Set
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = [
+    "Refusal", "alter_reassignments", "ask_by_tree", "list_reassignments", "moving", "reassign",
+    "resume", "target",
+]  # fmt: skip
+
+AT_ONCE = 500
+"""Partitions of a topic in one write, which ZooKeeper bounds."""
+
+
+class Refusal(NamedTuple):
+    """Why a partition is not moved."""
+
+    error: ErrorCode
+    message: str
+
+
+def moving(one: Partition) -> bool:
+    """Whether a reassignment is under way."""
+    return bool(one.adding_replicas or one.removing_replicas)
+
+
+def target(one: Partition) -> tuple[int, ...]:
+    """Who is to keep a partition in the end."""
+    return _without(one.replicas, one.removing_replicas)
+
+
+def _origin(one: Partition) -> tuple[int, ...]:
+    """Who kept it before."""
+    return _without(one.replicas, one.adding_replicas)
+
+
+def _without(those: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:
+    return tuple(one for one in those if one not in others)
+
+
+def _moved(one: Partition, wanted: Sequence[int]) -> Partition:
+    """On the way to others: the new ones first, for one of them leads once it may."""
+    origin = _origin(one)
+    if one.leader_epoch == NEVER_LED:
+        origin = ()  # there is nothing yet that they would have to get
+    replicas = tuple(dict.fromkeys([*wanted, *origin]))
+    adding = _without(replicas, origin) if origin else ()
+    return one._replace(
+        replicas=replicas, adding_replicas=adding, removing_replicas=_without(replicas, wanted)
+    )
+
+
+def _ended(one: Partition) -> Partition:
+    return one._replace(replicas=target(one), adding_replicas=(), removing_replicas=())
+
+
+def _complete(one: Partition) -> bool:
+    return not moving(one) or {*target(one)} <= {*one.isr}
+
+
+# ---- what is asked -------------------------------------------------------------------------
+
+
+Asked = Mapping[TopicPartition, "tuple[int, ...] | None"]
+"""Who is to keep each partition; None: what is under way is given up."""
+
+
+def reassign(
+    context: Context, told: Gathered, asked: Asked
+) -> Deciding[dict[TopicPartition, Refusal | None]]:
+    """Begin to move partitions; what stands against each, None: nothing."""
+    return (yield from _reassign(context, told, asked, live=True))
+
+
+def _reassign(
+    context: Context, told: Gathered, asked: Asked, live: bool
+) -> Deciding[dict[TopicPartition, Refusal | None]]:
+    answers: dict[TopicPartition, Refusal | None] = {}
+    wanted: dict[TopicPartition, Partition] = {}
+    for key, replicas in asked.items():
+        found = _judged(context, key, replicas, live)
+        if isinstance(found, Partition):
+            wanted[key] = found
+        else:
+            answers[key] = found
+    done = yield from _go_on(context, told, wanted)
+    for key in wanted:
+        answers[key] = None if key in done else Refusal(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            "what the tree says of the partition changed meanwhile: ask again",
+        )  # fmt: skip
+    if live and context.asked_by_tree.keys() & done:
+        yield from _asked_by_tree(context, done)  # the latest takes precedence
+    return answers
+
+
+def _judged(
+    context: Context, key: TopicPartition, replicas: tuple[int, ...] | None, live: bool
+) -> Partition | Refusal:
+    """The partition on its way, or what stands against that; `live`: new ones have to live."""
+    one = context.partitions.get(key)
+    if replicas is not None:
+        origin = () if one is None else _origin(one)
+        problem = _wrong(replicas)
+        away = [each for each in replicas if each not in origin and each not in context.brokers]
+        if problem is None and live and away:
+            problem = f"brokers {away} do not live; those that do are {sorted(context.brokers)}"
+        if problem is not None:
+            return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+    elif one is None or not moving(one):
+        return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No reassignment is in progress.")
+    if one is None or key[0] in context.deleted:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+    found = _moved(one, _origin(one) if replicas is None else replicas)
+    if one.isr and not {*one.isr} & {*found.replicas}:
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"none of {list(found.replicas)} is in sync: what {list(one.isr)} have would be lost",
+        )
+    return found
+
+
+def _wrong(replicas: Sequence[int]) -> str | None:
+    if not replicas:
+        return "Empty replica list specified in partition reassignment."
+    if len({*replicas}) < len(replicas):
+        return f"Duplicate replica ids in partition reassignment replica list: {list(replicas)}"
+    if min(replicas) < 0:
+        return f"Invalid broker id in replica list: {list(replicas)}"
+    return None
+
+
+def ask_by_tree(
+    context: Context, told: Gathered, asked: Mapping[TopicPartition, tuple[int, ...]]
+) -> Deciding[dict[TopicPartition, Refusal]]:
+    """/admin/reassign_partitions says this, as tools of before KIP-455 wrote it; what stands
+    against those that are not moved.
+
+    What is done is taken out of the znode, which goes with its last.
+    """
+    context.asked_by_tree = dict(asked)
+    answers = yield from _reassign(context, told, asked, live=False)
+    refused = {key: answer for key, answer in answers.items() if answer is not None}
+    left = context.asked_by_tree
+    over = {key for key in left if key in refused or not moving(context.partitions[key])}
+    if over or not asked:
+        yield from _asked_by_tree(context, over)
+    return refused
+
+
+def _asked_by_tree(context: Context, over: Iterable[TopicPartition]) -> Deciding[None]:
+    for key in over:
+        context.asked_by_tree.pop(key, None)
+    path, left = tree.REASSIGNMENT, context.asked_by_tree
+    change = Set(path, tree.write_reassignment(left)) if left else Delete(path)
+    yield [context.change(path, change)]
+
+
+# ---- how it goes on ------------------------------------------------------------------------
+
+
+def resume(
+    context: Context, told: Gathered, keys: Iterable[TopicPartition] | None = None
+) -> Deciding[set[TopicPartition]]:
+    """End what may end by now, since its new replicas are in sync; those that have ended.
+
+    None: of all partitions.
+    """
+    partitions = context.partitions
+    wanted = {
+        key: partitions[key]
+        for key in (list(partitions) if keys is None else dict.fromkeys(keys))
+        if key in partitions and moving(partitions[key]) and _complete(partitions[key])
+    }
+    return (yield from _go_on(context, told, wanted))
+
+
+def _go_on(
+    context: Context, told: Gathered, wanted: Mapping[TopicPartition, Partition]
+) -> Deciding[set[TopicPartition]]:
+    """Write who keeps partitions, and who leads them so; those that were written."""
+    if not wanted:
+        return set()
+    done: set[TopicPartition] = set()
+    for portion in _portions([key for key in wanted if key not in context.stale]):
+        writes = [
+            context.assign(topic, {key: _next(context, key, wanted[key]) for key in keys})
+            for topic, keys in portion.items()
+        ]
+        outcomes = yield writes
+        ending: dict[TopicPartition, Partition] = {}
+        for one, outcome in zip(writes, outcomes, strict=True):
+            if outcome.done:
+                before = {key: context.partitions[key] for key in one.after}
+                context.assigned(one)
+                for key, after in one.after.items():
+                    if moving(after) and _complete(after):
+                        ending[key] = after
+                        context.partitions[key] = _ended(after)  # it is told so, then written
+                    _tell(context, told, key, before[key])
+                done |= before.keys()
+            elif outcome.refused > 1:
+                context.stale |= one.after.keys()
+        yield from _write_ends(context, told, ending)
+    yield from _end(context, told, done)
+    return done
+
+
+def _write_ends(
+    context: Context, told: Gathered, ending: Mapping[TopicPartition, Partition]
+) -> Deciding[None]:
+    """These have ended, once all have been told so.  Where somebody changed the topic meanwhile,
+    they are as they were, and end another time."""
+    if not ending:
+        return
+    told.hurry()
+    topics = dict.fromkeys(topic for topic, _ in ending)
+    writes = [
+        context.assign(
+            topic, {key: (context.partitions[key], None) for key in ending if key[0] == topic}
+        )
+        for topic in topics
+    ]
+    outcomes = yield writes
+    for one, outcome in zip(writes, outcomes, strict=True):
+        if outcome.done:
+            context.assigned(one)
+        else:
+            context.partitions.update((key, ending[key]) for key in one.after)
+            told.know(one.after)
+
+
+def _portions(keys: Iterable[TopicPartition]) -> Iterator[dict[str, list[TopicPartition]]]:
+    """By topic, at most AT_ONCE of each at a time: a write of a topic builds on the one before."""
+    topics: dict[str, list[TopicPartition]] = {}
+    for key in keys:
+        topics.setdefault(key[0], []).append(key)
+    while topics:
+        yield {topic: those[:AT_ONCE] for topic, those in topics.items()}
+        topics = {topic: those[AT_ONCE:] for topic, those in topics.items() if those[AT_ONCE:]}
+
+
+def _next(
+    context: Context, key: TopicPartition, one: Partition
+) -> tuple[Partition, Leadership | None]:
+    """A partition as it is once this is written, and its leadership; None: it never had one.
+
+    The leader's epoch rises, also where nothing else does: all are to ask again.
+    """
+    if one.leader_epoch == NEVER_LED:
+        return one, None
+    staying = target(one) if _complete(one) else one.replicas
+    now, live = leadership(one), context.electable(key)
+    kept = tuple(each for each in now.isr if each in staying)
+    leader = now.leader
+    if leader not in staying or leader not in context.holding(key):
+        within = now._replace(isr=kept)
+        elected = elect_for_reassignment(within, target(one), live) or elect_for_reassignment(
+            within, staying, live
+        )
+        leader = NO_LEADER if elected is None else elected.leader
+    return one, Leadership(leader, now.leader_epoch + 1, kept or now.isr, now.recovering)
+
+
+def _tell(context: Context, told: Gathered, key: TopicPartition, was: Partition) -> None:
+    one, holding = context.partitions[key], set(context.holding(key))
+    told.know([key])
+    if one.leader_epoch != NEVER_LED:
+        for each in one.replicas:
+            if each in holding:
+                told.lead([each], key, new=each in one.adding_replicas)
+    for each in _without(was.replicas, one.replicas):
+        told.stop(each, key, delete=True)
+
+
+def _end(context: Context, told: Gathered, done: Iterable[TopicPartition]) -> Deciding[None]:
+    """What waited for these."""
+    over = [key for key in done if not moving(context.partitions[key])]
+    yield from settle(
+        context, told, [key for key in over if context.partitions[key].leader_epoch == NEVER_LED]
+    )
+    if context.asked_by_tree.keys() & {*over}:
+        yield from _asked_by_tree(context, over)
+
+
+# ---- as it goes over the wire --------------------------------------------------------------
+
+
+def alter_reassignments(context: Context, told: Gathered, request: Any) -> Deciding[dict[str, Any]]:
+    """AlterPartitionReassignments; returns the fields of its response."""
+    asked = {
+        (topic.name, row.partition_index): None if row.replicas is None else tuple(row.replicas)
+        for topic in request.topics
+        for row in topic.partitions
+    }
+    answers = yield from reassign(context, told, asked)
+    responses = []
+    for topic in request.topics:
+        rows = []
+        for row in topic.partitions:
+            found = answers[topic.name, row.partition_index]
+            error, message = (ErrorCode.NONE, None) if found is None else found
+            rows.append({"partition_index": row.partition_index, "error_code": error,
+                         "error_message": message})  # fmt: skip
+        responses.append({"name": topic.name, "partitions": rows})
+    return {"error_code": ErrorCode.NONE, "error_message": None, "responses": responses}
+
+
+def list_reassignments(context: Context, request: Any) -> dict[str, Any]:
+    """ListPartitionReassignments: the fields of its response."""
+    keys: Iterable[TopicPartition] = context.partitions
+    if request.topics is not None:
+        keys = [(one.name, number) for one in request.topics for number in one.partition_indexes]
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for topic, number in dict.fromkeys(keys):
+        one = context.partitions.get((topic, number))
+        if one is not None and moving(one):
+            topics.setdefault(topic, []).append(
+                {
+                    "partition_index": number,
+                    "replicas": list(one.replicas),
+                    "adding_replicas": list(one.adding_replicas),
+                    "removing_replicas": list(one.removing_replicas),
+                }
+            )
+    rows = [{"name": name, "partitions": found} for name, found in topics.items()]
+    return {"error_code": ErrorCode.NONE, "error_message": None, "topics": rows}

@@ -1,0 +1,125 @@
+"""What a controller tells one broker: one request after another, each until it is answered."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from kafkalog.client.connection import Connection
+from kafkalog.client.transport import Address, Options
+from kafkalog.cluster.controller.events import Answered, Behind
+from kafkalog.cluster.controller.requests import Send
+from kafkalog.errors import KafkalogError
+from kafkalog.wire.tables.controller import STOP_REPLICA
+
+__all__ = ["Sender"]
+
+_logger = logging.getLogger(__name__)
+
+WAITING_MAX = 500
+"""Requests that wait for one broker; where there are more it is told all anew."""
+RETRY_S = 0.1
+ANSWER_MS = 30_000
+"""Kafka's controller.socket.timeout.ms."""
+JOIN_S = 5.0
+
+
+class Sender:
+    """A thread and a connection of one broker's, in one of its lives.  Ended by `stop`."""
+
+    def __init__(
+        self, address: Address, broker: int, node: int,
+        told: Callable[[Answered | Behind], None],
+    ) -> None:  # fmt: skip
+        """`node`: who sends.  `told` is called in the thread."""
+        self.address = address
+        self._broker = broker
+        self._options = Options(client_id=str(node))
+        self._told = told
+        self._lock = threading.Condition()  # guards what follows
+        self._waiting: deque[Send] = deque()
+        self._behind = False
+        self._ended = False
+        self._connection: Connection | None = None
+        self._thread = threading.Thread(
+            target=self._loop, name=f"controller to {broker}", daemon=True
+        )
+        self._thread.start()
+
+    def send(self, request: Send) -> None:
+        """Tell it, after all that it was told before.
+
+        Who is too far behind is told what is true by then in place of what was true before; what
+        it is to stop with is nowhere else, and stays.
+        """
+        with self._lock:
+            self._waiting.append(request)
+            if len(self._waiting) > WAITING_MAX:
+                stops = [one for one in self._waiting if one.api is STOP_REPLICA]
+                if len(stops) < len(self._waiting):
+                    self._waiting = deque(stops)
+                    self._behind = True
+            self._lock.notify()
+
+    def stop(self) -> None:
+        """Tell it nothing more."""
+        with self._lock:
+            self._ended = True
+            self._lock.notify()
+            if self._connection is not None:
+                self._connection.interrupt()
+
+    def join(self) -> None:
+        """After `stop`: until the thread has ended; one that connects is not waited for long."""
+        self._thread.join(JOIN_S)
+
+    def _loop(self) -> None:
+        while (request := self._next()) is not None:
+            while not self._ended:
+                try:
+                    response = self._ask(request)
+                except KafkalogError as problem:
+                    _logger.info("broker %d: %s: %s", self._broker, request.api.name, problem)
+                    self._hang_up()
+                    with self._lock:
+                        if not self._ended:
+                            self._lock.wait(RETRY_S)
+                    continue
+                self._told(Answered(request, response))
+                break
+        self._hang_up()
+
+    def _next(self) -> Send | None:
+        with self._lock:
+            while not (self._waiting or self._behind or self._ended):
+                self._lock.wait()
+            if self._ended:
+                return None
+            if self._waiting:
+                return self._waiting.popleft()
+            self._behind = False
+        self._told(Behind(self._broker))
+        return self._next()
+
+    def _ask(self, request: Send) -> object:
+        if self._connection is None:
+            made = Connection(self.address, self._options)
+            with self._lock:
+                self._connection = made
+                if self._ended:
+                    made.interrupt()
+        connection = self._connection
+        assert connection is not None
+        # A broker of this era does not announce what only its controller says.
+        connection.send(request.api, request.body, request.api.versions.stop - 1)
+        return connection.receive(ANSWER_MS)
+
+    def _hang_up(self) -> None:
+        with self._lock:
+            found, self._connection = self._connection, None
+        if found is not None:
+            with suppress(KafkalogError):
+                found.close()

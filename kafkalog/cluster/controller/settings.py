@@ -1,0 +1,70 @@
+"""Settings that clients want changed (AlterConfigs, IncrementalAlterConfigs), and features.
+
+Steps, as kafkalog.cluster.controller.steps has them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkalog.cluster.controller.events import Read
+from kafkalog.cluster.controller.steps import Looks, Office, Steps
+from kafkalog.metadata import configs
+from kafkalog.metadata.asked import ResourceChange, SettingChanges
+from kafkalog.metadata.image import BROKER, MetadataImage, Topic
+from kafkalog.metadata.zookeeper import altering
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["alter_configs", "incremental_alter_configs", "update_features"]
+
+Body = dict[str, Any]
+
+
+def alter_configs(office: Office, asked: SettingChanges, version: int) -> Steps[Body]:
+    """AlterConfigs."""
+    return (yield from _alter(office, asked, configs.alter_configs))
+
+
+def incremental_alter_configs(office: Office, asked: SettingChanges, version: int) -> Steps[Body]:
+    """IncrementalAlterConfigs."""
+    return (yield from _alter(office, asked, configs.incremental_alter_configs))
+
+
+def _alter(office: Office, asked: SettingChanges, plan: altering.Plan) -> Steps[Body]:
+    """One result a resource; each is changed by itself."""
+    paths = [altering.path_of(one) for one in asked.resources]
+    found = yield Looks([Read(path) for path in paths])
+    done = [
+        altering.altered(
+            _image(office, each.resources[0]), each, znode, plan, office.options.config
+        )
+        for each, znode in zip(altering.each(asked), found, strict=True)
+    ]
+    writes = [(path, one) for path, one in zip(paths, done, strict=True) if one.operations]
+    outcomes = yield [office.context.change(path, *one.operations) for path, one in writes]
+    for (_, one), outcome in zip(writes, outcomes, strict=True):
+        if not outcome.done:
+            altering.mark_refused(one.result)
+    return {"responses": [one.result for one in done]}
+
+
+def _image(office: Office, one: ResourceChange) -> MetadataImage:
+    """As the plan of a node that is alone wants it: of a broker, as that one has it."""
+    known = office.context
+    topics = {name: Topic(name, topic_id, {}) for name, topic_id in known.ids.items()}
+    node = known.reign.broker
+    if one.kind == BROKER and one.name.isdecimal() and int(one.name) in known.brokers:
+        node = int(one.name)
+    return office.image._replace(topics=topics, node_id=node)
+
+
+def update_features(office: Office, request: Any, version: int) -> Steps[Body]:
+    """UpdateFeatures: brokers on ZooKeeper have none that could be changed."""
+    yield Looks(())
+    error = int(ErrorCode.INVALID_REQUEST)
+    message = "The brokers of a cluster on ZooKeeper support no feature of this name."
+    names = [one.feature for one in request.feature_updates]
+    rows = [{"feature": name, "error_code": error, "error_message": message} for name in names]
+    if version < 2 or not rows:
+        return {"error_code": 0, "error_message": None, "results": rows}
+    return {"error_code": error, "error_message": message, "results": []}

@@ -1,0 +1,349 @@
+"""What a controller does about each kind of event: what it reads, then what it decides.
+
+Steps are generators as decisions are; beyond what is to be written they yield `Looks`, and are sent
+what was found.  A znode that says nothing known is left out and told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from random import Random
+from typing import Any, NamedTuple, TypeVar
+
+from kafkalog.cluster.controller import brokers, deletion, elections, reassign, topics
+from kafkalog.cluster.controller.context import (
+    NEVER_LED,
+    Assignment,
+    Change,
+    Context,
+    Folder,
+    Reign,
+    Removal,
+    TopicPartition,
+    Write,
+    unclean_of,
+)
+from kafkalog.cluster.controller.events import Options, Read
+from kafkalog.cluster.controller.partitions import settle
+from kafkalog.cluster.controller.requests import Gathered, Send
+from kafkalog.errors import BadZnode
+from kafkalog.metadata.image import Broker
+from kafkalog.metadata.zookeeper import entities, tree
+from kafkalog.metadata.zookeeper.loading import Loaded, Znode, broker
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA
+
+__all__ = [
+    "AGAIN", "BEGIN", "SEEN", "Looks", "Office", "Steps", "answered", "behind", "read_states",
+    "seen", "stale_again",
+]  # fmt: skip
+
+_logger = logging.getLogger(__name__)
+T = TypeVar("T")
+CHANGES_MAX = 1000
+"""Notifications of settings that are kept, for brokers that have not read them yet."""
+
+
+class Looks(NamedTuple):
+    """What is to be read before it goes on."""
+
+    reads: Sequence[Read]
+
+
+Steps = Generator[Sequence[Folder | Write | Assignment | Change | Removal] | Looks, Any, T]
+
+
+class Office:
+    """What a controller works with while it reigns."""
+
+    def __init__(self, options: Options, reign: Reign, loaded: Loaded) -> None:
+        self.options = options
+        self.context = Context(reign, loaded)
+        self.image = loaded.image
+        """As the tree was when the reign began; of it, only settings are asked."""
+        self.random = Random(options.seed)
+        self.told = Gathered(self.context, options.listener)
+        self.producer_ids: Znode | None = None
+        """The block that was given out last, as the tree has it; None: not read yet."""
+        self.config_change = ""
+        """The last notification of settings that was read."""
+
+
+def _parsed(read: Callable[..., T], *arguments: Any) -> T | None:
+    try:
+        return read(*arguments)
+    except BadZnode as problem:
+        _logger.warning("%s", problem)
+        return None
+
+
+# ---- what watches tell -------------------------------------------------------------------------
+
+
+def brokers_seen(office: Office) -> Steps[None]:
+    """Brokers came, went, or say other things of themselves."""
+    (names,) = yield Looks([Read(tree.BROKERS, children=True, watch=True)])
+    numbers = [int(name) for name in names or () if name.isdecimal() and len(name) <= 10]
+    znodes = yield Looks([Read(tree.broker_path(one), watch=True) for one in numbers])
+    now: dict[int, Broker] = {}
+    for number, znode in zip(numbers, znodes, strict=True):
+        found = None if znode is None else _parsed(broker, number, znode)
+        known = office.context.brokers.get(number)
+        if found is None and znode and known and known.epoch == znode.created:
+            found = known  # it lives, whatever somebody wrote over it
+        if found is not None:
+            now[number] = found
+    yield from brokers.brokers_are(office.context, office.told, now)
+
+
+def topics_seen(office: Office) -> Steps[None]:
+    """Topics came or went."""
+    (names,) = yield Looks([Read(tree.TOPICS, children=True, watch=True)])
+    known = office.context.ids
+    for name in [name for name in known if name not in {*(names or ())}]:
+        topics.topic_gone(office.context, name)
+    yield from _topics_read(office, [name for name in names or () if name not in known])
+
+
+def _topics_read(office: Office, names: Sequence[str]) -> Steps[None]:
+    """What topics say, and whether who is out of sync may lead them."""
+    asked = [
+        read
+        for name in names
+        for read in (
+            Read(entities.config_path(("topics", name))),
+            Read(tree.topic_path(name), watch=True),
+        )
+    ]
+    found = (yield Looks(asked)) if asked else []
+    context = office.context
+    nodes: dict[str, tree.TopicNode] = {}
+    for name, config, znode in zip(names, found[::2], found[1::2], strict=True):
+        node = None if znode is None else _parsed(tree.read_topic, name, znode.data)
+        if znode is None or (node and name in context.ids and context.ids[name] != node.topic_id):
+            topics.topic_gone(context, name)  # it is no more, or another of that name is
+        if node is not None:
+            nodes[name] = node
+            context.assigned_at[name] = znode.version
+            context.says_unclean(name, _unclean(name, config))
+    yield from topics.topics_are(context, office.told, nodes)
+
+
+def _unclean(topic: str, config: Znode | None) -> bool | None:
+    entity = ("topics", topic)
+    said = _parsed(entities.read_config, entity, None if config is None else config.data) or {}
+    return unclean_of(said)
+
+
+def deletions_seen(office: Office) -> Steps[None]:
+    """Somebody wants topics deleted."""
+    (names,) = yield Looks([Read(tree.DELETE_TOPICS, children=True, watch=True)])
+    new = [name for name in names or () if name not in office.context.deleted]
+    if new and not office.options.deletes:
+        yield office.context.removals(f"{tree.DELETE_TOPICS}/{name}" for name in new)
+    elif new:
+        yield from deletion.topics_to_delete(office.context, office.told, new)
+
+
+def isr_changes_seen(office: Office) -> Steps[None]:
+    """Leaders wrote ISRs themselves, as those of older versions do."""
+    paths, znodes = yield from _notifications(tree.ISR_CHANGES)
+    keys: dict[TopicPartition, None] = {}
+    for path, znode in zip(paths, znodes, strict=True):
+        if znode is not None:
+            keys.update(dict.fromkeys(_parsed(tree.read_isr_change, path, znode.data) or ()))
+    known = [key for key in keys if key in office.context.partitions]
+    yield from read_states(office, known)
+    if known:
+        office.told.know(known)
+    yield from _moved(office, known)
+    if paths:
+        yield office.context.removals(paths)
+
+
+def log_dirs_seen(office: Office) -> Steps[None]:
+    """Brokers lost disks: they are asked of which partitions, by telling them what they keep."""
+    paths, znodes = yield from _notifications(tree.LOG_DIR_EVENTS)
+    for path, znode in zip(paths, znodes, strict=True):
+        one = None if znode is None else _parsed(tree.read_log_dir_event, path, znode.data)
+        if one is not None:
+            for key in office.context.on(one):
+                office.told.lead([one], key)
+    if paths:
+        yield office.context.removals(paths)
+
+
+def _notifications(parent: str) -> Steps[tuple[list[str], list[Znode | None]]]:
+    (names,) = yield Looks([Read(parent, children=True, watch=True)])
+    paths = [f"{parent}/{name}" for name in names or ()]
+    znodes = (yield Looks([Read(path) for path in paths])) if paths else []
+    return paths, znodes
+
+
+def election_seen(office: Office) -> Steps[None]:
+    """Somebody wants first replicas to lead (/admin/preferred_replica_election)."""
+    (znode,) = yield Looks([Read(tree.ELECTION, watch=True)])
+    if znode is not None:
+        keys = _parsed(tree.read_election, znode.data) or ()
+        yield from elections.elect_leaders(office.context, office.told, keys, unclean=False)
+        yield office.context.removals([tree.ELECTION])
+
+
+def reassignment_seen(office: Office) -> Steps[None]:
+    """Somebody wants partitions to be kept elsewhere (/admin/reassign_partitions)."""
+    (znode,) = yield Looks([Read(tree.REASSIGNMENT, watch=True)])
+    if znode is None:
+        office.context.asked_by_tree = {}
+        return
+    wanted = _parsed(tree.read_reassignment, znode.data) or {}
+    if wanted != office.context.asked_by_tree or not wanted:
+        refused = yield from reassign.ask_by_tree(office.context, office.told, wanted)
+        for (topic, number), why in refused.items():
+            _logger.warning("%s-%d is not reassigned: %s", topic, number, why.message)
+
+
+def _moved(office: Office, keys: Iterable[TopicPartition]) -> Steps[None]:
+    """What may end now of what is moved; a topic that waited for that may go."""
+    ended = yield from reassign.resume(office.context, office.told, keys)
+    if office.context.deleted & {topic for topic, _ in ended}:
+        yield from deletion.delete_topics(office.context, office.told)
+
+
+def settings_seen(office: Office) -> Steps[None]:
+    """Settings changed: of topics, what they say of elections is obeyed."""
+    (names,) = yield Looks([Read(entities.CHANGES, children=True, watch=True)])
+    new = [name for name in names or () if name > office.config_change]
+    paths = [f"{entities.CHANGES}/{name}" for name in new]
+    znodes = (yield Looks([Read(path) for path in paths])) if paths else []
+    office.config_change = max([office.config_change, *new])
+    changed: dict[str, None] = {}
+    for path, znode in zip(paths, znodes, strict=True):
+        entity = None if znode is None else _parsed(entities.read_change, path, znode.data)
+        if entity is not None and entity[0] == "topics" and entity[1] in office.context.ids:
+            changed[entity[1]] = None
+    reads = [Read(entities.config_path(("topics", name))) for name in changed]
+    found = (yield Looks(reads)) if reads else []
+    for name, config in zip(changed, found, strict=True):
+        said = _unclean(name, config)
+        yield from topics.unclean_is(office.context, office.told, name, said)
+    old = [f"{entities.CHANGES}/{name}" for name in (names or [])[:-CHANGES_MAX]]
+    if old:
+        yield office.context.removals(old)
+
+
+Step = Callable[[Office], Steps[None]]
+SEEN: Mapping[str, Step] = {
+    tree.BROKERS: brokers_seen,
+    tree.TOPICS: topics_seen,
+    tree.DELETE_TOPICS: deletions_seen,
+    tree.ISR_CHANGES: isr_changes_seen,
+    tree.LOG_DIR_EVENTS: log_dirs_seen,
+    tree.ELECTION: election_seen,
+    tree.REASSIGNMENT: reassignment_seen,
+    entities.CHANGES: settings_seen,
+}
+"""What is looked at, by the path that is watched."""
+
+
+def seen(path: str) -> Step | None:
+    """What follows when a watch fired; None: nothing."""
+    parent, _, name = path.rpartition("/")
+    if parent == tree.TOPICS:
+        return lambda office: _topics_read(office, [name])
+    return SEEN.get(tree.BROKERS if parent == tree.BROKERS else path)
+
+
+# ---- a reign begins ------------------------------------------------------------------------------
+
+
+def first(office: Office) -> Steps[None]:
+    """All are told all that was found in the tree, and what is due is done."""
+    yield from brokers.begin(office.context, office.told)
+
+
+def watch_topics(office: Office) -> Steps[None]:
+    """What changes of topics that were found is told from now on."""
+    yield from _topics_read(office, list(office.context.ids))
+
+
+AGAIN: Sequence[Step] = (
+    brokers_seen, topics_seen, watch_topics,
+    *(step for step in SEEN.values() if step not in (brokers_seen, topics_seen)),
+)  # fmt: skip
+"""What looks at everything that is watched, in this order."""
+BEGIN: Sequence[Step] = (first, *AGAIN)
+"""What a reign begins with."""
+
+
+# ---- what is found to be other than was known ----------------------------------------------------
+
+
+def read_states(office: Office, keys: Iterable[TopicPartition]) -> Steps[None]:
+    """Partitions' states as the tree has them."""
+    context, keys = office.context, list(keys)
+    znodes = (yield Looks([Read(tree.partition_path(*key)) for key in keys])) if keys else []
+    for key, znode in zip(keys, znodes, strict=True):
+        if key not in context.partitions:
+            continue
+        state = None if znode is None else _parsed(tree.read_partition, *key, znode.data)
+        if state is not None:
+            context.read(key, state, znode.version)
+        elif znode is None:
+            context.read(key, tree.PartitionState(-1, NEVER_LED, (), context.reign.epoch), -1)
+
+
+def stale_again(office: Office) -> Steps[None]:
+    """What was found to be other than was known is read again, told, and decided again."""
+    keys = sorted(office.context.stale)
+    yield from read_states(office, keys)
+    known = [key for key in keys if key in office.context.partitions]
+    if known:
+        office.told.know(known)
+    yield from settle(office.context, office.told, known)
+    yield from _moved(office, known)
+
+
+# ---- what brokers answer -------------------------------------------------------------------------
+
+
+def answered(office: Office, send: Send, response: Any) -> Steps[None]:
+    """A broker answered: a disk of it may have failed, or it has dropped what is to go."""
+    context = office.context
+    known = context.brokers.get(send.broker)
+    if known is None or known.epoch != send.body["broker_epoch"] or response.error_code:
+        return  # of an earlier life; or refused, by who obeys another controller
+    if send.api.key == LEADER_AND_ISR.key:
+        yield from _led(office, send, response)
+    elif send.api.key == STOP_REPLICA.key:
+        deleted = {(topic["topic_name"], row["partition_index"])
+                   for topic in send.body["topic_states"] for row in topic["partition_states"]
+                   if row["delete_partition"]}  # fmt: skip
+        failed = {(row.topic_name, row.partition_index): ErrorCode(row.error_code)
+                  for row in response.partition_errors if row.error_code}  # fmt: skip
+        dropped = {key: failed.get(key, ErrorCode.NONE) for key in sorted(deleted)}
+        yield from deletion.replicas_dropped(context, office.told, send.broker, dropped)
+
+
+def _led(office: Office, send: Send, response: Any) -> Steps[None]:
+    context = office.context
+    names = {topic_id: name for name, topic_id in context.ids.items()}
+    rows = {(names[topic.topic_id], row.partition_index): row.error_code
+            for topic in response.topics if topic.topic_id in names
+            for row in topic.partition_errors}  # fmt: skip
+    lost = {key for key, code in rows.items() if code == ErrorCode.KAFKA_STORAGE_ERROR}
+    held = context.lost_directories.get(send.broker, frozenset())
+    context.lost_directories[send.broker] = held - {k for k, code in rows.items() if not code}
+    new = [key for key in lost if key not in held]
+    if new:
+        yield from brokers.directories_lost(context, office.told, send.broker, sorted(new))
+
+
+def behind(office: Office, broker: int) -> Steps[None]:
+    """A broker is to be told all again."""
+    context, told = office.context, office.told
+    if broker in context.brokers:
+        told.know(context.partitions, to=[broker])
+        for key in context.on(broker):
+            told.lead([broker], key)
+        yield from deletion.delete_topics(context, told)

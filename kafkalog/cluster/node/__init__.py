@@ -1,0 +1,1 @@
+"""One broker of several: what it makes of what its controller says."""

@@ -1,0 +1,395 @@
+"""A broker's membership in a cluster on ZooKeeper: where its metadata come from.
+
+Partitions and brokers come from the controller's requests, settings from the tree.  What changes
+the metadata is asked of the controller.  To whoever follows the image it is as any other source.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+from uuid import UUID
+
+from kafkalog import errors
+from kafkalog.client.failures import check_code, failure
+from kafkalog.client.transport import Address
+from kafkalog.cluster.node import asking
+from kafkalog.cluster.node.line import Line
+from kafkalog.cluster.node.standing import (
+    Effect,
+    Standing,
+    failed,
+    leader_and_isr,
+    registered,
+    stop_replica,
+    update_metadata,
+    without,
+)
+from kafkalog.cluster.node.watching import Watching
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.log.log import Log, handle_of
+from kafkalog.metadata import configs, settings
+from kafkalog.metadata.asked import NewTopics, SettingChanges, SettingsAsked
+from kafkalog.metadata.image import TOPIC, Change, MetadataImage, Partition
+from kafkalog.metadata.plan import Result
+from kafkalog.metadata.zookeeper import altering, entities, tree
+from kafkalog.metadata.zookeeper.loading import KINDS, PROTOCOLS
+from kafkalog.metadata.zookeeper.reading import read_tree
+from kafkalog.metadata.zookeeper.registering import patiently, register
+from kafkalog.metadata.zookeeper.session import Create, Life, Seen, open_session
+from kafkalog.replication.copies import sync_before_leading
+from kafkalog.types import TopicPartition
+from kafkalog.wire.api import Api
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.tables.controller import (
+    CONTROLLED_SHUTDOWN,
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+)
+from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS
+
+__all__ = ["Member"]
+
+_logger = logging.getLogger(__name__)
+T = TypeVar("T")
+Listener = Callable[[Change], None]
+CONTROLS = {LEADER_AND_ISR.key: leader_and_isr, STOP_REPLICA.key: stop_replica}
+
+
+class Member:
+    """What one broker knows of its cluster.  Safe to use from many threads; closed by `close`."""
+
+    def __init__(
+        self, hosts: str, node: int, listener: str, config: BrokerConfig, timeout_ms: int = 18_000,
+        control_listener: str = "",
+    ) -> None:  # fmt: skip
+        """Read the tree; nobody knows of this broker before `register`.
+
+        `listener`: the one by which brokers reach each other; `control_listener`: by which they
+        reach the controller, empty: by the same.  `config`: the broker's settings of its start.
+
+        Raises: ZooKeeperAway, MissingPackage.
+        """
+        self.node = node
+        self.carry_out: Callable[[Sequence[Effect]], Sequence[TopicPartition]] = lambda _: ()
+        """Do what the controller wants of this node's copies, in order; called in the thread of
+        the request, which is answered when it returns: of what others are to lead, since it is
+        offline here."""
+        self.listener = listener
+        """By which brokers reach each other."""
+        self._control_listener = control_listener or listener
+        self._config = config
+        self._not_obeyed: set[settings.Problem] = set()  # settings that were warned of
+        self.patience_s = 2 * timeout_ms / 1000
+        """How long a start waits for ZooKeeper, once it was reached."""
+        self._lock = threading.RLock()  # guards what follows; held while listeners are told
+        self._listeners: list[Listener] = []
+        self.reconfigure: Callable[[str | None], None] = lambda _: None
+        """Let open logs of a topic, or all, obey their settings as they are now."""
+        self._leaders: dict[int, Address] = {}  # said later than the image
+        self._lines: list[Line] = []
+        self._line = self.line()
+        self._closed = threading.Event()
+        self._places: tuple[Sequence[tree.Endpoint], str | None] | None = None
+        self.registered: Callable[[int], None] = lambda _: None
+        """Called with each epoch that this broker is given."""
+        told: queue.SimpleQueue[Life | Seen | None] = queue.SimpleQueue()
+        self.session = open_session(hosts, told.put, timeout_ms)
+        self._watching = Watching(self.session, told, self._set, self._begun)
+        loaded = patiently(lambda: read_tree(self.session, node), self.patience_s)
+        for problem in loaded.problems:
+            _logger.warning("%s", problem)
+        controller = -1 if loaded.controller is None else loaded.controller.broker
+        self._standing = Standing(node, -1, controller, 0, loaded.image, {})
+
+    def identify(self, cluster: str) -> None:
+        """The cluster's id is this: whoever found none in the tree has made it."""
+        with self._lock:
+            image = self.image._replace(cluster_id=cluster)
+            self._standing = self._standing._replace(image=image)
+
+    # ---- its life ------------------------------------------------------------------------------
+
+    def register(
+        self, endpoints: Sequence[tuple[str, str, int, int]], rack: str | None = None
+    ) -> int:
+        """Say that this broker lives, and where; its epoch.  The controller's requests come next.
+
+        `endpoints`: (listener's name, advertised host, port, Kafka's number of the protocol).
+
+        Raises: ZooKeeperAway, DuplicateBrokerRegistration.
+        """
+        with self._lock:
+            names = {number: name for name, number in PROTOCOLS.items()}
+            places = [
+                tree.Endpoint(name, host, port, names[protocol])
+                for name, host, port, protocol in endpoints
+            ]
+            self._places = places, rack
+            epoch = patiently(self._register, self.patience_s)
+        self._watching.start()
+        return epoch
+
+    def _register(self) -> int:
+        assert self._places is not None
+        epoch = register(self.session, self.node, *self._places, self.patience_s)
+        self._standing = registered(self._standing, epoch)
+        self.registered(epoch)
+        return epoch
+
+    def _begun(self) -> None:
+        """The session ended, and with it the registration: another life begins, to which what
+        the controller said to the one before is void.  What is led is led on until it says more.
+        """
+        _logger.warning("broker %d: its session with ZooKeeper ended; it registers anew", self.node)
+        with self._lock:
+            self._register()
+
+    def let_go(self, retries: int, backoff_ms: int) -> bool:
+        """Ask the controller that others lead what is led here (ControlledShutdown); whether
+        nothing is left that others keep, too."""
+        for again in range(retries + 1):
+            if again and self._closed.wait(backoff_ms / 1000):
+                break
+            body = {"broker_id": self.node, "broker_epoch": self.epoch}
+            try:
+                answer = self._line.ask(CONTROLLED_SHUTDOWN, body)
+                check_code(answer.error_code, "controlled shutdown")
+            except errors.KafkalogError as problem:
+                _logger.warning("broker %d: %s", self.node, problem)
+                continue
+            if not answer.remaining_partitions:
+                return True
+        return False
+
+    def close(self) -> None:
+        """End the registration and the session.  Idempotent."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._watching.stop()
+        for line in self._lines:
+            line.close()
+        self.session.close()
+
+    # ---- what is known -------------------------------------------------------------------------
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata as the controller said them last."""
+        return self._standing.image
+
+    @property
+    def controller(self) -> int:
+        """The broker that is the controller; -1: nobody is known to be."""
+        return self._standing.controller
+
+    @property
+    def epoch(self) -> int:
+        """Of this broker's registration."""
+        return self._standing.epoch
+
+    def held(self, tp: TopicPartition) -> Partition | None:
+        """A partition of which this node has a copy, as the controller said it for that."""
+        found = self._standing.held.get(tp)
+        return None if found is None else found.state
+
+    def place(self, broker: int) -> Address | None:
+        """Where other brokers reach one; of a leader, as it was said with its leadership."""
+        if broker in self._leaders:
+            return self._leaders[broker]
+        return self._endpoint(broker, self.listener)
+
+    def _endpoint(self, broker: int, listener: str) -> Address | None:
+        found = self.image.brokers.get(broker)
+        for name, host, port, _ in found.endpoints if found else ():
+            if name == listener:
+                return Address(host, port)
+        return None
+
+    def _where(self) -> tuple[int, Address | None]:
+        """The controller, and where it takes what brokers ask of it.
+
+        Without a listener of its own, that may have been said with a leadership.
+        """
+        controller = self.controller
+        if self._control_listener == self.listener:
+            return controller, self.place(controller)
+        return controller, self._endpoint(controller, self._control_listener)
+
+    def listen(self, listener: Listener) -> None:
+        """Call it after each change of the image, in the order of changes."""
+        with self._lock:
+            self._listeners.append(listener)
+
+    def followed(self, call: Callable[[], T]) -> T:
+        """What `call` gives while no change is under way."""
+        with self._lock:
+            return call()
+
+    def config(self, topic: str) -> Mapping[str, object] | None:
+        """The settings of a topic that go over the broker's static ones (for Manager)."""
+        return settings.topic_overrides(self.image, topic, self._config.topic, self._not_obeyed)
+
+    def topic_id(self, topic: str, partition: int) -> UUID | None:
+        """The topic's id when this node is to have that partition (for Manager)."""
+        found = self._standing.held.get(TopicPartition(topic, partition))
+        return None if found is None else found.topic_id
+
+    # ---- what the controller says ----------------------------------------------------------------
+
+    def obey(self, api: Api, request: Any) -> Mapping[str, Any]:
+        """A request of the controller's; the fields of its response."""
+        with self._lock:
+            self._learn(topic.topic_name for topic in request.topic_states)
+            if api.key == UPDATE_METADATA.key:
+                self._leaders.clear()
+                self._standing, change, answer = update_metadata(self._standing, request)
+                self._turn()
+                if change is not None:
+                    self._tell(change)
+                return answer
+            self._standing, effects, answer = CONTROLS[api.key](self._standing, request)
+            self._turn()
+            if api.key == LEADER_AND_ISR.key and not answer["error_code"]:
+                self._leaders.update(
+                    (one.broker_id, Address(one.host_name, one.port))
+                    for one in request.live_leaders
+                )
+            if lost := self.carry_out(effects):
+                self._standing, answer = without(self._standing, answer, lost)
+            return answer
+
+    def _turn(self) -> None:
+        for line in self._lines:
+            line.turn()
+
+    def _learn(self, topics: Any) -> None:
+        """The settings of topics that were not known before."""
+        old = self.image
+        configs = dict(old.configs)
+        new: list[tuple[int, str]] = []
+        for name in topics:
+            if name in old.topics or (TOPIC, name) in configs:
+                continue
+            entity = ("topics", name)
+            with suppress(errors.ZooKeeperAway, errors.BadZnode):
+                znode = self.session.read(entities.config_path(entity))
+                found = entities.read_config(entity, znode.data) if znode else {}
+                if found:
+                    configs[TOPIC, name] = found
+                    new.append((TOPIC, name))
+        if new:
+            image = old._replace(configs=configs)
+            self._standing = self._standing._replace(image=image)
+            self._tell(Change(old, image, (), (), tuple(new)))
+
+    def _set(self, changed: Sequence[entities.Entity]) -> None:
+        """Somebody set something of these, which is read anew."""
+        found = {}
+        for entity in changed:
+            if len(entity) == 2 and entity[0] in KINDS:
+                znode = self.session.read(entities.config_path(entity))
+                name = "" if entity[1] == entities.DEFAULT else entity[1]
+                said = entities.read_config(entity, znode.data) if znode else {}
+                found[KINDS[entity[0]], name] = said
+        with self._lock:
+            old = self.image
+            configs = {key: said for key, said in {**old.configs, **found}.items() if said}
+            image = old._replace(configs=configs)
+            self._standing = self._standing._replace(image=image)
+            self._tell(Change(old, image, (), (), tuple(found)))
+
+    def _tell(self, change: Change) -> None:
+        for topic in settings.changed_topics(change):
+            self.reconfigure(topic)
+        for listener in self._listeners:
+            listener(change)
+
+    # ---- what the controller is told -------------------------------------------------------------
+
+    def fail(self, partitions: Collection[TopicPartition]) -> None:
+        """The logs of these went offline: they are not held any more."""
+        with self._lock:
+            self._standing = failed(self._standing, partitions)
+
+    def tell_failed(self) -> None:
+        """Let the controller ask what is offline here: it says what is to be held, once more.
+
+        Raises: ZooKeeperAway; it may be told again.
+        """
+        event = tree.write_log_dir_event(self.node)
+        self.session.commit([Create(tree.LOG_DIR_EVENT, event, sequence=True)])
+
+    # ---- what is asked of the controller -------------------------------------------------------
+
+    def line(self) -> Line:
+        """Another way to the controller, for what must not wait for what others ask of it."""
+        made = Line(self.node, self._where)
+        self._lines.append(made)
+        return made
+
+    def ask_no_more(self) -> None:
+        """Who waits for the controller does so no more, nor will; lines of others stay."""
+        self._line.close()
+
+    def create_topics(self, asked: NewTopics) -> list[Result]:
+        """CreateTopics; one result a topic.
+
+        Raises: as `Line.ask`.
+        """
+        return asking.create_topics(self._line.ask, asked)
+
+    def alter_configs(self, asked: SettingChanges, plan: altering.Plan) -> list[Result]:
+        """AlterConfigs and IncrementalAlterConfigs of this broker's own settings, as brokers on
+        ZooKeeper do them: no controller of Apache Kafka changes those of another broker.
+
+        Raises: ZooKeeperAway.
+        """
+        found = [self.session.read(altering.path_of(one)) for one in asked.resources]
+        done = [
+            altering.altered(self.image, each, znode, plan, self._config)
+            for each, znode in zip(altering.each(asked), found, strict=True)
+        ]
+        for one in done:
+            if one.operations and not self.session.commit(one.operations).done:
+                altering.mark_refused(one.result)
+        return [one.result for one in done]
+
+    def describe_configs(self, asked: SettingsAsked) -> list[Result]:
+        """DescribeConfigs: the response's `results`."""
+        return configs.describe_configs(self.image, asked, self._config)
+
+    def lead(self, log: Log) -> int:
+        """Let an open log append in its partition's leader epoch, if it is led here; that epoch.
+
+        Raises: NotLeaderOrFollower; IoFailed and others, as `sync_before_leading`.
+        """
+        state = self.held(TopicPartition(log.topic, log.partition))
+        if state is None:
+            raise errors.NotLeaderOrFollower(f"{log!r} is not kept by node {self.node}")
+        if state.leader == self.node:
+            handle = handle_of(log)
+            sync_before_leading(handle)
+            handle.lead(state.leader_epoch)
+        return state.leader_epoch
+
+    def allocate_producer_ids(self) -> range:
+        """A block of producer ids, which nobody gets a second time.
+
+        Raises: COORDINATOR_LOAD_IN_PROGRESS, as Kafka has it: no controller answers now, and who
+        wants an id comes again.
+        """
+        body = {"broker_id": self.node, "broker_epoch": self.epoch}
+        try:
+            answer = self._line.ask(ALLOCATE_PRODUCER_IDS, body)
+            check_code(answer.error_code, "producer ids")
+        except errors.KafkalogError as problem:
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            raise failure(code, "producer ids", str(problem)) from problem
+        return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)

@@ -1,0 +1,278 @@
+"""What a broker of a cluster knows, and what follows when its controller says something.
+
+Pure.  LeaderAndIsr says what this node is to hold, and as what; StopReplica what no longer;
+UpdateMetadata what clients are to be told of everybody's.  The rules are those of Kafka's brokers
+on ZooKeeper: who was controller before, or means an earlier life of this node, is refused, and so
+is a leadership that is not newer than the one that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+from uuid import UUID
+
+from kafkalog.metadata.image import Broker, Change, MetadataImage, Partition, Topic
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.values import ZERO_UUID
+
+__all__ = [
+    "Drop",
+    "Effect",
+    "Follow",
+    "Held",
+    "Lead",
+    "Standing",
+    "failed",
+    "leader_and_isr",
+    "registered",
+    "stop_replica",
+    "update_metadata",
+    "without",
+]
+
+UNKNOWN_EPOCH = -1
+DURING_DELETE = -2
+"""The leader, and the epoch in which a replica is to go, of a partition that is being deleted."""
+Fields = dict[str, Any]
+
+
+class Held(NamedTuple):
+    """A partition of which this node keeps a copy."""
+
+    topic_id: UUID
+    state: Partition
+    """As the controller said it last."""
+
+
+class Standing(NamedTuple):
+    """What is known."""
+
+    node: int
+    epoch: int
+    """Of this node's registration; -1: it is not registered."""
+    controller: int
+    """The broker that is the controller; -1: nobody said so yet."""
+    controller_epoch: int
+    """The highest that was seen."""
+    image: MetadataImage
+    held: Mapping[TopicPartition, Held]
+    failed: frozenset[TopicPartition] = frozenset()
+    """Whose logs went offline, for as long as this node runs."""
+
+
+class Lead(NamedTuple):
+    """Take records and followers from now on."""
+
+    partition: TopicPartition
+    held: Held
+    new: bool
+    """No copy has any data yet."""
+
+
+class Follow(NamedTuple):
+    """Have what the leader has; nobody, where there is none."""
+
+    partition: TopicPartition
+    held: Held
+    new: bool
+
+
+class Drop(NamedTuple):
+    """Neither any more."""
+
+    partition: TopicPartition
+    delete: bool
+    """And its data go."""
+
+
+Effect: TypeAlias = Lead | Follow | Drop
+
+
+def refusal(standing: Standing, request: Any) -> ErrorCode:
+    """Whether a request is of the past; NONE: it is not."""
+    if standing.epoch == UNKNOWN_EPOCH:
+        return ErrorCode.STALE_BROKER_EPOCH  # it is for an earlier life of this node
+    if request.broker_epoch != UNKNOWN_EPOCH and request.broker_epoch < standing.epoch:
+        return ErrorCode.STALE_BROKER_EPOCH
+    if request.controller_epoch < standing.controller_epoch:
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+    return ErrorCode.NONE
+
+
+def registered(standing: Standing, epoch: int) -> Standing:
+    """This node has a registration of this epoch from now on, also in what it knows of brokers:
+    what it asks of its controller names it."""
+    brokers = dict(standing.image.brokers)
+    if (known := brokers.get(standing.node)) is not None:
+        brokers[standing.node] = known._replace(epoch=epoch)
+    return standing._replace(epoch=epoch, image=standing.image._replace(brokers=brokers))
+
+
+def _obeying(standing: Standing, request: Any) -> Standing:
+    return standing._replace(
+        controller=request.controller_id, controller_epoch=request.controller_epoch
+    )
+
+
+# ---- what this node holds --------------------------------------------------------------------
+
+
+def leader_and_isr(standing: Standing, request: Any) -> tuple[Standing, list[Effect], Fields]:
+    """What is to be led and followed; and the response."""
+    if code := refusal(standing, request):
+        return standing, [], {"error_code": code, "topics": []}
+    held = dict(standing.held)
+    effects: list[Effect] = []
+    topics = []
+    for topic in request.topic_states:
+        rows = []
+        for asked in topic.partition_states:
+            tp = TopicPartition(topic.topic_name, asked.partition_index)
+            now = Held(topic.topic_id, _partition(asked, asked.partition_epoch))
+            code = _verdict(standing, tp, now)
+            rows.append({"partition_index": tp.partition, "error_code": code})
+            if code:
+                continue
+            held[tp] = now
+            kind = Lead if now.state.leader == standing.node else Follow
+            effects.append(kind(tp, now, bool(asked.is_new)))
+        topics.append({"topic_id": topic.topic_id, "partition_errors": rows})
+    after = _obeying(standing, request)._replace(held=held)
+    return after, effects, {"error_code": ErrorCode.NONE, "topics": topics}
+
+
+def without(
+    standing: Standing, answer: Fields, lost: Collection[TopicPartition]
+) -> tuple[Standing, Fields]:
+    """After what was to be led could not be: it is not held, and the controller is told, who lets
+    others lead it.  `answer`: to LeaderAndIsr."""
+    gone = {(standing.held[tp].topic_id, tp.partition) for tp in lost}
+    for topic in answer["topics"]:
+        for row in topic["partition_errors"]:
+            if (topic["topic_id"], row["partition_index"]) in gone:
+                row["error_code"] = ErrorCode.KAFKA_STORAGE_ERROR
+    held = {tp: one for tp, one in standing.held.items() if tp not in lost}
+    return standing._replace(held=held), answer
+
+
+def failed(standing: Standing, partitions: Collection[TopicPartition]) -> Standing:
+    """After the logs of these went offline: the controller is told so whatever it wants of them,
+    and lets others lead what they can."""
+    held = {tp: one for tp, one in standing.held.items() if tp not in partitions}
+    return standing._replace(held=held, failed=standing.failed | {*partitions})
+
+
+def _verdict(standing: Standing, tp: TopicPartition, now: Held) -> ErrorCode:
+    known = standing.held.get(tp)
+    if tp in standing.failed:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if standing.node not in now.state.replicas:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if known is None:
+        return ErrorCode.NONE
+    if known.topic_id != now.topic_id and ZERO_UUID not in (known.topic_id, now.topic_id):
+        return ErrorCode.INCONSISTENT_TOPIC_ID
+    before, after = known.state, now.state
+    if (after.leader_epoch, after.partition_epoch) <= (before.leader_epoch, before.partition_epoch):
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+    return ErrorCode.NONE
+
+
+def stop_replica(standing: Standing, request: Any) -> tuple[Standing, list[Effect], Fields]:
+    """What is neither led nor followed any more; and the response."""
+    if code := refusal(standing, request):
+        return standing, [], {"error_code": code, "partition_errors": []}
+    held = dict(standing.held)
+    effects: list[Effect] = []
+    rows = []
+    for topic in request.topic_states:
+        for asked in topic.partition_states:
+            tp = TopicPartition(topic.topic_name, asked.partition_index)
+            code = _may_stop(standing, tp, asked.leader_epoch)
+            rows.append({"topic_name": tp.topic, "partition_index": tp.partition,
+                         "error_code": code})  # fmt: skip
+            if not code:
+                held.pop(tp, None)
+                effects.append(Drop(tp, bool(asked.delete_partition)))
+    after = _obeying(standing, request)._replace(held=held)
+    return after, effects, {"error_code": ErrorCode.NONE, "partition_errors": rows}
+
+
+def _may_stop(standing: Standing, tp: TopicPartition, leader_epoch: int) -> ErrorCode:
+    known = standing.held.get(tp)
+    if tp in standing.failed:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if known is None or leader_epoch in (UNKNOWN_EPOCH, DURING_DELETE):
+        return ErrorCode.NONE
+    old = leader_epoch < known.state.leader_epoch
+    return ErrorCode.FENCED_LEADER_EPOCH if old else ErrorCode.NONE
+
+
+# ---- what clients are told ---------------------------------------------------------------------
+
+
+def update_metadata(standing: Standing, request: Any) -> tuple[Standing, Change | None, Fields]:
+    """What became of the image; None where the request is refused; and the response."""
+    if code := refusal(standing, request):
+        return standing, None, {"error_code": code}
+    old = standing.image
+    topics, touched, gone = dict(old.topics), dict[str, None](), list[Topic]()
+    for told in request.topic_states:
+        known = topics.get(told.topic_name)
+        if known is not None and known.id != told.topic_id:
+            gone.append(topics.pop(told.topic_name))  # another of that name
+            known = None
+        partitions = dict(known.partitions) if known else {}
+        for asked in told.partition_states:
+            if asked.leader == DURING_DELETE:
+                partitions.pop(asked.partition_index, None)
+            else:
+                one = _partition(asked, asked.zk_version)
+                partitions[one.partition] = _with_moves(one, known)
+        if partitions:
+            topics[told.topic_name] = Topic(told.topic_name, told.topic_id, partitions)
+            touched[told.topic_name] = None
+        elif known is not None:
+            gone.append(topics.pop(told.topic_name))
+    names = {topic.id: name for name, topic in topics.items() if topic.id != ZERO_UUID}
+    brokers = dict(_brokers(standing, request))
+    new = old._replace(topics=topics, names=names, brokers=brokers, epoch=request.controller_epoch)
+    changed = tuple(topics[name] for name in touched if name in topics)
+    after = _obeying(standing, request)._replace(image=new)
+    return after, Change(old, new, changed, tuple(gone), ()), {"error_code": ErrorCode.NONE}
+
+
+def _partition(asked: Any, partition_epoch: int) -> Partition:
+    return Partition(
+        asked.partition_index, tuple(asked.replicas), tuple(asked.isr), asked.leader,
+        asked.leader_epoch, partition_epoch,
+        adding_replicas=tuple(getattr(asked, "adding_replicas", ())),
+        removing_replicas=tuple(getattr(asked, "removing_replicas", ())),
+        leader_recovery_state=getattr(asked, "leader_recovery_state", 0),
+        offline_replicas=tuple(getattr(asked, "offline_replicas", ())),
+    )  # fmt: skip
+
+
+def _with_moves(one: Partition, known: Topic | None) -> Partition:
+    """UpdateMetadata does not say which replicas come and go: that stays as it was known."""
+    before = known.partitions.get(one.partition) if known else None
+    if before is None:
+        return one
+    return one._replace(
+        adding_replicas=before.adding_replicas, removing_replicas=before.removing_replicas
+    )
+
+
+def _brokers(standing: Standing, request: Any) -> Iterator[tuple[int, Broker]]:
+    """Who lives.  The epochs of the others' registrations are not said, and one that was known may
+    be of an earlier life: who fetches says its own, and the controller compares."""
+    for told in request.live_brokers:
+        known = standing.image.brokers.get(told.id)
+        epoch = standing.epoch if told.id == standing.node else UNKNOWN_EPOCH
+        endpoints = tuple((e.listener, e.host, e.port, e.security_protocol) for e in told.endpoints)
+        yield told.id, Broker(
+            told.id, epoch, ZERO_UUID, endpoints, () if known is None else known.features,
+            told.rack, fenced=False, in_controlled_shutdown=False, directories=(),
+        )  # fmt: skip

@@ -1,0 +1,97 @@
+"""A thread that follows a session with ZooKeeper: settings that change, and a session that ends."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+
+from kafkalog.errors import BadZnode, KafkalogError, ZooKeeperAway
+from kafkalog.metadata.zookeeper import entities
+from kafkalog.metadata.zookeeper.session import Life, Seen, Session
+
+__all__ = ["Watching"]
+
+_logger = logging.getLogger(__name__)
+
+CHANGES = "/config/changes"
+RETRY_S = 0.5
+
+
+class Watching:
+    """Tells which settings changed, once each, and that a new session has begun."""
+
+    def __init__(
+        self,
+        session: Session,
+        told: queue.SimpleQueue[Life | Seen | None],
+        changed: Callable[[Sequence[entities.Entity]], None],
+        begun: Callable[[], None],
+    ) -> None:
+        """What is written from here on is told; nothing is before `start`.
+
+        `told`: what the session tells.  `begun`: a session ended, with all that was ephemeral of
+        it, and there is another.  Both are called in the thread; ZooKeeperAway of them is tried
+        again.
+
+        Raises: ZooKeeperAway.
+        """
+        self._session = session
+        self._told = told
+        self._changed, self._begun = changed, begun
+        self._expired = False
+        self._last = max(session.children(CHANGES, watch=True) or [""])
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="zookeeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; on return nothing is told."""
+        self._ended.set()
+        self._told.put(None)
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _loop(self) -> None:
+        while not self._ended.is_set():
+            event = self._told.get()
+            while event is not None and not self._ended.is_set():
+                try:
+                    self._take(event)
+                    break
+                except ZooKeeperAway as problem:
+                    _logger.info("%s", problem)
+                    self._ended.wait(RETRY_S)
+                except KafkalogError as problem:
+                    _logger.error("%s", problem)
+                    self._ended.wait(RETRY_S)
+
+    def _take(self, event: Life | Seen) -> None:
+        if event is Life.EXPIRED:
+            self._expired = True
+        elif event is Life.AWAY:
+            pass
+        else:
+            if self._expired:
+                self._begun()
+                self._expired = False
+            self._look()  # watches fire once; those of another session never
+
+    def _look(self) -> None:
+        names = self._session.children(CHANGES, watch=True) or []
+        found = []
+        for name in (name for name in names if name > self._last):
+            path = f"{CHANGES}/{name}"
+            znode = self._session.read(path)
+            try:
+                if znode is not None:
+                    found.append(entities.read_change(path, znode.data))
+            except BadZnode as problem:
+                _logger.warning("%s", problem)
+        if found:
+            self._changed(list(dict.fromkeys(found)))
+        self._last = max([self._last, *names])

@@ -1,0 +1,96 @@
+"""Settings that clients want changed (AlterConfigs, IncrementalAlterConfigs), as operations on the
+tree.
+
+Pure.  A resource's settings are one znode; that it changed is said by another, which every broker
+follows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kafkalog.config.broker import BrokerConfig
+from kafkalog.errors import BadZnode
+from kafkalog.metadata.asked import ResourceChange, SettingChanges
+from kafkalog.metadata.image import BROKER, TOPIC, MetadataImage
+from kafkalog.metadata.zookeeper import entities
+from kafkalog.metadata.zookeeper.loading import Znode
+from kafkalog.metadata.zookeeper.session import Create, Operation, Set
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["Altered", "Plan", "altered", "each", "mark_refused", "path_of"]
+
+Body = dict[str, Any]
+Records = list[tuple[str, Any]]
+Plan = Callable[[MetadataImage, SettingChanges, BrokerConfig], tuple[Records, list[Body]]]
+"""What is to become of the settings; of kafkalog.metadata.configs."""
+_KINDS = {TOPIC: "topics", BROKER: "brokers"}
+
+
+class Altered(NamedTuple):
+    """What becomes of one resource."""
+
+    result: Body
+    """Of the response."""
+    operations: tuple[Operation, ...]
+    """All or none are to be done, then it is so; empty: there is nothing to do."""
+
+
+def _entity(one: ResourceChange) -> entities.Entity:
+    return _KINDS.get(one.kind, "topics"), one.name or entities.DEFAULT
+
+
+def path_of(one: ResourceChange) -> str:
+    """Where the settings of a resource are."""
+    return entities.config_path(_entity(one))
+
+
+def each(asked: SettingChanges) -> list[SettingChanges]:
+    """A request for each resource of one; a resource that is there twice, twice: the plan refuses
+    that."""
+    counts = Counter((one.kind, one.name) for one in asked.resources)
+    return [SettingChanges([one] * counts[one.kind, one.name], asked.validate_only)
+            for one in asked.resources]  # fmt: skip
+
+
+def altered(
+    image: MetadataImage, asked: SettingChanges, znode: Znode | None, plan: Plan,
+    static: BrokerConfig,
+) -> Altered:  # fmt: skip
+    """What becomes of the resource of `asked`, as `each` gives it.
+
+    `image`: who answers, and which topics and settings there are; `znode`: the resource's.
+    """
+    one = asked.resources[0]
+    known = image._replace(configs={**image.configs, (one.kind, one.name): _said(one, znode)})
+    records, (result, *_) = plan(known, asked, static)
+    write = bool(records) and not asked.validate_only
+    return Altered(result, _operations(known, one, znode, records) if write else ())
+
+
+def _said(one: ResourceChange, znode: Znode | None) -> dict[str, str]:
+    try:
+        return dict(entities.read_config(_entity(one), None if znode is None else znode.data))
+    except BadZnode:  # what is written takes its place
+        return {}
+
+
+def _operations(
+    known: MetadataImage, one: ResourceChange, znode: Znode | None, records: Sequence[Any]
+) -> tuple[Operation, ...]:
+    settings = dict(known.config(one.kind, one.name))
+    for _, fields in records:
+        settings.pop(fields["name"], None)
+        if fields["value"] is not None:
+            settings[fields["name"]] = fields["value"]
+    path, data = path_of(one), entities.write_config(settings)
+    config: Operation = Create(path, data) if znode is None else Set(path, data, znode.version)
+    return config, Create(entities.CHANGE, entities.write_change(_entity(one)), sequence=True)
+
+
+def mark_refused(result: Body) -> None:
+    """Its operations were not done: somebody else changed the settings."""
+    result["error_code"] = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+    result["error_message"] = "The settings changed meanwhile: ask again."

@@ -1,0 +1,76 @@
+"""A broker's place in the tree: that it lives, and where it is reached."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from kafkalog import errors
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.session import Create, Session
+
+__all__ = ["cluster_id", "patiently", "register"]
+
+T = TypeVar("T")
+RETRY_S = 0.2
+
+
+def patiently(step: Callable[[], T], patience_s: float) -> T:
+    """What `step` returns, which may be done twice; again where ZooKeeper was lost over it: whoever
+    starts while its servers elect a leader starts all the same.
+
+    Raises: ZooKeeperAway: it still is, after `patience_s`; as `step`.
+    """
+    deadline_s, pause = time.monotonic() + patience_s, threading.Event()
+    while True:
+        try:
+            return step()
+        except errors.ZooKeeperAway:
+            if time.monotonic() > deadline_s:
+                raise
+        pause.wait(RETRY_S)
+
+
+def cluster_id(session: Session, wanted: str) -> str:
+    """The cluster's id; `wanted`, where it has none yet.
+
+    Raises: ZooKeeperAway, BadZnode.
+    """
+    session.ensure((*tree.PERSISTENT, tree.CLUSTER_ID.rpartition("/")[0]))
+    found = session.read(tree.CLUSTER_ID)
+    if found is None:
+        session.commit([Create(tree.CLUSTER_ID, tree.write_cluster_id(wanted))])
+        found = session.read(tree.CLUSTER_ID)  # ours, or that of who was faster
+    return tree.read_cluster_id(None if found is None else found.data)
+
+
+def register(
+    session: Session, broker: int, endpoints: Sequence[tree.Endpoint], rack: str | None,
+    patience_s: float,
+) -> int:  # fmt: skip
+    """Say that this broker lives, for as long as the session does; its epoch.
+
+    Where it is said already, by a session of before that ZooKeeper has not given up, that one's
+    end is waited for.
+
+    Raises: DuplicateBrokerRegistration: after `patience_s` another still lives; ZooKeeperAway.
+    """
+    path = tree.broker_path(broker)
+    node = tree.BrokerNode(tuple(endpoints), rack, int(time.time() * 1000), {})
+    deadline_s, pause = time.monotonic() + patience_s, threading.Event()
+    while not session.commit([Create(path, tree.write_broker(node), ephemeral=True)]).done:
+        found = session.read(path)
+        if found is not None and found.owner == session.id:
+            return found.created  # it was done, and the answer was lost
+        if time.monotonic() > deadline_s:
+            raise errors.DuplicateBrokerRegistration(
+                f"broker {broker} is registered at {session.hosts}, and lives; wanted a number "
+                "that no other has"
+            )
+        pause.wait(RETRY_S)
+    found = session.read(path)
+    if found is None:
+        raise errors.ZooKeeperAway(f"ZooKeeper at {session.hosts}: the session ended")
+    return found.created

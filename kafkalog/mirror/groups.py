@@ -1,0 +1,36 @@
+"""The offsets of groups, as they are in the target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kafkalog.client.groups import Committed
+from kafkalog.mirror.spans import translated
+from kafkalog.mirror.state import Progress
+from kafkalog.types import TopicPartition
+
+__all__ = ["moves"]
+
+
+def moves(
+    committed: Mapping[TopicPartition, Committed],
+    progress: Mapping[TopicPartition, Progress],
+    there: Mapping[TopicPartition, Committed],
+    renamed: Callable[[str], str],
+) -> dict[TopicPartition, Committed]:
+    """What a group is to have committed in the target, by the target's partitions.
+
+    `committed`: in the source; `there`: in the target, where nobody is moved back: its members
+    may have read on.  Who is further in the source than the copy waits at the copy's end.
+    """
+    found: dict[TopicPartition, Committed] = {}
+    for tp, one in committed.items():
+        known = progress.get(tp)
+        at = translated(known.spans, min(one.offset, known.position)) if known else None
+        if at is None:
+            continue
+        target = TopicPartition(renamed(tp.topic), tp.partition)
+        now = there.get(target)
+        if now is None or now.offset < at:
+            found[target] = Committed(at, metadata=one.metadata)
+    return found

@@ -1,0 +1,180 @@
+"""`kafkalog.Mirror`: copies topics from one cluster to another for as long as it is let."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kafkalog import arguments, errors
+from kafkalog.batch.codecs import CODECS
+from kafkalog.client.admin import Admin
+from kafkalog.client.cluster import passing
+from kafkalog.client.handle import Handle
+from kafkalog.client.transport import Where
+from kafkalog.mirror.copying import Copying, Counts, Tell, Wish
+
+__all__ = ["Mirror", "MirrorStatus"]
+
+_logger = logging.getLogger(__name__)
+PAUSE_S, PAUSE_MAX_S = 0.5, 30.0
+TRIES_ONCE = 5
+"""How often `copy` begins anew without having copied anything meanwhile."""
+LEGAL = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+
+class MirrorStatus(NamedTuple):
+    """How far a mirror is."""
+
+    topics: int
+    partitions: int
+    records: int
+    """Copied since it was made, each in a transaction that is committed."""
+    bytes: int
+    """Of the batches that they came in."""
+    transactions: int
+    groups: int
+    """Offsets of groups that were written."""
+    lag: int
+    """Offsets between what is copied and what may be read in the source, as it was told last."""
+    aside: dict[str, str]
+    """Topics that are not copied any more, and why."""
+
+
+class Mirror(Handle):
+    """Topics of `source` in `target`: records, settings, groups' offsets.
+
+    How far it is stands in a topic of the target, `kafkalog-mirror.NAME`, written in the same
+    transactions as the records: whoever goes on after it was killed, at any moment, leaves out
+    nothing and repeats nothing.  One thread at a time, but `stop`.  Nothing is kept open between
+    two calls.
+    """
+
+    def __init__(
+        self,
+        source: Where,
+        target: Where,
+        topics: str,
+        *,
+        groups: str | None = None,
+        rename: str = "{}",
+        name: str | None = None,
+        replication_factor: int = -1,
+        compression: str = "none",
+        transaction_bytes: int = 16 << 20,
+        refresh_s: float = 30.0,
+        on_warning: Callable[[str], object] | None = None,
+        on_progress: Callable[[MirrorStatus], object] | None = None,
+    ) -> None:
+        """Nothing is sent yet.
+
+        `topics`, `groups`: regular expressions that the whole name matches; None: no groups.
+        `rename`: the name in the target, {} the source's.  `name`: of the mirror, by default the
+        id of the source's cluster; of two with one name the second ends the first.
+        `compression`: of batches that are made anew.  `transaction_bytes`: how much one
+        transaction takes, about.  `refresh_s`: how often topics, settings and groups are looked
+        for.  `on_warning` hears sentences, by default the log does; `on_progress` the status,
+        several times a second.
+
+        Raises: ArgumentError, Closed.
+        """
+        arguments.text("rename", rename)
+        if rename.count("{}") != 1 or not LEGAL.fullmatch(rename.replace("{}", "x")):
+            raise errors.ArgumentError(
+                f"rename: found {rename!r}, wanted a topic's name with {{}} in the source's place"
+            )
+        if name is not None and not LEGAL.fullmatch(arguments.text("name", name)):
+            raise errors.ArgumentError(
+                f"name: found {name!r}, wanted up to 200 of letters, digits, '.', '_', '-'"
+            )
+        self._wish = Wish(
+            source,
+            target,
+            name,
+            _pattern("topics", topics),
+            None if groups is None else _pattern("groups", groups),
+            rename,
+            arguments.whole_number("replication_factor", replication_factor, -1, 32_767),
+            arguments.one_of("compression", compression, CODECS),
+            arguments.whole_number("transaction_bytes", transaction_bytes, 1, 1 << 30),
+            refresh_s,
+        )
+        if not isinstance(refresh_s, (int, float)) or not 0 < refresh_s <= threading.TIMEOUT_MAX:
+            raise errors.ArgumentError(f"refresh_s: found {refresh_s!r}, wanted more than 0")
+        self._warn = on_warning or _logger.warning
+        self._on_progress = on_progress
+        self._stop = threading.Event()
+        self._counts = Counts()
+        for where in (source, target):
+            Admin(where).close()  # addresses that are none are told now
+
+    @property
+    def status(self) -> MirrorStatus:
+        """How far it is.  From any thread."""
+        c = self._counts
+        return MirrorStatus(
+            c.topics, c.partitions, c.records, c.bytes, c.transactions, c.groups, c.lag,
+            dict(c.aside),
+        )  # fmt: skip
+
+    def _progress(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(self.status)
+
+    def stop(self) -> None:
+        """Let `run` and `copy` end soon, with what is under way.  From any thread, and from a
+        handler of signals."""
+        self._stop.set()
+
+    def copy(self) -> MirrorStatus:
+        """Copy all that may be read in the source now, and return.
+
+        What fails for a time is tried again.  Raises: as `run`; that failure, when it does not end.
+        """
+        return self._again(once=True)
+
+    def run(self) -> MirrorStatus:
+        """Copy until `stop` is called.
+
+        Raises: ProducerFenced: another mirror of its name runs; ArgumentError: it would copy what
+        it writes; MessageTooLarge and what else lasts.
+        """
+        return self._again(once=False)
+
+    def _again(self, once: bool) -> MirrorStatus:
+        """A new beginning after each failure: there is no other way to go on."""
+        pause_s, tries, before = PAUSE_S, 0, self._counts.transactions
+        while True:
+            try:
+                tell = Tell(self._warn, self._progress)
+                with Copying(self._wish, self._counts, self._stop, tell) as copying:
+                    if copying.go_on(once):
+                        return self.status
+                continue
+            except (errors.ProducerFenced, errors.InvalidProducerEpoch) as problem:
+                raise errors.ProducerFenced(
+                    f"{problem}: another mirror of this name has begun, or a transaction took more "
+                    "than a minute; give each its own name"
+                ) from problem
+            except errors.KafkalogError as problem:
+                # A topic may have gone, or not be known everywhere: the next life sees.
+                if not (passing(problem) or isinstance(problem, errors.UnknownTopicOrPartition)):
+                    raise
+                if self._counts.transactions > before:
+                    pause_s, tries, before = PAUSE_S, 0, self._counts.transactions
+                tries += 1
+                if (once and tries == TRIES_ONCE) or not self._counts.reached:
+                    raise
+                self._warn(f"{problem}; it begins again where it was")
+            if self._stop.wait(pause_s):
+                return self.status
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+
+def _pattern(name: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(arguments.text(name, text))
+    except re.error as problem:
+        raise errors.ArgumentError(f"{name}: found {text!r}: {problem}") from None

@@ -1,0 +1,117 @@
+"""Where a record of the source lies in the target, as a bounded list of spans."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+__all__ = ["SPANS_MAX", "Copied", "Span", "joined", "paired", "thinned", "translated"]
+
+SPANS_MAX = 64
+"""Of a partition.  The newest are all there; older ones lie further and further apart."""
+
+
+class Span(NamedTuple):
+    """Records that lie behind each other in both: those below `source` lie below `target`, and no
+    others."""
+
+    source: int
+    target: int
+    count: int  # type: ignore[assignment]  # a tuple's count() is of no use here
+    """0: only the place is known."""
+
+
+class Copied(NamedTuple):
+    """A batch of the source that was copied."""
+
+    first: int
+    last: int
+    count: int  # type: ignore[assignment]
+    """Fewer than its offsets: it was compacted, and nobody looked at where the holes are."""
+
+
+def paired(batches: Iterable[Copied], runs: Iterable[tuple[int, int]]) -> list[Span]:
+    """`batches`, in order, and the first and last offsets that their records got in the target.
+
+    Raises: ValueError when they are not as many.
+    """
+    found: list[Span] = []
+    left = iter(runs)
+    at, end = 0, 0
+    for batch in batches:
+        dense = batch.count == batch.last - batch.first + 1
+        done = 0
+        while done < batch.count:
+            if at == end:
+                first, last = next(left, (0, -1))
+                if last < first:
+                    raise ValueError("fewer records were taken than were sent")
+                at, end = first, last + 1
+            some = min(batch.count - done, end - at)
+            if dense:
+                found.append(Span(batch.first + done, at, some))
+            elif not done:
+                found.append(Span(batch.first, at, 0))
+            done += some
+            at += some
+        if not dense:
+            found.append(Span(batch.last + 1, at, 0))
+    if at != end or next(left, None) is not None:
+        raise ValueError("more records were taken than were sent")
+    return found
+
+
+def joined(spans: Sequence[Span], more: Iterable[Span]) -> list[Span]:
+    """All of them; those that lie behind each other in both are one."""
+    found = list(spans)
+    for span in more:
+        before = found[-1] if found else None
+        if before and (before.source + before.count, before.target + before.count) == span[:2]:
+            found[-1] = before._replace(count=before.count + span.count)
+        else:
+            found.append(span)
+    return found
+
+
+def thinned(spans: Sequence[Span], most: int = SPANS_MAX) -> list[Span]:
+    """At most so many: the first, the newest, and between them fewer and fewer."""
+    found = _coarse(spans, 4 * most) if len(spans) > 4 * most else list(spans)
+    end = found[-1].source + found[-1].count + 1 if found else 0
+    while len(found) > most:
+        # Whose loss takes somebody back least, against how far back they are.
+        del found[
+            min(
+                range(1, len(found) - 1),
+                key=lambda i: (found[i + 1].source - found[i - 1].source) / (end - found[i].source),
+            )
+        ]
+    return found
+
+
+def _coarse(spans: Sequence[Span], most: int) -> list[Span]:
+    """The same of any number, in one pass: half of them the newest."""
+    near = most // 2
+    end = spans[-1].source + spans[-1].count + 1
+    distance = end - spans[-near].source
+    factor = ((end - spans[0].source) / distance) ** (1 / (most - near - 1))
+    kept: list[Span] = []
+    wanted = distance * factor
+    for span in reversed(spans[1:-near]):
+        if end - span.source >= wanted and len(kept) < most - near - 1:
+            kept.append(span)
+            wanted = (end - span.source) * factor
+    return [spans[0], *reversed(kept), *spans[-near:]]
+
+
+def translated(spans: Sequence[Span], offset: int) -> int | None:
+    """Where somebody goes on in the target who would go on at `offset` in the source: no record
+    is passed over; some come again where the spans do not tell it exactly.  None: without spans.
+    """
+    if not spans:
+        return None
+    index = bisect_right(spans, offset, key=lambda span: span.source) - 1
+    if index < 0:
+        return spans[0].target
+    span = spans[index]
+    return span.target + min(offset - span.source, span.count)

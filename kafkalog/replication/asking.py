@@ -1,0 +1,80 @@
+"""What a leader was told of each partition, and what it is told next.  Pure.
+
+A node follows thousands of partitions of which few move between two requests: what a request
+costs goes by those.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from kafkalog.client import sessions
+from kafkalog.types import TopicPartition
+
+__all__ = ["Asked", "Asking"]
+
+NO_ID = UUID(int=0)
+
+
+class Asked(NamedTuple):
+    """What a leader is told of a partition; while it stays the same a session says nothing."""
+
+    offset: int
+    log_start: int
+    last_epoch: int
+    leader_epoch: int
+
+
+class Asking:
+    """The partitions that are asked for, as the next request has them.  One thread."""
+
+    def __init__(self) -> None:
+        self.session = sessions.NONE
+        self.at: dict[TopicPartition, Asked] = {}
+        """All of them."""
+        self._ids: dict[TopicPartition, UUID] = {}
+        self._topics: dict[UUID, str] = {}
+        self._moved: dict[TopicPartition, Asked] = {}
+        self._anew = True
+        """Others are asked for than the leader was told of."""
+
+    def put(self, tp: TopicPartition, topic_id: UUID, asked: Asked) -> None:
+        """Ask for it from there on."""
+        if tp not in self.at or self._ids[tp] != topic_id:
+            self._ids[tp] = topic_id
+            self._anew = True
+        elif self.at[tp] == asked:
+            return
+        self.at[tp] = self._moved[tp] = asked
+
+    def leave_out(self, tp: TopicPartition) -> None:
+        """Do not ask for it."""
+        if self.at.pop(tp, None) is not None:
+            del self._ids[tp]
+            self._anew = True
+
+    def next(self, with_ids: bool) -> sessions.Ask:
+        """What the next request says; `with_ids`: topics may be told by their ids."""
+        if self._anew or self.session.epoch == sessions.NEW_EPOCH:
+            ids = {tp.topic: one for tp, one in self._ids.items()}
+            self._topics = {one: name for name, one in ids.items()}
+            by_id = with_ids and NO_ID not in self._topics
+            said = sessions.ask(self.session, dict(self.at), ids, by_id)
+        else:
+            said = sessions.ask_some(self.session, dict(self._moved))
+        self._moved.clear()
+        self._anew = False
+        return said
+
+    def topic(self, name: str, topic_id: UUID) -> str:
+        """The name of a topic of an answer; empty: it was not asked for."""
+        return name or self._topics.get(topic_id, "")
+
+    def answered(self, said: sessions.Ask, session_id: int, partitions: int) -> None:
+        """The request was, without an error."""
+        self.session = sessions.answered(said, session_id, partitions)
+
+    def lost(self, code: int = 0) -> None:
+        """Everything is said anew."""
+        self.session = sessions.lost(self.session, code)

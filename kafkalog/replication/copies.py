@@ -1,0 +1,166 @@
+"""A partition's log on this node, as who follows writes it.
+
+The one place that does what `following` decides.  One thread at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kafkalog.errors import KafkalogError
+from kafkalog.log.handle import Handle, states
+from kafkalog.log.log import Log, handle_of
+from kafkalog.replication.following import (
+    NOTHING_KNOWN,
+    Action,
+    Append,
+    Copied,
+    Cut,
+    EpochEnd,
+    Restart,
+    cut_to,
+)
+from kafkalog.replication.keeping import keep
+
+__all__ = ["Copy", "all_now", "not_synced_before_leading", "sync_before_leading"]
+
+_logger = logging.getLogger(__name__)
+
+
+def sync_before_leading(handle: Handle) -> None:
+    """Have what a copy appended on disk, where acks=all means that, before its node leads.
+
+    A leader counts itself as one that has all that is here; so what it took last as a follower,
+    or found after it was killed, would be shown before the next power cut takes it.
+
+    Raises: IoFailed, NoSpace, StorageOffline.
+    """
+    if _is_durable(handle) and _is_behind(handle.state()):
+        handle.flush()
+
+
+def not_synced_before_leading(handles: Iterable[Handle]) -> set[Handle]:
+    """As sync_before_leading, of many at once: those of which it says why they are not on disk."""
+    durable = [one for one in handles if _is_durable(one)]
+    found, statuses = states(durable)
+    each = zip(durable, found, statuses, strict=True)
+    owed = [one for one, state, status in each if status or _is_behind(state)]
+    for one in owed:
+        with suppress(KafkalogError):
+            one.flush_start()
+    return {one for one in owed if not _is_synced(one)}
+
+
+def _is_durable(handle: Handle) -> bool:
+    return bool(handle.config.kafkalog_durability == "fsync")
+
+
+def _is_behind(state: Any) -> bool:
+    return bool(state.flushed_offset < state.log_end_offset)
+
+
+def _is_synced(handle: Handle) -> bool:
+    try:
+        sync_before_leading(handle)
+    except KafkalogError:
+        return False
+    return True
+
+
+class Copy:
+    """A log that holds what a leader has, offsets and epochs as they are there."""
+
+    def __init__(self, log: Log) -> None:
+        """`log`: open to be written, with a high watermark of its own."""
+        self.log = log
+        self._handle = handle_of(log)
+
+    def __repr__(self) -> str:
+        return f"Copy({self.log.path!r})"
+
+    def now(self) -> Copied:
+        """How far it is."""
+        return _copied(self._handle.state())
+
+    def do(self, action: Action | EpochEnd, asked: int = -1) -> Action:
+        """Do what an answer means for the log; the action it was, once our epochs were asked.
+
+        `asked`: the offset that records were asked for from; elsewhere they are not taken.
+
+        Raises: UnexpectedAppendOffset, CorruptMessage, as a Log's append: batches before the one
+        that failed were taken; IoFailed and others.
+        """
+        if isinstance(action, EpochEnd):
+            action = cut_to(action, self._epoch_end(action.epoch), self.now())
+        if isinstance(action, Append):
+            if action.records is not None and self.now().log_end == asked:
+                self.log.append_as_follower(action.records)
+            self.show(action.high_watermark, action.log_start)
+        elif isinstance(action, Cut):
+            self._cut(action.offset)
+        elif isinstance(action, Restart):
+            self._restart(action.offset)
+        return action
+
+    def _cut(self, offset: int) -> None:
+        now = self.now()
+        if offset < now.log_end:
+            self._tell(max(offset, now.log_start), now)
+        self.log.truncate(offset)
+
+    def _restart(self, offset: int) -> None:
+        now = self.now()
+        if offset > now.log_end:
+            _logger.info("%s-%d: its leader begins at offset %d, behind what ends here at %d: it "
+                         "is begun anew there", self.log.topic, self.log.partition, offset,
+                         now.log_end)  # fmt: skip
+        elif now.log_start < now.log_end:
+            self._tell(now.log_start, now)
+        self.log.truncate_fully(offset)
+
+    def _tell(self, start: int, now: Copied) -> None:
+        """What was shown is kept before it is cut; of all that is, a word is said."""
+        where = "nothing of it was shown here"
+        if start < now.high_watermark:
+            where = f"kept in {keep(self.log, start, now.log_end)}"
+        level = logging.WARNING if start < now.high_watermark else logging.INFO
+        _logger.log(level, "%s-%d: %d offsets from %d up to %d are cut, which its leader has not: "
+                    "%s", self.log.topic, self.log.partition, now.log_end - start, start,
+                    now.log_end, where)  # fmt: skip
+
+    def _epoch_end(self, epoch: int) -> EpochEnd:
+        return EpochEnd(*self.log.epoch_end(epoch)) if epoch >= 0 else NOTHING_KNOWN
+
+    def show(self, high_watermark: int, log_start: int) -> None:
+        """Show what the leader shows of what is here, never less than before; drop what it
+        dropped of that."""
+        self._handle.show_until(high_watermark)
+        now = self.now()
+        start = min(log_start, now.high_watermark)
+        if start > now.log_start:
+            self.log.delete_before(start)
+
+    def sync_begin(self) -> None:
+        """Ask for a flush that `sync` waits for: all copies of a node at once."""
+        self._handle.flush_start()
+
+    def sync(self) -> None:
+        """Return when all that was appended is on disk."""
+        self._handle.flush()
+
+
+def all_now(copies: Sequence[Copy]) -> list[Copied | None]:
+    """As Copy.now, of many at once; None: that says what is wrong with it."""
+    found, statuses = states([one._handle for one in copies])
+    return [
+        None if status else _copied(state) for state, status in zip(found, statuses, strict=True)
+    ]
+
+
+def _copied(state: Any) -> Copied:
+    return Copied(
+        state.log_start_offset, state.log_end_offset, state.high_watermark, state.last_epoch
+    )

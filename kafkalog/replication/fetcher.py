@@ -1,0 +1,543 @@
+"""Follow the partitions that one node leads: a thread, a connection, a fetch session.
+
+A fetch offset is a promise: the leader counts what lies below it as safe here.  With `durable`
+nothing is asked for before all that was appended is on disk, of all partitions in one round.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafkalog import errors
+from kafkalog.client import sessions
+from kafkalog.client.connection import Connection
+from kafkalog.client.failures import check_code, failure
+from kafkalog.client.transport import Address, Options, Transport
+from kafkalog.replication.asking import Asked, Asking
+from kafkalog.replication.copies import Copy, all_now
+from kafkalog.replication.following import (
+    Action,
+    Append,
+    Await,
+    Copied,
+    EpochEnd,
+    Place,
+    Rest,
+    failed,
+    fetched,
+    placed,
+)
+from kafkalog.replication.throttle import Throttle
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+
+__all__ = ["Fetcher", "FetcherOptions", "Follow", "Replica"]
+
+NAMES_VERSION_MAX, IDS_VERSION_MAX = 12, 17
+DIVERGING_VERSION_MIN = 12
+"""Before it a leader does not say where logs part: it is asked by OffsetForLeaderEpoch first."""
+EARLIEST, LATEST = -2, -1
+GRACE_MS = 30_000
+"""What an answer may take beyond the time that the leader was told to wait."""
+LOOK_S = 1.0
+"""How often each copy is looked at: its log start may move without us."""
+HELD_S = 0.1
+"""How often it is looked whether what is held back may go on."""
+PASSING = (errors.NoSpace, errors.NoMemory, errors.IoFailed, errors.CorruptMessage)
+"""Of an append: the same may do later, or what comes anew is whole."""
+
+
+class Replica(NamedTuple):
+    """Who follows."""
+
+    id: int
+    epoch: int = -1
+    """Of its registration; -1: unknown."""
+
+
+class FetcherOptions(NamedTuple):
+    """How much to ask for, and how long to wait; Kafka's settings of replica.fetch.*."""
+
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    response_bytes: int = 10 << 20
+    partition_bytes: int = 1 << 20
+    backoff_ms: int = 1_000
+    durable: bool = False
+    """A leader is promised only what is on disk here."""
+    version_max: int = IDS_VERSION_MAX
+    throttle: Throttle | None = None
+    """What is held back."""
+
+
+class Follow(NamedTuple):
+    """A command: have what this leader has."""
+
+    topic_id: UUID
+    leader_epoch: int
+    copy: Copy
+
+
+class _Followed:
+    """A partition, while one command holds.  Guarded by the fetcher's lock."""
+
+    def __init__(self, command: Follow) -> None:
+        self.command = command
+        self.copy = command.copy
+        self.rests_until_s = 0.0
+        self.parted = True
+        """Whether its end has not been compared with the leader's since the command."""
+        self.shown: int | None = None
+        """How far the leader shows records; None: it did not say so yet."""
+
+
+Tell = Callable[[TopicPartition, errors.KafkalogError], None]
+"""What stands in the way of a partition, or of the whole node; told from the fetcher's thread."""
+
+
+def _now_ms() -> int:
+    return int(time.monotonic() * 1000)
+
+
+class Fetcher:
+    """Follows one node's partitions until it is closed.  Safe to use from many threads."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        leader: Address,
+        tell: Tell,
+        options: FetcherOptions = FetcherOptions(),  # noqa: B008
+        connecting: Options = Options(),  # noqa: B008
+        transport: Transport | None = None,
+    ) -> None:
+        """Begin; the thread ends with `close`.  `tell` hears what fails, and must be quick."""
+        self.replica = replica
+        self.leader = leader
+        self.options = options
+        self._tell = tell
+        self._connecting = connecting
+        self._transport = transport
+        self._changed = threading.Condition()
+        """Guards what follows; held while an answer's partition is worked on."""
+        self._followed: dict[TopicPartition, _Followed] = {}
+        self._stale: set[TopicPartition] = set()
+        """What is asked of them has to be looked up: they may have moved, or gone."""
+        self._resting: set[TopicPartition] = set()
+        self._misplaced: set[TopicPartition] = set()
+        """Those that are lost."""
+        self._found: set[Copy] = set()
+        """Copies as a command found them: what a life of before left in the page cache is promised
+        no more than what is appended now."""
+        self._closing = False
+        self._connection: Connection | None = None
+        self._asking = Asking()  # the thread's own
+        self._asked_of: dict[TopicPartition, _Followed] = {}  # the thread's own
+        self._look_s = 0.0  # the thread's own
+        self._unsynced: set[Copy] = set()  # the thread's own
+        self._thread = threading.Thread(
+            target=self._run, name=f"replica-fetcher-{leader}", daemon=True
+        )
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        return f"Fetcher({self.replica.id} of {self.leader})"
+
+    # ---- commands --------------------------------------------------------------------------
+
+    def follow(self, commands: Mapping[TopicPartition, Follow]) -> None:
+        """Follow these from where their copies end; what was said of one before is void.
+
+        Raises: Closed.
+        """
+        with self._changed:
+            if self._closing:
+                raise errors.Closed(f"{self!r} is closed")
+            for tp, command in commands.items():
+                self._forget(tp)
+                self._followed[tp] = _Followed(command)
+                self._found.add(command.copy)
+            self._changed.notify_all()
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Follow these no more: on return nothing is written to their copies by this."""
+        with self._changed:
+            for tp in partitions:
+                self._forget(tp)
+
+    def _forget(self, tp: TopicPartition) -> None:
+        self._followed.pop(tp, None)
+        self._resting.discard(tp)
+        self._misplaced.discard(tp)
+        self._stale.add(tp)
+
+    def following(self) -> list[TopicPartition]:
+        """The partitions that are followed; not those whose copy failed, or whose command is of
+        the past."""
+        with self._changed:
+            return list(self._followed)
+
+    def close(self) -> None:
+        """End the thread; on return nothing is written by it.  Idempotent."""
+        with self._changed:
+            self._closing = True
+            for tp in list(self._followed):
+                self._forget(tp)
+            self._changed.notify_all()
+            if self._connection is not None:
+                self._connection.interrupt()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    # ---- the thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closing:
+            try:
+                self._round()
+            except errors.KafkalogError as problem:
+                self._hang_up()
+                if self._closing:
+                    break
+                for tp in self.following():
+                    self._tell(tp, problem)
+                self._wait(self._backoff_s)
+        self._hang_up()
+
+    def _round(self) -> None:
+        """Ask once, and do what the answer says."""
+        if not self._ready():
+            return
+        connection = self._connected()
+        lost = self._those(self._misplaced)
+        parted = self._parted() if self._version(connection) < DIVERGING_VERSION_MIN else {}
+        if lost:
+            self._place(connection, lost)
+        elif parted:
+            self._compare(connection, parted)
+        else:
+            self._sync()
+            self._fetch(connection)
+
+    def _ready(self) -> bool:
+        """Whether any does not rest; where none is, after a wait."""
+        with self._changed:
+            now_s = time.monotonic()
+            rested = [tp for tp in self._resting if self._followed[tp].rests_until_s <= now_s]
+            self._resting.difference_update(rested)
+            self._stale.update(rested)
+            if now_s >= self._look_s:
+                self._stale.update(self._followed)
+                self._look_s = now_s + LOOK_S
+            if len(self._resting) < len(self._followed) and not self._closing:
+                return True
+            if not self._closing:
+                ends_s = [self._followed[tp].rests_until_s for tp in self._resting]
+                self._changed.wait(min(ends_s) - now_s if ends_s else None)
+            return False
+
+    def _those(self, some: Iterable[TopicPartition]) -> dict[TopicPartition, _Followed]:
+        """Of these the ones that do not rest."""
+        with self._changed:
+            return {tp: self._followed[tp] for tp in some if tp not in self._resting}
+
+    def _parted(self) -> dict[TopicPartition, _Followed]:
+        return {tp: one for tp, one in self._those(self._followed).items() if one.parted}
+
+    def _wait(self, seconds: float) -> None:
+        """A pause that a close ends."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing, seconds)
+
+    def _connected(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            made = Connection(self.leader, self._connecting, self._transport)
+            with self._changed:
+                self._connection = made
+                if self._closing:
+                    made.interrupt()
+            return made
+        return self._connection
+
+    def _hang_up(self) -> None:
+        self._asking.lost()
+        with self._changed:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _version(self, connection: Connection) -> int:
+        return connection.version_of(apis.FETCH, at_most=self.options.version_max)
+
+    def _sync(self) -> None:
+        """Before offsets are promised."""
+        copies, self._unsynced = self._unsynced, set()
+        with self._changed:
+            copies |= self._found
+            self._found.clear()
+        if not self.options.durable:
+            return
+        for copy in copies:
+            with suppress(errors.KafkalogError):  # `sync` says what became of it
+                copy.sync_begin()
+        for copy in copies:
+            try:
+                copy.sync()
+            except errors.KafkalogError as problem:
+                of = self._of(copy)
+                if of:  # else it was dropped meanwhile, and may be closed
+                    self._unsynced.add(copy)
+                for tp, one in of:
+                    self._failed(tp, one, problem)
+
+    def _of(self, copy: Copy) -> list[tuple[TopicPartition, _Followed]]:
+        with self._changed:
+            return [(tp, one) for tp, one in self._followed.items() if one.copy is copy]
+
+    # ---- Fetch -----------------------------------------------------------------------------
+
+    def _fetch(self, connection: Connection) -> None:
+        with self._changed:
+            stale, self._stale = self._stale, set()
+        self._look(stale)
+        if not self._asking.at:
+            return
+        version = self._version(connection)
+        said = self._asking.next(version > NAMES_VERSION_MAX)
+        version = version if said.after.by_id else min(version, NAMES_VERSION_MAX)
+        connection.send(apis.FETCH, self._request(said), version)
+        answer = connection.receive(self.options.max_wait_ms + GRACE_MS)
+        code = answer.error_code
+        if code in sessions.LOST and said.epoch > 0:
+            self._asking.lost(code)
+            return
+        check_code(code, f"fetch from {self.leader}")
+        count = sum(len(topic.partitions) for topic in answer.responses)
+        self._asking.answered(said, answer.session_id, count)
+        self._take(answer)
+        if answer.throttle_time_ms > 0:
+            self._wait(answer.throttle_time_ms / 1000)
+
+    def _look(self, stale: Collection[TopicPartition]) -> None:
+        """Where partitions go on, if they are to be asked for at all.
+
+        All of them in one step: where a node takes another role they are thousands.
+        """
+        with self._changed:
+            found = dict(self._found_of(stale))
+            now_of = dict(zip(found, all_now([one.copy for one in found.values()]), strict=True))
+            for tp, now in now_of.items():
+                if now is None or self._held_back(tp, found[tp], now):
+                    self._look_aside(tp, found.pop(tp), now)
+        for tp in stale:
+            if tp not in found:
+                self._asked_of.pop(tp, None)
+                self._asking.leave_out(tp)
+        for tp, one in found.items():
+            command, now = one.command, now_of[tp]
+            assert now is not None
+            asked = Asked(now.log_end, now.log_start, now.last_epoch, command.leader_epoch)
+            self._asking.put(tp, command.topic_id, asked)
+            self._asked_of[tp] = one
+
+    def _found_of(
+        self, stale: Collection[TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, _Followed]]:
+        """Those that may be asked for; under the lock."""
+        for tp in stale:
+            one = self._followed.get(tp)
+            if one is not None and (one.copy in self._unsynced or one.copy in self._found):
+                self._stale.add(tp)
+            elif one is not None and tp not in self._resting:
+                yield tp, one
+
+    def _look_aside(self, tp: TopicPartition, one: _Followed, now: Copied | None) -> None:
+        """Not this time: it is held back, or its copy failed; under the lock."""
+        if now is not None:
+            self._rest(tp, one, HELD_S)
+            return
+        try:
+            one.copy.now()
+            self._stale.add(tp)  # it was passing
+        except errors.KafkalogError as problem:
+            self._failed(tp, one, problem)
+
+    def _held_back(self, tp: TopicPartition, one: _Followed, now: Copied) -> bool:
+        """Whether it took its share for now; who is in sync goes on."""
+        throttle = self.options.throttle
+        behind = one.shown is None or one.shown > now.log_end
+        return throttle is not None and behind and throttle.holds(tp, _now_ms())
+
+    def _request(self, said: sessions.Ask) -> dict[str, Any]:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for tp, at in said.offsets.items():
+            topics.setdefault(tp.topic, []).append(
+                {
+                    "partition": tp.partition,
+                    "current_leader_epoch": at.leader_epoch,
+                    "fetch_offset": at.offset,
+                    "last_fetched_epoch": at.last_epoch,
+                    "log_start_offset": at.log_start,
+                    "partition_max_bytes": self.options.partition_bytes,
+                }
+            )
+        forgotten: dict[tuple[str, UUID], list[int]] = {}
+        for tp, topic_id in said.forgotten:
+            forgotten.setdefault((tp.topic, topic_id), []).append(tp.partition)
+        return {
+            "replica_id": self.replica.id,
+            "replica_state": {
+                "replica_id": self.replica.id,
+                "replica_epoch": self.replica.epoch,
+            },
+            "max_wait_ms": self.options.max_wait_ms,
+            "min_bytes": self.options.min_bytes,
+            "max_bytes": self.options.response_bytes,
+            "session_id": said.session_id,
+            "session_epoch": said.epoch,
+            "topics": [
+                {"topic": name, "topic_id": said.after.ids[name], "partitions": rows}
+                for name, rows in topics.items()
+            ],
+            "forgotten_topics_data": [
+                {"topic": name, "topic_id": topic_id, "partitions": numbers}
+                for (name, topic_id), numbers in forgotten.items()
+            ],
+        }
+
+    def _take(self, answer: Any) -> None:
+        for topic in answer.responses:
+            name = self._asking.topic(topic.topic, topic.topic_id)
+            for row in topic.partitions:
+                tp = TopicPartition(name, row.partition_index)
+                if tp in self._asked_of:
+                    at = self._asking.at[tp].offset
+                    self._act(tp, self._asked_of[tp], fetched(row), at)
+
+    # ---- what is done with one partition -----------------------------------------------------
+
+    def _act(
+        self, tp: TopicPartition, one: _Followed, action: Action | EpochEnd, offset: int = -1
+    ) -> None:
+        """Do it, unless another command came meanwhile; what fails is this partition's alone.
+
+        `offset`: the one that was asked for, of an answer that holds records.
+        """
+        with self._changed:
+            if self._followed.get(tp) is not one:
+                return
+            self._stale.add(tp)
+            try:
+                self._do(tp, one, action, offset)
+            except errors.KafkalogError as problem:
+                self._failed(tp, one, problem)
+
+    def _do(
+        self, tp: TopicPartition, one: _Followed, action: Action | EpochEnd, offset: int
+    ) -> None:
+        if isinstance(action, Append) and action.records is not None:
+            self._unsynced.add(one.copy)
+        action = one.copy.do(action, offset)
+        if isinstance(action, Append):
+            one.shown = action.high_watermark
+            if action.records is not None and self.options.throttle is not None:
+                self.options.throttle.took(tp, len(action.records), _now_ms())
+        if isinstance(action, Place):
+            self._misplaced.add(tp)
+        else:
+            self._misplaced.discard(tp)
+        if isinstance(action, Rest):
+            self._rest(tp, one, self._backoff_s)
+        elif isinstance(action, Await):
+            self._forget(tp)
+        if isinstance(action, Rest | Await):
+            self._tell(tp, failure(action.code, f"{tp.topic}-{tp.partition} at {self.leader}"))
+
+    def _failed(self, tp: TopicPartition, one: _Followed, problem: errors.KafkalogError) -> None:
+        """Of the copy: what passes is tried again in a while, else it is followed no more."""
+        with self._changed:
+            if self._followed.get(tp) is one:
+                if isinstance(problem, PASSING):
+                    self._rest(tp, one, self._backoff_s)
+                else:
+                    self._forget(tp)
+        self._tell(tp, problem)
+
+    @property
+    def _backoff_s(self) -> float:
+        return self.options.backoff_ms / 1000
+
+    def _rest(self, tp: TopicPartition, one: _Followed, seconds: float) -> None:
+        one.rests_until_s = time.monotonic() + seconds
+        self._resting.add(tp)
+        self._stale.add(tp)
+
+    # ---- where logs part -----------------------------------------------------------------------
+
+    def _compare(self, connection: Connection, parted: dict[TopicPartition, _Followed]) -> None:
+        """Ask where the last epoch of each ended with the leader, until both are the same."""
+        topics: dict[str, list[dict[str, int]]] = {}
+        for tp, one in parted.items():
+            last = one.copy.now().last_epoch
+            if last < 0:
+                one.parted = False  # nothing is here that could differ
+                continue
+            row = {"partition": tp.partition, "current_leader_epoch": one.command.leader_epoch}
+            topics.setdefault(tp.topic, []).append({**row, "leader_epoch": last})
+        if not topics:
+            return
+        body = {
+            "replica_id": self.replica.id,
+            "topics": [{"topic": name, "partitions": rows} for name, rows in topics.items()],
+        }
+        answer = connection.call(apis.OFFSET_FOR_LEADER_EPOCH, body)
+        for topic in answer.topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.topic, row.partition)
+                if tp not in parted:
+                    continue
+                one = parted[tp]
+                if row.error_code:
+                    self._act(tp, one, failed(row.error_code))
+                    continue
+                last = one.copy.now().last_epoch
+                self._act(tp, one, EpochEnd(row.leader_epoch, row.end_offset))
+                # Told of an earlier epoch than ours: what is left now ends with another.
+                one.parted = row.leader_epoch not in (last, -1)
+
+    def _place(self, connection: Connection, lost: dict[TopicPartition, _Followed]) -> None:
+        """Ask where the leader's logs begin and end."""
+        ends = self._list_offsets(connection, lost, LATEST)
+        starts = self._list_offsets(connection, lost, EARLIEST)
+        for tp, one in lost.items():
+            if tp in starts and tp in ends:
+                self._act(tp, one, placed(starts[tp], ends[tp], one.copy.now()))
+
+    def _list_offsets(
+        self, connection: Connection, lost: dict[TopicPartition, _Followed], time_ms: int
+    ) -> dict[TopicPartition, int]:
+        topics: dict[str, list[dict[str, int]]] = {}
+        for tp, one in lost.items():
+            row = {"partition_index": tp.partition, "timestamp": time_ms}
+            row["current_leader_epoch"] = one.command.leader_epoch
+            topics.setdefault(tp.topic, []).append(row)
+        body = {
+            "replica_id": self.replica.id,
+            "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
+        }
+        found: dict[TopicPartition, int] = {}
+        for topic in connection.call(apis.LIST_OFFSETS, body).topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.name, row.partition_index)
+                if tp not in lost:
+                    continue
+                if row.error_code:
+                    self._act(tp, lost[tp], failed(row.error_code))
+                else:
+                    found[tp] = row.offset
+        return found

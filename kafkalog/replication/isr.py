@@ -1,0 +1,181 @@
+"""Who is in sync with a leader, as its controller knows it and as the leader wants it.
+
+Pure.  The leader proposes (AlterPartition), the controller decides, and an answer may be lost:
+until the leader knows better each proposal may hold.  So a record is shown once all of the maximal
+ISR have it, which is what was agreed upon and what was proposed together (KIP-497), while
+min.insync.replicas counts those that were agreed upon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kafkalog.replication.followers import CaughtUp, Follower, FollowerState
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = [
+    "UNKNOWN_EPOCH", "Isr", "Proposal", "answered", "expand", "followers", "released", "shrink",
+    "told",
+]  # fmt: skip
+
+UNKNOWN_EPOCH = -1
+REFUSED = frozenset(
+    {
+        ErrorCode.INELIGIBLE_REPLICA,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+    }
+)
+"""It was not written and will not be."""
+OUTDATED = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.NEW_LEADER_ELECTED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""The controller knows of something that we have not heard yet: it is on its way."""
+
+
+class Proposal(NamedTuple):
+    """An ISR that was proposed, and may hold."""
+
+    isr: tuple[int, ...]
+    """The leader is among them."""
+    epochs: tuple[int, ...]
+    """Of the registrations that the leader knew; -1: not known."""
+    outdated: bool = False
+    """The controller said so: what it says next counts, and it is not asked again."""
+    held: bool = False
+    """It is not sent yet: whether who joins has all that is shown is not known; see `released`."""
+
+
+class Isr(NamedTuple):
+    """One partition's, where it is led here."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    """Of the state that was agreed upon last; the next proposal is about this one."""
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    """As it was agreed upon."""
+    recovering: bool = False
+    """The leader was not in sync when it was elected; its next proposal ends that."""
+    proposal: Proposal | None = None
+
+    @property
+    def maximal(self) -> frozenset[int]:
+        """Whoever may be in sync."""
+        proposed = () if self.proposal is None else self.proposal.isr
+        return frozenset(self.in_sync) | frozenset(proposed)
+
+    @property
+    def due(self) -> bool:
+        """Whether a proposal is to be sent, or sent again."""
+        one = self.proposal
+        return one is not None and not one.outdated and not one.held
+
+
+def followers(isr: Isr, epochs: Mapping[int, int]) -> list[Follower]:
+    """What the data plane is told; `epochs`: of who is registered, by node."""
+    maximal = isr.maximal
+    return [
+        Follower(one, one in isr.in_sync, one in maximal, epochs.get(one, UNKNOWN_EPOCH))
+        for one in isr.replicas
+        if one != isr.leader
+    ]
+
+
+def shrink(
+    isr: Isr, states: Iterable[FollowerState], lag_ms: int, epochs: Mapping[int, int]
+) -> Isr:
+    """Propose those in sync who had all that was here within `lag_ms`; the same where all had,
+    or a proposal is under way.  One that is held is given up when who was to join lags."""
+    if isr.proposal is not None and not isr.proposal.held:
+        return isr
+    late = {
+        state.follower.id
+        for state in states
+        if state.follower.id in isr.maximal and not 0 <= state.behind_ms <= lag_ms
+    }
+    if isr.proposal is not None:
+        return isr._replace(proposal=None) if late else isr
+    if not late:
+        return isr
+    return _propose(isr, [one for one in isr.in_sync if one not in late], epochs)
+
+
+def expand(isr: Isr, caught_up: CaughtUp, epochs: Mapping[int, int]) -> Isr:
+    """Propose one more, who had all that was committed; the same where it may not be in sync.
+
+    It is held until `released` finds that so it still was when records began to wait for it.
+    Where one side says no epoch of its registration, as before KIP-903, the other's is taken.
+    """
+    one = caught_up.id
+    if isr.proposal is not None or caught_up.leader_epoch != isr.leader_epoch:
+        return isr
+    if one in isr.in_sync or one not in isr.replicas or one not in epochs:
+        return isr
+    known, said = epochs[one], caught_up.broker_epoch
+    if UNKNOWN_EPOCH not in (known, said) and known != said:
+        return isr
+    wanted = _propose(isr, [*isr.in_sync, one], {**epochs, one: max(known, said)})
+    assert wanted.proposal is not None
+    return wanted._replace(proposal=wanted.proposal._replace(held=True))
+
+
+def released(isr: Isr, states: Iterable[FollowerState], high_watermark: int) -> Isr:
+    """Let a proposal be sent once who joins by it has all that is shown, both found after the data
+    plane was told to wait for it: what was shown between its last fetch and that it may not have,
+    and as one in sync it might be the next leader."""
+    if isr.proposal is None or not isr.proposal.held:
+        return isr
+    ends = {state.follower.id: state.log_end for state in states}
+    joining = isr.maximal - {*isr.in_sync}
+    if any(ends.get(one, -1) < high_watermark for one in joining):
+        return isr
+    return isr._replace(proposal=isr.proposal._replace(held=False))
+
+
+def _propose(isr: Isr, wanted: Sequence[int], epochs: Mapping[int, int]) -> Isr:
+    known = tuple(epochs.get(one, UNKNOWN_EPOCH) for one in wanted)
+    return isr._replace(proposal=Proposal(tuple(wanted), known))
+
+
+def answered(isr: Isr, asked: Isr, row: Any) -> Isr:
+    """After the controller's answer to the proposal of `asked`.
+
+    One that is late, or about another state than the present one, says nothing.
+    """
+    if asked.proposal is None or isr != asked:
+        return isr
+    code = row.error_code
+    if code in REFUSED:
+        return isr._replace(proposal=None)
+    if code in OUTDATED:
+        return isr._replace(proposal=asked.proposal._replace(outdated=True))
+    if code:
+        return isr  # whether it was written is not known: the same again
+    if row.leader_epoch != isr.leader_epoch or row.partition_epoch < isr.partition_epoch:
+        return isr._replace(proposal=asked.proposal._replace(outdated=True))
+    return isr._replace(
+        in_sync=tuple(row.isr), partition_epoch=row.partition_epoch, proposal=None,
+        recovering=bool(getattr(row, "leader_recovery_state", 0)),
+    )  # fmt: skip
+
+
+def told(isr: Isr | None, now: Isr) -> Isr | None:
+    """After the controller named this node the leader: None where that is nothing new.
+
+    What was proposed about an earlier state is void: it was written, or it never will be.
+    """
+    if isr is None or (now.leader_epoch, now.partition_epoch) > (
+        isr.leader_epoch,
+        isr.partition_epoch,
+    ):
+        return now
+    return None

@@ -1,0 +1,462 @@
+"""The partitions of which this broker of a cluster keeps a copy: led, followed, or let go."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkalog._native import lib
+from kafkalog.client.transport import Address, Options
+from kafkalog.cluster.node.standing import Drop, Effect, Follow, Held, Lead
+from kafkalog.errors import KafkalogError, NotFound, NotLeaderOrFollower, StorageOffline
+from kafkalog.log.log import handle_of
+from kafkalog.metadata.image import Change, Partition, Topic
+from kafkalog.replication.copies import Copy, not_synced_before_leading
+from kafkalog.replication.fetcher import Fetcher, FetcherOptions, Replica
+from kafkalog.replication.fetcher import Follow as Command
+from kafkalog.replication.followers import Follower
+from kafkalog.replication.isr import Isr, followers, told
+from kafkalog.replication.throttle import NONE, Quota, Throttle, throttled
+from kafkalog.server.partitions import Partitions, has_failed
+from kafkalog.server.reactor import RoleChange
+from kafkalog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.cluster.node.member import Member
+    from kafkalog.config.server import ServerConfig
+    from kafkalog.directory.manager import Manager
+    from kafkalog.log.log import Log
+    from kafkalog.server.reactor import Reactor
+
+__all__ = ["Copies", "fetching"]
+
+_logger = logging.getLogger(__name__)
+
+
+def fetching(config: ServerConfig) -> FetcherOptions:
+    """How this node's copies ask their leaders."""
+    return FetcherOptions(
+        max_wait_ms=config.replica_fetch_wait_max_ms,
+        min_bytes=config.replica_fetch_min_bytes,
+        response_bytes=config.replica_fetch_response_max_bytes,
+        partition_bytes=config.replica_fetch_max_bytes,
+        backoff_ms=config.replica_fetch_backoff_ms,
+        durable=config.topic.kafkalog_durability == "fsync",
+        throttle=Throttle(
+            Quota(config.replication_quota_window_num, config.replication_quota_window_size_seconds)
+        ),
+    )
+
+
+class _Owed(NamedTuple):
+    """What could not be done for a partition, and why."""
+
+    effect: Effect
+    why: str
+
+
+class _Terms(NamedTuple):
+    """What a topic's settings say of the roles of its partitions."""
+
+    durable: bool
+    min_isr: int
+    slowed: Container[int]
+    """Those whose copies are throttled."""
+
+
+class Copies(Partitions):
+    """Does what the controller wants of the copies here."""
+
+    def __init__(
+        self,
+        manager: Manager,
+        member: Member,
+        reactor: Reactor,
+        options: FetcherOptions,
+        racks: bool = False,
+    ) -> None:
+        """Nothing is opened before the controller says what this node is to hold.
+
+        `racks`: a consumer is sent to a copy in its own rack.
+        """
+        self._member = member
+        self._options = options
+        self._racks = racks
+        self._fetchers: dict[Address, Fetcher] = {}
+        self._followed: dict[TopicPartition, Fetcher] = {}
+        self._owed: dict[TopicPartition, _Owed] = {}
+        """What failed of the last that was wanted; changed while no command is carried out but
+        this."""
+        self._failures = 0  # of all logs of this process, when it was looked last
+        self._tags: dict[TopicPartition, int] = {}  # numbers that the data plane tells
+        self._tagged: list[TopicPartition] = []
+        self.led: dict[TopicPartition, Isr] = {}
+        """Of what is led here; guarded by `lock`."""
+        super().__init__(manager, member, reactor)
+        self.lock = self._lock
+        member.carry_out = self._carry_out
+        member.registered = self._registered
+        self._tell_racks()
+
+    def close(self) -> None:
+        """Follow nothing any more."""
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+
+    # ---- what the controller wants ---------------------------------------------------------------
+
+    def _carry_out(self, effects: Sequence[Effect]) -> list[TopicPartition]:
+        """What fails for one partition holds up no other, and is tried again; but a log that is
+        offline is led by nobody while others could: it is let go."""
+        lost = []
+        for effect in self._at_once(effects):
+            problem = self._try(effect)
+            alone = not isinstance(effect, Lead) or len(effect.held.state.isr) < 2
+            if isinstance(problem, StorageOffline) and not alone:
+                del self._owed[effect.partition]
+                self._let_go(effect.partition)
+                lost.append(effect.partition)
+        return lost
+
+    def _at_once(self, effects: Sequence[Effect]) -> list[Effect]:
+        """Change the roles of what is open here, in a few steps for all of it: a thousand
+        partitions change when a node dies, and each step that is one partition's own waits for
+        whatever else this node does.
+
+        Returns what is to be done one by one: the rest, and what failed, which says why there.
+        """
+        if len({one.partition for one in effects}) < len(effects):
+            return [*effects]  # one after another
+        with self._lock:
+            open_ = [(one, log) for one in effects if not isinstance(one, Drop)
+                     if (log := self._served.get(one.partition)) is not None
+                     and one.partition.topic in self._image.topics]  # fmt: skip
+        self._unfollow([one.partition for one, _ in open_])
+        behind = not_synced_before_leading(
+            handle_of(log) for one, log in open_ if isinstance(one, Lead)
+        )
+        ready = [(one, log) for one, log in open_ if handle_of(log) not in behind]
+        done = self._change_roles([one for one, _ in ready])
+        done -= self._follow_all(
+            (one, log) for one, log in ready if isinstance(one, Follow) and one.partition in done
+        )
+        for tp in done:
+            self._owed.pop(tp, None)
+        return [one for one in effects if one.partition not in done]
+
+    def _unfollow(self, partitions: Iterable[TopicPartition]) -> None:
+        """On return nothing is written to these copies."""
+        found: dict[Fetcher, list[TopicPartition]] = {}
+        for tp in partitions:
+            if fetcher := self._followed.pop(tp, None):
+                found.setdefault(fetcher, []).append(tp)
+        for fetcher, those in found.items():
+            fetcher.drop(those)
+
+    def _change_roles(self, effects: Sequence[Lead | Follow]) -> set[TopicPartition]:
+        """What is open has another role now; of which that is so."""
+        epochs = self._broker_epochs()
+        terms = {name: self._terms(name) for name in {one.partition.topic for one in effects}}
+        changes, led = [], {}
+        with self._lock:
+            for effect in effects:
+                tp = effect.partition
+                role = self._role(tp, effect.held.state, terms[tp.topic])
+                self._empty.discard(tp)
+                those: Sequence[Follower] = ()
+                if isinstance(effect, Lead):
+                    led[tp] = self._now_led(tp, effect.held.state)
+                    those = followers(led[tp], epochs)
+                else:
+                    self.led.pop(tp, None)
+                changes.append(RoleChange(handle_of(self._served[tp]), role, those))
+            changed = self._reactor.change_roles(changes)
+            done = {one.partition for one, well in zip(effects, changed, strict=True) if well}
+            self.led.update((tp, isr) for tp, isr in led.items() if tp in done)
+        return done
+
+    def _follow_all(self, found: Iterable[tuple[Follow, Log]]) -> set[TopicPartition]:
+        """Follow what others lead; which of it is not, since this node ends."""
+        commands: dict[Address, dict[TopicPartition, Command]] = {}
+        for effect, log in found:
+            if place := self._place(effect.held):
+                commands.setdefault(place, {})[effect.partition] = _command(effect.held, log)
+        lost: set[TopicPartition] = set()
+        for place, those in commands.items():
+            try:
+                self._follow_there(place, those)
+            except KafkalogError:
+                lost.update(those)
+        return lost
+
+    def try_again(self) -> None:
+        """Do what failed when the controller wanted it: it does not say it twice."""
+        if self._owed:
+            self._member.followed(lambda: [self._try(one.effect) for one in [*self._owed.values()]])
+
+    def failed(self) -> bool:
+        """Neither lead nor follow any more what went offline; whether anything did since this was
+        asked last.
+
+        Who fetches from it is refused, and must not be taken for one that lags: the others would
+        leave the ISR, and none of them could lead.
+        """
+        count = int(lib.kl_logs_failed())
+        if count == self._failures:
+            return False
+        self._failures = count
+        return self._member.followed(self._fail_those)
+
+    def _fail_those(self) -> bool:
+        with self._lock:
+            those = [
+                tp
+                for tp, log in self._served.items()
+                if has_failed(log) and self._member.held(tp) is not None
+            ]
+            for tp in those:
+                self.led.pop(tp, None)
+        for tp in those:
+            self._owed.pop(tp, None)
+            if fetcher := self._followed.pop(tp, None):
+                fetcher.drop([tp])
+            _logger.error("%s-%d: is offline here until this node starts anew: see the disk", *tp)
+        self._member.fail(those)
+        return bool(those)
+
+    def _try(self, effect: Effect) -> Exception | None:
+        tp = effect.partition
+        before = self._owed.pop(tp, None)
+        try:
+            if isinstance(effect, Drop):
+                self._drop(effect)
+            else:
+                self._hold(effect)
+        except (KafkalogError, OSError) as problem:
+            self._owed[tp] = _Owed(effect, str(problem))
+            if before is None or before.why != str(problem):
+                _logger.error("%s-%d: %s", *tp, problem)
+            return problem
+        return None
+
+    def _hold(self, effect: Lead | Follow) -> None:
+        tp, held = effect.partition, effect.held
+        with self._lock:
+            if tp.topic not in self._image.topics:
+                self._introduce(Topic(tp.topic, held.topic_id, {}))
+            if fetcher := self._followed.pop(tp, None):
+                fetcher.drop([tp])
+            if isinstance(effect, Follow):
+                self.led.pop(tp, None)
+            self._empty.discard(tp)
+            known = self._served.get(tp)
+        if known is not None:
+            # First the log, then who may write to it: no record gets an epoch of before.
+            epoch = self._member.lead(known)
+            with self._lock:
+                self._serve(tp, known, epoch)
+        log = known or self.log(*tp)
+        if isinstance(effect, Lead):
+            self._lead(tp, held)
+        else:
+            self._follow(tp, held, log)
+
+    def _lead(self, tp: TopicPartition, held: Held) -> None:
+        with self._lock:
+            self.led[tp] = self._now_led(tp, held.state)
+            self.tell(tp)
+
+    def _now_led(self, tp: TopicPartition, state: Partition) -> Isr:
+        now = Isr(
+            state.leader, state.leader_epoch, state.partition_epoch, state.replicas, state.isr,
+            bool(state.leader_recovery_state),
+        )  # fmt: skip
+        return told(self.led.get(tp), now) or self.led[tp]
+
+    def tell(self, tp: TopicPartition) -> None:
+        """Let the data plane know who is in sync.  Under the lock."""
+        self._reactor.set_followers(*tp, followers(self.led[tp], self._broker_epochs()))
+
+    def _broker_epochs(self) -> dict[int, int]:
+        return {one.id: one.epoch for one in self._image.brokers.values()}
+
+    def tell_again(self) -> None:
+        """Let the data plane say once more which followers have caught up."""
+        for tp in self.each_led():
+            with self._lock, suppress(NotFound):
+                if tp in self.led:
+                    self.tell(tp)
+
+    def _follow(self, tp: TopicPartition, held: Held, log: Log) -> None:
+        if place := self._place(held):
+            self._follow_there(place, {tp: _command(held, log)})
+
+    def _place(self, held: Held) -> Address | None:
+        """Where its leader is; None: nobody leads it, or is reached, and the controller will say
+        who does."""
+        leader = held.state.leader
+        return None if leader == self._member.node else self._member.place(leader)
+
+    def _follow_there(
+        self, place: Address, commands: Mapping[TopicPartition, Command]
+    ) -> None:  # fmt: skip
+        fetcher = self._fetcher(place)
+        self._followed.update(dict.fromkeys(commands, fetcher))
+        fetcher.follow(commands)
+
+    def _fetcher(self, leader: Address) -> Fetcher:
+        found = self._fetchers.get(leader)
+        if found is None:
+            replica = Replica(self._member.node, self._member.epoch)
+            named = Options(client_id=str(self._member.node))
+            found = Fetcher(replica, leader, self._problem, self._options, named)
+            self._fetchers[leader] = found
+        return found
+
+    def _registered(self, epoch: int) -> None:
+        """Leaders are told by whom they are followed from now on."""
+        for fetcher in self._fetchers.values():
+            fetcher.replica = Replica(self._member.node, epoch)
+
+    def _problem(self, tp: TopicPartition, problem: KafkalogError) -> None:
+        _logger.info("%s-%d: is not followed now: %s", *tp, problem)
+        if isinstance(problem, StorageOffline):
+            self._failures = -1  # of a log that had failed before it was followed
+
+    def _drop(self, effect: Drop) -> None:
+        self._let_go(effect.partition)
+        if effect.delete:
+            with suppress(NotFound):
+                self._manager.delete_partition(*effect.partition)
+
+    def _let_go(self, tp: TopicPartition) -> None:
+        if fetcher := self._followed.pop(tp, None):
+            fetcher.drop([tp])
+        with self._lock:
+            self.led.pop(tp, None)
+            self._served.pop(tp, None)
+            self._offline.pop(tp, None)
+            with suppress(NotFound):
+                self._reactor.remove_partition(*tp)
+
+    # ---- following the metadata ----------------------------------------------------------------
+
+    def obey(self, config: ServerConfig) -> None:
+        """As Partitions.obey: how quickly copies are to be made of what is throttled."""
+        self._reactor.set_replication_rate(config.leader_replication_throttled_rate)
+        if self._options.throttle is not None:
+            self._options.throttle.quota.set_rate(config.follower_replication_throttled_rate)
+
+    def _introduce(self, topic: Topic) -> None:
+        super()._introduce(topic)
+        names = self.config(topic.name).follower_replication_throttled_replicas
+        if self._options.throttle is not None:
+            self._options.throttle.put(topic.name, throttled(names, self._member.node))
+
+    def _remove(self, topic: Topic) -> None:
+        if self._options.throttle is not None:
+            self._options.throttle.put(topic.name, NONE)
+        super()._remove(topic)
+
+    def _changed(self, change: Change) -> None:
+        super()._changed(change)
+        if change.old.brokers != change.new.brokers:
+            self._tell_racks()
+
+    def _other_roles(self, change: Change) -> set[str]:
+        return set()  # the controller says to this node what it leads, and to all what others do
+
+    def _tell_racks(self) -> None:
+        if self._racks:
+            found = {one.id: one.rack for one in self._image.brokers.values() if one.rack}
+            self._reactor.set_racks(found)
+
+    # ---- as the data plane has it --------------------------------------------------------------
+
+    def _id(self, tp: TopicPartition) -> uuid.UUID:
+        found = self._member.topic_id(*tp)
+        if found is not None:
+            return found
+        if self.has(*tp):
+            raise NotLeaderOrFollower(f"{tp[0]}-{tp[1]} is not kept by node {self._member.node}")
+        raise self._unknown(tp)
+
+    def _serve(self, tp: TopicPartition, log: Log, leader_epoch: int) -> None:
+        state = self._member.held(tp)
+        if state is None:
+            return
+        self._reactor.put_partition(handle_of(log), **self._role(tp, state, self._terms(tp.topic)))
+        self._served[tp] = log
+
+    def _terms(self, topic: str) -> _Terms:
+        config = self.config(topic)
+        return _Terms(
+            config.kafkalog_durability == "fsync", config.min_insync_replicas,
+            throttled(config.leader_replication_throttled_replicas, self._member.node),
+        )  # fmt: skip
+
+    def _role(self, tp: TopicPartition, state: Partition, terms: _Terms) -> dict[str, Any]:
+        """As role_of takes it."""
+        return {
+            "leader_epoch": state.leader_epoch,
+            "durable": terms.durable,
+            "led_by": None if state.leader == self._member.node else state.leader,
+            "min_isr": min(terms.min_isr, len(state.replicas)),
+            "tag": self._tag(tp),
+            "throttled": tp.partition in terms.slowed,
+        }
+
+    def _tag(self, tp: TopicPartition) -> int:
+        if tp not in self._tags:
+            self._tags[tp] = len(self._tagged)
+            self._tagged.append(tp)
+        return self._tags[tp]
+
+    def tagged(self, tag: int) -> TopicPartition:
+        """The partition of a number that the data plane was told."""
+        return self._tagged[tag]
+
+    def read(self, topic: str, partition: int) -> None:
+        """As Partitions.read; what this node keeps is open already."""
+        self.log(topic, partition)
+
+    def low_watermark(self, tp: TopicPartition) -> int:
+        """As Partitions.low_watermark, of the copies whose nodes live; -1: of one of them it is not
+        known yet."""
+        with self._lock:
+            if tp not in self.led:
+                raise NotLeaderOrFollower(f"{tp[0]}-{tp[1]} is not led by node {self._member.node}")
+            living = self._image.brokers
+        states = self._reactor.followers(*tp)
+        starts = [state.log_start for state in states if state.follower.id in living]
+        return min([self.log(*tp).start_offset, *starts])
+
+    def shown(self, tp: TopicPartition) -> int:
+        """The high watermark of what is led here.
+
+        Raises: NotFound.
+        """
+        return handle_of(self.log(*tp)).high_watermark
+
+    def each_led(self) -> list[TopicPartition]:
+        """What is led here."""
+        with self._lock:
+            return list(self.led)
+
+    def change(self, tp: TopicPartition, step: Callable[[Isr], Isr]) -> Isr | None:
+        """Another state of the ISR; None: it is the same, or not led here any more."""
+        with self._lock:
+            before = self.led.get(tp)
+            after = None if before is None else step(before)
+            if after is None or after == before:
+                return None
+            self.led[tp] = after
+            self.tell(tp)
+            return after
+
+
+def _command(held: Held, log: Log) -> Command:
+    return Command(held.topic_id, held.state.leader_epoch, Copy(log))

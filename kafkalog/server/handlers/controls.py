@@ -1,0 +1,118 @@
+"""What a cluster's controller says, and what is asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkalog.errors import Closed, PeerGone, Timeout, for_clients
+from kafkalog.metadata import configs
+from kafkalog.metadata.image import BROKER
+from kafkalog.server import asked
+from kafkalog.server.handlers.failures import answer_failure, handler_failed
+from kafkalog.server.node import Node
+from kafkalog.server.request import Request
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog.cluster.controller.driver import Driver
+    from kafkalog.metadata.asked import SettingChanges
+    from kafkalog.server.errands import Ask
+
+__all__ = ["as_controller", "obey", "to_controller"]
+
+
+def obey(node: Node, request: Request) -> Mapping[str, Any]:
+    """Do it; it is done when it is answered."""
+    return node.joined().obey(request.api, request.body)
+
+
+def as_controller(node: Node, request: Request) -> None:
+    """Answer as the cluster's controller what a broker asks of it, if this node is that."""
+    node.joined()
+    if node.controller is None:
+        answer_failure(request, ErrorCode.NOT_CONTROLLER)
+        return
+    _ask(node.controller, request)
+
+
+def to_controller(node: Node, request: Request) -> None:
+    """Let the controller answer what a client asks of the whole cluster: here, or where it is.
+
+    In a thread of its own: the controller may want something of this node before it answers.  What
+    another node has sent on is not sent on again.
+    """
+    member, errands = node.joined(), node.errands
+    assert errands is not None
+    settings = _SETTINGS.get(request.api.key)
+    if settings is not None and _is_of(node, request):
+        asked_for, plan = settings.convert(request.body), settings.plan
+
+        def alter(_: Ask) -> None:
+            try:
+                request.answer({"responses": member.alter_configs(asked_for, plan)})
+            except Exception as problem:
+                handler_failed(request, problem)
+
+        errands.forward(alter)
+        return
+    if node.controller is not None and node.controller.reigns:
+        _ask(node.controller, request)
+        return
+    if member.controller == node.node_id or _is_broker(node, request.peer.client_id):
+        answer_failure(request, ErrorCode.NOT_CONTROLLER, "This is not the correct controller.")
+        return
+
+    def forward(ask: Ask) -> None:
+        try:
+            request.answer(ask(request.api, request.body, request.version))
+        except (PeerGone, Timeout) as problem:  # what became of it is not known
+            answer_failure(request, ErrorCode.REQUEST_TIMED_OUT, for_clients(problem))
+        except Exception as problem:
+            handler_failed(request, problem)
+
+    errands.forward(forward)
+
+
+def _is_of(node: Node, request: Request) -> bool:
+    """Whether settings of this very broker are to be changed; clients ask it themselves."""
+    return any(one.resource_type == BROKER and one.resource_name == str(node.node_id)
+               for one in request.body.resources)  # fmt: skip
+
+
+def _is_broker(node: Node, client_id: str | None) -> bool:
+    number = client_id or ""
+    return number.isdecimal() and int(number) in node.image.brokers
+
+
+def _ask(controller: Driver, request: Request) -> None:
+    def answer(body: Mapping[str, Any] | None) -> None:
+        if body is None:
+            answer_failure(request, ErrorCode.NOT_CONTROLLER, "This is not the correct controller.")
+            return
+        try:
+            request.answer(body)
+        except Closed:
+            pass  # nobody waits for it any more
+        except Exception as problem:
+            handler_failed(request, problem)
+
+    settings = _SETTINGS.get(request.api.key)
+    body = request.body if settings is None else settings.convert(request.body)
+    controller.ask(request.api, body, request.version, answer)
+
+
+class _Settings(NamedTuple):
+    """How a request to change settings is understood."""
+
+    convert: Callable[[Any], SettingChanges]
+    plan: Callable[..., tuple[list[tuple[str, Any]], list[dict[str, Any]]]]
+
+
+_SETTINGS = {
+    apis.ALTER_CONFIGS.key: _Settings(asked.all_settings, configs.alter_configs),
+    apis.INCREMENTAL_ALTER_CONFIGS.key: _Settings(
+        asked.some_settings, configs.incremental_alter_configs
+    ),
+}

@@ -1,0 +1,124 @@
+"""DeleteRecords that wait until the copies, too, have dropped what was deleted."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from kafkalog.clock import Clock
+from kafkalog.server.codes import code_of
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+
+__all__ = ["Deleted", "Deletions"]
+
+_logger = logging.getLogger(__name__)
+
+LOOK_S = 0.05
+"""Until it is looked again how far the copies are, while somebody waits."""
+
+
+class Deleted(NamedTuple):
+    """What became of a partition."""
+
+    low_watermark: int
+    """Where the copies begin that are there; -1: not known."""
+    error: ErrorCode
+
+
+Done = Callable[[Mapping[TopicPartition, Deleted]], None]
+
+
+class _Waiting(NamedTuple):
+    wanted: dict[TopicPartition, int]
+    """Where all copies are to begin, of those that do not yet."""
+    until_s: float
+    found: dict[TopicPartition, Deleted]
+    done: Done
+
+
+class Deletions:
+    """What waits; looked at by one thread, which begins with the first.  Any thread."""
+
+    def __init__(
+        self, low_watermark: Callable[[TopicPartition], int], clock: Clock, name: str
+    ) -> None:
+        """`low_watermark`: where all copies of a partition that is led here begin; what it raises
+        is what is answered."""
+        self._low_watermark = low_watermark
+        self._clock = clock
+        self._changed = threading.Condition()  # guards what follows
+        self._waiting: list[_Waiting] = []
+        self._ending = False
+        self._thread: threading.Thread | None = None
+        self._name = f"{name} deletions"
+
+    def wait(self, wanted: Mapping[TopicPartition, int], timeout_ms: int, done: Done) -> None:
+        """Call `done` once the copies of each begin at its offset or above, or time is over: from
+        this object's thread, or before this returns where nothing is waited for or nobody can."""
+        until_s = self._clock.monotonic_s() + max(timeout_ms, 0) / 1000
+        one = _Waiting(dict(wanted), until_s, {}, done)
+        if self._over(one) or self._kept(one):
+            return
+        self._over(one, ending=True)
+
+    def _kept(self, one: _Waiting) -> bool:
+        """Whether the thread looks after it from here on."""
+        with self._changed:
+            if self._ending:
+                return False
+            if self._thread is None:
+                thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # the next one may
+                    return False
+                self._thread = thread
+            self._waiting.append(one)
+            self._changed.notify_all()
+            return True
+
+    def stop(self) -> None:
+        """End: who still waits is told that time is over."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _loop(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ending or self._waiting)
+                self._changed.wait_for(lambda: self._ending, LOOK_S)
+                ending, those = self._ending, self._waiting
+                self._waiting = []
+            left = [one for one in those if not self._over(one, ending)]
+            with self._changed:
+                self._waiting = left + self._waiting
+                if self._ending and not self._waiting:
+                    return
+
+    def _over(self, one: _Waiting, ending: bool = False) -> bool:
+        """Whether it was answered."""
+        late = ending or self._clock.monotonic_s() >= one.until_s
+        for tp, offset in list(one.wanted.items()):
+            try:
+                found = Deleted(self._low_watermark(tp), ErrorCode.NONE)
+            except Exception as problem:
+                found = Deleted(-1, code_of(problem))
+            if not found.error and found.low_watermark < offset:
+                if not late:
+                    continue
+                found = found._replace(error=ErrorCode.REQUEST_TIMED_OUT)
+            one.found[tp] = found
+            del one.wanted[tp]
+        if one.wanted:
+            return False
+        try:
+            one.done(one.found)
+        except Exception:  # of this one; the thread is for all others, too
+            _logger.exception("no answer about the deleted records of %s", list(one.found))
+        return True

@@ -1,0 +1,180 @@
+"""Keeps the ISRs of what is led here: who lags leaves, who has caught up joins; makes changes of
+role that failed; and says which logs did."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import Closed, KafkalogError, NotFound
+from kafkalog.replication.isr import Isr, answered, expand, released, shrink
+from kafkalog.types import TopicPartition
+from kafkalog.wire.tables.internal import ALTER_PARTITION
+
+if TYPE_CHECKING:
+    from kafkalog.cluster.node.member import Member
+    from kafkalog.server.copies import Copies
+    from kafkalog.server.reactor import Reactor
+
+__all__ = ["InSync"]
+
+_logger = logging.getLogger(__name__)
+
+WAIT_MS = 200
+"""How long a follower is waited for that has caught up, before who lags is looked for."""
+HELD_MS = 5
+"""And while one is to show that it still has."""
+RETRY_S = 0.05
+PROPOSE_S = 0.05
+"""Until it is looked again whether something is to be proposed."""
+AGAIN_S = 1.0
+"""Until what a disk refused is tried again."""
+ASKED_AT_ONCE = 1000
+"""Partitions in one request to the controller."""
+
+
+class InSync:
+    """Two threads of one broker's."""
+
+    def __init__(
+        self, copies: Copies, member: Member, reactor: Reactor, lag_ms: int, name: str
+    ) -> None:
+        """It begins with `start`, and ends when the reactor is stopped, or by `stop`."""
+        self._copies, self._member, self._reactor = copies, member, reactor
+        self._line = member.line()
+        self._lag_ms = lag_ms
+        self._ended = threading.Event()
+        self._known: Mapping[int, int] = {}  # who lived when it was looked last
+        self._looked_s = time.monotonic()
+        self._held: set[TopicPartition] = set()  # whose proposals wait for who joins by them
+        self._again_s = 0.0
+        self._failed = self._said = 0  # how often logs were found to be offline, and it was told
+        # A controller that does not answer holds up what is asked of it, and no look at who lags.
+        self._threads = [
+            threading.Thread(target=self._loop, args=(step,), name=f"{name} {what}", daemon=True)
+            for what, step in (("isr", self._look), ("isr proposals", self._propose))
+        ]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End; on return nothing is proposed by it."""
+        self._ended.set()
+        self._line.close()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+
+    def _loop(self, step: Callable[[], None]) -> None:
+        while not self._ended.is_set():
+            try:
+                step()
+            except Closed:
+                return
+            except KafkalogError as problem:
+                _logger.info("the ISRs stay as they are for now: %s", problem)
+                self._ended.wait(RETRY_S)
+            except Exception:  # without this thread nobody would leave, or join, ever
+                _logger.exception("the ISRs stay as they are for now")
+                self._ended.wait(AGAIN_S)
+
+    def _look(self) -> None:
+        caught_up = self._reactor.caught_up(HELD_MS if self._held else WAIT_MS)
+        epochs = self._epochs()
+        if caught_up is not None:
+            tp, found = self._copies.tagged(caught_up.tag), caught_up
+            if self._copies.change(tp, lambda isr: expand(isr, found, epochs)) is not None:
+                self._held.add(tp)
+        self._held = {tp for tp in self._held if not self._release(tp)}
+        if epochs != self._known:
+            # Who was not known to live was told in vain that it has caught up, and once only.
+            self._known = epochs
+            self._copies.tell_again()
+        self._failed += self._copies.failed()
+        now_s = time.monotonic()
+        if now_s >= self._again_s:
+            self._again_s = now_s + AGAIN_S
+            self._copies.try_again()
+        if now_s - self._looked_s >= self._lag_ms / 2000:
+            self._looked_s = now_s
+            for tp in self._copies.each_led():
+                self._look_at(tp)
+
+    def _look_at(self, tp: TopicPartition) -> None:
+        try:
+            states = self._reactor.followers(*tp)
+        except NotFound:
+            return  # deleted meanwhile: the others are looked at all the same
+        self._copies.change(tp, lambda isr: shrink(isr, states, self._lag_ms, self._epochs()))
+
+    def _release(self, tp: TopicPartition) -> bool:
+        """Whether nothing is held any more."""
+        try:
+            states, shown = self._reactor.followers(*tp), self._copies.shown(tp)
+        except NotFound:
+            return True
+        self._copies.change(tp, lambda isr: released(isr, states, shown))
+        with self._copies.lock:
+            isr = self._copies.led.get(tp)
+        return isr is None or isr.proposal is None or not isr.proposal.held
+
+    def _epochs(self) -> Mapping[int, int]:
+        return {one.id: one.epoch for one in self._member.image.brokers.values()}
+
+    def _propose(self) -> None:
+        if (failed := self._failed) != self._said:
+            self._member.tell_failed()
+            self._said = failed
+        with self._copies.lock:
+            due = {tp: isr for tp, isr in self._copies.led.items() if isr.due}
+        keys = list(due)[:ASKED_AT_ONCE]
+        if not keys:
+            self._ended.wait(PROPOSE_S)
+            return
+        names = {self._member.topic_id(*tp): tp.topic for tp in keys}
+        body = {
+            "broker_id": self._member.node,
+            "broker_epoch": self._member.epoch,
+            "topics": [
+                {
+                    "topic_id": topic_id,
+                    "partitions": [_row(tp, due[tp]) for tp in keys if tp.topic == name],
+                }
+                for topic_id, name in names.items()
+                if topic_id is not None
+            ],
+        }
+        answer = self._line.ask(ALTER_PARTITION, body)
+        if answer.error_code:
+            _logger.info("AlterPartition: error %d", answer.error_code)
+            self._ended.wait(RETRY_S)
+            return
+        for topic in answer.topics:
+            for row in topic.partitions:
+                tp = TopicPartition(names.get(topic.topic_id, ""), row.partition_index)
+                if tp in due:
+                    self._take(tp, due[tp], row)
+
+    def _take(self, tp: TopicPartition, asked: Isr, row: Any) -> None:
+        after = self._copies.change(tp, lambda isr: answered(isr, asked, row))
+        if after is not None and after.proposal is None:
+            _logger.info("%s-%d: in sync: %s", *tp, ", ".join(map(str, after.in_sync)))
+
+
+def _row(tp: TopicPartition, isr: Isr) -> dict[str, Any]:
+    assert isr.proposal is not None
+    pairs = zip(isr.proposal.isr, isr.proposal.epochs, strict=True)
+    return {
+        "partition_index": tp.partition,
+        "leader_epoch": isr.leader_epoch,
+        "new_isr": list(isr.proposal.isr),
+        "new_isr_with_epochs": [{"broker_id": one, "broker_epoch": epoch} for one, epoch in pairs],
+        "leader_recovery_state": 0,
+        "partition_epoch": isr.partition_epoch,
+    }

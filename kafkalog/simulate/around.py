@@ -1,0 +1,110 @@
+"""A cluster's settings, and what the parts of a node know of the node around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from kafkalog.cluster.node.standing import Standing
+from kafkalog.config.topic import TopicConfig
+from kafkalog.log.handle import Handle
+from kafkalog.log.log import Log
+from kafkalog.replication.isr import Isr
+from kafkalog.simulate.ensemble import Link
+from kafkalog.simulate.rules import Rules
+from kafkalog.simulate.world import World
+from kafkalog.types import TopicPartition
+
+__all__ = ["Around", "Copied", "Judge", "Setup"]
+
+
+class Setup(NamedTuple):
+    """How a cluster of a run is."""
+
+    nodes: int = 3
+    partitions: int = 2
+    replicas: int = 3
+    min_isr: int = 1
+    durable: bool = True
+    unclean: bool = False
+    lag_ms: int = 500
+    session_ms: float = 600.0
+    answer_ms: float = 400.0
+    """Until an answer is waited for no more."""
+    balance_ms: float = 5_000.0
+    disk_ms: float = 1.0
+    topic_config: TopicConfig = TopicConfig.of({"segment.bytes": 4096})
+
+
+class Copied(Protocol):
+    """A partition's copy, as it is looked at."""
+
+    tp: TopicPartition
+    log: Log
+    handle: Handle
+    leader_epoch: int
+
+    @property
+    def where(self) -> int:
+        """The node's number."""
+
+
+class Judge(Protocol):
+    """Who is told what must hold."""
+
+    def reigns(self, node: int, epoch: int) -> None:
+        """A controller was elected."""
+
+    def leads(self, replica: Copied, now: Isr) -> None:
+        """A node takes up a leadership."""
+
+    def shown(self, replica: Copied, before: tuple[int, int], high_watermark: int) -> None:
+        """A leader shows more than it did, in what epoch."""
+
+    def follows(self, replica: Copied, before: int) -> None:
+        """A follower shows more than it did."""
+
+
+class Around(Protocol):
+    """A node."""
+
+    number: int
+    world: World
+    setup: Setup
+    rules: Rules
+    standing: Standing
+    link: Link
+    checks: Judge
+    on_disk: dict[TopicPartition, int]
+
+    def now_ms(self) -> float:
+        """On its timers' clock."""
+
+    def wall_ms(self) -> float:
+        """On its wall."""
+
+    def after(self, ms: float, call: Callable[[], None]) -> None:
+        """Do it then, if this life lasts until then."""
+
+    def after_disk(self, call: Callable[[], None]) -> None:
+        """Do it when the disk gets to it."""
+
+    def say(self, *words: object) -> None:
+        """Note what happened."""
+
+    def ask(
+        self,
+        place: int,
+        request: Any,
+        answered: Callable[[Any], None],
+        failed: Callable[[], None],
+        limit_ms: float,
+        channel: Any,
+    ) -> None:
+        """A request to another; those of a channel go over one connection."""
+
+    def epochs(self) -> dict[int, int]:
+        """Of who is registered, as this node knows it."""
+
+    def propose(self) -> None:
+        """Ask the controller for the ISRs that are due."""

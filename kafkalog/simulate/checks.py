@@ -1,0 +1,243 @@
+"""What must hold in every run, looked at while it goes and at its end.
+
+committed   what a leader shows is shown for ever: in each later leader, at its offset
+one leader  of a leader epoch; epochs, of leaders and of controllers, never go back
+maximal     nothing is shown that a member of the ISR has not
+candidate   who is said to be in sync has all that is committed
+follower    what a follower shows is committed
+monotone    within a leader epoch the high watermark never goes back
+reads       who reads sees what is committed, and nothing else, ever
+once        what an idempotent producer sent is there once, in its order
+equal       in the end all copies are the same, in sync, and everybody was answered
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, Protocol
+
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.session import Create, Set
+from kafkalog.replication.isr import Isr
+from kafkalog.simulate.around import Copied
+from kafkalog.simulate.records import Kept, kept
+from kafkalog.simulate.world import World
+from kafkalog.testing.zookeeper import Tree
+from kafkalog.types import TopicPartition
+
+__all__ = ["Checks", "Violation"]
+
+COMPARED = 8
+"""Of the last that are committed, when somebody is to lead; all are at the end."""
+
+
+class Violation(Exception):
+    """Something does not hold; its first word names what."""
+
+
+class Judged(Protocol):
+    """A node."""
+
+    number: int
+
+    @property
+    def replicas(self) -> Mapping[TopicPartition, Copied]:
+        """Its copies."""
+
+
+class Checks:
+    """Of one run."""
+
+    def __init__(self, world: World, there: Tree, unclean: bool) -> None:
+        self.nodes: Mapping[int, Judged] = {}
+        self.committed: dict[TopicPartition, list[Kept]] = {}
+        """By partition, in the order of offsets from 0 on."""
+        self.sent: dict[int, tuple[int, int]] = {}
+        """Of each batch of an idempotent producer, by its checksum: producer and sequence."""
+        self._world, self._tree, self._unclean = world, there, unclean
+        self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        self._epochs: dict[str, tuple[int, int]] = {}
+        self._reigned: dict[int, int] = {}
+        there.on_commit = self._written
+
+    # ---- epochs -----------------------------------------------------------------------------
+
+    def reigns(self, node: int, epoch: int) -> None:
+        """A controller was elected."""
+        if self._reigned.setdefault(epoch, node) != node:
+            raise Violation(f"one-controller: {self._reigned[epoch]} and {node} in epoch {epoch}")
+
+    def _written(self, operations: Sequence[Any]) -> None:
+        for one in operations:
+            if isinstance(one, Create | Set) and one.path.endswith("/state"):
+                topic, _, number = one.path.split("/")[3:6]
+                state = tree.read_partition(topic, int(number), one.data)
+                epochs = state.leader_epoch, state.controller_epoch
+                before = self._epochs.get(one.path, (-1, -1))
+                self._world.say(
+                    f"{topic}-{number}: leader {state.leader}, epoch {state.leader_epoch}, "
+                    f"isr {state.isr}, by controller {state.controller_epoch}"
+                )
+                if epochs[0] < before[0] or epochs[1] < before[1]:
+                    raise Violation(f"epochs: {one.path} went from {before} back to {epochs}")
+                self._epochs[one.path] = epochs
+                self._may_lead(TopicPartition(topic, int(number)), state.isr)
+
+    def _may_lead(self, tp: TopicPartition, isr: Sequence[int]) -> None:
+        shown = len(self.committed.get(tp, ()))
+        for member in () if self._unclean else isr:
+            found = self.nodes[member].replicas.get(tp)
+            if found is not None and found.log.end_offset < shown:
+                raise Violation(
+                    f"candidate: {tp}: node {member} is in the ISR and ends at "
+                    f"{found.log.end_offset}, committed are {shown}"
+                )
+
+    def state(self, tp: TopicPartition) -> tree.PartitionState | None:
+        """A partition as the tree has it."""
+        znode = self._tree.znodes.get(tree.partition_path(*tp))
+        return None if znode is None else tree.read_partition(*tp, znode.data)
+
+    # ---- leaders ----------------------------------------------------------------------------
+
+    def leads(self, replica: Copied, now: Isr) -> None:
+        """A node takes up a leadership."""
+        tp, epoch, node = replica.tp, now.leader_epoch, replica.where
+        if self._leaders.setdefault((tp, epoch), node) != node:
+            raise Violation(
+                f"one-leader: {tp} in epoch {epoch}: nodes {self._leaders[tp, epoch]} and {node}"
+            )
+        state = self.state(tp)
+        if state is None or state.leader_epoch != epoch:
+            return  # it was told late: another leads by now
+        known = self.committed.setdefault(tp, [])
+        if self._unclean and now.recovering:
+            self._forget(replica, known)
+        found = list(kept(replica.log, len(known) - COMPARED, len(known)))
+        if found != [one for one in known[-COMPARED:] if one.offset >= replica.log.start_offset]:
+            raise Violation(
+                f"committed: node {node} leads {tp} in epoch {epoch} and ends with "
+                f"{found[-1:]}, committed are {len(known)}, the last {known[-1:]}"
+            )
+
+    @staticmethod
+    def _forget(replica: Copied, known: list[Kept]) -> None:
+        """What a leader that was not in sync has not, or has otherwise, is committed no more."""
+        start = replica.log.start_offset
+        pairs = zip(kept(replica.log, start, len(known)), known[start:], strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        del known[start + same :]
+
+    def shown(self, replica: Copied, before: tuple[int, int], high_watermark: int) -> None:
+        """A leader shows more than it did."""
+        tp, node = replica.tp, replica.where
+        epoch = replica.leader_epoch
+        if before[0] == epoch and high_watermark < before[1]:
+            raise Violation(f"monotone: {tp} on {node}: from {before[1]} to {high_watermark}")
+        known = self.committed.setdefault(tp, [])
+        new = list(kept(replica.log, len(known), high_watermark))
+        if [one.offset for one in new] != [*range(len(known), high_watermark)]:
+            raise Violation(f"committed: {tp} on {node} shows {high_watermark} without all of it")
+        state = self.state(tp)
+        if new and state is not None and state.leader_epoch == epoch:
+            for member in state.isr:
+                self._has(member, replica, high_watermark)
+        known.extend(new)
+        if new:
+            self._world.say(f"{tp.topic}-{tp.partition} on {node}: {high_watermark} are shown")
+
+    def follows(self, replica: Copied, before: int) -> None:
+        """A follower shows more than it did."""
+        tp, shown = replica.tp, replica.handle.high_watermark
+        start = max(before, replica.log.start_offset)
+        wanted = self.committed.get(tp, [])[start:shown]
+        if not self._unclean and [*kept(replica.log, start, shown)] != wanted:
+            raise Violation(f"follower: {replica!r} shows {shown}, not all of it is committed")
+
+    def _has(self, member: int, replica: Copied, high_watermark: int) -> None:
+        found = self.nodes[member].replicas.get(replica.tp)
+        if found is None:
+            return
+        end = found.log.end_offset
+        if end < high_watermark:
+            raise Violation(
+                f"maximal: {replica!r} shows {high_watermark}, node {member} of the ISR has {end}"
+            )
+
+    # ---- clients ----------------------------------------------------------------------------
+
+    def acknowledged(self, tp: TopicPartition, offset: int, checksum: int) -> None:
+        """A producer was told that its record is committed."""
+        known = self.committed.get(tp, [])
+        if offset >= len(known) or known[offset].checksum != checksum:
+            raise Violation(f"acknowledged: {tp}: offset {offset} is not committed")
+
+    def read(self, tp: TopicPartition, offset: int, checksum: int) -> None:
+        """A reader saw a record."""
+        known = self.committed.get(tp, [])
+        if offset >= len(known) or known[offset].checksum != checksum:
+            raise Violation(f"reads: {tp}: what was read at {offset} is not committed")
+
+    def out_of_order(
+        self, tp: TopicPartition, leader_epoch: int, producer: int, sequence: int
+    ) -> None:
+        """A producer that sends one after another was told that one is missing; who does not know
+        yet that another leads has missed what that one took, and may say so."""
+        state = self.state(tp)
+        if state is not None and leader_epoch < state.leader_epoch:
+            return
+        raise Violation(f"once: {tp}: sequence {sequence} of producer {producer}: out of order")
+
+    # ---- the end ----------------------------------------------------------------------------
+
+    def unsettled(self, partitions: Sequence[TopicPartition]) -> str:
+        """What is not yet as it must be in the end; empty: nothing."""
+        for tp in partitions:
+            state = self.state(tp)
+            if state is None:
+                return f"{tp} was never led"
+            copies = [node.replicas.get(tp) for node in self._holders(tp)]
+            if sorted(state.isr) != [node.number for node in self._holders(tp)]:
+                return f"{tp}: isr {state.isr}"
+            ends = [(one.log.end_offset, one.handle.high_watermark) for one in copies if one]
+            if len(ends) < len(copies) or len({end for both in ends for end in both}) > 1:
+                return f"{tp}: ends and high watermarks {ends}"
+        return ""
+
+    def _holders(self, tp: TopicPartition) -> list[Judged]:
+        znode = self._tree.znodes[tree.topic_path(tp.topic)]
+        replicas = tree.read_topic(tp.topic, znode.data).replicas[tp.partition]
+        return [self.nodes[one] for one in sorted(replicas)]
+
+    def final(self, partitions: Sequence[TopicPartition]) -> None:
+        """All is quiet: compare everything."""
+        for tp in partitions:
+            known = self.committed.get(tp, [])
+            for node in self._holders(tp):
+                log = node.replicas[tp].log
+                found = list(kept(log, 0, log.end_offset))
+                wanted = known[log.start_offset :]
+                if found[: len(wanted)] != wanted:
+                    at = next(n for n, one in enumerate(wanted) if found[n : n + 1] != [one])
+                    raise Violation(
+                        f"equal: {tp} on {node.number} has {found[at : at + 1]}, committed is "
+                        f"{wanted[at]}"
+                    )
+            if not self._unclean:
+                self._once(tp, known)
+
+    def _once(self, tp: TopicPartition, known: Sequence[Kept]) -> None:
+        last: dict[int, int] = {}
+        for producer, sequence in self._idempotent(known):
+            if sequence <= last.get(producer, -1):
+                raise Violation(
+                    f"once: {tp}: sequence {sequence} of producer {producer} comes after "
+                    f"{last[producer]}"
+                )
+            last[producer] = sequence
+
+    def _idempotent(self, known: Sequence[Kept]) -> Iterator[tuple[int, int]]:
+        for one in known:
+            if one.checksum in self.sent:
+                yield self.sent[one.checksum]

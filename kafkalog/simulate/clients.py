@@ -1,0 +1,160 @@
+"""Who writes and reads while a cluster is broken: the history that is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kafkalog.simulate.around import Setup
+from kafkalog.simulate.checks import Checks
+from kafkalog.simulate.records import batch, checksum, walk
+from kafkalog.simulate.replica import CONSUMER, Fetch, Produce, Produced, Row, Where
+from kafkalog.simulate.world import Connection, Network
+from kafkalog.types import TopicPartition
+
+__all__ = ["Client", "Producer", "Reader"]
+
+AGAIN_MS = 20.0
+
+
+class Client:
+    """One that knows a partition's leader, as far as some node told it."""
+
+    def __init__(
+        self, number: int, tp: TopicPartition, network: Network, setup: Setup, checks: Checks
+    ) -> None:
+        self.number, self.life, self.up, self.paused_until_ms = number, 1, True, 0.0
+        self.tp, self.setup, self.checks = tp, setup, checks
+        self.world = network.world
+        self.stopped = False
+        self._network = network
+        self._connections: dict[int, Connection] = {}
+        self.leader = self.leader_epoch = -1
+        network.add(self)
+
+    def serve(self, connection: Connection, request: Any, reply: Callable[[Any], None]) -> None:
+        """Nobody asks a client."""
+
+    def ask(
+        self, place: int, request: Any, answered: Callable[[Any], None], failed: Callable[[], None]
+    ) -> None:
+        """Of a node."""
+        found = self._connections.get(place)
+        if found is None or not found.open:
+            receiver = self._network.places[place]
+            found = self._connections[place] = Connection(self._network, self, receiver)
+        found.ask(request, answered, failed, self.setup.answer_ms * 2)
+
+    def find(self, then: Callable[[], None]) -> None:
+        """Ask some node who leads."""
+
+        def told(answer: tuple[int, int]) -> None:
+            if answer[1] >= self.leader_epoch and answer[0] > 0:
+                self.leader, self.leader_epoch = answer
+            self.after(AGAIN_MS, then)
+
+        node = self.world.dice.randint(1, self.setup.nodes)
+        self.ask(node, Where(self.tp), told, lambda: self.after(AGAIN_MS, then))
+
+    def after(self, ms: float, call: Callable[[], None]) -> None:
+        """Do it then."""
+        self.world.after(ms * (0.5 + self.world.dice.random()), call, self)
+
+
+class Producer(Client):
+    """Sends one record after another.
+
+    With acks=all it is idempotent, and sends the same again until it is answered; with acks=1 it
+    cares for none.
+    """
+
+    def __init__(
+        self, number: int, tp: TopicPartition, network: Network, setup: Setup, checks: Checks,
+        acks: int, pause_ms: float,
+    ) -> None:  # fmt: skip
+        super().__init__(number, tp, network, setup, checks)
+        self.acks, self.pause_ms = acks, pause_ms
+        self.acknowledged = 0
+        self._sequence = -1
+        self._data = b""
+        self.waits = False
+        self.after(pause_ms, self._next)
+
+    def _next(self) -> None:
+        if self.stopped:
+            return
+        self._sequence += 1
+        value = b"%d-%d" % (self.number, self._sequence)
+        if self.acks == -1:
+            self._data = batch(value, self.number, 0, self._sequence)
+            self.checks.sent[checksum(self._data)] = self.number, self._sequence
+        else:
+            self._data = batch(value)
+        self.waits = True
+        self._send()
+
+    def _send(self) -> None:
+        if self.leader < 0:
+            self.find(self._send)
+            return
+        ask = Produce(self.tp, self._data, self.acks)
+        self.ask(self.leader, ask, self._answered, self._again)
+
+    def _again(self) -> None:
+        if self.acks == -1:
+            self.find(self._send)
+        else:
+            self._done()
+
+    def _answered(self, answer: Produced) -> None:
+        if answer.error:
+            if answer.error == "OutOfOrderSequenceNumber" and not self.setup.unclean:
+                self.checks.out_of_order(self.tp, answer.leader_epoch, self.number, self._sequence)
+            self._again()
+            return
+        if self.acks == -1:
+            self.acknowledged += 1
+            self.checks.acknowledged(self.tp, answer.offset, checksum(self._data))
+        self._done()
+
+    def _done(self) -> None:
+        self.waits = False
+        self.after(self.pause_ms, self._next)
+
+
+class Reader(Client):
+    """Reads a partition from its start on, again and again."""
+
+    def __init__(
+        self, number: int, tp: TopicPartition, network: Network, setup: Setup, checks: Checks
+    ) -> None:
+        super().__init__(number, tp, network, setup, checks)
+        self.offset = 0
+        self.after(AGAIN_MS, self._next)
+
+    def _next(self) -> None:
+        if self.stopped:
+            return
+        if self.leader < 0 or self.world.dice.random() < 0.1:
+            self.find(self._fetch)
+        else:
+            self._fetch()
+
+    def _fetch(self) -> None:
+        if self.leader < 0:
+            self._next()
+            return
+        ask = Fetch(self.tp, CONSUMER, -1, -1, self.offset, -1, -1)
+        self.ask(self.leader, ask, self._took, lambda: self.find(self._next))
+
+    def _took(self, row: Row) -> None:
+        if row.error_code:
+            self.find(self._next)
+            return
+        for one in walk(row.records):
+            if one.offset >= self.offset:
+                self.checks.read(self.tp, one.offset, one.checksum)
+                self.offset = one.offset + 1
+        if not row.records and self.world.dice.random() < 0.05:
+            self.offset = max(row.log_start_offset, 0)
+        self.after(AGAIN_MS, self._next)

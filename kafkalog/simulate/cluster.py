@@ -1,0 +1,151 @@
+"""Nodes, a ZooKeeper and clients in one world."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.session import Create, Delete
+from kafkalog.simulate.around import Setup
+from kafkalog.simulate.checks import Checks, Violation
+from kafkalog.simulate.clients import Client, Producer, Reader
+from kafkalog.simulate.ensemble import Ensemble
+from kafkalog.simulate.node import Node
+from kafkalog.simulate.rules import Rules
+from kafkalog.simulate.world import Network, Speed, World
+from kafkalog.types import TopicPartition
+
+__all__ = ["Cluster"]
+
+TOPIC = "t"
+SETTLED_MS = 60_000.0
+"""How long a cluster may take, in its own time, until all is well once nothing is broken."""
+
+
+class Cluster:
+    """Nodes, a ZooKeeper and clients in one world."""
+
+    def __init__(
+        self, folder: Path, seed: int, setup: Setup, rules: Rules, speed: Speed | None = None,
+        trace: bool = False,
+    ) -> None:  # fmt: skip
+        self.world = World(seed, trace)
+        self.network = Network(self.world, speed or Speed())
+        self.setup = setup
+        self.ensemble = Ensemble(self.network, setup.session_ms)
+        self.tree = self.ensemble.tree
+        self.checks = Checks(self.world, self.tree, setup.unclean)
+        self.partitions = [TopicPartition(TOPIC, number) for number in range(setup.partitions)]
+        self._make_tree()
+        self.nodes = {
+            one: Node(
+                one, folder / str(one), self.network, self.ensemble, setup, rules, self.checks
+            )
+            for one in range(1, setup.nodes + 1)
+        }
+        self.checks.nodes = self.nodes
+        self.clients: list[Client] = []
+
+    def _make_tree(self) -> None:
+        there = self.tree
+        there.ensure((*tree.PERSISTENT, "/cluster"))
+        there.commit([Create(tree.CONTROLLER_EPOCH, tree.write_epoch(0))])
+        replicas = {tp.partition: self._placed(tp.partition + 1) for tp in self.partitions}
+        node = tree.TopicNode(uuid.uuid5(uuid.NAMESPACE_DNS, TOPIC), replicas, {}, {})
+        there.commit([Create(tree.topic_path(TOPIC), tree.write_topic(node))])
+
+    def _placed(self, first: int) -> tuple[int, ...]:
+        setup = self.setup
+        return tuple((first - 1 + n) % setup.nodes + 1 for n in range(setup.replicas))
+
+    # ---- time -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """All nodes."""
+        for node in self.nodes.values():
+            node.start()
+
+    def until(self, condition: Callable[[], bool], limit_ms: float = 30_000.0) -> None:
+        """Let time go on until it holds.  Raises: Violation: it never does."""
+        end_ms = self.world.now_ms + limit_ms
+        while not condition():
+            if self.world.now_ms > end_ms or not self.world.step():
+                raise Violation(f"never: {getattr(condition, '__doc__', '') or 'what is awaited'}")
+
+    def pass_ms(self, ms: float) -> None:
+        """Let so much time go by."""
+        end_ms = self.world.now_ms + ms
+        self.world.after(ms, lambda: None)
+        while self.world.now_ms < end_ms and self.world.step():
+            pass
+
+    # ---- clients ----------------------------------------------------------------------------
+
+    def add_clients(self, dice: random.Random) -> None:
+        """A workload: for each partition producers, and a reader.
+
+        Where power may be cut only acks=all: what acks=1 appended is shown before it is on disk.
+        """
+        pause_ms = dice.choice((2.0, 10.0, 40.0))
+        for tp in self.partitions:
+            every = (-1,), (-1, -1), (-1, -1) if self.setup.durable else (-1, 1)
+            for acks in dice.choice(every):
+                number = 101 + len(self.clients)
+                self.clients.append(Producer(
+                    number, tp, self.network, self.setup, self.checks, acks, pause_ms
+                ))  # fmt: skip
+            number = 101 + len(self.clients)
+            self.clients.append(Reader(number, tp, self.network, self.setup, self.checks))
+
+    # ---- what an operator may do ----------------------------------------------------------------
+
+    def resign(self) -> None:
+        """Whoever is the controller is it no more: its znode is deleted."""
+        self.tree.commit([Delete(tree.CONTROLLER)])
+
+    def delete_records(self, node: int) -> None:
+        """What is shown of the partitions that a node leads, but the last few."""
+        for one in self.nodes[node].replicas.values():
+            state = self.checks.state(one.tp)
+            if one.leads and state is not None and state.leader_epoch == one.leader_epoch:
+                shown = one.handle.high_watermark
+                one.log.delete_before(max(one.log.start_offset, shown - 10))
+
+    def move(self, first: int, number: int) -> None:
+        """A partition is to have its replicas on so many nodes from `first` on; nothing happens
+        while others are about to move."""
+        tp = self.partitions[number % len(self.partitions)]
+        wanted = tree.write_reassignment({tp: self._placed(first)})
+        self.tree.commit([Create(tree.REASSIGNMENT, wanted)])
+
+    # ---- the end --------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Heal everything, and see that all comes to rest and is as it must be."""
+        self.world.say("--- all is healed")
+        self.network.heal()
+        for node in self.nodes.values():
+            node.paused_until_ms, node.disk_factor = 0.0, 1.0
+            if not node.up:
+                node.start()
+        for client in self.clients:
+            client.stopped = True
+        end_ms = self.world.now_ms + SETTLED_MS
+        unsettled = "nothing was looked at"
+        while unsettled:
+            if self.world.now_ms > end_ms:
+                raise Violation(f"settles: after {SETTLED_MS / 1000:.0f} s: {unsettled}")
+            self.pass_ms(200.0)
+            waits = [one.number for one in self.clients if isinstance(one, Producer) and one.waits]
+            unsettled = self.checks.unsettled(self.partitions)
+            if waits and not unsettled:
+                unsettled = f"producers {waits} are not answered"
+        self.checks.final(self.partitions)
+
+    def close(self) -> None:
+        """Give back what the nodes have open."""
+        for node in self.nodes.values():
+            node.close()

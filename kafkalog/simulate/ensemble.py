@@ -1,0 +1,167 @@
+"""ZooKeeper as it is reached over the network, and a node's session with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from kafkalog.metadata.zookeeper.session import Life, Seen
+from kafkalog.simulate.world import Connection, Network, Place
+from kafkalog.testing.zookeeper import Tree
+
+__all__ = ["ENSEMBLE", "Ensemble", "Link"]
+
+ENSEMBLE = 0
+"""Its number in the network."""
+RETRY_MS = 50.0
+ATTACH = "attach"
+T = TypeVar("T")
+Deed = Callable[[Tree, int], Any]
+"""What is done at the tree, for a session."""
+
+
+class _Expired:
+    """The answer to a session that is over."""
+
+
+class Ensemble:
+    """A place where the tree is; it never ends, but links to it do."""
+
+    def __init__(self, network: Network, timeout_ms: float) -> None:
+        self.number, self.life, self.up, self.paused_until_ms = ENSEMBLE, 1, True, 0.0
+        self.tree = Tree()
+        self.timeout_ms = timeout_ms
+        self._world = network.world
+        self._heard_ms: dict[int, float] = {}
+        self._by: dict[int, Connection] = {}
+        network.add(self)
+
+    def serve(self, connection: Connection, request: Any, reply: Callable[[Any], None]) -> None:
+        """(session, deed): session 0 begins one, no deed only tells that it lives, or moves to
+        this connection with ATTACH; what comes by the one of before is not done any more."""
+        session, deed = request
+        if session and deed is not ATTACH and self._by.get(session) is not connection:
+            return
+        if session and session not in self.tree.sessions:
+            reply(_Expired)
+            return
+        if not session:
+            session = self.tree.begin(lambda seen: self._tell(session, seen))
+            self._world.after(self.timeout_ms, lambda: self._look(session))
+        self._heard_ms[session] = self._world.now_ms
+        if self._by.get(session) is not connection:
+            self._by[session] = connection
+            self.tree.forget(session)
+        reply(session if deed in (None, ATTACH) else deed(self.tree, session))
+
+    def _tell(self, session: int, seen: Life | Seen) -> None:
+        self._by[session].push(seen)
+
+    def _look(self, session: int) -> None:
+        if session in self.tree.sessions:
+            left_ms = self._heard_ms[session] + self.timeout_ms - self._world.now_ms
+            if left_ms <= 0:
+                self.expire(session)
+            else:
+                self._world.after(left_ms, lambda: self._look(session))
+
+    def expire(self, session: int) -> None:
+        """End a session without its owner's knowing."""
+        self._world.say("zookeeper: session", session, "expires")
+        self.tree.end(session)
+
+
+class Link:
+    """A node's session.  All is called in the node's own time, and ends with its life."""
+
+    def __init__(
+        self, network: Network, node: Place, ensemble: Ensemble, told: Callable[[Any], None]
+    ) -> None:
+        """`told` hears Life.CONNECTED, AWAY and EXPIRED, and what watches see; those of a
+        connection that ended never fire."""
+        self.session = 0
+        self._network, self._node, self._ensemble, self._told = network, node, ensemble, told
+        self._connection: Connection | None = None
+        self.connect()
+
+    @property
+    def connected(self) -> bool:
+        """Whether it can be asked now, as far as is known."""
+        return self._connection is not None and self._connection.open and self.session > 0
+
+    def connect(self) -> None:
+        """Reach it again."""
+        made = self._connection = Connection(self._network, self._node, self._ensemble)
+        made.pushed = lambda seen: self._told(seen) if made is self._connection else None
+        made.ask((self.session, ATTACH), self._begun, self._away, self._ensemble.timeout_ms)
+
+    def _begun(self, session: Any) -> None:
+        if session is _Expired:
+            self._expired()
+            return
+        self.session = session
+        self._told(Life.CONNECTED)
+        self._beat()
+
+    def _expired(self) -> None:
+        if self.session:
+            self.session = 0
+            self._told(Life.EXPIRED)
+        if self._connection is not None:
+            self._connection.open = False
+        self.connect()
+
+    def _away(self) -> None:
+        made = self._connection
+        self._connection = None
+        if made is not None:
+            made.close()
+        self._told(Life.AWAY)
+        self._network.world.after(RETRY_MS, self._again, self._node)
+
+    def _again(self) -> None:
+        if self._connection is None:
+            self.connect()
+
+    def _beat(self) -> None:
+        made = self._connection
+        if made is None:
+            return
+
+        def next_one(_: Any) -> None:
+            if _ is _Expired:
+                if made is self._connection:
+                    self._expired()
+                return
+            wait_ms = self._ensemble.timeout_ms / 3
+            self._network.world.after(
+                wait_ms, lambda: self._beat() if made is self._connection else None, self._node
+            )
+
+        limit_ms = self._ensemble.timeout_ms * 2 / 3
+        made.ask((self.session, None), next_one, lambda: self._lost(made), limit_ms)
+
+    def _lost(self, made: Connection) -> None:
+        if made is self._connection:
+            self._away()
+
+    def ask(self, deed: Deed, done: Callable[[Any], None], failed: Callable[[], None]) -> None:
+        """Have something done; where it failed, it may have been, or be done later."""
+        made = self._connection
+        if made is None or not self.connected:
+            self._network.world.after(0, failed, self._node)
+            return
+
+        def answered(found: Any) -> None:
+            if found is _Expired:
+                failed()
+                if made is self._connection:
+                    self._expired()
+            else:
+                done(found)
+
+        def lost() -> None:
+            failed()
+            self._lost(made)
+
+        made.ask((self.session, deed), answered, lost, self._ensemble.timeout_ms * 2 / 3)

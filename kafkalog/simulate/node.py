@@ -1,0 +1,330 @@
+"""A node of a simulated cluster: what it knows, its copies, its session, perhaps its reign."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.cluster.node.standing import (
+    Drop,
+    Standing,
+    registered,
+    stop_replica,
+    update_metadata,
+)
+from kafkalog.errors import KafkalogError
+from kafkalog.metadata.image import empty_image
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.session import Create, Life
+from kafkalog.simulate.around import Judge, Setup
+from kafkalog.simulate.ensemble import Ensemble, Link
+from kafkalog.simulate.reign import LISTENER, Reigning
+from kafkalog.simulate.replica import Ends, Fetch, Produce, Produced, Replica, Row, Where
+from kafkalog.simulate.rules import Rules
+from kafkalog.simulate.world import Connection, Network
+from kafkalog.testing import power
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from kafkalog.wire.tables.internal import ALTER_PARTITION
+
+if TYPE_CHECKING:
+    from kafkalog.replication.isr import Isr
+
+__all__ = ["Node"]
+
+REGISTER_AGAIN_MS, PROPOSE_AGAIN_MS = 100.0, 50.0
+ALTER_VERSION = 3
+
+
+class Node:
+    """It is down until `start`."""
+
+    def __init__(
+        self, number: int, folder: Path, network: Network, ensemble: Ensemble, setup: Setup,
+        rules: Rules, checks: Judge,
+    ) -> None:  # fmt: skip
+        self.number, self.life, self.up, self.paused_until_ms = number, 0, False, 0.0
+        self.folder, self.setup, self.rules, self.checks = folder, setup, rules, checks
+        self.world = network.world
+        self.standing = self._nothing()
+        self.replicas: dict[TopicPartition, Replica] = {}
+        self.on_disk: dict[TopicPartition, int] = {}
+        """Of each log, below which offset all survives a power cut; as the last life left it."""
+        self.disk_factor = 1.0
+        self.skew_ms = 0.0
+        """How far its wall clock is off."""
+        self.link: Link
+        self.reigning: Reigning
+        self._network, self._ensemble = network, ensemble
+        self._connections: dict[Any, Connection] = {}
+        self._proposing = False
+        self._waiting: list[Callable[[], None]] = []
+        network.add(self)
+
+    def _nothing(self) -> Standing:
+        return Standing(self.number, -1, -1, 0, empty_image("simulated", self.number), {})
+
+    # ---- time and words ---------------------------------------------------------------------
+
+    def now_ms(self) -> float:
+        """On its timers' clock."""
+        return self.world.now_ms
+
+    def wall_ms(self) -> float:
+        """On its wall."""
+        return 1_700_000_000_000 + self.world.now_ms + self.skew_ms
+
+    def after(self, ms: float, call: Callable[[], None]) -> None:
+        """Do it then, if this life lasts until then."""
+        self.world.after(ms, call, self)
+
+    def after_disk(self, call: Callable[[], None]) -> None:
+        """Do it when the disk gets to it."""
+        usual_ms = self.setup.disk_ms * self.disk_factor
+        self.after(self.world.dice.expovariate(1 / usual_ms), call)
+
+    def say(self, *words: object) -> None:
+        """Note what happened."""
+        self.world.say(*words)
+
+    # ---- lives --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin a life: nothing is known but what is on disk."""
+        self.life += 1
+        self.up, self.paused_until_ms = True, 0.0
+        self.say(f"node {self.number} starts")
+        self.standing = self._nothing()
+        self._proposing = False
+        self._waiting = []
+        self.reigning = Reigning(self)
+        self.link = Link(self._network, self, self._ensemble, self._told)
+        self.after(self.setup.lag_ms / 2, self._look)
+
+    def kill(self, power_cut: bool = False, emptied: bool = False) -> None:
+        """End it.  `power_cut`: what was not synced is gone; `emptied`: all is."""
+        what = "loses power" if power_cut else "is killed"
+        self.say(f"node {self.number} {what}{', and its disk' if emptied else ''}")
+        for tp, one in self.replicas.items():
+            self.on_disk[tp] = one.on_disk
+            one.end()
+        self.replicas.clear()
+        self._connections.clear()
+        self.life += 1
+        self.up = False
+        if power_cut:
+            folders = {self._folder(tp): offset for tp, offset in self.on_disk.items()}
+            power.cut({str(folder): offset for folder, offset in folders.items()})
+        if emptied:
+            self.on_disk.clear()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """At the end of a run."""
+        for one in self.replicas.values():
+            one.end()
+        self.replicas.clear()
+
+    # ---- the network ----------------------------------------------------------------------------
+
+    def ask(
+        self, place: int, request: Any, answered: Callable[[Any], None],
+        failed: Callable[[], None], limit_ms: float, channel: Any,
+    ) -> None:  # fmt: skip
+        """A request to another; those of a channel go over one connection."""
+        receiver = self._network.places.get(place)
+        if receiver is None:
+            self.after(0, failed)
+            return
+        key = place, channel
+        found = self._connections.get(key)
+        if found is None or not found.open:
+            found = self._connections[key] = Connection(self._network, self, receiver)
+        found.ask(request, answered, failed, limit_ms)
+
+    def serve(self, connection: Connection, request: Any, reply: Callable[[Any], None]) -> None:
+        """What another wants."""
+        if isinstance(request, Fetch | Produce | Ends):
+            found = self.replicas.get(request.tp)
+            if found is not None:
+                serving: Any = {Fetch: found.fetch, Produce: found.produce, Ends: found.ends}
+                serving[type(request)](request, reply)
+            elif isinstance(request, Fetch):
+                reply(Row(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            elif isinstance(request, Produce):
+                reply(Produced("NotLeaderOrFollower"))
+            else:
+                reply((ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1))
+        elif isinstance(request, Where):
+            topic = self.standing.image.topics.get(request.tp.topic)
+            one = None if topic is None else topic.partitions.get(request.tp.partition)
+            reply((-1, -1) if one is None else (one.leader, one.leader_epoch))
+        else:
+            api, version, data = request
+            if api in (LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA):
+                self._commanded(lambda: reply(self._obey(api, version, data)))
+            else:
+                self.reigning.asked(api, data, version, reply)
+
+    # ---- the controller's word ----------------------------------------------------------------
+
+    def _commanded(self, obey: Callable[[], None]) -> None:
+        """What comes while this node registers waits, as it does for Member's lock."""
+        if self.standing.epoch < 0:
+            self._waiting.append(obey)
+        else:
+            obey()
+
+    def _obey(self, api: Any, version: int, data: bytes) -> bytes:
+        request = api.decode_request(version, data)
+        effects: list[Any] = []
+        if api is UPDATE_METADATA:
+            self.standing, _, answer = update_metadata(self.standing, request)
+            self._brokers_known()
+        elif api is LEADER_AND_ISR:
+            self.standing, effects, answer = self.rules.leader_and_isr(self.standing, request)
+        else:
+            self.standing, effects, answer = stop_replica(self.standing, request)
+        for effect in effects:
+            try:
+                self._carry_out(effect)
+            except KafkalogError as problem:
+                self.say(f"node {self.number}: {effect.partition}: {problem}")
+        return bytes(api.encode_response(version, answer))
+
+    def _folder(self, tp: TopicPartition) -> Path:
+        return self.folder / f"{tp.topic}-{tp.partition}"
+
+    def _carry_out(self, effect: Any) -> None:
+        tp = effect.partition
+        found = self.replicas.get(tp)
+        folder = self._folder(tp)
+        if isinstance(effect, Drop):
+            if found is not None:
+                self.on_disk[tp] = found.on_disk
+                found.end()
+                del self.replicas[tp]
+            if effect.delete:
+                self.on_disk.pop(tp, None)
+            if effect.delete:
+                shutil.rmtree(folder, ignore_errors=True)
+            return
+        if found is None:
+            self.folder.mkdir(exist_ok=True)
+            found = self.replicas[tp] = Replica(self, tp, folder)
+        state = effect.held.state
+        verb = "leads" if state.leader == self.number else f"follows {state.leader} in"
+        self.say(
+            f"node {self.number} {verb} {tp.topic}-{tp.partition}, epoch {state.leader_epoch}."
+            f"{state.partition_epoch}, isr {state.isr}, has {found.copy.now()}"
+        )
+        found.hold(effect)
+
+    def _brokers_known(self) -> None:
+        """A follower's epoch may be another by now."""
+        for one in self.replicas.values():
+            if one.isr is not None:
+                one.tell()
+                one.moved()
+
+    def epochs(self) -> dict[int, int]:
+        """Of who is registered, as this node knows it."""
+        return {one.id: one.epoch for one in self.standing.image.brokers.values()}
+
+    # ---- ISRs -----------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        for one in list(self.replicas.values()):
+            one.look()
+        self.after(self.setup.lag_ms / 2, self._look)
+
+    def propose(self) -> None:
+        """Ask the controller for what is due; one request at a time."""
+        due = {one: one.isr for one in self.replicas.values() if one.isr and one.isr.due}
+        if self._proposing or not due:
+            return
+        self._proposing = True
+        rows: dict[Any, list[dict[str, Any]]] = {}
+        for one, isr in due.items():
+            proposal = isr.proposal
+            assert proposal is not None
+            pairs = zip(proposal.isr, proposal.epochs, strict=True)
+            rows.setdefault(self.standing.held[one.tp].topic_id, []).append({
+                "partition_index": one.tp.partition, "leader_epoch": isr.leader_epoch,
+                "new_isr": list(proposal.isr),
+                "new_isr_with_epochs": [{"broker_id": b, "broker_epoch": e} for b, e in pairs],
+                "leader_recovery_state": 0, "partition_epoch": isr.partition_epoch,
+            })  # fmt: skip
+        body = {
+            "broker_id": self.number, "broker_epoch": self.standing.epoch,
+            "topics": [{"topic_id": key, "partitions": each} for key, each in rows.items()],
+        }  # fmt: skip
+        data = ALTER_PARTITION.encode_request(ALTER_VERSION, body)
+        self.ask(
+            self.standing.controller, (ALTER_PARTITION, ALTER_VERSION, data),
+            lambda found: self._proposed(due, found), self._proposed_again,
+            self.setup.answer_ms, "alter",
+        )  # fmt: skip
+
+    def _proposed(self, due: Any, data: bytes | None) -> None:
+        if data is not None:
+            answer = ALTER_PARTITION.decode_response(ALTER_VERSION, data)
+            asked: dict[Any, tuple[Replica, Isr]] = {
+                (self.standing.held[one.tp].topic_id, one.tp.partition): (one, isr)
+                for one, isr in due.items()
+                if one.tp in self.standing.held
+            }
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    one, isr = asked.get((topic.topic_id, row.partition_index), (None, None))
+                    if one is not None and isr is not None and self.replicas.get(one.tp) is one:
+                        one.answered(isr, row)
+        self._proposed_again()
+
+    def _proposed_again(self) -> None:
+        self._proposing = False
+        self.after(PROPOSE_AGAIN_MS, self.propose)
+
+    # ---- ZooKeeper ------------------------------------------------------------------------------
+
+    def _told(self, what: Any) -> None:
+        if what is Life.CONNECTED:
+            self._register()
+        elif what in (Life.AWAY, Life.EXPIRED):
+            self.reigning.away()
+        else:
+            self.reigning.seen(what)
+
+    def _register(self) -> None:
+        """As kafkalog.metadata.zookeeper.registering: an earlier session's end is waited for."""
+        path, link = tree.broker_path(self.number), self.link
+        endpoint = tree.Endpoint(LISTENER, f"host{self.number}", 9092, "PLAINTEXT")
+        data = tree.write_broker(tree.BrokerNode((endpoint,), None, 0, {}))
+        create = Create(path, data, ephemeral=True)
+        session = link.session
+
+        def found(znode: Any) -> None:
+            if link.session != session:
+                return
+            if znode is None or znode.owner != session:
+                self.after(REGISTER_AGAIN_MS, again)
+            else:
+                if self.standing.epoch != znode.created:
+                    self.say(f"node {self.number} registers, epoch {znode.created}")
+                self.standing = registered(self.standing, znode.created)
+                waiting, self._waiting = self._waiting, []
+                for obey in waiting:
+                    obey()
+                self.reigning.stand()
+
+        def again() -> None:
+            if link.session == session and link.connected:
+                link.ask(
+                    lambda there, me: (there.commit([create], me), there.read(path))[1],
+                    found, lambda: None,
+                )  # fmt: skip
+
+        again()

@@ -1,0 +1,321 @@
+"""Three nodes for one test: real sockets and directories; they die and part when they are told."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from types import TracebackType
+
+from kafkalog.client import topics
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.transport import Options
+from kafkalog.clock import SkippingClock
+from kafkalog.errors import ArgumentError, Closed, KafkalogError
+from kafkalog.metadata.image import NO_LEADER, Partition
+from kafkalog.server.faults import HELPER
+from kafkalog.testing import records
+from kafkalog.testing.broker import LOOK_S, TestBroker
+from kafkalog.testing.standin import StandIn
+from kafkalog.types import Record, TopicPartition
+
+__all__ = ["NODES", "SETTINGS", "TestCluster"]
+
+NODES = 3
+WAIT_S = 60.0
+"""How long the helpers wait, by the machine's clock, for what takes milliseconds on a machine with
+nothing else to do."""
+SETTINGS: Mapping[str, object] = {
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "offsets.topic.replication.factor": 3,
+    "transaction.state.log.replication.factor": 3,
+    "replica.fetch.wait.max.ms": 50,
+    "replica.fetch.backoff.ms": 20,
+    "replica.lag.time.max.ms": 1000,
+    "controlled.shutdown.retry.backoff.ms": 20,
+}
+"""What differs from one node's; whatever a test gives goes over it.  Who is gone leaves those that
+are in sync after a second."""
+
+
+class TestCluster:
+    """Nodes 1, 2 and 3 in this process, for any client in any language.
+
+    A topic has three copies, of which acks=all waits for two, if it is not said otherwise.  A
+    context manager; closed by `close`, which may be repeated.
+    """
+
+    __test__ = False  # no class of tests, whatever its name
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        zookeeper: str | None = None,
+        *,
+        config: Mapping[str, object] | None = None,
+        clock: SkippingClock | None = None,
+    ) -> None:
+        """Serve the directories node1, node2 and node3 below `path`, made when missing; on return
+        each node knows all others.
+
+        `zookeeper`: where one is, `host:port/chroot`; None: a model of it, in this process, which
+        is gone with the cluster.  `config`: settings of all nodes by Kafka's names, over SETTINGS.
+
+        Raises: as TestBroker; AssertionError: not in time.
+        """
+        self.path = os.path.abspath(path)
+        self.clock = clock or SkippingClock()
+        """Of all nodes; `advance(ms)` lets time pass at once."""
+        self.nodes: dict[int, TestBroker] = {}
+        """Each as `kafkalog_broker` is, with faults of its own."""
+        self._parted: set[tuple[int, int]] = set()
+        self._stand_in = StandIn() if zookeeper is None else None
+        hosts = self._stand_in.hosts if self._stand_in else zookeeper
+        common = {**SETTINGS, **(config or {}), "zookeeper.connect": hosts}
+        try:
+            for node in range(1, NODES + 1):
+                folder = os.path.join(self.path, f"node{node}")
+                settings = {**common, "node.id": node}
+                self.nodes[node] = TestBroker(folder, config=settings, clock=self.clock)
+            self._all_known()
+        except BaseException:
+            self.close()
+            raise
+
+    # ---- its life ----------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where any Kafka client connects to: all nodes, the same over all their lives."""
+        return ",".join(one.bootstrap_servers for one in self.nodes.values())
+
+    @property
+    def running(self) -> list[int]:
+        """The nodes that are there."""
+        return [node for node, one in self.nodes.items() if one.running]
+
+    def kill(self, node: int) -> None:
+        """End a node as a power cut does: what was not on its disk is gone.  It is missed at once,
+        and `start` begins it again.
+
+        Raises: ArgumentError: no such node; Closed: it is down.
+        """
+        self._node(node).kill()
+
+    def stop(self, node: int) -> None:
+        """End a node in order: what it leads is led by others before.  Raises: ArgumentError."""
+        self._node(node).stop()
+
+    def start(self, node: int) -> None:
+        """Begin a node again after `kill` or `stop`; nothing when it runs.
+
+        Raises: ArgumentError.
+        """
+        self._node(node).start()
+        self._cut()
+
+    def partition(self, one: int, other: int) -> None:
+        """Let two nodes lose each other until `heal`: neither answers the other, from the next
+        request on.  Clients reach both (unless their client.id is a node's number, by which nodes
+        know each other), and both reach what stands for ZooKeeper.
+
+        Raises: ArgumentError.
+        """
+        for node in (one, other):
+            self._node(node)
+        if one == other:
+            raise ArgumentError(f"partition: found node {one} twice, wanted two nodes")
+        self._parted.add((min(one, other), max(one, other)))
+        self._cut()
+
+    def _cut(self) -> None:
+        """Let those that are parted and run be so; what was set already is not set again."""
+        for one, other in self._parted:
+            for node, lost in ((one, str(other)), (other, str(one))):
+                if not self.nodes[node].running:
+                    continue
+                faults = self.nodes[node].broker.faults
+                if not any(fault.api is None and fault.client_id == lost for fault in faults.all):
+                    faults.cut_off(lost)
+
+    def heal(self) -> None:
+        """Join what was parted, start what is down, resume what is paused, remove every fault; on
+        return each node knows all others.
+
+        Raises: AssertionError: not in time.
+        """
+        self._parted.clear()
+        for one in self.nodes.values():
+            one.heal()
+        self._all_known()
+
+    def close(self) -> None:
+        """End all nodes."""
+        for one in self.nodes.values():
+            if one.running:  # what is parted or paused would hold up the others' end
+                with suppress(KafkalogError):
+                    one.heal()
+        for one in self.nodes.values():
+            one.close()
+        if self._stand_in is not None:
+            self._stand_in.close()
+
+    # ---- what is in it -----------------------------------------------------------------------
+
+    @property
+    def controller(self) -> int:
+        """The node that is the controller, as all that run know; -1: not known yet, or none."""
+        told = {self.nodes[node].broker.node.metadata.controller for node in self.running}
+        return told.pop() if len(told) == 1 else -1
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The node that leads a partition, as the latest that any node knows; -1: none.
+
+        Raises: Closed: no node runs.
+        """
+        state = self._newest(topic, partition)
+        return NO_LEADER if state is None else state.leader
+
+    def in_sync(self, topic: str, partition: int = 0) -> list[int]:
+        """The nodes that are in sync, sorted, as the latest that any node knows.
+
+        Raises: Closed: no node runs.
+        """
+        state = self._newest(topic, partition)
+        return [] if state is None else sorted(state.isr)
+
+    def _newest(self, topic: str, partition: int) -> Partition | None:
+        if not self.running:
+            raise Closed(f"all nodes of {self.path} are down: start(n)")
+        told = (self._told(node, topic, partition) for node in self.running)
+        known = [state for state in told if state is not None]
+        return max(known, key=lambda it: (it.leader_epoch, it.partition_epoch), default=None)
+
+    def _told(self, node: int, topic: str, partition: int) -> Partition | None:
+        return self.nodes[node].broker.node.image.partition(topic, partition)
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        replication_factor: int = -1,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make a topic; `replication_factor` -1: the nodes' default.  On return each node knows who
+        leads its partitions, but for nodes that are parted from others.
+
+        Raises: TopicExists, InvalidTopic, InvalidSetting, InvalidReplicationFactor; AssertionError:
+        not in time.
+        """
+        with self._client() as client:
+            topics.create_topic(client, topic, partitions, replication_factor, config)
+        parted = {node for pair in self._parted for node in pair}
+        told = [node for node in self.running if node not in parted]
+
+        def led() -> bool:
+            states = [self._told(node, topic, n) for node in told for n in range(partitions)]
+            return all(state is not None and state.leader in self.nodes for state in states)
+
+        self.wait_until(led, f"topic {topic}: its partitions are led")
+
+    def fill(
+        self,
+        topic: str,
+        what: Iterable[records.Row] | os.PathLike[str],
+        *,
+        partition: int | None = None,
+    ) -> int:
+        """Put records into a topic, with acks=all: see TestBroker.fill."""
+        with self._client() as client:
+            return records.send(client, topic, what, partition)
+
+    def records(self, topic: str, *, committed: bool = True) -> list[Record]:
+        """What a consumer would read of all partitions now, each from its leader; nothing of those
+        without one.
+
+        Raises: Closed: no node runs.
+        """
+        found: list[Record] = []
+        isolation = "read_committed" if committed else "read_uncommitted"
+        number = 0
+        while self._newest(topic, number) is not None:
+            leader = self.leader(topic, number)
+            if leader in self.running:
+                log = self.nodes[leader].broker.node.partitions.look(topic, number)
+                found += [] if log is None else log.read(isolation=isolation)
+            number += 1
+        return found
+
+    def wait_for_records(
+        self, topic: str, count: int, timeout_s: float = WAIT_S, *, committed: bool = True
+    ) -> list[Record]:
+        """The records of a topic, once there are `count`; see `records`.
+
+        Raises: AssertionError, when there are not in time, or more.
+        """
+        found: list[Record] = []
+
+        def there() -> bool:
+            with suppress(KafkalogError):  # led by another a moment ago
+                found[:] = self.records(topic, committed=committed)
+            return len(found) >= count
+
+        self.wait_until(there, lambda: f"topic {topic}: {count} records, not {len(found)}",
+                        timeout_s)  # fmt: skip
+        if len(found) != count:
+            raise AssertionError(f"topic {topic}: found {len(found)} records, wanted {count}")
+        return found
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """The offsets that a group has committed."""
+        with self._client() as client:
+            return records.committed(client, group)
+
+    def wait_until(
+        self, condition: Callable[[], object], what: str | Callable[[], str],
+        timeout_s: float = WAIT_S,
+    ) -> None:  # fmt: skip
+        """Wait for something to be so.  Raises: AssertionError, with `what`."""
+        end_s = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > end_s:
+                told = what if isinstance(what, str) else what()
+                raise AssertionError(f"not within {timeout_s:g} s: {told}")
+            time.sleep(LOOK_S)
+
+    # ---- inside --------------------------------------------------------------------------------
+
+    def _node(self, node: int) -> TestBroker:
+        if node not in self.nodes:
+            known = ", ".join(map(str, self.nodes))
+            raise ArgumentError(f"node: found {node!r}, wanted one of {known}")
+        return self.nodes[node]
+
+    def _client(self) -> Cluster:
+        options = Options(client_id=HELPER, request_timeout_ms=int(WAIT_S * 1000))
+        return Cluster(self.bootstrap_servers, options, self.clock)
+
+    def _all_known(self) -> None:
+        """Each node knows the others, and a controller that is there."""
+
+        def so() -> bool:
+            images = [one.broker.node.image for one in self.nodes.values()]
+            return self.controller > 0 and all(len(one.brokers) == NODES for one in images)
+
+        self.wait_until(so, "each node knows all others")
+
+    def __enter__(self) -> TestCluster:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"TestCluster({self.path!r}, running: {self.running})"

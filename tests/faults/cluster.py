@@ -1,0 +1,335 @@
+"""A cluster on hosts of its own: a ZooKeeper, nodes of ours, and what can be done to them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import kafkalog
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.wire import apis
+from tests.damage.powercut import disks
+from tests.damage.powercut.disks import Disk
+from tests.faults.clocks import library
+from tests.faults.members import CLIENT_PORT, KafkaNode, Member, Node, ZooKeeperServer
+from tests.faults.network import Host, Network
+from tests.support.copies import batches_in
+from tests.support.raw import Raw
+from tests.support.waiting import wait_for
+from tests.support.zookeeper import ends
+
+PATIENCE_S = 300.0
+"""For what comes in seconds where the machine is idle."""
+CHROOT = "/kafka"
+SETTINGS: dict[str, object] = {
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "zookeeper.session.timeout.ms": 4_000,
+    "replica.lag.time.max.ms": 3_000,
+    "replica.fetch.wait.max.ms": 100,
+    "replica.fetch.backoff.ms": 100,
+    "controlled.shutdown.retry.backoff.ms": 200,
+    "offsets.topic.num.partitions": 2,
+    "transaction.state.log.num.partitions": 2,
+    "group.initial.rebalance.delay.ms": 100,
+    "auto.create.topics.enable": "false",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
+}
+DISK_BYTES = 512 << 20  # sparse
+INTERNAL = {"__consumer_offsets": 2, "__transaction_state": 2}
+
+
+def _moving(admin: kafkalog.Admin) -> bool:
+    """Whether partitions still go to other nodes, or nobody tells."""
+    try:
+        return bool(admin.list_partition_reassignments())
+    except kafkalog.KafkalogError:
+        return True
+
+
+def _wait_until(condition: Callable[[], object], what: str) -> None:
+    wait_for(condition, what, PATIENCE_S, 0.05)
+
+
+class Cluster:
+    """A context manager, in which all are there."""
+
+    def __init__(
+        self, home: Path, network: Network, *, zookeepers: int = 1, nodes: int = 3,
+        with_kafka: bool = False, kafka_keeps: bool = False, disks: bool = False,
+        clocks: bool = False, settings: Mapping[str, object] | None = None,
+    ) -> None:  # fmt: skip
+        """`kafka_keeps`: Kafka's node, if there is one, has copies of partitions, too; else it may
+        only be the controller.  Each node has, if it shall, a file system of its own, whose power
+        can be cut, and a wall clock of its own."""
+        self.home = home
+        self.network = network
+        self._deaf: dict[str, set[str]] = defaultdict(set)  # by host: addresses
+        self.zookeepers = self._zookeepers(zookeepers)
+        servers = ",".join(f"{z.host.address}:{CLIENT_PORT}" for z in self.zookeepers)
+        self.zookeeper = servers + CHROOT
+        clock = library(home) if clocks else None
+        self.nodes = {
+            n: Node(network.host(f"n{n}"), home / f"n{n}", n, self.zookeeper,
+                    home / f"disk{n}" / "mounted" / "data", {**SETTINGS, **(settings or {})}, clock)
+            for n in range(1, nodes + 1)
+        }  # fmt: skip
+        self.has_disks, self.has_clocks = disks, clocks
+        self.kafka = (
+            KafkaNode(network.host("k"), home / "k", 9, self.zookeeper, SETTINGS)
+            if with_kafka else None
+        )  # fmt: skip
+        self.brokers: dict[int, Node | KafkaNode] = dict(self.nodes)
+        if self.kafka is not None:
+            self.brokers[self.kafka.number] = self.kafka
+        self.keepers = [*(self.brokers if kafka_keeps else self.nodes)]
+        self.topics: dict[str, int] = {}
+        self.copies: dict[tuple[str, int], list[int]] = {}
+        """The nodes of each partition, when all was whole."""
+
+    def _zookeepers(self, count: int) -> list[ZooKeeperServer]:
+        hosts = [self.network.host(f"z{n}") for n in range(1, count + 1)]
+        return [
+            ZooKeeperServer(host, self.home / host.name, n, hosts)
+            for n, host in enumerate(hosts, 1)
+        ]
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.address for node in self.nodes.values())
+
+    def __enter__(self) -> Cluster:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.__exit__)
+            for n, node in self.nodes.items():
+                if self.has_disks:
+                    node.disk = Disk("ext4", self.home / f"disk{n}", _wait_until, DISK_BYTES)
+                    node.disk.mount()
+                else:
+                    node.data.parent.mkdir(parents=True)
+            for one in self.zookeepers:
+                one.begin(wait=False)
+            for one in self.zookeepers:
+                wait_for(one._answers, f"{one.host.name} serves", PATIENCE_S, 0.1)
+            if self.kafka is not None:
+                self.kafka.begin()
+            for node in self.nodes.values():
+                node.begin(wait=False)
+            self.all_known()
+            for name, partitions in INTERNAL.items():
+                self.topic(name, partitions, cleanup_policy="compact")
+            undo.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._mend()
+        for one in [*self.brokers.values(), *self.zookeepers]:
+            if one.lives:
+                one.kill()
+        for node in self.nodes.values():
+            if node.disk is not None:
+                node.disk.unmount()
+
+    # ---- what is known -----------------------------------------------------------------------
+
+    def metadata(self, node: int, *topics: str) -> Any:
+        """What a node tells clients.  Raises: OSError."""
+        with Raw(self.nodes[node].address) as raw:
+            return raw.call(apis.METADATA, 12, topics=[{"name": name} for name in topics])
+
+    def all_known(self) -> None:
+        """Wait until every node knows every other, and who is the controller."""
+
+        def known(node: int) -> bool:
+            try:
+                found = self.metadata(node)
+            except OSError:
+                return False
+            there = {broker.node_id for broker in found.brokers}
+            return set(self.brokers) <= there and found.controller_id >= 0
+
+        for node in self.nodes:
+            wait_for(partial(known, node), f"{node} knows all", PATIENCE_S, 0.1)
+
+    def leader(self, topic: str, partition: int) -> int:
+        """As the first node that answers says; -1: none is known."""
+        for node, member in self.nodes.items():
+            if member.lives and not member.paused:
+                with contextlib.suppress(OSError):
+                    for row in self.metadata(node, topic).topics[0].partitions:
+                        if row.partition_index == partition:
+                            return int(row.leader_id)
+        return -1
+
+    def controller(self) -> int:
+        """As the first node that answers says; -1: none is known."""
+        for node, member in self.nodes.items():
+            if member.lives and not member.paused:
+                with contextlib.suppress(OSError):
+                    return int(self.metadata(node).controller_id)
+        return -1
+
+    def places(self, partition: int, anywhere: bool = False) -> list[int]:
+        """The nodes of a partition, the one that is to lead first; `anywhere`: of all keepers, else
+        of ours."""
+        nodes = self.keepers if anywhere else [*self.nodes]
+        first = partition % len(nodes)
+        return (nodes[first:] + nodes[:first])[: len(self.nodes)]
+
+    def topic(self, name: str, partitions: int, anywhere: bool = False, **settings: str) -> None:
+        """Three copies of each partition, on nodes of ours or `anywhere`; each leads some."""
+        row = {
+            "name": name, "num_partitions": -1, "replication_factor": -1,
+            "assignments": [
+                {"partition_index": n, "broker_ids": self.places(n, anywhere)}
+                for n in range(partitions)
+            ],
+            "configs": [{"name": k.replace("_", "."), "value": v} for k, v in settings.items()],
+        }  # fmt: skip
+
+        def made() -> bool:
+            with contextlib.suppress(OSError), Raw(self.nodes[1].address) as raw:
+                done = raw.call(apis.CREATE_TOPICS, 5, topics=[row], timeout_ms=30_000)
+                assert done.topics[0].error_code in (0, 36, 41, 7, 13), done
+                return done.topics[0].error_code in (0, 36)  # it is there
+            return False
+
+        wait_for(made, f"{name} is made", PATIENCE_S, 0.2)
+        self.topics[name] = partitions
+        self.in_sync({name: partitions})
+
+    def in_sync(self, topics: Mapping[str, int] | None = None) -> None:
+        """Wait until every node says that all copies of all partitions are in sync, and all say
+        the same of who leads: then nobody believes to lead who does not."""
+        wanted = self.topics if topics is None else topics
+
+        leaders: dict[tuple[str, int], set[tuple[int, int]]] = {}
+
+        def missing(node: int) -> list[str]:
+            try:
+                found = self.metadata(node, *wanted)
+            except OSError as gone:
+                return [f"{node}: {gone}"]
+            for topic in found.topics:
+                for row in topic.partitions:
+                    said = leaders.setdefault((topic.name, row.partition_index), set())
+                    said.add((row.leader_id, row.leader_epoch))
+            there = [
+                f"{topic.name}-{row.partition_index}: leader {row.leader_id}, {row.isr_nodes}"
+                for topic in found.topics for row in topic.partitions
+                if row.leader_id < 0 or len(row.isr_nodes) < len(row.replica_nodes)
+            ]  # fmt: skip
+            count = sum(len(topic.partitions) for topic in found.topics)
+            return there if count == sum(wanted.values()) else [f"{node} knows {count}", *there]
+
+        last: list[str] = []
+
+        def all_there() -> bool:
+            leaders.clear()
+            last[:] = [line for node in self.nodes for line in missing(node)]
+            last.extend(f"{tp}: {said} lead" for tp, said in leaders.items() if len(said) > 1)
+            return not last
+
+        try:
+            wait_for(all_there, "all are in sync", PATIENCE_S, 0.2)
+        except AssertionError as late:
+            raise AssertionError(f"{late}: {last[:6]}") from None
+
+    # ---- what can be done --------------------------------------------------------------------
+
+    def deafen(self, pairs: Iterable[tuple[Host, Host]]) -> None:
+        """In each pair the first hears the second no more."""
+        for one, other in pairs:
+            self._deaf[one.name].add(other.address)
+        for name, addresses in self._deaf.items():
+            self.network.hosts[name].hears(addresses)
+
+    def hear(self, host: Host) -> None:
+        """It hears everybody again."""
+        self._deaf.pop(host.name, None)
+        host.hears()
+
+    def divide(self, *sides: Iterable[Host]) -> None:
+        """Nobody hears those of another side."""
+        groups = [[*side] for side in sides]
+        self.deafen(
+            (one, other)
+            for a in groups for b in groups if a is not b for one in a for other in b
+        )  # fmt: skip
+
+    def expire(self, node: int) -> None:
+        """The session that it has with ZooKeeper ends, by no doing of its own."""
+        ends(self.zookeeper, tree.broker_path(node), PATIENCE_S)
+
+    def heal(self) -> None:
+        """The network is whole, who stood still goes on, who is dead comes back."""
+        self._deaf.clear()
+        self.network.heal()
+        self._mend()
+        members: Sequence[Member] = [*self.zookeepers, *self.brokers.values()]
+        for one in members:
+            if one.paused:
+                one.resume()
+        for one in members:
+            if not one.lives:
+                if one is self.kafka:  # which ends where its last life is still registered
+                    self.expire(self.kafka.number)
+                one.begin(wait=False)
+
+    def _mend(self) -> None:
+        """Disks have room and time, clocks are right."""
+        for node in self.nodes.values():
+            if node.disk is not None and node.disk.is_mounted:
+                if disks.why_not_slow() is None:
+                    node.disk.slow(None)
+                node.ballast.unlink(missing_ok=True)
+            if node.clock is not None:
+                node.clock.set_ahead(0)
+
+    def whole(self) -> None:
+        """Healed, and everything is where it should be.
+
+        Kafka's node begins anew: as a leader it waits for ever, or until another leads, where its
+        controller lost the answer to a change of the ISR."""
+        if self.kafka is not None and self.kafka.lives:
+            self.kafka.kill()
+        self.heal()
+        self.all_known()
+        with kafkalog.Admin(self.bootstrap) as admin:
+            wait_for(lambda: not _moving(admin), "nothing moves", PATIENCE_S, 0.2)
+        self.in_sync()
+        self.copies = {
+            (topic.name, row.partition_index): list(row.replica_nodes)
+            for topic in self.metadata(1, *self.topics).topics for row in topic.partitions
+        }  # fmt: skip
+
+    def end(self) -> None:
+        """All nodes end, once no group has a member: one that is not heard of any more goes, and
+        that is a record, which those that had ended by then would lack."""
+        with kafkalog.Admin(self.bootstrap) as admin:
+            wait_for(
+                lambda: {one.state for one in admin.list_groups()} <= {"Empty", "Dead"},
+                "nobody is left in a group", PATIENCE_S, 0.2,
+            )  # fmt: skip
+        for node in self.brokers.values():
+            node.stop()
+
+    def keep(self, folder: Path) -> None:
+        """What each member said, for people."""
+        for one in [*self.zookeepers, *self.brokers.values()]:
+            (folder / f"{one.host.name}.output").write_text(one.output())
+
+    def copies_differ(self) -> list[str]:
+        """Partitions of which two nodes have other bytes; to be asked when all nodes have ended."""
+        found = []
+        for (topic, partition), nodes in self.copies.items():
+            name = f"{topic}-{partition}"
+            copies = [batches_in(self.brokers[node].data / name) for node in nodes]
+            if any(one != copies[0] for one in copies[1:]):
+                lengths = [len(one) for one in copies]
+                found.append(f"{name}: batches {lengths}")
+        return found

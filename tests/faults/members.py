@@ -1,0 +1,158 @@
+"""What lives on the hosts: servers of a ZooKeeper, nodes of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kafkalog.cli.cluster.zookeeper import serves
+from tests.damage.powercut.disks import LOG_LOST, Disk
+from tests.faults.clocks import Clock
+from tests.faults.network import Host
+from tests.support import apache, zookeeper
+from tests.support.stopped import stand_still
+
+CLIENT_PORT, PEER_PORT, ELECTION_PORT, PORT = 2181, 2888, 3888, 9092
+ENSEMBLE = """
+initLimit=50
+syncLimit=10
+"""
+HEAP = "64m"
+
+
+class Member(apache.Program):
+    """A program on a host; it can die, stand still, and come again."""
+
+    def __init__(self, host: Host, folder: Path) -> None:
+        folder.mkdir()
+        super().__init__(folder / "output", host.within)
+        self.host = host
+        self.folder = folder
+        self.paused = False
+
+    def begin(self, wait: bool = True) -> None:
+        """Start it, also once more; `wait`: until it is of use."""
+        raise AssertionError("what a subclass does")
+
+    @property
+    def lives(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def pause(self) -> None:
+        """SIGSTOP: to others as if it were gone, to itself as if no time passed."""
+        assert self._process is not None
+        stand_still(self._process.pid)
+        self.paused = True
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+        self.paused = False
+
+
+class ZooKeeperServer(Member):
+    """One of an ensemble."""
+
+    def __init__(self, host: Host, folder: Path, number: int, hosts: Sequence[Host]) -> None:
+        super().__init__(host, folder)
+        text = zookeeper.ZOOKEEPER.replace("127.0.0.1", host.address)
+        text = text.format(data=folder / "data", port=CLIENT_PORT) + ENSEMBLE
+        if len(hosts) > 1:
+            for n, one in enumerate(hosts, 1):
+                text += f"server.{n}={one.address}:{PEER_PORT}:{ELECTION_PORT}\n"
+        (folder / "zoo.cfg").write_text(text)
+        (folder / "data").mkdir()
+        (folder / "data" / "myid").write_text(f"{number}\n")
+        self._command = apache.java(
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(folder / "zoo.cfg"),
+            heap=HEAP, folder=apache.jars_with_zookeeper(),
+        )  # fmt: skip
+
+    def begin(self, wait: bool = True) -> None:
+        """`wait`: until it serves, for which most of them have to be there."""
+        self.start(self._command, self.folder, self._answers if wait else lambda: True)
+
+    def _answers(self) -> bool:
+        return serves(self.host.address, CLIENT_PORT)
+
+
+class Node(Member):
+    """A node of ours, `kafkalog serve`."""
+
+    def __init__(
+        self, host: Host, folder: Path, number: int, zookeepers: str, data: Path,
+        settings: Mapping[str, object], clock: Path | None = None,
+    ) -> None:  # fmt: skip
+        """`clock`: the library that gives it a wall clock of its own."""
+        super().__init__(host, folder)
+        self.clock = Clock(folder, clock) if clock is not None else None
+        self.number = number
+        self.data = data
+        self.disk: Disk | None = None
+        """What `data` lies on, if that is its own."""
+        self.address = f"{host.address}:{PORT}"
+        sets = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+        self._command = [
+            *(self.clock.within if self.clock is not None else ()),
+            *(sys.executable, "-m", "kafkalog", "serve", "--dir", str(data)),
+            *("--listen", self.address, "--zookeeper", zookeepers, "--node-id", str(number)),
+            *sets,
+        ]
+
+    def cut_power(self) -> None:
+        """Nothing reaches its disk from now on, and it dies; what was not synced is gone."""
+        assert self.disk is not None
+        self.disk.cut(LOG_LOST)
+        self.kill()
+        self.disk.unmount()
+        self.disk.mount()
+
+    @property
+    def ballast(self) -> Path:
+        """A file that takes the disk's room."""
+        assert self.disk is not None
+        return self.disk.root / "ballast"
+
+    def fill(self) -> None:
+        """Take all the room that is left."""
+        free = os.statvfs(self.ballast.parent)
+        with contextlib.suppress(OSError), self.ballast.open("ab", buffering=0) as file:
+            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize)
+            while file.write(bytes(4096)):
+                pass
+
+    def begin(self, wait: bool = True) -> None:
+        """`wait`: until it knows itself as one of the cluster."""
+
+        def answers() -> bool:
+            return not wait or apache.answers(self.address)
+
+        self.start(self._command, Path(os.getcwd()), answers)
+
+
+class KafkaNode(Member):
+    """A node of Apache Kafka 3.9, which may be the controller, lead and follow."""
+
+    def __init__(
+        self, host: Host, folder: Path, number: int, zookeepers: str, settings: Mapping[str, object]
+    ) -> None:
+        super().__init__(host, folder)
+        self.number = number
+        self.data = folder / "data"
+        self.address = f"{host.address}:{PORT}"
+        text = zookeeper.BROKER.replace("127.0.0.1", host.address)
+        text = text.format(node=number, zookeeper=zookeepers, port=PORT, data=self.data)
+        lines = [f"{name}={value}" for name, value in settings.items()]
+        (folder / "server.properties").write_text("\n".join([text, *lines, ""]))
+        self._command = apache.java(
+            "kafka.Kafka", str(folder / "server.properties"), heap="384m",
+            folder=apache.jars_with_zookeeper(),
+        )  # fmt: skip
+
+    def begin(self, wait: bool = True) -> None:
+        """`wait`: until it knows itself as one of the cluster."""
+        self.start(self._command, self.folder, lambda: not wait or apache.answers(self.address))

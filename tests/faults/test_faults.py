@@ -1,0 +1,89 @@
+"""Nodes of ours die, stand still and lose each other while clients of three libraries use them.
+
+Nothing that was acknowledged is lost, doubled or reordered; transactions are whole or not at all;
+no position of a group goes back; and at the end all copies are equal, byte for byte.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.damage.powercut import disks
+from tests.faults import clocks, nemeses, network
+from tests.faults.cluster import Cluster
+from tests.faults.nemeses import Nemesis
+from tests.faults.running import Run, told
+from tests.support import apache
+from tests.support.effort import EXPLORING, LONG, SECONDS, rounds
+
+pytest.importorskip("kazoo")
+
+FIXED = [
+    Nemesis(nemeses.kill, 1), Nemesis(nemeses.isolate, 6), Nemesis(nemeses.cut_from_zookeeper, 6),
+]  # fmt: skip
+"""What is done in an ordinary run; a search draws of all."""
+RUNS = 30 if LONG else 3 if EXPLORING else 1
+RUN_S = 180 if LONG else 90
+
+
+def drawn(rng: random.Random) -> Iterator[Nemesis]:
+    """Without an end, and none again before all have come."""
+    while True:
+        yield from rng.sample(nemeses.ALL, len(nemeses.ALL))
+
+
+def chosen(deck: Iterator[Nemesis]) -> Iterator[Nemesis]:
+    if EXPLORING:
+        end = time.monotonic() + RUN_S
+        yield from itertools.takewhile(lambda _: time.monotonic() < end, deck)
+    else:
+        yield from FIXED
+
+
+@pytest.mark.java
+@pytest.mark.slow
+@pytest.mark.explore
+@pytest.mark.timeout(1800 * RUNS + 3 * SECONDS)
+def test_faults(tmp_path: Path, memory: Path, rng: random.Random) -> None:
+    if reason := network.why_not():
+        pytest.skip(reason)
+    try:
+        apache.jars_with_zookeeper()
+    except apache.Unavailable as missing:
+        pytest.skip(f"there is no ZooKeeper: {missing}")
+    deck = drawn(rng)
+    for number in rounds(RUNS):
+        home = memory / f"faults{number}"
+        home.mkdir()
+        one_run(home, tmp_path / f"run{number}", rng, deck, with_kafka=number % 3 == 1)
+
+
+def one_run(
+    home: Path, kept: Path, rng: random.Random, deck: Iterator[Nemesis], with_kafka: bool
+) -> None:
+    """An ordinary run has nodes of ours and one ZooKeeper; a search three of them, each node a disk
+    and a clock of its own, and in one of three runs a fourth node, of Apache Kafka: it may be the
+    controller, and in the long form lead and follow, too."""
+    searched = {
+        "zookeepers": 3, "with_kafka": with_kafka, "kafka_keeps": LONG,
+        "disks": disks.why_not("ext4") is None, "clocks": clocks.why_not() is None,
+    }  # fmt: skip
+    asked: dict[str, Any] = searched if EXPLORING else {}
+    with network.Network() as hosts, Cluster(home, hosts, **asked) as cluster:
+        run = Run(cluster, rng, pace=0.15 if EXPLORING else 2)
+        try:
+            run.go(chosen(deck))
+            found = run.judge()
+            assert not found, told(found)
+        except BaseException:
+            run.keep(kept)
+            cluster.keep(kept)
+            raise
+        print(asked, *run.log, run.figures(), sep="\n")

@@ -1,0 +1,130 @@
+"""Producers of three libraries behind one face: idempotent, acks=all, each record's fate told."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import kafkalog
+
+DELIVERY_MS = 60_000
+"""How long they try; then nobody knows whether the record is there."""
+REQUEST_MS = 5_000
+Done = Callable[[int | None], None]
+"""Called with the offset, or None: it is not known whether the record is there."""
+
+
+class Sender(Protocol):
+    def send(self, topic: str, partition: int, value: bytes, done: Done) -> None:
+        """Raises: what the library raises; then nothing was sent, or it is not known."""
+
+    def look(self) -> None:
+        """Let it call what is done, if it does so in its caller's thread only."""
+
+    def close(self) -> None:
+        """When all is answered."""
+
+
+class Ours:
+    """kafkalog.Producer."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = kafkalog.Producer(
+            bootstrap, acks="all", idempotent=True, linger_ms=5, delivery_timeout_ms=DELIVERY_MS,
+            request_timeout_ms=REQUEST_MS, max_block_ms=DELIVERY_MS,
+        )  # fmt: skip
+
+    def send(self, topic: str, partition: int, value: bytes, done: Done) -> None:
+        def told(future: Any) -> None:
+            done(None if future.exception() is not None else future.result().offset)
+
+        self._producer.send(topic, value, partition=partition).add_done_callback(told)
+
+    def look(self) -> None:
+        pass
+
+    def close(self) -> None:
+        with contextlib.suppress(kafkalog.KafkalogError):
+            self._producer.close(DELIVERY_MS / 1000)
+
+
+class Librdkafka:
+    """confluent_kafka.Producer, one for each partition.
+
+    Where a broker refuses a sequence of one partition, librdkafka (2.16) sends what may be stored
+    in another again under another epoch, and it is there twice (librdkafka#4953).
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producers: dict[tuple[str, int], Any] = {}
+        self._ended: set[tuple[str, int]] = set()  # after a fatal error
+        self._settings = {
+            "bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5,
+            "message.timeout.ms": DELIVERY_MS, "socket.timeout.ms": REQUEST_MS,
+            "request.timeout.ms": REQUEST_MS, "log_level": 0,
+        }  # fmt: skip
+
+    def send(self, topic: str, partition: int, value: bytes, done: Done) -> None:
+        from confluent_kafka import Producer
+
+        def told(problem: Any, message: Any) -> None:
+            done(None if problem is not None else message.offset())
+
+        if (topic, partition) not in self._producers:
+            self._producers[topic, partition] = Producer(self._settings)
+        producer = self._producers[topic, partition]
+        try:
+            producer.produce(topic, value, partition=partition, on_delivery=told)
+        except Exception:
+            self._ended.add((topic, partition))
+            raise
+
+    def look(self) -> None:
+        for where, one in self._producers.items():
+            try:
+                one.poll(0)
+            except Exception:  # a fatal error comes once, then what became of each record
+                self._ended.add(where)
+
+    def close(self) -> None:
+        for where, one in self._producers.items():
+            # What a fatal error says was, or is, said of each record, too.
+            with contextlib.suppress(Exception):
+                if where not in self._ended:  # else what waits would do so until it is too late
+                    one.flush(DELIVERY_MS / 1000)
+            one.purge()
+            with contextlib.suppress(Exception):
+                one.flush(REQUEST_MS / 1000)
+
+
+class KafkaPython:
+    """kafka.KafkaProducer."""
+
+    def __init__(self, bootstrap: str) -> None:
+        from kafka import KafkaProducer  # type: ignore[import-untyped, unused-ignore]
+
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
+        self._producer = KafkaProducer(
+            bootstrap_servers=bootstrap.split(","), acks="all", enable_idempotence=True,
+            linger_ms=5, request_timeout_ms=REQUEST_MS, delivery_timeout_ms=DELIVERY_MS,
+            max_block_ms=DELIVERY_MS,
+        )  # fmt: skip
+
+    def send(self, topic: str, partition: int, value: bytes, done: Done) -> None:
+        future = self._producer.send(topic, value, partition=partition)
+        future.add_callback(lambda metadata: done(metadata.offset))
+        future.add_errback(lambda _: done(None))
+
+    def look(self) -> None:
+        pass
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._producer.close(timeout=DELIVERY_MS / 1000)
+
+
+LIBRARIES: dict[str, Callable[[str], Sender]] = {
+    "ours": Ours, "librdkafka": Librdkafka, "kafka-python": KafkaPython,
+}  # fmt: skip

@@ -1,0 +1,306 @@
+"""A cluster of nodes of both kinds, each a process: what there is, and what can be done to it.
+
+Whatever a node is, it has one number, one directory and one address; so it changes hands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import kafkalog
+from kafkalog.client.cluster import TopicInfo
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.session import Session
+from kafkalog.wire import apis
+from tests.support import apache
+from tests.support.copies import batches_in
+from tests.support.raw import Raw
+from tests.support.stopped import standing_still
+from tests.support.waiting import wait_for
+from tests.support.zookeeper import Broker, ZooKeeper
+
+KAFKA, OURS = "kafka", "kafkalog"
+PATIENCE_S = 200.0
+"""For what comes in seconds where the machine is idle."""
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "controlled.shutdown.retry.backoff.ms": "200",
+    "default.replication.factor": "3",
+    "group.initial.rebalance.delay.ms": "100",
+    "log.segment.delete.delay.ms": "1000",
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "3",
+    "replica.fetch.backoff.ms": "100",
+    "replica.fetch.wait.max.ms": "300",
+    "replica.lag.time.max.ms": "4000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "3",
+    "zookeeper.session.timeout.ms": "6000",
+}
+"""Of each node, of either kind."""
+THEIRS = "controlled.shutdown.enable=true\nlog.initial.task.delay.ms=500\n" + "".join(
+    f"{name}={value}\n" for name, value in SETTINGS.items()
+)
+"""Kafka's would only begin to remove files half a minute after its start."""
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+
+
+def until(condition: Callable[[], Any], what: str) -> Any:
+    """As `wait_for`, for what takes seconds.  A look asks every node, by connections of its own, or
+    all znodes: who looks all the time takes the processor from what is waited for."""
+    return wait_for(condition, what, PATIENCE_S, pause_s=0.2)
+
+
+class Serving(apache.Program):
+    """A node of ours, `kafkalog serve`."""
+
+    def __init__(self, folder: Path, zookeeper: str, number: int, data: Path, port: int) -> None:
+        folder.mkdir()
+        super().__init__(folder / "output")
+        self._folder = folder
+        self._address = f"127.0.0.1:{port}"
+        self._command = [
+            *(sys.executable, "-m", "kafkalog", "serve", "--dir", str(data)),
+            *("--listen", self._address, "--zookeeper", zookeeper, "--node-id", str(number)),
+            *(word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")),
+        ]
+
+    def __enter__(self) -> Serving:
+        self.start(self._command, Path.cwd(), lambda: apache.answers(self._address))
+        return self
+
+
+class Node:
+    """One of a cluster, of one kind or the other."""
+
+    def __init__(self, home: Path, zookeeper: str, number: int) -> None:
+        self.number = number
+        self.kind = ""
+        self.data = home / f"data{number}"
+        self.port = apache.free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.lives = False
+        self._home, self._zookeeper = home, zookeeper
+        self._program: Broker | Serving | None = None
+
+    def begin(self, kind: str) -> None:
+        """On what there is, as one of this kind, which it was already or not."""
+        if kind != self.kind or self._program is None:
+            folder = self._home / f"{kind}{self.number}"
+            while folder.exists():
+                folder = folder.with_name(f"{folder.name}-again")
+            settings = f"{THEIRS}log.dirs={self.data}\n"
+            self._program = (
+                Broker(folder, self._zookeeper, self.number, settings, known=0, port=self.port)
+                if kind == KAFKA
+                else Serving(folder, self._zookeeper, self.number, self.data, self.port)
+            )
+            self.kind = kind
+        self._program.__enter__()
+        self.lives = True
+
+    def stop(self) -> None:
+        """In order: what it leads is led by others first."""
+        assert self._program is not None
+        self.lives = False
+        self._program.stop()
+
+    def kill(self) -> None:
+        assert self._program is not None
+        self.lives = False
+        self._program.kill()
+
+    @contextlib.contextmanager
+    def stands_still(self) -> Any:
+        """To others as if it were gone, to itself as if no time passed."""
+        assert self._program is not None and self._program._process is not None
+        process, self.lives = self._program._process, False
+        try:
+            with standing_still(process.pid):
+                yield
+        finally:
+            self.lives = True
+
+    def output(self) -> str:
+        return self._program.output() if self._program else ""
+
+
+class Nodes:
+    """A context manager, in which there is a ZooKeeper; nodes begin as they are told."""
+
+    def __init__(self, home: Path, numbers: Iterable[int]) -> None:
+        """`numbers`: of all that there will be.  Raises: apache.Unavailable."""
+        home.mkdir(exist_ok=True)
+        self.zookeeper = ZooKeeper(home / "zookeeper")
+        self.hosts = f"{self.zookeeper.hosts}/both"
+        self.nodes = {number: Node(home, self.hosts, number) for number in numbers}
+        self.bootstrap = ",".join(node.address for node in self.nodes.values())
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Nodes:
+        with contextlib.ExitStack() as undo:
+            undo.enter_context(self.zookeeper)
+            undo.callback(self._kill)
+            self.session = undo.enter_context(Session(self.hosts, lambda _: None))
+            self.admin = undo.enter_context(kafkalog.Admin(self.bootstrap))
+            self._open = undo.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _kill(self) -> None:
+        for node in self.living:
+            node.kill()
+
+    @property
+    def living(self) -> list[Node]:
+        return [node for node in self.nodes.values() if node.lives]
+
+    # ---- what is known -----------------------------------------------------------------------
+
+    def metadata(self, node: Node) -> Any:
+        """What a node tells clients; None where it does not answer."""
+        with contextlib.suppress(OSError), Raw(node.address) as raw:
+            return raw.call(apis.METADATA, 12, topics=None)
+        return None
+
+    def registered(self) -> set[int]:
+        return {int(name) for name in self.session.children(tree.BROKERS) or ()}
+
+    def controller(self) -> int:
+        """Who reigns; -1 for nobody."""
+        found = self.session.read(tree.CONTROLLER)
+        return -1 if found is None else tree.read_controller(found.data).broker
+
+    def all_known(self) -> None:
+        """Who lives knows all who do and who reigns, one of them; and nobody else is known."""
+
+        def known() -> bool:
+            there = {node.number for node in self.living}
+            if self.registered() != there or (controller := self.controller()) not in there:
+                return False
+            for node in self.living:
+                found = self.metadata(node)
+                if found is None or found.controller_id != controller:
+                    return False
+                if {broker.node_id for broker in found.brokers} != there:
+                    return False
+            return True
+
+        until(known, "all know all")
+
+    def state(self, topic: str, partition: int = 0) -> tree.PartitionState:
+        found = self.session.read(tree.partition_path(topic, partition))
+        assert found is not None
+        return tree.read_partition(topic, partition, found.data)
+
+    def topics(self) -> list[TopicInfo]:
+        """All, the internal ones, too, as one who answers says."""
+        while True:
+            with contextlib.suppress(kafkalog.KafkalogError):
+                names = self.admin.list_topics(internal=True)
+                return [*self.admin.describe_topics(names).check().values()]
+
+    def in_sync(self) -> None:
+        """All copies are, nothing moves, and all who live say the same of who leads."""
+
+        def wrong() -> str:
+            with contextlib.suppress(kafkalog.KafkalogError):
+                if moving := self.admin.list_partition_reassignments():
+                    return f"moving: {[*moving]}"
+            said: dict[tuple[str, int], set[tuple[int, int]]] = {}
+            for node in self.living:
+                if (found := self.metadata(node)) is None:
+                    return f"node {node.number} does not answer"
+                for topic in found.topics:
+                    for row in topic.partitions:
+                        where = said.setdefault((topic.name, row.partition_index), set())
+                        where.add((row.leader_id, row.leader_epoch))
+                        if len(where) > 1 or {*row.isr_nodes} != {*row.replica_nodes}:
+                            return f"node {node.number}: {topic.name} {row}"
+            return ""
+
+        last = [""]
+        try:
+            until(lambda: last.append(wrong()) or not last[-1], "in sync")
+        except AssertionError as late:
+            raise AssertionError(f"{late}: {last[-1]}") from None
+
+    # ---- what is done ------------------------------------------------------------------------
+
+    def begin(self, number: int, kind: str = "") -> None:
+        """As one of this kind, or what it was; who had its number before is forgotten by then."""
+        node = self.nodes[number]
+        until(lambda: number not in self.registered(), f"{number} is forgotten")
+        node.begin(kind or node.kind)
+        until(lambda: number in self.registered(), f"{number} is registered")
+
+    def create(self, topic: str, *replicas: Sequence[int], **settings: str) -> None:
+        """Also where the first one that is asked has not yet heard who reigns."""
+        config = {name.replace("_", "."): value for name, value in settings.items()}
+
+        def made() -> bool:
+            with contextlib.suppress(kafkalog.errors.TopicExists):
+                self.admin.create_topics([(topic, -1, -1, config, replicas)]).check()
+            return True
+
+        self.try_until(made, f"{topic} is made")
+        self.first_lead([topic])
+
+    def first_lead(self, topics: Iterable[str] = ()) -> None:
+        """The first replica of each partition, of these or all topics, leads: whoever did not is
+        elected as soon as it is in sync."""
+        wanted = {*topics}
+
+        def lead() -> bool:
+            found = [one for one in self.topics() if not wanted or one.name in wanted]
+            others = [
+                (one.name, row.partition)
+                for one in found for row in one.partitions.values() if row.leader != row.replicas[0]
+            ]  # fmt: skip
+            if others:
+                self.admin.elect_leaders(others)
+            return not others and {one.name for one in found} >= wanted
+
+        self.try_until(lead, f"the first replicas lead: {wanted or 'all'}")
+
+    def try_until(self, done: Callable[[], Any], what: str) -> Any:
+        """What a client would ask again while leaders and controllers change."""
+
+        def tried() -> Any:
+            with contextlib.suppress(kafkalog.KafkalogError):
+                return done()
+            return None
+
+        return until(tried, what)
+
+    # ---- what came of it ---------------------------------------------------------------------
+
+    def copies(self, topic: str, partition: int = 0) -> dict[int, list[bytes]]:
+        """The batches of each node that has the partition."""
+        name = f"{topic}-{partition}"
+        folders = {n: node.data / name for n, node in self.nodes.items()}
+        return {n: batches_in(folder) for n, folder in folders.items() if folder.exists()}
+
+    def differences(self, topics: Iterable[TopicInfo]) -> list[str]:
+        """Partitions of which two nodes have other bytes, or another node than one of its own has
+        any; to be asked when all nodes have ended in order."""
+        found = []
+        for topic in topics:
+            for row in topic.partitions.values():
+                copies = self.copies(topic.name, row.partition)
+                lengths = {n: len(one) for n, one in copies.items()}
+                where = f"{topic.name}-{row.partition} of {row.replicas}: {lengths}"
+                if {*copies} != {*row.replicas}:
+                    found.append(f"{where}: not who should have it")
+                elif any(one != copies[row.replicas[0]] for one in copies.values()):
+                    found.append(f"{where}: other bytes")
+        return found

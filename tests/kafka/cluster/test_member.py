@@ -1,0 +1,498 @@
+"""A node of ours in a cluster of Apache Kafka 3.9: it leads and follows, ends and comes back."""
+
+from __future__ import annotations
+
+import errno
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.session import Delete, Set
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from tests.kafka.cluster.mixed import (
+    KAFKA,
+    NUMBERS,
+    OURS,
+    RACKS,
+    SETTINGS,
+    Cluster,
+    Load,
+    cluster,
+)
+from tests.support.raw import Raw
+from tests.support.stopped import standing_still
+from tests.support.waiting import wait_for
+from tests.support.zookeeper import ends
+
+__all__ = ["cluster"]
+
+pytest.importorskip("kazoo")
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+
+def test_both_say_the_same(cluster: Cluster) -> None:
+    topic = cluster.topic([KAFKA, OURS], [OURS, KAFKA])
+    theirs, mine = (cluster.metadata(raw, topic) for raw in (cluster.raw, cluster.mine))
+    for row in (*theirs.topics[0].partitions, *mine.topics[0].partitions):
+        row.isr_nodes.sort()
+    assert mine.topics == theirs.topics
+    assert sorted(b.node_id for b in mine.brokers) == sorted(b.node_id for b in theirs.brokers)
+    assert mine.controller_id == theirs.controller_id == KAFKA
+    assert mine.cluster_id == theirs.cluster_id
+
+
+@pytest.mark.parametrize("leader", [KAFKA, OURS])
+def test_every_copy_is_the_leaders(cluster: Cluster, leader: int) -> None:
+    topic = cluster.topic([leader, KAFKA + OURS - leader], segment_bytes="100000")
+    cluster.produce(topic)
+    assert cluster.same(topic) >= 5
+    for raw in (cluster.raw, cluster.mine):
+        found = cluster.row(raw, topic, 0)
+        assert (found.leader_id, sorted(found.isr_nodes)) == (leader, [KAFKA, OURS])
+    log = cluster.log(topic)
+    wait_for(lambda: log.high_watermark == log.end_offset, "all is shown")
+    follower = cluster.raw if leader == OURS else cluster.mine
+    refused = follower.produce(topic, b"x")
+    assert refused.error_code == kafkalog.errors.NotLeaderOrFollower.code
+
+
+def coordinated_by(cluster: Cluster, node: int, kind: int) -> str:
+    """A group (kind 0), or a transactional id (1), that this node coordinates; both say so."""
+    for raw in (cluster.raw, cluster.mine):
+        raw.call(apis.FIND_COORDINATOR, 4, key_type=kind, coordinator_keys=["any"])
+
+    topic = ("__consumer_offsets", "__transaction_state")[kind]
+    elect = [{"topic": topic, "partitions": [0, 1, 2, 3]}]
+    names = [f"named{next(NUMBERS)}" for _ in range(16)]
+
+    def found() -> str | None:
+        cluster.raw.call(apis.ELECT_LEADERS, 2, election_type=0, topic_partitions=elect,
+                         timeout_ms=10_000)  # fmt: skip
+        told = [
+            {row.key: row.node_id for row in raw.call(
+                apis.FIND_COORDINATOR, 4, key_type=kind, coordinator_keys=names).coordinators}
+            for raw in (cluster.raw, cluster.mine)
+        ]  # fmt: skip
+        if -1 in told[0].values() or told[0] != told[1]:
+            return None
+        return next((name for name in names if told[0][name] == node), None)
+
+    name: str = wait_for(found, "it coordinates some")
+    return name
+
+
+@pytest.mark.parametrize("coordinator", [KAFKA, OURS])
+@pytest.mark.parametrize("first", [KAFKA, OURS])
+def test_transactions_over_both(cluster: Cluster, coordinator: int, first: int) -> None:
+    """Each coordinates; each leads one of the partitions; offsets of a group belong to them."""
+    topic = cluster.topic([KAFKA, OURS], [OURS, KAFKA])
+    name = coordinated_by(cluster, coordinator, 1)
+    groups = [coordinated_by(cluster, node, 0) for node in (KAFKA, OURS)]
+    servers = (cluster.raw if first == KAFKA else cluster.mine).address
+    with kafkalog.Producer(servers, transactional_id=name) as producer:
+        for n in range(4):
+            try:
+                with producer.transaction():
+                    for partition in (0, 1):
+                        producer.send(topic, b"%d" % n, partition=partition)
+                    offsets = {TopicPartition(topic, 0): n}
+                    for group in groups:
+                        producer.send_offsets(offsets, group)
+                    producer.flush()
+                    if n % 2:
+                        raise KeyError(n)
+            except KeyError:
+                pass
+    for partition in (0, 1):
+        log = cluster.log(topic, partition)
+        wait_for(lambda log=log: log.last_stable_offset == 8, "all is stable")
+        assert cluster.same(topic, partition) == 8
+        assert len(log.aborted(0, 8)) == 2
+    for group in groups:
+        with kafkalog.Consumer(servers, group=group) as consumer:
+            assert consumer.committed(TopicPartition(topic, 0)).offset == 2
+
+
+def test_a_follower_that_stands_still_leaves_and_joins(cluster: Cluster) -> None:
+    """Its process is stopped where we lead; ours is silent where it leads."""
+    led, followed = cluster.topic([OURS, KAFKA]), cluster.topic([KAFKA, OURS])
+    assert cluster.kafka._process is not None
+    process = cluster.kafka._process.pid
+    cluster.produce(led, 1)
+    assert cluster.same(led) == 5
+    isrs, tp = cluster.ours.node.partitions.led, TopicPartition(led, 0)
+    # On a busy machine it may have left before it began.
+    wait_for(lambda: (sorted(isrs[tp].in_sync), isrs[tp].due) == ([KAFKA, OURS], False), "in sync")
+    with standing_still(process):
+        assert cluster.mine.produce(led, b"alone", acks=1).error_code == 0
+        wait_for(lambda: isrs[tp].due, "proposed")
+        assert cluster.log(led).high_watermark == 5, "who may still be in sync has it not"
+    cluster.in_sync(led, KAFKA, OURS)
+    wait_for(lambda: cluster.log(led).high_watermark == 6, "it has all again")
+    cluster.ours.pause()
+    try:
+        cluster.raw.produce(followed, b"alone", acks=1)
+    finally:
+        cluster.ours.resume()
+    assert cluster.raw.produce(followed, b"both").error_code == 0
+    assert cluster.same(followed) == 2
+
+
+def test_deleted_records_are_gone_from_all_copies(cluster: Cluster) -> None:
+    """A copy that stands still is waited for, as long as is asked."""
+    topic = cluster.topic([OURS, KAFKA])
+    cluster.produce(topic, 4)
+    cluster.same(topic)
+
+    def delete(offset: int, timeout_ms: int) -> tuple[int, int]:
+        rows = [{"name": topic, "partitions": [{"partition_index": 0, "offset": offset}]}]
+        found = cluster.mine.call(apis.DELETE_RECORDS, 2, topics=rows, timeout_ms=timeout_ms)
+        row = found.topics[0].partitions[0]
+        return row.error_code, row.low_watermark
+
+    assert delete(2, 60_000) == (0, 2)
+    (copy,) = cluster.ours.node.reactor.followers(topic, 0)
+    assert copy.log_start == 2
+    assert cluster.kafka._process is not None
+    process = cluster.kafka._process.pid
+    with standing_still(process):
+        error, low = delete(4, 200)
+    assert (error, low) == (ErrorCode.REQUEST_TIMED_OUT, 2)
+    assert delete(4, 60_000) == (0, 4)
+    cluster.in_sync(topic, KAFKA, OURS)
+
+
+def test_ours_dies_and_comes_back(cluster: Cluster) -> None:
+    """Kafka leads; then ours has all again, in its next life."""
+    topic = cluster.topic([OURS, KAFKA], [KAFKA, OURS])
+    cluster.produce(topic, 5)
+    cluster.produce(topic, 5, partition=1)
+    before = cluster.ours.node.joined().epoch
+    cluster.end(cluster.ours.abandon)
+    cluster.in_sync(topic, KAFKA)
+    assert cluster.state(topic).leader == KAFKA
+    for partition in (0, 1):
+        assert cluster.raw.produce(topic, b"alone", partition=partition).error_code == 0
+    cluster.begin()
+    assert cluster.ours.node.joined().epoch > before
+    for partition in (0, 1):
+        cluster.in_sync(topic, KAFKA, OURS, partition=partition)
+        assert cluster.same(topic, partition) > 5
+    elect = {"topic": topic, "partitions": [0]}
+    cluster.raw.call(apis.ELECT_LEADERS, 2, election_type=0, topic_partitions=[elect],
+                     timeout_ms=10_000)  # fmt: skip
+    cluster.led(topic, 0, OURS)
+    cluster.produce(topic, 5)
+    cluster.same(topic)
+    assert cluster.log(topic).epochs[-1].epoch == cluster.state(topic).leader_epoch
+
+
+def test_a_log_goes_offline_while_it_is_led(cluster: Cluster, native_test: tuple[Any, Any]) -> None:
+    """Kafka's controller is told so, lets Kafka lead, and says who has no copy; after a restart
+    ours has all again."""
+    topic = cluster.topic([OURS, KAFKA], [OURS, KAFKA])
+    cluster.produce(topic, 5)
+    cluster.in_sync(topic, OURS, KAFKA)
+    hooks = native_test[1]
+    hooks.kl_io_fail(b"fdatasync", 1, errno.EIO, 1, 0)
+    try:
+        assert cluster.mine.produce(topic, b"x").error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    finally:
+        hooks.kl_io_reset()
+    cluster.led(topic, 0, KAFKA)
+    cluster.in_sync(topic, KAFKA)
+    for raw in (cluster.raw, cluster.mine):
+        wait_for(
+            lambda raw=raw: cluster.row(raw, topic, 0).offline_replicas == [OURS],
+            "both say whose copy is offline",
+        )
+    assert cluster.leader(cluster.raw, topic, 1) == OURS
+    assert cluster.raw.produce(topic, b"alone").error_code == 0
+    cluster.produce(topic, 5, partition=1)
+    cluster.end(cluster.ours.abandon)
+    cluster.begin()
+    for partition in (0, 1):
+        cluster.in_sync(topic, KAFKA, OURS, partition=partition)
+        cluster.same(topic, partition)
+
+
+def test_an_orderly_end(cluster: Cluster) -> None:
+    """Nothing is without a leader, and the copy needs no recovery."""
+    topic = cluster.topic([OURS, KAFKA])
+    cluster.produce(topic, 5)
+    epoch = cluster.state(topic).leader_epoch
+    cluster.end(cluster.ours.close)
+    state = cluster.state(topic)
+    assert (state.leader, state.isr, state.leader_epoch) == (KAFKA, (KAFKA,), epoch + 1)
+    cluster.begin()
+    cluster.in_sync(topic, KAFKA, OURS)
+    assert cluster.log(topic).recovery.segments_recovered == 0
+    cluster.same(topic)
+
+
+def test_a_topic_is_deleted(cluster: Cluster) -> None:
+    topic = cluster.topic([OURS, KAFKA], [KAFKA, OURS])
+    cluster.produce(topic, 2)
+    cluster.mine.call(apis.DELETE_TOPICS, 5, topic_names=[topic], timeout_ms=10_000)
+
+    def left() -> list[Path]:
+        return [path for folder in cluster.folders.values() for path in folder.glob(f"{topic}-*")
+                if not path.name.endswith("-delete")]  # fmt: skip
+
+    wait_for(lambda: not left(), "no copy is left")
+    assert cluster.row(cluster.mine, topic, 0).error_code == 3
+    again = cluster.topic([OURS, KAFKA])
+    cluster.produce(again, 1)
+    cluster.same(again)
+
+
+def test_settings_that_change_are_obeyed(cluster: Cluster) -> None:
+    topic = cluster.topic([OURS, KAFKA], max_message_bytes="3000")
+    refused = cluster.mine.produce(topic, b"x" * 4000)
+    assert refused.error_code == kafkalog.errors.MessageTooLarge.code
+    change = {"name": "max.message.bytes", "config_operation": 0, "value": "9000"}
+    resource = {"resource_type": 2, "resource_name": topic, "configs": [change]}
+    done = cluster.mine.call(
+        apis.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False
+    )
+    assert not done.responses[0].error_code
+    wait_for(lambda: not cluster.mine.produce(topic, b"x" * 4000).error_code, "it is obeyed")
+
+
+def test_partitions_are_added(cluster: Cluster) -> None:
+    topic = cluster.topic([KAFKA, OURS])
+    more = {"name": topic, "count": 2, "assignments": [{"broker_ids": [OURS, KAFKA]}]}
+    done = cluster.mine.call(apis.CREATE_PARTITIONS, 3, topics=[more], timeout_ms=10_000)
+    assert not done.results[0].error_code, done
+    cluster.led(topic, 1, OURS)
+    cluster.produce(topic, 2, partition=1)
+    cluster.same(topic, 1)
+
+
+def test_the_session_ends(cluster: Cluster) -> None:
+    """A new one begins by itself, and with it another life of the node."""
+    topic = cluster.topic([OURS, KAFKA])
+    member = cluster.ours.node.joined()
+    before = member.epoch
+    ends(cluster.session.hosts, tree.broker_path(OURS))
+    wait_for(lambda: member.epoch > before, "it is registered anew")
+    cluster.in_sync(topic, KAFKA, OURS)
+    cluster.produce(topic, 2)
+    cluster.same(topic)
+
+
+@pytest.mark.parametrize("coordinator", [KAFKA, OURS])
+def test_groups(cluster: Cluster, coordinator: int) -> None:
+    """Of our consumer and of librdkafka's, wherever they are coordinated; they go on elsewhere."""
+    topic = cluster.topic([OURS, KAFKA], [KAFKA, OURS])
+    group = coordinated_by(cluster, coordinator, 0)
+    for partition in (0, 1):
+        cluster.produce(topic, 3, partition)
+    servers = cluster.ours.bootstrap_servers
+    with kafkalog.Consumer(servers, group=group, auto_offset_reset="earliest") as consumer:
+        consumer.subscribe([topic])
+        seen: list[Any] = []
+        wait_for(lambda: seen.extend(consumer.poll(100)) or len(seen) == 30, "it reads all")
+        consumer.commit()
+    cluster.produce(topic, 1)
+    from confluent_kafka import Consumer
+
+    other = Consumer({"bootstrap.servers": cluster.kafka.bootstrap_servers, "group.id": group,
+                      "auto.offset.reset": "error"})  # fmt: skip
+    other.subscribe([topic])
+    more: list[Any] = []
+    wait_for(lambda: more.extend(other.consume(10, 0.1)) or len(more) == 5, "it goes on")
+    assert {(one.topic(), one.partition()) for one in more} == {(topic, 0)}
+    other.close()
+
+
+def test_a_follower_names_the_leader(cluster: Cluster) -> None:
+    """Of what only the leader knows."""
+    topic = cluster.topic([KAFKA, OURS])
+    refused = kafkalog.errors.NotLeaderOrFollower.code
+    assert cluster.mine.offsets(topic, -1).error_code == refused
+    row = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
+    asked = [{"topic": topic, "partitions": [row]}]
+    found = cluster.mine.call(apis.OFFSET_FOR_LEADER_EPOCH, 4, replica_id=-1, topics=asked)
+    assert found.topics[0].partitions[0].error_code == refused
+    rows = [{"name": topic, "partitions": [{"partition_index": 0, "offset": 0}]}]
+    found = cluster.mine.call(apis.DELETE_RECORDS, 2, topics=rows, timeout_ms=1000)
+    assert found.topics[0].partitions[0].error_code == refused
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("/kafka-acl/Topic/secret", b"{}"),
+        ("/kafka-acl-extended/prefixed/Topic/secret", b"{}"),
+        ("/config/users/alice", b'{"version":1,"config":{"SCRAM-SHA-256":"salt=x"}}'),
+    ],
+)
+def test_a_cluster_that_is_not_open_to_all_is_refused(
+    cluster: Cluster, tmp_path: Path, path: str, data: bytes
+) -> None:
+    cluster.session.ensure([path])
+    assert cluster.session.commit([Set(path, data)]).done
+    try:
+        with pytest.raises(kafkalog.errors.ArgumentError, match="open to all"):
+            kafkalog.Broker(
+                tmp_path / "new",
+                config={"zookeeper.connect": cluster.session.hosts, "node.id": 9},
+            )
+    finally:
+        assert cluster.session.commit([Delete(path)]).done
+
+
+def test_directories_that_are_refused(cluster: Cluster, tmp_path: Path) -> None:
+    """One that was served alone, and another cluster's."""
+    alone, other = tmp_path / "alone", tmp_path / "other"
+    joining = {"zookeeper.connect": cluster.session.hosts, "node.id": 9}
+    kafkalog.Broker(alone, config={"node.id": 9}).close()
+    with pytest.raises(kafkalog.errors.ArgumentError, match="a node that is alone"):
+        kafkalog.Broker(alone, config=joining)
+    shutil.copytree(cluster.folders[OURS], other, ignore=shutil.ignore_patterns(".lock*"))
+    meta = (other / "meta.properties").read_text()
+    (other / "meta.properties").write_text(re.sub("cluster.id=.*", "cluster.id=elsewhere", meta))
+    with pytest.raises(kafkalog.errors.ArgumentError, match="found cluster elsewhere"):
+        kafkalog.Broker(other, config={**joining, "node.id": OURS})
+
+
+def test_a_number_that_lives_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    config = {**SETTINGS, "zookeeper.connect": cluster.session.hosts, "node.id": KAFKA}
+    config["zookeeper.session.timeout.ms"] = 2_000
+    with pytest.raises(kafkalog.errors.DuplicateBrokerRegistration, match="broker 1 is registered"):
+        kafkalog.Broker(tmp_path / "new", config=config)
+
+
+@pytest.mark.parametrize("leader", [KAFKA, OURS])
+def test_a_consumer_reads_the_copy_in_its_rack(cluster: Cluster, leader: int) -> None:
+    """The leader sends it there, and it is served there: ours, and librdkafka's."""
+    other = KAFKA + OURS - leader
+    topic = cluster.topic([leader, other])
+    cluster.produce(topic, 4)
+    cluster.same(topic)
+    raws = {KAFKA: cluster.raw, OURS: cluster.mine}
+    row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    asked = {"max_wait_ms": 100, "max_bytes": 1 << 20, "session_epoch": -1,
+             "topics": [{"topic": topic, "partitions": [row]}]}  # fmt: skip
+
+    def sent() -> bool:
+        found = raws[leader].call(apis.FETCH, 11, rack_id=RACKS[other], **asked)
+        return bool(found.responses[0].partitions[0].preferred_read_replica == other)
+
+    wait_for(sent, "the leader knows that it is there")
+    stays = raws[leader].call(apis.FETCH, 11, rack_id=RACKS[leader], **asked)
+    assert stays.responses[0].partitions[0].preferred_read_replica == -1
+    servers = raws[leader].address
+    config = {"client.rack": RACKS[other], "isolation.level": "read_committed"}
+    with kafkalog.Consumer(servers, auto_offset_reset="earliest", config=config) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        seen: list[Any] = []
+        wait_for(lambda: seen.extend(consumer.poll(100)) or len(seen) == 20, "it reads all")
+        assert [*consumer._fetcher._nearer] == [(topic, 0)]
+        cluster.produce(topic, 1)
+        wait_for(lambda: seen.extend(consumer.poll(100)) or len(seen) == 25, "and what comes")
+    assert [one.offset for one in seen] == [*range(25)]
+    from confluent_kafka import Consumer
+    from confluent_kafka import TopicPartition as Place
+
+    theirs = Consumer({"bootstrap.servers": servers, "group.id": "any",
+                       "client.rack": RACKS[other]})  # fmt: skip
+    theirs.assign([Place(topic, 0, 0)])
+    more: list[Any] = []
+    wait_for(lambda: more.extend(theirs.consume(25, 0.1)) or len(more) == 25, "it reads all")
+    theirs.close()
+
+
+def test_a_partition_is_moved_under_load(cluster: Cluster) -> None:
+    """To us and back, by whoever is asked; given up half way; nothing lost, nothing twice."""
+    topic = cluster.topic([KAFKA])
+    servers = f"{cluster.kafka.bootstrap_servers},{cluster.ours.bootstrap_servers}"
+
+    def move(raw: Raw, *replicas: int) -> None:
+        row = {"partition_index": 0, "replicas": list(replicas) or None}
+        asked = [{"name": topic, "partitions": [row]}]
+        done = raw.call(apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=asked, timeout_ms=30_000)
+        assert not done.error_code and not done.responses[0].partitions[0].error_code, done
+
+    def moving(raw: Raw) -> list[Any]:
+        asked = [{"name": topic, "partition_indexes": [0]}]
+        rows = raw.call(apis.LIST_PARTITION_REASSIGNMENTS, 0, topics=asked, timeout_ms=9000).topics
+        return [*rows]
+
+    def moved(*replicas: int) -> None:
+        wait_for(lambda: not moving(cluster.mine), "it is moved")
+        wait_for(lambda: {*cluster.state(topic).isr} == {*replicas}, "in sync")
+        folders = {n: folder / f"{topic}-0" for n, folder in cluster.folders.items()}
+        wait_for(lambda: all(folder.exists() == (n in replicas) for n, folder in folders.items()),
+                 "who keeps it no more has dropped it")  # fmt: skip
+
+    load = Load(servers, topic)
+    try:
+        load.more()
+        for raw, replicas in (
+            (cluster.mine, [OURS]), (cluster.raw, [KAFKA, OURS]), (cluster.mine, [KAFKA]),
+            (cluster.raw, [OURS, KAFKA]),
+        ):  # fmt: skip
+            move(raw, *replicas)
+            moved(*replicas)
+            load.more()
+    finally:
+        load.end()
+    cluster.same(topic)
+    with kafkalog.Consumer(servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        seen: list[Any] = []
+        wait_for(lambda: seen.extend(consumer.poll(100)) or len(seen) >= len(load.sent), "all")
+    assert [one.value for one in seen] == load.sent
+
+
+def test_who_has_no_copy_is_asked(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Clients are told to look for another; it is no fault."""
+    topic = cluster.topic([KAFKA])
+    cluster.produce(topic, 1)
+    elsewhere = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert cluster.mine.fetch(topic).error_code in elsewhere
+    assert cluster.mine.produce(topic, b"x").error_code in elsewhere
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]
+
+
+def test_a_move_is_given_up(cluster: Cluster) -> None:
+    """While who it goes to is silent: what it then begins to copy is dropped again."""
+    topic = cluster.topic([KAFKA])
+    cluster.produce(topic, 2)
+
+    def ask(replicas: list[int] | None) -> None:
+        row = {"partition_index": 0, "replicas": replicas}
+        asked = [{"name": topic, "partitions": [row]}]
+        done = cluster.raw.call(
+            apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=asked, timeout_ms=30_000
+        )
+        assert not done.error_code and not done.responses[0].partitions[0].error_code, done
+
+    def kept() -> tree.TopicNode:
+        found = cluster.session.read(tree.topic_path(topic))
+        assert found is not None
+        return tree.read_topic(topic, found.data)
+
+    cluster.ours.pause()
+    try:
+        ask([OURS])
+        assert (kept().replicas[0], kept().adding[0], kept().removing[0]) == (
+            (OURS, KAFKA), (OURS,), (KAFKA,),
+        )  # fmt: skip
+        ask(None)
+        assert (kept().replicas[0], *kept().adding, *kept().removing) == ((KAFKA,),)
+    finally:
+        cluster.ours.resume()
+    after = cluster.topic([OURS])  # the controller's requests come in order
+    assert cluster.state(topic).isr == (KAFKA,)
+    wait_for(lambda: not (cluster.folders[OURS] / f"{topic}-0").exists(), "it is dropped")
+    assert cluster.leader(cluster.mine, after, 0) == OURS

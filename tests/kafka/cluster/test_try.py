@@ -1,0 +1,103 @@
+"""`kafkalog cluster try`: what a newcomer runs first, on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import kafkalog
+from tests.support import apache
+from tests.support.waiting import LIMIT_S
+
+pytest.importorskip("kazoo")
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def surroundings() -> dict[str, str]:
+    """The environment, in which a ZooKeeper is found."""
+    try:
+        return {**os.environ, "ZOOKEEPER_HOME": str(apache.jars_with_zookeeper())}
+    except apache.Unavailable as reason:
+        pytest.skip(f"ZooKeeper cannot run here: {reason}")
+
+
+def command(folder: Path, *words: str) -> list[str]:
+    program = [sys.executable, "-m", "kafkalog", "cluster", "try"]
+    return [*program, "--dir", str(folder), "--port", "0", *words]
+
+
+def test_a_leader_is_killed_under_load(surroundings: dict[str, str], tmp_path: Path) -> None:
+    """The demonstration: nothing is lost, nothing is there twice, and it is drawn."""
+    picture = tmp_path / "failover.svg"
+    words = command(tmp_path / "tried", "--demo", "--draw", str(picture))
+    ran = subprocess.run(
+        words, env=surroundings, capture_output=True, text=True, timeout=4 * LIMIT_S
+    )
+    assert ran.returncode == 0, ran
+    assert "0 are lost, 0 are there twice, all are in order" in ran.stdout, ran
+    assert "kill -9 of node" in ran.stdout and "all three are in sync" in ran.stdout
+    drawn = " ".join(ElementTree.parse(picture).getroot().itertext())
+    assert all(f"node {node}" in drawn for node in (1, 2, 3)) and "high watermark" in drawn
+
+
+def test_ctrl_c_ends_the_demonstration(surroundings: dict[str, str], tmp_path: Path) -> None:
+    """At once, and nothing is left running."""
+    begun = subprocess.Popen(
+        command(tmp_path / "tried", "--demo"),
+        env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert begun.stdout is not None
+    assert "are in sync" in begun.stdout.readline()
+    children = Path(f"/proc/{begun.pid}/task/{begun.pid}/children").read_text().split()
+    assert len(children) == 4
+    begun.send_signal(signal.SIGINT)
+    errors = begun.communicate(timeout=2 * LIMIT_S)[1]
+    assert begun.returncode == 130 and "Traceback" not in errors, errors
+    for pid in children:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
+
+
+def test_what_it_says_is_so_until_ctrl_c(surroundings: dict[str, str], tmp_path: Path) -> None:
+    """Each address answers, what is made stays for the next time, and nothing is left running."""
+    words = command(tmp_path / "tried")
+    for run in range(2):
+        begun = subprocess.Popen(words, env=surroundings, stdout=subprocess.PIPE, text=True)
+        assert begun.stdout is not None
+        lines = iter(begun.stdout.readline, "")
+        said = ""
+        for line in lines:
+            said += line
+            if "Ctrl-C" in line:
+                break
+        try:
+            servers = re.findall(r"KAFKALOG_BOOTSTRAP_SERVERS=(\S+)", said)[0]
+            with kafkalog.Admin(servers) as admin:
+                assert [one.node for one in admin.describe_cluster().nodes] == [1, 2, 3]
+                assert admin.list_topics() == (["orders"] if run else [])
+                if not run:
+                    admin.create_topic("orders", 3)
+        finally:
+            begun.send_signal(signal.SIGINT)
+            rest = begun.communicate(timeout=2 * LIMIT_S)[0]
+        assert (begun.returncode, "the data stay" in rest) == (0, True)
+        for pid in re.findall(r"pid (\d+)", said):
+            with pytest.raises(ProcessLookupError):
+                os.kill(int(pid), 0)
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    """No Java, no ZooKeeper: what to install."""
+    words = command(tmp_path / "tried")
+    ran = subprocess.run(words, env={"PATH": ""}, capture_output=True, text=True, timeout=LIMIT_S)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "apt-get install default-jre-headless" in ran.stderr
+    assert not (tmp_path / "tried").exists()

@@ -1,0 +1,81 @@
+"""What a mirror is tested with: a source with everything in it, and what a topic holds."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import kafkalog
+from kafkalog.types import TopicPartition
+from tests.support.stable import stable_ends
+
+TOPIC, PARTITIONS = "orders", 3
+START_MS = 1_735_689_600_000
+Row = tuple[int, bytes | None, bytes | None, int, tuple[tuple[str, bytes | None], ...]]
+
+
+def fill(where: Any, seed: str, transactions: int = 40) -> None:
+    """Records with keys, nulls, headers and times of their own, in transactions that lie between
+    each other, of which some are aborted, and beside them."""
+    draw = random.Random(seed)
+    with (
+        kafkalog.Producer(where, transactional_id="a", batch_bytes=2_000) as a,
+        kafkalog.Producer(where, transactional_id="b", compression="zstd") as b,
+        kafkalog.Producer(where, compression="gzip", batch_bytes=1_000) as plain,
+    ):
+        for _ in range(transactions):
+            for one in (a, b):
+                one.begin_transaction()
+            for number in range(draw.randrange(5, 80)):
+                one = draw.choice([a, a, b, b, plain])
+                one.send(
+                    TOPIC,
+                    draw.choice([None, b"v" * draw.randrange(200)]),
+                    draw.choice([None, b"%d" % number]),
+                    partition=draw.randrange(PARTITIONS),
+                    timestamp_ms=START_MS + draw.randrange(1_000_000),
+                    headers=[("name", b"%d" % number), ("", None)] if number % 3 == 0 else (),
+                )
+            for one in (b, a):
+                draw.choice([one.commit_transaction] * 3 + [one.abort_transaction])()
+    stable_ends(where, TOPIC)  # a mirror goes so far
+
+
+def rows(where: Any, topic: str) -> dict[int, list[Row]]:
+    """By partition what a reader of committed records sees."""
+    found: dict[int, list[Row]] = {}
+    for tp, offset in stable_ends(where, topic).items():
+        found[tp.partition] = [
+            (r.timestamp_ms, r.key, r.value, r.timestamp_type, tuple(r.headers))
+            for r in read(where, tp, 0, offset)
+        ]
+    return found
+
+
+def read(where: Any, tp: TopicPartition, begin: int, end: int) -> list[kafkalog.Record]:
+    """The committed records from `begin` on, up to `end`."""
+    found: list[kafkalog.Record] = []
+    with kafkalog.Consumer(where, isolation="read_committed") as consumer:
+        consumer.assign([tp])
+        consumer.seek(tp, begin)
+        while consumer.position(tp) < end:
+            found += consumer.poll(20)  # a marker at the end is no record
+    return found
+
+
+def rest(where: Any, tp: TopicPartition, begin: int) -> list[bytes | None]:
+    """What somebody reads who goes on at `begin`: keys and values as one."""
+    end = stable_ends(where, tp.topic)[tp]
+    return [(r.key or b"-") + b"=" + (r.value or b"-") for r in read(where, tp, begin, end)]
+
+
+def commit(where: Any, group: str, topic: str, seed: str) -> dict[TopicPartition, int]:
+    """Let a group be at drawn places, each behind a record."""
+    draw = random.Random(seed)
+    chosen = {}
+    for tp, end in stable_ends(where, topic).items():
+        records = read(where, tp, 0, end)
+        chosen[tp] = draw.choice(records).offset + 1
+    with kafkalog.Admin(where) as admin:
+        admin.alter_group_offsets(group, chosen).check()
+    return chosen

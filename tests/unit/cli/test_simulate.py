@@ -1,0 +1,16 @@
+"""`kafkalog simulate`."""
+
+from __future__ import annotations
+
+from tests.unit.cli.conftest import Command
+
+
+def test_the_command(kafkalog: Command) -> None:
+    ran = kafkalog("simulate", "--seed", 1, "--seeds", 2, "--events", 500, "--json")
+    assert ran.status == 0 and ran.out.count('"failure":""') == 2
+    assert "2 seeds from 1" in ran.err and "none failed" in ran.err
+    mistaken = kafkalog("simulate", "--seed", 0, "--seeds", 1, "--mutant", "ack-at-append")
+    assert mistaken.status == 1 and mistaken.out.startswith("seed 0: acknowledged:")
+    assert "grown-too-late" in kafkalog("simulate", "--mutant", "list").out
+    assert kafkalog("simulate", "--mutant", "none").status == 2
+    assert kafkalog("simulate", "--nodes", 1).status == 2

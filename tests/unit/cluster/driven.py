@@ -1,0 +1,197 @@
+"""A controller with a tree for a ZooKeeper and nobody at the other end of the network."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafkalog.cluster.controller.context import Reign
+from kafkalog.cluster.controller.core import Controller
+from kafkalog.cluster.controller.events import (
+    Answered,
+    Asked,
+    Commit,
+    Done,
+    Elected,
+    Event,
+    Look,
+    Options,
+    Read,
+    Reply,
+    Resign,
+    Seen,
+    Send,
+    Timer,
+)
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.loading import Znode, load
+from kafkalog.metadata.zookeeper.session import Check, Committed, Create, Delete, Operation, Set
+from kafkalog.wire.api import Api
+
+US = 1
+
+
+class Driven:
+    """Does each effect at once; what is sent is kept, and answered when the test says so."""
+
+    def __init__(self, options: Options | None = None) -> None:
+        self.znodes = {tree.CONTROLLER_EPOCH: Znode(tree.write_epoch(1), 0)}
+        self.watches: set[tuple[str, bool]] = set()
+        self.transaction = 100
+        for path in (*tree.PERSISTENT, "/config/changes"):
+            self.make(path)
+        self.controller = Controller(options or Options("PLAINTEXT"))
+        self.events: deque[Event] = deque()
+        self.sent: list[Send] = []
+        self.replies: dict[Any, Any] = {}
+        self.timers: list[int] = []
+        self.resigned = False
+        self.before: Callable[[Commit], None] = lambda _: None
+        """Called before something is written."""
+
+    # ---- the tree ----------------------------------------------------------------------------
+
+    def make(self, path: str, data: bytes = b"") -> None:
+        """A znode, and what it stands in."""
+        parent = path.rpartition("/")[0]
+        if parent and parent not in self.znodes:
+            self.make(parent)
+        if path not in self.znodes:
+            assert self.commit([Create(path, data)]).done
+
+    def commit(self, operations: Sequence[Operation]) -> Committed:
+        """As ZooKeeper does it: all or none, and who watches is told."""
+        done, fired = dict(self.znodes), list[tuple[str, bool]]()
+        for at, one in enumerate(operations):
+            found, parent = done.get(one.path), one.path.rpartition("/")[0]
+            if isinstance(one, Create):
+                if found or (parent and parent not in done):
+                    return Committed(False, at, "NodeExists" if found else "NoNode")
+                self.transaction += 1
+                path = f"{one.path}{self.transaction:010}" if one.sequence else one.path
+                done[path] = Znode(one.data, 0, self.transaction, 0, self.transaction)
+                fired += [(path, False), (parent, True)]
+                continue
+            if found is None:
+                return Committed(False, at, "NoNode")
+            if one.version not in (-1, found.version):
+                return Committed(False, at, "BadVersion")
+            if isinstance(one, Delete):
+                if any(path.startswith(f"{one.path}/") for path in done):
+                    return Committed(False, at, "NotEmpty")
+                del done[one.path]
+                fired += [(one.path, False), (parent, True)]
+            elif isinstance(one, Set):
+                done[one.path] = found._replace(
+                    data=one.data, version=found.version + 1, changed=self.transaction
+                )
+                fired.append((one.path, False))
+            else:
+                assert isinstance(one, Check)
+        self.znodes = done
+        for watch in fired:
+            if watch in self.watches:
+                self.watches.discard(watch)
+                self.events.append(Seen(*watch))
+        return Committed(True)
+
+    def _read(self, one: Read) -> Znode | list[str] | None:
+        if one.children:
+            if one.path not in self.znodes:
+                return None
+            found = sorted(
+                path.rpartition("/")[2] for path in self.znodes
+                if path.rpartition("/")[0] == one.path
+            )  # fmt: skip
+        if one.watch:
+            self.watches.add((one.path, one.children))
+        return found if one.children else self.znodes.get(one.path)
+
+    def register(self, *brokers: int) -> None:
+        """Brokers live, each in a life of its own."""
+        for number in brokers:
+            endpoint = tree.Endpoint("PLAINTEXT", f"host{number}", 9092, "PLAINTEXT")
+            data = tree.write_broker(tree.BrokerNode((endpoint,), None, 0, {}))
+            self.die(number)
+            assert self.commit([Create(tree.broker_path(number), data)]).done
+        self.run()
+
+    def die(self, *brokers: int) -> None:
+        """Brokers' sessions end; nobody has been told so yet."""
+        for number in brokers:
+            if tree.broker_path(number) in self.znodes:
+                assert self.commit([Delete(tree.broker_path(number))]).done
+
+    # ---- the controller ------------------------------------------------------------------------
+
+    def elect(self) -> None:
+        """It becomes the controller."""
+        znode = self.znodes[tree.CONTROLLER_EPOCH]
+        epoch = tree.read_epoch(znode.data) + 1
+        done = self.commit([Set(tree.CONTROLLER_EPOCH, tree.write_epoch(epoch), znode.version)])
+        assert done.done
+        reign = Reign(US, epoch, znode.version + 1)
+        self.events.append(Elected(reign, load(self.znodes, US)))
+        self.run()
+
+    def ask(self, token: str, api: Api, version: int, **fields: Any) -> Any:
+        """A request over the wire's form; the answer, if there is one by now."""
+        request = api.decode_request(version, api.encode_request(version, fields))
+        self.events.append(Asked(token, api, request, version))
+        self.run()
+        body = self.replies.get(token)
+        if body is None:
+            return None
+        return api.decode_response(version, api.encode_response(version, body))
+
+    def answer(self, wanted: Callable[[Send], bool], **fields: Any) -> None:
+        """What was sent is answered, by who `wanted` says."""
+        sent, self.sent = self.sent, []
+        for one in sent:
+            if wanted(one):
+                version = one.api.versions.stop - 1
+                data = one.api.encode_response(version, {"error_code": 0, **fields})
+                response = one.api.decode_response(version, data)
+                self.events.append(Answered(one, response))
+            else:
+                self.sent.append(one)
+        self.run()
+
+    def run(self) -> None:
+        """Until nothing is left to be done."""
+        while self.events:
+            for effect in self.controller.handle(self.events.popleft(), 0):
+                if isinstance(effect, Commit):
+                    self.before(effect)
+                    found = [self.commit(each) for each in effect.multis]
+                    self.events.append(Done(effect.number, found))
+                elif isinstance(effect, Look):
+                    self.events.append(
+                        Done(effect.number, [self._read(each) for each in effect.reads])
+                    )
+                elif isinstance(effect, Send):
+                    for version in effect.api.versions:
+                        effect.api.encode_request(version, effect.body)
+                    self.sent.append(effect)
+                elif isinstance(effect, Reply):
+                    assert effect.token not in self.replies
+                    self.replies[effect.token] = effect.body
+                elif isinstance(effect, Timer):
+                    self.timers.append(effect.at_ms)
+                else:
+                    assert isinstance(effect, Resign)
+                    self.resigned = True
+
+    def state(self, topic: str, partition: int) -> tuple[int, int, tuple[int, ...]] | None:
+        """A partition's leader, leader epoch and ISR, as the tree has them and as it knows."""
+        znode = self.znodes.get(tree.partition_path(topic, partition))
+        if znode is None:
+            return None
+        found = tree.read_partition(topic, partition, znode.data)
+        office = self.controller.office
+        if office is not None:
+            one = office.context.partitions[topic, partition]
+            assert one.partition_epoch == znode.version
+            assert (one.leader, one.leader_epoch, one.isr) == found[:3]
+        return found[:3]

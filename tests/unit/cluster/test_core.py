@@ -1,0 +1,401 @@
+"""A controller from its election on: what it is told, what it does, what the tree says then."""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+
+import pytest
+
+from kafkalog.cluster.controller.core import ASKED_MAX
+from kafkalog.cluster.controller.events import (
+    Asked,
+    Behind,
+    Commit,
+    Deposed,
+    Options,
+    Reply,
+    Send,
+    Tick,
+    Unwatched,
+)
+from kafkalog.metadata.image import NO_LEADER
+from kafkalog.metadata.zookeeper import entities, tree
+from kafkalog.metadata.zookeeper.session import Create, Set
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.tables.controller import (
+    CONTROLLED_SHUTDOWN,
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+)
+from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
+from tests.unit.cluster.driven import Driven
+
+T_ID = uuid.uuid5(uuid.NAMESPACE_DNS, "t")
+
+
+def topic(of: Driven, replicas: dict[int, tuple[int, ...]], name: str = "t") -> None:
+    """Somebody makes a topic, or more partitions of it."""
+    node = tree.TopicNode(uuid.uuid5(uuid.NAMESPACE_DNS, name), replicas, {}, {})
+    path, data = tree.topic_path(name), tree.write_topic(node)
+    change = Set(path, data) if path in of.znodes else Create(path, data)
+    assert of.commit([change]).done
+    of.run()
+
+
+@pytest.fixture
+def of() -> Driven:
+    """Brokers 1, 2 and 3; topic t with a partition on each, led by 1."""
+    found = Driven()
+    found.register(1, 2, 3)
+    found.elect()
+    topic(found, {0: (1, 2, 3)})
+    assert found.state("t", 0) == (1, 0, (1, 2, 3))
+    found.sent.clear()
+    return found
+
+
+def kinds(of: Driven) -> list[tuple[int, str]]:
+    return [(one.broker, one.api.name) for one in of.sent]
+
+
+def stops(broker: int, send: Send) -> bool:
+    return send.broker == broker and send.api is STOP_REPLICA
+
+
+def broker_epoch(of: Driven, broker: int) -> int:
+    return of.znodes[tree.broker_path(broker)].created
+
+
+def test_a_topic_comes_and_grows() -> None:
+    of = Driven()
+    of.register(1, 2)
+    of.elect()
+    topic(of, {0: (2, 1)})
+    assert of.state("t", 0) == (2, 0, (2, 1))
+    topic(of, {0: (2, 1), 1: (1,)})
+    assert of.state("t", 1) == (1, 0, (1,))
+    leads = [one for one in of.sent if one.api is LEADER_AND_ISR]
+    assert [one.broker for one in leads] == [2, 1, 1]
+    assert all(one.body["topic_states"][0]["partition_states"][0]["is_new"] for one in leads)
+
+
+def test_a_leader_dies_and_comes_back(of: Driven) -> None:
+    of.die(1)
+    of.run()
+    assert of.state("t", 0) == (2, 1, (2, 3))
+    assert kinds(of) == [(n, kind) for kind in ("LeaderAndIsr", "UpdateMetadata") for n in (2, 3)]
+    of.sent.clear()
+    of.register(1)
+    assert of.state("t", 0) == (2, 1, (2, 3))
+    assert kinds(of)[-1] == (1, "LeaderAndIsr")
+    assert (1, "UpdateMetadata") in kinds(of)[:-1], "who lives is known before who is followed"
+
+
+def test_what_was_there_before_the_reign_is_mended(of: Driven) -> None:
+    of.events.append(Deposed())
+    of.run()
+    of.die(1)
+    topic(of, {0: (3, 1)}, "later")
+    assert of.state("t", 0) == (1, 0, (1, 2, 3))
+    of.elect()
+    assert of.state("t", 0) == (2, 1, (2, 3))
+    assert of.state("later", 0) == (3, 0, (3,))
+    assert all(one.body["controller_epoch"] == 3 for one in of.sent)
+
+
+def test_it_resigns_when_another_reigns(of: Driven) -> None:
+    path = tree.CONTROLLER_EPOCH
+    assert of.commit([Set(path, tree.write_epoch(9))]).done
+    of.die(1)
+    of.run()
+    assert of.resigned and not of.controller.reigns
+    assert of.sent == []
+    assert of.ask("later", CONTROLLED_SHUTDOWN, 3, broker_id=2) is None
+    assert of.replies == {"later": None}
+
+
+def test_an_isr_is_changed_by_its_leader(of: Driven) -> None:
+    row = {
+        "partition_index": 0, "leader_epoch": 0, "leader_recovery_state": 0, "partition_epoch": 0,
+        "new_isr_with_epochs": [{"broker_id": 1, "broker_epoch": -1}],
+    }  # fmt: skip
+    said = of.ask(
+        "isr", ALTER_PARTITION, 3, broker_id=1, broker_epoch=broker_epoch(of, 1),
+        topics=[{"topic_id": T_ID, "partitions": [row]}],
+    )  # fmt: skip
+    assert (said.error_code, said.topics[0].partitions[0].partition_epoch) == (0, 1)
+    assert of.state("t", 0) == (1, 0, (1,))
+    assert {one.api for one in of.sent} == {UPDATE_METADATA}
+
+
+def test_what_another_wrote_is_read_again(of: Driven) -> None:
+    """Between what is known and what is written: it is decided anew."""
+    path = tree.partition_path("t", 0)
+
+    def meddle(commit: Commit) -> None:
+        of.before = lambda _: None
+        other = tree.PartitionState(1, 0, (1, 3), 2)
+        assert of.commit([Set(path, tree.write_partition(other))]).done
+
+    of.before = meddle
+    of.die(1)
+    of.run()
+    assert of.state("t", 0) == (3, 1, (3,))
+
+
+def test_a_notification_of_isrs_is_read_and_taken_away(of: Driven) -> None:
+    state = tree.PartitionState(1, 0, (1, 3), 2)
+    assert of.commit([Set(tree.partition_path("t", 0), tree.write_partition(state))]).done
+    path = f"{tree.ISR_CHANGE}0000000001"
+    assert of.commit([Create(path, tree.write_isr_change((("t", 0), ("gone", 1))))]).done
+    of.run()
+    assert of.state("t", 0) == (1, 0, (1, 3))
+    assert path not in of.znodes
+    assert kinds(of) == [(n, "UpdateMetadata") for n in (1, 2, 3)]
+
+
+def test_a_topic_goes_when_all_have_dropped_it(of: Driven) -> None:
+    path = f"{tree.DELETE_TOPICS}/t"
+    of.make(path)
+    of.run()
+    assert path in of.znodes
+    for broker in (1, 2, 3):
+        assert tree.topic_path("t") in of.znodes
+        of.answer(partial(stops, broker), partition_errors=[])
+    assert path not in of.znodes
+    assert not any(path.startswith(tree.topic_path("t")) for path in of.znodes)
+    assert of.controller.office is not None and of.controller.office.context.partitions == {}
+
+
+def test_topics_are_kept_where_deleting_is_off() -> None:
+    of = Driven(Options("PLAINTEXT", deletes=False))
+    of.register(1)
+    of.elect()
+    topic(of, {0: (1,)})
+    of.make(f"{tree.DELETE_TOPICS}/t")
+    of.run()
+    assert f"{tree.DELETE_TOPICS}/t" not in of.znodes
+    assert of.state("t", 0) == (1, 0, (1,))
+
+
+def test_a_disk_fails(of: Driven) -> None:
+    """The broker says that one did, is asked which partitions it held, and leads them no more."""
+    path = f"{tree.LOG_DIR_EVENT}0000000001"
+    assert of.commit([Create(path, tree.write_log_dir_event(1))]).done
+    of.run()
+    assert path not in of.znodes
+    rows = [{"partition_index": 0, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}]
+    topics = [{"topic_id": T_ID, "partition_errors": rows}]
+    of.answer(lambda send: send.api is LEADER_AND_ISR, topics=topics)
+    assert of.state("t", 0) == (2, 1, (2, 3))
+    of.answer(lambda send: send.broker == 2 and send.api is LEADER_AND_ISR, topics=[])
+
+
+def test_first_replicas_lead_again(of: Driven) -> None:
+    """By a znode, by a request, and by the time, as soon as they are in sync."""
+
+    def back(epoch: int, version: int) -> None:
+        state = tree.PartitionState(2, epoch, (1, 2, 3), 2)
+        znode = of.znodes[tree.partition_path("t", 0)]
+        assert znode.version == version
+        office = of.controller.office
+        assert office is not None
+        path = tree.partition_path("t", 0)
+        assert of.commit([Set(path, tree.write_partition(state))]).done
+        office.context.read(("t", 0), state, version + 1)
+
+    back(4, 0)
+    of.make(tree.ELECTION, b'{"version":1,"partitions":[{"topic":"t","partition":0}]}')
+    of.run()
+    assert of.state("t", 0) == (1, 5, (1, 2, 3))
+    assert tree.ELECTION not in of.znodes
+
+    back(6, 2)
+    said = of.ask("elect", apis.ELECT_LEADERS, 2, election_type=0, topic_partitions=None)
+    assert [one.partition_result[0].error_code for one in said.replica_election_results] == [0]
+    assert of.state("t", 0) == (1, 7, (1, 2, 3))
+    asked = [{"topic": "t", "partitions": [0, 8]}]
+    said = of.ask("again", apis.ELECT_LEADERS, 2, election_type=0, topic_partitions=asked)
+    (result,) = said.replica_election_results
+    codes = [(row.partition_id, row.error_code) for row in result.partition_result]
+    assert sorted(codes) == [
+        (0, ErrorCode.ELECTION_NOT_NEEDED), (8, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]  # fmt: skip
+
+    back(8, 4)
+    of.events.append(Tick())
+    of.run()
+    assert of.state("t", 0) == (1, 9, (1, 2, 3))
+    assert of.timers == [5_000, 300_000]
+
+
+def test_a_topic_changes_its_mind_about_unclean_leaders(of: Driven) -> None:
+    of.die(2, 3)
+    of.run()
+    of.die(1)
+    of.register(2)
+    assert of.state("t", 0) == (NO_LEADER, 2, (1,))
+    of.make("/config/topics/t", entities.write_config({"unclean.leader.election.enable": "true"}))
+    data = entities.write_change(("topics", "t"))
+    assert of.commit([Create(f"{entities.CHANGE}0000000000", data)]).done
+    of.run()
+    assert of.state("t", 0) == (2, 3, (2,))
+
+
+def test_a_broker_is_let_go(of: Driven) -> None:
+    epoch = broker_epoch(of, 1)
+    said = of.ask("end", CONTROLLED_SHUTDOWN, 3, broker_id=1, broker_epoch=epoch)
+    assert (said.error_code, said.remaining_partitions) == (0, [])
+    assert of.state("t", 0) == (2, 1, (2, 3))
+
+
+def test_a_partition_is_moved(of: Driven) -> None:
+    """Asked over the wire, then by the tree; a move ends when the new replica is in sync."""
+    rows = [{"partition_index": 0, "replicas": [1, 2]}]
+    topics = [{"name": "t", "partitions": rows}]
+    said = of.ask("move", apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=topics)
+    assert said.responses[0].partitions[0].error_code == 0
+    assert of.state("t", 0) == (1, 1, (1, 2))
+    assert (3, "StopReplica") in kinds(of)
+
+    of.register(4)
+    of.make(tree.REASSIGNMENT, tree.write_reassignment({("t", 0): (4, 2)}))
+    of.run()
+    said = of.ask("list", apis.LIST_PARTITION_REASSIGNMENTS, 0, topics=None)
+    assert said.topics[0].partitions[0].adding_replicas == [4]
+    state = of.state("t", 0)
+    assert state is not None
+    row = {
+        "partition_index": 0, "leader_epoch": state[1], "leader_recovery_state": 0,
+        "partition_epoch": of.znodes[tree.partition_path("t", 0)].version,
+        "new_isr_with_epochs": [{"broker_id": n, "broker_epoch": -1} for n in (1, 2, 4)],
+    }  # fmt: skip
+    of.ask("isr", ALTER_PARTITION, 3, broker_id=1, broker_epoch=broker_epoch(of, 1),
+           topics=[{"topic_id": T_ID, "partitions": [row]}])  # fmt: skip
+    assert of.state("t", 0) == (4, state[1] + 1, (2, 4))
+    assert tree.REASSIGNMENT not in of.znodes
+
+
+class Died(Exception):
+    """A controller did."""
+
+
+def moves(of: Driven) -> tree.TopicNode:
+    return tree.read_topic("t", of.znodes[tree.topic_path("t")].data)
+
+
+def ends(commit: Commit) -> bool:
+    """Whether this write says that a move of the topic has ended."""
+    path = tree.topic_path("t")
+    return any(
+        isinstance(one, Set) and one.path == path and not tree.read_topic("t", one.data).removing
+        for multi in commit.multis for one in multi
+    )  # fmt: skip
+
+
+def move(of: Driven) -> None:
+    topics = [{"name": "t", "partitions": [{"partition_index": 0, "replicas": [2, 1]}]}]
+    of.ask("move", apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=topics)
+
+
+def test_who_goes_is_stopped_before_the_end_of_a_move_is_written(of: Driven) -> None:
+    """So a controller that dies in between leaves no copy behind: the next one stops it again."""
+
+    def dies(commit: Commit) -> None:
+        if ends(commit):
+            raise Died
+
+    of.before = dies
+    with pytest.raises(Died):
+        move(of)
+    assert (3, "StopReplica") in kinds(of)
+    assert moves(of).removing == {0: (3,)}
+    assert tree.read_partition("t", 0, of.znodes[tree.partition_path("t", 0)].data).isr == (1, 2)
+    of.before = lambda _: None
+    of.events.clear()
+    of.sent.clear()
+    of.elect()
+    assert (3, "StopReplica") in kinds(of)
+    assert (moves(of).replicas, moves(of).removing) == ({0: (2, 1)}, {})
+
+
+def test_the_end_of_a_move_that_cannot_be_written_comes_another_time(of: Driven) -> None:
+    """Somebody changed the topic meanwhile."""
+    path = tree.topic_path("t")
+
+    def changed(commit: Commit) -> None:
+        if ends(commit):
+            of.before = lambda _: None
+            assert of.commit([Set(path, of.znodes[path].data)]).done
+
+    of.before = changed
+    move(of)
+    office = of.controller.office
+    assert office is not None
+    one = office.context.partitions["t", 0]
+    assert (one.replicas, one.removing_replicas, one.isr) == ((2, 1, 3), (3,), (1, 2))
+    assert moves(of).removing == {0: (3,)}
+    of.elect()
+    assert (moves(of).replicas, moves(of).removing) == ({0: (2, 1)}, {})
+    assert of.state("t", 0) == (1, 2, (1, 2))
+
+
+def test_producer_ids_are_given_out_once(of: Driven) -> None:
+    def given(token: str) -> tuple[int, int]:
+        epoch = broker_epoch(of, 2)
+        said = of.ask(token, ALLOCATE_PRODUCER_IDS, 0, broker_id=2, broker_epoch=epoch)
+        assert said.error_code == 0
+        return said.producer_id_start, said.producer_id_len
+
+    assert [given("a"), given("b")] == [(0, 1000), (1000, 1000)]
+    block = tree.write_producer_ids(tree.ProducerIdBlock(7, 2000, 4999))
+    assert of.commit([Set(tree.PRODUCER_IDS, block)]).done  # by a broker of an older version
+    assert given("c") == (5000, 1000)
+    said = of.ask("d", ALLOCATE_PRODUCER_IDS, 0, broker_id=2, broker_epoch=1)
+    assert said.error_code == ErrorCode.STALE_BROKER_EPOCH
+    of.events.append(Deposed())
+    of.run()
+    of.elect()
+    assert given("e") == (6000, 1000)
+
+
+def test_who_is_behind_is_told_all_again(of: Driven) -> None:
+    of.events.append(Behind(2))
+    of.run()
+    assert kinds(of) == [(2, "LeaderAndIsr"), (2, "UpdateMetadata")]
+
+
+def test_watches_that_were_lost_are_left_again(of: Driven) -> None:
+    of.watches.clear()
+    of.die(1)
+    topic(of, {0: (3,)}, "new")
+    assert of.events == type(of.events)()
+    of.events.append(Unwatched())
+    of.run()
+    assert of.state("t", 0) == (2, 1, (2, 3))
+    assert of.state("new", 0) == (3, 0, (3,))
+    assert (tree.topic_path("t"), False) in of.watches
+
+
+def test_what_waits_is_bounded_and_answered(of: Driven) -> None:
+    """Nobody waits for an answer that never comes, however many ask."""
+    request = CONTROLLED_SHUTDOWN.decode_request(
+        3, CONTROLLED_SHUTDOWN.encode_request(3, {"broker_id": 9})
+    )
+    alter = of.controller.handle(Tick(), 0)
+    assert not any(isinstance(one, Send) for one in alter)
+    of.die(1)
+    looks = [effect for event in of.events for effect in of.controller.handle(event, 0)]
+    of.events.clear()
+    assert len(looks) == 1  # the brokers are read: what is asked meanwhile waits
+    for number in range(ASKED_MAX + 2):
+        asked = Asked(number, CONTROLLED_SHUTDOWN, request, 3)
+        for one in of.controller.handle(asked, 0):
+            assert isinstance(one, Reply)
+            of.replies[one.token] = one.body
+    assert of.replies == {ASKED_MAX: None, ASKED_MAX + 1: None}
+    told = of.controller.handle(Deposed(), 0)
+    assert sorted(one.token for one in told if isinstance(one, Reply)) == list(range(ASKED_MAX))

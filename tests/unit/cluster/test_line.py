@@ -1,0 +1,66 @@
+"""Ways to the controller."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kafkalog import errors
+from kafkalog.metadata.asked import NewTopic, NewTopics
+from kafkalog.wire.apis import ALTER_PARTITION, CREATE_TOPICS
+from kafkalog.wire.error_codes import ErrorCode
+from tests.support.membership import joined, reigns
+from tests.support.scripted import SILENCE, Peer
+from tests.support.waiting import wait_for
+
+ASKED = {"broker_id": 1, "broker_epoch": 0, "topics": []}
+
+
+def controller(answer: object) -> Peer:
+    made = Peer()
+    made.versions[ALTER_PARTITION] = (0, ALTER_PARTITION.max_version)
+    made.on(ALTER_PARTITION, answer)
+    return made
+
+
+def test_who_waits_for_a_controller_of_before_asks_the_next_one() -> None:
+    """Not once its answer is late by all patience: a follower would stay in sync so long."""
+    with (
+        controller(SILENCE) as old, controller({"error_code": 0, "topics": []}) as new,
+        joined({7: old, 8: new}) as member, ThreadPoolExecutor(1) as pool,
+    ):  # fmt: skip
+        line = member.line()
+        answer = pool.submit(line.ask, ALTER_PARTITION, ASKED)
+        wait_for(lambda: old.count(ALTER_PARTITION), "it is asked")
+        reigns(member, 8, 2, {7: old, 8: new})
+        with pytest.raises(errors.PeerGone):
+            answer.result()
+        assert line.ask(ALTER_PARTITION, ASKED).error_code == ErrorCode.NONE
+
+
+def test_a_close_waits_for_no_answer() -> None:
+    with controller(SILENCE) as silent, ThreadPoolExecutor(1) as pool:
+        with joined({7: silent}) as member:
+            answer = pool.submit(member.line().ask, ALTER_PARTITION, ASKED)
+            wait_for(lambda: silent.count(ALTER_PARTITION), "it is asked")
+        with pytest.raises(errors.PeerGone):
+            answer.result()
+
+
+def test_who_has_another_line_waits_for_nobody() -> None:
+    """An ISR is changed while the controller makes a topic for a client."""
+    with (
+        controller({"error_code": 0, "topics": []}) as peer, joined({7: peer}) as member,
+        ThreadPoolExecutor(1) as pool,
+    ):  # fmt: skip
+        peer.on(CREATE_TOPICS, SILENCE)
+        made = pool.submit(member.create_topics, NewTopics([NewTopic("t", 1, 1)]))
+        wait_for(lambda: peer.count(CREATE_TOPICS), "it is asked")
+        assert member.line().ask(ALTER_PARTITION, ASKED).error_code == ErrorCode.NONE
+        assert not made.done()
+        member.ask_no_more()
+        with pytest.raises(errors.PeerGone):
+            made.result()
+        with pytest.raises(errors.NotController):
+            member.create_topics(NewTopics([]))

@@ -1,0 +1,354 @@
+"""What a broker makes of its controller's requests: each rule, and whole histories of a cluster."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from kafkalog.cluster.controller import brokers, deletion, topics
+from kafkalog.cluster.controller.context import NEVER_LED
+from kafkalog.cluster.controller.requests import Send
+from kafkalog.cluster.node.standing import (
+    Drop,
+    Effect,
+    Follow,
+    Lead,
+    Standing,
+    failed,
+    leader_and_isr,
+    registered,
+    stop_replica,
+    update_metadata,
+)
+from kafkalog.metadata.image import empty_image
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.loading import Znode
+from kafkalog.types import TopicPartition
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from tests.support.effort import SEED, rounds
+from tests.unit.cluster.building import Cluster, Shown
+
+KEY = ("t", 0)
+TP = TopicPartition(*KEY)
+DOES = {LEADER_AND_ISR: leader_and_isr, STOP_REPLICA: stop_replica}
+
+
+def standing(node: int, epoch: int) -> Standing:
+    return Standing(node, epoch, -1, 0, empty_image("", node), {})
+
+
+class Broker:
+    """One that obeys, and keeps what it was told to do."""
+
+    def __init__(self, node: int, epoch: int) -> None:
+        self.now = standing(node, epoch)
+        self.does: dict[TopicPartition, Effect] = {}
+        self.gone: list[str] = []
+
+    def take(self, send: Send, version: int | None = None) -> Any:
+        """A request, as it comes from the wire; the response, as it goes there."""
+        version = send.api.max_version if version is None else version
+        data = send.api.encode_request(version, send.body)
+        request = send.api.decode_request(version, data)
+        if send.api is UPDATE_METADATA:
+            before = self.now.image
+            self.now, change, answer = update_metadata(self.now, request)
+            if change is not None:
+                assert (change.old, change.new) == (before, self.now.image)
+                self.gone += [topic.name for topic in change.gone]
+        else:
+            self.now, effects, answer = DOES[send.api](self.now, request)
+            self.does.update((effect.partition, effect) for effect in effects)
+        data = send.api.encode_response(version, answer)
+        return send.api.decode_response(version, data)
+
+
+def told(of: Cluster, node: int) -> tuple[Broker, list[Send]]:
+    """A broker, and what a new controller has for it, after who lives."""
+    of.decide(brokers.begin(of.context, of.told))
+    return Broker(node, 100 + node), [send for send in of.sent if send.broker == node][1:]
+
+
+def cluster() -> Cluster:
+    of = Cluster()
+    of.led(KEY, (1, 2, 3), Shown(1, 5, (1, 2), 7))
+    return of
+
+
+@pytest.mark.parametrize(("node", "kind"), [(1, Lead), (2, Follow), (3, Follow)])
+@pytest.mark.parametrize("lead_version", LEADER_AND_ISR.versions)
+@pytest.mark.parametrize("know_version", UPDATE_METADATA.versions)
+def test_a_new_controller(node: int, kind: type, lead_version: int, know_version: int) -> None:
+    of = cluster()
+    broker, (lead, know) = told(of, node)
+    answer = broker.take(lead, lead_version)
+    assert [row.error_code for row in answer.topics[0].partition_errors] == [ErrorCode.NONE]
+    effect = broker.does[TP]
+    assert isinstance(effect, kind)
+    state = of.context.partitions[KEY]
+    assert (effect.held.topic_id, effect.held.state) == (of.context.ids["t"], state)
+    assert broker.take(know, know_version).error_code == ErrorCode.NONE
+    assert broker.now.image.partition(*KEY) == state
+    assert broker.now.image.brokers.keys() == {1, 2, 3}
+    assert broker.now.image.brokers[node].epoch == 100 + node
+    assert broker.now.image.names[of.context.ids["t"]] == "t"
+    assert (broker.now.controller, broker.now.controller_epoch) == (9, 4)
+
+
+def other(send: Send, **fields: Any) -> Send:
+    """The same, but for these fields; `row_...`: of each partition."""
+    rows = {k.removeprefix("row_"): v for k, v in fields.items() if k.startswith("row_")}
+    body = {**send.body, **{k: v for k, v in fields.items() if not k.startswith("row_")}}
+    body["topic_states"] = [
+        {**topic, "partition_states": [{**row, **rows} for row in topic["partition_states"]]}
+        for topic in body["topic_states"]
+    ]
+    return send._replace(body=body)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"broker_epoch": 101}, ErrorCode.STALE_BROKER_EPOCH),
+        ({"controller_epoch": 3}, ErrorCode.STALE_CONTROLLER_EPOCH),
+    ],
+)
+def test_what_is_of_the_past_is_refused(fields: dict[str, int], code: ErrorCode) -> None:
+    of = cluster()
+    broker, sends = told(of, 2)
+    stop = of.told.stop(2, KEY, delete=True) or of.told.sends()[0]
+    for send in (*sends, stop):
+        broker.now = broker.now._replace(epoch=102, controller_epoch=4)
+        before = broker.now
+        assert broker.take(other(send, **fields)).error_code == code
+        assert broker.now == before and broker.does == {}
+
+
+def test_who_is_not_registered_yet_obeys_nobody() -> None:
+    """What comes then was meant for the life before, whose epoch nobody here knows any more."""
+    of = Cluster((1, 2))
+    of.led(KEY, (1, 2), Shown(1, 5, (1, 2), 7))
+    of.decide(brokers.begin(of.context, of.told))
+    node = Broker(1, -1)
+    for send in of.sent:
+        if send.broker == 1:
+            assert node.take(send).error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert (node.now, node.does) == (standing(1, -1), {})
+
+
+def test_a_registration_is_known_with_the_brokers() -> None:
+    """It came to know its epoch after the controller had told who lives: its next ISR is
+    proposed by the epoch that the controller knows."""
+    of = Cluster((1, 2))
+    of.led(KEY, (1, 2), Shown(1, 5, (1, 2), 7))
+    of.decide(brokers.begin(of.context, of.told))
+    node = Broker(1, 50)
+    for send in of.sent:
+        if send.broker == 1:
+            node.take(send)
+    now = registered(node.now, 101)
+    assert (now.epoch, now.image.brokers[1].epoch) == (101, 101)
+    assert now.image.brokers[2] == node.now.image.brokers[2]
+
+
+def test_who_says_no_epoch_of_ours_is_obeyed() -> None:
+    of = cluster()
+    broker, (lead, _) = told(of, 2)
+    assert broker.take(other(lead, broker_epoch=-1)).error_code == ErrorCode.NONE
+    assert TP in broker.does
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({}, ErrorCode.STALE_CONTROLLER_EPOCH),  # the same again
+        ({"row_leader_epoch": 4}, ErrorCode.STALE_CONTROLLER_EPOCH),
+        ({"row_leader_epoch": 4, "row_partition_epoch": 9}, ErrorCode.STALE_CONTROLLER_EPOCH),
+        ({"row_partition_epoch": 6}, ErrorCode.STALE_CONTROLLER_EPOCH),
+        ({"row_partition_epoch": 8}, ErrorCode.NONE),
+        ({"row_leader_epoch": 6, "row_leader": 2}, ErrorCode.NONE),
+        ({"row_leader_epoch": 6, "row_replicas": [1, 3]}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_only_a_newer_leadership_counts(fields: dict[str, Any], code: ErrorCode) -> None:
+    broker, (lead, _) = told(cluster(), 2)
+    broker.take(lead)
+    before = broker.now.held
+    answer = broker.take(other(lead, **fields))
+    assert answer.error_code == ErrorCode.NONE
+    assert answer.topics[0].partition_errors[0].error_code == code
+    assert (broker.now.held == before) == bool(code)
+
+
+def test_another_topic_of_the_name_is_refused() -> None:
+    """What is here is to be dropped first."""
+    broker, (lead, _) = told(cluster(), 2)
+    broker.take(lead)
+    of = Cluster()
+    of.topic("other", {})
+    body = other(lead, row_leader_epoch=9).body
+    body["topic_states"][0]["topic_id"] = of.topic("another", {}).topic_id
+    answer = broker.take(lead._replace(body=body))
+    assert answer.topics[0].partition_errors[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [(-1, 0), (-2, 0), (5, 0), (6, 0), (4, ErrorCode.FENCED_LEADER_EPOCH)],
+)
+@pytest.mark.parametrize("delete", [True, False])
+def test_a_replica_is_stopped(epoch: int, code: int, delete: bool) -> None:
+    of = cluster()
+    broker, (lead, _) = told(of, 2)
+    broker.take(lead)
+    of.told.stop(2, KEY, delete=delete)
+    (stop,) = of.told.sends()
+    answer = broker.take(other(stop, row_leader_epoch=epoch))
+    assert answer.partition_errors[0].error_code == code
+    assert (TP in broker.now.held) == bool(code)
+    if not code:
+        assert broker.does[TP] == Drop(TP, delete)
+
+
+def test_a_log_that_failed_is_told_whatever_is_wanted() -> None:
+    """By a leadership that is known, by a newer one, and by the end of it; the others are as they
+    were."""
+    of = cluster()
+    broker, (lead, _) = told(of, 1)
+    broker.take(lead)
+    other_tp = TopicPartition("other", 0)
+    broker.now = broker.now._replace(held={**broker.now.held, other_tp: broker.now.held[TP]})
+    broker.now = failed(broker.now, [TP])
+    assert broker.now.held.keys() == {other_tp}
+    before, done = broker.now, dict(broker.does)
+    for send in (lead, other(lead, row_leader_epoch=6), other(lead, row_replicas=[2, 3])):
+        (topic,) = broker.take(send).topics
+        assert [row.error_code for row in topic.partition_errors] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    of.told.stop(1, KEY, delete=True)
+    (stop,) = of.told.sends()
+    (row,) = broker.take(stop).partition_errors
+    assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (broker.now, broker.does) == (before, done)
+
+
+def test_a_replica_that_is_not_here_is_stopped_all_the_same() -> None:
+    """Its files may be."""
+    of = cluster()
+    of.told.stop(2, KEY, delete=True)
+    (stop,) = of.told.sends()
+    broker = Broker(2, 102)
+    assert broker.take(stop).partition_errors[0].error_code == ErrorCode.NONE
+    assert broker.does[TP] == Drop(TP, True)
+
+
+# ---- histories -----------------------------------------------------------------------------------
+
+
+class World:
+    """A controller and three brokers: each hears in order what is for it, sooner or later."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self.dice = dice
+        self.of = Cluster()
+        self.epochs = {n: 100 + n for n in (1, 2, 3)}
+        self.brokers = {n: Broker(n, e) for n, e in self.epochs.items()}
+        self.mail: dict[int, list[Send]] = {n: [] for n in (1, 2, 3)}
+        self.names = 0
+        self.decide(brokers.begin(self.of.context, self.of.told))
+
+    def decide(self, deciding: Any) -> None:
+        self.of.decide(deciding)
+        for send in self.of.sent:
+            self.mail[send.broker].append(send)
+
+    def create(self) -> None:
+        self.names += 1
+        replicas = {
+            n: tuple(self.dice.sample((1, 2, 3), self.dice.randint(1, 3))) for n in range(2)
+        }
+        name = f"t{self.names}"
+        node = self.of.topic(name, replicas)
+        self.decide(topics.topic_is(self.of.context, self.of.told, name, node))
+
+    def delete(self) -> None:
+        names = [*self.of.context.ids]
+        if names:
+            name = self.dice.choice(names)
+            self.of.tree[f"{tree.DELETE_TOPICS}/{name}"] = Znode(b"")
+            self.decide(deletion.topics_to_delete(self.of.context, self.of.told, [name]))
+
+    def live(self) -> None:
+        """One dies, or is there anew: with nothing of what it knew, and no letters of before."""
+        node = self.dice.choice((1, 2, 3))
+        if self.brokers.pop(node, None) is None:
+            self.epochs[node] += 10
+            self.brokers[node] = Broker(node, self.epochs[node])
+        self.mail[node].clear()
+        epochs = {f"b{n}": self.epochs[n] for n in self.brokers}
+        now = self.of.brokers(*self.brokers, **epochs)
+        self.decide(brokers.brokers_are(self.of.context, self.of.told, now))
+
+    def hear(self) -> None:
+        waiting = [node for node, mail in self.mail.items() if mail]
+        if not waiting:
+            return
+        node = self.dice.choice(waiting)
+        send = self.mail[node].pop(0)
+        answer = self.brokers[node].take(send)
+        if send.api is not STOP_REPLICA:
+            return
+        deleted = {
+            (topic["topic_name"], row["partition_index"])
+            for topic in send.body["topic_states"]
+            for row in topic["partition_states"]
+            if row["delete_partition"]
+        }
+        keys = [(row.topic_name, row.partition_index) for row in answer.partition_errors]
+        codes = [ErrorCode(row.error_code) for row in answer.partition_errors]
+        rows = {key: code for key, code in zip(keys, codes, strict=True) if key in deleted}
+        decision = deletion.replicas_dropped(self.of.context, self.of.told, node, rows)
+        self.decide(decision)
+
+    def check(self) -> None:
+        """All have heard all: what each knows is what the controller knows."""
+        context = self.of.context
+        shown = {
+            key: one._replace(offline_replicas=context.offline_replicas(key))
+            for key, one in context.partitions.items()
+            if key[0] not in context.deleted and one.leader_epoch != NEVER_LED
+        }
+        for node, broker in self.brokers.items():
+            image = broker.now.image
+            assert {(t.name, p.partition): p for t, p in image.partitions()} == shown
+            assert image.brokers.keys() == self.brokers.keys()
+            assert image.names == {image.topics[n].id: n for n in image.topics}
+            for key, one in shown.items():
+                if node in one.replicas:
+                    effect = broker.does[TopicPartition(*key)]
+                    assert isinstance(effect, Lead if one.leader == node else Follow)
+                    assert effect.held.state == context.partitions[key]
+            assert {(tp.topic, tp.partition) for tp in broker.now.held} >= {
+                key for key, one in shown.items() if node in one.replicas
+            }
+
+
+@pytest.mark.explore
+def test_histories() -> None:
+    for number in rounds(60):
+        world = World(random.Random(f"{SEED}-{number}"))
+        for _ in range(80):
+            what = world.dice.random()
+            if what < 0.1:
+                world.create()
+            elif what < 0.13:
+                world.delete()
+            elif what < 0.2:
+                world.live()
+            else:
+                world.hear()
+        while any(world.mail.values()):
+            world.hear()
+        world.check()

@@ -1,0 +1,92 @@
+"""Which settings are followed, where groups go on, what a mirror's own records say."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog import errors
+from kafkalog.client.configs import ConfigEntry
+from kafkalog.client.groups import Committed
+from kafkalog.mirror.groups import moves
+from kafkalog.mirror.settings import LEFT_OUT, changes
+from kafkalog.mirror.spans import SPANS_MAX, Span
+from kafkalog.mirror.state import Progress, key_of, progress_of, value_of
+from kafkalog.types import Record, TopicPartition
+
+TP = TopicPartition("orders", 2)
+
+
+def entry(name: str, value: str, source: str = "topic") -> tuple[str, ConfigEntry]:
+    return name, ConfigEntry(name, value, source, False, False, None)
+
+
+def test_settings_of_the_topic_are_followed_and_taken_back() -> None:
+    source = dict([
+        entry("cleanup.policy", "compact"), entry("retention.ms", "5", "default"),
+        entry("odd.one", "1"), entry("segment.ms", "7"),
+    ])  # fmt: skip
+    target = dict([
+        entry("cleanup.policy", "delete", "default"), entry("retention.ms", "9"),
+        entry("segment.ms", "7"), entry("kafkalog.durability", "os"),
+    ])  # fmt: skip
+    found = changes(source, target)
+    assert found.wanted == {"cleanup.policy": "compact", "retention.ms": None}
+    assert found.unknown == ["odd.one"]
+
+
+def test_what_is_the_clusters_own_stays() -> None:
+    source = dict(entry(name, "1") for name in LEFT_OUT)
+    assert changes(source, dict(entry(name, "0") for name in LEFT_OUT)).wanted == {}
+
+
+@pytest.mark.parametrize(("there", "wanted"), [("100", {"max.message.bytes": "200"}), ("300", {})])
+def test_a_record_that_the_source_takes_the_copy_takes(there: str, wanted: dict[str, str]) -> None:
+    """Wherever the source has its limit from."""
+    source = dict([entry("max.message.bytes", "200", "broker")])
+    assert changes(source, dict([entry("max.message.bytes", there, "default")])).wanted == wanted
+
+
+def test_groups_are_never_moved_back_and_never_beyond_the_copy() -> None:
+    progress = {TP: Progress("", 20, (Span(0, 0, 10), Span(12, 11, 8)))}
+    copy = TopicPartition("dc1.orders", 2)
+
+    def moved(offset: int, there: int | None) -> int | None:
+        now = {} if there is None else {copy: Committed(there)}
+        found = moves({TP: Committed(offset, 3, "m")}, progress, now, "dc1.{}".format)
+        return found[copy].offset if found else None
+
+    assert moved(13, None) == 12
+    assert moved(13, 11) == 12
+    assert moved(13, 12) is moved(13, 15) is None
+    assert moved(99, None) == 19
+    assert moves({TopicPartition("other", 0): Committed(1)}, progress, {}, str) == {}
+
+
+def record(key: bytes | None, value: bytes | None) -> Record:
+    return Record(7, 0, key, value, (), "kafkalog-mirror.x", 0, 0, 0)
+
+
+def test_progress_reads_back_and_a_tombstone_forgets() -> None:
+    one = Progress("id", 1 << 62, (Span(0, 0, 3), Span(5, 4, 0)))
+    rows = [record(key_of(TP), value_of(one))]
+    assert progress_of(rows, "t") == {TP: one}
+    assert progress_of([*rows, record(key_of(TP), None)], "t") == {}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"", b"[]", b"{}", b'{"version": 2, "topic_id": "", "position": 0, "spans": []}',
+        b'{"version": 1, "topic_id": "", "position": -1, "spans": []}',
+        b'{"version": 1, "topic_id": 3, "position": 1, "spans": []}',
+        b'{"version": 1, "topic_id": "", "position": 1, "spans": [[3, 3, 1], [2, 4, 1]]}',
+        b'{"version": 1, "topic_id": "", "position": 1, "spans": [[3, 3]]}',
+        value_of(Progress("", 0, tuple(Span(i, i, 0) for i in range(SPANS_MAX + 1)))),
+        b"[" * 100_000,
+    ],
+)  # fmt: skip
+def test_a_record_that_no_mirror_wrote_is_refused_by_name(value: bytes) -> None:
+    with pytest.raises(errors.BadAnswer, match=r"'kafkalog-mirror\.x' of the target, offset 7"):
+        progress_of([record(key_of(TP), value)], "kafkalog-mirror.x")
+    with pytest.raises(errors.BadAnswer):
+        progress_of([record(value, value_of(Progress("", 0, ())))], "t")

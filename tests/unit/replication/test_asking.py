@@ -1,0 +1,87 @@
+"""A leader remembers exactly what its follower wants, however little the requests say."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from uuid import UUID
+
+from kafkalog.client import sessions
+from kafkalog.replication.asking import Asked, Asking
+from kafkalog.types import TopicPartition
+from tests.support.effort import SEED, rounds
+
+NO_ID = UUID(int=0)
+
+
+class Node:
+    """What a leader remembers of a session."""
+
+    def __init__(self) -> None:
+        self.session_id = 0
+        self.known: dict[tuple[Any, int], Any] = {}
+
+    def take(self, said: sessions.Ask) -> tuple[int, int]:
+        """The session of the answer, and how many partitions that holds."""
+        ids, by_id = said.after.ids, said.after.by_id
+
+        def key(tp: TopicPartition) -> tuple[Any, int]:
+            return (ids[tp.topic] if by_id else tp.topic, tp.partition)
+
+        if said.epoch == sessions.NEW_EPOCH:
+            self.session_id += 1
+            self.known = {}
+        for tp, topic_id in said.forgotten:
+            self.known.pop((topic_id if by_id else tp.topic, tp.partition), None)
+        self.known.update((key(tp), at) for tp, at in said.offsets.items())
+        return self.session_id, len(said.offsets)
+
+
+def test_it_remembers_what_is_wanted() -> None:
+    """Partitions that move, come, go, rest; topics made anew; requests that are lost."""
+    for number in rounds(60):
+        draw = random.Random(f"{SEED} {number}")
+        asking, node = Asking(), Node()
+        ids = {f"t{n}": UUID(int=n + 1) for n in range(3)}
+        for _ in range(60):
+            for _ in range(draw.randrange(4)):
+                tp = TopicPartition(f"t{draw.randrange(3)}", draw.randrange(4))
+                if draw.random() < 0.25:
+                    asking.leave_out(tp)
+                else:
+                    asked = Asked(draw.randrange(9), 0, 0, draw.randrange(2))
+                    asking.put(tp, ids[tp.topic], asked)
+            if draw.random() < 0.05:
+                name = draw.choice(list(ids))
+                ids[name] = draw.choice([NO_ID, UUID(int=draw.randrange(9, 1_000))])
+                for tp, at in list(asking.at.items()):
+                    if tp.topic == name:
+                        asking.put(tp, ids[name], at)
+            said = asking.next(with_ids=True)
+            if draw.random() < 0.1:
+                asking.lost(draw.choice([0, 70, 71]))  # FETCH_SESSION_ID_NOT_FOUND and another
+                continue
+            found = node.take(said)
+            by_id = said.after.by_id
+            assert by_id == (NO_ID not in {ids[tp.topic] for tp in asking.at})
+            wanted = {
+                (ids[tp.topic] if by_id else tp.topic, tp.partition): at
+                for tp, at in asking.at.items()
+            }
+            assert node.known == wanted, f"seed {SEED}, round {number}"
+            asking.answered(said, *found)
+
+
+def test_what_did_not_move_is_not_said() -> None:
+    asking = Asking()
+    places = [TopicPartition("t", number) for number in range(1_000)]
+    for tp in places:
+        asking.put(tp, UUID(int=1), Asked(0, 0, 0, 0))
+    said = asking.next(with_ids=True)
+    assert len(said.offsets) == 1_000
+    asking.answered(said, 7, 1_000)
+    for tp in places:
+        asking.put(tp, UUID(int=1), Asked(int(tp.partition == 5), 0, 0, 0))
+    said = asking.next(with_ids=True)
+    assert said.offsets == {places[5]: Asked(1, 0, 0, 0)}
+    assert asking.topic("", UUID(int=1)) == "t"

@@ -1,0 +1,100 @@
+"""Clusters broken by seed: what must hold holds, and planted mistakes are found."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kafkalog.simulate.faults import Step
+from kafkalog.simulate.mutants import MUTANTS
+from kafkalog.simulate.run import Result, drawn_setup, minimised, run
+from tests.support.effort import EXPLORING, SEED, patience_s, rounds
+from tests.unit.simulate.test_mistakes import SCRIPTED
+
+FOUND = {
+    "ack-at-append": 3, "no-divergence": 30, "cut-to-watermark": 40, "shrunk-at-once": 30,
+    "grown-too-late": 40, "takes-records": 20, "refused-holds": 60, "joins-at-once": 60,
+}  # fmt: skip
+"""Mistakes that are found soon, and within how many seeds."""
+
+FINDS = [
+    (100296, None), (500512, False), (600805, False), (500453, False), (10, None), (43, False),
+    (4006982, None),
+]  # fmt: skip
+"""Seeds that found something, which docs/simulation.md names: (seed, durable)."""
+
+
+def searched(name: str, seeds: int) -> Result | None:
+    """The first seed that finds a mistake; None: none does."""
+    mutant = MUTANTS[name]
+    for seed in range(seeds):
+        setup = drawn_setup(random.Random(f"{seed}-setup"), durable=mutant.durable)
+        found = run(seed, rules=mutant.rules, setup=setup)
+        if found.failure:
+            return found
+    return None
+
+
+def test_a_run_is_a_function_of_its_seed() -> None:
+    for seed in range(3):
+        assert run(seed, trace=True) == run(seed, trace=True)
+
+
+@pytest.mark.parametrize("nodes", [3, 5])
+def test_what_is_acknowledged_survives(nodes: int) -> None:
+    """In order, once, in every copy."""
+    acknowledged = 0
+    for seed in range(15):
+        found = run(seed, nodes=nodes)
+        assert found.failure == "", f"kafkalog simulate --seed {seed} --seeds 1 --nodes {nodes}"
+        acknowledged += found.acknowledged
+    assert acknowledged > 300
+
+
+@pytest.mark.parametrize("name", sorted(FOUND))
+def test_a_planted_mistake_is_found(name: str) -> None:
+    assert searched(name, FOUND[name]) is not None
+
+
+def test_every_mistake_is_found() -> None:
+    """By seeds here, or step by step."""
+    assert {*FOUND} | {*SCRIPTED} == {*MUTANTS}
+
+
+def test_a_failure_is_made_small() -> None:
+    """With the fewest steps it fails as it did."""
+    found = searched("no-divergence", FOUND["no-divergence"])
+    assert found is not None
+    mutant = MUTANTS["no-divergence"]
+    setup = drawn_setup(random.Random(f"{found.seed}-setup"), durable=mutant.durable)
+
+    def again(steps: list[Step]) -> Result:
+        return run(found.seed, rules=mutant.rules, setup=setup, steps=steps)
+
+    least = minimised(found, again)  # type: ignore[arg-type]
+    assert least.failure.split(":")[0] == found.failure.split(":")[0]
+    assert len(least.steps) <= len(found.steps)
+    assert again([*least.steps]).failure == least.failure
+
+
+@pytest.mark.parametrize(("seed", "durable"), FINDS)
+def test_what_a_seed_has_found_is_mended(seed: int, durable: bool | None) -> None:
+    setup = drawn_setup(random.Random(f"{seed}-setup"), durable=durable)
+    assert run(seed, setup=setup, moves=False).failure == ""
+
+
+SEARCHES = 6
+"""The heart of what is searched, with a drawn seed: three searches, a minute each, are CI's."""
+
+
+@pytest.mark.explore
+@pytest.mark.timeout(patience_s(300, SEARCHES))
+@pytest.mark.parametrize(("nodes", "durable"), [(3, None), (3, False), (5, None)])
+def test_clusters_are_broken_by_drawn_seeds(nodes: int, durable: bool | None) -> None:
+    first = SEED if EXPLORING else 0
+    for number in rounds(10, SEARCHES):
+        seed = first + number
+        setup = drawn_setup(random.Random(f"{seed}-setup"), nodes, durable)
+        found = run(seed, nodes=nodes, setup=setup)
+        assert found.failure == "", f"seed {seed}, {nodes} nodes, durable={durable}"

@@ -1,0 +1,173 @@
+"""`kafkalog_cluster`: three nodes in a process, which die and lose each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog.client.connection import Connection
+from kafkalog.client.transport import Address
+from kafkalog.testing.cluster import TestCluster
+from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+
+NODES = [1, 2, 3]
+
+
+def values(cluster: TestCluster, topic: str, count: int) -> list[int]:
+    found = cluster.wait_for_records(topic, count)
+    return [int(record.value or b"-1") for record in found]
+
+
+def all_in_sync(cluster: TestCluster, topic: str = "t") -> None:
+    cluster.wait_until(lambda: cluster.in_sync(topic) == NODES, "all are in sync")
+
+
+@pytest.mark.kafkalog(topics={"orders": 3}, config={"log.retention.hours": 5})
+def test_three_nodes_share_what_there_is(kafkalog_cluster: TestCluster) -> None:
+    cluster = kafkalog_cluster
+    assert cluster.running == NODES
+    assert sorted(cluster.leader("orders", n) for n in range(3)) == NODES
+    for n in range(3):
+        cluster.wait_until(lambda n=n: cluster.in_sync("orders", n) == NODES, "all are in sync")
+    cluster.fill("orders", ["1", "2", "3"], partition=0)
+    assert values(cluster, "orders", 3) == [1, 2, 3]
+    with kafkalog.Admin(cluster.bootstrap_servers) as admin:
+        told = admin.describe_cluster()
+        assert [n.node for n in told.nodes] == NODES
+        assert told.controller in NODES
+    for node in cluster.nodes.values():
+        assert node.broker.config.topic.retention_ms == 5 * 3_600_000
+
+
+def test_a_leader_is_killed(kafkalog_cluster: TestCluster) -> None:
+    """What was acknowledged is there, once and in order; it comes back and has all again."""
+    cluster = kafkalog_cluster
+    cluster.create_topic("t")
+    with kafkalog.Producer(cluster.bootstrap_servers, acks="all") as producer:
+        for n in range(50):
+            producer.send("t", b"%d" % n).result(60)
+        leader = cluster.leader("t")
+        cluster.kill(leader)
+        assert cluster.running == [node for node in NODES if node != leader]
+        for n in range(50, 100):
+            producer.send("t", b"%d" % n).result(60)
+    assert cluster.leader("t") not in (leader, -1)
+    assert values(cluster, "t", 100) == list(range(100))
+    cluster.start(leader)
+    all_in_sync(cluster)
+
+
+def test_two_nodes_lose_each_other(kafkalog_cluster: TestCluster) -> None:
+    """A follower that its leader does not hear of leaves those in sync, and comes back."""
+    cluster = kafkalog_cluster
+    cluster.create_topic("t")
+    leader = cluster.leader("t")
+    lost, other = sorted(set(NODES) - {leader}, key=lambda node: node == cluster.controller)
+    cluster.partition(leader, lost)
+    cluster.fill("t", ["1"])
+    left = sorted((leader, other))
+    cluster.wait_until(lambda: cluster.in_sync("t") == left, "it has left")
+    cluster.stop(lost)
+    cluster.start(lost)
+    assert len(cluster.nodes[lost].broker.faults.all) == 1, "they are parted still"
+    cluster.fill("t", ["2"])
+    assert cluster.in_sync("t") != NODES
+    cluster.heal()
+    all_in_sync(cluster)
+    assert values(cluster, "t", 2) == [1, 2]
+
+
+def test_a_group_and_a_transaction_go_on_elsewhere(kafkalog_cluster: TestCluster) -> None:
+    cluster = kafkalog_cluster
+    cluster.create_topic("t")
+    servers = cluster.bootstrap_servers
+    with kafkalog.Producer(servers, transactional_id="x") as producer:
+        for n in range(4):
+            if n == 2:
+                cluster.kill(cluster.leader("__transaction_state", 0))
+                assert len(cluster.running) == 2
+            with producer.transaction():
+                producer.send("t", b"%d" % n)
+                producer.send_offsets({TopicPartition("t", 0): n}, "g")
+    assert values(cluster, "t", 4) == [0, 1, 2, 3]
+    assert cluster.committed("g") == {TopicPartition("t", 0): 3}
+
+
+def test_too_few_in_sync_are_told(kafkalog_cluster: TestCluster) -> None:
+    """acks=all is refused with one of three, acks=1 is not; all goes on with three."""
+    cluster = kafkalog_cluster
+    cluster.create_topic("t")
+    leader = cluster.leader("t")
+    for node in NODES:
+        if node != leader:
+            cluster.stop(node)
+    cluster.wait_until(lambda: cluster.in_sync("t") == [leader], "one is left")
+    with (
+        pytest.raises(kafkalog.errors.KafkalogError, match="NOT_ENOUGH_REPLICAS"),
+        kafkalog.Producer(cluster.bootstrap_servers, config={"retries": 0}) as producer,
+    ):
+        producer.send("t", b"1").result(60)
+    with kafkalog.Producer(cluster.bootstrap_servers, acks="1") as producer:
+        producer.send("t", b"2").result(60)
+    cluster.heal()
+    all_in_sync(cluster)
+    cluster.fill("t", ["3"])
+    assert values(cluster, "t", 2) == [2, 3]
+
+
+def test_who_wants_a_producer_id_comes_again(kafkalog_cluster: TestCluster) -> None:
+    """The controller does not answer: COORDINATOR_LOAD_IN_PROGRESS, which is tried again."""
+    cluster = kafkalog_cluster
+    cluster.create_topic("t")
+    node = next(node for node in NODES if node != cluster.controller)
+    fault = cluster.nodes[cluster.controller].disconnect("AllocateProducerIds", times=2)
+    host, port = cluster.nodes[node].bootstrap_servers.split(":")
+    body = {"transactional_id": None, "transaction_timeout_ms": 1000}
+    with closing(Connection(Address(host, int(port)))) as connection:
+        codes = [connection.call(apis.INIT_PRODUCER_ID, body).error_code for _ in range(3)]
+    assert codes == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2 + [ErrorCode.NONE]
+    assert fault.hits == 2 and ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.retriable
+    cluster.nodes[cluster.controller].disconnect("AllocateProducerIds", times=2)
+    with kafkalog.Producer(cluster.bootstrap_servers, idempotent=True) as producer:
+        assert producer.send("t", b"1").result(60).offset == 0
+
+
+def test_without_pytest_and_one_more_time(tmp_path: Path) -> None:
+    """What is on the disk is there again, in a cluster that is begun on it anew."""
+    with TestCluster(tmp_path, config={"default.replication.factor": 1}) as cluster:
+        cluster.create_topic("one")
+        cluster.create_topic("two", replication_factor=2)
+        cluster.fill("one", ["1"])
+        assert cluster.in_sync("one") == [cluster.leader("one")]
+        assert len(cluster.in_sync("two")) == 2
+        cluster.kill(cluster.leader("one"))
+        assert cluster.leader("one") == -1 or cluster.leader("one") not in cluster.running
+        cluster.heal()
+        assert values(cluster, "one", 1) == [1]
+        for node in NODES:
+            cluster.stop(node)
+        with pytest.raises(kafkalog.errors.Closed, match="are down"):
+            cluster.leader("one")
+    cluster.close()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda cluster: cluster.partition(1, 1),
+        lambda cluster: cluster.partition(1, 9),
+        lambda cluster: cluster.kill(0),
+        lambda cluster: cluster.start("1"),
+    ],
+)
+def test_what_is_no_node_is_told(
+    kafkalog_cluster: TestCluster, wrong: Callable[[TestCluster], None]
+) -> None:
+    with pytest.raises(kafkalog.errors.ArgumentError, match=r"wanted (two nodes|one of 1, 2, 3)"):
+        wrong(kafkalog_cluster)

@@ -1,0 +1,194 @@
+"""A change of role that a disk refuses is made when it can be: the controller says it once."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalog
+from kafkalog.log.log import handle_of
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.session import Session
+from kafkalog.testing.cluster import TestCluster
+from kafkalog.wire.apis import METADATA
+from tests.support import apache
+from tests.support.raw import Raw
+from tests.support.zookeeper import ZooKeeper
+
+NODES = [1, 2, 3]
+EPOCHS = "leader-epoch-checkpoint.tmp"
+"""What a leader writes before anything else; a folder of that name is in its way."""
+
+
+def folder(cluster: TestCluster, node: int) -> Path:
+    return Path(cluster.nodes[node].path) / "t-0"
+
+
+def append(cluster: TestCluster, *values: bytes) -> None:
+    with kafkalog.Producer(cluster.bootstrap_servers, acks="all") as producer:
+        for value in values:
+            producer.send("t", value, partition=0).result(60)
+
+
+def in_sync(cluster: TestCluster, nodes: list[int]) -> None:
+    cluster.wait_until(lambda: cluster.in_sync("t") == nodes, f"{nodes} are in sync")
+
+
+def test_who_could_not_lead_leads_when_it_can(kafkalog_cluster: TestCluster) -> None:
+    """Nobody else would: it is alive, and in sync."""
+    cluster = kafkalog_cluster
+    cluster.create_topic("t")
+    append(cluster, b"1")
+    in_sync(cluster, NODES)
+    first = cluster.leader("t")
+    others = [node for node in NODES if node != first]
+    for node in others:
+        (folder(cluster, node) / EPOCHS).mkdir()
+    cluster.kill(first)
+    cluster.wait_until(lambda: cluster.leader("t") in others, "another one is to lead")
+    for node in others:
+        (folder(cluster, node) / EPOCHS).rmdir()
+    append(cluster, b"2")
+    cluster.start(first)
+    in_sync(cluster, NODES)
+    assert [one.value for one in cluster.wait_for_records("t", 2)] == [b"1", b"2"]
+
+
+def test_who_could_not_follow_follows_when_it_can(kafkalog_cluster: TestCluster) -> None:
+    """Its folder cannot be made; the others go on without it meanwhile."""
+    cluster = kafkalog_cluster
+    for node in NODES[1:]:
+        folder(cluster, node).write_bytes(b"in its way")
+    with kafkalog.Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topics([kafkalog.NewTopic("t", assignment=[NODES])]).check()
+    cluster.wait_until(lambda: cluster.leader("t") == NODES[0], "the first one is to lead")
+    for node in NODES[1:]:
+        folder(cluster, node).unlink()
+    append(cluster, b"1", b"2")
+    in_sync(cluster, NODES)
+    assert [one.value for one in cluster.wait_for_records("t", 2)] == [b"1", b"2"]
+
+
+def fail(cluster: TestCluster, node: int, hooks: Any) -> None:
+    """Let a write-back of a node's log fail, which is final."""
+    handle = handle_of(cluster.nodes[node].broker.node.partitions.log("t", 0))
+    hooks.kl_io_fail(b"fdatasync", 1, errno.EIO, 1, 0)
+    try:
+        with pytest.raises(kafkalog.KafkalogError):
+            handle.flush()
+    finally:
+        hooks.kl_io_reset()
+
+
+def others_lead(cluster: TestCluster, hooks: Any) -> None:
+    """The leader's log goes offline; then another one's of those that are left."""
+    cluster.create_topic("t", config={"min.insync.replicas": "1"})
+    append(cluster, b"1")
+    in_sync(cluster, NODES)
+    left, values = list(NODES), [b"1"]
+    for value in (b"2", b"3"):
+        first = cluster.leader("t")
+        fail(cluster, first, hooks)
+        left.remove(first)
+        cluster.wait_until(lambda: cluster.leader("t") in left, "another one leads")
+        in_sync(cluster, left)
+        append(cluster, value)
+        values.append(value)
+        for node in NODES:
+            cluster.wait_until(lambda node=node: knows(cluster, node, left), f"node {node} says so")
+    for node in NODES:
+        if node not in left:
+            cluster.kill(node)  # a close would say that it failed
+            cluster.start(node)
+    in_sync(cluster, NODES)
+    assert [one.value for one in cluster.wait_for_records("t", 3)] == values
+
+
+def knows(cluster: TestCluster, node: int, left: list[int]) -> bool:
+    """Whether a node tells clients who leads, and whose copies are not there."""
+    with Raw(cluster.nodes[node].bootstrap_servers) as raw:
+        (topic,) = raw.call(METADATA, 12, topics=[{"name": "t"}]).topics
+    (row,) = topic.partitions
+    offline = [one for one in NODES if one not in left]
+    return (row.leader_id, row.offline_replicas) == (cluster.leader("t"), offline)
+
+
+@pytest.mark.kafkalog(config={"kafkalog.durability": "os"})
+def test_a_log_that_goes_offline_while_it_is_led(
+    kafkalog_cluster: TestCluster, native_test: tuple[Any, Any]
+) -> None:
+    """Nobody has to ask: its node says so, and the lead goes to who can."""
+    others_lead(kafkalog_cluster, native_test[1])
+
+
+@pytest.mark.slow
+@pytest.mark.java
+def test_the_same_with_a_real_zookeeper(tmp_path: Path, native_test: tuple[Any, Any]) -> None:
+    pytest.importorskip("kazoo")
+    try:
+        with (
+            ZooKeeper(tmp_path / "zookeeper") as zookeeper,
+            TestCluster(
+                tmp_path / "nodes", zookeeper.hosts, config={"kafkalog.durability": "os"}
+            ) as cluster,
+        ):
+            others_lead(cluster, native_test[1])
+            with Session(zookeeper.hosts, lambda _: None) as session:
+                assert session.children(tree.LOG_DIR_EVENTS) == []
+    except apache.Unavailable as reason:
+        pytest.skip(f"ZooKeeper cannot run here: {reason}")
+
+
+@pytest.mark.kafkalog(config={"kafkalog.durability": "os"})
+def test_a_full_disk_costs_no_lead(
+    kafkalog_cluster: TestCluster, native_test: tuple[Any, Any]
+) -> None:
+    """It passes, and whoever led leads on."""
+    cluster, hooks = kafkalog_cluster, native_test[1]
+    cluster.create_topic("t")
+    append(cluster, b"1")
+    in_sync(cluster, NODES)
+    node = cluster.nodes[cluster.leader("t")].broker.node
+    before = node.image.partition("t", 0)
+    failed = int(hooks.kl_logs_failed())
+    log = node.partitions.log("t", 0)
+    hooks.kl_io_fail(b"pwrite", 1, errno.ENOSPC, 1, 0)
+    try:
+        with pytest.raises(kafkalog.errors.NoSpace):
+            log.append(b"no room")
+    finally:
+        hooks.kl_io_reset()
+    append(cluster, b"2")
+    in_sync(cluster, NODES)
+    assert int(hooks.kl_logs_failed()) == failed
+    assert node.image.partition("t", 0) == before
+    assert [one.value for one in cluster.wait_for_records("t", 2)] == [b"1", b"2"]
+
+
+@pytest.mark.kafkalog(config={"kafkalog.durability": "os"})
+def test_a_log_that_is_offline_is_led_by_another(
+    kafkalog_cluster: TestCluster,
+    native_test: tuple[Any, Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A follower that was in sync does not lead when the leader dies.  Who asks it for records all
+    the same is no news."""
+    cluster = kafkalog_cluster
+    cluster.create_topic("t")
+    append(cluster, b"1")
+    in_sync(cluster, NODES)
+    first = cluster.leader("t")
+    state = cluster.nodes[first].broker.node.image.partition("t", 0)
+    assert state is not None
+    second, third = (node for node in state.replicas if node != first)
+    fail(cluster, second, native_test[1])
+    cluster.kill(first)
+    cluster.wait_until(lambda: cluster.leader("t") == third, "the one that can leads")
+    cluster.start(first)
+    append(cluster, b"2")
+    assert [one.value for one in cluster.wait_for_records("t", 2)] == [b"1", b"2"]
+    assert not [one.getMessage() for one in caplog.records if one.exc_info]
+    cluster.kill(second)  # a close would say that it failed
