@@ -29,12 +29,15 @@ PROCESSES := -n auto --dist loadfile --no-loadscope-reorder
 CHECKED := tests/house tests/examples $(addprefix tests/unit/,base batch config disk inspect log \
            metadata net plane scan test_clock.py)
 
-.PHONY: help demo check test explore bench lint format docs sanitize fuzz torture suites test-versions test-sparks build wheel clean distclean print-python
+.PHONY: help demo demo-full check test test-long test-busy explore bench lint format docs sanitize fuzz torture suites test-versions test-sparks build wheel clean distclean print-python
 
 help:
-	@echo "make demo           the tour: a year of flights through the log, a minute or two"
+	@echo "make demo           the tour: a year of flights through the log, a minute"
+	@echo "make demo-full      with a longer stream, whose driver is killed: two minutes"
 	@echo "make check          for every save: lint of Python, the house's rules, the quickest tests"
-	@echo "make test           every test, the same each time"
+	@echo "make test           every test, the same each time; STRICT=1 runs none a second time"
+	@echo "make test-long      those that are too long for that: Spark's processes killed, its cluster, ..."
+	@echo "make test-busy      the same with a busy loop beside it, to find unsteady tests"
 	@echo "make explore        look for what nobody thought of, with a drawn seed, a quarter of an hour"
 	@echo "make bench          the benchmarks, with their figures"
 	@echo "make lint           ruff, mypy, clang-format, compiler warnings, cppcheck"
@@ -53,17 +56,32 @@ demo: build
 	@.ci/need java
 	@$(PY) examples/flights/demo.py
 
+demo-full: build
+	@.ci/need java
+	@$(PY) examples/flights/demo.py --full
+
 check: build
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --quiet --check .
 	@$(PY) -m mypy --strict kafkalog spark_connector/pyspark_kafkalog
 	@$(VENV)/bin/clang-format --dry-run -Werror $(C_FILES) $(H_FILES)
-	@$(PY) -m pytest -q $(PROCESSES) -m "not slow and not java and not spark and not explore" \
+	@$(PY) -m pytest -q $(PROCESSES) -m "not slow and not long and not java and not spark and not explore" \
 	    $(CHECKED)
 
+# What fails is run again, alone (tests/support/again.py); `make test STRICT=1`: nothing is.
 test: build
 	@.ci/need java javac maven clang kcat xfs hosts
-	@$(PY) -m pytest $(PROCESSES) tests
+	@$(PY) -m pytest $(PROCESSES) $(if $(STRICT),,-p tests.support.again) -m "not long" tests
+
+# Those that take most of a minute each, or more.
+test-long: build
+	@.ci/need java javac maven clang kcat xfs hosts
+	@$(PY) -m pytest $(PROCESSES) -m long tests
+
+# Finds tests whose limits a busy machine misses.
+test-busy: build
+	@while :; do :; done & busy=$$!; trap 'kill $$busy' EXIT INT TERM; \
+	    $(MAKE) --no-print-directory test STRICT=1
 
 explore: build
 	@.ci/need java javac maven clang xfs hosts

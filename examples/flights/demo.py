@@ -1,4 +1,4 @@
-"""A year of flights through the log: `make demo`.
+"""A year of flights through the log: `make demo`; `make demo-full` with the whole pipeline.
 
 Writes a data directory (default `demo-data` here, made anew each time), and goes through what
 one does with a log: append, look, find, crash, count, stream, serve, move in transactions, test,
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import crash
@@ -18,15 +19,16 @@ import exactly_once
 import failover
 import layout
 import served
+import sparks
 import steps
 import stream
 import tested
-from source import read_flights
+from source import Flight, read_flights
 from tour import Failed, Tour, say
 
 
-def run(directory: Path) -> None:
-    """All steps, in order."""
+def run(directory: Path, full: bool = False) -> None:
+    """All steps, in order.  `full`: Spark's driver is killed in the middle of a stream, too."""
     tour = Tour()
     with tour.step("Read the input: every flight that left New York in 2013"):
         flights = read_flights()
@@ -46,10 +48,7 @@ def run(directory: Path) -> None:
     # One process owns a directory: the next writer is another one.
     with tour.step("Kill -9 a writer in the middle, and recover"):
         crash.kill_and_recover(directory, parted)
-    with tour.step("Spark over the same directory: delay by carrier and month"):
-        delays.by_carrier_and_month(directory, flights)
-    with tour.step("Stream it: Spark from topic to topic, exactly once, killed in the middle"):
-        stream.a_quarter_of_the_year(directory, flights)
+    with_spark(tour, directory, flights, full)
     with tour.step("Serve it: an unmodified Kafka client reads, writes, joins a group"):
         served.by_a_kafka_client(directory, flights)
     with tour.step("A transaction: read, transform, write, commit; broken off once"):
@@ -70,11 +69,30 @@ def run(directory: Path) -> None:
     tour.finish()
 
 
+def with_spark(tour: Tour, directory: Path, flights: list[Flight], full: bool) -> None:
+    """The steps that need Java."""
+    if reason := sparks.why_none():
+        with tour.step("Spark"):
+            say(f"skipped: {reason}")
+        return
+    with ExitStack() as undo:
+        with tour.step("Spark over the same directory: delay by carrier and month"):
+            spark = undo.enter_context(sparks.session())
+            delays.by_carrier_and_month(spark, directory, flights)
+        with tour.step("Stream it: Spark from topic to topic, exactly once, stopped in the middle"):
+            stream.a_month(spark, directory, flights)
+    if full:
+        with tour.step("Stream three months, with kill -9 of Spark's driver in the middle"):
+            stream.a_quarter_of_the_year(directory, flights)
+
+
 def main() -> int:
     """Parse the arguments and run; 1 when something promised did not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dir", type=Path, default=Path("demo-data"), metavar="DIR")
-    directory = parser.parse_args().dir.absolute()
+    parser.add_argument("--full", action="store_true", help="the whole pipeline, killed, too")
+    arguments = parser.parse_args()
+    directory = arguments.dir.absolute()
     if (
         directory.exists()
         and not (directory / "meta.properties").exists()
@@ -83,7 +101,7 @@ def main() -> int:
         parser.error(f"{directory} is not empty and not a data directory: it will not be replaced")
     shutil.rmtree(directory, ignore_errors=True)
     try:
-        run(directory)
+        run(directory, arguments.full)
     except Failed as failure:
         print(failure, file=sys.stderr)
         return 1

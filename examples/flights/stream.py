@@ -1,32 +1,51 @@
-"""A stream from topic to topic, killed in the middle: the short form of `examples/pipeline`."""
+"""A stream from topic to topic: `examples/pipeline`, short in a session that runs, or whole."""
 
 from __future__ import annotations
 
 import shutil
-import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-import delays
+import sparks
 from source import Flight
-from tour import say
 
-DAYS = 90
-OFFSETS_PER_TRIGGER = 10_000
+SHORT_DAYS, SHORT_OFFSETS = 31, 9_000
+WHOLE_DAYS, WHOLE_OFFSETS = 90, 10_000
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "pipeline"))
+
+def a_month(spark: Any, directory: Path, flights: list[Flight]) -> None:
+    """Stopped in the middle, and started again in the same session."""
+    whole = import_module("pipeline")
+
+    def run(folder: Path, some: list[Flight]) -> Path:
+        with sparks.quiet():
+            return whole.run_in(spark, folder, some, SHORT_OFFSETS)
+
+    _beside(directory, _first(flights, SHORT_DAYS), run)
 
 
 def a_quarter_of_the_year(directory: Path, flights: list[Flight]) -> None:
-    """In a directory beside the demo's, made anew; its picture goes into the demo's."""
-    if reason := delays.why_no_spark():
-        say(f"skipped: {reason}")
-        return
+    """In a Spark of its own, which is killed with `kill -9` in the middle, and in another one."""
+    whole = import_module("pipeline")
+    _beside(
+        directory, _first(flights, WHOLE_DAYS),
+        lambda folder, some: whole.run(folder, some, WHOLE_OFFSETS),
+    )  # fmt: skip
+
+
+def _first(flights: list[Flight], days: int) -> list[Flight]:
+    until_ms = flights[0].timestamp_ms + days * 86_400_000
+    return [flight for flight in flights if flight.timestamp_ms < until_ms]
+
+
+def _beside(
+    directory: Path, flights: list[Flight], run: Callable[[Path, list[Flight]], Path]
+) -> None:
+    """In a new directory next to the demo's; its picture goes into the demo's."""
     folder = directory.with_name(f"{directory.name}-pipeline")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    until_ms = flights[0].timestamp_ms + DAYS * 86_400_000
-    quarter = [flight for flight in flights if flight.timestamp_ms < until_ms]
-    picture = import_module("pipeline").run(folder, quarter, OFFSETS_PER_TRIGGER)
-    shutil.copy(picture, directory / "days.svg")
+    shutil.copy(run(folder, flights), directory / "days.svg")
     shutil.rmtree(folder)

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from flights import source, tour
 
 HERE = Path(__file__).resolve().parent
 MICRO_BATCHES_BEFORE_KILL = 3
+MICRO_BATCHES_BEFORE_STOP = 1
 PATIENCE_S = 600
 
 
@@ -35,7 +36,29 @@ def run(folder: Path, flights: Sequence[Any], offsets: int = query.OFFSETS_PER_T
 
     Raises: tour.Failed when the result is not what Python finds in the input.
     """
-    data, checkpoint = folder / "data", folder / "checkpoint"
+    data, checkpoint = _begin(folder, flights)
+    words = [sys.executable, str(HERE / "query.py"), str(data), str(checkpoint), str(offsets)]
+    done = _run_and_kill(words, folder, checkpoint)
+    tour.say(f"kill -9 of the driver and its workers after {done} micro-batches; started again")
+    _run_to_the_end(words, folder)
+    return _judge(folder, flights, done)
+
+
+def run_in(spark: Any, folder: Path, flights: Sequence[Any], offsets: int) -> Path:
+    """As `run`, in a session that runs; the query is stopped in the middle, not killed."""
+    data, checkpoint = _begin(folder, flights)
+    first = query.start(spark, data, checkpoint, offsets)
+    _wait_for_batches(checkpoint, MICRO_BATCHES_BEFORE_STOP, lambda: first.isActive)
+    first.stop()
+    done = _batches(checkpoint)
+    tour.say(f"stopped after {done} micro-batch{'es' * (done > 1)}; started again")
+    query.start(spark, data, checkpoint, offsets).awaitTermination()
+    return _judge(folder, flights, done)
+
+
+def _begin(folder: Path, flights: Sequence[Any]) -> tuple[Path, Path]:
+    """The data directory with the input, and the place of the checkpoint."""
+    data = folder / "data"
     days.ingest(data, flights)
     tour.say(f"{len(flights):,} flights in the topic {query.SOURCE}, a partition for each airport")
     tour.code(
@@ -44,10 +67,12 @@ def run(folder: Path, flights: Sequence[Any], offsets: int = query.OFFSETS_PER_T
         '     .groupBy(window("timestamp", "1 day"), airport)\n'
         '     .agg(...).writeStream.format("kafkalog").option("topic", "days").start(data)'
     )
-    words = [sys.executable, str(HERE / "query.py"), str(data), str(checkpoint), str(offsets)]
-    done = _run_and_kill(words, folder, checkpoint)
-    tour.say(f"kill -9 of the driver and its workers after {done} micro-batches; started again")
-    _run_to_the_end(words, folder)
+    return data, folder / "checkpoint"
+
+
+def _judge(folder: Path, flights: Sequence[Any], done: int) -> Path:
+    """Hold the result against the input, and draw it.  `done`: micro-batches before the break."""
+    data, checkpoint = folder / "data", folder / "checkpoint"
     found, count = days.read_back(data)
     wanted = days.expected(flights)
     tour.check(_batches(checkpoint) > done, f"{_batches(checkpoint)} micro-batches in all")
@@ -72,13 +97,21 @@ def _batches(checkpoint: Path) -> int:
     return len(list(checkpoint.glob("commits/[0-9]*")))
 
 
+def _wait_for_batches(checkpoint: Path, wanted: int, runs: Callable[[], bool]) -> None:
+    """Raises: tour.Failed when it ends before, or takes too long."""
+    ends = time.monotonic() + PATIENCE_S
+    while _batches(checkpoint) < wanted:
+        if not runs() or time.monotonic() > ends:
+            raise tour.Failed(f"Spark ended before {wanted} micro-batches")
+        time.sleep(0.01)
+
+
 def _run_and_kill(words: list[str], folder: Path, checkpoint: Path) -> int:
-    child, ends = _start(words, folder), time.monotonic() + PATIENCE_S
+    child = _start(words, folder)
     try:
-        while _batches(checkpoint) < MICRO_BATCHES_BEFORE_KILL:
-            if child.poll() is not None or time.monotonic() > ends:
-                raise _failed(folder)
-            time.sleep(0.01)
+        _wait_for_batches(checkpoint, MICRO_BATCHES_BEFORE_KILL, lambda: child.poll() is None)
+    except tour.Failed:
+        raise _failed(folder) from None
     finally:
         os.killpg(child.pid, signal.SIGKILL)  # the JVM and Spark's workers, too
         child.wait()

@@ -25,6 +25,13 @@ class ReplicaConfig(Settings):
         unit="ms",
         low=1,
     )
+    zookeeper_connection_timeout_ms = Whole(
+        18_000,
+        "How long the first connection to ZooKeeper may take; not given: as long as "
+        "zookeeper.session.timeout.ms.",
+        unit="ms",
+        low=1,
+    )
     controlled_shutdown_enable = Flag(
         True, "At an end others of the cluster lead first what is led here."
     )
@@ -87,3 +94,10 @@ class ReplicaConfig(Settings):
     leader_imbalance_per_broker_percentage = Whole(
         10, "Of the partitions that a broker stands first in, so many others may lead.", low=0
     )
+
+    @property
+    def zookeeper_timeouts_ms(self) -> tuple[int, int]:
+        """Of the session, and of the first connection."""
+        session = self.zookeeper_session_timeout_ms
+        given = self.explicit("zookeeper.connection.timeout.ms")
+        return session, self.zookeeper_connection_timeout_ms if given else session

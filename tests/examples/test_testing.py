@@ -37,6 +37,7 @@ def suite(root: Path, tmp_path: Path) -> Suite:
     return run
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_go(suite: Suite) -> None:
     done = suite("go", "go", "test", "-v", "./...")
@@ -46,6 +47,7 @@ def test_go(suite: Suite) -> None:
     assert done.stdout.count("--- PASS") == 2
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_node(suite: Suite) -> None:
     try:
@@ -57,6 +59,7 @@ def test_node(suite: Suite) -> None:
     assert "# pass 2" in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.java
 @pytest.mark.timeout(300)
 def test_java(suite: Suite) -> None:

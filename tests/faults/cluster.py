@@ -29,6 +29,7 @@ SETTINGS: dict[str, object] = {
     "default.replication.factor": 3,
     "min.insync.replicas": 2,
     "zookeeper.session.timeout.ms": 4_000,
+    "zookeeper.connection.timeout.ms": 60_000,
     "replica.lag.time.max.ms": 3_000,
     "replica.fetch.wait.max.ms": 100,
     "replica.fetch.backoff.ms": 100,

@@ -48,7 +48,7 @@ def chosen(deck: Iterator[Nemesis]) -> Iterator[Nemesis]:
 
 
 @pytest.mark.java
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.explore
 @pytest.mark.timeout(1800 * RUNS + 3 * SECONDS)
 def test_faults(tmp_path: Path, memory: Path, rng: random.Random) -> None:

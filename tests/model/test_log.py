@@ -347,6 +347,7 @@ class NeverRefreshes(LogMachine):
         self.elsewhere = types.SimpleNamespace(see=lambda: first, offset_at=self.model.first_at)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("canary", [CompactsNothing, NeverRefreshes])
 def test_a_planted_bug_is_found(canary):

@@ -97,7 +97,8 @@ ALL = [(number, i) for number in range(PARTITIONS) for i in range(RECORDS)]
     [
         {},
         {"maxBytesPerPartition": "3000"},
-        {"maxBytesPerPartition": "1"},
+        {"maxBytesPerPartition": "500"},
+        pytest.param({"maxBytesPerPartition": "1"}, marks=pytest.mark.long),
         {"maxRecordsPerPartition": "77"},
         {"minPartitions": "2"},
         {"minPartitions": "23"},

@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 from tests.spark.conftest import spark_environment, write_topic
 from tests.support.apache import free_port
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 WORKERS = 2
 START_S = 120

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.spark.conftest import spark_environment, write_topic
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 CLIENT = """
 import sys

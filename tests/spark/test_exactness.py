@@ -18,8 +18,8 @@ from pyspark_kafkalog.columns import NAMES
 import kafkalog
 from kafkalog import Record, TopicPartition
 from kafkalog.testing.broker import TestBroker
-from tests.conftest import SEED
 from tests.spark.reading import batches_of, reader
+from tests.support.effort import SEED, examples
 
 TOPIC, PARTITIONS = "t", 4
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -107,7 +107,7 @@ def json_of(each: dict[int, int]) -> str:
 
 @seed(SEED)
 @settings(
-    max_examples=60, deadline=None,
+    max_examples=examples(15), deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 @given(data=st.data())

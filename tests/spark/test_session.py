@@ -308,6 +308,7 @@ print(reader.load(sys.argv[2]).count())
 """
 
 
+@pytest.mark.long
 def test_registration_where_another_package_hides_the_source(
     java: str, topics: Path, tmp_path: Path
 ):
@@ -364,6 +365,7 @@ else:
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_an_environment_that_is_not_activated(java: str, topics: Path, tmp_path: Path):
     """Its Python is called by its path, so that the `python3` which Spark starts is another one:

@@ -24,7 +24,10 @@ from tests.spark.conftest import build_session, spark_environment
 from tests.spark.cutting import CuttingSource, next_order
 from tests.support.effort import LONG, SEED
 
-pytestmark = [pytest.mark.spark, pytest.mark.explore, pytest.mark.timeout(3600 if LONG else 600)]
+pytestmark = [
+    pytest.mark.spark, pytest.mark.long, pytest.mark.explore,
+    pytest.mark.timeout(3600 if LONG else 600),
+]  # fmt: skip
 
 TARGETS = ("directory", "broker")
 PARTITIONS, ROWS = 2, 60

@@ -78,6 +78,7 @@ CUTS = ["write:before", "_send:after", "_write:after", "forget:before", "forget:
 """The rest of the steps without a session: test_sink.py."""
 
 
+@pytest.mark.long
 def test_workers_that_die_at_every_step(spark: Any, tmp_path: Path) -> None:
     """Each time the query fails, and goes on from its checkpoint."""
     spark.dataSource.register(CuttingSource)

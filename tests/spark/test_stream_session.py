@@ -129,6 +129,7 @@ started(spark, place, maxOffsetsPerTrigger="1").awaitTermination()
 """
 
 
+@pytest.mark.long
 def test_a_driver_that_is_killed_in_the_middle(spark: Any, java: str, tmp_path: Path) -> None:
     """In one of many small batches; the next run has each record once."""
     wanted = [f"{number:03}" for number in range(200)]

@@ -13,11 +13,17 @@ SPARK = re.compile(r"tests/spark/test_\w*session\.py$")
 """Files whose tests start Spark: ten seconds of a processor, and as many until it is warm."""
 
 
+HOUSE = re.compile(r"tests/house/")
+"""They parse the same files of the whole project."""
+
+
 class Scheduling(LoadFileScheduling):  # type: ignore[misc, unused-ignore]
     """A file's tests in one process, as they share what is dear to start; Spark's files, too."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
+        if HOUSE.search(file):
+            return "house"
         return "spark" if SPARK.search(file) else file
 
 

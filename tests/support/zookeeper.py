@@ -23,6 +23,7 @@ BROKER = (
 broker.id={node}
 zookeeper.connect={zookeeper}
 zookeeper.session.timeout.ms=6000
+zookeeper.connection.timeout.ms=60000
 listeners=PLAINTEXT://127.0.0.1:{port}
 log.dirs={data}
 inter.broker.protocol.version=3.9

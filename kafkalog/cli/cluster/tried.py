@@ -27,6 +27,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": 3,
     "group.initial.rebalance.delay.ms": 0,
     "zookeeper.session.timeout.ms": 3000,
+    "zookeeper.connection.timeout.ms": 18_000,
     "replica.lag.time.max.ms": 5000,
     "controlled.shutdown.retry.backoff.ms": 500,
 }

@@ -42,7 +42,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.metadata.image import Broker
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.reading import read_tree
-from kafkalog.metadata.zookeeper.session import Life, open_session
+from kafkalog.metadata.zookeeper.session import Life, Timeouts, open_session
 from kafkalog.wire.api import Api
 
 __all__ = ["Driver"]
@@ -58,16 +58,16 @@ class Driver:
     """One node's place among those that may be the controller.  Any thread; ended by `stop`."""
 
     def __init__(
-        self, hosts: str, node: int, options: Options, timeout_ms: int, unclean: bool = False
+        self, hosts: str, node: int, options: Options, timeouts: Timeouts, unclean: bool = False
     ) -> None:
-        """`hosts`, `timeout_ms`: as Session has them.  Nothing happens before `start`.
+        """`hosts`, `timeouts`: as Session has them.  Nothing happens before `start`.
 
         Raises: ZooKeeperAway, MissingPackage.
         """
         self._node = node
         self._listener = options.control_listener or options.listener
         self._events: queue.SimpleQueue[Life | Event | None] = queue.SimpleQueue()
-        self._session = open_session(hosts, self._events.put, timeout_ms)
+        self._session = open_session(hosts, self._events.put, timeouts)
         self._election = Election(self._session, node, unclean)
         self._controller = Controller(options)
         self._senders: dict[int, tuple[int, Sender]] = {}  # by broker: of the life of that epoch

@@ -9,6 +9,7 @@ from kafkalog.disk import layout
 from kafkalog.disk.layout import METADATA_TOPIC, MetaProperties
 from kafkalog.errors import ArgumentError
 from kafkalog.metadata.zookeeper.registering import cluster_id, patiently
+from kafkalog.metadata.zookeeper.session import Timeouts
 from kafkalog.types import TopicPartition
 
 __all__ = ["join"]
@@ -31,7 +32,7 @@ def join(manager: Manager, config: ServerConfig) -> Member:
         )
     member = Member(
         config.zookeeper_connect, config.node_id, config.inner_listener, manager.config,
-        config.zookeeper_session_timeout_ms, config.control_listener,
+        Timeouts(*config.zookeeper_timeouts_ms), config.control_listener,
     )  # fmt: skip
     try:
         patiently(lambda: _check_open_to_all(member), member.patience_s)

@@ -40,7 +40,7 @@ from kafkalog.metadata.zookeeper import altering, entities, tree
 from kafkalog.metadata.zookeeper.loading import KINDS, PROTOCOLS
 from kafkalog.metadata.zookeeper.reading import read_tree
 from kafkalog.metadata.zookeeper.registering import patiently, register
-from kafkalog.metadata.zookeeper.session import Create, Life, Seen, open_session
+from kafkalog.metadata.zookeeper.session import USUAL, Create, Life, Seen, Timeouts, open_session
 from kafkalog.replication.copies import sync_before_leading
 from kafkalog.types import TopicPartition
 from kafkalog.wire.api import Api
@@ -65,8 +65,8 @@ class Member:
     """What one broker knows of its cluster.  Safe to use from many threads; closed by `close`."""
 
     def __init__(
-        self, hosts: str, node: int, listener: str, config: BrokerConfig, timeout_ms: int = 18_000,
-        control_listener: str = "",
+        self, hosts: str, node: int, listener: str, config: BrokerConfig,
+        timeouts: Timeouts = USUAL, control_listener: str = "",
     ) -> None:  # fmt: skip
         """Read the tree; nobody knows of this broker before `register`.
 
@@ -85,7 +85,8 @@ class Member:
         self._control_listener = control_listener or listener
         self._config = config
         self._not_obeyed: set[settings.Problem] = set()  # settings that were warned of
-        self.patience_s = 2 * timeout_ms / 1000
+        self.timeouts = timeouts
+        self.patience_s = max(timeouts.connection_ms, 2 * timeouts.session_ms) / 1000
         """How long a start waits for ZooKeeper, once it was reached."""
         self._lock = threading.RLock()  # guards what follows; held while listeners are told
         self._listeners: list[Listener] = []
@@ -99,7 +100,7 @@ class Member:
         self.registered: Callable[[int], None] = lambda _: None
         """Called with each epoch that this broker is given."""
         told: queue.SimpleQueue[Life | Seen | None] = queue.SimpleQueue()
-        self.session = open_session(hosts, told.put, timeout_ms)
+        self.session = open_session(hosts, told.put, timeouts)
         self._watching = Watching(self.session, told, self._set, self._begun)
         loaded = patiently(lambda: read_tree(self.session, node), self.patience_s)
         for problem in loaded.problems:
@@ -137,7 +138,8 @@ class Member:
 
     def _register(self) -> int:
         assert self._places is not None
-        epoch = register(self.session, self.node, *self._places, self.patience_s)
+        enough_s = 2 * self.timeouts.session_ms / 1000  # for its session of before to end
+        epoch = register(self.session, self.node, *self._places, enough_s)
         self._standing = registered(self._standing, epoch)
         self.registered(epoch)
         return epoch

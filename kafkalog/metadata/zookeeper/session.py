@@ -16,8 +16,20 @@ from kafkalog.arguments import text, whole_number
 from kafkalog.metadata.zookeeper.loading import Znode
 
 __all__ = [
-    "ANY_VERSION", "STAND_INS", "Check", "Committed", "Create", "Delete", "Life", "Operation",
-    "Seen", "Session", "Set", "open_session",
+    "ANY_VERSION",
+    "STAND_INS",
+    "USUAL",
+    "Check",
+    "Committed",
+    "Create",
+    "Delete",
+    "Life",
+    "Operation",
+    "Seen",
+    "Session",
+    "Set",
+    "Timeouts",
+    "open_session",
 ]  # fmt: skip
 
 ANY_VERSION = -1
@@ -47,6 +59,19 @@ class Seen(NamedTuple):
 
 
 Told = Callable[[Life | Seen], None]
+
+
+class Timeouts(NamedTuple):
+    """Two that a busy machine tells apart: an ensemble may be slow to take a connection, and its
+    clients' deaths be noticed soon all the same."""
+
+    session_ms: int = 18_000
+    """ZooKeeper ends a session of which it has heard nothing for so long."""
+    connection_ms: int = 18_000
+    """How long the first connection may take."""
+
+
+USUAL = Timeouts()
 
 
 class Create(NamedTuple):
@@ -113,17 +138,19 @@ class Session:
     is then unknown.
     """
 
-    def __init__(self, hosts: str, told: Told, timeout_ms: int = 18_000) -> None:
+    def __init__(self, hosts: str, told: Told, timeouts: Timeouts = USUAL) -> None:
         """Connect.  `hosts`: `host:port,.../chroot`; the chroot is made where it is missing.
 
         Raises: MissingPackage without kazoo, ArgumentError, ZooKeeperAway.
         """
         self.hosts = text("hosts", hosts)
         """As they were given."""
-        whole_number("timeout_ms", timeout_ms, 1)
+        for name, value in timeouts._asdict().items():
+            whole_number(name, value, 1)
         self._kazoo = kazoo = _kazoo()
         self._told = told
-        self._timeout_s = timeout_ms / 1000
+        self._timeout_s = timeouts.session_ms / 1000
+        self._connection_s = timeouts.connection_ms / 1000
         servers, slash, chroot = hosts.partition("/")
         if slash and chroot:
             self._make_chroot(servers, f"/{chroot.rstrip('/')}")
@@ -135,11 +162,11 @@ class Session:
 
     def _begin(self, client: Any) -> None:
         try:
-            client.start(self._timeout_s)
+            client.start(self._connection_s)
         except self._kazoo.handlers.threading.KazooTimeoutError:
             client.close()
             raise errors.ZooKeeperAway(
-                f"no ZooKeeper answers at {self.hosts} in {self._timeout_s:g} s"
+                f"no ZooKeeper answers at {self.hosts} in {self._connection_s:g} s"
             ) from None
 
     def _make_chroot(self, servers: str, chroot: str) -> None:
@@ -315,10 +342,10 @@ STAND_INS: dict[str, Callable[[Told], Session]] = {}
 tests of what uses a cluster, see kafkalog.testing."""
 
 
-def open_session(hosts: str, told: Told, timeout_ms: int = 18_000) -> Session:
+def open_session(hosts: str, told: Told, timeouts: Timeouts = USUAL) -> Session:
     """A session with the ensemble at `hosts`.  Raises: as Session."""
     stand_in = STAND_INS.get(hosts)
-    return Session(hosts, told, timeout_ms) if stand_in is None else stand_in(told)
+    return Session(hosts, told, timeouts) if stand_in is None else stand_in(told)
 
 
 def _kazoo() -> Any:

@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parents[3]
 NATIVE = ROOT / "kafkalog" / "_native"
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE / "targets"
-CORPUS = HERE / "corpus"
 DICTIONARY = HERE / "kafka.dict"
 BUILD = ROOT / "build" / "fuzz"
 FLAGS = [

@@ -12,7 +12,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.damage.fuzz import engine, seeds
+from tests.damage.fuzz import corpus, engine, seeds
 
 LEDGER = Path(os.environ.get("KAFKALOG_LEDGER", engine.HERE / "ledger.jsonl"))
 
@@ -51,6 +51,7 @@ def main(names: list[str]) -> int:
         return 2
     targets = [engine.TARGETS[name] for name in names or engine.TARGETS]
     programs = engine.build(targets)
+    committed = corpus.unpacked(engine.BUILD)
     workers = os.cpu_count() or 1
     minutes = float(os.environ.get("KAFKALOG_FUZZ_MINUTES", "10"))
     seconds = max(1.0, minutes * 60 * workers / len(targets))
@@ -60,7 +61,7 @@ def main(names: list[str]) -> int:
         for folder in (kept, real):
             folder.mkdir(parents=True, exist_ok=True)
         seeds.write(target, real, 500)
-        corpora = [kept, real, engine.CORPUS / target.name]
+        corpora = [kept, real, committed / target.name]
         corpora = [folder for folder in corpora if folder.is_dir()]
         seed = int.from_bytes(os.urandom(3), "big")
         result = engine.run(target, programs[target.name], corpora, seed, seconds=seconds)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import kafkalog
-from tests.damage.fuzz.engine import TARGETS, Target
+from tests.damage.fuzz.engine import Target
 from tests.support import batches, cases
 
 PER_TARGET = 60
@@ -92,12 +92,3 @@ def write(target: Target, folder: Path, limit: int = PER_TARGET) -> int:
     for name in names[:limit]:
         (folder / name).write_bytes(found[name])
     return min(len(names), limit)
-
-
-def committed_bytes() -> int:
-    """How large the corpora in the tree are, all together."""
-    return sum(
-        path.stat().st_size
-        for target in TARGETS.values()
-        for path in (Path(__file__).parent / "corpus" / target.name).glob("*.bin")
-    )

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.damage.fuzz import engine, seeds
+from tests.damage.fuzz import corpus, engine, seeds
 from tests.support import batches
 from tests.support.effort import SECONDS, SEED, patience_s
 
@@ -17,7 +17,7 @@ EXECUTIONS = 1_000
 CANARY_EXECUTIONS = 20_000_000
 """It is found long before, and ends with that."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.explore, pytest.mark.timeout(patience_s(600))]
+pytestmark = [pytest.mark.long, pytest.mark.explore, pytest.mark.timeout(patience_s(600))]
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +33,12 @@ def results(programs, tmp_path_factory, request):
     """What each target found, all run at once, as many as there are processors."""
     seconds = SECONDS * (os.cpu_count() or 1) / 4
     tmp_path_factory.getbasetemp()  # which threads would make all at once
+    kept = corpus.unpacked(engine.BUILD)
 
     def run(target):
         new, real = (tmp_path_factory.mktemp(f"{target.name}-{kind}") for kind in ("new", "real"))
         seeds.write(target, real)
-        corpora = [new, real, engine.CORPUS / target.name]
+        corpora = [new, real, kept / target.name]
         corpora = [folder for folder in corpora if folder.is_dir()]
         return engine.run(target, programs[target.name], corpora, SEED, EXECUTIONS, seconds)
 
@@ -74,4 +75,5 @@ def test_the_mended_input_alone_reaches_the_canary(programs, tmp_path):
 
 
 def test_the_corpus_stays_small():
-    assert seeds.committed_bytes() <= 200_000
+    assert corpus.ARCHIVE.stat().st_size <= 300_000
+    assert {name.partition("/")[0] for name in corpus.inputs()} <= set(engine.TARGETS)

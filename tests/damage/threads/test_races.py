@@ -65,12 +65,14 @@ def run(program: Path, folder: Path, seconds: int, *more: str) -> subprocess.Com
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_no_call_races_with_another(program, tmp_path):
     done = run(program, tmp_path / "logs", SECONDS)
     assert done.returncode == 0, done.stderr[-6000:]
     assert int(done.stdout.split()[0]) > 500
 
 
+@pytest.mark.long
 def test_the_canary_is_found(program, tmp_path):
     """A counter without protection: not finding it would mean that nothing is found."""
     done = run(program, tmp_path / "logs", 1, "canary")

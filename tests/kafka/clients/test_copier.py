@@ -29,7 +29,7 @@ PARTITIONS = 2
 WAIT_S = 90.0
 
 Wait = Callable[..., None]
-pytestmark = [pytest.mark.java, pytest.mark.slow]
+pytestmark = [pytest.mark.java, pytest.mark.long]
 
 
 class Copier:

@@ -28,7 +28,7 @@ WAIT_S = 90.0
 CODEC = {"confluent": "lz4", "java": "zstd", "kafka-python": "gzip", "franz-go": "snappy"}
 
 Wait = Callable[..., None]
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.long]
 
 
 @pytest.fixture(params=["os", "fsync"] if LONG else ["fsync"])

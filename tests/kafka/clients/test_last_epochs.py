@@ -25,7 +25,7 @@ LEFT = 5
 """Epochs of the producer id: fewer than a transform has transactions."""
 
 Wait = Callable[..., None]
-pytestmark = [pytest.mark.java, pytest.mark.slow]
+pytestmark = [pytest.mark.java, pytest.mark.long]
 
 
 def identity(bootstrap: str, name: str) -> tuple[int, int]:

@@ -26,7 +26,7 @@ WAIT_S = 90.0
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "in", "spain"]
 
 Wait = Callable[..., None]
-pytestmark = [pytest.mark.java, pytest.mark.slow]
+pytestmark = [pytest.mark.java, pytest.mark.long]
 
 
 class Program:

@@ -34,6 +34,7 @@ SETTINGS = {
     "replica.lag.time.max.ms": 2000,
     "controlled.shutdown.retry.backoff.ms": 50,
     "zookeeper.session.timeout.ms": 10_000,
+    "zookeeper.connection.timeout.ms": 60_000,
     "offsets.topic.num.partitions": 4,
     "offsets.topic.replication.factor": 2,
     "transaction.state.log.num.partitions": 4,

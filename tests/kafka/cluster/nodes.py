@@ -43,6 +43,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "2",
     "transaction.state.log.replication.factor": "3",
     "zookeeper.session.timeout.ms": "6000",
+    "zookeeper.connection.timeout.ms": "60000",
 }
 """Of each node, of either kind."""
 THEIRS = "controlled.shutdown.enable=true\nlog.initial.task.delay.ms=500\n" + "".join(

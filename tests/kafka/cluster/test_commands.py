@@ -30,6 +30,7 @@ SETTINGS = {
     "replica.lag.time.max.ms": 2000,
     "controlled.shutdown.retry.backoff.ms": 50,
     "zookeeper.session.timeout.ms": 10_000,
+    "zookeeper.connection.timeout.ms": 60_000,
     # A rate is that of an hour: what a test holds back stays so until it lets it go.
     "replication.quota.window.size.seconds": 3600,
 }

@@ -366,7 +366,7 @@ def test_directories_that_are_refused(cluster: Cluster, tmp_path: Path) -> None:
 
 def test_a_number_that_lives_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     config = {**SETTINGS, "zookeeper.connect": cluster.session.hosts, "node.id": KAFKA}
-    config["zookeeper.session.timeout.ms"] = 2_000
+    config |= {"zookeeper.session.timeout.ms": 2_000, "zookeeper.connection.timeout.ms": 60_000}
     with pytest.raises(kafkalog.errors.DuplicateBrokerRegistration, match="broker 1 is registered"):
         kafkalog.Broker(tmp_path / "new", config=config)
 

@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import ZooKeeperAway
-from kafkalog.metadata.zookeeper.session import Check, Create, Delete, Life, Seen, Session, Set
+from kafkalog.metadata.zookeeper.session import (
+    Check,
+    Create,
+    Delete,
+    Life,
+    Seen,
+    Session,
+    Set,
+    Timeouts,
+)  # fmt: skip
 from kafkalog.testing.zookeeper import Asking, Tree
 from tests.support import apache
 from tests.support.effort import SEED, rounds
@@ -115,7 +124,9 @@ def undisturbed(calls: Sequence[Call], hosts: str) -> list[Any]:
     and watches with it, and is another script."""
     for attempt in range(ATTEMPTS):
         try:
-            gave = played(calls, partial(Session, f"{hosts}/{attempt}", timeout_ms=TIMEOUT_MS))
+            gave = played(
+                calls, partial(Session, f"{hosts}/{attempt}", timeouts=Timeouts(TIMEOUT_MS))
+            )
         except (ZooKeeperAway, queue.Empty):
             continue
         if not {Life.AWAY, Life.EXPIRED} & {one for one in gave[-1] if isinstance(one, Life)}:

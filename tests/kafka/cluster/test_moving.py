@@ -19,7 +19,7 @@ from tests.support.effort import EXPLORING
 from tests.support.waiting import wait_for
 
 pytest.importorskip("kazoo")
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.explore]
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.explore]
 
 
 def command(tour: Tour, *words: str) -> None:

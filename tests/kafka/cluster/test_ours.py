@@ -36,6 +36,7 @@ SETTINGS = {
     "replica.lag.time.max.ms": 10_000,
     "controlled.shutdown.retry.backoff.ms": 50,
     "zookeeper.session.timeout.ms": 20_000,
+    "zookeeper.connection.timeout.ms": 60_000,
     "offsets.topic.num.partitions": 1,
     "offsets.topic.replication.factor": 3,
     "transaction.state.log.num.partitions": 3,

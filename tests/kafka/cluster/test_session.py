@@ -17,7 +17,16 @@ from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.loading import load
 from kafkalog.metadata.zookeeper.reading import read_tree
 from kafkalog.metadata.zookeeper.registering import cluster_id, patiently, register
-from kafkalog.metadata.zookeeper.session import Check, Create, Delete, Life, Seen, Session, Set
+from kafkalog.metadata.zookeeper.session import (
+    Check,
+    Create,
+    Delete,
+    Life,
+    Seen,
+    Session,
+    Set,
+    Timeouts,
+)  # fmt: skip
 from kafkalog.wire import apis
 from tests.kafka.cluster import deeds
 from tests.support import apache
@@ -62,7 +71,7 @@ def told() -> Told:
 
 @pytest.fixture
 def session(zookeeper: ZooKeeper, told: Told, request: pytest.FixtureRequest) -> Iterator[Session]:
-    with Session(f"{zookeeper.hosts}/tests/{request.node.name}", told, 10_000) as made:
+    with Session(f"{zookeeper.hosts}/tests/{request.node.name}", told, Timeouts(10_000)) as made:
         assert told.next() is Life.CONNECTED
         yield made
 
@@ -134,7 +143,10 @@ def test_a_session_that_expires_tells_it_and_begins_anew(session: Session, told:
 
 
 def test_a_zookeeper_that_is_away_for_a_while(told: Told, tmp_path: Any) -> None:
-    with ZooKeeper(tmp_path / "away") as ensemble, Session(ensemble.hosts, told, 8_000) as session:
+    with (
+        ZooKeeper(tmp_path / "away") as ensemble,
+        Session(ensemble.hosts, told, Timeouts(8_000)) as session,
+    ):
         assert told.next() is Life.CONNECTED
         assert session.commit([Create("/kept", b"1")]).done
         ensemble.kill()
@@ -156,7 +168,10 @@ def test_a_zookeeper_that_is_away_for_a_while(told: Told, tmp_path: Any) -> None
 
 
 def test_who_starts_waits_for_a_zookeeper_that_is_away(told: Told, tmp_path: Any) -> None:
-    with ZooKeeper(tmp_path / "away") as ensemble, Session(ensemble.hosts, told, 8_000) as session:
+    with (
+        ZooKeeper(tmp_path / "away") as ensemble,
+        Session(ensemble.hosts, told, Timeouts(8_000)) as session,
+    ):
         assert told.next() is Life.CONNECTED
         ensemble.kill()
         told.until(Life.AWAY)
@@ -170,7 +185,7 @@ def test_who_starts_waits_for_a_zookeeper_that_is_away(told: Told, tmp_path: Any
 
 def test_where_no_zookeeper_is() -> None:
     with pytest.raises(errors.ZooKeeperAway, match="no ZooKeeper answers at"):
-        Session(f"127.0.0.1:{apache.free_port()}/x", lambda _: None, timeout_ms=300)
+        Session(f"127.0.0.1:{apache.free_port()}/x", lambda _: None, Timeouts(connection_ms=300))
 
 
 def test_a_node_of_ours_joins_a_broker_of_kafka(zookeeper: ZooKeeper, tmp_path: Any) -> None:

@@ -18,7 +18,7 @@ from tests.support import apache
 from tests.support.effort import EXPLORING, SECONDS, rounds
 
 pytest.importorskip("kazoo")
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.explore]
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.explore]
 
 FIRST, SECOND, THIRD = 1, 2, 3
 DRAWN = 6

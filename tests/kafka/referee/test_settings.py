@@ -29,7 +29,8 @@ PLACES = {
 """Lean on each other and on a controller's listener, which one node of ours does not have."""
 ZOOKEEPERS = {
     "controlled.shutdown.max.retries", "controlled.shutdown.retry.backoff.ms",
-    "leader.imbalance.per.broker.percentage", "zookeeper.connect", "zookeeper.session.timeout.ms",
+    "leader.imbalance.per.broker.percentage", "zookeeper.connect",
+    "zookeeper.connection.timeout.ms", "zookeeper.session.timeout.ms",
 }  # fmt: skip
 """Of a cluster on ZooKeeper: Kafka 4 knows them no more."""
 BY_ADMINS = {"follower.replication.throttled.rate", "leader.replication.throttled.rate"}

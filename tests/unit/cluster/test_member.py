@@ -8,6 +8,7 @@ from kafkalog import errors
 from kafkalog.client.failures import is_retriable
 from kafkalog.cluster.node.member import Member
 from kafkalog.config.broker import BrokerConfig
+from kafkalog.metadata.zookeeper.session import Timeouts
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -29,4 +30,4 @@ def test_a_stand_in_is_gone_with_its_test() -> None:
     with StandIn() as inside:
         pass
     with pytest.raises(errors.KafkalogError):
-        Member(inside.hosts, 1, "PLAINTEXT", BrokerConfig(), timeout_ms=300).close()
+        Member(inside.hosts, 1, "PLAINTEXT", BrokerConfig(), timeouts=Timeouts(300, 300)).close()

@@ -1,0 +1,123 @@
+"""A run tells a fault from bad luck: each of these runs a pytest of its own."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import again
+
+pytest_plugins = ["pytester"]
+Run = Callable[..., pytest.RunResult]
+UNSTEADY = """
+from pathlib import Path
+
+import pytest
+
+def nth():
+    count = Path("count.txt")
+    number = int(count.read_text()) if count.exists() else 0
+    count.write_text(str(number + 1))
+    return number
+"""
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, root: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    pytester.makeini("[pytest]\n")
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+    def call(text: str, *arguments: str) -> pytest.RunResult:
+        pytester.makepyfile(test_it=UNSTEADY + textwrap.dedent(text))
+        return pytester.runpytest_subprocess("-p", again.__name__, *arguments)
+
+    return call
+
+
+@pytest.mark.parametrize("arguments", [(), ("-p", "xdist", "-n", "2")], ids=["one", "xdist"])
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_test_that_passes_alone_is_unsteady(
+    run: Run, failures: int, arguments: tuple[str, ...]
+) -> None:
+    """It is named with what went wrong first, and the run has not failed."""
+    done = run(
+        f"""
+        def test_steady():
+            pass
+
+        @pytest.mark.parametrize("word", ["a b - c"])
+        def test_unsteady(word):
+            assert nth() >= {failures}, "too early"
+        """,
+        *arguments,
+    )
+    assert done.ret == 0
+    done.stdout.fnmatch_lines(
+        ["*unsteady: failed, then passed alone*", "test_it.py::test_unsteady?a b - c?",
+         "    AssertionError: too early", "*= 1 passed, 1 unsteady in *"]
+    )  # fmt: skip
+    done.stdout.no_fnmatch_line("*= FAILURES =*")
+    assert "too early" in Path(again.KEPT).read_text()
+
+
+def test_what_fails_every_time_fails_the_run(run: Run) -> None:
+    done = run(
+        """
+        def test_wrong():
+            assert nth() == 17
+
+        def test_unsteady(tmp_path):
+            flag = Path("flag")
+            found = flag.exists()
+            flag.touch()
+            assert found
+        """
+    )
+    assert done.ret == 1
+    assert Path("count.txt").read_text() == "3"
+    done.stdout.fnmatch_lines(["*= FAILURES =*", "*= 1 failed, 1 unsteady in *"])
+
+
+def test_errors_around_a_test_count_as_its_failure(run: Run) -> None:
+    done = run(
+        """
+        @pytest.fixture
+        def late():
+            yield
+            assert nth() >= 1
+
+        def test_unsteady(late):
+            pass
+        """
+    )
+    assert done.ret == 0
+    done.stdout.fnmatch_lines(["*= 1 unsteady in *"])
+    Path("count.txt").write_text("-9")
+    assert run("@pytest.fixture\ndef late():\n    yield\n    assert nth() > 9\n\n"
+               "def test_it(late): pass").ret == 1  # fmt: skip
+
+
+def test_many_unsteady_tests_fail_the_run(run: Run) -> None:
+    text = """
+        @pytest.mark.parametrize("number", range({}))
+        def test_unsteady(number):
+            assert nth() >= {}
+        """
+    most = again.MOST_UNSTEADY
+    assert run(text.format(most, most)).ret == 0
+    Path("count.txt").unlink()
+    done = run(text.format(most + 1, most + 1))
+    assert done.ret == 1
+    done.stdout.fnmatch_lines([f"More than {most} fail the run.", f"*= {most + 1} unsteady in *"])
+    Path("count.txt").unlink()
+    assert run(text.format(again.MOST_FAILED + 1, again.MOST_FAILED + 1)).ret == 1
+    assert Path("count.txt").read_text() == str(again.MOST_FAILED + 1), "run again all the same"
+
+
+def test_a_file_that_cannot_be_read_fails_the_run(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_broken="import nothing_of_that_name")
+    assert run("def test_unsteady():\n    assert nth()", "--continue-on-collection-errors").ret
