@@ -38,8 +38,9 @@ def run(pytester: pytest.Pytester, root: Path, monkeypatch: pytest.MonkeyPatch) 
     return call
 
 
-@pytest.mark.parametrize("arguments", [(), ("-p", "xdist", "-n", "2")], ids=["one", "xdist"])
-@pytest.mark.parametrize("failures", [1, 2])
+@pytest.mark.parametrize(
+    ("failures", "arguments"), [(2, ()), (1, ("-p", "xdist", "-n", "2"))], ids=["one", "xdist"]
+)
 def test_a_test_that_passes_alone_is_unsteady(
     run: Run, failures: int, arguments: tuple[str, ...]
 ) -> None:

@@ -5,7 +5,7 @@ nobody thought of is a run of its own (`make explore`, `make torture`): its seed
 each search goes on for KAFKALOG_EXPLORE_SECONDS.  The rounds of a seed come in the same order
 however many there are, so that the seed finds again what it found.
 
-KAFKALOG_EFFORT (1) multiplies the rounds: less where each is dear, as under a sanitizer.
+KAFKALOG_EFFORT multiplies the rounds: less where each is dear, as under a sanitizer.
 KAFKALOG_LONG=1 asks for the forms that take minutes to hours.
 """
 
@@ -19,8 +19,8 @@ from collections.abc import Iterator
 
 SECONDS = float(os.environ.get("KAFKALOG_EXPLORE_SECONDS", "0"))
 EXPLORING = SECONDS > 0
-EFFORT = float(os.environ.get("KAFKALOG_EFFORT", "1"))
 LONG = os.environ.get("KAFKALOG_LONG") == "1"
+EFFORT = float(os.environ.get("KAFKALOG_EFFORT", "1" if EXPLORING or LONG else "0.5"))
 GIVEN = os.environ.get("KAFKALOG_SEED")
 SEED = int(GIVEN) if GIVEN else secrets.randbelow(2**32) if EXPLORING else 20_260_101
 # For the processes that this one starts.

@@ -86,6 +86,7 @@ class Enumeration:
     first: int = 0  # cuts come from this step on
     all_subsets: int = ALL_SUBSETS
     fine: bool = False  # tear every small file at every byte, not only logs
+    every: int = 1  # one moment of so many has its systematic power cuts; kills come at each
     image: Files = field(default_factory=dict)  # what lay there before the first step
     cuts: int = field(default=0, init=False)
 
@@ -129,6 +130,8 @@ class Enumeration:
             everything: list[Form] = [True] * len(disk.pending)
             if kills:
                 self._try(moment, disk, everything, power=False)
+            if moment % self.every:
+                continue
             fine = self.fine or self.steps[moment].name.endswith(".log")
             forms_of = systematic(disk.pending, self.all_subsets, moment, fine)
             for forms in forms_of:

@@ -189,7 +189,7 @@ def test_first_replicas_are_elected(nodes: Nodes) -> None:
     wait_for(lambda: len(nodes.rows("status", topic)[0]["isr"]) == 2, "it is in sync")
     assert nodes.rows("status", topic)[0]["leader"] == KAFKA
     ran = nodes.run("elect")
-    assert (ran.status, ran.out) == (0, f"{topic}-0: node 2 leads\n")
+    assert (ran.status, ran.out) == (0, f"{topic}-0: node 2 leads\n"), ran.err
     assert "nothing to elect" in nodes.run("elect").out
 
 
@@ -205,7 +205,7 @@ def test_an_unclean_election_asks_first(nodes: Nodes) -> None:
     ran = nodes.run("elect", "--unclean")
     assert (ran.status, "Nothing was done" in ran.err) == (1, True)
     ran = nodes.run("elect", "--unclean", "--yes")
-    assert (ran.status, ran.out) == (0, f"{topic}-0: node 3 leads\n")
+    assert (ran.status, ran.out) == (0, f"{topic}-0: node 3 leads\n"), ran.err
     nodes.begin(SECOND)
     wait_for(lambda: nodes.run("status", topic).status == 0, "it follows")
     checked = nodes.rows("check", topic)[0]

@@ -48,6 +48,7 @@ def test_a_leader_is_killed_under_load(surroundings: dict[str, str], tmp_path: P
     assert all(f"node {node}" in drawn for node in (1, 2, 3)) and "high watermark" in drawn
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_demonstration(surroundings: dict[str, str], tmp_path: Path) -> None:
     """At once, and nothing is left running."""
     begun = subprocess.Popen(

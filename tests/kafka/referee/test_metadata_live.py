@@ -180,6 +180,7 @@ def test_kafka_starts_on_our_directory_and_we_go_on_with_it(
         assert "last" in admin.list_topics()
 
 
+@pytest.mark.long
 def test_kafka_starts_on_a_directory_that_we_left_by_a_kill(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     program = f"""
@@ -262,6 +263,7 @@ def test_groups_go_along(tmp_path: Path) -> None:
         assert consumed(mine, "orders", 3) == [b"one", b"two", b"three"]
 
 
+@pytest.mark.long
 def test_a_quorum_with_voters_of_its_own(tmp_path: Path) -> None:
     """Formatted with --standalone (KIP-853): voters and kraft.version are records, and stay."""
     directory = tmp_path / "data"
