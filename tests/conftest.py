@@ -65,13 +65,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What Hypothesis drives can always look for more; files that take long come first, Spark's
-    before them, so that several processes end at about the same time."""
+    """What Hypothesis drives can always look for more; files that take long come first, Spark's and
+    what is tried on Apache Kafka before them, so that several processes end at about the same time."""
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.explore)
     long = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (not sharing.SPARK.search(str(item.path)), item.path not in long))
+    items.sort(
+        key=lambda item: (
+            not sharing.SPARK.search(str(item.path)),
+            not sharing.KAFKA.match(item.nodeid),
+            item.path not in long,
+        )
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -147,6 +147,7 @@ def test_one_load_scanned_with_several_filters(load: Load, topics: Path):
 
 @pytest.mark.parametrize("pushdown", ["true"], indirect=True)
 @pytest.mark.usefixtures("pushdown")
+@pytest.mark.long
 def test_a_source_that_takes_filters_returns_wrong_rows(spark: Any):
     """Why ours takes none, in no way that a user could ask for: Spark plans a load() once, for the
     filter that comes first or last.  When this fails a version of Spark has mended it."""

@@ -13,6 +13,8 @@ SPARK = re.compile(r"tests/spark/test_\w*session\.py$")
 """Files whose tests start Spark: ten seconds of a processor, and as many until it is warm."""
 
 
+KAFKA = re.compile(r"tests/(?!kafka/).*\[kafka[-\]]")
+"""Tests of ours that Apache Kafka proves right: one of it is enough for all."""
 HOUSE = re.compile(r"tests/house/")
 """They parse the same files of the whole project."""
 
@@ -22,6 +24,8 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc, unused-ignore]
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
+        if KAFKA.match(nodeid):
+            return "kafka"
         if HOUSE.search(file):
             return "house"
         return "spark" if SPARK.search(file) else file

@@ -15,6 +15,7 @@ import pytest
 
 import kafkalog
 from tests.damage.crash.ledger import key_of, number_of, value_of
+from tests.support.effort import LONG
 
 CONFIG = {"segment.bytes": 2000, "index.interval.bytes": 256, "file.delete.delay.ms": 0}
 KINDS = (
@@ -201,6 +202,12 @@ def kinds_of(fault):
     return INTERRUPTIBLE if fault.startswith("EINTR") else KINDS
 
 
+def calls():
+    """Which call of a kind fails: each of the first, then one of three; in the long form each."""
+    yield from range(1, 7)
+    yield from itertools.count(7, 1 if LONG else 3)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("operation", [*OPERATIONS, "open"])
@@ -208,7 +215,7 @@ def test_nth_call_fails(operation, fault, template, memory_path, native_test):
     _, lib = native_test
     lib.kl_io_reset()
     for kind in kinds_of(fault):
-        for nth in itertools.count(1):
+        for nth in calls():
             path = memory_path / f"{kind}-{nth}" / "log-0"
             shutil.copytree(template, path)
             trial = Trial(lib, path, operation)

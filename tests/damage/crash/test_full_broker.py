@@ -51,7 +51,7 @@ AT_ONCE_S = 25.0
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(params=["tmpfs", "ext4"])
+@pytest.fixture(params=[pytest.param("tmpfs", marks=pytest.mark.long), "ext4"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     with mounted(request.param, tmp_path, 12 if request.param == "tmpfs" else 24) as path:
         yield path

@@ -33,8 +33,8 @@ from tests.support import batches
 from tests.support.effort import EXPLORING, LONG, SEED
 
 WORKERS = 2
-FLIPS, OTHERS = (1500, 500) if EXPLORING else (200, 75)  # of each worker
-REPAIRS, OPENINGS, HEADERS = (250, 150, 60) if EXPLORING else (60, 40, 20)
+FLIPS, OTHERS = (1500, 500) if EXPLORING else (120, 50)  # of each worker
+REPAIRS, OPENINGS, HEADERS = (250, 150, 60) if EXPLORING else (40, 25, 15)
 # The limit is on address space, which these would reserve far ahead of use.
 QUIET = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "PYTHONPATH": str(ROOT)}
 
