@@ -22,7 +22,7 @@ CPPCHECK := --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --
 # Who forbids Python its compiled files pays for them at each start: tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
-# One process more than processors (tests/support/sharing.py).  A file's tests stay in one, as
+# Two processes more than processors (tests/support/sharing.py).  A file's tests stay in one, as
 # they share what is dear to start.
 PROCESSES := -n auto --dist loadfile --no-loadscope-reorder
 # What `make check` runs.
@@ -32,8 +32,8 @@ CHECKED := tests/house tests/examples $(addprefix tests/unit/,base batch config 
 .PHONY: help demo demo-full check test test-long test-busy explore bench lint format docs sanitize fuzz torture suites test-versions test-sparks build wheel clean distclean print-python
 
 help:
-	@echo "make demo           the tour: a year of flights through the log, a minute"
-	@echo "make demo-full      with a longer stream, whose driver is killed: two minutes"
+	@echo "make demo           the tour: a year of flights through the log, a minute or two"
+	@echo "make demo-full      with a longer stream, whose driver is killed"
 	@echo "make check          for every save: lint of Python, the house's rules, the quickest tests"
 	@echo "make test           every test, the same each time; STRICT=1 runs none a second time"
 	@echo "make test-long      those that are too long for that: Spark's processes killed, its cluster, ..."
@@ -169,7 +169,7 @@ $(STAMPS)/venv:
 $(STAMPS)/packages: pyproject.toml | $(STAMPS)/venv
 	@echo "installing into $(VENV) (once)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check 'setuptools>=77' wheel 'cffi>=1.16'
-	@KAFKALOG_TEST_EXTENSION=1 $(PY) -m pip install --quiet --disable-pip-version-check \
+	@KAFKALOG_NO_EXTENSION=1 $(PY) -m pip install --quiet --disable-pip-version-check --no-compile \
 	    --no-build-isolation --editable '.[test,lint,spark,demo]'
 	@touch $@
 

@@ -2,6 +2,7 @@
 
 Environment:
     KAFKALOG_TEST_EXTENSION=1   also build _kl_test, the same sources with failpoints
+    KAFKALOG_NO_EXTENSION=1     build neither; `make build` builds both in place afterwards
     KAFKALOG_WERROR=1           a warning in our C files ends the build
     KAFKALOG_SANITIZE=a,b       build with these sanitizers (address,undefined)
 """
@@ -62,6 +63,9 @@ if os.environ.get("KAFKALOG_TEST_EXTENSION") == "1":
     modules.append("kafkalog/_native/build.py:ffibuilder_test")
     # A wheel takes all that lies in build/lib*: the test extension must never lie there.
     options["build"] = {"build_base": "build/test"}
+
+if os.environ.get("KAFKALOG_NO_EXTENSION") == "1":
+    modules = []
 
 setup(
     cffi_modules=modules,

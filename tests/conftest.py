@@ -66,7 +66,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What Hypothesis drives can always look for more; files that take long come first, Spark's and
-    what is tried on Apache Kafka before them, so that several processes end at about the same time."""
+    what is tried on Apache Kafka before them, so that all processes end at about the same time."""
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.explore)

@@ -34,6 +34,6 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc, unused-ignore]
 def processes() -> int | None:
     """How many processes run tests; None: as many as processors.
 
-    One more, as tests wait for a third of their time; a search does not.
+    Two more, as tests often wait; a search does not.
     """
-    return None if EXPLORING else (os.cpu_count() or 1) + 1
+    return None if EXPLORING else (os.cpu_count() or 1) + 2

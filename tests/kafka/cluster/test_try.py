@@ -67,6 +67,7 @@ def test_ctrl_c_ends_the_demonstration(surroundings: dict[str, str], tmp_path: P
             os.kill(int(pid), 0)
 
 
+@pytest.mark.long
 def test_what_it_says_is_so_until_ctrl_c(surroundings: dict[str, str], tmp_path: Path) -> None:
     """Each address answers, what is made stays for the next time, and nothing is left running."""
     words = command(tmp_path / "tried")

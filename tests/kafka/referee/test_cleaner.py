@@ -12,7 +12,7 @@ from benchmarks.rivals import kafka_cleaner
 from tests.support import apache, batches, trees
 from tests.unit.clean.history import CONFIG, History, read
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 SEGMENT_BYTES = 1 << 20  # Kafka takes no less
 DAY_MS = 86_400_000
 """Kafka's own delete.retention.ms, which its cleaner has here."""

@@ -18,7 +18,7 @@ from tests.unit.coordinator.bench import MemoryJournal
 from tests.unit.coordinator.desk import Desk, config, subscription
 from tests.unit.coordinator.sides import TOPICS, KafkaSide, plain
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(300)]
 
 PARTITIONS = 4
 SETTINGS = f"offsets.topic.num.partitions={PARTITIONS}\nauto.create.topics.enable=false\n"

@@ -17,7 +17,7 @@ from tests.support import apache
 from tests.support.raw import Raw
 from tests.unit.server.test_transactions import Client, aborted, committed, ends, ready
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.java, pytest.mark.long, pytest.mark.timeout(300)]
 
 Wait = Callable[..., None]
 OK = ErrorCode.NONE
