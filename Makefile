@@ -108,7 +108,7 @@ lint: build
 	    printf '%s\0' $(C_FILES) | xargs -0 -n 1 -P "$$(nproc)" \
 	        gcc $(WARNINGS) -O2 $$build -I kafkalog/_native -c -o /dev/null || exit 1; \
 	done
-	cppcheck $(CPPCHECK) -I kafkalog/_native kafkalog/_native/*/
+	cppcheck -j "$$(nproc)" $(CPPCHECK) -I kafkalog/_native kafkalog/_native/*/
 
 format: build
 	$(PY) -m ruff format .

@@ -2,6 +2,7 @@
 
 Environment:
     KAFKALOG_TEST_EXTENSION=1   also build _kl_test, the same sources with failpoints
+    KAFKALOG_TEST_EXTENSION=only    build that one alone
     KAFKALOG_NO_EXTENSION=1     build neither; `make build` builds both in place afterwards
     KAFKALOG_WERROR=1           a warning in our C files ends the build
     KAFKALOG_SANITIZE=a,b       build with these sanitizers (address,undefined)
@@ -59,8 +60,8 @@ if limited_api:
     options["bdist_wheel"] = {"py_limited_api": "cp310"}
 
 modules = ["kafkalog/_native/build.py:ffibuilder"]
-if os.environ.get("KAFKALOG_TEST_EXTENSION") == "1":
-    modules.append("kafkalog/_native/build.py:ffibuilder_test")
+if (wanted := os.environ.get("KAFKALOG_TEST_EXTENSION")) in ("1", "only"):
+    modules = [*(modules if wanted == "1" else []), "kafkalog/_native/build.py:ffibuilder_test"]
     # A wheel takes all that lies in build/lib*: the test extension must never lie there.
     options["build"] = {"build_base": "build/test"}
 
