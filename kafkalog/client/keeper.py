@@ -87,8 +87,10 @@ class Keeper:
     def beat_as(self, member: GroupMetadata) -> None:
         """Beat for this member from now on; its owner is here, however long the join took."""
         with self._condition:
-            self._member = member
-            self._problem, self._left = None, False
+            self._left &= (
+                self._member == member
+            )  # a generation that it left it does not come back to
+            self._member, self._problem = member, None
             self.polled_s = self.clock.monotonic_s()
             self._next_beat_s = self.polled_s + self._heartbeat_s
             self._wake()

@@ -98,6 +98,8 @@ class Membership:
                     self._ask(topics, owned)
                 if not self._answered(until_s):
                     return False
+                if self._keeper.left:
+                    continue
                 if self.state == JOINING:
                     self._joined()
                 else:

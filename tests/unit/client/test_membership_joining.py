@@ -147,6 +147,22 @@ def test_who_does_not_poll_while_others_are_waited_for_leaves(
         assert ids(peer) == ["", "m", "", "m"]
 
 
+def test_a_share_that_comes_just_when_it_leaves_is_not_taken(
+    coordinator: Coordinator, peer: Peer
+) -> None:
+    """It took its share, and read what was others' by then until its next heartbeat."""
+    clock = ManualClock()
+    options = {**OPTIONS, "heartbeat_ms": 3_000, "max_poll_interval_ms": 10_000}
+    with Consumer(peer.servers, "t", clock=clock, **options) as member:
+        in_time(member)
+        keeper = member._keeper
+        clock.advance(10_000)
+        wait_for(lambda: keeper.left, "it leaves")
+        keeper.beat_as(member.group_metadata())
+        assert keeper.left
+        again(member, 2)
+
+
 def test_what_is_lost_while_it_joins_is_told_before_it_joins_again(
     coordinator: Coordinator, peer: Peer
 ) -> None:
