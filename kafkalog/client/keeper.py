@@ -87,9 +87,8 @@ class Keeper:
     def beat_as(self, member: GroupMetadata) -> None:
         """Beat for this member from now on; its owner is here, however long the join took."""
         with self._condition:
-            self._left &= (
-                self._member == member
-            )  # a generation that it left it does not come back to
+            # Once it has left a generation, it is no longer a member of that one.
+            self._left &= self._member == member
             self._member, self._problem = member, None
             self.polled_s = self.clock.monotonic_s()
             self._next_beat_s = self.polled_s + self._heartbeat_s
