@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kafkalog import errors
 from kafkalog.client.connection import Connection
-from kafkalog.client.failures import check_code, failure_class, is_retriable, name_of
+from kafkalog.client.failures import check_code, failure, failure_class, is_retriable, name_of
 from kafkalog.client.openings import Openings
 from kafkalog.client.portions import portions
 from kafkalog.client.transport import Address, Options, Where, reach
@@ -119,6 +119,8 @@ class Cluster:
         self.racks: dict[int, str | None] = {}
         self.topics: dict[str, TopicInfo] = {}
         """What is known of topics that were asked for."""
+        self.refused: dict[str, errors.KafkalogError] = {}
+        """What the broker said against topics that were asked for last."""
         self._names: dict[UUID, str] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._open: dict[int, Connection] = {}
@@ -200,13 +202,18 @@ class Cluster:
         """Ask for nodes and for these topics (None: for all); `create`: the broker may make them.
 
         Topics that do not exist are forgotten.  Raises: as `any`; what the broker says
-        against a topic's name.
+        against one of these topics, once all the others are known.
         """
         names = None if topics is None else sorted(set(topics))
         self.retrying(lambda: self.refresh_once(names, create))
+        for name in names or ():
+            if name in self.refused:
+                raise self.refused[name]
 
     def refresh_once(self, names: list[str] | None, create: bool = False) -> None:
-        """As `refresh`, but that a failure that passes is raised, too."""
+        """As `refresh`, but that a failure that passes is raised, too, and what the broker says
+        against a topic is left in `refused`: it concerns no other."""
+        self.refused.clear()
         for some in (None,) if names is None else portions(names):
             self._refresh_some(None if some is None else list(some), create)
 
@@ -232,8 +239,9 @@ class Cluster:
         for topic in answer.topics:
             if topic.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 5):
                 continue
-            if not is_retriable(topic.error_code):
-                check_code(topic.error_code, f"topic {topic.name!r}")
+            if topic.error_code and not is_retriable(topic.error_code):
+                self.refused[topic.name] = failure(topic.error_code, f"topic {topic.name!r}")
+                continue
             self._take(topic)
 
     def _take(self, topic: Any) -> None:

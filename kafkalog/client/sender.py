@@ -13,7 +13,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kafkalog import errors
@@ -28,6 +28,7 @@ from kafkalog.client.failures import check_code, failure_class, is_retriable
 from kafkalog.client.flights import Flights, Request
 from kafkalog.client.identity import Identity
 from kafkalog.client.portions import names_max
+from kafkalog.client.producer_metadata import ProducerMetadata
 from kafkalog.client.tasks import Tasks
 from kafkalog.client.transport import Address
 from kafkalog.types import TopicPartition
@@ -88,9 +89,7 @@ class Sender:
         self._waiting: Accumulator
         self.balance = Balance(options.adaptive, options.availability_s)
         self._paused: dict[int, float] = {}  # nodes, and until when nothing goes there
-        self._refresh_at_s = 0.0
-        self._refreshed_s = 0.0
-        self._unknown: set[str] = set()  # topics whose metadata is to be asked for
+        self._metadata = ProducerMetadata(cluster, options.metadata_s, self._fail_lane)
         self._bell = Bell()
         self.wake = self._bell.ring
         """There is something to do; from any thread."""
@@ -152,7 +151,7 @@ class Sender:
             self._waiting.refuse(self.identity.fatal)
         if why := self.identity.fatal or self.identity.error:
             self.drop_all(why)
-        self._refresh(now_s)
+        self._metadata.refresh(now_s, self._waiting)
         while True:
             nodes, at_s = self._plan(now_s)
             if not nodes:
@@ -186,51 +185,6 @@ class Sender:
         for node in self._flights.late(time.monotonic()):
             self._lost(node, errors.Timeout(f"node {node}: no answer to Produce in time"))
 
-    # ---- metadata ------------------------------------------------------------------------
-
-    def _refresh(self, now_s: float) -> None:
-        """Ask for what is not known, once."""
-        waiting = self._waiting
-        with waiting.lock:
-            wanted = {*waiting.wanted, *self._unknown}
-        old = now_s - self._refreshed_s >= self.options.metadata_s
-        if old:
-            wanted |= {*waiting.intakes}
-        if not wanted or now_s < self._refresh_at_s:
-            return
-        self._refresh_at_s = now_s + self.cluster.options.retry_backoff_ms / 1000
-        problem: errors.KafkalogError | None = None
-        try:
-            self.cluster.refresh_once(sorted(wanted), create=True)
-            self._refreshed_s = now_s
-        except errors.KafkalogError as found:
-            problem = found
-        self._known(wanted, problem)
-
-    def _known(self, topics: Iterable[str], problem: errors.KafkalogError | None) -> None:
-        waiting = self._waiting
-        for topic in topics:
-            info = self.cluster.topics.get(topic)
-            if info is not None and info.partitions:
-                waiting.know(topic, len(info.partitions))
-                if all(p.leader >= 0 for p in info.partitions.values()):
-                    self._unknown.discard(topic)
-                continue
-            why = problem
-            if why is None:
-                why = errors.UnknownTopicOrPartition(f"the cluster has no topic {topic!r}")
-            elif passing(why) and self.cluster.reached:
-                continue
-            with waiting.lock:
-                if topic in waiting.wanted:
-                    lasting = problem is not None and not self.cluster.reached
-                    waiting.wanted[topic] = _lasting(why) if lasting else why
-                    waiting.lock.notify_all()
-            if problem is not None and not passing(problem):
-                self._unknown.discard(topic)
-                for lane in [x for x in waiting.lanes.values() if x.tp.topic == topic]:
-                    self._fail_lane(lane, problem)
-
     # ---- what goes out -------------------------------------------------------------------
 
     def _plan(self, now_s: float) -> tuple[dict[int, list[Lane]], float]:
@@ -249,15 +203,15 @@ class Sender:
                 if not lane.ready or lane.failed:
                     continue
                 if lane.flying and self._alone(lane):
-                    if (at := self._leader(lane.tp)) is not None:
+                    if (at := self._metadata.leader(lane.tp)) is not None:
                         stalled.add(at)
                     continue
                 if lane.retry_at_s > now_s:
                     next_s = min(next_s, lane.retry_at_s)
                     continue
-                node = self._leader(lane.tp)
+                node = self._metadata.leader(lane.tp)
                 if node is None:
-                    next_s = min(next_s, max(self._refresh_at_s, now_s + 0.001))
+                    next_s = min(next_s, max(self._metadata.next_s, now_s + 0.001))
                     continue
                 pause_s = self._paused.get(node, 0)
                 if pause_s > now_s:
@@ -286,14 +240,6 @@ class Sender:
         if lane.solo or lane.flying >= KNOWN_AGAIN:
             return True
         return self.identity.producer_id >= 0 and not lane.known
-
-    def _leader(self, tp: TopicPartition) -> int | None:
-        info = self.cluster.topics.get(tp.topic)
-        row = info and info.partitions.get(tp.partition)
-        if row is None or row.leader < 0 or row.leader not in self.cluster.nodes:
-            self._unknown.add(tp.topic)
-            return None
-        return row.leader
 
     def _send_to(self, node: int, lanes: list[Lane], now_s: float) -> None:
         """One request of what is ready for a node."""
@@ -457,8 +403,7 @@ class Sender:
                 batch.tp, told.leader_id, told.leader_epoch, places.get(told.leader_id)
             )
             if not known:
-                self._unknown.add(batch.tp.topic)
-                self.cluster.forget(batch.tp.topic)
+                self._metadata.forget(batch.tp.topic)
             if code == ErrorCode.KAFKA_STORAGE_ERROR:
                 lane.unstored_s = lane.unstored_s or time.monotonic()
             batch.doubtful = batch.doubtful or code not in _NOT_STORED
@@ -574,14 +519,6 @@ class Sender:
         with self._waiting.lock:
             for lane in self._waiting.all_lanes():
                 lane.sequence, lane.known = 0, False
-
-
-def _lasting(problem: errors.KafkalogError) -> errors.KafkalogError:
-    """The same, for those who would try again: a cluster that was never reached is not waited
-    for."""
-    made = errors.PeerGone(str(problem))
-    made.__cause__ = problem
-    return made
 
 
 def _refusal(batch: Batch, row: Any) -> errors.KafkalogError:

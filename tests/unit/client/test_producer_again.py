@@ -278,6 +278,43 @@ def test_sequences_go_on_when_a_topic_grows(broker: Peer) -> None:
     assert [b.sequence for b in batches(broker)] == [0, 1]
 
 
+# ---- one topic's trouble is not another's ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+)
+@pytest.mark.parametrize("last", [False, True], ids=["told first", "told last"])
+def test_a_topic_that_is_refused_fails_no_other(broker: Peer, code: ErrorCode, last: bool) -> None:
+    """Metadata of both is asked for in one request, while a batch of the good one waits."""
+    leader = 1
+
+    def answer(request: Any, version: int) -> Any:
+        names = {one.name for one in request.topics}
+        good, bad = broker.metadata({"t": 2}, leader), broker.metadata({"bad": 0}, error=code)
+        some = [*good["topics"], *bad["topics"]]
+        topics = [one for one in some if one["name"] in names]
+        return {**good, "topics": topics if last else topics[::-1]}
+
+    broker.on(apis.METADATA, answer)
+    broker.on(apis.PRODUCE, produced([]), produced([ErrorCode.NOT_LEADER_OR_FOLLOWER]))
+    with make(broker) as producer:
+        producer.send("t", b"first", partition=0).result(LIMIT_S)
+        leader = -1
+        future = producer.send("t", b"second", partition=0)
+        wait_for(lambda: broker.count(apis.METADATA) > 2, "it looks for the leader")
+        for _ in range(3):
+            with pytest.raises(failure_class(code)):
+                producer.send("bad", b"x")
+        assert not future.done()
+        broker.on(apis.PRODUCE, produced([]))
+        leader = 1
+        assert future.result(LIMIT_S).partition == 0
+        with pytest.raises(failure_class(code)):
+            producer.send("bad", b"x")
+        assert producer.send("t", b"third", partition=1).result(LIMIT_S).partition == 1
+
+
 def test_an_answer_that_leaves_a_partition_out(broker: Peer) -> None:
     broker.on(apis.PRODUCE, {"responses": []})
     producer = make(broker)
