@@ -50,8 +50,8 @@ _MOVING = (
 """What passes in every cluster when a leader moves or a topic is new: nothing to tell."""
 
 
-_NOT_STORED = (*_MOVING, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-"""After any other refusal that passes it may be."""
+_NOT_STORED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+"""After any other refusal that passes it may be: a leader that resigns ends the wait for copies."""
 
 
 class SendOptions(NamedTuple):
@@ -280,7 +280,8 @@ class Sender:
             small = codecs.compress(codec, records)
             if len(small) >= len(records):  # it stays as it is, as librdkafka does it
                 codec, small = 0, None
-        if batch.pid != identity.pair:  # else it is a part, and has the sequence of its whole
+        # A part has the sequence of its whole, and where that may be there its id, too.
+        if batch.pid != identity.pair and not batch.doubtful:
             batch.pid, batch.sequence = identity.pair, lane.sequence
             lane.sequence = (lane.sequence + batch.count) % SEQUENCES
         attributes = codec | (lib.KL_ATTR_TRANSACTIONAL if identity.transactional_id else 0)
@@ -384,19 +385,16 @@ class Sender:
         # A broker refuses what follows a refused batch; nothing of it was appended.
         late = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         behind = late and any(b.number < batch.number for b in lane.failed)
+        renewed = late and not behind and self.identity.renewing
         if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             _logger.info("%s; its %d records go in two batches", problem, batch.count)
             lane.failed += self._waiting.split(batch)
-        elif late and not behind and batch.doubtful:
-            # A leader knows few of a producer's batches again, and after a restart perhaps only
-            # the last one: it may be there, and would be a second time under another id.
-            self._refused(batch, problem)
-        elif late and not behind and self.identity.renewing:
-            batch.data = None  # with a new id it can be
-            self._again(batch, str(problem), at_once=True)
-        elif self.identity.forgotten(batch.pid, code):
-            batch.data = None
-            self._again(batch, str(problem))
+        elif renewed or (not behind and self.identity.forgotten(batch.pid, code)):
+            if batch.doubtful:  # a leader that knows it no more would store it a second time
+                self._refused(batch, _in_doubt(problem))
+            else:
+                batch.data = None  # with a new id it can be
+                self._again(batch, str(problem), at_once=renewed)
         elif is_retriable(code) or behind:
             told = getattr(row, "current_leader", None)
             known = told is not None and self.cluster.learn_leader(
@@ -409,7 +407,7 @@ class Sender:
             batch.doubtful = batch.doubtful or code not in _NOT_STORED
             self._again(batch, str(problem), tell=code not in _MOVING, at_once=known)
         else:
-            self._refused(batch, problem)
+            self._refused(batch, _in_doubt(problem) if batch.doubtful else problem)
 
     def _again(self, batch: Batch, why: str, tell: bool = False, at_once: bool = False) -> None:
         """A batch failed for a time."""
@@ -519,6 +517,13 @@ class Sender:
         with self._waiting.lock:
             for lane in self._waiting.all_lanes():
                 lane.sequence, lane.known = 0, False
+
+
+def _in_doubt(problem: errors.KafkalogError) -> errors.KafkalogError:
+    """The same, of a batch with an attempt before this one of which nobody said what became."""
+    made = type(problem)(f"{problem}; the records may have been stored by an earlier attempt")
+    made.__cause__ = problem
+    return made
 
 
 def _refusal(batch: Batch, row: Any) -> errors.KafkalogError:

@@ -253,11 +253,15 @@ def test_what_a_gap_keeps_out_goes_with_the_new_id(broker: Peer) -> None:
     assert (last.producer, last.sequence, last.values()) == ((4001, 0), 0, [wide(2)])
 
 
-def test_what_may_be_there_goes_under_no_new_id(broker: Peer) -> None:
-    """Its leader knew both, and after a restart only what came last: one is given up, and so is
-    the next, which would else be there twice."""
-    timed_out, unknown = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    producer, futures = two_at_once(broker, timed_out, timed_out, unknown, unknown)
+@pytest.mark.parametrize(
+    "code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER], ids=str
+)
+def test_what_may_be_there_goes_under_no_new_id(broker: Peer, code: ErrorCode) -> None:
+    """Its leader knew both, and after a restart, or another leader, only what came last: one is
+    given up, and so is the next, which would else be there twice.  Whoever ceases to lead while
+    the copies are made answers so, too."""
+    unknown = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    producer, futures = two_at_once(broker, code, code, unknown, unknown)
     for one in futures:
         assert isinstance(one.exception(LIMIT_S), failure_class(unknown))
     producer.send("t", wide(3), partition=0).result(LIMIT_S)
