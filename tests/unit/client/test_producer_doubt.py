@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+import random
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafkalog import errors
+from kafkalog import Admin, Producer, errors
+from kafkalog.testing.broker import TestBroker
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.effort import SEED, rounds
 from tests.support.scripted import CLOSE, Peer, produced
 from tests.support.waiting import LIMIT_S
 from tests.unit.client.producing import PRODUCER_ID, Batch, make
@@ -104,3 +111,58 @@ def test_a_producer_that_was_forgotten_sends_nothing_twice(
             producer.check()
         producer.send("t", b"third", partition=0).result(LIMIT_S)
     assert leader.taken == [b"first", b"second", b"third"]
+
+
+# ---- searched ------------------------------------------------------------------------------
+
+
+TROUBLES = ["NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT",
+            "UNKNOWN_PRODUCER_ID", "OUT_OF_ORDER_SEQUENCE_NUMBER"]  # fmt: skip
+
+
+@pytest.mark.explore
+def test_nothing_is_twice_or_missing_whatever_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Lost answers and connections, refusals, limits that shrink and grow: what was acknowledged
+    is there once, anything else once or not at all."""
+    caplog.set_level(logging.CRITICAL)
+    with TestBroker(tmp_path / "data") as broker:
+        for seed in rounds(8):
+            search(broker, seed)
+
+
+def search(broker: TestBroker, seed: int) -> None:
+    draw = random.Random(SEED + seed)
+    config: dict[str, object] = {"retry.backoff.ms": 5}
+    topic = f"doubt-{seed}"
+    broker.create_topic(topic, 2, config={"max.message.bytes": "20000"})
+    with (
+        Admin(broker.bootstrap_servers) as admin,
+        closing(Producer(broker.bootstrap_servers, linger_ms=2, batch_bytes=4000,
+                         config=config)) as producer,
+    ):  # fmt: skip
+        futures = []
+        for number in range(300):
+            trouble(draw, broker, admin, topic)
+            value = b"%05d" % number + b"x" * draw.choice([10, 100, 300])
+            futures.append(producer.send(topic, value, partition=draw.randrange(2)))
+        broker.heal()
+        told = [future.exception(LIMIT_S) is None for future in futures]
+        producer._waiting.take_failure()
+    there = Counter(int(r.value[:5]) for r in broker.records(topic, committed=False))
+    twice = [number for number, times in there.items() if times > 1]
+    missing = [number for number, taken in enumerate(told) if taken and not there[number]]
+    assert (twice, missing) == ([], []), f"seed {seed}"
+
+
+def trouble(draw: random.Random, broker: TestBroker, admin: Admin, topic: str) -> None:
+    if draw.random() < 0.04:
+        broker.drop_response("Produce", times=draw.choice([1, 2]))
+    if draw.random() < 0.03:
+        broker.disconnect("Produce")
+    if draw.random() < 0.03:
+        broker.fail("Produce", draw.choice(TROUBLES))
+    if draw.random() < 0.01:
+        most = draw.choice([500, 1000, 2000, 20_000])
+        admin.alter_configs({("topic", topic): {"max.message.bytes": most}}).check()
