@@ -130,6 +130,8 @@ class Accumulator:
         """Nothing is taken for now: why."""
         self.failure: errors.KafkalogError | None = None
         """The first one since somebody asked."""
+        self.undelivered = 0
+        """Records that were given up since then."""
         self._number = 0
         self._limits: dict[str, tuple[int, float]] = {}
         """By topic: the bytes of a batch that its brokers take, and until when that is believed."""
@@ -342,8 +344,11 @@ class Accumulator:
             self.unfinished.update((part.number, part) for part in parts)
         return parts
 
-    def close_due(self, now_s: float) -> float:
-        """Close the batches that need not wait any longer; when the next is due."""
+    def close_due(self, now_s: float, leaving: bool) -> float:
+        """Close the batches that need not wait any longer; when the next is due.
+
+        `leaving`: nobody can add to them.
+        """
         bounds = self.bounds
         due_s = now_s + 3600
         with self.lock:
@@ -360,7 +365,7 @@ class Accumulator:
                 if size <= HEADER_BYTES:
                     continue  # its first record is on the way
                 full = size >= min(bounds.batch_bytes, batch.reserved)
-                if at_s <= now_s or batch.hurry or self.starved or full:
+                if at_s <= now_s or batch.hurry or leaving or self.starved or full:
                     if size * GROWTH <= lane.grown > FIRST_BYTES:
                         lane.grown //= GROWTH  # it gets less by now
                     self.close(lane)
@@ -382,6 +387,13 @@ class Accumulator:
                 if batch.count or batch.memory is None or batch.size > HEADER_BYTES
             ]  # fmt: skip
 
+    def hurry_all(self) -> list[Batch]:
+        """Send all that was taken now; `pending`."""
+        for batch in (pending := self.pending()):
+            batch.hurry = True
+        self._wake()
+        return pending
+
     def drain(self, timeout: float | None) -> None:
         """Send all that was taken, and wait until it is known what became of it.
 
@@ -389,9 +401,7 @@ class Accumulator:
         """
         self.waitable()
         until_s = None if timeout is None else time.monotonic() + timeout
-        for batch in (pending := self.pending()):
-            batch.hurry = True
-        for batch in pending:
+        for batch in self.hurry_all():
             left_s = None if until_s is None else max(until_s - time.monotonic(), 0)
             if not batch.wait(left_s):
                 raise errors.Timeout(f"not all was acknowledged in {timeout:g} s")
@@ -416,15 +426,22 @@ class Accumulator:
         """Those that are empty, too.  Under the lock."""
         return [*self.lanes.values(), *self._idle.values()]
 
-    def failed(self, problem: errors.KafkalogError) -> None:
-        """Some records were given up."""
-        with self.lock:
-            self.failure = self.failure or problem
+    def failed(self, problem: errors.KafkalogError, records: int) -> None:
+        """So many records were given up."""
+        if records:
+            with self.lock:
+                self.failure = self.failure or problem
+                self.undelivered += records
 
     def take_failure(self) -> errors.KafkalogError | None:
         """The first failure since this was called last."""
+        return self.take_failures()[0]
+
+    def take_failures(self) -> tuple[errors.KafkalogError | None, int]:
+        """As take_failure, and how many records were given up."""
         with self.lock:
-            found, self.failure = self.failure, None
+            found = self.failure, self.undelivered
+            self.failure, self.undelivered = None, 0
             return found
 
     def drop(self, batch: Batch) -> None:

@@ -111,6 +111,11 @@ class Batch:
         return found
 
     @property
+    def records(self) -> int:
+        """How many there are in it now."""
+        return self.count or (int(_told(self.memory)[0]) if self.memory is not None else 0)
+
+    @property
     def sent(self) -> bool:
         """Whether it was on its way, be it as part of another: its sequence is used up."""
         return self.first_sent_s > 0

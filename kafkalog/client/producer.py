@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import time
 import weakref
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from kafkalog import arguments, errors
 from kafkalog._native import direct, failure, lib
 from kafkalog.batch.columns import Columns, Rows, encoded_headers
+from kafkalog.client import at_exit
 from kafkalog.client.accumulator import HEADER_BYTES, Accumulator, Intake
 from kafkalog.client.boundaries import Boundaries
 from kafkalog.client.cluster import Cluster
@@ -133,10 +133,11 @@ class Producer(Handle):
         )
         self._direct = self._waiting.direct
         self._sender.start(self._waiting)
-        _producers.add(self)
         # Dropped without close it loses nothing: the thread ends when all is acknowledged.
         weakref.finalize(self, self._sender.leave).atexit = False
+        cluster.transport.attach(self._sender)
         cluster.transport.attach(self)
+        at_exit.note(self, self._sender)
 
     # ---- records -----------------------------------------------------------------------
 
@@ -387,30 +388,60 @@ class Producer(Handle):
 
         Raises: as flush, after all was closed; ArgumentError in a callback, where it is not.
         """
-        if self._closed or self._pid != os.getpid():
-            self._closed = True
+        if self._gone():
             return
-        self._waiting.waitable()
         problem: errors.KafkalogError | None = None
+        try:
+            self._finish(timeout)
+        except errors.KafkalogError as found:
+            if not self._closed:
+                raise
+            problem = found
+        problem = self._waiting.take_failure() if problem is None else problem
+        if problem is not None:
+            raise problem
+
+    def _gone(self) -> bool:
+        """Whether there is nothing to close; a forked child has nothing."""
+        self._closed = self._closed or self._pid != os.getpid()
+        return self._closed
+
+    def _finish(self, timeout: float | None) -> None:
+        """The end; the accumulator knows what was not delivered.
+
+        Raises: ArgumentError in a callback, where it is none; Timeout, after all was closed.
+        """
+        self._waiting.waitable()
         try:
             if self._boundaries.open and not self._identity.fatal:
                 self._roll_back()
                 self._waiting.take_failure()
             if self._waiting.refusal is None:
                 self._waiting.drain(timeout)
-        except errors.KafkalogError as found:
-            problem = found
         finally:
-            self._end()
-        problem = problem or self._waiting.take_failure()
-        if problem is not None:
-            raise problem
+            self._closed = True
+            self._waiting.refuse(errors.Closed("the producer is closed"))
+            self._sender.stop()
+            at_exit.forget(self)
 
-    def _end(self) -> None:
-        self._closed = True
-        self._waiting.refuse(errors.Closed("the producer is closed"))
-        self._sender.stop()
-        _producers.discard(self)
+    def _hurry(self) -> None:
+        if not self._gone():
+            self._waiting.hurry_all()
+
+    def _forked(self) -> None:
+        self._waiting.direct.clear()
+
+    def _leave(self, timeout: float, warn: bool = False) -> None:
+        """The end where nobody would hear what `close` raises; what was taken is delivered, and
+        what is not is counted in the log."""
+        if self._gone():
+            return
+        try:
+            with suppress(errors.KafkalogError):
+                self._finish(timeout)
+        finally:
+            if self._closed:
+                self._sender.tell_undelivered(warn)
 
     def __enter__(self) -> Producer:
         return self
@@ -418,10 +449,8 @@ class Producer(Handle):
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             self.close()
-            return
-        # What is on its way already says more than what waits for it would.
-        with suppress(errors.KafkalogError):
-            self.close(timeout=0)
+        else:
+            self._leave(self._sender.options.delivery_s)
 
     def _check(self, transaction: bool = True) -> None:
         if self._pid != os.getpid():
@@ -548,23 +577,3 @@ def _listed(column: Any) -> list[Any] | None:
             found: list[Any] = getattr(column, method)()
             return found
     return list(column)
-
-
-_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    """What a program that ends without closing its producers has sent goes out all the same."""
-    for producer in list(_producers):
-        with suppress(Exception):  # there is nobody to be told
-            producer.close(timeout=5)
-
-
-def _forget_all() -> None:
-    """A forked child has none of the threads."""
-    for producer in list(_producers):
-        producer._waiting.direct.clear()
-
-
-os.register_at_fork(after_in_child=_forget_all)

@@ -12,6 +12,7 @@ import os
 import random
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -118,6 +119,27 @@ class Sender:
         self._leaving = True
         self.wake()
 
+    @property
+    def leaving(self) -> bool:
+        """Whether its producer was dropped, and something waits still."""
+        return self._leaving and self._thread.is_alive() and self._pid == os.getpid()
+
+    def close(self, timeout: float | None = None) -> None:
+        """The end of one that leaves: wait until nothing waits any more, at most `timeout` seconds,
+        or delivery.timeout.ms."""
+        if self.leaving:
+            self._thread.join(self.options.delivery_s if timeout is None else timeout)
+            self.stop()
+
+    def tell_undelivered(self, warn: bool = False) -> None:
+        """Say how many records were given up where nobody is left who would be told."""
+        problem, count = self._waiting.take_failures()
+        if count:
+            told = f"a producer has ended: {count} records were not delivered: {problem}"
+            _logger.warning("%s", told)
+            if warn:
+                warnings.warn(told, ResourceWarning, stacklevel=2)
+
     # ---- the thread ----------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -129,6 +151,8 @@ class Sender:
             self._end(errors.Closed(f"the producer's thread failed: {problem!r}"))
         else:
             self._end(errors.Closed("the producer was closed before this was acknowledged"))
+        if self._leaving:
+            self.tell_undelivered(warn=True)
 
     def _end(self, why: errors.KafkalogError) -> None:
         self._waiting.refuse(why)
@@ -144,7 +168,7 @@ class Sender:
         for node, request, problem in self._flights.opened(now_s):
             self._went(node, request, problem)
         next_s = self.tasks.run(now_s, self.cluster)
-        next_s = min(next_s, self._waiting.close_due(now_s))
+        next_s = min(next_s, self._waiting.close_due(now_s, self._leaving))
         self._expire(now_s)
         next_s = min(next_s, self.identity.ensure(self.cluster, now_s, self._quiet))
         if self.identity.fatal is not None:
@@ -158,7 +182,7 @@ class Sender:
                 break
             for node, lanes in nodes.items():
                 self._send_to(node, lanes, now_s)
-            self._waiting.close_due(now_s)
+            self._waiting.close_due(now_s, self._leaving)
         self.balance.weigh(now_s, self.cluster, self._waiting)
         self._wait(min(next_s, at_s))
 
@@ -450,7 +474,7 @@ class Sender:
         batch.end(None, base_offset)
 
     def _ended(self, batch: Batch, problem: errors.KafkalogError) -> None:
-        self._waiting.failed(problem)
+        self._waiting.failed(problem, batch.records)
         self._waiting.drop(batch)
         batch.end(problem)
 
@@ -509,7 +533,7 @@ class Sender:
                 if batch.data is not None:
                     self.identity.failed(problem, sent=True)
                 self._waiting.drop(batch)
-                self._waiting.failed(problem)
+                self._waiting.failed(problem, batch.records)
                 batch.end(problem)
 
     def begin_sequences(self) -> None:

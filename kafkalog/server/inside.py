@@ -5,11 +5,11 @@ No port, no address, nobody else: what goes through is the same frames as from a
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
 
 from kafkalog import errors
 from kafkalog.client.transport import Address, Client, Options
@@ -18,6 +18,7 @@ from kafkalog.server.reactor import Reactor
 
 __all__ = ["Inside"]
 
+_logger = logging.getLogger(__name__)
 BUFFER_BYTES = 1 << 20
 """Of each end of a pair: a request of the usual size goes in one piece."""
 
@@ -76,5 +77,7 @@ class Inside:
         for one in reversed(clients):
             client = one()
             if client is not None:
-                with suppress(errors.KafkalogError):  # the broker ends in any case
+                try:
                     client.close()
+                except errors.KafkalogError as problem:  # the broker ends in any case
+                    _logger.warning("%s: a client's end: %s", self._name, problem)
