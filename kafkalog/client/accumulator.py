@@ -128,6 +128,8 @@ class Accumulator:
         """Nothing is taken any more: why."""
         self.held = ""
         """Nothing is taken for now: why."""
+        self.turn = 0
+        """Another one with each `hold`: what was to be sent before it is taken no more."""
         self.failure: errors.KafkalogError | None = None
         """The first one since somebody asked."""
         self.undelivered = 0
@@ -143,21 +145,24 @@ class Accumulator:
         with self.lock:
             found = self.intakes.get(topic)
             if found is None or found.partitions != partitions:
-                native = _new(
-                    partitions, Future, random.getrandbits(62), self.bounds.batch_bytes,
-                    *self._keyless,
-                )  # fmt: skip
                 for lane in self.all_lanes():
                     if lane.tp.topic == topic:
                         self.close(lane)
                 # Those that are idle keep their sequences: brokers know the producer still.
-                self.intakes[topic] = made = Intake(topic, partitions, native)
-                for lane in self.lanes.values():
-                    if lane.tp.topic == topic:
-                        lane.intake = made
+                self._enter(topic, partitions)
                 self.be_plain(self.plain)
             self.wanted.pop(topic, None)
             self.lock.notify_all()
+
+    def _enter(self, topic: str, partitions: int) -> None:
+        """Records go in by another door; no batch is open there."""
+        native = _new(
+            partitions, Future, random.getrandbits(62), self.bounds.batch_bytes, *self._keyless
+        )
+        self.intakes[topic] = made = Intake(topic, partitions, native)
+        for lane in self.lanes.values():
+            if lane.tp.topic == topic:
+                lane.intake = made
 
     def be_plain(self, plain: bool) -> None:
         """Whether records may go in without being looked at, as far as topics are known."""
@@ -178,10 +183,14 @@ class Accumulator:
         """Take nothing until `resume`: it is refused by name.  What was taken is to be sent."""
         with self.lock:
             self.held = why
+            self.turn += 1
             self.be_plain(False)
-            # Without an open batch C takes nothing either, whoever is on the way there.
+            # Without an open batch C takes nothing either, whoever is on the way there; and who
+            # comes late finds none there later.
             for lane in list(self.lanes.values()):
                 self.close(lane)
+            for one in list(self.intakes.values()):
+                self._enter(one.topic, one.partitions)
             self.lock.notify_all()
         self._wake()
 
@@ -196,15 +205,23 @@ class Accumulator:
         if self.held:
             raise errors.InvalidTxnState(self.held)
 
-    def intake(self, topic: str, until_s: float) -> Intake:
+    def check_turn(self, turn: int) -> None:
+        """Raises: InvalidTxnState, where `hold` was called since that was the turn."""
+        if turn != self.turn:
+            raise errors.InvalidTxnState("the transaction in which this was sent has ended")
+
+    def intake(self, topic: str, until_s: float, turn: int | None = None) -> Intake:
         """Where a topic's records go; waits until its partitions are known.
 
-        Raises: ArgumentError; Timeout; why the topic is not known; the refusal.
+        `turn`: whose; None: it does not matter.  Raises: ArgumentError; Timeout; why the topic is
+        not known; the refusal; as check_turn.
         """
         if not isinstance(topic, str) or topic not in self.intakes:
             text("topic", topic)  # here, and not in the thread that asks for it
         found = self.intakes.get(topic)
         if found is not None and self.refusal is None:
+            if turn is not None:
+                self.check_turn(turn)  # after it was looked up: what comes later is another door
             return found
         with self.lock:
             self.wanted[topic] = None
@@ -212,6 +229,8 @@ class Accumulator:
                 if self.refusal is not None:
                     self.wanted.pop(topic, None)
                     raise self.refusal
+                if turn is not None:
+                    self.check_turn(turn)
                 found = self.intakes.get(topic)
                 if found is not None:
                     return found
@@ -244,12 +263,13 @@ class Accumulator:
         found.intake = intake
         return found
 
-    def room(self, intake: Intake, partition: int, need: int, until_s: float, owner: Any) -> None:
+    def room(self, intake: Intake, partition: int, need: int, until_s: float, turn: int) -> None:
         """See to it that the partition has an open batch that can take `need` bytes.
 
-        Raises: Timeout: there was no room until then; the refusal.
+        Raises: Timeout: there was no room until then; the refusal; as check_turn.
         """
         with self.lock:
+            self.check_turn(turn)
             intake = self.intakes.get(intake.topic, intake)
             lane = self.lane(intake, partition)
             batch = lane.open
@@ -260,14 +280,14 @@ class Accumulator:
                 self.close(lane)
                 self._wake()
             wanted = max(min(self._most(intake.topic), lane.grown), HEADER_BYTES + need)
-            self._reserve(wanted, until_s)
+            self._reserve(wanted, until_s, turn)
             lane = self.lane(self.intakes.get(intake.topic, intake), partition)
             if lane.open is not None:
                 self.release(wanted)
                 return
             self._number += NUMBERS
             try:
-                batch = Batch(owner, lane.tp, _memory(wanted), self._number)
+                batch = Batch(self, lane.tp, _memory(wanted), self._number)
             except MemoryError:
                 self.release(wanted)
                 raise
@@ -276,7 +296,7 @@ class Accumulator:
             _open(lane.intake.native, partition, batch, batch.memory)
             self._wake()
 
-    def _reserve(self, wanted: int, until_s: float) -> None:
+    def _reserve(self, wanted: int, until_s: float, turn: int) -> None:
         limit = self.bounds.buffer_bytes
         if self.used + wanted > limit and self.used:
             self.starved = True
@@ -284,6 +304,7 @@ class Accumulator:
             if self.refusal is not None:
                 raise self.refusal
             self.check_held()
+            self.check_turn(turn)
             # Once it was full half of it must be free: not every batch should wake everybody.
             if not self.starved or self.used + wanted <= max(limit // 2, wanted):
                 self.starved = False

@@ -159,6 +159,7 @@ class Producer(Handle):
         Raises: ArgumentError, UnknownTopicOrPartition, MessageTooLarge, InvalidTxnState (no
         transaction is open), Timeout (max.block.ms), ProducerFenced, Closed.
         """
+        turn = self._waiting.turn
         try:
             native = self._direct.get(topic)
         except TypeError:
@@ -170,9 +171,12 @@ class Producer(Handle):
         record = Outgoing(
             topic, value, key, partition, timestamp_ms, tuple(arguments.things("headers", headers))
         )
-        return self._send(record) if not self._interceptors else self._intercepted(record)
+        return self._one(record, turn)
 
-    def _send(self, record: Outgoing) -> Future:
+    def _one(self, record: Outgoing, turn: int) -> Future:
+        return self._intercepted(record, turn) if self._interceptors else self._send(record, turn)
+
+    def _send(self, record: Outgoing, turn: int) -> Future:
         self._check()
         topic, value, key, partition, timestamp_ms, headers = record
         value, key = _bytes("value", value), _bytes("key", key)
@@ -189,10 +193,10 @@ class Producer(Handle):
                 f"a record of about {need} bytes: max.request.size is {self._request_bytes}"
             )
         until_s = time.monotonic() + self._block_s
-        intake = self._waiting.intake(topic, until_s)
+        intake = self._waiting.intake(topic, until_s, turn)
         chosen = self._place(intake, key, value, partition)  # once: it may count
         while True:
-            if (now := self._waiting.intake(topic, until_s)) is not intake:
+            if (now := self._waiting.intake(topic, until_s, turn)) is not intake:
                 intake, chosen = now, self._place(now, key, value, partition)
             place = chosen
             future: Future | None = _send(intake.native, value, key, timestamp_ms, place, head)
@@ -200,7 +204,7 @@ class Producer(Handle):
                 return future
             if place < 0:
                 place = _place(intake.native, key)
-            self._waiting.room(intake, place, need, until_s, self._waiting)
+            self._waiting.room(intake, place, need, until_s, turn)
             self._check()
 
     def _place(
@@ -224,13 +228,13 @@ class Producer(Handle):
     def _now_ms(self) -> int:
         return self._sender.cluster.clock.now_ms()
 
-    def _intercepted(self, record: Outgoing) -> Future:
+    def _intercepted(self, record: Outgoing, turn: int) -> Future:
         for one in self._interceptors:
             if hasattr(one, "on_send"):
                 record = one.on_send(record)
         seen = [one.on_ack for one in self._interceptors if hasattr(one, "on_ack")]
         try:
-            future = self._send(record)
+            future = self._send(record, turn)
         except errors.KafkalogError as problem:
             for on_ack in seen:
                 on_ack(None, problem)
@@ -263,13 +267,14 @@ class Producer(Handle):
 
         Raises: as send.
         """
+        turn = self._waiting.turn
         self._check()
         if headers is not None:
             headers = arguments.things("headers", headers)
         if headers is not None or not self._usual:
-            return self._one_by_one(topic, values, keys, partition, timestamps_ms, headers)
+            return self._one_by_one(topic, values, keys, partition, timestamps_ms, headers, turn)
         columns = Columns(values, keys, timestamps_ms, default_timestamp_ms=self._now_ms())
-        return self._put_all(topic, ColumnRows(columns), partition)
+        return self._put_all(topic, ColumnRows(columns), partition, turn)
 
     def send_batches(
         self, topic: str, batches: bytes | memoryview, *, partition: int | None = None
@@ -284,6 +289,7 @@ class Producer(Handle):
         Raises: as send; ArgumentError for a control batch or half of one; CorruptMessage,
         UnsupportedForMessageFormat, UnsupportedCompressionType.  The records before were taken.
         """
+        turn = self._waiting.turn
         self._check()
         if not isinstance(batches, (bytes, memoryview)):
             raise errors.ArgumentError(
@@ -291,37 +297,36 @@ class Producer(Handle):
             )
         rows = BatchRows(batches)
         if self._usual:
-            return self._put_all(topic, rows, partition)
+            return self._put_all(topic, rows, partition, turn)
         with self._boundaries.whole():
-            return _together(
-                [
-                    self.send(topic, one.value, one.key, partition=partition,
-                              timestamp_ms=one.timestamp_ms, headers=one.headers)
-                    for one in rows.records()
-                ]
-            )  # fmt: skip
+            records = (
+                Outgoing(topic, one.value, one.key, partition, one.timestamp_ms, tuple(one.headers))
+                for one in rows.records()
+            )
+            return _together([self._one(one, turn) for one in records])
 
-    def _put_all(self, topic: str, rows: RowSource, partition: int | None) -> ManyFuture:
-        intake = self._waiting.intake(topic, time.monotonic() + self._block_s)
+    def _put_all(self, topic: str, rows: RowSource, partition: int | None, turn: int) -> ManyFuture:
+        intake = self._waiting.intake(topic, time.monotonic() + self._block_s, turn)
         wanted = -1 if partition is None else self._place(intake, None, None, partition)
         parts: list[tuple[Batch, int, int]] = []
         with self._waiting.many:
             try:
                 while rows.more():
                     if (now := self._waiting.intakes[topic]) is not intake:
+                        self._waiting.check_turn(turn)
                         parts += _taken(intake, range(intake.partitions))
                         intake = now
                     put = rows.put(intake.native, wanted)
                     if put.status in (lib.KL_E_BUFFER_TOO_SMALL, lib.KL_E_STALE):
                         parts += _taken(intake, [put.partition])
-                        self._make_room(rows, put, intake)
+                        self._make_room(rows, put, intake, turn)
                     elif put.status:
                         raise failure(put.status)
             finally:
                 parts += _taken(intake, range(intake.partitions))
         return ManyFuture(parts)
 
-    def _make_room(self, rows: RowSource, put: Put, intake: Intake) -> None:
+    def _make_room(self, rows: RowSource, put: Put, intake: Intake, turn: int) -> None:
         """For the row that did not go in."""
         if put.status == lib.KL_E_STALE:
             return
@@ -331,12 +336,13 @@ class Producer(Handle):
                 f"{rows.next_row()}: about {need} bytes, max.request.size is {self._request_bytes}"
             )
         until_s = time.monotonic() + self._block_s
-        self._waiting.room(intake, put.partition, need, until_s, self._waiting)
+        self._waiting.room(intake, put.partition, need, until_s, turn)
         self._check()
 
     def _one_by_one(
-        self, topic: str, values: Any, keys: Any, partition: int | None, times: Any, headers: Any
-    ) -> ManyFuture:
+        self, topic: str, values: Any, keys: Any, partition: int | None, times: Any, headers: Any,
+        turn: int,
+    ) -> ManyFuture:  # fmt: skip
         rows = [_listed(column) for column in (values, keys, times, headers)]
         count = len(rows[0] or ())
         for name, column in zip(("keys", "timestamps_ms", "headers"), rows[1:], strict=True):
@@ -345,8 +351,8 @@ class Producer(Handle):
         blank: list[None] = [None] * count
         with self._boundaries.whole():
             futures = [
-                self.send(topic, value, key, partition=partition,
-                          timestamp_ms=None if at is None else int(at), headers=head or ())
+                self._one(Outgoing(topic, value, key, partition, None if at is None else int(at),
+                                   tuple(arguments.things("headers", head or ()))), turn)
                 for value, key, at, head in zip(*(row or blank for row in rows), strict=True)
             ]  # fmt: skip
         return _together(futures)

@@ -278,7 +278,7 @@ class Sender:
                     data = self._sealed(lane, batch)
                 except errors.KafkalogError as problem:
                     lane.ready.popleft()
-                    self._ended(batch, problem)
+                    self._refused(batch, problem)
                     continue
                 full = size + len(data) > self.options.request_bytes
                 if batches and (full or len(batches) == names_max()):
@@ -301,7 +301,10 @@ class Sender:
         codec, small = self.options.codec, None
         if codec:
             records = _records(batch.memory)
-            small = codecs.compress(codec, records)
+            try:
+                small = codecs.compress(codec, records)
+            except MemoryError as problem:  # the codecs' own
+                raise errors.NoMemory(f"{lane.tp.topic}-{lane.tp.partition}: {problem}") from None
             if len(small) >= len(records):  # it stays as it is, as librdkafka does it
                 codec, small = 0, None
         # A part has the sequence of its whole, and where that may be there its id, too.

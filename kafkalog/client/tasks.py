@@ -61,7 +61,10 @@ class Tasks:
             try:
                 task.result = task.call()
             except errors.KafkalogError as problem:
-                if passing(problem) and cluster.reached and time.monotonic() < task.until_s:
+                passes = (
+                    passing(problem) and not problem.abortable
+                )  # where an abort is all there is
+                if passes and cluster.reached and time.monotonic() < task.until_s:
                     cluster.forget_coordinators()
                     task.next_s = time.monotonic() + task.pause_s
                     task.pause_s = min(task.pause_s * 2, 1.0)

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafkalog import errors
+from kafkalog import Log, errors
+from kafkalog._native import direct
 from kafkalog.client import transactions
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.delivery import Future
 from kafkalog.client.offsets import LATEST, list_offsets
-from kafkalog.client.producer import Producer
+from kafkalog.client.producer import Outgoing, Producer
+from kafkalog.client.tasks import Tasks
 from kafkalog.testing.broker import TestBroker
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.waiting import LIMIT_S, wait_for
 
 TP = TopicPartition("t", 0)
+_send = direct("intake_send")
 QUICK: dict[str, object] = {"retry.backoff.ms": 5, "retry.backoff.max.ms": 20}
 
 
@@ -323,3 +328,124 @@ def test_a_send_of_many_is_whole_in_one_transaction(broker: TestBroker, version:
     (sent,) = taken
     assert sum(p.last_offset - p.first_offset + 1 for p in sent.result(LIMIT_S)) == 50
     assert len(values(broker, 51)) == 51
+
+
+# ---- what comes late -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["send", "send_many", "headers", "batches"])
+def test_what_waits_for_its_topic_is_in_no_later_transaction(tmp_path: Path, how: str) -> None:
+    """Another thread ends the transaction meanwhile, and begins the next."""
+
+    def late() -> Any:
+        if how == "send":
+            return producer.send("new", b"late")
+        if how == "batches":
+            return producer.send_batches("new", batch)
+        return producer.send_many("new", [b"late"], headers=[[]] if how == "headers" else None)
+
+    with TestBroker(tmp_path / "data", config={"auto.create.topics.enable": False}) as broker:
+        broker.create_topic("t")
+        broker.fill("t", [b"of before"])
+        with Log(f"{broker.broker.path}/t-0", mode="r") as log:
+            batch = log.read_batches(0, 1 << 20)
+        with make(broker) as producer:
+            producer.begin_transaction()
+            producer.send("t", b"one")
+            with ThreadPoolExecutor() as pool:
+                asked = pool.submit(late)
+                wait_for(lambda: "new" in producer._waiting.wanted, "it waits")
+                producer.abort_transaction()
+                producer.begin_transaction()
+                producer.send("t", b"two")
+                broker.create_topic("new")
+                assert producer.partitions("new") == 1
+                with pytest.raises(errors.InvalidTxnState, match="has ended"):
+                    asked.result(LIMIT_S)
+                producer.commit_transaction()
+        assert [r.value for r in broker.records("new", committed=False)] == []
+        assert values(broker, 2) == [b"of before", b"two"]
+
+
+def test_a_door_of_before_takes_nothing(broker: TestBroker) -> None:
+    """Whoever had looked it up, and stood still while the transaction ended."""
+    with make(broker) as producer:
+        producer.begin_transaction()
+        producer.send("t", b"one").result(LIMIT_S)
+        door = producer._waiting.intakes["t"]
+        producer.commit_transaction()
+        producer.begin_transaction()
+        producer.send("t", b"two")
+        assert _send(door.native, b"late", None, None, -1, None) is None
+        producer.commit_transaction()
+    assert values(broker, 2) == [b"one", b"two"]
+
+
+def test_an_abort_amid_a_send_many_leaves_none_of_it_to_the_next(broker: TestBroker) -> None:
+    def rows() -> Iterator[bytes]:
+        for number in range(4):
+            if number == 2:
+                producer.abort_transaction()
+                producer.begin_transaction()
+            yield b"%d" % number
+
+    class Amid:
+        def on_send(self, record: Outgoing) -> Outgoing:
+            next(turns)
+            return record
+
+    turns = rows()
+    with make(broker, interceptors=[Amid()]) as producer:
+        producer.begin_transaction()
+        with pytest.raises(errors.InvalidTxnState, match="has ended"):
+            producer.send_many("t", [b"x"] * 4)
+        producer.commit_transaction()
+        assert [r.value for r in broker.records("t")] == []
+
+
+def test_a_batch_that_cannot_be_made_spoils_its_transaction(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no memory to compress it."""
+
+    def full(*_: Any) -> bytes:
+        raise MemoryError
+
+    with make(broker, compression="gzip") as producer:
+        producer.begin_transaction()
+        producer.send("t", b"one").result(LIMIT_S)
+        with monkeypatch.context() as patch:
+            patch.setattr("kafkalog.batch.codecs.compress", full)
+            lost = producer.send("t", b"two")
+            assert isinstance(lost.exception(LIMIT_S), errors.NoMemory)
+        with pytest.raises(errors.NoMemory):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send("t", b"three")
+    assert values(broker, 1) == [b"three"]
+
+
+@pytest.mark.parametrize("abortable", [True, False])
+def test_what_can_only_be_aborted_is_asked_for_once(broker: TestBroker, abortable: bool) -> None:
+    """Be it by what would pass, as a timeout: a commit has nothing to wait for."""
+    calls: list[int] = []
+
+    def call() -> str:
+        calls.append(len(calls))
+        if len(calls) == 3:
+            return "third"
+        problem = errors.Timeout("no answer")
+        problem.abortable = abortable
+        raise problem
+
+    with Cluster(broker.bootstrap_servers) as cluster, ThreadPoolExecutor() as pool:
+        cluster.refresh([])
+        tasks = Tasks(lambda: None)
+        asked = pool.submit(tasks.ask, call, LIMIT_S)
+        wait_for(lambda: tasks.run(time.monotonic(), cluster) and asked.done(), "it is done")
+        if abortable:
+            assert isinstance(asked.exception(), errors.Timeout)
+        else:
+            assert asked.result() == "third"
+    assert len(calls) == (1 if abortable else 3)
