@@ -119,6 +119,8 @@ class Accumulator:
         """Those that are not empty."""
         self._idle: dict[TopicPartition, Lane] = {}
         self.unfinished: dict[int, Batch] = {}
+        self._used_s: dict[str, float] = {}
+        """By topic: when a batch was last begun."""
         self.wanted: dict[str, errors.KafkalogError | None] = {}
         """Topics that somebody waits for, and why they are not there."""
         self.used = 0
@@ -160,9 +162,21 @@ class Accumulator:
             partitions, Future, random.getrandbits(62), self.bounds.batch_bytes, *self._keyless
         )
         self.intakes[topic] = made = Intake(topic, partitions, native)
+        self._used_s.setdefault(topic, time.monotonic())
         for lane in self.lanes.values():
             if lane.tp.topic == topic:
                 lane.intake = made
+
+    def forget_idle(self, since_s: float) -> set[str]:
+        """Topics that are known, without those that were not used since then: they are no more."""
+        with self.lock:
+            busy = {tp.topic for tp in self.lanes}
+            for topic in [t for t in self.intakes if self._used_s.get(t, 0) < since_s]:
+                if topic not in busy:
+                    del self.intakes[topic]
+                    self.direct.pop(topic, None)
+                    self._used_s.pop(topic, None)
+            return {*self.intakes}
 
     def be_plain(self, plain: bool) -> None:
         """Whether records may go in without being looked at, as far as topics are known."""
@@ -286,6 +300,7 @@ class Accumulator:
                 self.release(wanted)
                 return
             self._number += NUMBERS
+            self._used_s[intake.topic] = time.monotonic()
             try:
                 batch = Batch(self, lane.tp, _memory(wanted), self._number)
             except MemoryError:

@@ -312,7 +312,7 @@ class Producer(Handle):
         with self._waiting.many:
             try:
                 while rows.more():
-                    if (now := self._waiting.intakes[topic]) is not intake:
+                    if (now := self._waiting.intakes.get(topic, intake)) is not intake:
                         self._waiting.check_turn(turn)
                         parts += _taken(intake, range(intake.partitions))
                         intake = now

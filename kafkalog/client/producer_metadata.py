@@ -19,13 +19,16 @@ class ProducerMetadata:
         self,
         cluster: Cluster,
         max_age_s: float,
+        max_idle_s: float,
         fail: Callable[[Lane, errors.KafkalogError], None],
     ) -> None:
-        """`fail`: nothing that waits in a lane can be sent."""
+        """`max_idle_s`: a topic that nothing was sent to for so long is asked for no more; `fail`:
+        nothing that waits in a lane can be sent."""
         self.next_s = 0.0
         """When the brokers may be asked again."""
         self._cluster = cluster
         self._max_age_s = max_age_s
+        self._max_idle_s = max_idle_s
         self._fail = fail
         self._refreshed_s = 0.0
         self._unknown: set[str] = set()  # topics that are to be asked for
@@ -48,19 +51,26 @@ class ProducerMetadata:
         """Ask for what is not known, once."""
         with waiting.lock:
             wanted = {*waiting.wanted, *self._unknown}
+        known: set[str] = set()
         if old := now_s - self._refreshed_s >= self._max_age_s:
-            wanted |= {*waiting.intakes}
-        if not wanted or now_s < self.next_s:
+            known = waiting.forget_idle(now_s - self._max_idle_s) - wanted
+        if not (wanted or known) or now_s < self.next_s:
             return
         self.next_s = now_s + self._cluster.options.retry_backoff_ms / 1000
+        # One that was deleted does not come back because it was written to once.
+        answered = self._ask(wanted, waiting, create=True) and self._ask(known, waiting)
+        if old and answered:
+            self._refreshed_s = now_s
+
+    def _ask(self, topics: set[str], waiting: Accumulator, create: bool = False) -> bool:
+        """Whether it was answered."""
         problem: errors.KafkalogError | None = None
         try:
-            self._cluster.refresh_once(sorted(wanted), create=True)
-            if old:
-                self._refreshed_s = now_s
+            if topics:
+                self._cluster.refresh_once(sorted(topics), create)
         except errors.KafkalogError as found:
             problem = found
-        for topic in wanted:
+        for topic in topics:
             info = self._cluster.topics.get(topic)
             if info is not None and info.partitions:
                 waiting.know(topic, len(info.partitions))
@@ -68,6 +78,7 @@ class ProducerMetadata:
                     self._unknown.discard(topic)
             else:
                 self._not_known(topic, waiting, self._cluster.refused.get(topic, problem))
+        return problem is None
 
     def _not_known(
         self, topic: str, waiting: Accumulator, problem: errors.KafkalogError | None

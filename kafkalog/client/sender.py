@@ -65,6 +65,7 @@ class SendOptions(NamedTuple):
     delivery_s: float
     retries: int
     metadata_s: float
+    metadata_idle_s: float
     adaptive: bool
     """Records without a key go where less waits."""
     availability_s: float
@@ -90,7 +91,9 @@ class Sender:
         self._waiting: Accumulator
         self.balance = Balance(options.adaptive, options.availability_s)
         self._paused: dict[int, float] = {}  # nodes, and until when nothing goes there
-        self._metadata = ProducerMetadata(cluster, options.metadata_s, self._fail_lane)
+        self._metadata = ProducerMetadata(
+            cluster, options.metadata_s, options.metadata_idle_s, self._fail_lane
+        )
         self._bell = Bell()
         self.wake = self._bell.ring
         """There is something to do; from any thread."""

@@ -62,6 +62,7 @@ def send_options(settings: ProducerConfig) -> SendOptions:
         delivery_s=settings.delivery_timeout_ms / 1000,
         retries=settings.retries,
         metadata_s=settings.metadata_max_age_ms / 1000,
+        metadata_idle_s=settings.metadata_max_idle_ms / 1000,
         adaptive=settings.partitioner_adaptive_partitioning_enable,
         availability_s=settings.partitioner_availability_timeout_ms / 1000,
     )

@@ -51,6 +51,10 @@ class ProducerConfig(Settings):
     max_in_flight_requests_per_connection = Whole(5, "Requests on their way to one broker.", low=1)
     max_request_size = Whole(1_048_576, "Of a record.", unit="bytes", low=1)
     metadata_max_age_ms = Whole(300_000, "Then metadata is asked for again.", unit="ms", low=1)
+    metadata_max_idle_ms = Whole(
+        300_000, "Metadata of a topic not written to for so long is no longer asked for.",
+        unit="ms", low=5_000,
+    )  # fmt: skip
     partitioner = Word(
         "murmur2", "Where a key goes; without one, a batch here, a batch there.",
         choices=PARTITIONERS,

@@ -319,6 +319,44 @@ def test_a_topic_that_is_refused_fails_no_other(broker: Peer, code: ErrorCode, l
         assert producer.send("t", b"third", partition=1).result(LIMIT_S).partition == 1
 
 
+def creating(broker: Peer) -> list[tuple[list[str], bool]]:
+    """The topics of each request for metadata, and whether the broker may make them."""
+    return [
+        ([one.name for one in request.topics], request.allow_auto_topic_creation)
+        for request in broker.sent(apis.METADATA)
+    ]
+
+
+def test_only_who_sends_has_a_topic_made(broker: Peer) -> None:
+    """What is looked at from time to time may have been deleted, and stays so."""
+    with make(broker, {"metadata.max.age.ms": 20}) as producer:
+        producer.send("t", b"x", partition=0).result(LIMIT_S)
+        wait_for(lambda: broker.count(apis.METADATA) > 3, "it has looked")
+        assert creating(broker)[0] == (["t"], True)
+        assert {made for topics, made in creating(broker)[1:]} == {False}
+        broker.on(apis.METADATA, broker.metadata({"t": 0}, error=3))
+        count = broker.count(apis.METADATA)
+        wait_for(lambda: broker.count(apis.METADATA) > count + 2, "it was deleted, and looked at")
+        assert {made for topics, made in creating(broker)[1:]} == {False}
+        future = producer.send("t", b"y", partition=0)
+        wait_for(lambda: creating(broker)[-1] == (["t"], True), "it is to be made again")
+        broker.on(apis.METADATA, broker.metadata({"t": 2}))
+        future.result(LIMIT_S)
+
+
+def test_a_topic_that_is_not_used_is_forgotten(broker: Peer) -> None:
+    """And known again when it is used; its sequences go on."""
+    broker.on(apis.METADATA, broker.metadata({"t": 2, "u": 1}))
+    with make(broker, {"metadata.max.age.ms": 20}) as producer:
+        producer.send("u", b"x", partition=0).result(LIMIT_S)
+        producer.send("t", b"x", partition=0).result(LIMIT_S)
+        producer._sender._metadata._max_idle_s = 0.05
+        wait_for(lambda: not producer._waiting.intakes, "both are forgotten")
+        assert not producer._direct
+        producer.send("t", b"y", partition=0).result(LIMIT_S)
+    assert [b.sequence for b in batches(broker)] == [0, 0, 1]
+
+
 def test_an_answer_that_leaves_a_partition_out(broker: Peer) -> None:
     broker.on(apis.PRODUCE, {"responses": []})
     producer = make(broker)

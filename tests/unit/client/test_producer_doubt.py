@@ -150,7 +150,7 @@ def search(broker: TestBroker, seed: int) -> None:
         broker.heal()
         told = [future.exception(LIMIT_S) is None for future in futures]
         producer._waiting.take_failure()
-    there = Counter(int(r.value[:5]) for r in broker.records(topic, committed=False))
+    there = Counter(int((r.value or b"")[:5]) for r in broker.records(topic, committed=False))
     twice = [number for number, times in there.items() if times > 1]
     missing = [number for number, taken in enumerate(told) if taken and not there[number]]
     assert (twice, missing) == ([], []), f"seed {seed}"
