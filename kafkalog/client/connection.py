@@ -7,6 +7,7 @@ no answer, and whether the broker acted on it is not known.
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import struct
@@ -69,8 +70,24 @@ def software() -> dict[str, str]:
     }
 
 
+_forks = 0
+"""How many forks there are between the first process and this one."""
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 class Connection:
-    """A socket to one broker, and the versions that both sides know.  One thread at a time."""
+    """A socket to one broker, and the versions that both sides know.  One thread at a time.
+
+    A forked child has the socket, too, but only its parent may use it: two would read each
+    other's answers.
+    """
 
     def __init__(
         self,
@@ -91,6 +108,7 @@ class Connection:
         self._sent: deque[_Sent] = deque()
         self._correlation_id = 0
         self._unsent: list[memoryview] = []
+        self._forks = _forks
         way = Tcp([address]) if transport is None else transport
         self._socket: socket.socket | None = way.connect(address, options)
         try:
@@ -122,7 +140,7 @@ class Connection:
         return -1 if self._socket is None else self._socket.fileno()
 
     def close(self) -> None:
-        """Close the socket; what was on its way is forgotten."""
+        """Close the socket; what was on its way is forgotten.  A child closes its own end of it."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -133,7 +151,7 @@ class Connection:
         """Let what is waited for here fail with PeerGone, as if the broker had gone; from any
         thread."""
         found = self._socket
-        if found is not None:
+        if found is not None and self._forks == _forks:
             with suppress(OSError):  # it has ended meanwhile
                 found.shutdown(socket.SHUT_RDWR)
 
@@ -275,6 +293,8 @@ class Connection:
     def _open(self) -> socket.socket:
         if self._socket is None:
             raise errors.Closed(f"{self.address}: the connection is closed")
+        if self._forks != _forks:
+            raise errors.ForkedHandle(f"{self.address}: the connection is the parent process's")
         return self._socket
 
     def _send(self, api: Any, version: int, body: bytes, answered: bool) -> int:
