@@ -119,6 +119,8 @@ class Accumulator:
         """Those that are not empty."""
         self._idle: dict[TopicPartition, Lane] = {}
         self.unfinished: dict[int, Batch] = {}
+        self._looks: dict[str, int] = {}
+        """By topic: how often its partitions were told."""
         self._used_s: dict[str, float] = {}
         """By topic: when a batch was last begun."""
         self.wanted: dict[str, errors.KafkalogError | None] = {}
@@ -153,6 +155,7 @@ class Accumulator:
                 # Those that are idle keep their sequences: brokers know the producer still.
                 self._enter(topic, partitions)
                 self.be_plain(self.plain)
+            self._looks[topic] = self._looks.get(topic, 0) + 1
             self.wanted.pop(topic, None)
             self.lock.notify_all()
 
@@ -176,6 +179,7 @@ class Accumulator:
                     del self.intakes[topic]
                     self.direct.pop(topic, None)
                     self._used_s.pop(topic, None)
+                    self._looks.pop(topic, None)
             return {*self.intakes}
 
     def be_plain(self, plain: bool) -> None:
@@ -256,6 +260,20 @@ class Accumulator:
                 if left_s <= 0:
                     self.wanted.pop(topic, None)
                     raise errors.Timeout(f"topic {topic!r}: its partitions are not known yet")
+                self.waitable()
+                self._wake()
+                self.lock.wait(min(left_s, TURNS_PAUSE_S))
+
+    def look_again(self, topic: str, until_s: float) -> None:
+        """Wait until a topic's partitions were asked for once more, or `until_s`: it may have
+        grown.  Raises: as `waitable`."""
+        with self.lock:
+            seen = self._looks.get(topic)
+            self.wanted.setdefault(topic, None)
+            while self._looks.get(topic) == seen and self.wanted.get(topic) is None:
+                left_s = until_s - time.monotonic()
+                if left_s <= 0 or self.refusal is not None:
+                    break
                 self.waitable()
                 self._wake()
                 self.lock.wait(min(left_s, TURNS_PAUSE_S))

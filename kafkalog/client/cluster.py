@@ -298,11 +298,15 @@ class Cluster:
         return self._names.get(topic_id)
 
     def leader(self, tp: TopicPartition) -> int:
-        """The node that leads a partition now.
+        """The node that leads a partition now.  One that is not known is asked for once more: the
+        topic may have grown.
 
         Raises: UnknownTopicOrPartition; LeaderNotAvailable, which is retriable; as `refresh`.
         """
         info = self.topic(tp.topic).partitions.get(tp.partition)
+        if info is None:
+            self.refresh([tp.topic])
+            info = self.topic(tp.topic).partitions.get(tp.partition)
         if info is None:
             raise errors.UnknownTopicOrPartition(
                 f"topic {tp.topic!r} has no partition {tp.partition}"
@@ -313,13 +317,6 @@ class Cluster:
                 f"{tp.topic}-{tp.partition} has no leader now"
             )
         return info.leader
-
-    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Partitions by the node that leads them.  Raises: as `leader`."""
-        found: dict[int, list[TopicPartition]] = {}
-        for tp in partitions:
-            found.setdefault(self.leader(tp), []).append(tp)
-        return found
 
     def forget(self, topic: str | None = None) -> None:
         """What was known of a topic (None: of all) is asked for again when it is needed."""

@@ -193,7 +193,7 @@ class Producer(Handle):
                 f"a record of about {need} bytes: max.request.size is {self._request_bytes}"
             )
         until_s = time.monotonic() + self._block_s
-        intake = self._waiting.intake(topic, until_s, turn)
+        intake = self._intake(topic, partition, until_s, turn)
         chosen = self._place(intake, key, value, partition)  # once: it may count
         while True:
             if (now := self._waiting.intake(topic, until_s, turn)) is not intake:
@@ -206,6 +206,14 @@ class Producer(Handle):
                 place = _place(intake.native, key)
             self._waiting.room(intake, place, need, until_s, turn)
             self._check()
+
+    def _intake(self, topic: str, partition: int | None, until_s: float, turn: int) -> Intake:
+        """Where records go in; for a partition that is not known it is asked for once more."""
+        found = self._waiting.intake(topic, until_s, turn)
+        if isinstance(partition, int) and partition >= found.partitions:
+            self._waiting.look_again(topic, until_s)
+            found = self._waiting.intake(topic, until_s, turn)
+        return found
 
     def _place(
         self, intake: Intake, key: bytes | None, value: bytes | None, partition: int | None
@@ -306,7 +314,7 @@ class Producer(Handle):
             return _together([self._one(one, turn) for one in records])
 
     def _put_all(self, topic: str, rows: RowSource, partition: int | None, turn: int) -> ManyFuture:
-        intake = self._waiting.intake(topic, time.monotonic() + self._block_s, turn)
+        intake = self._intake(topic, partition, time.monotonic() + self._block_s, turn)
         wanted = -1 if partition is None else self._place(intake, None, None, partition)
         parts: list[tuple[Batch, int, int]] = []
         with self._waiting.many:
