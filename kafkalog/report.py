@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -126,6 +127,16 @@ class Report:
                 severity, os.fspath(file), position, offset, what, str(found), str(wanted), length
             )
         )
+
+    def add_all(self, other: Report) -> None:
+        """All that another report says."""
+        self.counters.update(other.counters)
+        self.findings += other.findings
+
+    def only(self, told: Callable[[Finding], bool]) -> Report:
+        """The same without findings of which `told` is false."""
+        dropped = Counter(one.severity for one in self.findings if not told(one))
+        return Report([one for one in self.findings if told(one)], self.counters - dropped)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: clean, counters, findings as objects."""

@@ -384,6 +384,9 @@ typedef struct {
 } kl_log_state;
 
 kl_status kl_log_get(kl_log *log, kl_log_state *out);
+/* Of the log in a folder, as the process that writes to it tells all others: how often its files
+ * began or ceased to be changed beside appends; odd: they are being changed; -1: nobody tells. */
+int64_t kl_log_changes(const char *path);
 /* How many logs of this process went offline so far: where it is what it was, none did since. */
 int64_t kl_logs_failed(void);
 /* Of many at once; what became of each is in `statuses`. */

@@ -28,6 +28,8 @@ from kafkalog.wire.headers import decode_response_header, encode_request_header
 __all__ = ["Connection", "answering"]
 
 SIZE = struct.Struct(">i")
+ABORT = struct.pack("ii", 1, 0)
+"""SO_LINGER: nothing is sent behind a close."""
 CHUNK_BYTES = 1 << 20
 PARTS_MAX = 256
 """Of an answer that comes in small pieces: each costs more than its bytes."""
@@ -140,12 +142,22 @@ class Connection:
         return -1 if self._socket is None else self._socket.fileno()
 
     def close(self) -> None:
-        """Close the socket; what was on its way is forgotten.  A child closes its own end of it."""
+        """Close the socket; what was on its way is forgotten, and may yet arrive.  A child closes
+        its own end of it."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
         self._sent.clear()
         self._unsent.clear()
+
+    def give_up(self) -> None:
+        """Close the socket, and let what is on its way arrive no more, as far as that is ours to
+        say: the kernel would go on sending it, and in a network that is cut for a while an EndTxn
+        comes when the next transaction is open, an OffsetCommit when a later one was done."""
+        if self._socket is not None and self._forks == _forks:
+            with suppress(OSError):  # closed meanwhile, by the other end
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
+        self.close()
 
     def interrupt(self) -> None:
         """Let what is waited for here fail with PeerGone, as if the broker had gone; from any
@@ -229,7 +241,7 @@ class Connection:
         except Exception:
             raise
         except BaseException:  # Ctrl-C: what is still to come belongs to nobody
-            self.close()
+            self.give_up()
             raise
 
     def send(self, api: Any, body: Any, version: int | None = None, answered: bool = True) -> int:
@@ -273,7 +285,7 @@ class Connection:
             return
         except OSError as problem:
             name = self._sent[-1].api.name if self._sent else "a request"
-            self.close()
+            self.give_up()
             raise errors.PeerGone(
                 f"{self.address}: {name}: {problem.strerror or problem}"
             ) from None
@@ -310,18 +322,25 @@ class Connection:
                 where.sendall(head)
                 where.sendall(body)
         except TimeoutError:
-            self.close()
+            self._fail()
             raise errors.Timeout(
                 f"{self.address}: {api.name}: not taken in {self.options.request_timeout_ms} ms"
             ) from None
         except OSError as problem:
-            self.close()
+            self._fail()
             raise errors.PeerGone(
                 f"{self.address}: {api.name}: {problem.strerror or problem}"
             ) from None
         if answered:
             self._sent.append(_Sent(api, version, self._correlation_id))
         return self._correlation_id
+
+    def _fail(self) -> None:
+        """It takes no more; what nobody answers (Produce, acks=0) may arrive yet."""
+        if self._sent:
+            self.give_up()
+        else:
+            self.close()
 
     def _receive(self, timeout_ms: int) -> tuple[bytes, int, _Sent]:
         """(frame, where its body begins, whose it is) of the next answer."""
@@ -338,17 +357,17 @@ class Connection:
             frame = self._exactly(size, deadline_s)
         except TimeoutError:
             api = self._sent[0].api
-            self.close()
+            self.give_up()
             raise errors.Timeout(
                 f"{self.address}: {api.name}: no answer in {timeout_ms} ms"
             ) from None
         except errors.KafkalogError:
             raise
         except OSError as problem:
-            self.close()
+            self.give_up()
             raise errors.PeerGone(f"{self.address}: {problem.strerror or problem}") from None
         except BaseException:  # Ctrl-C: what is still to come belongs to nobody
-            self.close()
+            self.give_up()
             raise
         sent = self._sent.popleft()
         return frame, self._body_pos(frame, sent), sent
@@ -386,5 +405,5 @@ class Connection:
     def _bad(self, what: str) -> errors.BadAnswer:
         """The failure of an answer that breaks the protocol; the connection is closed."""
         name = self._sent[0].api.name if self._sent else "an answer"
-        self.close()
+        self.give_up()
         return errors.BadAnswer(f"{self.address}: {name}: {what}")

@@ -105,7 +105,10 @@ class Flights:
     def lose(self, node: int) -> tuple[Request, ...]:
         """Close a connection; what was on its way."""
         if connection := self._connections.pop(node, None):
-            connection.close()
+            if self._answered:
+                connection.give_up()
+            else:  # what it took is sent, for all that anybody knows
+                connection.close()
         return tuple(self._flying.pop(node, ()))
 
     # ---- answers -------------------------------------------------------------------------

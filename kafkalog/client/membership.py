@@ -253,7 +253,7 @@ class Membership:
 
     def _drop_connection(self) -> None:
         if self._connection is not None:
-            self._connection.close()
+            self._connection.give_up()
             self._connection = None
         self.cluster.forget_coordinator(self.metadata.group)
 

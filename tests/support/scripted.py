@@ -33,8 +33,13 @@ class Peer:
     last one for ever.  `requests` has what came: (name, version, request).
     """
 
-    def __init__(self, versions: dict[Any, tuple[int, int]] | None = None) -> None:
+    def __init__(
+        self, versions: dict[Any, tuple[int, int]] | None = None, window_bytes: int = 0
+    ) -> None:
+        """`window_bytes`: about how much of a connection's bytes it takes before it reads them."""
         self._listener = socket.create_server(("127.0.0.1", 0))
+        if window_bytes:
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window_bytes)
         self.port = self._listener.getsockname()[1]
         self.requests: list[tuple[str, int, Any]] = []
         self.connections = 0
@@ -68,6 +73,11 @@ class Peer:
     def on(self, api: Any, *answers: Any) -> None:
         with self._lock:
             self._answers[api.key] = list(answers)
+
+    @property
+    def open(self) -> int:
+        """How many connections it reads from."""
+        return len(self._open)
 
     def count(self, api: Any) -> int:
         """How many requests of an API have come."""

@@ -291,7 +291,7 @@ static void mend_aborts(kl_log *log, kl_segment *segment, kl_aborts *found, bool
     kl_unlock(&segment->lock);
     segment->aborts_checked = true;
     *saves = log->writable && !log->offline && !log->changing && !log->noting;
-    log->changing |= *saves;
+    if (*saves) kl_log_claim(log);
 }
 
 kl_status kl_log_rebuild_aborts(kl_log *log, const kl_look *look, size_t index) {

@@ -217,6 +217,14 @@ out:
     return status;
 }
 
+int64_t kl_log_changes(const char *path) {
+    kl_statepage *page = NULL;
+    if (kl_statepage_open(path, &page) != KL_OK || page == NULL) return -1;
+    int64_t changes = kl_statepage_changes(page);
+    kl_statepage_close(page, false);
+    return changes;
+}
+
 /* ---- its state ----------------------------------------------------------------------- */
 
 kl_status kl_log_look(kl_log *log, kl_look *out) {

@@ -195,6 +195,8 @@ void kl_log_change_end(kl_log *log);
 /* Enter for a change of segments that leaves the lock for the disk: one at a time, and a
  * close waits for its end.  Reads, appends and rolls go on.  Locked, KL_E_* as enter_write. */
 kl_status kl_log_reserve(kl_log *log);
+/* Locked, when none is under way: the same without a wait. */
+void kl_log_claim(kl_log *log);
 /* Locked: wait until no such change is under way.  The log may be closed then. */
 void kl_log_settle_changes(kl_log *log);
 void kl_log_release(kl_log *log); /* locked, and left locked */

@@ -182,12 +182,14 @@ static kl_status work_off(kl_log *log, bool sync) {
     if (status) return status;
     wait_for_others(log); /* a round of syncs may have begun while the tail was settled */
     if (log->closed || log->offline) return KL_OK;
-    log->changing = log->syncing = true;
+    log->syncing = true;
+    kl_log_claim(log);
     kl_log_begin_disk(log);
     if (sync) status = sync_records(log);
     if (!status && log->touched) status = close_cleanly(log, sync);
     kl_log_end_disk(log);
-    log->changing = log->syncing = false;
+    log->syncing = false;
+    kl_log_release(log);
     if (!status && sync) log->flushed = log->log_end;
     return status;
 }

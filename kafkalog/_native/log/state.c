@@ -203,12 +203,18 @@ kl_status kl_log_reserve(kl_log *log) {
         kl_cond_wait_ms(&log->changed, &log->lock, -1);
         kl_log_leave(log);
     }
-    if (!status) log->changing = true;
+    if (!status) kl_log_claim(log);
     return status;
+}
+
+void kl_log_claim(kl_log *log) {
+    log->changing = true;
+    if (log->page) kl_statepage_change(log->page, true);
 }
 
 void kl_log_release(kl_log *log) {
     log->changing = false;
+    if (log->page) kl_statepage_change(log->page, false);
     pthread_cond_broadcast(&log->changed);
 }
 

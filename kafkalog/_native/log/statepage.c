@@ -38,6 +38,7 @@ typedef struct {
     _Atomic uint32_t open; /* 1 while a writer keeps it */
     _Atomic uint32_t sequence;
     _Atomic int64_t values[VALUE_COUNT];
+    _Atomic int64_t changes; /* odd while files are being changed beside appends */
 } page_layout;
 KL_STATIC_ASSERT(sizeof(page_layout) <= PAGE_BYTES, "a page holds it");
 KL_STATIC_ASSERT(sizeof(kl_page_values) == VALUE_COUNT * sizeof(int64_t),
@@ -236,8 +237,9 @@ static void take_over(kl_statepage *page, const struct stat *folder) {
     layout->owner_pids = here->pids;
     layout->owner_start = here->start;
     memcpy(layout->boot_id, here->boot_id, BOOT_ID_BYTES);
-    /* A writer that died inside publish left it odd. */
+    /* A writer that died inside publish, or of a change, left it odd. */
     if (atomic_load(&layout->sequence) & 1) atomic_fetch_add(&layout->sequence, 1);
+    if (atomic_load(&layout->changes) & 1) atomic_fetch_add(&layout->changes, 1);
     layout->magic = PAGE_MAGIC;
 }
 
@@ -360,6 +362,16 @@ void kl_statepage_publish(kl_statepage *page, const kl_page_values *values) {
     atomic_store_explicit(&layout->sequence, sequence + 2, memory_order_release);
     if (KL_UNLIKELY(!atomic_load_explicit(&layout->open, memory_order_relaxed)))
         atomic_store_explicit(&layout->open, 1, memory_order_release);
+}
+
+void kl_statepage_change(kl_statepage *page, bool under_way) {
+    KL_ASSERT((atomic_load(&page->layout->changes) & 1) == !under_way);
+    atomic_fetch_add(&page->layout->changes, 1);
+}
+
+int64_t kl_statepage_changes(const kl_statepage *page) {
+    int64_t changes = atomic_load(&page->layout->changes);
+    return atomic_load(&page->layout->open) && owner_lives(page->layout) ? changes : -1;
 }
 
 /* Entries from those that it has on, as an append adds them; what they are not is passed

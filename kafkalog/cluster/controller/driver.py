@@ -74,6 +74,7 @@ class Driver:
         self._tick_s: float | None = None
         self._stand_s: float | None = None  # when to stand again, after ZooKeeper was away
         self._away = False
+        self._asking = threading.Lock()  # a question is put before the end, or refused
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._loop, name=f"controller {node}", daemon=True)
 
@@ -87,18 +88,26 @@ class Driver:
         """Whether this node is the controller, as far as it knows."""
         return self._controller.reigns
 
+    @property
+    def takes(self) -> bool:
+        """Whether its end has not begun."""
+        return not self._ended.is_set()
+
     def ask(self, api: Api, request: Any, version: int, answer: Answer) -> None:
         """Ask the controller; `answer` is called, once, in its thread, and returns at once."""
-        if self._ended.is_set():
+        with self._asking:
+            takes = self.takes
+            if takes:
+                self._events.put(Asked(answer, api, request, version))
+        if not takes:
             answer(None)
-        else:
-            self._events.put(Asked(answer, api, request, version))
 
     def stop(self) -> None:
         """End: who reigns here resigns, and who waits is told so.  Idempotent."""
-        if self._ended.is_set():
-            return
-        self._ended.set()
+        with self._asking:
+            if self._ended.is_set():
+                return
+            self._ended.set()
         self._events.put(None)
         if self._thread.is_alive():
             self._thread.join()
@@ -120,8 +129,10 @@ class Driver:
         while not self._ended.is_set():
             try:
                 event = self._next()
-                if event is not None and not self._ended.is_set():
+                if event is not None and self.takes:
                     self._take(event)
+                elif isinstance(event, Asked):
+                    event.token(None)
             except KafkalogError as problem:
                 _logger.warning("the controller's node %d: %s", self._node, problem)
                 self._lose()

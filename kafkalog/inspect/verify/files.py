@@ -3,7 +3,7 @@
 Each batch of each segment is read and its checksum taken; order, counts and epochs are
 compared, and every derived file (indexes, aborted transactions, producer snapshots, leader
 epochs) with what the batches say.  `deep` also inflates and walks the records.  Nothing is
-written, no lock is taken, and a writer may go on appending.  Batches cross from C by the
+written, no lock is taken, and a writer may go on (see `beside`).  Batches cross from C by the
 block; memory is bounded by the block, the indexes and the producers, not by the log.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from kafkalog.disk.checkpoint import (
@@ -32,15 +33,18 @@ from kafkalog.disk.layout import (
 from kafkalog.errors import KafkalogError
 from kafkalog.inspect.rawfiles import SegmentFiles, list_segments, segment_offset
 from kafkalog.inspect.sidecar import INDEX_SUFFIXES, SIDECAR
+from kafkalog.inspect.verify.beside import look_beside
 from kafkalog.inspect.verify.partition import (
     EPOCHS_NAME,
     verify_partition,
     verify_segment_file,
 )
-from kafkalog.report import Report
+from kafkalog.report import NOTE, Report
 from kafkalog.types import TopicPartition
 
 __all__ = ["find_partitions", "is_partition", "verify"]
+
+Checkpoints = dict[Path, dict[TopicPartition, int]]
 
 
 def is_partition(folder: Path) -> bool:
@@ -88,15 +92,29 @@ def _verify_folder(folder: Path, report: Report, deep: bool) -> None:
     locked = _is_locked(folder)
     # Read before the logs: what a writer notes later may lie past the end that is found.
     checkpoints = _read_checkpoints(folder, report)
-    ends: dict[TopicPartition, int] = {}
     for path in partitions:
-        name = bare_folder(path.absolute().name)
-        tp = TopicPartition(name.topic, name.partition)
-        ends[tp] = verify_partition(path, report, deep, locked=locked)
-    _compare_checkpoints(checkpoints, ends, report)
+        look = partial(_look, path, folder, deep, locked)
+        found = look(checkpoints)
+        if locked and any(one.severity != NOTE for one in found.findings):
+            found = look_beside(path, look)
+        report.add_all(found)
     if partitions != [folder]:
         for marked in list_directory(os.fspath(folder)).marked:
             report.add("folder-skipped", folder / marked.name, marked.kind, "a partition in use")
+
+
+def _look(
+    path: Path, folder: Path, deep: bool, locked: bool, checkpoints: Checkpoints | None = None
+) -> Report:
+    """At one partition, and at what the checkpoints of `folder` say of it: None: read them, of
+    which findings were told."""
+    found = Report()
+    if checkpoints is None:
+        checkpoints = _read_checkpoints(folder, Report())
+    name = bare_folder(path.absolute().name)
+    end = verify_partition(path, found, deep, locked=locked)
+    _compare_checkpoints(checkpoints, TopicPartition(name.topic, name.partition), end, found)
+    return found
 
 
 def _verify_file(path: Path, report: Report, deep: bool) -> None:
@@ -123,7 +141,7 @@ def _is_locked(folder: Path) -> bool:
     return False
 
 
-def _read_checkpoints(folder: Path, report: Report) -> dict[Path, dict[TopicPartition, int]]:
+def _read_checkpoints(folder: Path, report: Report) -> Checkpoints:
     found = {}
     for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER):
         path = folder / name
@@ -138,18 +156,15 @@ def _read_checkpoints(folder: Path, report: Report) -> dict[Path, dict[TopicPart
 
 
 def _compare_checkpoints(
-    checkpoints: dict[Path, dict[TopicPartition, int]],
-    ends: dict[TopicPartition, int],
-    report: Report,
+    checkpoints: Checkpoints, tp: TopicPartition, end: int, report: Report
 ) -> None:
     for path, entries in checkpoints.items():
-        for tp, offset in entries.items():
-            end = ends.get(tp, -1)
-            if 0 <= end < offset:
-                report.add(
-                    "checkpoint-range",
-                    path,
-                    f"{tp.topic} {tp.partition} {offset}",
-                    f"at most the log's end {end}",
-                    offset=offset,
-                )
+        offset = entries.get(tp, -1)
+        if 0 <= end < offset:
+            report.add(
+                "checkpoint-range",
+                path,
+                f"{tp.topic} {tp.partition} {offset}",
+                f"at most the log's end {end}",
+                offset=offset,
+            )

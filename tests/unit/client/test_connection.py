@@ -13,9 +13,10 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.client.connection import Connection, answering
-from kafkalog.client.transport import Address, Options, parse_servers
+from kafkalog.client.transport import Address, Options, Tcp, parse_servers
 from kafkalog.wire import apis
-from tests.support.scripted import CLOSE, STALL, Body, Peer, Raw
+from tests.support.scripted import CLOSE, SILENCE, STALL, Body, Peer, Raw
+from tests.support.waiting import LIMIT_S, wait_for
 
 PATIENT = Options()
 SHORT = Options(request_timeout_ms=200)
@@ -229,6 +230,66 @@ def test_a_peer_that_does_not_read(peer: Peer) -> None:
     with pytest.raises(errors.Timeout, match="not taken in 200 ms"):
         for _ in range(100):
             connection.send(apis.METADATA, {"topics": topics})
+
+
+END = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
+
+
+class Roomy(Tcp):
+    """Takes much of what is sent before the peer does."""
+
+    def connect(self, address: Address, options: Options) -> socket.socket:
+        made = super().connect(address, options)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        return made
+
+
+def test_what_is_given_up_does_not_arrive_later() -> None:
+    """The kernel holds it while the way is cut: an EndTxn that came when the next transaction is
+    open would end that one."""
+    gone = threading.Event()
+
+    def look(request: Any, version: int) -> Any:
+        gone.wait(LIMIT_S)
+        return SILENCE
+
+    with Peer(window_bytes=4096) as peer:
+        address = Address("127.0.0.1", peer.port)
+        connection = Connection(address, PATIENT, Roomy([address]))
+        peer.on(apis.METADATA, look)
+        peer.on(apis.END_TXN, SILENCE)
+        for _ in range(8):  # more than the window has room for
+            connection.send(apis.METADATA, {"topics": [{"name": "t" * 200}] * 100})
+        connection.send(apis.END_TXN, END)
+        with pytest.raises(errors.Timeout):
+            connection.receive(timeout_ms=50)
+        gone.set()
+        wait_for(lambda: peer.open == 0, "it has read all that came")
+        assert peer.count(apis.METADATA) > 0
+        assert peer.count(apis.END_TXN) == 0
+
+
+def test_what_was_sent_before_a_close_arrives() -> None:
+    """Produce with acks=0, or a last word, whose answer nobody waits for."""
+    gone = threading.Event()
+
+    def look(request: Any, version: int) -> Any:
+        gone.wait(LIMIT_S)
+        return SILENCE
+
+    with Peer(window_bytes=4096) as peer:
+        address = Address("127.0.0.1", peer.port)
+        connection = Connection(address, PATIENT, Roomy([address]))
+        peer.on(apis.METADATA, look)
+        peer.on(apis.END_TXN, SILENCE)
+        for _ in range(8):
+            names = {"topics": [{"name": "t" * 200}] * 100}
+            connection.send(apis.METADATA, names)
+        connection.send(apis.END_TXN, END)
+        connection.close()
+        gone.set()
+        wait_for(lambda: peer.open == 0, "it has read all that came")
+        assert peer.count(apis.END_TXN) == 1
 
 
 def test_nobody_listens() -> None:

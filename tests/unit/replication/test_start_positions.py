@@ -138,7 +138,8 @@ def test_it_ends_with_the_leaders_records(
 
     def caught_up(log: Log) -> None:
         wait_for(lambda: log.end_offset == log.high_watermark == HAS, "it has all")
-        assert (log.start_offset, log.verify().clean) == (start, True)
+        report = log.verify()
+        assert log.start_offset == start and report.clean, report.findings
 
     leader.follow(caught_up)
     assert batches_in(leader.copy) == batches_in(leader.folder, start)
