@@ -212,10 +212,13 @@ class Consumer(Handle):
         return self._sharing.assignment
 
     def group_metadata(self) -> GroupMetadata:
-        """Which member it is, for `Producer.send_offsets`.  Raises: ArgumentError: no group."""
-        if self._membership is None:
-            raise errors.ArgumentError("group: none was given, wanted one for its offsets")
-        return self._membership.metadata
+        """Which member it is, for `Producer.send_offsets`.
+
+        Of the last generation that it joined, also when the group has removed it since: the
+        coordinator refuses its offsets then.  Generation -1 before the first join, and with
+        partitions of `assign`.  Raises: ArgumentError: no group.
+        """
+        return self._sharing.identity()
 
     # ---- records -----------------------------------------------------------------------
 

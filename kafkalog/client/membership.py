@@ -54,6 +54,9 @@ class Membership:
         self.options = options
         self.metadata = GroupMetadata(group, instance_id=options.instance_id)
         """Its id and its generation, as far as it knows."""
+        self.latest = self.metadata
+        """Of the latest generation that it was in, also when that is over: what is committed with
+        it is refused then."""
         self.share: list[TopicPartition] = []
         """What the last generation gave it."""
         self.state = OUT
@@ -200,6 +203,7 @@ class Membership:
         self.state = IN
         self.share = _share(self._answer.assignment)
         self._told = self.share, self.metadata.generation
+        self.latest = self.metadata
         self._failing_since_s, self._pause_s = None, 0.0
         self._keeper.beat_as(self.metadata)
 
@@ -289,11 +293,15 @@ class Membership:
         self.state = OUT
 
     def lose(self, problem: errors.KafkalogError | None) -> None:
-        """It is no member now: not of this generation, or (unknown) not at all."""
+        """It is in no generation now, or (None, and an unknown member) in no group at all.
+
+        Its id stays in the first case: a static member that was replaced is told so again, and does
+        not take the other's place.
+        """
         self._keeper.rest()
-        stays = problem is not None and problem.code == ErrorCode.ILLEGAL_GENERATION
+        gone = problem is None or problem.code == ErrorCode.UNKNOWN_MEMBER_ID
         self.metadata = self.metadata._replace(
-            generation=NO_GENERATION, member_id=self.metadata.member_id if stays else ""
+            generation=NO_GENERATION, member_id="" if gone else self.metadata.member_id
         )
         self.state = OUT
         self._told = [], NO_GENERATION

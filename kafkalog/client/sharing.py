@@ -264,12 +264,19 @@ class Sharing:
                 found[tp] = Committed(at)
         return found
 
-    def member(self) -> GroupMetadata:
-        """Who commits.  Raises: ArgumentError without a group; UnknownMemberId: it was one."""
+    def identity(self) -> GroupMetadata:
+        """Which member it is, or was last.  Raises: ArgumentError without a group."""
         if self.membership is None:
             raise errors.ArgumentError("group: none was given, wanted one for its offsets")
+        latest = self.membership.latest
+        return GroupMetadata(latest.group) if self.manual else latest
+
+    def member(self) -> GroupMetadata:
+        """Who commits.  Raises: ArgumentError without a group; UnknownMemberId: it was one."""
+        if self.membership is None or not self.subscription:
+            return GroupMetadata(self.identity().group)
         found = self.membership.metadata
-        if self.subscription and found.generation < 0:
+        if found.generation < 0:
             raise failure_class(ErrorCode.UNKNOWN_MEMBER_ID)(
                 f"group {found.group!r}: this consumer is no member of it now: poll joins again"
             )
