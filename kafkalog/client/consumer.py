@@ -15,14 +15,15 @@ from kafkalog.arguments import whole_number
 from kafkalog.client.asked import committed_of
 from kafkalog.client.assignors import Assignor, find_assignors
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.committer import Callback, Committer
 from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.groups import Committed, GroupMetadata, committed_offsets
 from kafkalog.client.handle import Handle
-from kafkalog.client.keeper import Callback, Keeper
+from kafkalog.client.keeper import Keeper, Tempo
 from kafkalog.client.membership import MemberOptions, Membership
 from kafkalog.client.offsets import EARLIEST, LATEST, all_partitions, list_offsets
 from kafkalog.client.reading import Reading
-from kafkalog.client.settings import client_options, fetch_options
+from kafkalog.client.settings import client_options, fetch_options, heartbeat_options
 from kafkalog.client.sharing import Sharing, logged
 from kafkalog.client.subscription import Listener, Subscription
 from kafkalog.client.transport import Where
@@ -115,9 +116,11 @@ class Consumer(Handle):
             self._cluster, {}, fetch_options(made), self._wait_for, self._waker.nudge
         )
         self._keeper = Keeper(
-            Cluster(where, client_options(made), clock), made.heartbeat_interval_ms,
-            made.max_poll_interval_ms, self._waker.nudge,
-        )  # fmt: skip
+            Cluster(where, heartbeat_options(made), clock),
+            Tempo(made.heartbeat_interval_ms, made.session_timeout_ms, made.max_poll_interval_ms),
+            self._waker.nudge,
+        )
+        self._committer = Committer(Cluster(where, client_options(made), clock), self._waker.nudge)
         self._membership = (
             Membership(self._cluster, made.group_id, member, self._keeper, self._waker)
             if made.group_id
@@ -125,10 +128,11 @@ class Consumer(Handle):
         )
         self._reading = Reading(self._fetcher)
         self._sharing = Sharing(
-            self._cluster, made, self._reading, self._keeper, self._membership,
+            self._cluster, made, self._reading, self._keeper, self._committer, self._membership,
             interceptors,
         )  # fmt: skip
-        weakref.finalize(self, self._keeper.stop)
+        for thread in (self._keeper, self._committer):
+            weakref.finalize(self, thread.stop)
         self._cluster.transport.attach(self)
 
     def __enter__(self) -> Consumer:
@@ -198,8 +202,10 @@ class Consumer(Handle):
     def unsubscribe(self) -> None:
         """Read nothing; leave the group."""
         with self._used():
-            self._sharing.give_up("unsubscribed")
-            self._sharing.subscribe(Subscription())
+            try:
+                self._sharing.give_up("unsubscribed")
+            finally:
+                self._sharing.subscribe(Subscription())
 
     @property
     def subscription(self) -> list[str]:
@@ -282,6 +288,8 @@ class Consumer(Handle):
             self._keeper.polled_s = self._cluster.clock.monotonic_s()
             self._waker.check()
             sharing.keep_up(until_s)
+            if not sharing.holds:
+                continue  # it is told first
             if found := take():
                 return found
             left_s = max(until_s - time.monotonic(), 0)
@@ -488,12 +496,11 @@ class Consumer(Handle):
             if self._closed:
                 return
             try:
-                self._sharing.give_up("closed", commit)
-                self._keeper.drain(self._cluster.options.request_timeout_ms / 1000)
-                self._sharing.tell_commits()
+                self._sharing.end(commit)
             finally:
                 self._closed = True
                 self._keeper.stop()
+                self._committer.stop()
                 self._end()
         finally:
             self._lock.release()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from kafkalog import errors
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.committer import Callback, Committer, Committing, Offsets
 from kafkalog.client.failures import failure_class
-from kafkalog.client.groups import Committed, GroupMetadata, commit_offsets, committed_offsets
-from kafkalog.client.keeper import Callback, Committing, Keeper
+from kafkalog.client.groups import Committed, GroupMetadata, committed_offsets, put_offsets
+from kafkalog.client.keeper import Keeper
 from kafkalog.client.membership import IN, REJOIN, Membership
 from kafkalog.client.offsets import find_starts
 from kafkalog.client.reading import Reading
@@ -26,7 +27,6 @@ __all__ = ["Sharing", "logged"]
 _logger = logging.getLogger(__name__)
 CHORE_S = 5.0
 """How long a wait lasts at most: a clock that is not the machine's is looked at so often."""
-Offsets = Mapping[TopicPartition, Committed]
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def logged(what: str) -> Iterator[None]:
 
 
 class Sharing:
-    """The partitions of one consumer.  One thread, beside its Keeper's."""
+    """The partitions of one consumer.  One thread, beside its Keeper's and its Committer's."""
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Sharing:
         config: ConsumerConfig,
         reading: Reading,
         keeper: Keeper,
+        committer: Committer,
         membership: Membership | None,
         interceptors: Sequence[object] = (),
     ) -> None:
@@ -55,6 +56,7 @@ class Sharing:
         self.config = config
         self.reading = reading
         self.keeper = keeper
+        self.committer = committer
         self.membership = membership
         self.subscription = Subscription()
         self.manual = False
@@ -85,6 +87,11 @@ class Sharing:
             self.membership is not None and self.membership.state != IN
         )
 
+    @property
+    def holds(self) -> bool:
+        """Whether what it reads is nobody else's, as far as it can know."""
+        return self.membership is None or not self._assigned or self.membership.ended() is None
+
     # ---- keeping up --------------------------------------------------------------------
 
     def subscribe(self, subscription: Subscription) -> None:
@@ -113,6 +120,7 @@ class Sharing:
         due_s = [self._next_look_s] if self.subscription else []
         if self.committing:
             due_s.append(self._next_commit_s)
+        due_s.append(self.keeper.session_end_s)
         now_s = self.cluster.clock.monotonic_s()
         return min([max(at_s - now_s, 0.001) for at_s in due_s] + [CHORE_S])
 
@@ -157,9 +165,10 @@ class Sharing:
             owned = self.assignment
             # With something to read it does not wait for the others.
             until = min(until_s, time.monotonic()) if owned else until_s
-            if not member.step(self.subscription.topics, owned, until):
+            if member.step(self.subscription.topics, owned, until):
+                self._take_share(member)
+            elif not owned or member.metadata.generation >= 0:
                 return
-            self._take_share(member)
 
     def _give_back(self, member: Membership) -> None:
         """Before it joins: partitions are committed and given up, unless it keeps them."""
@@ -173,12 +182,17 @@ class Sharing:
             self._revoke(self.assignment)
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
+        """Commit, tell, and read these no more."""
         if self.committing:
             self._commit_by_itself(wait=True)
         try:
-            self.subscription.revoked(partitions)
+            if self.holds:
+                self.subscription.revoked(partitions)
+            else:  # the commit took longer than the session
+                self.subscription.lost(partitions)
         finally:
             self.replace([tp for tp in self._assigned if tp not in set(partitions)])
+        self._settle_commits()
 
     def _take_share(self, member: Membership) -> None:
         """A new generation."""
@@ -197,18 +211,42 @@ class Sharing:
     def give_up(self, reason: str, commit: bool = True) -> None:
         """Read nothing, and leave the group."""
         member = self.membership
-        if self.subscription and member is not None:
-            gone = self.assignment
-            if gone and member.metadata.generation >= 0:
-                if not commit:
-                    self.committing = False
-                self._revoke(gone)
-            elif gone:
-                self.subscription.lost(gone)
-            member.leave(reason)
-        elif self.committing and commit:
-            self._commit_by_itself(wait=True)
+        if not commit:
+            self.committing = False
+        problem: Exception | None = None
+        try:
+            if not self.subscription or member is None:
+                if self.committing:
+                    self._commit_by_itself(wait=True)
+            elif gone := self.assignment:
+                self._part_with(member, gone)
+            self._settle_commits()
+        except Exception as found:  # of the user's, most likely: the others need not wait for it
+            problem = found
         self.replace([])
+        if self.subscription and member is not None:
+            member.leave(reason)
+        if problem is not None:
+            raise problem
+
+    def end(self, commit: bool) -> None:
+        """Give up all; a commit without an answer by then is told of, too."""
+        try:
+            self.give_up("closed", commit)
+        finally:
+            self.committer.give_up(
+                errors.Timeout("the consumer was closed before its commit was answered")
+            )
+            self.tell_commits()
+
+    def _part_with(self, member: Membership, gone: list[TopicPartition]) -> None:
+        ended = member.ended()
+        if ended is not None:
+            member.lose(ended)
+        if member.metadata.generation >= 0:
+            self._revoke(gone)
+        else:
+            self.subscription.lost(gone)
 
     # ---- partitions --------------------------------------------------------------------
 
@@ -287,26 +325,43 @@ class Sharing:
         yet, and would land behind this one; what the coordinator answers.
         """
         member = self.member()
-        patience_ms = self.cluster.options.api_timeout_ms
-        drained = self.keeper.drain(patience_ms / 1000)
+        until_s = self._patient_until_s()
+        drained = self.committer.drain(until_s)
         self.tell_commits()
         if not drained:
             raise errors.Timeout(
-                f"group {member.group!r}: an earlier commit was not answered in {patience_ms} ms"
+                f"group {member.group!r}: an earlier commit was not answered in "
+                f"{self.cluster.options.api_timeout_ms} ms"
             )
-        commit_offsets(
+        left_ms = max(1, round((until_s - self.cluster.clock.monotonic_s()) * 1000))
+        put_offsets(
             self.cluster, member.group, offsets, member.generation, member.member_id,
-            member.instance_id,
-        )  # fmt: skip
+            member.instance_id, left_ms,
+        ).check()  # fmt: skip
         self._note(offsets)
 
     def commit_later(self, offsets: Offsets, callback: Callback | None) -> None:
         """Commit in the background; `callback` is called within a later poll, commit or close."""
-        self.keeper.commit(Committing(offsets, self.member(), callback))
+        given = Committing(offsets, self.member(), callback, self._patient_until_s())
+        # What this thread has reached the other one may wait for.
+        self.committer.cluster.reached |= self.cluster.reached
+        self.committer.commit(given)
+
+    def _patient_until_s(self) -> float:
+        """When a call that begins now gives up, by the clock."""
+        return self.cluster.clock.monotonic_s() + self.cluster.options.api_timeout_ms / 1000
+
+    def _settle_commits(self) -> None:
+        """Wait for what is committed in the background, before the generation in which it may be
+        committed ends."""
+        if self.membership is not None:
+            with self.keeper.waited_for():
+                self.committer.drain(self._patient_until_s())
+        self.tell_commits()
 
     def tell_commits(self) -> None:
-        """Tell of the commits that have ended."""
-        for done in self.keeper.finished():
+        """Tell of the commits that have ended, in their order, whatever a callback does."""
+        while (done := self.committer.finished()) is not None:
             if done.problem is None:
                 self._note(done.offsets)
             elif done.callback is None:
