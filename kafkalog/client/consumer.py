@@ -235,8 +235,8 @@ class Consumer(Handle):
         when none did in `timeout_ms` (None: it waits for ever).
 
         Of one partition in the order of its log.  Raises: OffsetOutOfRange (with reset none),
-        UnknownTopicOrPartition, CorruptMessage, WakeUp, WrongThread, Closed; what a broker
-        answers that lasts.
+        UnknownTopicOrPartition (once; what else is read goes on; not in a group), CorruptMessage,
+        WakeUp, WrongThread, Closed; what a broker answers that lasts.
         """
         count = self._config.max_poll_records if max_records is None else max_records
         whole_number("max_records", count, 1)
@@ -326,7 +326,8 @@ class Consumer(Handle):
     def position(self, tp: TopicPartition) -> int:
         """The offset behind the last record that was handed out.
 
-        Raises: ArgumentError for a partition that is not assigned; OffsetOutOfRange.
+        Raises: ArgumentError for a partition that is not assigned; OffsetOutOfRange;
+        UnknownTopicOrPartition.
         """
         with self._used():
             (tp,) = self._mine([tp])
@@ -334,7 +335,10 @@ class Consumer(Handle):
             if found is None:
                 self._sharing.find_positions()
                 found = self._reading.position(tp)
-            assert found is not None
+            if found is None:
+                raise errors.UnknownTopicOrPartition(
+                    f"the cluster has no {tp.topic}-{tp.partition}"
+                )
             return found
 
     def seek(self, tp: TopicPartition, offset: int) -> None:

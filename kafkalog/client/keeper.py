@@ -107,7 +107,9 @@ class Keeper(Background):
         counts it in: the heartbeats go on.  Else it has nothing to lose."""
         with self._condition:
             if reads_on and self._member is not None:
-                self._joining, self._problem = True, None
+                self._joining = True
+                if self._problem is not None and self._problem.code in _JOINED:
+                    self._problem = None
             else:
                 self._rest()
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from kafkalog import errors
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.committer import Callback, Committer, Committing, Offsets
 from kafkalog.client.failures import failure_class
+from kafkalog.client.fetcher import known_in
 from kafkalog.client.groups import Committed, GroupMetadata, committed_offsets, put_offsets
 from kafkalog.client.keeper import Keeper
 from kafkalog.client.membership import IN, REJOIN, Membership
@@ -25,6 +26,10 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["Sharing", "logged"]
 
 _logger = logging.getLogger(__name__)
+ASK_AGAIN_S = 1.0
+"""How often topics and partitions are looked for that the cluster does not have."""
+TOLD_MAX = 5
+"""So many are named; more are counted."""
 CHORE_S = 5.0
 """How long a wait lasts at most: a clock that is not the machine's is looked at so often."""
 
@@ -69,6 +74,13 @@ class Sharing:
         self._assigned: dict[TopicPartition, int | None] = {}
         """What is read, and what was committed of it last."""
         self._fresh = False
+        self._missing: set[TopicPartition] = set()
+        """Of what is read: what the cluster does not have now.  The rest goes on."""
+        self._absent: set[str] = set()
+        """Topics of the subscription of which that was told."""
+        self._ask_again_s = 0.0
+        self._trouble: errors.KafkalogError | None = None
+        """What is to be told when all else is done."""
         self._next_commit_s = 0.0
         self._next_look_s = 0.0
 
@@ -110,16 +122,22 @@ class Sharing:
                 self._stay(self.membership, until_s)
             else:
                 self._read_all()
+        self._mind_missing()
         if self._fresh:
             self.find_positions()
         if self.committing and self.cluster.clock.monotonic_s() >= self._next_commit_s:
             self._commit_by_itself(wait=False)
+        if self._trouble is not None:
+            problem, self._trouble = self._trouble, None
+            raise problem
 
     def until_chore_s(self) -> float:
         """In how many seconds something is due."""
         due_s = [self._next_look_s] if self.subscription else []
         if self.committing:
             due_s.append(self._next_commit_s)
+        if self._missing:
+            due_s.append(self._ask_again_s)
         due_s.append(self.keeper.session_end_s)
         now_s = self.cluster.clock.monotonic_s()
         return min([max(at_s - now_s, 0.001) for at_s in due_s] + [CHORE_S])
@@ -136,14 +154,24 @@ class Sharing:
         """Without a group: every partition of the topics, also of those that are new."""
         if not self._look_due():
             return
-        subscription = self.subscription
+        subscription, create = self.subscription, self.config.allow_auto_create_topics
         if not subscription.look(self.cluster, self.config.exclude_internal_topics):
-            self.cluster.refresh(subscription.topics, self.config.allow_auto_create_topics)
-        wanted = [
-            TopicPartition(name, p)
-            for name in sorted(subscription.topics)
-            for p in self.cluster.topic(name, self.config.allow_auto_create_topics).partitions
-        ]
+            self.cluster.refresh(subscription.topics, create)
+        wanted: list[TopicPartition] = []
+        absent: set[str] = set()
+        for name in sorted(subscription.topics):
+            try:
+                if name not in self._absent:  # it may have been made a moment ago
+                    self.cluster.topic(name, create)
+                wanted += (TopicPartition(name, p) for p in self.cluster.topics[name].partitions)
+            except errors.UnknownTopicOrPartition as problem:
+                self._trouble = problem
+                absent.add(name)
+            except KeyError:
+                absent.add(name)
+        self._absent = absent
+        if absent:
+            self._next_look_s = self.cluster.clock.monotonic_s() + ASK_AGAIN_S
         if set(wanted) != set(self._assigned):
             new = [tp for tp in wanted if tp not in self._assigned]
             self.replace(wanted)
@@ -257,7 +285,45 @@ class Sharing:
             self.reading.forget(tp)
             self.paused.discard(tp)
         self._assigned = {tp: self._assigned.get(tp) for tp in wanted}
+        self._missing &= self._assigned.keys()
         self._fresh = True
+
+    def _mind_missing(self) -> None:
+        """Note what the fetcher has set aside, and go on with what the cluster has again."""
+        self._miss(self.reading.fetcher.missing - self._missing)
+        now_s = self.cluster.clock.monotonic_s()
+        if not self._missing or now_s < self._ask_again_s:
+            return
+        self._ask_again_s = now_s + ASK_AGAIN_S
+        try:
+            self.cluster.refresh_once(sorted({tp.topic for tp in self._missing}))
+        except errors.KafkalogError as problem:
+            _logger.info("%s", problem)
+            return
+        for tp in sorted(self._missing):
+            if known_in(self.cluster.topics, tp):
+                self._missing.discard(tp)
+                self._fresh = True
+                if (at := self.reading.position(tp)) is not None:
+                    self.seek(tp, at)
+        if self._missing and self.subscription:
+            self._next_look_s = 0.0  # perhaps they are not wanted any more
+
+    def _miss(self, partitions: Iterable[TopicPartition]) -> None:
+        """The cluster does not have these: told once, in the log or (assigned by hand) raised."""
+        gone = sorted(partitions)
+        if not gone:
+            return
+        self._missing.update(gone)
+        self._ask_again_s = self.cluster.clock.monotonic_s() + ASK_AGAIN_S
+        names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in gone[:TOLD_MAX])
+        more = f" and {len(gone) - TOLD_MAX} more" if len(gone) > TOLD_MAX else ""
+        problem = errors.UnknownTopicOrPartition(f"the cluster has no {names}{more}")
+        if self.subscription:
+            self._next_look_s = 0.0
+            _logger.warning("%s: it is read no more; what else is assigned is", problem)
+        else:
+            self._trouble = problem
 
     def find_positions(self) -> None:
         """Begin where the group has left off, or as auto.offset.reset says.
@@ -265,6 +331,7 @@ class Sharing:
         Raises: OffsetOutOfRange: neither tells.
         """
         new = [tp for tp in self._assigned if self.reading.position(tp) is None]
+        new = self._there(new)
         self._fresh = bool(new)
         if not new:
             return
@@ -282,10 +349,23 @@ class Sharing:
                 "committed nothing, and auto.offset.reset is none"
             )
         if missing:
-            found |= find_starts(self.cluster, missing, reset, self.stable_only)
+            try:
+                found |= find_starts(self.cluster, missing, reset, self.stable_only)
+            except errors.UnknownTopicOrPartition:  # gone since: the next time finds out which
+                self.cluster.forget()
         for tp, offset in found.items():
             self.seek(tp, offset)
-        self._fresh = False
+        self._fresh = len(found) < len(new)
+
+    def _there(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Those of them that the cluster has."""
+        asked = [tp for tp in partitions if tp not in self._missing]
+        for name in {tp.topic for tp in asked if not known_in(self.cluster.topics, tp)}:
+            with suppress(errors.UnknownTopicOrPartition):
+                self.cluster.topic(name)
+        there = [tp for tp in asked if known_in(self.cluster.topics, tp)]
+        self._miss(set(asked) - set(there))
+        return there
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on from an offset."""
@@ -294,10 +374,11 @@ class Sharing:
     # ---- commits -----------------------------------------------------------------------
 
     def positions(self, all_of_them: bool = True) -> dict[TopicPartition, Committed]:
-        """Up to where records were handed out; `all_of_them` False: what is not committed."""
+        """Up to where records were handed out, as far as the cluster has the partitions;
+        `all_of_them` False: what is not committed."""
         found = {}
         for tp, committed in self._assigned.items():
-            at = self.reading.position(tp)
+            at = None if tp in self._missing else self.reading.position(tp)
             if at is not None and (all_of_them or at != committed):
                 found[tp] = Committed(at)
         return found

@@ -123,7 +123,7 @@ def test_who_reads_on_while_it_joins_hears_that_it_is_out(
     let = threading.Event()
 
     def held(request: Any, version: int) -> Any:
-        peer.on(apis.HEARTBEAT, {"error_code": ErrorCode.UNKNOWN_MEMBER_ID})
+        peer.on(apis.HEARTBEAT, {"error_code": ErrorCode.UNKNOWN_MEMBER_ID}, {})
         assert let.wait(LIMIT_S)
         return coordinator.join(request, version)
 
@@ -134,9 +134,8 @@ def test_who_reads_on_while_it_joins_hears_that_it_is_out(
         peer.on(apis.HEARTBEAT, REBALANCE)
         wait_for(lambda: member.poll(1) or lost, "it is told")
         assert lost == [[ZERO, ONE]]
-        peer.on(apis.HEARTBEAT, {})
-        let.set()
         again(member)
+        let.set()
 
 
 @pytest.mark.parametrize("silent", [SILENCE, STALL], ids=["silent", "stalled"])
@@ -270,6 +269,7 @@ def test_a_commit_that_outlasts_the_session_ends_in_a_loss(broker: TestBroker) -
     """Before a join its partitions are not given back any more: who is told may commit nothing."""
     clock = SkippingClock()
     options = {**READER, "auto_commit": True, "heartbeat_ms": 20}
+    options["auto_commit_interval_ms"] = 3_600_000
     with Reader(broker.bootstrap_servers, clock=clock, **options) as one:
         one.begin()
         broker.fill("t", ["a"], partition=0)
@@ -281,9 +281,9 @@ def test_a_commit_that_outlasts_the_session_ends_in_a_loss(broker: TestBroker) -
             broker.fail("Heartbeat", AWAY, None)
             clock.advance(60_000)
 
+        broker.fail("Heartbeat", "REBALANCE_IN_PROGRESS")
         watch = threading.Thread(target=pass_by)
         watch.start()
-        broker.fail("Heartbeat", "REBALANCE_IN_PROGRESS")
         one.read(lambda: one.told[-1] != "assigned")
         assert one.told == ["assigned", "lost"]
         watch.join(LIMIT_S)
