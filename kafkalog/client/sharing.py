@@ -211,9 +211,9 @@ class Sharing:
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
         """Commit, tell, and read these no more."""
-        if self.committing:
-            self._commit_by_itself(wait=True)
         try:
+            if self.committing:
+                self._commit_by_itself(wait=True)
             if self.holds:
                 self.subscription.revoked(partitions)
             else:  # the commit took longer than the session
@@ -227,14 +227,22 @@ class Sharing:
         share = set(member.share)
         gone = [tp for tp in self.assignment if tp not in share]
         new = [tp for tp in member.share if tp not in self._assigned]
+        problem: BaseException | None = None
         if gone:  # what the leader wants to give to others: they get it next time
-            self._revoke(gone)
+            try:
+                self._revoke(gone)
+            except BaseException as found:  # raised once the share is taken: nobody else reads it
+                problem = found
             member.rejoin()
         self.replace(member.share)
         self._next_commit_s = (
             self.cluster.clock.monotonic_s() + self.config.auto_commit_interval_ms / 1000
         )
-        self.subscription.assigned(new)
+        try:
+            self.subscription.assigned(new)
+        finally:
+            if problem is not None:
+                raise problem
 
     def give_up(self, reason: str, commit: bool = True) -> None:
         """Read nothing, and leave the group."""
