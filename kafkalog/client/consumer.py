@@ -15,14 +15,15 @@ from kafkalog.arguments import whole_number
 from kafkalog.client.asked import committed_of
 from kafkalog.client.assignors import Assignor, find_assignors
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.committer import Callback, Committer
 from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.groups import Committed, GroupMetadata, committed_offsets
 from kafkalog.client.handle import Handle
-from kafkalog.client.keeper import Callback, Keeper
+from kafkalog.client.keeper import Keeper, Tempo
 from kafkalog.client.membership import MemberOptions, Membership
 from kafkalog.client.offsets import EARLIEST, LATEST, all_partitions, list_offsets
 from kafkalog.client.reading import Reading
-from kafkalog.client.settings import client_options, fetch_options
+from kafkalog.client.settings import client_options, fetch_options, heartbeat_options
 from kafkalog.client.sharing import Sharing, logged
 from kafkalog.client.subscription import Listener, Subscription
 from kafkalog.client.transport import Where
@@ -115,9 +116,11 @@ class Consumer(Handle):
             self._cluster, {}, fetch_options(made), self._wait_for, self._waker.nudge
         )
         self._keeper = Keeper(
-            Cluster(where, client_options(made), clock), made.heartbeat_interval_ms,
-            made.max_poll_interval_ms, self._waker.nudge,
-        )  # fmt: skip
+            Cluster(where, heartbeat_options(made), clock),
+            Tempo(made.heartbeat_interval_ms, made.session_timeout_ms, made.max_poll_interval_ms),
+            self._waker.nudge,
+        )
+        self._committer = Committer(Cluster(where, client_options(made), clock), self._waker.nudge)
         self._membership = (
             Membership(self._cluster, made.group_id, member, self._keeper, self._waker)
             if made.group_id
@@ -125,10 +128,11 @@ class Consumer(Handle):
         )
         self._reading = Reading(self._fetcher)
         self._sharing = Sharing(
-            self._cluster, made, self._reading, self._keeper, self._membership,
+            self._cluster, made, self._reading, self._keeper, self._committer, self._membership,
             interceptors,
         )  # fmt: skip
-        weakref.finalize(self, self._keeper.stop)
+        for thread in (self._keeper, self._committer):
+            weakref.finalize(self, thread.stop)
         self._cluster.transport.attach(self)
 
     def __enter__(self) -> Consumer:
@@ -198,8 +202,10 @@ class Consumer(Handle):
     def unsubscribe(self) -> None:
         """Read nothing; leave the group."""
         with self._used():
-            self._sharing.give_up("unsubscribed")
-            self._sharing.subscribe(Subscription())
+            try:
+                self._sharing.give_up("unsubscribed")
+            finally:
+                self._sharing.subscribe(Subscription())
 
     @property
     def subscription(self) -> list[str]:
@@ -212,10 +218,13 @@ class Consumer(Handle):
         return self._sharing.assignment
 
     def group_metadata(self) -> GroupMetadata:
-        """Which member it is, for `Producer.send_offsets`.  Raises: ArgumentError: no group."""
-        if self._membership is None:
-            raise errors.ArgumentError("group: none was given, wanted one for its offsets")
-        return self._membership.metadata
+        """Which member it is, for `Producer.send_offsets`.
+
+        Of the last generation that it joined, also when the group has removed it since: the
+        coordinator refuses its offsets then.  Generation -1 before the first join, and with
+        partitions of `assign`.  Raises: ArgumentError: no group.
+        """
+        return self._sharing.identity()
 
     # ---- records -----------------------------------------------------------------------
 
@@ -226,8 +235,8 @@ class Consumer(Handle):
         when none did in `timeout_ms` (None: it waits for ever).
 
         Of one partition in the order of its log.  Raises: OffsetOutOfRange (with reset none),
-        UnknownTopicOrPartition, CorruptMessage, WakeUp, WrongThread, Closed; what a broker
-        answers that lasts.
+        UnknownTopicOrPartition (once; what else is read goes on; not in a group), CorruptMessage,
+        WakeUp, WrongThread, Closed; what a broker answers that lasts.
         """
         count = self._config.max_poll_records if max_records is None else max_records
         whole_number("max_records", count, 1)
@@ -279,6 +288,8 @@ class Consumer(Handle):
             self._keeper.polled_s = self._cluster.clock.monotonic_s()
             self._waker.check()
             sharing.keep_up(until_s)
+            if not sharing.holds:
+                continue  # it is told first
             if found := take():
                 return found
             left_s = max(until_s - time.monotonic(), 0)
@@ -315,7 +326,8 @@ class Consumer(Handle):
     def position(self, tp: TopicPartition) -> int:
         """The offset behind the last record that was handed out.
 
-        Raises: ArgumentError for a partition that is not assigned; OffsetOutOfRange.
+        Raises: ArgumentError for a partition that is not assigned; OffsetOutOfRange;
+        UnknownTopicOrPartition.
         """
         with self._used():
             (tp,) = self._mine([tp])
@@ -323,7 +335,10 @@ class Consumer(Handle):
             if found is None:
                 self._sharing.find_positions()
                 found = self._reading.position(tp)
-            assert found is not None
+            if found is None:
+                raise errors.UnknownTopicOrPartition(
+                    f"the cluster has no {tp.topic}-{tp.partition}"
+                )
             return found
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
@@ -485,12 +500,11 @@ class Consumer(Handle):
             if self._closed:
                 return
             try:
-                self._sharing.give_up("closed", commit)
-                self._keeper.drain(self._cluster.options.request_timeout_ms / 1000)
-                self._sharing.tell_commits()
+                self._sharing.end(commit)
             finally:
                 self._closed = True
                 self._keeper.stop()
+                self._committer.stop()
                 self._end()
         finally:
             self._lock.release()

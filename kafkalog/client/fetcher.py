@@ -13,7 +13,7 @@ from uuid import UUID
 from kafkalog import errors
 from kafkalog.batch.walk import next_offset, whole_batches
 from kafkalog.client import sessions
-from kafkalog.client.cluster import Backoff, Cluster, passing, places_of
+from kafkalog.client.cluster import Backoff, Cluster, TopicInfo, passing, places_of
 from kafkalog.client.connection import Connection, answering
 from kafkalog.client.failures import check_code, failure, is_retriable
 from kafkalog.client.offsets import EARLIEST, LATEST, find_starts, list_offsets
@@ -24,7 +24,7 @@ from kafkalog.types import Record, TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["FetchOptions", "Fetched", "Fetcher"]
+__all__ = ["FetchOptions", "Fetched", "Fetcher", "known_in"]
 
 NAMES_VERSION_MAX = 12
 """From version 13 on topics are told by their ids."""
@@ -51,6 +51,8 @@ class FetchOptions(NamedTuple):
     """Where the consumer stands: a leader may name a replica that is nearer (KIP-392)."""
     nearer_s: float = 300.0
     """How long that is believed."""
+    set_aside: bool = False
+    """Partitions that the cluster does not have hold up no others: see `Fetcher.missing`."""
     sessions: bool = True
     """Let nodes remember what is fetched (KIP-227); a few requests are not worth the place."""
 
@@ -117,6 +119,12 @@ class _Rest(NamedTuple):
     """The next pause is longer."""
 
 
+def known_in(topics: Mapping[str, TopicInfo], tp: TopicPartition) -> bool:
+    """Whether metadata has a partition."""
+    info = topics.get(tp.topic)
+    return info is not None and tp.partition in info.partitions
+
+
 class Fetcher:
     """Positions of partitions, and what comes from there on.  One thread at a time."""
 
@@ -141,6 +149,9 @@ class Fetcher:
         """Where it ends, for partitions that are not read for ever."""
         self.ends: dict[TopicPartition, Ends] = {}
         """As the last answers told."""
+        self.missing: set[TopicPartition] = set()
+        """Set aside, as the cluster does not have them now; they have no place in `positions` until
+        they are sought."""
         self._connections: dict[int, Connection] = {}
         self._ring = ring
         self._opening: dict[int, Opening] = {}
@@ -273,6 +284,7 @@ class Fetcher:
         found: dict[int, list[TopicPartition]] = {}
         now_s = time.monotonic()
         resting, stops, nearer = self._resting, self.stops, self._nearer
+        aside, topics, unknown = self.options.set_aside, self.cluster.topics, list[TopicPartition]()
         for tp, at in self.positions.items():
             if resting and tp in resting and resting[tp].until_s > now_s:
                 continue
@@ -281,13 +293,36 @@ class Fetcher:
             node, until_s = nearer.get(tp, (0, 0.0)) if nearer else (0, 0.0)
             if until_s <= now_s or node not in self.cluster.nodes:
                 nearer.pop(tp, None)
-                try:
-                    node = self.cluster.leader(tp)
-                except errors.KafkalogError as problem:
-                    self._rest(problem, [tp])
-                    continue
+                if aside and not known_in(topics, tp):
+                    unknown.append(tp)
+                else:
+                    self._add(tp, found)
+                continue
             found.setdefault(node, []).append(tp)
+        for tp in self._known(unknown) if unknown else ():
+            self._add(tp, found)
         return found
+
+    def _add(self, tp: TopicPartition, to: dict[int, list[TopicPartition]]) -> None:
+        """A partition to those of its leader; it rests if it has none."""
+        try:
+            to.setdefault(self.cluster.leader(tp), []).append(tp)
+        except errors.KafkalogError as problem:
+            self._rest(problem, [tp])
+
+    def _known(self, unknown: list[TopicPartition]) -> list[TopicPartition]:
+        """Ask for these once more: those that are there; the others are set aside."""
+        try:
+            self.cluster.refresh_once(sorted({tp.topic for tp in unknown}))
+        except errors.KafkalogError as problem:
+            self._rest(problem, unknown)
+            return []
+        topics = self.cluster.topics
+        for tp in unknown:
+            if not known_in(topics, tp):
+                del self.positions[tp]
+                self.missing.add(tp)
+        return [tp for tp in unknown if tp not in self.missing]
 
     def _ask(self, node: int, partitions: Iterable[TopicPartition]) -> None:
         connection = self._connections.get(node)

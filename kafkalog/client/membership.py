@@ -54,6 +54,9 @@ class Membership:
         self.options = options
         self.metadata = GroupMetadata(group, instance_id=options.instance_id)
         """Its id and its generation, as far as it knows."""
+        self.latest = self.metadata
+        """Of the latest generation that it was in, also when that is over: what is committed with
+        it is refused then."""
         self.share: list[TopicPartition] = []
         """What the last generation gave it."""
         self.state = OUT
@@ -68,6 +71,7 @@ class Membership:
         self._connection: Connection | None = None
         self._answer: Any = None
         self._due_s = 0.0
+        self._sent_s = 0.0
         self._pause_s = 0.0
         self._failing_since_s: float | None = None
         self._told = (list[TopicPartition](), NO_GENERATION)
@@ -88,9 +92,10 @@ class Membership:
         API timeout; WakeUp.
         """
         while True:
-            if self._keeper.left:  # nobody polled while the others were waited for
+            ended = self.ended()
+            if ended is not None:  # while the others were waited for
                 self.rejoin()
-                self.lose(None)
+                self.lose(ended)
             if owned and self.metadata.generation == NO_GENERATION:
                 return False  # what it has is others' now: its owner has to know first
             try:
@@ -98,7 +103,7 @@ class Membership:
                     self._ask(topics, owned)
                 if not self._answered(until_s):
                     return False
-                if self._keeper.left:
+                if self.ended() is not None:
                     continue
                 if self.state == JOINING:
                     self._joined()
@@ -129,7 +134,7 @@ class Membership:
         }
         self._send(apis.JOIN_GROUP, body)
         self.state = JOINING
-        self._keeper.rest()
+        self._keeper.joins(reads_on=bool(owned))
 
     def _subscription(
         self, assignor: Assignor, topics: Iterable[str], owned: Sequence[TopicPartition]
@@ -151,6 +156,7 @@ class Membership:
             node = self.cluster.coordinator(self.metadata.group)
             # Of its own: a join waits long.
             self._connection = self.cluster.another(node)
+        self._sent_s = self._keeper.clock.monotonic_s()
         self._connection.send(api, body)
         self._due_s = time.monotonic() + (self.options.rebalance_timeout_ms + GRACE_MS) / 1000
 
@@ -178,7 +184,8 @@ class Membership:
         check_code(answer.error_code, f"group {member.group!r}")
         self.metadata = member._replace(member_id=answer.member_id, generation=answer.generation_id)
         # The coordinator's patience begins with its answer: to share out may take long.
-        self._keeper.beat_as(self.metadata)
+        assert self._connection is not None
+        self._keeper.beat_as(self.metadata, place=self._connection.address)
         leads = answer.leader == answer.member_id
         self.counts = None
         shares = self._shares(answer) if leads else []
@@ -200,8 +207,10 @@ class Membership:
         self.state = IN
         self.share = _share(self._answer.assignment)
         self._told = self.share, self.metadata.generation
+        self.latest = self.metadata
         self._failing_since_s, self._pause_s = None, 0.0
-        self._keeper.beat_as(self.metadata)
+        assert self._connection is not None
+        self._keeper.beat_as(self.metadata, self._sent_s, self._connection.address)
 
     def _shares(self, answer: Any) -> list[dict[str, Any]]:
         """The leader's work: partitions for everybody."""
@@ -264,23 +273,34 @@ class Membership:
         """
         if self.state != IN:
             return None
-        if self._keeper.left:
-            self.lose(None)
-            return errors.Timeout(
-                f"group {self.metadata.group!r}: poll was not called in max_poll_interval_ms "
-                f"({self.options.rebalance_timeout_ms} ms): the partitions were given up"
-            )
-        problem = self._keeper.problem()
+        problem = ended = self.ended()
+        if ended is None:
+            problem = self._keeper.problem()
         if problem is None:
             return None
-        if problem.code not in REJOIN:
-            self.lose(problem)
-            raise problem
-        if problem.code in LOST:
-            self.lose(problem)
-        else:
+        if ended is None and problem.code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.rejoin()
+            return problem
+        self.lose(problem)
+        if ended is None:
+            raise problem
         return problem
+
+    def ended(self) -> errors.KafkalogError | None:
+        """Why what it reads may be others' by now; None: it may not.  It loses it then."""
+        keeper, group = self._keeper, f"group {self.metadata.group!r}"
+        if keeper.left:
+            return errors.Timeout(
+                f"{group}: poll was not called in max_poll_interval_ms "
+                f"({self.options.rebalance_timeout_ms} ms): the partitions were given up"
+            )
+        if keeper.lapsed:
+            return errors.Timeout(
+                f"{group}: no heartbeat was answered in session_timeout_ms "
+                f"({self.options.session_timeout_ms} ms): the partitions may be others' by now"
+            )
+        problem = keeper.problem()
+        return problem if problem is not None and problem.code in LOST else None
 
     def rejoin(self) -> None:
         """Join again at the next step, as the member that it is."""
@@ -289,11 +309,16 @@ class Membership:
         self.state = OUT
 
     def lose(self, problem: errors.KafkalogError | None) -> None:
-        """It is no member now: not of this generation, or (unknown) not at all."""
+        """It is in no generation now, or (None; it left; it is unknown) in no group at all.
+
+        Its id stays in the first case: a static member that was replaced is told so again, and does
+        not take the other's place.
+        """
+        unknown = problem is None or problem.code == ErrorCode.UNKNOWN_MEMBER_ID
+        gone = unknown or self._keeper.left
         self._keeper.rest()
-        stays = problem is not None and problem.code == ErrorCode.ILLEGAL_GENERATION
         self.metadata = self.metadata._replace(
-            generation=NO_GENERATION, member_id=self.metadata.member_id if stays else ""
+            generation=NO_GENERATION, member_id="" if gone else self.metadata.member_id
         )
         self.state = OUT
         self._told = [], NO_GENERATION

@@ -77,6 +77,7 @@ class Reading:
     def drop(self, tp: TopicPartition) -> None:
         """Neither hand out nor fetch more of a partition; its position stays."""
         self.fetcher.positions.pop(tp, None)
+        self.fetcher.missing.discard(tp)
         if self._now is not None and self._now.tp == tp:
             self._settle()
             self._end()

@@ -6,7 +6,10 @@ from kafkalog.client.fetcher import FetchOptions
 from kafkalog.client.transport import Options
 from kafkalog.config.consumer import ConsumerConfig
 
-__all__ = ["client_options", "fetch_options"]
+__all__ = ["client_options", "fetch_options", "heartbeat_options"]
+
+ATTEMPTS = 3
+"""So many requests that nobody answers fit into a session."""
 
 
 def client_options(config: ConsumerConfig) -> Options:
@@ -18,6 +21,16 @@ def client_options(config: ConsumerConfig) -> Options:
         api_timeout_ms=config.default_api_timeout_ms,
         retry_backoff_ms=config.retry_backoff_ms,
         retry_backoff_max_ms=config.retry_backoff_max_ms,
+    )
+
+
+def heartbeat_options(config: ConsumerConfig) -> Options:
+    """How patient heartbeats are: there is time for another connection, to the next coordinator."""
+    options = client_options(config)
+    patience_ms = max(1, config.session_timeout_ms // ATTEMPTS)
+    return options._replace(
+        request_timeout_ms=min(options.request_timeout_ms, patience_ms),
+        connect_timeout_ms=min(options.connect_timeout_ms, patience_ms),
     )
 
 
@@ -34,4 +47,5 @@ def fetch_options(config: ConsumerConfig) -> FetchOptions:
         check_crcs=config.check_crcs,
         rack=config.client_rack,
         nearer_s=config.metadata_max_age_ms / 1000,
+        set_aside=True,
     )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from kafkalog import errors
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.committer import Callback, Committer, Committing, Offsets
 from kafkalog.client.failures import failure_class
-from kafkalog.client.groups import Committed, GroupMetadata, commit_offsets, committed_offsets
-from kafkalog.client.keeper import Callback, Committing, Keeper
+from kafkalog.client.fetcher import known_in
+from kafkalog.client.groups import Committed, GroupMetadata, committed_offsets, put_offsets
+from kafkalog.client.keeper import Keeper
 from kafkalog.client.membership import IN, REJOIN, Membership
 from kafkalog.client.offsets import find_starts
 from kafkalog.client.reading import Reading
@@ -24,9 +26,12 @@ from kafkalog.wire.error_codes import ErrorCode
 __all__ = ["Sharing", "logged"]
 
 _logger = logging.getLogger(__name__)
+ASK_AGAIN_S = 1.0
+"""How often topics and partitions are looked for that the cluster does not have."""
+TOLD_MAX = 5
+"""So many are named; more are counted."""
 CHORE_S = 5.0
 """How long a wait lasts at most: a clock that is not the machine's is looked at so often."""
-Offsets = Mapping[TopicPartition, Committed]
 
 
 @contextmanager
@@ -39,7 +44,7 @@ def logged(what: str) -> Iterator[None]:
 
 
 class Sharing:
-    """The partitions of one consumer.  One thread, beside its Keeper's."""
+    """The partitions of one consumer.  One thread, beside its Keeper's and its Committer's."""
 
     def __init__(
         self,
@@ -47,6 +52,7 @@ class Sharing:
         config: ConsumerConfig,
         reading: Reading,
         keeper: Keeper,
+        committer: Committer,
         membership: Membership | None,
         interceptors: Sequence[object] = (),
     ) -> None:
@@ -55,6 +61,7 @@ class Sharing:
         self.config = config
         self.reading = reading
         self.keeper = keeper
+        self.committer = committer
         self.membership = membership
         self.subscription = Subscription()
         self.manual = False
@@ -67,6 +74,13 @@ class Sharing:
         self._assigned: dict[TopicPartition, int | None] = {}
         """What is read, and what was committed of it last."""
         self._fresh = False
+        self._missing: set[TopicPartition] = set()
+        """Of what is read: what the cluster does not have now.  The rest goes on."""
+        self._absent: set[str] = set()
+        """Topics of the subscription of which that was told."""
+        self._ask_again_s = 0.0
+        self._trouble: errors.KafkalogError | None = None
+        """What is to be told when all else is done."""
         self._next_commit_s = 0.0
         self._next_look_s = 0.0
 
@@ -84,6 +98,11 @@ class Sharing:
         return bool(self.subscription) and (
             self.membership is not None and self.membership.state != IN
         )
+
+    @property
+    def holds(self) -> bool:
+        """Whether what it reads is nobody else's, as far as it can know."""
+        return self.membership is None or not self._assigned or self.membership.ended() is None
 
     # ---- keeping up --------------------------------------------------------------------
 
@@ -103,16 +122,23 @@ class Sharing:
                 self._stay(self.membership, until_s)
             else:
                 self._read_all()
+        self._mind_missing()
         if self._fresh:
             self.find_positions()
         if self.committing and self.cluster.clock.monotonic_s() >= self._next_commit_s:
             self._commit_by_itself(wait=False)
+        if self._trouble is not None:
+            problem, self._trouble = self._trouble, None
+            raise problem
 
     def until_chore_s(self) -> float:
         """In how many seconds something is due."""
         due_s = [self._next_look_s] if self.subscription else []
         if self.committing:
             due_s.append(self._next_commit_s)
+        if self._missing:
+            due_s.append(self._ask_again_s)
+        due_s.append(self.keeper.session_end_s)
         now_s = self.cluster.clock.monotonic_s()
         return min([max(at_s - now_s, 0.001) for at_s in due_s] + [CHORE_S])
 
@@ -128,14 +154,24 @@ class Sharing:
         """Without a group: every partition of the topics, also of those that are new."""
         if not self._look_due():
             return
-        subscription = self.subscription
+        subscription, create = self.subscription, self.config.allow_auto_create_topics
         if not subscription.look(self.cluster, self.config.exclude_internal_topics):
-            self.cluster.refresh(subscription.topics, self.config.allow_auto_create_topics)
-        wanted = [
-            TopicPartition(name, p)
-            for name in sorted(subscription.topics)
-            for p in self.cluster.topic(name, self.config.allow_auto_create_topics).partitions
-        ]
+            self.cluster.refresh(subscription.topics, create)
+        wanted: list[TopicPartition] = []
+        absent: set[str] = set()
+        for name in sorted(subscription.topics):
+            try:
+                if name not in self._absent:  # it may have been made a moment ago
+                    self.cluster.topic(name, create)
+                wanted += (TopicPartition(name, p) for p in self.cluster.topics[name].partitions)
+            except errors.UnknownTopicOrPartition as problem:
+                self._trouble = problem
+                absent.add(name)
+            except KeyError:
+                absent.add(name)
+        self._absent = absent
+        if absent:
+            self._next_look_s = self.cluster.clock.monotonic_s() + ASK_AGAIN_S
         if set(wanted) != set(self._assigned):
             new = [tp for tp in wanted if tp not in self._assigned]
             self.replace(wanted)
@@ -157,9 +193,10 @@ class Sharing:
             owned = self.assignment
             # With something to read it does not wait for the others.
             until = min(until_s, time.monotonic()) if owned else until_s
-            if not member.step(self.subscription.topics, owned, until):
+            if member.step(self.subscription.topics, owned, until):
+                self._take_share(member)
+            elif not owned or member.metadata.generation >= 0:
                 return
-            self._take_share(member)
 
     def _give_back(self, member: Membership) -> None:
         """Before it joins: partitions are committed and given up, unless it keeps them."""
@@ -173,42 +210,79 @@ class Sharing:
             self._revoke(self.assignment)
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
-        if self.committing:
-            self._commit_by_itself(wait=True)
+        """Commit, tell, and read these no more."""
         try:
-            self.subscription.revoked(partitions)
+            if self.committing:
+                self._commit_by_itself(wait=True)
+            if self.holds:
+                self.subscription.revoked(partitions)
+            else:  # the commit took longer than the session
+                self.subscription.lost(partitions)
         finally:
             self.replace([tp for tp in self._assigned if tp not in set(partitions)])
+        self._settle_commits()
 
     def _take_share(self, member: Membership) -> None:
         """A new generation."""
         share = set(member.share)
         gone = [tp for tp in self.assignment if tp not in share]
         new = [tp for tp in member.share if tp not in self._assigned]
+        problem: BaseException | None = None
         if gone:  # what the leader wants to give to others: they get it next time
-            self._revoke(gone)
+            try:
+                self._revoke(gone)
+            except BaseException as found:  # raised once the share is taken: nobody else reads it
+                problem = found
             member.rejoin()
         self.replace(member.share)
         self._next_commit_s = (
             self.cluster.clock.monotonic_s() + self.config.auto_commit_interval_ms / 1000
         )
-        self.subscription.assigned(new)
+        try:
+            self.subscription.assigned(new)
+        finally:
+            if problem is not None:
+                raise problem
 
     def give_up(self, reason: str, commit: bool = True) -> None:
         """Read nothing, and leave the group."""
         member = self.membership
-        if self.subscription and member is not None:
-            gone = self.assignment
-            if gone and member.metadata.generation >= 0:
-                if not commit:
-                    self.committing = False
-                self._revoke(gone)
-            elif gone:
-                self.subscription.lost(gone)
-            member.leave(reason)
-        elif self.committing and commit:
-            self._commit_by_itself(wait=True)
+        if not commit:
+            self.committing = False
+        problem: Exception | None = None
+        try:
+            if not self.subscription or member is None:
+                if self.committing:
+                    self._commit_by_itself(wait=True)
+            elif gone := self.assignment:
+                self._part_with(member, gone)
+            self._settle_commits()
+        except Exception as found:  # of the user's, most likely: the others need not wait for it
+            problem = found
         self.replace([])
+        if self.subscription and member is not None:
+            member.leave(reason)
+        if problem is not None:
+            raise problem
+
+    def end(self, commit: bool) -> None:
+        """Give up all; a commit without an answer by then is told of, too."""
+        try:
+            self.give_up("closed", commit)
+        finally:
+            self.committer.give_up(
+                errors.Timeout("the consumer was closed before its commit was answered")
+            )
+            self.tell_commits()
+
+    def _part_with(self, member: Membership, gone: list[TopicPartition]) -> None:
+        ended = member.ended()
+        if ended is not None:
+            member.lose(ended)
+        if member.metadata.generation >= 0:
+            self._revoke(gone)
+        else:
+            self.subscription.lost(gone)
 
     # ---- partitions --------------------------------------------------------------------
 
@@ -219,7 +293,45 @@ class Sharing:
             self.reading.forget(tp)
             self.paused.discard(tp)
         self._assigned = {tp: self._assigned.get(tp) for tp in wanted}
+        self._missing &= self._assigned.keys()
         self._fresh = True
+
+    def _mind_missing(self) -> None:
+        """Note what the fetcher has set aside, and go on with what the cluster has again."""
+        self._miss(self.reading.fetcher.missing - self._missing)
+        now_s = self.cluster.clock.monotonic_s()
+        if not self._missing or now_s < self._ask_again_s:
+            return
+        self._ask_again_s = now_s + ASK_AGAIN_S
+        try:
+            self.cluster.refresh_once(sorted({tp.topic for tp in self._missing}))
+        except errors.KafkalogError as problem:
+            _logger.info("%s", problem)
+            return
+        for tp in sorted(self._missing):
+            if known_in(self.cluster.topics, tp):
+                self._missing.discard(tp)
+                self._fresh = True
+                if (at := self.reading.position(tp)) is not None:
+                    self.seek(tp, at)
+        if self._missing and self.subscription:
+            self._next_look_s = 0.0  # perhaps they are not wanted any more
+
+    def _miss(self, partitions: Iterable[TopicPartition]) -> None:
+        """The cluster does not have these: told once, in the log or (assigned by hand) raised."""
+        gone = sorted(partitions)
+        if not gone:
+            return
+        self._missing.update(gone)
+        self._ask_again_s = self.cluster.clock.monotonic_s() + ASK_AGAIN_S
+        names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in gone[:TOLD_MAX])
+        more = f" and {len(gone) - TOLD_MAX} more" if len(gone) > TOLD_MAX else ""
+        problem = errors.UnknownTopicOrPartition(f"the cluster has no {names}{more}")
+        if self.subscription:
+            self._next_look_s = 0.0
+            _logger.warning("%s: it is read no more; what else is assigned is", problem)
+        else:
+            self._trouble = problem
 
     def find_positions(self) -> None:
         """Begin where the group has left off, or as auto.offset.reset says.
@@ -227,6 +339,7 @@ class Sharing:
         Raises: OffsetOutOfRange: neither tells.
         """
         new = [tp for tp in self._assigned if self.reading.position(tp) is None]
+        new = self._there(new)
         self._fresh = bool(new)
         if not new:
             return
@@ -244,10 +357,23 @@ class Sharing:
                 "committed nothing, and auto.offset.reset is none"
             )
         if missing:
-            found |= find_starts(self.cluster, missing, reset, self.stable_only)
+            try:
+                found |= find_starts(self.cluster, missing, reset, self.stable_only)
+            except errors.UnknownTopicOrPartition:  # gone since: the next time finds out which
+                self.cluster.forget()
         for tp, offset in found.items():
             self.seek(tp, offset)
-        self._fresh = False
+        self._fresh = len(found) < len(new)
+
+    def _there(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Those of them that the cluster has."""
+        asked = [tp for tp in partitions if tp not in self._missing]
+        for name in {tp.topic for tp in asked if not known_in(self.cluster.topics, tp)}:
+            with suppress(errors.UnknownTopicOrPartition):
+                self.cluster.topic(name)
+        there = [tp for tp in asked if known_in(self.cluster.topics, tp)]
+        self._miss(set(asked) - set(there))
+        return there
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on from an offset."""
@@ -256,20 +382,28 @@ class Sharing:
     # ---- commits -----------------------------------------------------------------------
 
     def positions(self, all_of_them: bool = True) -> dict[TopicPartition, Committed]:
-        """Up to where records were handed out; `all_of_them` False: what is not committed."""
+        """Up to where records were handed out, as far as the cluster has the partitions;
+        `all_of_them` False: what is not committed."""
         found = {}
         for tp, committed in self._assigned.items():
-            at = self.reading.position(tp)
+            at = None if tp in self._missing else self.reading.position(tp)
             if at is not None and (all_of_them or at != committed):
                 found[tp] = Committed(at)
         return found
 
-    def member(self) -> GroupMetadata:
-        """Who commits.  Raises: ArgumentError without a group; UnknownMemberId: it was one."""
+    def identity(self) -> GroupMetadata:
+        """Which member it is, or was last.  Raises: ArgumentError without a group."""
         if self.membership is None:
             raise errors.ArgumentError("group: none was given, wanted one for its offsets")
+        latest = self.membership.latest
+        return GroupMetadata(latest.group) if self.manual else latest
+
+    def member(self) -> GroupMetadata:
+        """Who commits.  Raises: ArgumentError without a group; UnknownMemberId: it was one."""
+        if self.membership is None or not self.subscription:
+            return GroupMetadata(self.identity().group)
         found = self.membership.metadata
-        if self.subscription and found.generation < 0:
+        if found.generation < 0:
             raise failure_class(ErrorCode.UNKNOWN_MEMBER_ID)(
                 f"group {found.group!r}: this consumer is no member of it now: poll joins again"
             )
@@ -280,26 +414,43 @@ class Sharing:
         yet, and would land behind this one; what the coordinator answers.
         """
         member = self.member()
-        patience_ms = self.cluster.options.api_timeout_ms
-        drained = self.keeper.drain(patience_ms / 1000)
+        until_s = self._patient_until_s()
+        drained = self.committer.drain(until_s)
         self.tell_commits()
         if not drained:
             raise errors.Timeout(
-                f"group {member.group!r}: an earlier commit was not answered in {patience_ms} ms"
+                f"group {member.group!r}: an earlier commit was not answered in "
+                f"{self.cluster.options.api_timeout_ms} ms"
             )
-        commit_offsets(
+        left_ms = max(1, round((until_s - self.cluster.clock.monotonic_s()) * 1000))
+        put_offsets(
             self.cluster, member.group, offsets, member.generation, member.member_id,
-            member.instance_id,
-        )  # fmt: skip
+            member.instance_id, left_ms,
+        ).check()  # fmt: skip
         self._note(offsets)
 
     def commit_later(self, offsets: Offsets, callback: Callback | None) -> None:
         """Commit in the background; `callback` is called within a later poll, commit or close."""
-        self.keeper.commit(Committing(offsets, self.member(), callback))
+        given = Committing(offsets, self.member(), callback, self._patient_until_s())
+        # What this thread has reached the other one may wait for.
+        self.committer.cluster.reached |= self.cluster.reached
+        self.committer.commit(given)
+
+    def _patient_until_s(self) -> float:
+        """When a call that begins now gives up, by the clock."""
+        return self.cluster.clock.monotonic_s() + self.cluster.options.api_timeout_ms / 1000
+
+    def _settle_commits(self) -> None:
+        """Wait for what is committed in the background, before the generation in which it may be
+        committed ends."""
+        if self.membership is not None:
+            with self.keeper.waited_for():
+                self.committer.drain(self._patient_until_s())
+        self.tell_commits()
 
     def tell_commits(self) -> None:
-        """Tell of the commits that have ended."""
-        for done in self.keeper.finished():
+        """Tell of the commits that have ended, in their order, whatever a callback does."""
+        while (done := self.committer.finished()) is not None:
             if done.problem is None:
                 self._note(done.offsets)
             elif done.callback is None:

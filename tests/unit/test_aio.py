@@ -395,7 +395,13 @@ def test_threads_end_with_their_objects(broker: Broker, unique: str) -> None:
     before = set(threading.enumerate())
     run(work)
     # The broker of this process begins some of its own when they are needed.
-    clients = ("kafkalog-aio", "kafkalog-producer", "kafkalog-member", "kafkalog-connect")
+    clients = (
+        "kafkalog-aio",
+        "kafkalog-producer",
+        "kafkalog-member",
+        "kafkalog-commits",
+        "kafkalog-connect",
+    )
     ours = [one for one in threading.enumerate() if one not in before]
     for thread in ours:
         if thread.name.startswith(clients):

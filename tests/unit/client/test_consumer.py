@@ -364,7 +364,7 @@ def test_commits_that_wait_are_one(where: Any, topic: str) -> None:
         told: list[Any] = []
         for offset in range(5_000):
             consumer.commit({tp: offset}, wait=False)
-            assert len(consumer._keeper._commits) <= 1
+            assert len(consumer._committer._commits) <= 1
         consumer.commit({tp: 7}, wait=False, callback=lambda *how: told.append(how))
         consumer.commit({TopicPartition(topic, 1): 3}, wait=False)
         consumer.commit({TopicPartition(topic, 2): 4})

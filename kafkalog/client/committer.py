@@ -1,0 +1,122 @@
+"""Commits in the background: in the order of the calls, each for as long as it was given."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from kafkalog import errors
+from kafkalog.client.background import Background
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.groups import Committed, GroupMetadata, put_offsets
+from kafkalog.types import TopicPartition
+
+__all__ = ["Callback", "Committer", "Committing", "Offsets"]
+
+Offsets = Mapping[TopicPartition, Committed]
+Callback = Callable[[Offsets, "errors.KafkalogError | None"], object]
+
+
+class Committing(NamedTuple):
+    """Offsets that are committed in the background, and then how that went."""
+
+    offsets: Offsets
+    member: GroupMetadata
+    callback: Callback | None
+    until_s: float
+    """By the clock: it is not tried for longer, however long those before it take."""
+    problem: errors.KafkalogError | None = None
+
+
+class Committer(Background):
+    """The thread that commits, apart from the one that beats: a commit is tried again for up to
+    default.api.timeout.ms, which is longer than a session."""
+
+    def __init__(self, cluster: Cluster, nudge: Callable[[], None]) -> None:
+        super().__init__(cluster, "kafkalog-commits", nudge)
+        self._commits: deque[Committing] = deque()
+        self._now: Committing | None = None
+        self._done: deque[Committing] = deque()
+
+    # ---- for the owner -----------------------------------------------------------------
+
+    def commit(self, committing: Committing) -> None:
+        """Commit in the background, in the order of the calls; `finished` tells how it went.
+
+        What waits and nobody asked about goes with the next: a commit a record is not kept.
+        """
+        with self._condition:
+            last = self._commits[-1] if self._commits else committing
+            quiet = last.callback is None and committing.callback is None
+            if self._commits and quiet and last.member == committing.member:
+                self._commits.pop()
+                committing = committing._replace(offsets={**last.offsets, **committing.offsets})
+            self._commits.append(committing)
+            self._wake()
+
+    def finished(self) -> Committing | None:
+        """The oldest commit that has ended and was not told of; None: there is none."""
+        if not self._done:
+            return None
+        with self._condition:
+            return self._done.popleft()
+
+    def drain(self, until_s: float) -> bool:
+        """Wait until no commit is under way, by the clock; False: one is still."""
+        with self._condition:
+            while self._commits or self._now is not None:
+                if self.clock.monotonic_s() >= until_s:
+                    return False
+                self.clock.wait_until(self._condition, until_s)
+        return True
+
+    def give_up(self, problem: errors.KafkalogError) -> None:
+        """Whatever has not ended has failed so; nothing is begun any more."""
+        with self._condition:
+            self._stopping = True
+            self._failed(problem)
+
+    # ---- the thread --------------------------------------------------------------------
+
+    def _failed(self, problem: errors.KafkalogError) -> None:
+        left = [*([] if self._now is None else [self._now]), *self._commits]
+        self._now = None
+        self._commits.clear()
+        self._done += [one._replace(problem=problem) for one in left]
+        self._condition.notify_all()
+
+    def _due(self) -> Callable[[], None] | None:
+        if not self._commits:
+            return None
+        self._now = self._commits.popleft()
+        return self._commit
+
+    def _commit(self) -> None:
+        given = self._now
+        if given is None:
+            return
+        problem: errors.KafkalogError | None = None
+        try:
+            self._put(given)
+        except errors.KafkalogError as found:
+            problem = found
+        with self._condition:
+            if self._now is given:
+                self._now = None
+                self._done.append(given._replace(problem=problem))
+                self._condition.notify_all()
+        self._nudge()
+
+    def _put(self, given: Committing) -> None:
+        """Raises: Timeout: those before it took all of its time; as `put_offsets`."""
+        by, left_ms = given.member, round((given.until_s - self.clock.monotonic_s()) * 1000)
+        if left_ms <= 0:
+            patience_ms = self.cluster.options.api_timeout_ms
+            raise errors.Timeout(
+                f"group {by.group!r}: its turn to commit did not come in {patience_ms} ms"
+            )
+        put_offsets(
+            self.cluster, by.group, given.offsets, by.generation, by.member_id, by.instance_id,
+            left_ms,
+        ).check()  # fmt: skip
