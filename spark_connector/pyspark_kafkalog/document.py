@@ -142,6 +142,16 @@ says that it is the same: then its batches up to the last number of the old one 
 warning, whatever rows they have. A commit that is not answered is asked for again; a batch write
 without `batchId` says in its error when it stays unknown whether the rows are there. With a path
 the driver opens the directory for each batch; while a broker has it, write to the broker instead.
+
+A driver that dies during a delivery leaves a transaction open, and readers of committed records see
+nothing past the offset where it begins. With a path, the next delivery of any query aborts it: the
+driver holds the directory's lock, so every transaction open there belongs to a dead writer, or to a
+client of a broker that is stopped, which is then fenced. With brokers, a restarted query aborts its
+own leftover, because its transactional id is stable: `sinkId`, or the query's id from its
+checkpoint. What another query left, or a batch write without `sinkId`, stays open until the broker
+times it out (`kafka.transaction.timeout.ms`). Until then each delivery logs which transaction hides
+its rows and the command that ends it, `kafkalog transactions force-terminate`.
+
 The mode is `append`: Spark hands no other to a Python source but `overwrite`, which a log does not
 know. Writing streams wants Spark 4.1 or later.
 """

@@ -12,16 +12,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from .open_transactions import Placed, end_dead, tell_blocking
 from .options import WriteOptions
 from .rows import SinkError
 from .staging import Part, Staged, forget, staged_batches
 
 if TYPE_CHECKING:
-    from kafkalog import Producer
+    from kafkalog import Admin, Producer
+    from kafkalog.client.delivery import ManyFuture
     from kafkalog.client.groups import Committed
 
 _log = logging.getLogger("pyspark_kafkalog")
 
+BATCH_WRITES = "spark-write"
+"""The transactional id of all batch writes into directories, which come one after the other."""
 COMMITS = 5
 """How often a commit is asked for that is not answered, for `max.block.ms` each."""
 
@@ -82,7 +86,12 @@ def _write(
 ) -> None:
     import kafkalog
 
-    with kafkalog.Producer(where, transactional_id=sink, config=dict(options.producer)) as producer:
+    topics = sorted({part.topic for part in parts})
+    if options.path is not None:
+        end_dead(where, topics)
+    name = BATCH_WRITES if options.path is not None and batch_id is None else sink
+    placed = Placed()
+    with kafkalog.Producer(where, transactional_id=name, config=dict(options.producer)) as producer:
         # Whoever wrote as this sink before can do so no more; what it left open is ended.
         producer.init_transactions()
         if batch_id is not None:
@@ -93,15 +102,18 @@ def _write(
         try:
             with producer.transaction():
                 for part in parts:
-                    _send(producer, part)
+                    for sent in _send(producer, part):
+                        placed.note(sent)
                 if batch_id is not None:
                     # Of every topic: a group's offsets of a topic that is deleted go with it.
-                    topics = sorted({part.topic for part in parts})
                     number = (batch_id + 1, -1, query)
                     offsets = {kafkalog.TopicPartition(topic, 0): number for topic in topics}
                     producer.send_offsets(offsets, sink)
         except kafkalog.Timeout as error:
             _end(producer, error)
+    if options.path is None:
+        with _admin(options, where) as admin:
+            tell_blocking(options, f"{sink}, batch {batch_id}", admin, placed)
 
 
 def _end(producer: Producer, unanswered: Exception) -> None:
@@ -126,21 +138,27 @@ def _end(producer: Producer, unanswered: Exception) -> None:
     ) from unanswered
 
 
-def _send(producer: Producer, part: Part) -> None:
-    for batches in staged_batches(part):
+def _send(producer: Producer, part: Part) -> list[ManyFuture]:
+    return [
         producer.send_batches(part.topic, batches, partition=part.partition)
+        for batches in staged_batches(part)
+    ]
 
 
 def _next_batch(options: WriteOptions, where: Any, sink: str) -> Committed | None:
     """The number behind the last batch that the target has from a sink, and whose it was."""
+    with _admin(options, where) as admin:
+        committed = admin.list_group_offsets(sink)
+    return max(committed.values(), key=lambda one: one.offset, default=None)
+
+
+def _admin(options: WriteOptions, where: Any) -> Admin:
     import kafkalog
     from kafkalog.config.admin import AdminConfig
 
     known = AdminConfig.names()
     config = {name: text for name, text in options.producer if name in known}
-    with kafkalog.Admin(where, config=config) as admin:
-        committed = admin.list_group_offsets(sink)
-    return max(committed.values(), key=lambda one: one.offset, default=None)
+    return kafkalog.Admin(where, config=config)
 
 
 def _tell_dropped(
