@@ -143,6 +143,20 @@ warning, whatever rows they have. A commit that is not answered is asked for aga
 without `batchId` says in its error when it stays unknown whether the rows are there. With a path
 the driver opens the directory for each batch; while a broker has it, write to the broker instead.
 
+In `foreachBatch` give each write the number of the batch, and `sinkId`:
+
+```python
+def route(rows, batch):
+    for topic, which in (("good", "delay < 15"), ("late", "delay >= 15")):
+        write = rows.where(which).write.format("kafkalog").mode("append").option("topic", topic)
+        write.option("sinkId", "route").option("batchId", batch).save("data")
+```
+
+The target remembers each write of a batch by its set of topics, so that a batch that runs again
+writes only what is missing. Two writes of a batch to the same topics need different `sinkId`s: the
+second is taken for the first. It fails if it has another number of rows and comes from the same run
+of the query; otherwise it is dropped, with a warning if it may be another write.
+
 A driver that dies during a delivery leaves a transaction open, and readers of committed records see
 nothing past the offset where it begins. With a path, the next delivery of any query aborts it: the
 driver holds the directory's lock, so every transaction open there belongs to a dead writer, or to a

@@ -321,7 +321,7 @@ def test_all_clients_of_a_write_have_its_settings(job: Job, tmp_path: Path) -> N
         assert all(fault.hits for fault in asked)
 
 
-STEPS = ["_target", "_write", "_next_batch", "_send", "forget"]
+STEPS = ["_target", "_write", "_recall", "_send", "forget"]
 
 
 @pytest.mark.parametrize("step", STEPS)

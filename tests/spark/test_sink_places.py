@@ -107,7 +107,7 @@ def test_a_micro_batch_is_there_once(target: Target, micro: Any) -> None:
     assert sorted(target.values()) == [b"a", b"b", b"c"]
 
 
-@pytest.mark.parametrize("step", ["_write", "_next_batch", "_send"])
+@pytest.mark.parametrize("step", ["_write", "_recall", "_send"])
 def test_a_delivery_that_breaks_off(
     target: Target, micro: Any, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

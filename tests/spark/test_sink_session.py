@@ -74,6 +74,35 @@ def test_a_stream(spark: Any, tmp_path: Path) -> None:
     assert found.offset == FILES
 
 
+def test_foreach_batch(spark: Any, tmp_path: Path) -> None:
+    """Two topics under one sinkId; then a write too many, which Spark's run gives away."""
+    wanted = lines(tmp_path / "in")
+    routes = {"even": "value like '%0' or value like '%5'", "odd": "value like '%1'"}
+
+    def route(rows: Any, batch: int) -> None:
+        for topic, which in [*routes.items(), *more]:
+            write = rows.where(which).write.format("kafkalog").mode("append").option("topic", topic)
+            write.option("sinkId", "route").option("batchId", batch).save(str(tmp_path / "data"))
+
+    def run() -> None:
+        rows = spark.readStream.option("maxFilesPerTrigger", 1).text(str(tmp_path / "in"))
+        writer = rows.writeStream.foreachBatch(route).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+
+    more: list[tuple[str, str]] = []
+    run()
+    found = {topic: records(tmp_path / "data", topic) for topic in routes}
+    assert found == {
+        "even": [one for one in wanted if one[-1] in "05"],
+        "odd": [one for one in wanted if one[-1] == "1"],
+    }
+    (tmp_path / "in" / f"{FILES}.txt").write_text("02-00\n02-01\n02-05\n")
+    more = [("even", "value like '%1'")]
+    with pytest.raises(PySparkException, match=r"in even with 2 rows, and this write has 1\."):
+        run()
+    assert records(tmp_path / "data", "even") == [*found["even"], "02-00", "02-05"]
+
+
 CUTS = ["write:before", "_send:after", "_write:after", "forget:before", "forget:after"]
 """The rest of the steps without a session: test_sink.py."""
 

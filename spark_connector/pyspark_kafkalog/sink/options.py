@@ -29,8 +29,8 @@ OURS = {
         "A batch of a stream that the target has from this writer is not written again; with a "
         "warning where another query, of another checkpoint, wrote it."),
     "batchId": Option("", "For a batch write, with `sinkId`: the number of this write. One that "
-        "is not above the last of this `sinkId` is dropped; so `foreachBatch` writes once.",
-        (BATCH,)),
+        "is not above the last of this `sinkId` in its topics is dropped; so `foreachBatch` writes "
+        "once. Two writes with one number and `sinkId` must differ in their topics.", (BATCH,)),
     "stagingDir": Option("`<path>.staging`; else below the checkpoint's or the temporary folder",
         "Where tasks put their rows until the driver takes them, in a folder `kafkalog-staging` "
         "of their own: a place that all see. Below one where anybody may write, as /tmp, it is "
