@@ -134,14 +134,15 @@ Columns as in Spark's Kafka sink: `value` (needed), `key`, `topic`, `partition`,
 those of a Java producer do.
 
 Tasks stage their rows in files; the driver writes them in one Kafka transaction, which also commits
-the number of the batch as an offset of a group named `sinkId`. So a reader of committed records
-sees a micro-batch whole or not at all, and one that Spark runs again, after whatever died, is found
-there and dropped. This holds as long as the target remembers the group: seven days without a batch
-(`offsets.retention.minutes`). A new checkpoint is a new query, and writes again, unless `sinkId`
-says that it is the same: then its batches up to the last number of the old one are dropped, with a
-warning, whatever rows they have. A commit that is not answered is asked for again; a batch write
-without `batchId` says in its error when it stays unknown whether the rows are there. With a path
-the driver opens the directory for each batch; while a broker has it, write to the broker instead.
+the number of the batch as an offset of the group `spark-sink-<sinkId>`. So a reader of committed
+records sees a micro-batch whole or not at all, and one that Spark runs again, after whatever died,
+is found there and dropped. This holds as long as the target remembers the group: seven days without
+a batch (`offsets.retention.minutes`). A new checkpoint is a new query, and writes again, unless
+`sinkId` says that it is the same: then its batches up to the last number of the old one are
+dropped, with a warning, whatever rows they have. A commit that is not answered is asked for again;
+a batch write without `batchId` says in its error when it stays unknown whether the rows are there.
+With a path the driver opens the directory for each batch; while a broker has it, write to the
+broker instead.
 
 In `foreachBatch` give each write the number of the batch, and `sinkId`:
 

@@ -518,5 +518,5 @@ def test_the_group_says_how_far_it_is(micro: Any, tmp_path: Path) -> None:
         writer, messages = micro(number, values("x"), sinkId="mine")
         writer.commit(messages, number)
     with kafkalog.Store(tmp_path / "data") as store:
-        found = store.admin.list_group_offsets("mine")
+        found = store.admin.list_group_offsets("spark-sink-mine")
         assert {tp: one.offset for tp, one in found.items()} == {TopicPartition("t", 0): 5}

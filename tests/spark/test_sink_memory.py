@@ -130,6 +130,55 @@ def test_what_is_remembered_of_the_most_writes_fits() -> None:
     assert len(text) <= 4096
 
 
+# ---- what others commit -------------------------------------------------------------------
+
+
+def consume(target: Path, group: str, topic: str = "t") -> list[bytes | None]:
+    """What a consumer of a group gets, which then commits."""
+    config = {"auto.offset.reset": "earliest"}
+    at = TopicPartition(topic, 0)
+    found: list[bytes | None] = []
+    with (
+        kafkalog.Store(target) as store,
+        store.consumer(topic, group=group, config=config) as consumer,
+    ):
+        end = consumer.end_offsets([at])[at]
+        while at not in consumer.assignment or consumer.position(at) < end:
+            found += [one.value for one in consumer.poll(1_000)]
+        consumer.commit()
+    return found
+
+
+def test_a_sink_and_a_consumer_group_of_the_same_name(job: Job, micro: Any, tmp_path: Path) -> None:
+    """Neither takes the other's offsets for its own."""
+    for number in range(3):
+        job(values(f"old {number}"))
+    assert len(consume(tmp_path / "data", "late")) == 3
+    for number in range(3):
+        writer, messages = micro(number, values("new"), query=QUERY, sinkId="late")
+        writer.commit(messages, number)
+        job(values("routed"), topic="u", sinkId="late", batchId=str(number))
+    assert consume(tmp_path / "data", "late") == [b"new"] * 3
+    assert consume(tmp_path / "data", "late", "u") == [b"routed"] * 3
+
+
+def test_a_batch_write_and_a_consumer_group_of_the_same_name(job: Job, tmp_path: Path) -> None:
+    """Whose offsets have no metadata, as those of older batch writes."""
+    for number in range(3):
+        job(values(f"old {number}"))
+    consume(tmp_path / "data", "late")
+    job(values("new"), sinkId="late", batchId="0")
+    assert written(tmp_path / "data")["t"][-1] == "new"
+
+
+def test_a_group_of_another_application_is_refused(job: Job, tmp_path: Path) -> None:
+    job(values("a"))
+    consume(tmp_path / "data", "spark-sink-etl")
+    with pytest.raises(SinkError, match=r"group spark-sink-etl: found offset 2 of t-0 with the"):
+        job(values("b"), **FOREACH)
+    assert written(tmp_path / "data") == {"t": ["a"]}
+
+
 # ---- what older versions remembered -------------------------------------------------------
 
 

@@ -70,7 +70,7 @@ def test_a_stream(spark: Any, tmp_path: Path) -> None:
     query.awaitTermination()
     assert records(tmp_path / "data") == wanted
     with kafkalog.Store(tmp_path / "data") as store:
-        (found,) = store.admin.list_group_offsets(str(query.id)).values()
+        (found,) = store.admin.list_group_offsets(f"spark-sink-{query.id}").values()
     assert found.offset == FILES
 
 

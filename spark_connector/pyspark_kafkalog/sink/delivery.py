@@ -98,7 +98,7 @@ def _write(
                     for sent in _send(producer, part):
                         placed.note(sent)
                 if write is not None:
-                    producer.send_offsets(offsets(write, memory), write.sink)
+                    producer.send_offsets(offsets(write, memory), write.group)
         except kafkalog.Timeout as error:
             _end(producer, error)
     if options.path is None:

@@ -1,8 +1,9 @@
 """What a target remembers of a sink: offsets of a group, committed with the rows of each batch.
 
-For every topic that a batch went to, at partition 0: the number behind the batch, and as metadata
-which writes of that batch went there.  A stream writes a batch once.  `foreachBatch` may write it
-several times under one sinkId; such writes are told apart by their sets of topics.
+The group's name begins with GROUP, so that no consumer group has it.  For every topic that a batch
+went to, at partition 0: the number behind the batch, and as metadata which writes of that batch
+went there.  A stream writes a batch once.  `foreachBatch` may write it several times under one
+sinkId; such writes are told apart by their sets of topics.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,12 +24,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pyspark_kafkalog")
 
+GROUP = "spark-sink-"
+"""Before a sinkId.  Older versions had none, and shared the names of consumer groups."""
 WRITES_MAX = 64
 """Writes of one batch to one topic; Kafka keeps 4096 bytes of metadata."""
-
-
 TOLD = 5
 """How many topics a message names."""
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Write(NamedTuple):
@@ -42,6 +46,11 @@ class Write(NamedTuple):
     topics: tuple[str, ...]
     """Sorted."""
     rows: int
+
+    @property
+    def group(self) -> str:
+        """The group whose offsets remember it."""
+        return GROUP + self.sink
 
     @property
     def name(self) -> str:
@@ -74,18 +83,61 @@ def write_of(sink: str, batch: int, staged: Sequence[Staged]) -> Write:
 def recall(admin: Admin, write: Write) -> Memory:
     """What the target remembers of the write's sink.
 
-    Raises: KafkalogError.
+    Raises: SinkError, when another application commits offsets of this group; KafkalogError.
+    """
+    memory = {
+        tp.topic: _read(write.group, tp, one)
+        for tp, one in admin.list_group_offsets(write.group).items()
+    }
+    if all(topic in memory for topic in write.topics):
+        return memory
+    return {**_older(admin, write), **memory}
+
+
+def _read(group: str, tp: TopicPartition, one: Committed) -> Remembered:
+    try:
+        found = json.loads(one.metadata or "")
+        query, run, writes = found["query"], found["run"], found["writes"]
+        if tp.partition or not isinstance(writes, dict):
+            raise ValueError
+    except (ValueError, TypeError, KeyError):
+        raise SinkError(
+            f"group {group}: found offset {one.offset} of {tp.topic}-{tp.partition} with the "
+            f"metadata {(one.metadata or '')[:80]!r}, wanted only what a sink commits: give the "
+            "other application that uses this group another one, or this sink another sinkId"
+        ) from None
+    return Remembered(one.offset - 1, query, run, writes)
+
+
+def _older(admin: Admin, write: Write) -> Memory:
+    """What a version remembered that knew only the batch, as a group of the sink's own name.
+
+    A consumer group of this name has offsets, too: they do not count.
     """
     committed = admin.list_group_offsets(write.sink)
-    return {tp.topic: _remembered(one) for tp, one in committed.items()}
+    found = {
+        tp.topic: Remembered(one.offset - 1, one.metadata or "", "", {})
+        for tp, one in committed.items()
+        if tp.partition == 0 and one.leader_epoch == -1
+    }
+    if write.query:  # the id of a query
+        return {topic: one for topic, one in found.items() if _UUID.fullmatch(one.query)}
+    found = {topic: one for topic, one in found.items() if not one.query}
+    return found if found and _has_no_consumers(admin, write.sink) else {}
 
 
-def _remembered(one: Committed) -> Remembered:
-    text = one.metadata or ""
-    if not text.startswith("{"):
-        return Remembered(one.offset - 1, text, "", {})
-    found = json.loads(text)
-    return Remembered(one.offset - 1, found["query"], found["run"], found["writes"])
+def _has_no_consumers(admin: Admin, group: str) -> bool:
+    """Whether a group with offsets never had members."""
+    from kafkalog import KafkalogError
+    from kafkalog.wire.error_codes import ErrorCode
+
+    try:
+        info = admin.describe_groups([group])[group]
+    except KafkalogError as error:
+        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:  # it is one of KIP-848
+            return False
+        raise
+    return info.state == "Empty" and not info.protocol_type
 
 
 def find(write: Write, memory: Memory) -> Remembered | None:

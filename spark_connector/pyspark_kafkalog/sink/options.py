@@ -25,9 +25,9 @@ OURS = {
         "`host:port,...`."),
     "topic": Option("", "Write to this topic, whatever the column `topic` says."),
     "includeHeaders": Option("false", "Write the column `headers`; else it is left out."),
-    "sinkId": Option("the query's id", "Who writes, to the target: a transactional id and a group. "
-        "A batch of a stream that the target has from this writer is not written again; with a "
-        "warning where another query, of another checkpoint, wrote it."),
+    "sinkId": Option("the query's id", "Who writes, to the target: a transactional id, and the "
+        "group `spark-sink-<sinkId>`. A batch of a stream that the target has from this writer is "
+        "not written again; with a warning where another query, of another checkpoint, wrote it."),
     "batchId": Option("", "For a batch write, with `sinkId`: the number of this write. One that "
         "is not above the last of this `sinkId` in its topics is dropped; so `foreachBatch` writes "
         "once. Two writes with one number and `sinkId` must differ in their topics.", (BATCH,)),
