@@ -67,7 +67,7 @@ def test_every_column(target: Target, job: Job) -> None:
         timestamp=[START_MS * 1000 + 1999, 0, 1000],
         headers=[[{"key": "h", "value": b"v"}, {"key": "n", "value": None}], None, []],
     )
-    job([rows], schema="all", includeHeaders="true", **target.options)
+    job([rows], schema="all", **target.options)
     found = target.records()
     assert [(one.partition, one.key, one.value) for one in found] == [
         (0, None, None), (2, b"k", b"1"), (2, b"", b"3"),

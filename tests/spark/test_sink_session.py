@@ -52,7 +52,7 @@ def test_a_data_frame(spark: Any, tmp_path: Path) -> None:
         "array(named_struct('key', 'h', 'value', encode(string(id), 'utf-8'))) headers",
         "id unused",
     )  # fmt: skip
-    write = frame.write.format("kafkalog").mode("append").option("includeHeaders", "true")
+    write = frame.write.format("kafkalog").mode("append")
     write.option("topic", "t").save(str(tmp_path / "data"))
     found = (
         spark.read.format("kafkalog").option("includeHeaders", "true").option("subscribe", "t")
