@@ -134,14 +134,39 @@ Columns as in Spark's Kafka sink: `value` (needed), `key`, `topic`, `partition`,
 those of a Java producer do.
 
 Tasks stage their rows in files; the driver writes them in one Kafka transaction, which also commits
-the number of the batch as an offset of a group named `sinkId`. So a reader of committed records
-sees a micro-batch whole or not at all, and one that Spark runs again, after whatever died, is found
-there and dropped. This holds as long as the target remembers the group: seven days without a batch
-(`offsets.retention.minutes`). A new checkpoint is a new query, and writes again, unless `sinkId`
-says that it is the same: then its batches up to the last number of the old one are dropped, with a
-warning, whatever rows they have. A commit that is not answered is asked for again; a batch write
-without `batchId` says in its error when it stays unknown whether the rows are there. With a path
-the driver opens the directory for each batch; while a broker has it, write to the broker instead.
+the number of the batch as an offset of the group `spark-sink-<sinkId>`. So a reader of committed
+records sees a micro-batch whole or not at all, and one that Spark runs again, after whatever died,
+is found there and dropped. This holds as long as the target remembers the group: seven days without
+a batch (`offsets.retention.minutes`). A new checkpoint is a new query, and writes again, unless
+`sinkId` says that it is the same: then its batches up to the last number of the old one are
+dropped, with a warning, whatever rows they have. A commit that is not answered is asked for again;
+a batch write without `batchId` says in its error when it stays unknown whether the rows are there.
+With a path the driver opens the directory for each batch; while a broker has it, write to the
+broker instead.
+
+In `foreachBatch` give each write the number of the batch, and `sinkId`:
+
+```python
+def route(rows, batch):
+    for topic, which in (("good", "delay < 15"), ("late", "delay >= 15")):
+        write = rows.where(which).write.format("kafkalog").mode("append").option("topic", topic)
+        write.option("sinkId", "route").option("batchId", batch).save("data")
+```
+
+The target remembers each write of a batch by its set of topics, so that a batch that runs again
+writes only what is missing. Two writes of a batch to the same topics need different `sinkId`s: the
+second is taken for the first. It fails if it has another number of rows and comes from the same run
+of the query; otherwise it is dropped, with a warning if it may be another write.
+
+A driver that dies during a delivery leaves a transaction open, and readers of committed records see
+nothing past the offset where it begins. With a path, the next delivery of any query aborts it: the
+driver holds the directory's lock, so every transaction open there belongs to a dead writer, or to a
+client of a broker that is stopped, which is then fenced. With brokers, a restarted query aborts its
+own leftover, because its transactional id is stable: `sinkId`, or the query's id from its
+checkpoint. What another query left, or a batch write without `sinkId`, stays open until the broker
+times it out (`kafka.transaction.timeout.ms`). Until then each delivery logs which transaction hides
+its rows and the command that ends it, `kafkalog transactions force-terminate`.
+
 The mode is `append`: Spark hands no other to a Python source but `overwrite`, which a log does not
 know. Writing streams wants Spark 4.1 or later.
 """

@@ -55,7 +55,7 @@ def test_every_column(job: Job, tmp_path: Path) -> None:
         headers=[[{"key": "h", "value": b"v"}, {"key": "n", "value": None}], None, [], None, None],
         more=[1.0] * 5,
     )
-    job([rows], schema="all", topic="", includeHeaders="true")
+    job([rows], schema="all", topic="")
     with kafkalog.Store(tmp_path / "data") as store:
         b, a = list(store["b"][1].read()), list(store["a"][2].read())
         assert [(one.key, one.value) for one in b] == [(b"k", b"1"), (b"k", None)]
@@ -128,8 +128,18 @@ def test_headers_that_cannot_be(job: Job, tmp_path: Path, headers: Any, wanted: 
     """A null in the array is no header without a name, and not left out in silence."""
     rows = batch(value=[b"x"], headers=headers)
     with pytest.raises(SinkError, match=wanted):
-        job([rows], schema="all", includeHeaders="true")
+        job([rows], schema="all")
     assert not (tmp_path / "data").exists()
+
+
+def test_headers_are_left_out_on_request_alone(job: Job, tmp_path: Path) -> None:
+    """As Spark's Kafka sink writes the column, without an option."""
+    rows = batch(value=[b"x"], headers=[[{"key": "h", "value": b"v"}]])
+    for more in ({}, {"includeHeaders": "true"}, {"includeHeaders": "false"}):
+        job([rows], schema="all", **more)
+    with kafkalog.Store(tmp_path / "data") as store:
+        found = [[tuple(h) for h in one.headers] for one in store["t"][0].read()]
+    assert found == [[("h", b"v")], [("h", b"v")], []]
 
 
 def test_a_partition_that_is_not_there_writes_nothing(job: Job, tmp_path: Path) -> None:
@@ -321,7 +331,7 @@ def test_all_clients_of_a_write_have_its_settings(job: Job, tmp_path: Path) -> N
         assert all(fault.hits for fault in asked)
 
 
-STEPS = ["_target", "_write", "_next_batch", "_send", "forget"]
+STEPS = ["_target", "_write", "_recall", "_send", "forget"]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -495,6 +505,7 @@ def test_options_that_cannot_be(given: dict[str, str], wanted: str) -> None:
         ("value binary, topic string, partition bigint", "partition attribute unsupported"),
         ("value binary, topic string, key double", "key attribute unsupported type double"),
         ("value binary, topic string, timestamp string", "timestamp attribute unsupported"),
+        ("value binary, topic string, headers binary", "headers attribute unsupported type binary"),
     ],
 )
 def test_columns_that_cannot_be(tmp_path: Path, schema: str, wanted: str) -> None:
@@ -518,5 +529,5 @@ def test_the_group_says_how_far_it_is(micro: Any, tmp_path: Path) -> None:
         writer, messages = micro(number, values("x"), sinkId="mine")
         writer.commit(messages, number)
     with kafkalog.Store(tmp_path / "data") as store:
-        found = store.admin.list_group_offsets("mine")
+        found = store.admin.list_group_offsets("spark-sink-mine")
         assert {tp: one.offset for tp, one in found.items()} == {TopicPartition("t", 0): 5}

@@ -38,7 +38,7 @@ KILLS = 60 if LONG else 5
 TASK, COMMIT = "worker in a task", "worker in a commit"
 KINDS = [TASK, "driver", COMMIT, TASK, "driver and worker", COMMIT, TASK, COMMIT]
 """In turn.  A driver is dear: the next takes seconds to start."""
-STEPS = ["_target", "_write", "_next_batch", "_send", "forget"]
+STEPS = ["_target", "_write", "_recall", "_send", "forget"]
 
 
 def orders_of(draw: random.Random, kinds: list[str]) -> list[str]:

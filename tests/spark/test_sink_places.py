@@ -5,6 +5,7 @@ Writers travel as Spark sends them; what they wrote is read by a consumer of com
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def test_every_column(target: Target, job: Job) -> None:
         timestamp=[START_MS * 1000 + 1999, 0, 1000],
         headers=[[{"key": "h", "value": b"v"}, {"key": "n", "value": None}], None, []],
     )
-    job([rows], schema="all", includeHeaders="true", **target.options)
+    job([rows], schema="all", **target.options)
     found = target.records()
     assert [(one.partition, one.key, one.value) for one in found] == [
         (0, None, None), (2, b"k", b"1"), (2, b"", b"3"),
@@ -107,7 +108,20 @@ def test_a_micro_batch_is_there_once(target: Target, micro: Any) -> None:
     assert sorted(target.values()) == [b"a", b"b", b"c"]
 
 
-@pytest.mark.parametrize("step", ["_write", "_next_batch", "_send"])
+def test_a_batch_write_that_an_older_version_made(target: Target, job: Job) -> None:
+    """It remembered only the batch, in a group of the sink's own name."""
+    with (
+        kafkalog.Producer(target.servers, transactional_id=target.topic) as producer,
+        producer.transaction(),
+    ):
+        at = {kafkalog.TopicPartition(target.topic, 0): (8, -1, "")}
+        producer.send_offsets(at, target.topic)
+    for number in ("7", "8"):
+        job(values(number), sinkId=target.topic, batchId=number, **target.options)
+    assert target.values() == [b"8"]
+
+
+@pytest.mark.parametrize("step", ["_write", "_recall", "_send"])
 def test_a_delivery_that_breaks_off(
     target: Target, micro: Any, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -144,6 +158,22 @@ def test_a_driver_that_was_thought_dead_writes_no_more(target: Target, micro: An
         with pytest.raises(kafkalog.ProducerFenced):
             old.commit_transaction()
     assert target.values() == [b"a"]
+
+
+def test_a_transaction_that_hides_a_batch_is_named(
+    target: Target, job: Job, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "pyspark_kafkalog")
+    name = f"{target.topic}-other"
+    with kafkalog.Producer(target.servers, transactional_id=name) as other:
+        other.begin_transaction()
+        other.send(target.topic, b"old", partition=1)
+        other.flush()
+        job([batch(value=[b"x", b"y"], partition=[0, 1])], schema="all", **target.options)
+        other.abort_transaction()
+    (told,) = [one for one in caplog.messages if "hidden from readers" in one]
+    assert f"the open transaction of '{name}' in {target.topic}-1, open since " in told
+    assert sorted(target.values()) == [b"x", b"y"]
 
 
 def test_rows_that_the_target_refuses(target: Target, job: Job) -> None:

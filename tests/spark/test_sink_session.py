@@ -52,7 +52,7 @@ def test_a_data_frame(spark: Any, tmp_path: Path) -> None:
         "array(named_struct('key', 'h', 'value', encode(string(id), 'utf-8'))) headers",
         "id unused",
     )  # fmt: skip
-    write = frame.write.format("kafkalog").mode("append").option("includeHeaders", "true")
+    write = frame.write.format("kafkalog").mode("append")
     write.option("topic", "t").save(str(tmp_path / "data"))
     found = (
         spark.read.format("kafkalog").option("includeHeaders", "true").option("subscribe", "t")
@@ -70,8 +70,37 @@ def test_a_stream(spark: Any, tmp_path: Path) -> None:
     query.awaitTermination()
     assert records(tmp_path / "data") == wanted
     with kafkalog.Store(tmp_path / "data") as store:
-        (found,) = store.admin.list_group_offsets(str(query.id)).values()
+        (found,) = store.admin.list_group_offsets(f"spark-sink-{query.id}").values()
     assert found.offset == FILES
+
+
+def test_foreach_batch(spark: Any, tmp_path: Path) -> None:
+    """Two topics under one sinkId; then a write too many, which Spark's run gives away."""
+    wanted = lines(tmp_path / "in")
+    routes = {"even": "value like '%0' or value like '%5'", "odd": "value like '%1'"}
+
+    def route(rows: Any, batch: int) -> None:
+        for topic, which in [*routes.items(), *more]:
+            write = rows.where(which).write.format("kafkalog").mode("append").option("topic", topic)
+            write.option("sinkId", "route").option("batchId", batch).save(str(tmp_path / "data"))
+
+    def run() -> None:
+        rows = spark.readStream.option("maxFilesPerTrigger", 1).text(str(tmp_path / "in"))
+        writer = rows.writeStream.foreachBatch(route).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+
+    more: list[tuple[str, str]] = []
+    run()
+    found = {topic: records(tmp_path / "data", topic) for topic in routes}
+    assert found == {
+        "even": [one for one in wanted if one[-1] in "05"],
+        "odd": [one for one in wanted if one[-1] == "1"],
+    }
+    (tmp_path / "in" / f"{FILES}.txt").write_text("02-00\n02-01\n02-05\n")
+    more = [("even", "value like '%1'")]
+    with pytest.raises(PySparkException, match=r"in even with 2 rows, and this write has 1\."):
+        run()
+    assert records(tmp_path / "data", "even") == [*found["even"], "02-00", "02-05"]
 
 
 CUTS = ["write:before", "_send:after", "_write:after", "forget:before", "forget:after"]

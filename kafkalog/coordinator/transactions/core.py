@@ -133,7 +133,8 @@ class TransactionCore(Core[TransactionShard]):
     def _resume(self, shard: TransactionShard, step: Step) -> None:
         shard.weight.move(self.weight)
         loader.resume(shard, step)
-        self._look_for_late(shard.partition, step)
+        # At once: a directory may be open for less than the time between two looks, each time.
+        self.timers.set(("late", shard.partition, "", ""), step.now_ms)
         self._look_for_expired(shard.partition, step)
 
     def _resigned(self, shard: TransactionShard, step: Step) -> None:

@@ -1,27 +1,27 @@
 """The driver's part: staged rows become records of the target, in one transaction.
 
-The transaction also commits the number behind the batch as an offset of the group that has the
-sink's name.  So whoever finds this number there knows that the batch is in the target, whole;
-a batch that Spark runs again is found, and dropped.
+The transaction also commits which batch it is, as offsets of a group: see `memory`.  A batch that
+Spark runs again is found in the target, whole, and dropped.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from .blocking import Placed, end_dead, tell_blocking
+from .memory import Memory, Write, drop, find, offsets, recall, write_of
 from .options import WriteOptions
 from .rows import SinkError
 from .staging import Part, Staged, forget, staged_batches
 
 if TYPE_CHECKING:
-    from kafkalog import Producer
-    from kafkalog.client.groups import Committed
+    from kafkalog import Admin, Producer
+    from kafkalog.client.delivery import ManyFuture
 
-_log = logging.getLogger("pyspark_kafkalog")
-
+BATCH_WRITES = "spark-write"
+"""The transactional id of all batch writes into directories, which come one after the other."""
 COMMITS = 5
 """How often a commit is asked for that is not answered, for `max.block.ms` each."""
 
@@ -42,9 +42,10 @@ def deliver(
     _check_versions(staged, kafkalog.__version__)
     parts = [part for one in staged for part in one.parts if part.records]
     if parts:
+        write = None if batch_id is None else write_of(sink, batch_id, staged)
         try:
             with _target(options) as where:
-                _write(options, where, sink, batch_id, staged[0].query, parts)
+                _write(options, where, sink, write, parts)
         except (kafkalog.KafkalogError, OSError) as error:
             raise SinkError(
                 f"{sink}, batch {batch_id}: {options.target}: {type(error).__name__}: {error}"
@@ -73,35 +74,37 @@ def _target(options: WriteOptions) -> Iterator[Any]:
 
 
 def _write(
-    options: WriteOptions,
-    where: Any,
-    sink: str,
-    batch_id: int | None,
-    query: str,
-    parts: Sequence[Part],
+    options: WriteOptions, where: Any, sink: str, write: Write | None, parts: Sequence[Part]
 ) -> None:
+    """`write`: how it is recognised when it comes again; None: not at all."""
     import kafkalog
 
-    with kafkalog.Producer(where, transactional_id=sink, config=dict(options.producer)) as producer:
+    if options.path is not None:
+        end_dead(where, {part.topic for part in parts})
+    name = BATCH_WRITES if options.path is not None and write is None else sink
+    memory: Memory = {}
+    placed = Placed()
+    with kafkalog.Producer(where, transactional_id=name, config=dict(options.producer)) as producer:
         # Whoever wrote as this sink before can do so no more; what it left open is ended.
         producer.init_transactions()
-        if batch_id is not None:
-            last = _next_batch(options, where, sink)
-            if last is not None and last.offset > batch_id:
-                _tell_dropped(options, sink, batch_id, query, last)
+        if write is not None:
+            memory = _recall(options, where, write)
+            if (last := find(write, memory)) is not None:
+                drop(write, last, options.target)
                 return
         try:
             with producer.transaction():
                 for part in parts:
-                    _send(producer, part)
-                if batch_id is not None:
-                    # Of every topic: a group's offsets of a topic that is deleted go with it.
-                    topics = sorted({part.topic for part in parts})
-                    number = (batch_id + 1, -1, query)
-                    offsets = {kafkalog.TopicPartition(topic, 0): number for topic in topics}
-                    producer.send_offsets(offsets, sink)
+                    for sent in _send(producer, part):
+                        placed.note(sent)
+                if write is not None:
+                    producer.send_offsets(offsets(write, memory), write.group)
         except kafkalog.Timeout as error:
             _end(producer, error)
+    if options.path is None:
+        what = f"{sink}, batch {write.batch}" if write is not None else sink
+        with _admin(options, where) as admin:
+            tell_blocking(options, what, admin, placed)
 
 
 def _end(producer: Producer, unanswered: Exception) -> None:
@@ -126,38 +129,25 @@ def _end(producer: Producer, unanswered: Exception) -> None:
     ) from unanswered
 
 
-def _send(producer: Producer, part: Part) -> None:
-    for batches in staged_batches(part):
+def _send(producer: Producer, part: Part) -> list[ManyFuture]:
+    return [
         producer.send_batches(part.topic, batches, partition=part.partition)
+        for batches in staged_batches(part)
+    ]
 
 
-def _next_batch(options: WriteOptions, where: Any, sink: str) -> Committed | None:
-    """The number behind the last batch that the target has from a sink, and whose it was."""
+def _recall(options: WriteOptions, where: Any, write: Write) -> Memory:
+    with _admin(options, where) as admin:
+        return recall(admin, write)
+
+
+def _admin(options: WriteOptions, where: Any) -> Admin:
     import kafkalog
     from kafkalog.config.admin import AdminConfig
 
     known = AdminConfig.names()
     config = {name: text for name, text in options.producer if name in known}
-    with kafkalog.Admin(where, config=config) as admin:
-        committed = admin.list_group_offsets(sink)
-    return max(committed.values(), key=lambda one: one.offset, default=None)
-
-
-def _tell_dropped(
-    options: WriteOptions, sink: str, batch_id: int, query: str, last: Committed
-) -> None:
-    """Of a batch that the target has: a word when it may not be this one."""
-    another = last.metadata if query and last.metadata not in ("", None, query) else None
-    if another is None and last.offset == batch_id + 1:
-        _log.info("%s, batch %d: the target has it; it is not written again", sink, batch_id)
-        return
-    whose = f" of another query, {another} (this one is {query})" if another else ""
-    _log.warning(
-        "sinkId %s, batch %d: not written: there are batches up to %d%s in %s. Rows that are not "
-        "among those are left out: a new checkpoint, or a job with numbers of its own, wants a "
-        "sinkId of its own",
-        sink, batch_id, last.offset - 1, whose, options.target,
-    )  # fmt: skip
+    return kafkalog.Admin(where, config=config)
 
 
 def _check_versions(staged: Sequence[Staged], ours: str) -> None:

@@ -24,13 +24,13 @@ OURS = {
     "kafka.bootstrap.servers": Option("this or the last", "Brokers, ours or Apache Kafka's: "
         "`host:port,...`."),
     "topic": Option("", "Write to this topic, whatever the column `topic` says."),
-    "includeHeaders": Option("false", "Write the column `headers`; else it is left out."),
-    "sinkId": Option("the query's id", "Who writes, to the target: a transactional id and a group. "
-        "A batch of a stream that the target has from this writer is not written again; with a "
-        "warning where another query, of another checkpoint, wrote it."),
+    "includeHeaders": Option("true", "`false`: leave out the column `headers`."),
+    "sinkId": Option("the query's id", "Who writes, to the target: a transactional id, and the "
+        "group `spark-sink-<sinkId>`. A batch of a stream that the target has from this writer is "
+        "not written again; with a warning where another query, of another checkpoint, wrote it."),
     "batchId": Option("", "For a batch write, with `sinkId`: the number of this write. One that "
-        "is not above the last of this `sinkId` is dropped; so `foreachBatch` writes once.",
-        (BATCH,)),
+        "is not above the last of this `sinkId` in its topics is dropped; so `foreachBatch` writes "
+        "once. Two writes with one number and `sinkId` must differ in their topics.", (BATCH,)),
     "stagingDir": Option("`<path>.staging`; else below the checkpoint's or the temporary folder",
         "Where tasks put their rows until the driver takes them, in a folder `kafkalog-staging` "
         "of their own: a place that all see. Below one where anybody may write, as /tmp, it is "
@@ -64,7 +64,7 @@ class WriteOptions:
     servers: str | None
     staging: str
     topic: str | None = None
-    include_headers: bool = False
+    include_headers: bool = True
     sink_id: str | None = None
     batch_id: int | None = None
     producer: tuple[tuple[str, str], ...] = ()
@@ -100,7 +100,7 @@ def parse(options: Mapping[str, str], streaming: bool) -> WriteOptions:
         servers=servers,
         staging=_staging(given, path),
         topic=_topic(given),
-        include_headers=_true_or_false(given, "includeHeaders"),
+        include_headers=_true_or_false(given, "includeHeaders", "true"),
         sink_id=sink_id,
         batch_id=batch_id,
         producer=_producer(given),
@@ -180,8 +180,8 @@ def _batch_id(given: Mapping[str, str]) -> int | None:
     return int(text)
 
 
-def _true_or_false(given: Mapping[str, str], option: str) -> bool:
-    text = given.get(option.lower(), "false").strip().lower()
+def _true_or_false(given: Mapping[str, str], option: str, default: str) -> bool:
+    text = given.get(option.lower(), default).strip().lower()
     if text not in _TRUE_FALSE:
         raise BadOption(f"option {option!r}: found {text!r}, wanted true or false")
     return _TRUE_FALSE[text]

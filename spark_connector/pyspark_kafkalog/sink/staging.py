@@ -56,6 +56,8 @@ class Staged(WriterCommitMessage):
     """kafkalog's version."""
     query: str = ""
     """Of a stream: its id, which a checkpoint keeps."""
+    run: str = ""
+    """Of a batch write in foreachBatch: the id of the query's run."""
 
 
 class _Open:
@@ -79,8 +81,9 @@ class _Open:
 
 
 def stage(
-    batches: Iterable[Any], options: WriteOptions, sink: str, batch: str, query: str = ""
-) -> Staged:
+    batches: Iterable[Any], options: WriteOptions, sink: str, batch: str, query: str = "",
+    run: str = "",
+) -> Staged:  # fmt: skip
     """Put the rows of one task into logs of its own.  Runs on an executor.
 
     Raises: SinkError; nothing of this attempt is left then.
@@ -116,7 +119,8 @@ def stage(
     except BaseException:
         shutil.rmtree(attempt, ignore_errors=True)
         raise
-    return Staged(sink, batch, attempt, socket.gethostname(), parts, kafkalog.__version__, query)
+    host = socket.gethostname()
+    return Staged(sink, batch, attempt, host, parts, kafkalog.__version__, query, run)
 
 
 def _make_home(folder: str) -> None:

@@ -41,7 +41,7 @@ class KafkalogWriter(datasource.DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Stage the rows of one task."""
-        return stage(iterator, self._options, self._sink, self._batch)
+        return stage(iterator, self._options, self._sink, self._batch, run=_run())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Write what all tasks staged."""
@@ -96,11 +96,21 @@ def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
 
 def _micro_batch() -> tuple[str, str]:
     """The id of the query, which its checkpoint keeps, and the number of the micro-batch."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    query = context.getLocalProperty("sql.streaming.queryId") if context else None
-    batch = context.getLocalProperty("streaming.sql.batchId") if context else None
+    query, batch = _local("sql.streaming.queryId"), _local("streaming.sql.batchId")
     if query is None or batch is None:
         raise SinkError("this Spark does not say which micro-batch of which query a task is of")
     return query, batch
+
+
+def _run() -> str:
+    """The run of the query whose foreachBatch makes a batch write; empty outside of one."""
+    return _local("spark.jobGroup.id") or "" if _local("sql.streaming.queryId") else ""
+
+
+def _local(name: str) -> str | None:
+    """A property of the job that this task belongs to."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    found: str | None = context.getLocalProperty(name) if context else None
+    return found

@@ -418,6 +418,19 @@ def test_a_transaction_that_takes_too_long_is_aborted(office: Office) -> None:
     assert office.add(producer, 1) == [FENCED]
 
 
+def test_time_passes_for_a_transaction_while_no_coordinator_is_there(office: Office) -> None:
+    """A directory may never be open for as long as from one look to the next."""
+    producer = office.new(timeout_ms=30_000)
+    office.add(producer, 1)
+    office.now_ms += 29_000
+    office.restart()
+    assert office.state() == "Ongoing"
+    office.now_ms += 1_000
+    office.restart()
+    assert office.state() == "CompleteAbort"
+    assert [(m.epoch, m.commit) for m in office.marks] == [(1, False)]
+
+
 def test_ids_that_nobody_uses_are_forgotten() -> None:
     office = Office(settings(transactional_id_expiration_ms=3_600_000 * 3))
     office.new("idle")

@@ -1,0 +1,215 @@
+"""What a target remembers of a sink: offsets of a group, committed with the rows of each batch.
+
+The group's name begins with GROUP, so that no consumer group has it.  For every topic that a batch
+went to, at partition 0: the number behind the batch, and as metadata which writes of that batch
+went there.  A stream writes a batch once.  `foreachBatch` may write it several times under one
+sinkId; such writes are told apart by their sets of topics.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from .rows import SinkError
+from .staging import Staged
+
+if TYPE_CHECKING:
+    from kafkalog import Admin, TopicPartition
+    from kafkalog.client.groups import Committed
+
+_log = logging.getLogger("pyspark_kafkalog")
+
+GROUP = "spark-sink-"
+"""Before a sinkId.  Older versions had none, and shared the names of consumer groups."""
+WRITES_MAX = 64
+"""Writes of one batch to one topic; Kafka keeps 4096 bytes of metadata."""
+TOLD = 5
+"""How many topics a message names."""
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class Write(NamedTuple):
+    """A write that the target recognises when it comes again."""
+
+    sink: str
+    batch: int
+    query: str
+    """The id of a stream's query; empty for a batch write."""
+    run: str
+    """Of a batch write in foreachBatch: the query's run; else empty."""
+    topics: tuple[str, ...]
+    """Sorted."""
+    rows: int
+
+    @property
+    def group(self) -> str:
+        """The group whose offsets remember it."""
+        return GROUP + self.sink
+
+    @property
+    def name(self) -> str:
+        """Its name among the writes of its batch."""
+        return hashlib.sha256("\n".join(self.topics).encode()).hexdigest()[:16]
+
+
+class Remembered(NamedTuple):
+    """The last batch of a sink in one topic."""
+
+    batch: int
+    query: str
+    run: str
+    writes: Mapping[str, int]
+    """Rows by `Write.name`; empty if an older version wrote it, which knew only the batch."""
+
+
+Memory = Mapping[str, Remembered]
+"""By topic."""
+
+
+def write_of(sink: str, batch: int, staged: Sequence[Staged]) -> Write:
+    """The write of what tasks staged."""
+    parts = [part for one in staged for part in one.parts if part.records]
+    topics = sorted({part.topic for part in parts})
+    rows = sum(part.records for part in parts)
+    return Write(sink, batch, staged[0].query, staged[0].run, tuple(topics), rows)
+
+
+def recall(admin: Admin, write: Write) -> Memory:
+    """What the target remembers of the write's sink.
+
+    Raises: SinkError, when another application commits offsets of this group; KafkalogError.
+    """
+    memory = {
+        tp.topic: _read(write.group, tp, one)
+        for tp, one in admin.list_group_offsets(write.group).items()
+    }
+    if all(topic in memory for topic in write.topics):
+        return memory
+    return {**_older(admin, write), **memory}
+
+
+def _read(group: str, tp: TopicPartition, one: Committed) -> Remembered:
+    try:
+        found = json.loads(one.metadata or "")
+        query, run, writes = found["query"], found["run"], found["writes"]
+        if tp.partition or not isinstance(writes, dict):
+            raise ValueError
+    except (ValueError, TypeError, KeyError):
+        raise SinkError(
+            f"group {group}: found offset {one.offset} of {tp.topic}-{tp.partition} with the "
+            f"metadata {(one.metadata or '')[:80]!r}, wanted only what a sink commits: give the "
+            "other application that uses this group another one, or this sink another sinkId"
+        ) from None
+    return Remembered(one.offset - 1, query, run, writes)
+
+
+def _older(admin: Admin, write: Write) -> Memory:
+    """What a version remembered that knew only the batch, as a group of the sink's own name.
+
+    A consumer group of this name has offsets, too: they do not count.
+    """
+    committed = admin.list_group_offsets(write.sink)
+    found = {
+        tp.topic: Remembered(one.offset - 1, one.metadata or "", "", {})
+        for tp, one in committed.items()
+        if tp.partition == 0 and one.leader_epoch == -1
+    }
+    if write.query:  # the id of a query
+        return {topic: one for topic, one in found.items() if _UUID.fullmatch(one.query)}
+    found = {topic: one for topic, one in found.items() if not one.query}
+    return found if found and _has_no_consumers(admin, write.sink) else {}
+
+
+def _has_no_consumers(admin: Admin, group: str) -> bool:
+    """Whether a group with offsets never had members."""
+    from kafkalog import KafkalogError
+    from kafkalog.wire.error_codes import ErrorCode
+
+    try:
+        info = admin.describe_groups([group])[group]
+    except KafkalogError as error:
+        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:  # it is one of KIP-848
+            return False
+        raise
+    return info.state == "Empty" and not info.protocol_type
+
+
+def find(write: Write, memory: Memory) -> Remembered | None:
+    """Why a write must be dropped: this one, or a later batch, is in the target."""
+    if write.query:  # of a stream, which has no other write of this batch
+        known = [one for one in memory.values() if one.batch >= write.batch]
+    else:
+        known = [
+            one
+            for one in (memory[topic] for topic in write.topics if topic in memory)
+            if one.batch > write.batch
+            or (one.batch == write.batch and (not one.writes or write.name in one.writes))
+        ]
+    return max(known, key=lambda one: one.batch, default=None)
+
+
+def offsets(write: Write, memory: Memory) -> dict[TopicPartition, tuple[int, int, str]]:
+    """The offsets by which the target will know the write.
+
+    Raises: SinkError, when there are too many writes of one batch.
+    """
+    import kafkalog
+
+    found = {}
+    for topic in write.topics:  # each of them: when a topic is deleted, its offset goes with it
+        last = memory.get(topic)
+        others = last.writes if last is not None and last.batch == write.batch else {}
+        writes = {**others, write.name: write.rows}
+        if len(writes) > WRITES_MAX:
+            raise SinkError(
+                f"sinkId {write.sink}, batch {write.batch}: found {len(writes)} writes to topic "
+                f"{topic}, wanted at most {WRITES_MAX}: give some of them a sinkId of their own"
+            )
+        told = {"query": write.query, "run": write.run, "writes": writes}
+        text = json.dumps(told, separators=(",", ":"))
+        found[kafkalog.TopicPartition(topic, 0)] = (write.batch + 1, -1, text)
+    return found
+
+
+def drop(write: Write, last: Remembered, target: str) -> None:
+    """Log that a write is dropped: as a warning, unless it is the same write once more.
+
+    Raises: SinkError, when it is another write of the batch.
+    """
+    another = last.query if write.query and last.query not in ("", write.query) else None
+    if another is None and last.batch == write.batch:
+        _drop_again(write, last, target)
+        return
+    whose = f" of another query, {another} (this one is {write.query})" if another else ""
+    _log.warning(
+        "sinkId %s, batch %d: not written: there are batches up to %d%s in %s. Rows that are not "
+        "among those are left out: a new checkpoint, or a job with numbers of its own, wants a "
+        "sinkId of its own",
+        write.sink, write.batch, last.batch, whose, target,
+    )  # fmt: skip
+
+
+def _drop_again(write: Write, last: Remembered, target: str) -> None:
+    """Drop a write of the last batch: the one that the target has, by its topics."""
+    rows = last.writes.get(write.name, write.rows)
+    if rows == write.rows and not (write.run and write.run == last.run):
+        _log.info("%s, batch %d: the target has it; it is not written again",
+                  write.sink, write.batch)  # fmt: skip
+        return
+    topics = ", ".join(write.topics[:TOLD]) + (", ..." if len(write.topics) > TOLD else "")
+    text = (
+        f"sinkId {write.sink}, batch {write.batch}: not written: {target} has this batch in "
+        f"{topics} with {rows} rows, and this write has {write.rows}"
+    )
+    if not write.query:
+        text += ". Two writes of a batch to the same topics need different sinkIds"
+    # One run of a query calls foreachBatch once for a batch.
+    if rows != write.rows and write.run and write.run == last.run:
+        raise SinkError(text)
+    _log.warning("%s", text)
