@@ -226,7 +226,8 @@ class Accumulator:
     def check_turn(self, turn: int) -> None:
         """Raises: InvalidTxnState, where `hold` was called since that was the turn."""
         if turn != self.turn:
-            raise errors.InvalidTxnState("the transaction in which this was sent has ended")
+            ended = "the transaction in which this was sent has ended"
+            raise errors.InvalidTxnState(self.held or ended)
 
     def intake(self, topic: str, until_s: float, turn: int | None = None) -> Intake:
         """Where a topic's records go; waits until its partitions are known.

@@ -48,13 +48,14 @@ class Balance:
         if not self._wanted or now_s < self._next_s:
             return
         begun_s = time.monotonic()
-        self.unavailable = self.gone(now_s)
+        gone = self.gone(now_s)
 
         def without(topic: str) -> list[int]:
             info = cluster.topics.get(topic)
             rows = info.partitions.values() if info else ()
-            return [p.partition for p in rows if p.leader < 0 or p.leader in self.unavailable]
+            return [p.partition for p in rows if p.leader < 0 or p.leader in gone]
 
         waiting.weigh(without)
+        self.unavailable = gone
         done_s = time.monotonic()
         self._next_s = done_s + max(WEIGHED_S, (done_s - begun_s) * WEIGHED_SHARE)

@@ -369,6 +369,7 @@ class Sharing:
         """Those of them that the cluster has."""
         asked = [tp for tp in partitions if tp not in self._missing]
         for name in {tp.topic for tp in asked if not known_in(self.cluster.topics, tp)}:
+            self.cluster.forget(name)  # it may have grown
             with suppress(errors.UnknownTopicOrPartition):
                 self.cluster.topic(name)
         there = [tp for tp in asked if known_in(self.cluster.topics, tp)]
