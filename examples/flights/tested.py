@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from tour import check, code, say
@@ -15,11 +16,13 @@ def with_a_broker_each() -> None:
     """Two tests of a program that talks to Kafka, each with a broker of its own."""
     code("def test_a_lost_answer_announces_a_gate_once(kafkalog_broker):")
     code('    kafkalog_broker.drop_response("Produce")')
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", TESTS.parent,
-         "-c", "/dev/null", TESTS],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    # A folder of its own: else pytest removes at its end what earlier runs left, which may be much.
+    with tempfile.TemporaryDirectory(prefix="kafkalog-demo-") as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir",
+             TESTS.parent, "--basetemp", Path(folder, "pytest"), "-c", "/dev/null", TESTS],
+            capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
     for line in done.stdout.splitlines()[-1:]:
         say(line)
     check(done.returncode == 0, "2 tests pass: a lost answer, a power cut; no Docker, no mock")

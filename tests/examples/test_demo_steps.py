@@ -1,0 +1,30 @@
+"""Steps of `make demo`, each by itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LIMIT_S = 120
+STEP = "import tested; tested.with_a_broker_each()"
+
+
+@pytest.mark.slow
+def test_a_broker_for_each_test_leaves_what_other_runs_of_pytest_left(
+    root: Path, tmp_path: Path
+) -> None:
+    """It neither takes it away nor waits for that."""
+    user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+    left = [tmp_path / f"pytest-of-{user}" / f"pytest-{n}" / "test0" for n in range(8)]
+    for folder in left:
+        folder.mkdir(parents=True, mode=0o700)
+    environment = {**os.environ, "PYTEST_DEBUG_TEMPROOT": str(tmp_path)}
+    subprocess.run(
+        [sys.executable, "-c", STEP], cwd=root / "examples" / "flights", env=environment,
+        timeout=LIMIT_S, check=True,
+    )  # fmt: skip
+    assert [folder for folder in left if not folder.is_dir()] == []
