@@ -316,8 +316,8 @@ class Consumer(Handle):
     # ---- positions ---------------------------------------------------------------------
 
     def _mine(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """These, or all that are assigned.  Raises: ArgumentError for others."""
-        found = arguments.partitions("tp", partitions) or self.assignment
+        """Raises: ArgumentError for those that are not assigned."""
+        found = arguments.partitions("tp", partitions)
         for tp in found:
             if tp not in self._sharing:
                 raise errors.ArgumentError(f"{tp.topic}-{tp.partition} is not assigned")
@@ -348,14 +348,24 @@ class Consumer(Handle):
             self._sharing.seek(tp, whole_number("offset", offset, 0))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on from the log's start, of all partitions if none are named."""
-        self._seek_to(EARLIEST, partitions)
+        """Go on from the log's start; of all: `seek_to_beginning(*consumer.assignment)`.
+
+        Raises: ArgumentError for none, and for those that are not assigned.
+        """
+        self._seek_to("seek_to_beginning", EARLIEST, partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on from the end, of all partitions if none are named; see `end_offsets`."""
-        self._seek_to(LATEST, partitions)
+        """Go on from the end, see `end_offsets`; of all: `seek_to_end(*consumer.assignment)`.
 
-    def _seek_to(self, where: int, partitions: Sequence[TopicPartition]) -> None:
+        Raises: as `seek_to_beginning`.
+        """
+        self._seek_to("seek_to_end", LATEST, partitions)
+
+    def _seek_to(self, name: str, where: int, partitions: Sequence[TopicPartition]) -> None:
+        if not partitions:  # a list that is empty by chance is not all of them
+            raise errors.ArgumentError(
+                f"{name}: found no partitions, wanted some; for all: {name}(*consumer.assignment)"
+            )
         with self._used():
             wanted = dict.fromkeys(self._mine(partitions), where)
             found = list_offsets(self._cluster, wanted, self._sharing.stable_only)
@@ -363,16 +373,16 @@ class Consumer(Handle):
                 self._sharing.seek(tp, at.offset)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these until `resume`; they stay assigned."""
+        """Hand out nothing of these until `resume`; they stay assigned.  None named: nothing."""
         with self._used():
             for tp in self._mine(partitions):
                 self._sharing.paused.add(tp)
                 self._reading.drop(tp)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with these, or all that are paused."""
+        """Go on with these; with all: `resume(*consumer.paused)`."""
         with self._used():
-            for tp in self._mine(partitions or sorted(self._sharing.paused)):
+            for tp in self._mine(partitions):
                 if tp in self._sharing.paused:
                     self._sharing.paused.discard(tp)
                     at = self._reading.position(tp)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -26,6 +27,7 @@ from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["FetchOptions", "Fetched", "Fetcher", "known_in"]
 
+_logger = logging.getLogger(__name__)
 NAMES_VERSION_MAX = 12
 """From version 13 on topics are told by their ids."""
 VERSION_MAX = 16
@@ -509,10 +511,13 @@ class Fetcher:
                     f"{tp.topic}-{tp.partition}: offset {self.positions[tp]}, wanted "
                     f"{first.offset} to {end.offset}"
                 )
-            found = find_starts(
-                self.cluster, [tp], self.options.out_of_range, self.options.committed
-            )
-            at = self.positions[tp] = found[tp]
+            reset, before = self.options.out_of_range, self.positions[tp]
+            at = find_starts(self.cluster, [tp], reset, self.options.committed)[tp]
+            self.positions[tp] = at
+            _logger.warning(
+                "%s-%d: offset %d is out of range: it goes on at %d, by auto.offset.reset %s",
+                *tp, before, at, reset,
+            )  # fmt: skip
             # Behind what came before: who reads is there, too, once that was read.
             nothing = Fetched(tp, b"", at, at, -1, -1, -1, (), self.options.committed)
             self._found.append(nothing)

@@ -92,10 +92,7 @@ class Membership:
         API timeout; WakeUp.
         """
         while True:
-            ended = self.ended()
-            if ended is not None:  # while the others were waited for
-                self.rejoin()
-                self.lose(ended)
+            self._out_of_it()
             if owned and self.metadata.generation == NO_GENERATION:
                 return False  # what it has is others' now: its owner has to know first
             try:
@@ -103,7 +100,7 @@ class Membership:
                     self._ask(topics, owned)
                 if not self._answered(until_s):
                     return False
-                if self.ended() is not None:
+                if self._out_of_it():
                     continue
                 if self.state == JOINING:
                     self._joined()
@@ -115,6 +112,14 @@ class Membership:
                     raise
                 if not self._again(problem, until_s):
                     return False
+
+    def _out_of_it(self) -> bool:
+        """Whether it has ceased to be a member while the others were waited for; it begins anew."""
+        ended = self.ended()
+        if ended is not None:
+            self.rejoin()
+            self.lose(ended)
+        return ended is not None
 
     def _ask(self, topics: Iterable[str], owned: Sequence[TopicPartition]) -> None:
         """Send a JoinGroup; the coordinator answers when all have."""

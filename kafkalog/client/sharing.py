@@ -206,8 +206,10 @@ class Sharing:
             gone = self.assignment
             self.replace([])
             self.subscription.lost(gone)
-        elif not member.cooperative:
-            self._revoke(self.assignment)
+            return
+        wanted = self.subscription.topics if member.cooperative else ()
+        if gone := [tp for tp in self.assignment if tp.topic not in wanted]:
+            self._revoke(gone)
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
         """Commit, tell, and read these no more."""

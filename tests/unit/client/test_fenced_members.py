@@ -209,7 +209,7 @@ def test_who_never_joined_is_no_member(broker: TestBroker) -> None:
         assert len(consumer.poll(60_000, max_records=3)) == 3
         assert consumer.group_metadata() == nobody
         in_transaction(broker, consumer.group_metadata())
-    assert broker.committed("g") == {TP: 3}
+    broker.assert_committed("g", {TP: 3})
     with member(broker) as one:
         one.unsubscribe()
         assert one.group_metadata().generation > 0

@@ -284,8 +284,8 @@ def test_a_commit_that_outlasts_the_session_ends_in_a_loss(broker: TestBroker) -
         broker.fail("Heartbeat", "REBALANCE_IN_PROGRESS")
         watch = threading.Thread(target=pass_by)
         watch.start()
-        one.read(lambda: one.told[-1] != "assigned")
-        assert one.told == ["assigned", "lost"]
+        one.read(lambda: len(one.told) > 1)
+        assert one.told[:2] == ["assigned", "lost"]
         watch.join(LIMIT_S)
         broker.heal()
 
