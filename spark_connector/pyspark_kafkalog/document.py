@@ -144,6 +144,11 @@ a batch write without `batchId` says in its error when it stays unknown whether 
 With a path the driver opens the directory for each batch; while a broker has it, write to the
 broker instead.
 
+Deliveries keep such a directory open too briefly for a broker's background work. The sink compacts
+the journals of groups and transactions itself. Retention and the compaction of topics wait for a
+broker or a store that stays open for half a minute, or for `Log.apply_retention` and
+`kafkalog compact`.
+
 In `foreachBatch` give each write the number of the batch, and `sinkId`:
 
 ```python

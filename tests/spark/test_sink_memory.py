@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark import TaskContext
-from pyspark_kafkalog.sink import memory
+from pyspark_kafkalog.sink import memory, upkeep
 from pyspark_kafkalog.sink.rows import SinkError
 
 import kafkalog
@@ -128,6 +128,37 @@ def test_what_is_remembered_of_the_most_writes_fits() -> None:
     last = memory.Remembered(10**17, QUERY, QUERY, known)
     ((_, _, text),) = memory.offsets(write, {"t": last}).values()
     assert len(text) <= 4096
+
+
+# ---- journals ------------------------------------------------------------------------------
+
+
+def journal_bytes(directory: Path) -> int:
+    """Of the logs of __consumer_offsets, without those that compaction has replaced."""
+    return sum(one.stat().st_size for one in directory.glob("__consumer_offsets-*/*.log"))
+
+
+def test_a_directory_that_is_only_open_for_deliveries_has_its_journals_compacted(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each delivery reads them, and no broker is there for long enough to do it."""
+    monkeypatch.setitem(upkeep.SEGMENTS, "offsets.topic.segment.bytes", 1 << 20)
+    job(values("a"), **FOREACH)
+    with kafkalog.Store(tmp_path / "data") as store:
+        store.create_topic("wide", 4)
+        for number in range(250):
+            at = {TopicPartition("wide", p): (number, -1, "m" * 4_000) for p in range(4)}
+            store.admin.alter_group_offsets("g", at).check()
+    before = journal_bytes(tmp_path / "data")
+    assert before > 4_000_000
+    job(values("b"), sinkId="etl", batchId="8")
+    assert journal_bytes(tmp_path / "data") < before / 2
+    for number in ("7", "8"):
+        job(values("c"), sinkId="etl", batchId=number)
+    assert written(tmp_path / "data")["t"] == ["a", "b"]
+    with kafkalog.Store(tmp_path / "data") as store:
+        found = store.admin.list_group_offsets("g")
+    assert [one.offset for one in found.values()] == [249] * 4
 
 
 # ---- what others commit -------------------------------------------------------------------

@@ -5,6 +5,7 @@ rows       which columns a query has, and the rows of an Arrow batch by topic an
 staging    staged rows: a log for each topic and partition that a task writes to
 memory     which batches the target has
 blocking   open transactions of others, which hide a batch from readers of committed records
+upkeep     of a directory that is only open for deliveries
 delivery   the driver's part: staged logs into the target, once for each batch of a stream
 writers    what Spark calls
 """

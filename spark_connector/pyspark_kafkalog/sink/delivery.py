@@ -15,6 +15,7 @@ from .memory import Memory, Write, drop, find, offsets, recall, write_of
 from .options import WriteOptions
 from .rows import SinkError
 from .staging import Part, Staged, forget, staged_batches
+from .upkeep import SEGMENTS, compact_journals
 
 if TYPE_CHECKING:
     from kafkalog import Admin, Producer
@@ -63,14 +64,15 @@ def _target(options: WriteOptions) -> Iterator[Any]:
         yield options.servers
         return
     try:
-        store = kafkalog.Store(options.path)
+        broker = kafkalog.Broker(options.path, listeners=(), config=SEGMENTS)
     except kafkalog.Locked as error:
         raise SinkError(
             f"{error}. While a broker has the directory, write to it: "
             "option 'kafka.bootstrap.servers' in place of the path"
         ) from error
-    with store:
-        yield store
+    with broker:
+        yield broker.store
+        compact_journals(broker)
 
 
 def _write(
