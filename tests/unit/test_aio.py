@@ -151,6 +151,46 @@ def test_a_transaction_ends_with_its_block(broker: Broker, unique: str) -> None:
 # ---- cancelling ----------------------------------------------------------------------------
 
 
+def test_a_commit_goes_on_when_its_block_is_cancelled(broker: Broker, unique: str) -> None:
+    """Whoever is cancelled is not told how it ends; the next transaction comes behind it."""
+
+    async def work() -> None:
+        await filled(broker, unique, 0)
+        loop = asyncio.get_running_loop()
+        commits, cancels = asyncio.Event(), threading.Event()
+        async with aio.Producer(broker, transactional_id=unique) as producer:
+            commit = producer._below.commit_transaction
+
+            def held() -> None:
+                loop.call_soon_threadsafe(commits.set)
+                assert cancels.wait(LIMIT_S)
+                commit()
+
+            async def block() -> None:
+                async with producer.transaction():
+                    await producer.send(unique, b"one")
+
+            producer._below.commit_transaction = held
+            task = asyncio.create_task(block())
+            await commits.wait()
+            task.cancel()
+            await asyncio.sleep(0)
+            cancels.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            producer._below.commit_transaction = commit
+            async with producer.transaction():
+                await producer.send(unique, b"two")
+        found: list[bytes | None] = []
+        options = {"isolation": "read_committed", "auto_offset_reset": "earliest"}
+        async with aio.Consumer(broker, unique, **options) as consumer:
+            while b"two" not in found:
+                found += [record.value for record in await consumer.poll()]
+        assert found == [b"one", b"two"]
+
+    run(work)
+
+
 def test_a_transaction_leaves_none_open(broker: Broker, unique: str) -> None:
     """A commit that cannot be; a beginning that nobody awaits any more."""
 
