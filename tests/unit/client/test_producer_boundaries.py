@@ -360,7 +360,7 @@ def test_what_waits_for_its_topic_is_in_no_later_transaction(tmp_path: Path, how
                 producer.send("t", b"two")
                 broker.create_topic("new")
                 assert producer.partitions("new") == 1
-                with pytest.raises(errors.InvalidTxnState, match="has ended|being aborted"):
+                with pytest.raises(errors.InvalidTxnState, match=r"has ended|being aborted"):
                     asked.result(LIMIT_S)
                 producer.commit_transaction()
         assert [r.value for r in broker.records("new", committed=False)] == []
@@ -397,7 +397,7 @@ def test_an_abort_amid_a_send_many_leaves_none_of_it_to_the_next(broker: TestBro
     turns = rows()
     with make(broker, interceptors=[Amid()]) as producer:
         producer.begin_transaction()
-        with pytest.raises(errors.InvalidTxnState, match="has ended|being aborted"):
+        with pytest.raises(errors.InvalidTxnState, match=r"has ended|being aborted"):
             producer.send_many("t", [b"x"] * 4)
         producer.commit_transaction()
         assert [r.value for r in broker.records("t")] == []
