@@ -44,6 +44,17 @@ def hosts() -> Iterator[Network]:
         yield made
 
 
+@pytest.fixture
+def broker(hosts: Network, tmp_path: Path) -> Iterator[Broker]:
+    made = Broker(hosts.host("one"), tmp_path / "one")
+    try:
+        made.begin()
+        yield made
+    finally:
+        if made.lives:
+            made.kill()
+
+
 def connections(address: str) -> dict[int, int]:
     """Those of this machine to a host: local port -> state."""
     raw = int.from_bytes(socket.inet_aton(address), sys.byteorder)
@@ -54,11 +65,9 @@ def connections(address: str) -> dict[int, int]:
 
 @pytest.mark.slow
 def test_an_end_that_comes_late_does_not_end_the_next_transaction(
-    hosts: Network, tmp_path: Path
+    hosts: Network, broker: Broker
 ) -> None:
     """The answer's time is over while the way to the coordinator is cut; then it is there again."""
-    broker = Broker(hosts.host("one"), tmp_path / "one")
-    broker.begin()
     place = f"{broker.host.address}:{PORT}"
     with ThreadPoolExecutor(1) as pool, kafkalog.Admin(place) as admin:
         admin.create_topic("t", 1)
@@ -90,4 +99,3 @@ def test_an_end_that_comes_late_does_not_end_the_next_transaction(
             assert reader.end_offsets([TP]) == {TP: second.offset}
             producer.commit_transaction()
             wait_for(lambda: reader.end_offsets([TP])[TP] > second.offset, "its own end is there")
-    broker.stop()
