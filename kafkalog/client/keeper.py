@@ -216,14 +216,13 @@ class Keeper(Background):
 
     def _leave(self) -> None:
         """Give the partitions up: a static member by its silence, another one by saying so."""
-        member = self._member
-        if member is None:
-            return
-        if member.instance_id is None:
+        with self._condition:
+            member = self._member
+            # Before the goodbye: while that is not answered others may have been given them.
+            self._left = member is not None
+        if member is not None and member.instance_id is None:
             try:
                 leave_group(self.cluster, member, "poll was not called in max.poll.interval.ms")
             except errors.KafkalogError:
                 self.cluster.forget_coordinator(member.group)  # its session ends by itself
-        with self._condition:
-            self._left = self._member == member
         self._nudge()

@@ -293,17 +293,21 @@ class Membership:
 
     def ended(self) -> errors.KafkalogError | None:
         """Why what it reads may be others' by now; None: it may not.  It loses it then."""
-        keeper, group = self._keeper, f"group {self.metadata.group!r}"
+        keeper, why = self._keeper, ""
         if keeper.left:
-            return errors.Timeout(
-                f"{group}: poll was not called in max_poll_interval_ms "
-                f"({self.options.rebalance_timeout_ms} ms): the partitions were given up"
+            ms = self.options.rebalance_timeout_ms
+            why = (
+                f"poll was not called in max_poll_interval_ms ({ms} ms): the partitions were given "
+                "up"
             )
-        if keeper.lapsed:
-            return errors.Timeout(
-                f"{group}: no heartbeat was answered in session_timeout_ms "
-                f"({self.options.session_timeout_ms} ms): the partitions may be others' by now"
+        elif keeper.lapsed:
+            ms = self.options.session_timeout_ms
+            why = (
+                f"no heartbeat was answered in session_timeout_ms ({ms} ms): the partitions may be "
+                "others' by now"
             )
+        if why:
+            return errors.Timeout(f"group {self.metadata.group!r}: {why}")
         problem = keeper.problem()
         return problem if problem is not None and problem.code in LOST else None
 

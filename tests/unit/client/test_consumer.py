@@ -14,7 +14,8 @@ from kafkalog import errors
 from kafkalog.client import topics
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer import Consumer
-from kafkalog.client.groups import Committed
+from kafkalog.client.failures import failure_class
+from kafkalog.client.groups import Committed, remove_members
 from kafkalog.client.offsets import LATEST, all_partitions, list_offsets
 from kafkalog.client.producer import Producer
 from kafkalog.types import Record, TopicPartition
@@ -258,6 +259,52 @@ def test_members_share_and_hand_over(where: Any, topic: str, assignor: str) -> N
     assert failures == []
     assert owners == {}
     assert sorted(seen) == [(p, i) for p in range(3) for i in range(30)]  # none twice
+
+
+def test_a_removed_member_sets_nothing_back_in_a_transaction(
+    cluster: Cluster, where: Any, topic: str
+) -> None:
+    """It does not know yet; with its generation the coordinator refuses its offsets."""
+    tp = TopicPartition(topic, 0)
+    options = {**EARLIEST, "group": topic, "auto_commit": False, "heartbeat_ms": 40_000}
+    with Consumer(where, topic, **options) as one, Consumer(where, topic, **options) as two:
+        assert one.poll(60_000, 3)
+        remove_members(cluster, topic).check()
+        take(two, 90)
+        two.commit()
+        with Producer(where, transactional_id=topic) as writer:
+            writer.begin_transaction()
+            with pytest.raises(failure_class(ErrorCode.UNKNOWN_MEMBER_ID)):
+                writer.send_offsets({tp: 3}, one.group_metadata())
+            writer.abort_transaction()
+        assert two.committed(tp) == Committed(30)
+
+
+def test_a_member_that_reads_on_while_others_are_waited_for_is_counted_in(
+    where: Any, topic: str
+) -> None:
+    """By the heartbeats of the generation before; it knows then that nobody else reads there."""
+    options = {**EARLIEST, "group": topic, "assignor": "cooperative-sticky", "heartbeat_ms": 50}
+    members = [Consumer(where, topic, **options) for _ in range(3)]
+    one, two, three = members
+
+    def polled(some: list[Consumer], done: Callable[[], object], what: str) -> None:
+        wait_for(lambda: [m.poll(10) for m in some] and done(), what)
+
+    try:
+        polled([one, two], lambda: one.assignment and two.assignment, "two are in")
+        polled([one, two], lambda: not (one._sharing.joining or two._sharing.joining), "stable")
+        polled([one, three], lambda: one._sharing.joining, "it joins again")
+        mine, before = one.assignment, one.group_metadata()
+        for _ in range(3):  # the second is silent but for its heartbeats, and waited for
+            end_s = one._keeper.session_end_s
+            polled([one], lambda end=end_s: one._keeper.session_end_s > end, "it beats")  # type: ignore[misc]
+            assert (one.assignment, one._sharing.joining) == (mine, True)
+        assert one.group_metadata() == before
+        polled(members, lambda: all(m.assignment for m in members), "each has one")
+    finally:
+        for member in members:
+            member.close()
 
 
 def test_read_committed_leaves_out_what_was_aborted_or_is_open(where: Any, topic: str) -> None:

@@ -273,6 +273,34 @@ def test_who_does_not_poll_gives_its_partitions_up(coordinator: Coordinator, pee
         assert ids(peer) == ["", "m", "", "m"]
 
 
+def test_what_it_gives_up_it_reads_no_more_while_the_goodbye_is_not_answered(
+    coordinator: Coordinator, peer: Peer
+) -> None:
+    """The coordinator may have shared it out by then."""
+    clock = ManualClock()
+    let = threading.Event()
+    lost: list[list[TopicPartition]] = []
+
+    def slow(request: Any, version: int) -> Any:
+        assert let.wait(LIMIT_S)
+        return {"members": []}
+
+    peer.on(apis.LEAVE_GROUP, slow, {"members": []})
+    options = {**OPTIONS, "heartbeat_ms": 3_000}
+    with Consumer(peer.servers, clock=clock, max_poll_interval_ms=10_000, **options) as member:
+        member.subscribe("t", on_lost=lost.append)
+        again(member, 1)
+        clock.advance(10_000)
+        wait_for(lambda: peer.count(apis.LEAVE_GROUP) == 1, "it says goodbye")
+        member.poll(0)
+        assert lost == [[ZERO, ONE]]
+        again(member)
+        let.set()
+        clock.advance(3_000)
+        wait_for(lambda: peer.count(apis.HEARTBEAT), "it beats as the new one")
+        assert member.assignment == [ZERO, ONE]
+
+
 class Heard:
     """An interceptor."""
 
