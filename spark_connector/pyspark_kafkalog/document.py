@@ -161,7 +161,8 @@ def route(rows, batch):
 The target remembers each write of a batch by its set of topics, so that a batch that runs again
 writes only what is missing. Two writes of a batch to the same topics need different `sinkId`s: the
 second is taken for the first. It fails if it has another number of rows and comes from the same run
-of the query; otherwise it is dropped, with a warning if it may be another write.
+of the query; otherwise it is dropped, with a warning if it may be another write. Make the writes of
+one `sinkId` one after the other: of two at a time one fails.
 
 A driver that dies during a delivery leaves a transaction open, and readers of committed records see
 nothing past the offset where it begins. With a path, the next delivery of any query aborts it: the
