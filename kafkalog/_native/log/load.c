@@ -365,7 +365,8 @@ int64_t kl_log_sum_derived(const kl_log *log) {
 typedef struct {
     bool epochs;
     bool active; /* the last segment's indexes or aborted transactions */
-    bool aborts; /* nobody vouches for these */
+    bool aborts; /* nobody vouches for these, */
+    bool none;   /* or for there being none */
 } doubts;
 
 static kl_status find_doubts(kl_log *log, kl_dir *dir, doubts *found) {
@@ -376,6 +377,7 @@ static kl_status find_doubts(kl_log *log, kl_dir *dir, doubts *found) {
     if (status) return found->active ? KL_OK : status;
     int64_t was = log->derived_sum, is = kl_log_sum_derived(log);
     found->aborts = was < 0 && aborts->count > 0;
+    found->none = was < 0 && aborts->count == 0;
     found->epochs = was >= 0 && was >> 32 != is >> 32;
     found->active = was >= 0 && (uint32_t)was != (uint32_t)is;
     return KL_OK;
@@ -453,6 +455,7 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
         status = kl_log_trim_snapshots(log->version, dir, rebuild_from, INT64_MAX);
     rebuild_from = KL_MIN(rebuild_from, KL_MIN(indexless, corrupt_from));
     if (!status) status = kl_log_load_producers(log, dir, log->log_end, rebuild_from);
+    if (!status && doubt.none && sane) status = kl_log_search_aborts(log, dir);
     if (!status) status = kl_segment_load_times(kl_log_active(log));
     if (!status) restore_indexes(log, indexless);
     if (!status && log->clean && !log->loaded) log->derived_sum = kl_log_sum_derived(log);
