@@ -77,6 +77,7 @@ static kl_status log_new(const char *path, const kl_open *how, kl_marker *marker
     log->clean = how->clean;
     log->recovery_point = how->recovery_point;
     log->noted = how->recovery_point;
+    log->reached = how->reached;
     log->keeps_point = log->writable && how->keeps_point;
     log->derived_sum = how->clean ? how->derived_sum : -1;
     log->first_start = how->log_start_offset;

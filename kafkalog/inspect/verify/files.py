@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from kafkalog.disk.checkpoint import (
+    CLEAN_MARKER,
     CLEANER,
+    FLUSHED,
     HIGH_WATERMARK,
     LOCK,
     LOG_START,
     RECOVERY_POINT,
+    parse_flushed,
     parse_offsets,
 )
 from kafkalog.disk.directory import Directory
@@ -28,9 +32,10 @@ from kafkalog.disk.layout import (
     bare_folder,
     holds_segments,
     list_directory,
+    parse_meta_properties,
 )
 from kafkalog.errors import KafkalogError
-from kafkalog.inspect.rawfiles import SegmentFiles, list_segments, segment_offset
+from kafkalog.inspect.rawfiles import SegmentFiles, list_segments, owner_of, segment_offset
 from kafkalog.inspect.sidecar import INDEX_SUFFIXES, SIDECAR
 from kafkalog.inspect.verify.partition import (
     EPOCHS_NAME,
@@ -40,7 +45,7 @@ from kafkalog.inspect.verify.partition import (
 from kafkalog.report import Report
 from kafkalog.types import TopicPartition
 
-__all__ = ["find_partitions", "is_partition", "verify"]
+__all__ = ["find_partitions", "is_partition", "partition_of", "verify"]
 
 
 def is_partition(folder: Path) -> bool:
@@ -86,14 +91,28 @@ def _verify_folder(folder: Path, report: Report, deep: bool) -> None:
     if not partitions and not (folder / META_PROPERTIES).exists():
         raise ValueError(f"{folder}: no partition of a log in it")
     locked = _is_locked(folder)
+    root = owner_of(folder) if partitions == [folder] else folder
     # Read before the logs: what a writer notes later may lie past the end that is found.
-    checkpoints = _read_checkpoints(folder, report)
+    clean = (root / CLEAN_MARKER).exists()
+    checkpoints = _read_checkpoints(root, report)
+    starts = checkpoints.get(LOG_START, {})
+    folders = {partition_of(path): path for path in partitions}
+    with suppress(OSError):
+        flushed = parse_flushed((root / FLUSHED).read_bytes())
+        checkpoints[FLUSHED] = dict.fromkeys(folders, flushed)
     ends: dict[TopicPartition, int] = {}
-    for path in partitions:
-        name = bare_folder(path.absolute().name)
-        tp = TopicPartition(name.topic, name.partition)
-        ends[tp] = verify_partition(path, report, deep, locked=locked)
-    _compare_checkpoints(checkpoints, ends, report)
+    for tp, path in folders.items():
+        start = starts.get(tp, 0)
+        ends[tp] = verify_partition(path, report, deep, locked, start if clean else None)
+        if 0 <= ends[tp] < start and not any(list_segments(path)):
+            ends[tp] = start
+    for tp, path in () if _is_copied(root) else folders.items():
+        reached = _reached(checkpoints, tp, clean)
+        if ends[tp] >= 0 and max(ends[tp], starts.get(tp, 0)) < reached:
+            found, wanted = f"its end {ends[tp]}", f"{reached}, which was on disk"
+            report.add("log-short", path, found, wanted, offset=reached)
+            ends[tp] = reached
+    _compare_checkpoints(root, checkpoints, ends, report)
     if partitions != [folder]:
         for marked in list_directory(os.fspath(folder)).marked:
             report.add("folder-skipped", folder / marked.name, marked.kind, "a partition in use")
@@ -123,12 +142,40 @@ def _is_locked(folder: Path) -> bool:
     return False
 
 
-def _read_checkpoints(folder: Path, report: Report) -> dict[Path, dict[TopicPartition, int]]:
-    found = {}
+def partition_of(folder: Path) -> TopicPartition:
+    """What the name of a partition's folder says."""
+    name = bare_folder(folder.absolute().name)
+    return TopicPartition(name.topic, name.partition)
+
+
+def _is_copied(root: Path) -> bool:
+    """Whether the directory is that of a cluster's node: a leader has what its copies lack."""
+    try:
+        return parse_meta_properties((root / META_PROPERTIES).read_bytes()).version == 0
+    except (KafkalogError, OSError):
+        return False
+
+
+def _reached(
+    checkpoints: dict[str, dict[TopicPartition, int]], tp: TopicPartition, clean: bool
+) -> int:
+    """The offset that a log had come to on disk, as far as two agree about it; -1: unknown."""
+    point, shown, flushed = (
+        checkpoints.get(name, {}).get(tp, -1) for name in (RECOVERY_POINT, HIGH_WATERMARK, FLUSHED)
+    )
+    if point < 0:
+        point = shown if clean else -1
+    elif shown >= 0:
+        point = min(point, shown)
+    return max(point, flushed)
+
+
+def _read_checkpoints(folder: Path, report: Report) -> dict[str, dict[TopicPartition, int]]:
+    found: dict[str, dict[TopicPartition, int]] = {}
     for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER):
         path = folder / name
         try:
-            found[path] = parse_offsets(path.read_bytes())
+            found[name] = parse_offsets(path.read_bytes())
         except FileNotFoundError:
             continue
         except (KafkalogError, OSError) as problem:
@@ -138,17 +185,21 @@ def _read_checkpoints(folder: Path, report: Report) -> dict[Path, dict[TopicPart
 
 
 def _compare_checkpoints(
-    checkpoints: dict[Path, dict[TopicPartition, int]],
+    root: Path,
+    checkpoints: dict[str, dict[TopicPartition, int]],
     ends: dict[TopicPartition, int],
     report: Report,
 ) -> None:
-    for path, entries in checkpoints.items():
+    starts = checkpoints.get(LOG_START, {})
+    for name, entries in checkpoints.items():
         for tp, offset in entries.items():
             end = ends.get(tp, -1)
-            if 0 <= end < offset:
+            # What is missing below the log's start is no loss.
+            floor = end if name == LOG_START else max(end, starts.get(tp, 0))
+            if end >= 0 and floor < offset:
                 report.add(
                     "checkpoint-range",
-                    path,
+                    root / name,
                     f"{tp.topic} {tp.partition} {offset}",
                     f"at most the log's end {end}",
                     offset=offset,

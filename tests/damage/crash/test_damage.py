@@ -264,6 +264,7 @@ def test_a_log_whose_segments_are_gone_begins_without_producers(snapshot, memory
             )
         handle_of(log).owner.state.save(log_starts={handle_of(log).tp: 20})
         left = trees.copy_tree(path, memory_path / "left-0")
+    (left / "flushed-offset").unlink(missing_ok=True)  # it goes before the segments do
     for segment in left.glob("*.log"):
         segment.rename(f"{segment}.deleted")
     (left / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n7 30\n")
