@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from kafkalog.arguments import text, things, whole_number
 from kafkalog.disk import layout
-from kafkalog.errors import ArgumentError, UnknownTopicOrPartition
+from kafkalog.errors import ArgumentError, NotFound, UnknownTopicOrPartition
 from kafkalog.log.log import Log
 from kafkalog.log.topic_scan import TopicScan
 from kafkalog.store import Store
@@ -52,9 +52,8 @@ def scan_of(where: Where, topic: str | None, **options: Any) -> Iterator[TopicSc
             raise UnknownTopicOrPartition(f"{path}: topic {name!r} has no partition {number}")
     chosen = [os.path.join(path, mine[number]) for number in wanted]
     with ExitStack() as opened:
-        logs = [
-            opened.enter_context(Log(folder, mode="r"))
-            for folder in chosen
-            if layout.look_for_segments(folder)
-        ]
+        logs = []
+        for folder in chosen:
+            with suppress(NotFound):  # nothing was ever written there
+                logs.append(opened.enter_context(Log(folder, mode="r")))
         yield TopicScan(logs, **options)

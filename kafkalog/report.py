@@ -42,6 +42,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "offset-gap": (NOTE, "offsets without a record (compaction leaves such)"),
     "segment-gap": (WARNING, "a segment, or the end of one, is missing before this one"),
     "segment-missing": (DAMAGE, "its segment's .log is missing"),
+    "log-short": (DAMAGE, "the log ends before records that were on disk"),
     "old-format": (UNCHECKED, "message format 0 or 1, which is not read yet"),
     "unreadable": (UNCHECKED, "the file cannot be read"),
     "segment-gone": (NOTE, "removed by its owner while it was to be checked"),

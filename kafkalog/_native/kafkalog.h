@@ -332,6 +332,7 @@ typedef struct {
     int32_t mode;             /* KL_READ or KL_WRITE */
     int32_t clean;            /* the directory was closed cleanly: batches are not read */
     int64_t recovery_point;   /* all below is on disk; -1: unknown, check everything */
+    int64_t reached;          /* what ends below it has lost records; -1: unknown */
     int64_t log_start_offset; /* -1: base of the first segment */
     int64_t high_watermark;   /* -1: the end */
     int32_t end_is_high_watermark; /* single copy: the high watermark follows the end */

@@ -197,12 +197,13 @@ def open_log(tp: "TopicPartition", path: str) -> "Log | None":
 
     Raises: KafkalogError.
     """
-    from kafkalog.disk.layout import holds_segments
+    from kafkalog.errors import NotFound
     from kafkalog.log.log import Log
 
-    if not holds_segments(path):
+    try:
+        return Log(path, mode="r", topic=tp.topic, partition=tp.partition)
+    except NotFound:
         return None
-    return Log(path, mode="r", topic=tp.topic, partition=tp.partition)
 
 
 def warn(text: str) -> None:

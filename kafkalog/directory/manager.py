@@ -116,6 +116,7 @@ class Manager:
             raise
 
     def _begin(self) -> None:
+        self.state.keep(self.folders.partitions())  # what comes back may have been cut elsewhere
         if not self.state.clean:
             # The names that a killed process made or took out, and what its first start wrote.
             self.folders.sync(layout.FIRST_FILES)
@@ -319,9 +320,8 @@ class Manager:
                 self._unreserve(tp)
 
     def _delete(self, tp: TopicPartition, log: Handle | None) -> None:
-        new = self.folders.take_out(tp)
         config = log.config if log else self.topic_config(tp.topic)
-        self.upkeep.removals.later(new, config.file_delete_delay_ms)
+        self.upkeep.removals.later(self.folders.take_out(tp), config.file_delete_delay_ms)
         if log is not None:
             log.discard()
 

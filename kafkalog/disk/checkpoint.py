@@ -28,6 +28,7 @@ __all__ = [
     "LOG_START",
     "RECOVERY_POINT",
     "DirectoryState",
+    "parse_flushed",
     "parse_offsets",
     "readable_offsets",
     "render_offsets",
@@ -99,6 +100,14 @@ def render_offsets(entries: Mapping[TopicPartition, int]) -> bytes:
     """The bytes of a checkpoint file, in the order of topics and partitions."""
     lines = [f"{tp.topic} {tp.partition} {offset}\n" for tp, offset in sorted(entries.items())]
     return f"0\n{len(lines)}\n{''.join(lines)}".encode()
+
+
+def parse_flushed(data: bytes) -> int:
+    """The offset in a FLUSHED file; -1: it is none, which costs a longer recovery."""
+    if len(data) != 16 or data[:4] != b"KLF1":
+        return -1
+    right = int.from_bytes(data[12:], "big") == lib.kl_crc32c(data[:12], 12)
+    return int.from_bytes(data[4:12], "big", signed=True) if right else -1
 
 
 class Vouched(NamedTuple):
@@ -282,6 +291,14 @@ class DirectoryState:
         """The offset below which all was on disk; -1: unknown."""
         return self._get(RECOVERY_POINT, tp)
 
+    def reached(self, tp: TopicPartition) -> int:
+        """The offset that a log had come to, all on disk: a shorter one has lost records; -1:
+        unknown."""
+        if self.own and self.clean:
+            return -1  # its marker names the last segment and its size, and they are there
+        point = self.recovery_point(tp)
+        return self.high_watermark(tp) if point < 0 and self.clean else point
+
     def log_start(self, tp: TopicPartition) -> int:
         """The first visible offset; -1: the first segment's base."""
         with self.lock:
@@ -398,6 +415,13 @@ class DirectoryState:
                 for entries in (*self._entries.values(), self._derived):
                     entries.pop(tp, None)
 
+    def keep(self, tps: Iterable[TopicPartition]) -> None:
+        """As forget, of all partitions but these."""
+        kept = {*tps}
+        with self.lock:
+            known = {tp for entries in self._entries.values() for tp in entries}
+            self.forget(known - kept)
+
     def renew(self, tps: Iterable[TopicPartition]) -> None:
         """Drop, durably, what is known of earlier partitions of these names.
 
@@ -429,10 +453,6 @@ class DirectoryState:
             raise ForkedHandle(
                 f"{self.path}: was opened by process {self._pid}; open it in this process"
             )
-
-    def is_marked(self) -> bool:
-        """Whether the clean marker lies there now."""
-        return os.path.lexists(os.path.join(self.path, CLEAN_MARKER))
 
     def mark_clean(self) -> None:
         """Write the clean marker, durably.  The last thing of a close, when every log is whole.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkalog._native import check, ffi, lib
 from kafkalog.batch.encode import HEADER_BYTES
 from kafkalog.batch.walk import BatchWalk
+from kafkalog.disk.layout import META_PROPERTIES
 
 if TYPE_CHECKING:
     pass
@@ -31,6 +32,7 @@ __all__ = [
     "find_header_bit",
     "is_zero",
     "list_segments",
+    "owner_of",
     "read_aborts",
     "read_epochs",
     "read_snapshot",
@@ -60,6 +62,12 @@ class SegmentFiles(NamedTuple):
     def path(self, suffix: str) -> Path:
         """Of the segment's file with this suffix, whether it exists or not."""
         return self.folder / f"{self.base_offset:020d}{suffix}"
+
+
+def owner_of(folder: Path) -> Path:
+    """The directory whose lock a partition's folder is under."""
+    parent = folder.absolute().parent
+    return parent if (parent / META_PROPERTIES).exists() else folder
 
 
 def list_segments(folder: Path) -> list[SegmentFiles]:

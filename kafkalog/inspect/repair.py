@@ -17,12 +17,13 @@ from typing import Any
 from kafkalog.batch.walk import BatchWalk
 from kafkalog.disk.checkpoint import (
     CLEAN_MARKER,
+    FLUSHED,
     LOG_START,
+    parse_offsets,
     readable_offsets,
     render_offsets,
 )
 from kafkalog.disk.directory import Directory
-from kafkalog.disk.layout import META_PROPERTIES
 from kafkalog.errors import CorruptLog
 from kafkalog.inspect.rawfiles import (
     ABORT_ENTRY,
@@ -31,14 +32,17 @@ from kafkalog.inspect.rawfiles import (
     AbortEntry,
     SegmentFiles,
     list_segments,
+    owner_of,
+    segment_name,
     segment_offset,
 )
 from kafkalog.inspect.sidecar import SIDECAR, read_sidecar, remake, render_sidecar
+from kafkalog.inspect.verify.files import find_partitions, partition_of
 from kafkalog.inspect.verify.sidecar import topic_id_of
 from kafkalog.inspect.verify.state import Replay, load_aborts
 from kafkalog.report import DAMAGE, UNCHECKED, WARNING, Finding, Report
 
-__all__ = ["Action", "apply", "owner_of", "plan", "set_aside"]
+__all__ = ["Action", "apply", "plan", "set_aside"]
 
 CUTS = {"batch-checksum", "batch-bytes", "batch-place", "tail-bytes", "tail-zeros-sealed"}
 INDEXES = {
@@ -77,8 +81,8 @@ class Action:
     """One thing to do, or (kind "leave") a finding that nothing is done about."""
 
     kind: str
-    """mend, cut, rebuild-indexes, rebuild-aborts, rebuild-epochs, keep-lines, set-aside, reseal,
-    leave."""
+    """mend, cut, rebuild-indexes, rebuild-aborts, rebuild-epochs, keep-lines, go-on, lower,
+    set-aside, reseal, leave."""
     file: str
     why: str
     """What is done, and what is lost by it."""
@@ -96,14 +100,19 @@ def plan(report: Report) -> list[Action]:
     unsure = {os.path.dirname(f.file) for f in report.findings if f.what == "batch-epoch"}
     # Nor can a segment's index keep its promise beside batches that are not the segment's.
     foreign = {f.file for f in report.findings if f.what == "batch-range"}
+    # A log that goes on where it had come to knows its producers by the snapshot there.
+    short = {f.file for f in report.findings if f.what == "log-short"}
     for finding in report.findings:
         # What else was found beside a wrong bit may follow from it: look again afterwards.
-        later = os.path.dirname(finding.file) in mended and finding.what != "header-bit"
+        folder = finding.file if finding.what == "log-short" else os.path.dirname(finding.file)
+        later = folder in mended and finding.what != "header-bit"
         if finding.severity in (DAMAGE, WARNING, UNCHECKED) and not later:
             task = _task(finding)
             if finding.what == "epochs-batch" and os.path.dirname(finding.file) in unsure:
                 task = ("leave", finding.file)
             if finding.what == "time-promise" and task[1] in foreign:
+                task = ("leave", finding.file)
+            if finding.what == "snapshot-ahead" and os.path.dirname(finding.file) in short:
                 task = ("leave", finding.file)
             by_file.setdefault(task, []).append(finding)
     actions = []
@@ -121,6 +130,8 @@ ORDER = [
     "rebuild-aborts",
     "rebuild-epochs",
     "keep-lines",
+    "go-on",
+    "lower",
     "set-aside",
     "reseal",
     "leave",
@@ -143,6 +154,10 @@ def _task(finding: Finding) -> tuple[str, str]:
         return "rebuild-epochs", file
     if what == "checkpoint-bytes" and os.path.basename(file) == LOG_START:
         return "keep-lines", file
+    if what == "checkpoint-range" and os.path.basename(file) != LOG_START:
+        return "lower", file
+    if what == "log-short":
+        return "go-on", os.path.join(file, segment_name(finding.offset, ".log"))
     if what in ASIDE:
         return "set-aside", file
     return "leave", file
@@ -190,6 +205,18 @@ def _action(kind: str, file: str, findings: list[Finding]) -> Action:
             "whole lines stay, and a log whose line is not whole shows all that it still holds, "
             "deleted records too"
         )
+    elif kind == "go-on":
+        why = (
+            f"{whats}: found {first.found}, wanted {first.wanted}: what lay between is lost; the "
+            f"log goes on at offset {first.offset}, with a new, empty segment, so that none is "
+            "given twice"
+        )
+    elif kind == "lower":
+        lines = ", ".join(f.found for f in findings)
+        why = (
+            f"{whats}: {lines}: go down to where the logs end, which give the offsets from there "
+            "on again, or get them from their leader"
+        )
     elif kind == "leave":
         why = f"{whats}: found {first.found}, wanted {first.wanted}; {_left(first)}"
     else:
@@ -216,12 +243,6 @@ def _left(finding: Finding) -> str:
 
 
 # ---- execution -----------------------------------------------------------------------------
-
-
-def owner_of(folder: Path) -> Path:
-    """The directory whose lock a partition's folder is under."""
-    parent = folder.absolute().parent
-    return parent if (parent / META_PROPERTIES).exists() else folder
 
 
 def apply(actions: Iterable[Action]) -> list[str]:
@@ -268,7 +289,43 @@ def _do(action: Action) -> str:
         return _rebuild_epochs(path)
     if action.kind == "keep-lines":
         return _keep_lines(path)
+    if action.kind == "go-on":
+        return _go_on(path)
+    if action.kind == "lower":
+        return _lower(path)
     return set_aside(path)
+
+
+def _go_on(path: Path) -> str:
+    if path.exists():
+        return f"{path}: was there"
+    with Directory(path.parent) as directory:
+        directory.replace(path.name, b"")
+    return f"{path}: made, empty: the log goes on there"
+
+
+def _lower(path: Path) -> str:
+    """No entry of a checkpoint lies above its log's end any more."""
+    with Directory(path.parent) as directory:
+        if path.name == FLUSHED:
+            directory.unlink(path.name)
+            return f"{path}: removed"
+        entries = parse_offsets(path.read_bytes())
+        ends = {partition_of(folder): _end_of(folder) for folder in find_partitions(path.parent)}
+        lowered = {tp: min(offset, ends.get(tp, offset)) for tp, offset in entries.items()}
+        directory.replace(path.name, render_offsets(lowered))
+    return f"{path}: {sum(entries[tp] != lowered[tp] for tp in entries)} entries lowered"
+
+
+def _end_of(folder: Path) -> int:
+    """The offset behind a log's last batch, as far as its last segment can be read."""
+    segments = list_segments(folder)
+    if not segments:
+        return 0
+    end = segments[-1].base_offset
+    for table in BatchWalk(segments[-1].path(".log")).tables():
+        end = max(end, int(table["last_offset"][-1]) + 1)
+    return end
 
 
 def _keep_lines(path: Path) -> str:

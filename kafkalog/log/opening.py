@@ -3,6 +3,8 @@ them."""
 
 import os
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from typing import Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
@@ -26,17 +28,19 @@ class LogOpen(NamedTuple):
     clean: bool
     """The marker vouches for it: batches need not be read."""
     recovery_point: int
-    """-1 for each of these three: unknown."""
+    """-1 for each of these four: unknown."""
     log_start_offset: int
     high_watermark: int
+    reached: int
+    """The log ended there or above; what is shorter has lost records."""
     derived_sum: int
     """Of what a clean close left, see DirectoryState; -1: unknown."""
     alone: bool
     """It stands alone: nobody else writes down how far it is on disk."""
     marker: Any
     """A kl_marker, or None."""
-    is_marked: Callable[[], bool]
-    """Whether the clean marker lies there now."""
+    again: Callable[[], "LogOpen"]
+    """The same, from what lies on the disk now."""
     config: TopicConfig
     tp: TopicPartition
     clock: Clock
@@ -64,14 +68,23 @@ def open_plan(
         log_start_offset=state.log_start(tp),
         # Of a single copy all that is in the log is committed.
         high_watermark=max(state.high_watermark(tp), 0) if state.copied else -1,
+        reached=state.reached(tp),
         derived_sum=state.derived_sum(tp) if clean else -1,
         alone=state.own,
         marker=state.marker,
-        is_marked=state.is_marked,
+        again=partial(_plan_again, state, tp, config, clock),
         config=config,
         tp=tp,
         clock=clock or SystemClock(),
     )
+
+
+def _plan_again(
+    state: DirectoryState, tp: TopicPartition, config: TopicConfig, clock: Clock | None
+) -> LogOpen:
+    with closing(DirectoryState(state.path, "r", own=state.own)) as now:
+        now.copied = state.copied
+        return open_plan(now, tp, config, clock)
 
 
 def log_config(config: TopicConfig) -> Any:
@@ -114,15 +127,15 @@ def open_native(path: str, how: LogOpen) -> tuple[Any, Recovery]:
     """The kl_log of a folder, freed with its last reference, and what recovery did.
 
     Raises: UnsupportedForMessageFormat, NotFound, IoFailed; CorruptLog where a log that was
-    closed cleanly, or flushed, is damaged.
+    closed cleanly, or flushed, is damaged, or ends before that.
     """
     try:
         return _open(path, how)
     except CorruptLog:
-        # Its writer may have begun after the marker was looked at: then an append is under way.
-        if how.mode == "w" or not how.clean or how.is_marked():
+        # Its writer may have begun, or cut it, after marker and checkpoints were looked at.
+        if how.mode == "w":
             raise
-        return _open(path, how._replace(clean=False))
+        return _open(path, how.again())
 
 
 def _open(path: str, how: LogOpen) -> tuple[Any, Recovery]:
@@ -132,6 +145,7 @@ def _open(path: str, how: LogOpen) -> tuple[Any, Recovery]:
         "recovery_point": how.recovery_point,
         "log_start_offset": how.log_start_offset,
         "high_watermark": how.high_watermark,
+        "reached": how.reached,
         "end_is_high_watermark": how.high_watermark < 0,
         "leader_epoch": -1,
         "first_offset": 0,

@@ -196,7 +196,9 @@ def absorbed(state: DirectoryState, path: str, tp: TopicPartition) -> bool:
         start = alone.log_start(tp)
         if start > state.log_start(tp):
             state.save(log_starts={tp: start})
-        state.save(recovery_points={tp: max(0, alone.recovery_point(tp))})
+        # Who wrote to it in the directory since, as Kafka, knows better how far it goes.
+        points = [p for p in (alone.recovery_point(tp), state.recovery_point(tp)) if p >= 0]
+        state.save(recovery_points={tp: min(points, default=0)})
         if (cleaned := alone.cleaner(tp)) > state.cleaner(tp):
             state.save(cleaners={tp: cleaned})
         for name in (

@@ -232,3 +232,12 @@ kl_status kl_walk_read(kl_walk *walk, int64_t pos, uint8_t *buffer, size_t buffe
                          kl_file_name(walk->file), (long long)(pos + batch.batch_bytes));
     return status;
 }
+
+kl_status kl_walk_to_end(kl_file *file, int64_t bytes, int64_t *end) {
+    enum { CHUNK_BYTES = 1 << 20 };
+    kl_walk walk;
+    kl_walk_init(&walk, file, 0, bytes, CHUNK_BYTES);
+    for (kl_batch batch; kl_walk_more(&walk, &batch);) *end = batch.last_offset + 1;
+    kl_status status = kl_walk_end(&walk);
+    return status == KL_E_IO || status == KL_E_NO_MEMORY ? status : KL_OK;
+}

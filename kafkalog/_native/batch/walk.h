@@ -45,6 +45,9 @@ static inline kl_status kl_walk_end(kl_walk *walk) {
     kl_walk_done(walk);
     return walk->status;
 }
+/* The offset behind the last batch of a file's first bytes; *end stays as it is without one.
+ * Damage ends them, too. */
+kl_status kl_walk_to_end(kl_file *file, int64_t bytes, int64_t *end);
 /* It ended where no batch is that we know: damage, a torn end, an old format. */
 static inline bool kl_walk_met_damage(kl_status status) {
     return status == KL_E_CORRUPT_MESSAGE || status == KL_E_BUFFER_TOO_SMALL ||

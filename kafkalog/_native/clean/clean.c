@@ -2,6 +2,8 @@
  * caller's part. */
 #include "clean.h"
 
+#include "log/read.h"
+
 enum {
     RAW_BYTES_MAX = 8 << 20, /* compressed batches that are handed up at once */
     PAUSE_BYTES_MIN = 64 << 10
@@ -69,9 +71,36 @@ static kl_status take_producers(kl_cleaner *cleaner) {
     return status;
 }
 
+/* Each segment's list of aborted transactions is whole, so long as the log is of that
+ * generation. */
+static kl_status know_aborts(kl_log *log, int64_t *generation) {
+    kl_look look;
+    kl_status status = kl_log_peek(log, &look);
+    if (status) return status;
+    *generation = look.generation;
+    for (size_t i = 0; !status && i < look.version->count; i++) {
+        status = kl_log_enter_aborts(log, &look, i);
+        if (!status) kl_log_leave(log);
+    }
+    kl_look_drop(&look);
+    return status;
+}
+
+/* kl_log_enter_write, and the lists are whole. */
+static kl_status enter_known(kl_log *log) {
+    for (int tries = 0; tries < KL_STALE_TRIES; tries++) {
+        int64_t generation;
+        kl_status status = know_aborts(log, &generation);
+        if (!status) status = kl_log_enter_write(log);
+        if (status || log->generation == generation) return status;
+        kl_log_leave(log);
+    }
+    return kl_fail(KL_E_STALE, "log %s: its segments go on changing", log->path);
+}
+
 static kl_status take_log(kl_cleaner *cleaner) {
     kl_log *log = cleaner->log;
-    kl_status status = kl_log_enter_write(log);
+    kl_status status = enter_known(log);
     if (status) return status;
     if (log->cleaner_open) {
         status = kl_fail(KL_E_LOCKED, "log %s is being compacted already", log->path);

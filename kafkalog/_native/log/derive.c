@@ -294,7 +294,7 @@ static void mend_aborts(kl_log *log, kl_segment *segment, kl_aborts *found, bool
     if (*saves) kl_log_claim(log);
 }
 
-kl_status kl_log_rebuild_aborts(kl_log *log, const kl_look *look, size_t index) {
+static kl_status rebuild_aborts(kl_log *log, const kl_look *look, size_t index) {
     kl_dir *dir = NULL;
     kl_aborts found;
     bool saves = false;
@@ -319,6 +319,48 @@ out:
     kl_aborts_free(&found);
     kl_dir_close(dir);
     kl_dir_free(dir);
+    return status;
+}
+
+/* Locked.  Most segments have no list of aborted transactions, so that a lost one shows only
+ * in what the side-car says, which is in memory: looked at once, when it is asked for. */
+static kl_status look_for_lost(kl_segment *segment, bool *lost) {
+    bool same = true;
+    *lost = false;
+    if (segment->aborts.count > 0 || segment->aborts_checked) return KL_OK;
+    kl_status status = kl_guard_aborts(segment, &same);
+    *lost = !same;
+    segment->aborts_checked = !status && same;
+    return status;
+}
+
+kl_status kl_log_enter_aborts(kl_log *log, const kl_look *look, size_t index) {
+    kl_segment *segment = look->version->segments[index];
+    bool sealed = kl_look_is_sealed(look, index), lost = false;
+    kl_status status = sealed ? kl_guard_load(segment) : KL_OK;
+    if (!status) status = kl_log_enter(log);
+    if (status || !sealed) return status;
+    status = look_for_lost(segment, &lost);
+    if (!status && !lost) return KL_OK;
+    kl_log_leave(log);
+    if (!status) status = rebuild_aborts(log, look, index);
+    return status ? status : kl_log_enter(log);
+}
+
+kl_status kl_log_search_aborts(kl_log *log, kl_dir *dir) {
+    kl_aborts found;
+    kl_segment *active = kl_log_active(log);
+    if (!kl_producers_ended_txn(&log->producers)) return KL_OK;
+    kl_aborts_init(&found, active->base_offset);
+    kl_status status =
+        derive_aborts(log, log->version, log->version->count - 1, dir, &found);
+    if (!status && found.count > 0) {
+        kl_lock(&active->lock);
+        take_aborts(active, &found);
+        if (log->writable) status = save_aborts(active, dir, false);
+        kl_unlock(&active->lock);
+    }
+    kl_aborts_free(&found);
     return status;
 }
 

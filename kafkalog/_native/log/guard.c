@@ -23,18 +23,37 @@ static bool is_same(const uint8_t *sums, int64_t bytes, uint32_t crc) {
     return (int64_t)kl_get64(sums) == bytes && (bytes < 0 || kl_get32(sums + 8) == crc);
 }
 
-/* Whether the offset index is the one that was sealed, and says something. */
-static kl_status has_sealed_index(const kl_sidecar *sidecar, kl_dir *dir, bool *has) {
+/* Whether an index is the one that was sealed, and says something.  *last: its last four bytes. */
+static kl_status has_sealed(const kl_sidecar *sidecar, kl_dir *dir, kl_index_kind kind,
+                            bool *has, uint32_t *last) {
     enum { INDEX_BYTES_MAX = 64 << 20 };
+    bool is_time = kind == KL_TIME_INDEX;
     char name[KL_NAME_BYTES];
     uint8_t *data = NULL;
     size_t bytes = 0;
-    kl_segment_name(name, sidecar->base_offset, KL_INDEX_SUFFIX);
+    kl_segment_name(name, sidecar->base_offset, is_time ? KL_TIME_SUFFIX : KL_INDEX_SUFFIX);
     kl_status status = kl_dir_slurp(dir, name, INDEX_BYTES_MAX, &data, &bytes);
-    *has = !status && bytes > 0 &&
-           is_same(sidecar->index_sums, (int64_t)bytes, kl_crc32c(data, bytes));
+    *has = !status && bytes >= sizeof *last &&
+           is_same(sidecar->index_sums + (is_time ? KL_FILE_SUM_BYTES : 0), (int64_t)bytes,
+                   kl_crc32c(data, bytes));
+    if (*has) *last = kl_get32(data + bytes - sizeof *last);
     kl_release(data);
     return status == KL_E_NOT_FOUND || status == KL_E_CORRUPT ? KL_OK : status;
+}
+
+/* Whether a `.log` of another size was cut, or exchanged alone: who rewrites one, as Kafka does,
+ * gives it other indexes.  The offset index of a small one is empty both times; its time index
+ * then tells of records that lie behind the end. */
+static kl_status is_resized(const kl_sidecar *sidecar, const kl_segment *segment,
+                            kl_dir *dir, bool *resized) {
+    uint32_t last = 0;
+    int64_t end = segment->base_offset;
+    kl_status status = has_sealed(sidecar, dir, KL_OFFSET_INDEX, resized, &last);
+    if (status || *resized || kl_get64(sidecar->index_sums) > 0) return status;
+    status = has_sealed(sidecar, dir, KL_TIME_INDEX, resized, &last);
+    if (!status && *resized) status = kl_walk_to_end(segment->file, segment->size, &end);
+    *resized = *resized && segment->base_offset + (int32_t)last >= end;
+    return status;
 }
 
 static kl_status load(kl_guard *guard, const kl_segment *segment, kl_dir *dir) {
@@ -46,7 +65,7 @@ static kl_status load(kl_guard *guard, const kl_segment *segment, kl_dir *dir) {
     if (status) return status;
     guard->foreign = !belongs || guard->sidecar.base_offset != segment->base_offset;
     if (!guard->foreign && guard->sidecar.log_bytes != segment->size)
-        status = has_sealed_index(&guard->sidecar, dir, &guard->resized);
+        status = is_resized(&guard->sidecar, segment, dir, &guard->resized);
     if (status) return status;
     guard->checked = kl_alloc(guard->sidecar.region_count);
     return guard->checked ? KL_OK : kl_fail(KL_E_NO_MEMORY, "no memory for a side-car");

@@ -66,39 +66,11 @@ static kl_status remove_unfinished(kl_dir *dir, const kl_names *names) {
     return KL_OK;
 }
 
-/* The offset behind the last batch of a finished swap file. */
-static kl_status swap_end(kl_dir *dir, const char *name, int64_t base, int64_t *end) {
-    kl_segment *segment = NULL;
-    *end = base;
-    kl_status status = kl_segment_open(dir->path, name, base, false, &segment);
-    if (status) return status;
-    kl_walk walk;
-    kl_walk_init(&walk, segment->file, 0, segment->size, KL_CHUNK_RECOVER_BYTES);
-    for (kl_batch batch; kl_walk_more(&walk, &batch);) *end = batch.last_offset + 1;
-    status = kl_walk_end(&walk);
-    kl_segment_drop(segment);
-    return status == KL_E_IO || status == KL_E_NO_MEMORY ? status : KL_OK;
-}
-
-static bool listed(const kl_names *names, int64_t base, const char *suffix) {
-    char wanted[KL_NAME_BYTES];
-    kl_segment_name(wanted, base, suffix);
-    size_t low = 0, high = names->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(names->names[middle], wanted);
-        if (order == 0) return true;
-        if (order < 0) low = middle + 1;
-        else high = middle;
-    }
-    return false;
-}
-
 /* Put one finished swap file in the place of the segments that it replaces. */
 static kl_status complete_swap(kl_dir *dir, const kl_names *names, const char *name,
                                const char *inner, int64_t base) {
     int64_t end;
-    kl_status status = swap_end(dir, name, base, &end);
+    kl_status status = kl_segment_file_end(dir, name, base, &end);
     for (size_t i = 0; !status && i < names->count; i++) {
         int64_t other;
         if (!kl_segment_name_parse(names->names[i], KL_LOG_SUFFIX, &other)) continue;
@@ -107,7 +79,7 @@ static kl_status complete_swap(kl_dir *dir, const kl_names *names, const char *n
         if (status == KL_E_NOT_FOUND) status = KL_OK;
     }
     /* The old one speaks of the bytes that go; a new one has its name already. */
-    if (!status && !listed(names, base, KL_SIDECAR_SUFFIX KL_SWAP_SUFFIX))
+    if (!status && !kl_segment_is_listed(names, base, KL_SIDECAR_SUFFIX KL_SWAP_SUFFIX))
         status = kl_sidecar_drop(dir, base);
     KL_FP("open.swap.before_rename");
     if (!status) status = kl_dir_rename(dir, name, inner);
@@ -160,18 +132,15 @@ static kl_status clear_leftovers(kl_log *log, kl_dir *dir, kl_names *names) {
 
 /* An index without its `.log` would be believed by a later segment of that name, a
  * side-car by its readers. */
-static kl_status remove_orphan(kl_log *log, kl_dir *dir, const kl_names *names,
-                               const char *name) {
-    static const char *const kinds[] = {KL_INDEX_SUFFIX, KL_TIME_SUFFIX, KL_TXN_SUFFIX,
-                                        KL_SIDECAR_SUFFIX};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+static kl_status remove_orphans(kl_log *log, kl_dir *dir, const kl_names *names) {
+    kl_status status = KL_OK;
+    for (size_t i = 0; !status && log->writable && i < names->count; i++) {
         int64_t base;
-        if (!kl_segment_name_parse(name, kinds[i], &base)) continue;
-        if (listed(names, base, KL_LOG_SUFFIX) || !log->writable) return KL_OK;
-        kl_status status = kl_dir_unlink(dir, name);
-        return status == KL_E_NOT_FOUND ? KL_OK : status;
+        if (!kl_segment_is_orphan(names, names->names[i], &base)) continue;
+        status = kl_dir_unlink(dir, names->names[i]);
+        if (status == KL_E_NOT_FOUND) status = KL_OK;
     }
-    return KL_OK;
+    return status;
 }
 
 /* A finished .swap whose exchange a crash cut short: the segments that begin in [base, end)
@@ -194,7 +163,7 @@ static kl_status find_swap(kl_dir *dir, const kl_names *names, swap_left *out) {
             !has_suffix(inner, KL_LOG_SUFFIX) || base >= min_cleaned)
             continue;
         *out = (swap_left){.name = name, .base = base};
-        kl_status status = swap_end(dir, name, base, &out->end);
+        kl_status status = kl_segment_file_end(dir, name, base, &out->end);
         if (status) return status;
     }
     return KL_OK;
@@ -230,10 +199,8 @@ static kl_status take_segments(kl_log *log, kl_dir *dir, const kl_names *names,
         bool swapped = names->names[i] == swap.name;
         if (swapped) {
             base = swap.base;
-        } else if (!kl_segment_name_parse(names->names[i], KL_LOG_SUFFIX, &base)) {
-            status = remove_orphan(log, dir, names, names->names[i]);
-            continue;
-        } else if (is_replaced(&swap, base)) {
+        } else if (!kl_segment_name_parse(names->names[i], KL_LOG_SUFFIX, &base) ||
+                   is_replaced(&swap, base)) {
             continue;
         }
         if (!swapped && (same = find_known(known, base)) != NULL) {
@@ -248,14 +215,15 @@ static kl_status take_segments(kl_log *log, kl_dir *dir, const kl_names *names,
             kl_index_clear(&segment->offsets);
             kl_index_clear(&segment->times);
         }
-        if (swapped || (!listed(names, base, KL_INDEX_SUFFIX) && segment->size > 0))
+        if (swapped ||
+            (!kl_segment_is_listed(names, base, KL_INDEX_SUFFIX) && segment->size > 0))
             *indexless = KL_MIN(*indexless, base);
-        segment->aborts.loaded = !listed(names, base, KL_TXN_SUFFIX);
+        segment->aborts.loaded = !kl_segment_is_listed(names, base, KL_TXN_SUFFIX);
         status = kl_version_add(&log->version, segment);
     }
     /* The last one grows again: a crash came between its seal and its successor. */
     if (!status && log->writable && log->version->count &&
-        listed(names, kl_log_active(log)->base_offset, KL_SIDECAR_SUFFIX))
+        kl_segment_is_listed(names, kl_log_active(log)->base_offset, KL_SIDECAR_SUFFIX))
         status = kl_sidecar_drop(dir, kl_log_active(log)->base_offset);
     return status;
 }
@@ -365,7 +333,8 @@ int64_t kl_log_sum_derived(const kl_log *log) {
 typedef struct {
     bool epochs;
     bool active; /* the last segment's indexes or aborted transactions */
-    bool aborts; /* nobody vouches for these */
+    bool aborts; /* nobody vouches for these, */
+    bool none;   /* or for there being none */
 } doubts;
 
 static kl_status find_doubts(kl_log *log, kl_dir *dir, doubts *found) {
@@ -376,6 +345,7 @@ static kl_status find_doubts(kl_log *log, kl_dir *dir, doubts *found) {
     if (status) return found->active ? KL_OK : status;
     int64_t was = log->derived_sum, is = kl_log_sum_derived(log);
     found->aborts = was < 0 && aborts->count > 0;
+    found->none = was < 0 && aborts->count == 0;
     found->epochs = was >= 0 && was >> 32 != is >> 32;
     found->active = was >= 0 && (uint32_t)was != (uint32_t)is;
     return KL_OK;
@@ -409,15 +379,13 @@ static void restore_indexes(kl_log *log, int64_t base_offset) {
         (void)kl_log_prepare(log, &look, i);
 }
 
-kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
+/* The segments that `names` tells of, and what is derived from them. */
+static kl_status load(kl_log *log, kl_dir *dir, const kl_names *names,
+                      kl_recovery *recovery) {
     int64_t indexless, corrupt_from, rebuild_from = INT64_MAX;
     bool sane = false, lost;
     doubts doubt = {0};
-    kl_names names = {0};
-    kl_status status = kl_dir_list(dir, &names);
-    if (!status) status = clear_leftovers(log, dir, &names);
-    if (!status) status = take_segments(log, dir, &names, !log->writable, NULL, &indexless);
-    kl_names_free(&names);
+    kl_status status = take_segments(log, dir, names, !log->writable, NULL, &indexless);
     if (!status && log->writable) status = finish_deletion(log, dir, &indexless);
     if (status) return status;
     status = kl_epochs_load(&log->epochs, dir);
@@ -453,10 +421,22 @@ kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
         status = kl_log_trim_snapshots(log->version, dir, rebuild_from, INT64_MAX);
     rebuild_from = KL_MIN(rebuild_from, KL_MIN(indexless, corrupt_from));
     if (!status) status = kl_log_load_producers(log, dir, log->log_end, rebuild_from);
+    if (!status && doubt.none && sane) status = kl_log_search_aborts(log, dir);
     if (!status) status = kl_segment_load_times(kl_log_active(log));
     if (!status) restore_indexes(log, indexless);
     if (!status && log->clean && !log->loaded) log->derived_sum = kl_log_sum_derived(log);
-    if (!status) log->loaded = true;
+    return status;
+}
+
+kl_status kl_log_load(kl_log *log, kl_dir *dir, kl_recovery *recovery) {
+    kl_names names = {0};
+    kl_status status = kl_dir_list(dir, &names);
+    if (!status) status = clear_leftovers(log, dir, &names);
+    if (!status) status = kl_log_check_names(log, dir, &names);
+    if (!status) status = load(log, dir, &names, recovery);
+    if (!status) status = remove_orphans(log, dir, &names);
+    if (!status && log->version->count > 0) log->loaded = true;
+    kl_names_free(&names);
     return status;
 }
 

@@ -45,6 +45,7 @@ struct kl_log {
     bool loaded;            /* read once: a reader's reload may find an append under way */
     _Atomic size_t loaded_indexes; /* of sealed segments, about */
     int64_t recovery_point;
+    int64_t reached; /* it ended there or above when it was last on disk; -1: unknown */
     int64_t first_start;
     int64_t first_high_watermark;
     bool keeps_point;    /* point.c */
@@ -120,6 +121,7 @@ struct kl_log {
  *   state      entering, the list of segments, ends, failures
  *   point      how far it is on disk, noted
  *   flush      group commit
+ *   gone       whether records that were on disk are not there
  *   snapshot, recall, derive, recover: what is derived from the bytes, made anew from them
  *   append     one batch into the log, rolls
  *   append_batches, truncate: whole requests; what takes records away
@@ -242,10 +244,21 @@ kl_status kl_log_load_producers(kl_log *log, kl_dir *dir, int64_t from,
 kl_status kl_log_derive_producers(const kl_log *log, const kl_version *version,
                                   kl_producers *into, kl_dir *dir, int64_t from,
                                   int64_t rebuild_from);
-/* The aborted transactions of sealed segment `index` anew, of an open log; not locked. */
-kl_status kl_log_rebuild_aborts(kl_log *log, const kl_look *look, size_t index);
+/* As kl_log_enter, with segment `index` of the look and its aborted transactions known: a list
+ * that a sealed one has lost is made anew.  Whoever uses a segment's list comes by here first. */
+kl_status kl_log_enter_aborts(kl_log *log, const kl_look *look, size_t index);
+/* Of the last segment, which lists none and for which nothing vouches: what its batches say. */
+kl_status kl_log_search_aborts(kl_log *log, kl_dir *dir);
 /* Leader epochs from batch headers, when the checkpoint was lost. */
 kl_status kl_log_rebuild_epochs(kl_log *log);
+
+/* ---- gone.c ------------------------------------------------------------------------ */
+/* Before anything is changed: KL_E_CORRUPT where a log that ends at `end_offset` reached
+ * further when it was on disk. */
+kl_status kl_log_check_end(const kl_log *log, int64_t end_offset);
+/* The same where no `.log` is among the folder's names; and where a log that was closed cleanly
+ * has what belongs to a segment, but not the segment. */
+kl_status kl_log_check_names(const kl_log *log, kl_dir *dir, const kl_names *names);
 
 /* ---- recover.c --------------------------------------------------------------------- */
 /* All segments from the one that holds `recovery_point` on; cuts the log (KL_WRITE: on

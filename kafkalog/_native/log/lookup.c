@@ -233,18 +233,6 @@ kl_status kl_log_find_largest_time(kl_log *log, kl_found *found) {
 
 /* ---- lists ------------------------------------------------------------------------------ */
 
-/* Locked.  Most segments have no list of aborted transactions, so that a lost one shows only
- * in what the side-car says, which is in memory: looked at once, when it is asked for. */
-static kl_status look_for_lost(kl_segment *segment, bool *lost) {
-    bool same = true;
-    *lost = false;
-    if (segment->aborts.count > 0 || segment->aborts_checked) return KL_OK;
-    kl_status status = kl_guard_aborts(segment, &same);
-    *lost = !same;
-    segment->aborts_checked = !status && same;
-    return status;
-}
-
 /* Locked.  A reader's: its writer adds to the file of the active segment before it moves the
  * end. */
 static kl_status reload_aborts(kl_log *log) {
@@ -273,23 +261,13 @@ typedef struct {
 
 static kl_status aborted_of(kl_log *log, const kl_look *look, size_t index,
                             const aborted_range *range, bool *done) {
-    kl_segment *segment = look->version->segments[index];
-    bool sealed = kl_look_is_sealed(look, index), lost = false;
-    kl_status status = sealed ? kl_guard_load(segment) : KL_OK;
-    if (!status) status = kl_log_enter(log);
+    const kl_aborts *aborts = &look->version->segments[index]->aborts;
+    kl_status status = kl_log_enter_aborts(log, look, index);
     if (status) return status;
-    if (sealed) status = look_for_lost(segment, &lost);
-    if (lost) {
-        kl_log_leave(log);
-        status = kl_log_rebuild_aborts(log, look, index);
-        if (!status) status = kl_log_enter(log);
-        if (status) return status;
-    }
-    if (!status)
-        *done = kl_aborts_find(&segment->aborts, range->start, range->stop, range->out,
-                               range->max_entries, range->count);
+    *done = kl_aborts_find(aborts, range->start, range->stop, range->out,
+                           range->max_entries, range->count);
     kl_log_leave(log);
-    return status;
+    return KL_OK;
 }
 
 static kl_status aborted_once(kl_log *log, const aborted_range *range) {

@@ -77,6 +77,7 @@ static kl_status log_new(const char *path, const kl_open *how, kl_marker *marker
     log->clean = how->clean;
     log->recovery_point = how->recovery_point;
     log->noted = how->recovery_point;
+    log->reached = how->reached;
     log->keeps_point = log->writable && how->keeps_point;
     log->derived_sum = how->clean ? how->derived_sum : -1;
     log->first_start = how->log_start_offset;
@@ -177,11 +178,14 @@ static void wait_for_others(kl_log *log) {
 
 /* Locked, but not while it works: the last change of segments and the last round of syncs.  Who
  * reads goes on. */
+static const char AS_IT_IS[] = "it was closed as it is";
+
 static kl_status work_off(kl_log *log, bool sync) {
     kl_status status = log->touched ? kl_log_settle_tail(log) : KL_OK;
     if (status) return status;
     wait_for_others(log); /* a round of syncs may have begun while the tail was settled */
-    if (log->closed || log->offline) return KL_OK;
+    if (log->closed) return KL_OK;
+    if (log->offline) return kl_log_is_offline(log, AS_IT_IS);
     log->syncing = true;
     kl_log_claim(log);
     kl_log_begin_disk(log);
@@ -210,10 +214,9 @@ static kl_status close_log(kl_log *log, bool sync) {
         kl_unlock(&log->lock);
         return KL_OK;
     }
-    if (log->writable && !status && log->offline && !sync)
-        status = kl_log_is_offline(log, "it was closed as it is");
-    /* When something is not synced, the folder is not clean. */
-    if (log->writable && !status && !log->offline) status = work_off(log, sync);
+    /* Also when that came after the flush: nobody may take the folder for clean. */
+    if (log->writable && !status && log->offline) status = kl_log_is_offline(log, AS_IT_IS);
+    if (log->writable && !status) status = work_off(log, sync);
     log->closed = true; /* nobody writes behind it */
     kl_log_tell(log);
     kl_unlock(&log->lock);

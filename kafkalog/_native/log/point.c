@@ -33,6 +33,7 @@ kl_status kl_log_load_point(kl_log *log) {
     kl_status status = kl_dir_open(log->path, 0, &dir);
     if (!status) status = read_note(dir, &offset);
     log->recovery_point = KL_MAX(log->recovery_point, offset);
+    log->reached = KL_MAX(log->reached, offset);
     kl_dir_close(dir);
     kl_dir_free(dir);
     return status == KL_E_NOT_FOUND ? KL_OK : status;

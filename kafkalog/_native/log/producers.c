@@ -428,6 +428,14 @@ static int compare_ids(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
+bool kl_producers_ended_txn(const kl_producers *producers) {
+    const kl_producer_list *lists[] = {&producers->idle, &producers->open};
+    for (int l = 0; l < 2; l++)
+        for (const kl_producer_entry *entry = lists[l]->oldest; entry; entry = entry->newer)
+            if (entry->coordinator_epoch >= 0) return true;
+    return false;
+}
+
 size_t kl_producers_list(const kl_producers *producers, kl_producer *out,
                          size_t max_entries) {
     if (producers->count > max_entries || producers->count == 0) return producers->count;

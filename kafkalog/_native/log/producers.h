@@ -114,6 +114,8 @@ int64_t kl_producers_first_open(const kl_producers *producers);
 /* The same when the transaction of `left_out` ends. */
 int64_t kl_producers_first_open_besides(const kl_producers *producers,
                                         const kl_producer_entry *left_out);
+/* Whether one of them has ended a transaction; those that were forgotten are not asked. */
+bool kl_producers_ended_txn(const kl_producers *producers);
 /* Forget producers without an open transaction that were heard of last before `before_ms`; how
  * many. */
 size_t kl_producers_expire(kl_producers *producers, int64_t before_ms);

@@ -198,6 +198,17 @@ static kl_status take_checked(const uint8_t *data, size_t bytes, const place *fr
                         out, &ended);
 }
 
+/* Whether a file ended before the bytes that a segment has in it: a larger buffer gets no more of
+ * the batch, whose rest another hand has cut off. */
+static kl_status judge_short(const kl_segment *segment, size_t want, size_t got,
+                             int64_t pos, kl_status status) {
+    if (KL_LIKELY(got == want) || (status != KL_E_BUFFER_TOO_SMALL && got > 0))
+        return status;
+    return kl_fail(KL_E_CORRUPT_MESSAGE, "%s ends at byte %lld, wanted %lld",
+                   kl_file_name(segment->file), (long long)(pos + (int64_t)got),
+                   (long long)segment->size);
+}
+
 /* The place is found.  Its bytes, and how many of them count. */
 static kl_status read_place(kl_log *log, const place *from, int64_t stop_offset,
                             int32_t check_crc, uint8_t *buffer, size_t buffer_bytes,
@@ -205,7 +216,10 @@ static kl_status read_place(kl_log *log, const place *from, int64_t stop_offset,
     out->segment_base_offset = from->segment->base_offset;
     size_t want = (size_t)KL_MIN((int64_t)buffer_bytes, from->end_pos - from->pos), got = 0;
     kl_status status = kl_file_read(from->segment->file, buffer, want, from->pos, &got);
-    if (!status) status = take_checked(buffer, got, from, stop_offset, check_crc, out);
+    if (!status) {
+        status = take_checked(buffer, got, from, stop_offset, check_crc, out);
+        status = judge_short(from->segment, want, got, from->pos, status);
+    }
     if (!status) return settle(log, from, out);
     status = stale_or(log, from, status);
     return status == KL_E_STALE
@@ -252,7 +266,8 @@ static kl_status read_at(kl_log *log, const kl_look *look, size_t index, int64_t
     size_t want = (size_t)KL_MIN((int64_t)buffer_bytes, end_pos - pos), got;
     kl_status status = kl_file_read(segment->file, buffer, want, pos, &got);
     kl_batch batch = {0};
-    if (!status) status = kl_batch_check(buffer, got, &batch);
+    if (!status)
+        status = judge_short(segment, want, got, pos, kl_batch_check(buffer, got, &batch));
     if (!status || status == KL_E_BUFFER_TOO_SMALL) *bytes = (size_t)batch.batch_bytes;
     if (!status && kl_look_is_sealed(look, index))
         status = kl_guard_check(segment, end_pos, pos, pos + 1, (kl_span){buffer, got}, pos,

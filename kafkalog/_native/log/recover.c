@@ -178,11 +178,12 @@ kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
         bool overlaps = i + 1 < log->version->count &&
                         end_offset > log->version->segments[i + 1]->base_offset;
         bool hole = is_hole(log, i, end_offset, recovery_point);
-        int64_t bad_offset = damaged ? end_offset : kl_log_next_base(log, i);
-        if ((damaged || overlaps) && bad_offset < known)
+        int64_t bad_offset = damaged || hole ? end_offset : kl_log_next_base(log, i);
+        if ((damaged || overlaps || hole) && bad_offset < known)
             status = refuse_cut(log, segment, valid_bytes, bad_offset);
         else if (damaged || overlaps || hole)
             status = cut_tail(log, dir, i, valid_bytes, recovery);
+        else if (i + 1 == log->version->count) status = kl_log_check_end(log, end_offset);
         if (!status)
             status = save_recovered(log, dir, log->version->segments[i],
                                     i + 1 < log->version->count);

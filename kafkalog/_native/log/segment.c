@@ -60,6 +60,39 @@ out:
     return status;
 }
 
+bool kl_segment_is_listed(const kl_names *names, int64_t base, const char *suffix) {
+    char wanted[KL_NAME_BYTES];
+    kl_segment_name(wanted, base, suffix);
+    size_t low = 0, high = names->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(names->names[middle], wanted);
+        if (order == 0) return true;
+        if (order < 0) low = middle + 1;
+        else high = middle;
+    }
+    return false;
+}
+
+bool kl_segment_is_orphan(const kl_names *names, const char *name, int64_t *base_offset) {
+    static const char *const kinds[] = {KL_INDEX_SUFFIX, KL_TIME_SUFFIX, KL_TXN_SUFFIX,
+                                        KL_SIDECAR_SUFFIX};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (kl_segment_name_parse(name, kinds[i], base_offset))
+            return !kl_segment_is_listed(names, *base_offset, KL_LOG_SUFFIX);
+    return false;
+}
+
+kl_status kl_segment_file_end(kl_dir *dir, const char *name, int64_t base, int64_t *end) {
+    kl_segment *segment = NULL;
+    *end = base;
+    kl_status status = kl_segment_open(dir->path, name, base, false, &segment);
+    if (status) return status;
+    status = kl_walk_to_end(segment->file, segment->size, end);
+    kl_segment_drop(segment);
+    return status;
+}
+
 kl_status kl_segment_absent(const char *dir_path, int64_t base_offset, kl_segment **out) {
     char name[KL_NAME_BYTES];
     *out = segment_new(base_offset);

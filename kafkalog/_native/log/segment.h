@@ -65,6 +65,12 @@ typedef struct kl_segment {
 /* A segment over an existing file called `name`; its size is the file's. */
 kl_status kl_segment_open(const char *dir_path, const char *name, int64_t base_offset,
                           bool writable, kl_segment **out);
+/* Whether a folder's list has its file of that kind. */
+bool kl_segment_is_listed(const kl_names *names, int64_t base_offset, const char *suffix);
+/* Whether `name` is an index or a side-car whose `.log` is not in the list. */
+bool kl_segment_is_orphan(const kl_names *names, const char *name, int64_t *base_offset);
+/* The offset behind the last batch of the file called `name`, or `base`. */
+kl_status kl_segment_file_end(kl_dir *dir, const char *name, int64_t base, int64_t *end);
 /* A new, empty one.  Leftovers with its names are removed. */
 kl_status kl_segment_create(kl_dir *dir, int64_t base_offset, kl_segment **out);
 /* Remove what an earlier life of this base offset may have left under the names of what is

@@ -226,6 +226,8 @@ static kl_status make_plan(kl_log *log, kl_dir *dir, int64_t offset, cut_plan *p
     plan->index = kl_version_find(plan->look.version, offset);
     kl_segment *segment = whole_of(plan);
     kl_status status = kl_log_prepare(log, &plan->look, plan->index);
+    if (!status) status = kl_log_enter_aborts(log, &plan->look, plan->index);
+    if (!status) kl_log_leave(log);
     if (!status) status = kl_segment_locate(segment, segment->size, offset, &plan->pos);
     plan->copying =
         kl_look_is_sealed(&plan->look, plan->index) || atomic_load(&segment->slices) > 0;

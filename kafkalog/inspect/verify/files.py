@@ -14,14 +14,7 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from kafkalog.disk.checkpoint import (
-    CLEANER,
-    HIGH_WATERMARK,
-    LOCK,
-    LOG_START,
-    RECOVERY_POINT,
-    parse_offsets,
-)
+from kafkalog.disk.checkpoint import LOCK
 from kafkalog.disk.directory import Directory
 from kafkalog.disk.layout import (
     META_PROPERTIES,
@@ -30,10 +23,14 @@ from kafkalog.disk.layout import (
     holds_segments,
     list_directory,
 )
-from kafkalog.errors import KafkalogError
-from kafkalog.inspect.rawfiles import SegmentFiles, list_segments, segment_offset
+from kafkalog.inspect.rawfiles import SegmentFiles, list_segments, owner_of, segment_offset
 from kafkalog.inspect.sidecar import INDEX_SUFFIXES, SIDECAR
 from kafkalog.inspect.verify.beside import look_beside
+from kafkalog.inspect.verify.checkpoints import (
+    Checkpoints,
+    compare_checkpoints,
+    read_checkpoints,
+)
 from kafkalog.inspect.verify.partition import (
     EPOCHS_NAME,
     verify_partition,
@@ -42,9 +39,7 @@ from kafkalog.inspect.verify.partition import (
 from kafkalog.report import NOTE, Report
 from kafkalog.types import TopicPartition
 
-__all__ = ["find_partitions", "is_partition", "verify"]
-
-Checkpoints = dict[Path, dict[TopicPartition, int]]
+__all__ = ["find_partitions", "is_partition", "partition_of", "verify"]
 
 
 def is_partition(folder: Path) -> bool:
@@ -90,10 +85,11 @@ def _verify_folder(folder: Path, report: Report, deep: bool) -> None:
     if not partitions and not (folder / META_PROPERTIES).exists():
         raise ValueError(f"{folder}: no partition of a log in it")
     locked = _is_locked(folder)
+    root = owner_of(folder) if partitions == [folder] else folder
     # Read before the logs: what a writer notes later may lie past the end that is found.
-    checkpoints = _read_checkpoints(folder, report)
+    checkpoints = read_checkpoints(root, report)
     for path in partitions:
-        look = partial(_look, path, folder, deep, locked)
+        look = partial(_look, path, root, deep, locked)
         found = look(checkpoints)
         if locked and any(one.severity != NOTE for one in found.findings):
             found = look_beside(path, look)
@@ -104,16 +100,19 @@ def _verify_folder(folder: Path, report: Report, deep: bool) -> None:
 
 
 def _look(
-    path: Path, folder: Path, deep: bool, locked: bool, checkpoints: Checkpoints | None = None
+    path: Path, root: Path, deep: bool, locked: bool, checkpoints: Checkpoints | None = None
 ) -> Report:
-    """At one partition, and at what the checkpoints of `folder` say of it: None: read them, of
+    """At one partition, and at what the checkpoints of `root` say of it: None: read them, of
     which findings were told."""
     found = Report()
     if checkpoints is None:
-        checkpoints = _read_checkpoints(folder, Report())
-    name = bare_folder(path.absolute().name)
-    end = verify_partition(path, found, deep, locked=locked)
-    _compare_checkpoints(checkpoints, TopicPartition(name.topic, name.partition), end, found)
+        checkpoints = read_checkpoints(root, Report())
+    tp = partition_of(path)
+    start = checkpoints.start(tp)
+    end = verify_partition(path, found, deep, locked, start if checkpoints.clean else None)
+    if 0 <= end < start and not any(list_segments(path)):
+        end = start
+    compare_checkpoints(checkpoints, tp, path, end, found)
     return found
 
 
@@ -141,30 +140,7 @@ def _is_locked(folder: Path) -> bool:
     return False
 
 
-def _read_checkpoints(folder: Path, report: Report) -> Checkpoints:
-    found = {}
-    for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER):
-        path = folder / name
-        try:
-            found[path] = parse_offsets(path.read_bytes())
-        except FileNotFoundError:
-            continue
-        except (KafkalogError, OSError) as problem:
-            report.add("checkpoint-bytes", path, problem, "topic partition offset, by lines")
-        report.counters["checkpoints"] += 1
-    return found
-
-
-def _compare_checkpoints(
-    checkpoints: Checkpoints, tp: TopicPartition, end: int, report: Report
-) -> None:
-    for path, entries in checkpoints.items():
-        offset = entries.get(tp, -1)
-        if 0 <= end < offset:
-            report.add(
-                "checkpoint-range",
-                path,
-                f"{tp.topic} {tp.partition} {offset}",
-                f"at most the log's end {end}",
-                offset=offset,
-            )
+def partition_of(folder: Path) -> TopicPartition:
+    """What the name of a partition's folder says."""
+    name = bare_folder(folder.absolute().name)
+    return TopicPartition(name.topic, name.partition)

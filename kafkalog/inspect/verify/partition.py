@@ -28,20 +28,23 @@ __all__ = ["EPOCHS_NAME", "verify_partition", "verify_segment_file"]
 EPOCHS_NAME = "leader-epoch-checkpoint"
 
 
-def verify_partition(folder: Path, report: Report, deep: bool, locked: bool) -> int:
+def verify_partition(
+    folder: Path, report: Report, deep: bool, locked: bool, closed_from: int | None = None
+) -> int:
     """Check one partition's folder; the log's end offset, as its batches tell it.
 
-    -1: there are none, or some could not be read.
+    `closed_from`: where the log began when it was closed cleanly; None: it was not.
+    -1: some batches could not be read.
     """
     report.counters["partitions"] += 1
     unchecked = report.counters["unchecked"]
     sidecars = report.counters["sidecars"], report.counters["sidecars_missing"]
     segments = list_segments(folder)
-    _check_leftovers(folder, {s.base_offset for s in segments}, report)
+    _check_leftovers(folder, {s.base_offset for s in segments}, report, closed_from)
     _check_metadata(folder, report)
     if not segments:
         report.add("segment-none", folder, "no .log file", "at least one segment")
-        return -1
+        return 0
     check = BatchCheck(report, deep, locked)
     growing_from = segments[-1].base_offset if locked else None
     replay = Replay(folder, segments[0].base_offset, report, growing_from)
@@ -117,8 +120,11 @@ def _verify_index_file(files: SegmentFiles, suffix: str, report: Report) -> None
     index.finish(quiet.complete)
 
 
-def _check_leftovers(folder: Path, bases: set[int], report: Report) -> None:
+def _check_leftovers(
+    folder: Path, bases: set[int], report: Report, closed_from: int | None
+) -> None:
     """Note what deletions and swaps left, and index files whose segment is not there."""
+    first = min(bases, default=-1)
     for name in sorted(os.listdir(folder)):
         path = folder / name
         if path.suffix in LEFTOVERS:
@@ -131,7 +137,10 @@ def _check_leftovers(folder: Path, bases: set[int], report: Report) -> None:
                 if (folder / segment_name(base, ".log")).exists():
                     continue  # a writer has begun it since
                 # Below the first segment it is what a deletion left when it was interrupted.
-                what = "segment-missing" if bases and base > min(bases) else "orphan"
+                missing = bool(bases) and base > first
+                if closed_from is not None and path.stat().st_size:
+                    missing = missing or first > closed_from
+                what = "segment-missing" if missing else "orphan"
                 report.add(what, path, f"offset {base}", "a .log of that offset", offset=base)
 
 

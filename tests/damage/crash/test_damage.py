@@ -264,6 +264,7 @@ def test_a_log_whose_segments_are_gone_begins_without_producers(snapshot, memory
             )
         handle_of(log).owner.state.save(log_starts={handle_of(log).tp: 20})
         left = trees.copy_tree(path, memory_path / "left-0")
+    (left / "flushed-offset").unlink(missing_ok=True)  # it goes before the segments do
     for segment in left.glob("*.log"):
         segment.rename(f"{segment}.deleted")
     (left / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n7 30\n")
@@ -443,3 +444,33 @@ def test_a_crash_of_an_emptied_log_does_not_lower_its_epoch(log_dir):
         log.append(b"next")
         assert [record.leader_epoch for record in log.read()] >= [9]
         assert log.verify().clean
+
+
+@pytest.mark.parametrize("left", [0, 30, 70], ids=["nothing", "half a header", "half a record"])
+@pytest.mark.parametrize("hinted", [True, False])
+def test_a_sealed_log_that_is_cut_while_it_is_open(path, hinted, left):
+    """Each way to read says that the file ends too early: none asks for a larger buffer, waits, or
+    takes it for the end."""
+    with kafkalog.Log(path) as log:
+        fill(log, 10)
+        log.roll()
+        log.append(b"tail")
+        log.flush()
+        file = path / f"{0:020}.log"
+        place = list(batches.headers(file.read_bytes()))[5].pos
+        log.read_batches(0, max_bytes=place if hinted else 1 << 20)
+        os.truncate(file, place + left)
+        for read in (
+            lambda: log.read_batches(5),
+            lambda: log.read_batches(5, check_crcs=False),
+            lambda: list(log.read(5)),
+            lambda: list(log.scan(5).records()),
+            lambda: log[7],
+        ):
+            with pytest.raises(kafkalog.CorruptMessage):
+                read()
+        assert numbers_of_some(log, 5) == list(range(5))
+
+
+def numbers_of_some(log, stop):
+    return [number_of(r.key, r.value) for r in log.read(0, stop)]

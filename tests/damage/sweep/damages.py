@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from tests.damage.sweep.judge import Edits, is_covered, place_of
+from tests.damage.sweep.judge import INDEXES, Edits, is_covered, place_of
 from tests.damage.sweep.reference import Reference
 from tests.support import batches
 
@@ -32,7 +32,7 @@ def flips(reference: Reference) -> list[tuple[str, int]]:
 
 
 def truncations(reference: Reference) -> Iterator[Damage]:
-    """Every small file cut at every byte, and sealed `.log` files between batches and in them."""
+    """Every small file cut at every byte, and `.log` files between batches and in them."""
     for name, data in sorted(reference.files.items()):
         place = place_of(reference, name)
         cuts = range(len(data)) if len(data) <= SMALL_BYTES else ()
@@ -41,18 +41,17 @@ def truncations(reference: Reference) -> Iterator[Damage]:
             cuts = sorted({0, *starts[::3], *(start + 30 for start in starts[::7])})
         for cut in cuts:
             covered = place.suffix != "partition.metadata" and (
-                place.sealed or place.suffix == ".snapshot"
+                place.sealed or place.suffix in (".log", ".snapshot")
             )
             yield f"{name} cut to {cut} bytes", {name: data[:cut]}, covered
 
 
 def removals(reference: Reference) -> Iterator[Damage]:
-    """Every file gone, but a sealed `.log`, whose offsets may as well have been compacted."""
+    """Every file gone."""
     for name in sorted(reference.files):
         place = place_of(reference, name)
-        if place.suffix != ".log":
-            covered = place.sealed and place.suffix in (".index", ".timeindex", ".txnindex")
-            yield f"{name} removed", {name: None}, covered
+        covered = place.suffix == ".log" or (place.sealed and place.suffix in INDEXES)
+        yield f"{name} removed", {name: None}, covered
 
 
 def _changed(reference: Reference, edits: Edits) -> bool:

@@ -5,6 +5,7 @@ What is covered, so that verify has to tell and reads must not be wrong:
 * a sealed `.log`: the batches' checksums, and the side-car for what they leave out;
 * a sealed segment's indexes, and the side-car itself;
 * a batch of the active `.log` behind its first 17 bytes, and its length and magic;
+* a `.log` that is gone, or the active one cut, below what was on disk;
 * producer snapshots, and the topic's id where side-cars name it.
 
 Not covered, because nothing was sealed yet or Kafka's text has no checksum: base offset and

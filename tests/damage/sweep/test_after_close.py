@@ -128,6 +128,18 @@ def believed(made: Made) -> list[Path]:
     ]
 
 
+def logs(made: Made) -> list[Path]:
+    """The `.log` files, each of which may be gone, too."""
+    return sorted(made.folder.glob("*.log"))
+
+
+def losses(data: bytes) -> Iterator[tuple[str, bytes | None]]:
+    """A `.log` that is gone, empty, or lacks its last batch."""
+    yield "removed", None
+    yield "emptied", b""
+    yield "its last batch gone", data[: list(batches.headers(data))[-1].pos]
+
+
 def damages(data: bytes, rng: random.Random) -> Iterator[tuple[str, bytes | None]]:
     """(what, new bytes): each bit or some, cuts, nothing, zeros."""
     bits = list(range(8 * len(data)))
@@ -172,9 +184,9 @@ def test_damage_after_a_clean_close_gives_no_other_answers(
     assert any(name.endswith(".txnindex") for name in names), names
     outcomes: dict[str, int] = {}
     count = 0
-    for path in believed(made):
+    for path in (*believed(made), *logs(made)):
         data = path.read_bytes()
-        for what, changed in damages(data, rng):
+        for what, changed in losses(data) if path.suffix == ".log" else damages(data, rng):
             if changed is None and path.name == "meta.properties":
                 continue  # the folder is one that stands alone then
             for mode in ("r", "w"):

@@ -18,6 +18,12 @@ CONFIG = {
     "delete.retention.ms": RETENTION_MS,
     "file.delete.delay.ms": 0,
 }
+LOST: tuple[tuple[str, ...], ...] = (
+    (),
+    (".kafka_cleanshutdown", "*.snapshot", "*.txnindex", "*.index"),
+    *((pattern,) for pattern in ("*.snapshot", "*.txnindex", "*.index", "*.timeindex")),
+)
+"""What may be gone when a log is opened again: nothing, all but the batches, or one kind."""
 
 
 class Entry(NamedTuple):
@@ -148,13 +154,12 @@ class History:
         else:
             self.clock.advance(self.rng.randrange(2 * RETENTION_MS))
 
-    def reopen(self, forget: bool) -> None:
-        """Close and open; `forget`: without anything but the batches."""
+    def reopen(self, lost: tuple[str, ...]) -> None:
+        """Close and open; what is `lost`, see LOST, is gone."""
         self.log.close()
-        if forget:
-            for pattern in (".kafka_cleanshutdown", "*.snapshot", "*.txnindex", "*.index"):
-                for path in self.path.glob(pattern):
-                    path.unlink()
+        for pattern in lost:
+            for path in self.path.glob(pattern):
+                path.unlink()
         self.log = self.open()
 
     # ---- what must hold ------------------------------------------------------------------

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from kafkalog.log.compaction import Limits
-from tests.unit.clean.history import RETENTION_MS, History, read, shown
+from tests.unit.clean.history import LOST, RETENTION_MS, History, read, shown
 
 SEEDS = range(8)
 
@@ -18,10 +18,11 @@ def test_a_random_history(number, rng, tmp_path):
         for _ in range(40):
             history.step()
         before = history.producers()
+        history.reopen(history.rng.choice(LOST))  # so that the compaction is the first to look
         history.compact(lambda: history.log.compact().end_offset)
         history.check()
         assert history.producers() == before
-        history.reopen(forget=history.rng.random() < 0.5)
+        history.reopen(history.rng.choice(LOST))
         history.check()
         assert history.producers() == before
     history.log.close()

@@ -6,7 +6,9 @@ import contextlib
 import errno
 import os
 import struct
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ import pytest
 import kafkalog
 from kafkalog import errors
 from kafkalog._native import check, ffi, lib
-from tests.unit.log.test_held_disk import CONFIG, delete_segments, fill, held
+from tests.unit.log.test_held_disk import CONFIG, Wait, delete_segments, fill, held
+from tests.unit.log.test_old_looks import waits_for_a_lock
 
 NO_SPACE = 2, errno.ENOSPC
 
@@ -311,3 +314,36 @@ def test_a_flush_tells_that_no_file_could_be_opened(
         hooks.kl_io_reset()
         log.flush()
         assert log.flushed_offset == log.end_offset == 12
+
+
+def test_a_close_beside_a_failure_is_not_clean(
+    tmp_path: Path, native_test: tuple[Any, Any], wait_until: Wait
+) -> None:
+    """An append takes the log offline while a close waits for it, with all before on disk."""
+    hooks, closing = native_test[1], list[int]()
+    hooks.kl_io_reset()
+    log = kafkalog.Log(tmp_path / "t-0")
+    log.append_many([b"v"] * 5, timestamps_ms=[1_000] * 5)
+    log.flush()
+
+    def close() -> None:
+        closing.append(threading.get_native_id())
+        log.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        hooks.kl_io_hold_one(b"renameat", 1)
+        later_ms = 1_000 + 30 * 86_400_000  # a roll comes first
+        append = pool.submit(log.append, b"w", timestamp_ms=later_ms)
+        wait_until(lambda: hooks.kl_io_waiting(b"renameat") == 1, "the roll is held")
+        hooks.kl_io_fail(b"pwrite", 4, errno.EIO, 0, 0)
+        close_ = pool.submit(close)
+        wait_until(lambda: bool(closing) and waits_for_a_lock(closing[0]), "the close waits")
+        hooks.kl_io_hold(b"renameat", hooks.KL_HOLD_NONE)
+        with pytest.raises(errors.KafkalogError):
+            append.result()
+        with pytest.raises(errors.StorageOffline, match="closed as it is"):
+            close_.result()
+    hooks.kl_io_reset()
+    assert not (tmp_path / "t-0" / ".kafka_cleanshutdown").exists()
+    with kafkalog.Log(tmp_path / "t-0") as log:
+        assert [record.value for record in log.read()] == [b"v"] * 5

@@ -6,6 +6,7 @@ import pytest
 from crc32c import crc32c
 
 import kafkalog
+from kafkalog import CorruptLog
 from kafkalog.directory.manager import Manager
 from tests.support import trees
 
@@ -97,18 +98,13 @@ def test_no_note_is_left_of_what_is_cut(tmp_path):
         assert not note.exists()
 
 
-@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
-def test_a_note_above_the_end_is_none(tmp_path, clean):
-    """As a repair leaves it: what is written below it is no more on disk than anything else."""
+def test_a_note_above_the_end_of_a_closed_log_is_none(tmp_path):
+    """What is written below it is no more on disk than anything else."""
     path = tmp_path / "log-0"
     with kafkalog.Log(path, config=CONFIG) as log:
         fill(log, 5, flush=True)
         end, base = log.end_offset, log.segments[-1].base_offset
-        killed = trees.copy_tree(path, tmp_path / "killed" / "log-0")
-    path = path if clean else killed
-    note = path / "flushed-offset"
-    magic_and_offset = b"KLF1" + (end + 1_000).to_bytes(8, "big")
-    note.write_bytes(magic_and_offset + crc32c(magic_and_offset).to_bytes(4, "big"))
+    note = note_far_above(path, end)
     with kafkalog.Log(path, config=CONFIG) as log:
         assert noted(note) <= log.end_offset
         log.append(b"torn", timestamp_ms=1)
@@ -119,6 +115,25 @@ def test_a_note_above_the_end_is_none(tmp_path, clean):
     active.write_bytes(data[:-3])
     with kafkalog.Log(torn, config=CONFIG) as log:
         assert log.end_offset == end
+
+
+def test_a_note_above_the_end_of_a_killed_log_tells_of_a_loss(tmp_path):
+    """Its checksum is right, and all below it was on disk."""
+    path = tmp_path / "log-0"
+    with kafkalog.Log(path, config=CONFIG) as log:
+        fill(log, 5, flush=True)
+        end = log.end_offset
+        killed = trees.copy_tree(path, tmp_path / "killed" / "log-0")
+    note_far_above(killed, end)
+    with pytest.raises(CorruptLog, match=f"ends at offset {end}, wanted {end + 1_000}:"):
+        kafkalog.Log(killed, config=CONFIG)
+
+
+def note_far_above(path, end):
+    magic_and_offset = b"KLF1" + (end + 1_000).to_bytes(8, "big")
+    note = path / "flushed-offset"
+    note.write_bytes(magic_and_offset + crc32c(magic_and_offset).to_bytes(4, "big"))
+    return note
 
 
 def test_a_recovery_is_paid_for_once(tmp_path):

@@ -44,9 +44,15 @@ def another_topic(folder: Path) -> None:
     (folder / PARTITION_METADATA).write_bytes(data)
 
 
+def gone(folder: Path) -> None:
+    """Somebody took it for logging output."""
+    (folder / FIRST).rename(folder / "kept")
+
+
 def heal(folder: Path) -> None:
     if (folder / FIRST).is_dir():
         (folder / FIRST).rmdir()
+    if not (folder / FIRST).exists():
         os.replace(folder / "kept", folder / FIRST)
     else:
         os.replace(folder / "kept", folder / PARTITION_METADATA)
@@ -86,9 +92,9 @@ def described(raw: Raw) -> list[Any]:
     return sorted(answer.topics[0].partitions, key=lambda one: one.partition_index)
 
 
-@pytest.mark.parametrize("damage", [folder_for_file, another_topic])
+@pytest.mark.parametrize("damage", [folder_for_file, another_topic, gone])
 def test_a_log_that_cannot_be_opened_is_offline(
-    make_broker: MakeBroker, damage: Callable[[Path], None]
+    make_broker: MakeBroker, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Produce, Fetch, ListOffsets, Metadata and DescribeLogDirs say so; the others go on."""
     with make_broker() as first, Raw(first.bootstrap_servers) as raw:
@@ -102,6 +108,9 @@ def test_a_log_that_cannot_be_opened_is_offline(
         assert [one.leader_id for one in described(raw)] == [1, 1]  # nobody looked yet
         assert [produce(raw, 0), fetch(raw, 0), list_offsets(raw, 0)] == [OFFLINE] * 3
         assert fetch(raw, 0, 5) == ErrorCode.NOT_LEADER_OR_FOLLOWER  # it has no other word
+        said = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
+        assert any("t-0 cannot be opened: " in one for one in said), said
+        assert damage is not gone or any("ends at offset 0, wanted 1:" in one for one in said), said
         assert [produce(raw, 1), fetch(raw, 1), list_offsets(raw, 1)] == [0] * 3
         bad, good = described(raw)
         assert (bad.error_code, bad.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import kafkalog
+from kafkalog.inspect.repair import apply, plan
+from kafkalog.inspect.verify.files import verify
 from kafkalog.log.log import handle_of
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.session import Session
@@ -192,3 +194,32 @@ def test_a_log_that_is_offline_is_led_by_another(
     assert [one.value for one in cluster.wait_for_records("t", 2)] == [b"1", b"2"]
     assert not [one.getMessage() for one in caplog.records if one.exc_info]
     cluster.kill(second)  # a close would say that it failed
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
+def test_a_copy_whose_log_is_gone_does_not_come_back_empty(
+    kafkalog_cluster: TestCluster, leads: bool
+) -> None:
+    """It is out of sync, and leads nothing, until repair has said that it may fetch again."""
+    cluster = kafkalog_cluster
+    cluster.create_topic("t")
+    append(cluster, b"1", b"2")
+    in_sync(cluster, NODES)
+    first = cluster.leader("t")
+    lost = first if leads else next(node for node in NODES if node != first)
+    others = [node for node in NODES if node != lost]
+    path = folder(cluster, lost)
+    cluster.stop(lost)
+    (path / f"{0:020}.log").unlink()
+    cluster.start(lost)
+    append(cluster, b"3")
+    cluster.wait_until(lambda: knows(cluster, lost, others), "its copy is told to be offline")
+    assert cluster.in_sync("t") == others
+    assert not (path / f"{0:020}.log").exists()
+    cluster.stop(lost)
+    apply(plan(verify(path.parent)))
+    cluster.start(lost)
+    in_sync(cluster, NODES)
+    assert [one.value for one in cluster.wait_for_records("t", 3)] == [b"1", b"2", b"3"]
+    with kafkalog.Log(path, mode="r") as log:
+        assert [one.value for one in log.read()] == [b"1", b"2", b"3"]

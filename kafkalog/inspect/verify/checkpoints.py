@@ -1,0 +1,105 @@
+"""What a directory's checkpoints say of its logs, held against the ends that are found."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkalog.disk.checkpoint import (
+    CLEAN_MARKER,
+    CLEANER,
+    FLUSHED,
+    HIGH_WATERMARK,
+    LOG_START,
+    RECOVERY_POINT,
+    parse_flushed,
+    parse_offsets,
+)
+from kafkalog.disk.layout import META_PROPERTIES, parse_meta_properties
+from kafkalog.errors import KafkalogError
+from kafkalog.report import Report
+from kafkalog.types import TopicPartition
+
+__all__ = ["Checkpoints", "compare_checkpoints", "read_checkpoints"]
+
+
+class Checkpoints(NamedTuple):
+    """Those of one directory."""
+
+    root: Path
+    clean: bool
+    """Whether it was closed in order."""
+    copied: bool
+    """Whether it is that of a cluster's node: a leader has what its copies lack."""
+    offsets: dict[str, dict[TopicPartition, int]]
+    """By the checkpoint's name."""
+    flushed: int
+    """Of a log without a directory of its own; -1: not told."""
+
+    def of(self, name: str, tp: TopicPartition) -> int:
+        """What one says of a log; -1: nothing."""
+        return self.offsets.get(name, {}).get(tp, -1)
+
+    def start(self, tp: TopicPartition) -> int:
+        """Where a log starts."""
+        return max(self.of(LOG_START, tp), 0)
+
+    def reached(self, tp: TopicPartition) -> int:
+        """The offset that a log had come to on disk, as far as two agree about it; -1: unknown."""
+        point, shown = self.of(RECOVERY_POINT, tp), self.of(HIGH_WATERMARK, tp)
+        if point < 0:
+            point = shown if self.clean else -1
+        elif shown >= 0:
+            point = min(point, shown)
+        return max(point, self.flushed)
+
+
+def read_checkpoints(root: Path, report: Report) -> Checkpoints:
+    """Those of a data directory, or of a log that has none."""
+    found: dict[str, dict[TopicPartition, int]] = {}
+    for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER):
+        path = root / name
+        try:
+            found[name] = parse_offsets(path.read_bytes())
+        except FileNotFoundError:
+            continue
+        except (KafkalogError, OSError) as problem:
+            report.add("checkpoint-bytes", path, problem, "topic partition offset, by lines")
+        report.counters["checkpoints"] += 1
+    flushed = -1
+    with suppress(OSError):
+        flushed = parse_flushed((root / FLUSHED).read_bytes())
+    return Checkpoints(root, (root / CLEAN_MARKER).exists(), _is_copied(root), found, flushed)
+
+
+def _is_copied(root: Path) -> bool:
+    try:
+        return parse_meta_properties((root / META_PROPERTIES).read_bytes()).version == 0
+    except (KafkalogError, OSError):
+        return False
+
+
+def compare_checkpoints(
+    checkpoints: Checkpoints, tp: TopicPartition, folder: Path, end: int, report: Report
+) -> None:
+    """Whether a log whose end was found has all that its directory says."""
+    if end < 0:
+        return
+    start, reached = checkpoints.start(tp), checkpoints.reached(tp)
+    if not checkpoints.copied and max(end, start) < reached:
+        found, wanted = f"its end {end}", f"{reached}, which was on disk"
+        report.add("log-short", folder, found, wanted, offset=reached)
+        end = reached
+    said = {name: checkpoints.of(name, tp) for name in checkpoints.offsets}
+    for name, offset in {**said, FLUSHED: checkpoints.flushed}.items():
+        # What is missing below the log's start is no loss.
+        floor = end if name == LOG_START else max(end, start)
+        if floor < offset:
+            report.add(
+                "checkpoint-range",
+                checkpoints.root / name,
+                f"{tp.topic} {tp.partition} {offset}",
+                f"at most the log's end {end}",
+                offset=offset,
+            )
