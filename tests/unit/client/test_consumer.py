@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -280,6 +281,11 @@ def test_a_removed_member_sets_nothing_back_in_a_transaction(
         assert two.committed(tp) == Committed(30)
 
 
+def later(member: Consumer, end_s: float) -> bool:
+    """Whether its session ends later than that."""
+    return member._keeper.session_end_s > end_s
+
+
 def test_a_member_that_reads_on_while_others_are_waited_for_is_counted_in(
     where: Any, topic: str
 ) -> None:
@@ -297,8 +303,7 @@ def test_a_member_that_reads_on_while_others_are_waited_for_is_counted_in(
         polled([one, three], lambda: one._sharing.joining, "it joins again")
         mine, before = one.assignment, one.group_metadata()
         for _ in range(3):  # the second is silent but for its heartbeats, and waited for
-            end_s = one._keeper.session_end_s
-            polled([one], lambda end=end_s: one._keeper.session_end_s > end, "it beats")  # type: ignore[misc]
+            polled([one], partial(later, one, one._keeper.session_end_s), "it beats")
             assert (one.assignment, one._sharing.joining) == (mine, True)
         assert one.group_metadata() == before
         polled(members, lambda: all(m.assignment for m in members), "each has one")
