@@ -1,6 +1,6 @@
 """Follow the partitions that one node leads: a thread, a connection, a fetch session.
 
-A fetch offset is a promise: the leader counts what lies below it as safe here.  With `durable`
+A fetch offset is a promise: the leader counts what lies below it as safe here.  Of a durable copy
 nothing is asked for before all that was appended is on disk, of all partitions in one round.
 """
 
@@ -68,8 +68,6 @@ class FetcherOptions(NamedTuple):
     response_bytes: int = 10 << 20
     partition_bytes: int = 1 << 20
     backoff_ms: int = 1_000
-    durable: bool = False
-    """A leader is promised only what is on disk here."""
     version_max: int = IDS_VERSION_MAX
     throttle: Throttle | None = None
     """What is held back."""
@@ -132,8 +130,8 @@ class Fetcher:
         self._misplaced: set[TopicPartition] = set()
         """Those that are lost."""
         self._found: set[Copy] = set()
-        """Copies as a command found them: what a life of before left in the page cache is promised
-        no more than what is appended now."""
+        """Copies as a command, or another setting, found them: what was left in the page cache
+        before is promised no more than what is appended now."""
         self._closing = False
         self._connection: Connection | None = None
         self._asking = Asking()  # the thread's own
@@ -169,6 +167,12 @@ class Fetcher:
         with self._changed:
             for tp in partitions:
                 self._forget(tp)
+
+    def settle(self, partitions: Iterable[TopicPartition]) -> None:
+        """The settings of these changed: of those that are durable now, what was promised before
+        goes to disk, too."""
+        with self._changed:
+            self._found.update(one.copy for tp in partitions if (one := self._followed.get(tp)))
 
     def _forget(self, tp: TopicPartition) -> None:
         self._followed.pop(tp, None)
@@ -280,8 +284,7 @@ class Fetcher:
         with self._changed:
             copies |= self._found
             self._found.clear()
-        if not self.options.durable:
-            return
+        copies = {copy for copy in copies if copy.durable}
         for copy in copies:
             with suppress(errors.KafkalogError):  # `sync` says what became of it
                 copy.sync_begin()

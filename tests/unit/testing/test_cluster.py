@@ -63,6 +63,38 @@ def test_a_leader_is_killed(kafkalog_cluster: TestCluster) -> None:
     all_in_sync(cluster)
 
 
+@pytest.mark.kafkalog(config={"kafkalog.durability": "os", "replica.lag.time.max.ms": 60_000})
+def test_a_topic_is_as_durable_as_it_is_set(kafkalog_cluster: TestCluster) -> None:
+    """Whatever its nodes began with: acknowledged is on the disk of all in sync."""
+    cluster = kafkalog_cluster
+    durability = {"kafkalog.durability": "fsync"}
+    cluster.create_topic("safe", config=durability)
+    cluster.create_topic("later")
+    all_in_sync(cluster, "safe")
+    all_in_sync(cluster, "later")
+
+    def synced(topic: str) -> list[int]:
+        logs = [one.broker.node.partitions.log(topic, 0) for one in cluster.nodes.values()]
+        return [log.flushed_offset for log in logs]
+
+    with kafkalog.Producer(cluster.bootstrap_servers, acks="all") as producer:
+        for n in range(1, 4):
+            producer.send("safe", b"value").result(60)
+            assert synced("safe") == [n] * 3
+        producer.send("later", b"value").result(60)
+        assert synced("later") == [0] * 3
+        with kafkalog.Admin(cluster.bootstrap_servers) as admin:
+            admin.alter_configs({("topic", "later"): durability}).check()
+        leader = NODES.index(cluster.leader("later"))
+
+        def followers() -> list[int]:
+            return [one for place, one in enumerate(synced("later")) if place != leader]
+
+        cluster.wait_until(lambda: followers() == [1, 1], "what was promised is on disk")
+        producer.send("later", b"value").result(60)
+        assert followers() == [2, 2]
+
+
 def test_two_nodes_lose_each_other(kafkalog_cluster: TestCluster) -> None:
     """A follower that its leader does not hear of leaves those in sync, and comes back."""
     cluster = kafkalog_cluster
