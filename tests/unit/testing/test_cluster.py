@@ -11,10 +11,12 @@ import pytest
 import kafkalog
 from kafkalog.client.connection import Connection
 from kafkalog.client.transport import Address
+from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.testing.cluster import TestCluster
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.membership import led_again
 
 NODES = [1, 2, 3]
 
@@ -129,6 +131,31 @@ def test_a_group_and_a_transaction_go_on_elsewhere(kafkalog_cluster: TestCluster
                 producer.send_offsets({TopicPartition("t", 0): n}, "g")
     assert values(cluster, "t", 4) == [0, 1, 2, 3]
     assert cluster.committed("g") == {TopicPartition("t", 0): 3}
+
+
+@pytest.mark.kafkalog(config={"offsets.topic.num.partitions": 1, "replica.lag.time.max.ms": 60_000})
+def test_who_led_before_and_leads_again_reads_what_others_wrote(
+    kafkalog_cluster: TestCluster,
+) -> None:
+    """Though it never heard that another one led: the epoch says it.  The next epoch is that of one
+    that led on, and costs nothing."""
+    cluster = kafkalog_cluster
+    cluster.create_topic("t")
+    with kafkalog.Admin(cluster.bootstrap_servers) as admin:
+        admin.alter_group_offsets("g", {TopicPartition("t", 0): 5}).check()
+    position = {TopicPartition("t", 0): 5}
+    assert cluster.committed("g") == position
+    all_in_sync(cluster, OFFSETS_TOPIC)
+    node = cluster.nodes[cluster.leader(OFFSETS_TOPIC)].broker.node
+    log = node.partitions.log(OFFSETS_TOPIC, 0)
+    log.append(None, key=[*log.read()][-1].key)  # as another leader's record would be here
+    member = node.member
+    assert member is not None
+    epoch = member.image.topics[OFFSETS_TOPIC].partitions[0].leader_epoch
+    led_again(member, OFFSETS_TOPIC, epoch + 1)
+    assert cluster.committed("g") == position
+    led_again(member, OFFSETS_TOPIC, epoch + 3)
+    assert cluster.committed("g") == {}
 
 
 def test_too_few_in_sync_are_told(kafkalog_cluster: TestCluster) -> None:
