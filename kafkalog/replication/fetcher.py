@@ -6,6 +6,7 @@ nothing is asked for before all that was appended is on disk, of all partitions 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -37,6 +38,8 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 
 __all__ = ["Fetcher", "FetcherOptions", "Follow", "Replica"]
+
+_logger = logging.getLogger(__name__)
 
 NAMES_VERSION_MAX, IDS_VERSION_MAX = 12, 17
 DIVERGING_VERSION_MIN = 12
@@ -210,6 +213,10 @@ class Fetcher:
                     break
                 for tp in self.following():
                     self._tell(tp, problem)
+                self._wait(self._backoff_s)
+            except Exception:  # without this thread nobody would follow this leader, ever
+                _logger.exception("%s is not followed for now", self.leader)
+                self._hang_up()
                 self._wait(self._backoff_s)
         self._hang_up()
 
@@ -439,6 +446,9 @@ class Fetcher:
                 self._do(tp, one, action, offset)
             except errors.KafkalogError as problem:
                 self._failed(tp, one, problem)
+            except Exception:
+                _logger.exception("%s-%d: is not followed for now", *tp)
+                self._rest(tp, one, self._backoff_s)
 
     def _do(
         self, tp: TopicPartition, one: _Followed, action: Action | EpochEnd, offset: int
