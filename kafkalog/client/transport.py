@@ -111,6 +111,8 @@ class Tcp:
             raise errors.Timeout(f"{address}: no connection in {patience_s:g} s") from None
         except OSError as problem:
             raise errors.PeerGone(f"{address}: {problem.strerror or problem}") from None
+        except UnicodeError as problem:  # what no host can be named, though a broker may say it
+            raise errors.PeerGone(f"{address}: {problem}") from None
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return made
 

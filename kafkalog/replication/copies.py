@@ -81,6 +81,11 @@ class Copy:
     def __repr__(self) -> str:
         return f"Copy({self.log.path!r})"
 
+    @property
+    def durable(self) -> bool:
+        """Whether its leader is promised only what is on disk here, as its topic is set now."""
+        return _is_durable(self._handle)
+
     def now(self) -> Copied:
         """How far it is."""
         return _copied(self._handle.state())

@@ -1,11 +1,12 @@
 """Follow the partitions that one node leads: a thread, a connection, a fetch session.
 
-A fetch offset is a promise: the leader counts what lies below it as safe here.  With `durable`
+A fetch offset is a promise: the leader counts what lies below it as safe here.  Of a durable copy
 nothing is asked for before all that was appended is on disk, of all partitions in one round.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -38,6 +39,8 @@ from kafkalog.wire import apis
 
 __all__ = ["Fetcher", "FetcherOptions", "Follow", "Replica"]
 
+_logger = logging.getLogger(__name__)
+
 NAMES_VERSION_MAX, IDS_VERSION_MAX = 12, 17
 DIVERGING_VERSION_MIN = 12
 """Before it a leader does not say where logs part: it is asked by OffsetForLeaderEpoch first."""
@@ -68,8 +71,6 @@ class FetcherOptions(NamedTuple):
     response_bytes: int = 10 << 20
     partition_bytes: int = 1 << 20
     backoff_ms: int = 1_000
-    durable: bool = False
-    """A leader is promised only what is on disk here."""
     version_max: int = IDS_VERSION_MAX
     throttle: Throttle | None = None
     """What is held back."""
@@ -132,8 +133,8 @@ class Fetcher:
         self._misplaced: set[TopicPartition] = set()
         """Those that are lost."""
         self._found: set[Copy] = set()
-        """Copies as a command found them: what a life of before left in the page cache is promised
-        no more than what is appended now."""
+        """Copies as a command, or another setting, found them: what was left in the page cache
+        before is promised no more than what is appended now."""
         self._closing = False
         self._connection: Connection | None = None
         self._asking = Asking()  # the thread's own
@@ -169,6 +170,12 @@ class Fetcher:
         with self._changed:
             for tp in partitions:
                 self._forget(tp)
+
+    def settle(self, partitions: Iterable[TopicPartition]) -> None:
+        """The settings of these changed: of those that are durable now, what was promised before
+        goes to disk, too."""
+        with self._changed:
+            self._found.update(one.copy for tp in partitions if (one := self._followed.get(tp)))
 
     def _forget(self, tp: TopicPartition) -> None:
         self._followed.pop(tp, None)
@@ -206,6 +213,10 @@ class Fetcher:
                     break
                 for tp in self.following():
                     self._tell(tp, problem)
+                self._wait(self._backoff_s)
+            except Exception:  # without this thread nobody would follow this leader, ever
+                _logger.exception("%s is not followed for now", self.leader)
+                self._hang_up()
                 self._wait(self._backoff_s)
         self._hang_up()
 
@@ -280,8 +291,7 @@ class Fetcher:
         with self._changed:
             copies |= self._found
             self._found.clear()
-        if not self.options.durable:
-            return
+        copies = {copy for copy in copies if copy.durable}
         for copy in copies:
             with suppress(errors.KafkalogError):  # `sync` says what became of it
                 copy.sync_begin()
@@ -436,6 +446,9 @@ class Fetcher:
                 self._do(tp, one, action, offset)
             except errors.KafkalogError as problem:
                 self._failed(tp, one, problem)
+            except Exception:
+                _logger.exception("%s-%d: is not followed for now", *tp)
+                self._rest(tp, one, self._backoff_s)
 
     def _do(
         self, tp: TopicPartition, one: _Followed, action: Action | EpochEnd, offset: int

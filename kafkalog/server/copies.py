@@ -44,7 +44,6 @@ def fetching(config: ServerConfig) -> FetcherOptions:
         response_bytes=config.replica_fetch_response_max_bytes,
         partition_bytes=config.replica_fetch_max_bytes,
         backoff_ms=config.replica_fetch_backoff_ms,
-        durable=config.topic.kafkalog_durability == "fsync",
         throttle=Throttle(
             Quota(config.replication_quota_window_num, config.replication_quota_window_size_seconds)
         ),
@@ -355,6 +354,9 @@ class Copies(Partitions):
         names = self.config(topic.name).follower_replication_throttled_replicas
         if self._options.throttle is not None:
             self._options.throttle.put(topic.name, throttled(names, self._member.node))
+        for tp in (TopicPartition(topic.name, number) for number in topic.partitions):
+            if fetcher := self._followed.get(tp):
+                fetcher.settle([tp])
 
     def _remove(self, topic: Topic) -> None:
         if self._options.throttle is not None:

@@ -96,10 +96,11 @@ def _follow(
     node: Node, name: str, coordinator: "Coordinator[Any]",
     deleted: Callable[[Collection[str]], None],
 ) -> None:  # fmt: skip
-    def led(image: "MetadataImage") -> set[int]:
+    def led(image: "MetadataImage") -> dict[int, int]:
+        """What is led here, and in which epoch."""
         topic = image.topics.get(name)
         parts = {} if topic is None else topic.partitions
-        return {number for number, one in parts.items() if one.leader == image.node_id}
+        return {n: one.leader_epoch for n, one in parts.items() if one.leader == image.node_id}
 
     def load(image: "MetadataImage", new: Collection[int]) -> None:
         coordinator.load(sorted(new), len(image.topics[name].partitions))
@@ -107,11 +108,16 @@ def _follow(
     def changed(change: "Change") -> None:
         old, new = change.old, change.new
         gone = [topic.name for topic in change.gone]
-        before = led(old)
-        for partition in before if name in gone else before - led(new):
+        before, now = led(old), led(new)
+        # Every election has an epoch of its own: between two that follow nobody else led, and
+        # between others somebody may have, though that was not heard of here.
+        kept = {n for n in before if n in now and now[n] - before[n] in (0, 1)}
+        if name in gone:
+            kept.clear()
+        for partition in before.keys() - kept:
             coordinator.resign(partition)
-        if name in new.topics and (name in gone or led(new) - before):
-            load(new, led(new) if name in gone else led(new) - before)
+        if new_here := now.keys() - kept:
+            load(new, new_here)
         if gone:
             deleted(gone)
 

@@ -22,6 +22,8 @@ _logger = logging.getLogger(__name__)
 WAITING_MAX = 500
 """Requests that wait for one broker; where there are more it is told all anew."""
 RETRY_S = 0.1
+AGAIN_S = 1.0
+"""After what nobody thought of."""
 ANSWER_MS = 30_000
 """Kafka's controller.socket.timeout.ms."""
 JOIN_S = 5.0
@@ -77,22 +79,28 @@ class Sender:
         self._thread.join(JOIN_S)
 
     def _loop(self) -> None:
-        while (request := self._next()) is not None:
-            while not self._ended:
-                try:
-                    response = self._ask(request)
-                except KafkalogError as problem:
-                    _logger.info("broker %d: %s: %s", self._broker, request.api.name, problem)
-                    self._hang_up()
-                    with self._lock:
-                        if not self._ended:
-                            self._lock.wait(RETRY_S)
-                    continue
-                self._told(Answered(request, response))
-                break
+        while (what := self._next()) is not None:
+            while not self._ended and not self._done(what):
+                pass
         self._hang_up()
 
-    def _next(self) -> Send | None:
+    def _done(self, what: Send | Behind) -> bool:
+        """Whether it is answered, and that is told; else, after a pause, it is tried again."""
+        pause_s = RETRY_S
+        try:
+            self._told(what if isinstance(what, Behind) else Answered(what, self._ask(what)))
+            return True
+        except KafkalogError as problem:
+            _logger.info("broker %d: %s: %s", self._broker, _name(what), problem)
+        except Exception:  # without this thread nobody would tell this broker anything, ever
+            _logger.exception("broker %d: %s", self._broker, _name(what))
+            pause_s = AGAIN_S
+        self._hang_up()
+        with self._lock:
+            self._lock.wait_for(lambda: self._ended, pause_s)
+        return False
+
+    def _next(self) -> Send | Behind | None:
         with self._lock:
             while not (self._waiting or self._behind or self._ended):
                 self._lock.wait()
@@ -101,8 +109,7 @@ class Sender:
             if self._waiting:
                 return self._waiting.popleft()
             self._behind = False
-        self._told(Behind(self._broker))
-        return self._next()
+        return Behind(self._broker)
 
     def _ask(self, request: Send) -> object:
         if self._connection is None:
@@ -123,3 +130,7 @@ class Sender:
         if found is not None:
             with suppress(KafkalogError):
                 found.close()
+
+
+def _name(what: Send | Behind) -> str:
+    return "what is true by now" if isinstance(what, Behind) else what.api.name

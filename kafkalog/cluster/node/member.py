@@ -11,6 +11,7 @@ import queue
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -298,8 +299,12 @@ class Member:
             if len(entity) == 2 and entity[0] in KINDS:
                 znode = self.session.read(entities.config_path(entity))
                 name = "" if entity[1] == entities.DEFAULT else entity[1]
-                said = entities.read_config(entity, znode.data) if znode else {}
-                found[KINDS[entity[0]], name] = said
+                try:
+                    said = entities.read_config(entity, znode.data) if znode else {}
+                except errors.BadZnode as problem:  # what it said before holds on
+                    _logger.warning("%s", problem)
+                else:
+                    found[KINDS[entity[0]], name] = said
         with self._lock:
             old = self.image
             configs = {key: said for key, said in {**old.configs, **found}.items() if said}
@@ -308,10 +313,13 @@ class Member:
             self._tell(Change(old, image, (), (), tuple(found)))
 
     def _tell(self, change: Change) -> None:
-        for topic in settings.changed_topics(change):
-            self.reconfigure(topic)
-        for listener in self._listeners:
-            listener(change)
+        """Nobody's failure keeps a change from the others."""
+        calls = [partial(self.reconfigure, topic) for topic in settings.changed_topics(change)]
+        for call in (*calls, *(partial(listener, change) for listener in self._listeners)):
+            try:
+                call()
+            except Exception:
+                _logger.exception("broker %d: a change was told, and not followed", self.node)
 
     # ---- what the controller is told -------------------------------------------------------------
 

@@ -6,16 +6,17 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from kafkalog.errors import BadZnode, KafkalogError, ZooKeeperAway
 from kafkalog.metadata.zookeeper import entities
+from kafkalog.metadata.zookeeper.entities import CHANGES
 from kafkalog.metadata.zookeeper.session import Life, Seen, Session
 
 __all__ = ["Watching"]
 
 _logger = logging.getLogger(__name__)
 
-CHANGES = "/config/changes"
 RETRY_S = 0.5
 
 
@@ -32,8 +33,7 @@ class Watching:
         """What is written from here on is told; nothing is before `start`.
 
         `told`: what the session tells.  `begun`: a session ended, with all that was ephemeral of
-        it, and there is another.  Both are called in the thread; ZooKeeperAway of them is tried
-        again.
+        it, and there is another.  Both are called in the thread, and again where they raise.
 
         Raises: ZooKeeperAway.
         """
@@ -41,6 +41,8 @@ class Watching:
         self._told = told
         self._changed, self._begun = changed, begun
         self._expired = False
+        self._due = False
+        self._said = ""
         self._last = max(session.children(CHANGES, watch=True) or [""])
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="zookeeper", daemon=True)
@@ -58,28 +60,40 @@ class Watching:
 
     def _loop(self) -> None:
         while not self._ended.is_set():
-            event = self._told.get()
-            while event is not None and not self._ended.is_set():
-                try:
-                    self._take(event)
-                    break
-                except ZooKeeperAway as problem:
-                    _logger.info("%s", problem)
-                    self._ended.wait(RETRY_S)
-                except KafkalogError as problem:
-                    _logger.error("%s", problem)
-                    self._ended.wait(RETRY_S)
+            self._hear()
+            try:
+                self._do()
+            except ZooKeeperAway as problem:
+                self._say(logging.INFO, problem)
+            except KafkalogError as problem:
+                self._say(logging.ERROR, problem)
+            except Exception as problem:  # without this thread no session would be followed, ever
+                self._say(logging.ERROR, problem, traceback=True)
 
-    def _take(self, event: Life | Seen) -> None:
-        if event is Life.EXPIRED:
-            self._expired = True
-        elif event is Life.AWAY:
-            pass
-        else:
-            if self._expired:
-                self._begun()
-                self._expired = False
-            self._look()  # watches fire once; those of another session never
+    def _hear(self) -> None:
+        """What is told next; with something left to do nothing is waited for long."""
+        with suppress(queue.Empty):
+            event = self._told.get(timeout=RETRY_S if self._due else None)
+            self._expired = self._expired or event is Life.EXPIRED
+            self._due = event not in (Life.AWAY, Life.EXPIRED)  # it is once it is connected again
+
+    def _do(self) -> None:
+        """What is due; what fails of it stays so, and what is told meanwhile is heard."""
+        if not self._due or self._ended.is_set():
+            return
+        if self._expired:
+            self._begun()
+            self._expired = False
+        self._look()  # watches fire once; those of another session never
+        self._due = False
+        self._said = ""
+
+    def _say(self, level: int, problem: Exception, traceback: bool = False) -> None:
+        """Once, however often it is tried again."""
+        if self._said != (said := repr(problem)):
+            self._said = said
+            _logger.log(level, "what ZooKeeper told is not followed: %s", problem,
+                        exc_info=traceback)  # fmt: skip
 
     def _look(self) -> None:
         names = self._session.children(CHANGES, watch=True) or []

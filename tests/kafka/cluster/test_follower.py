@@ -249,8 +249,9 @@ def test_every_kind_of_batch_arrives_as_it_is(
 ) -> None:
     """Compressed, idempotent, committed and aborted; acks=all is answered by our fetches."""
     topic = kafka.topic(segment_bytes="100000")
-    following = begin(QUICK._replace(version_max=version, durable=durable))
-    log = following.follow(topic, segment_bytes=70_000)
+    following = begin(QUICK._replace(version_max=version))
+    durability = "fsync" if durable else "os"
+    log = following.follow(topic, segment_bytes=70_000, kafkalog_durability=durability)
     for codec in CODECS:
         kafka.produce(topic, *(b"%d" % n * 100 for n in range(200)), acks=-1, codec=codec)
     servers = kafka.broker.bootstrap_servers

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from kafkalog import errors
 from kafkalog.client.failures import is_retriable
 from kafkalog.cluster.node.member import Member
 from kafkalog.config.broker import BrokerConfig
-from kafkalog.metadata.zookeeper.session import Timeouts
+from kafkalog.metadata.image import TOPIC, Change
+from kafkalog.metadata.zookeeper import entities, tree
+from kafkalog.metadata.zookeeper.entities import CHANGE, CHANGES
+from kafkalog.metadata.zookeeper.session import Create, Delete, Life, Set, Timeouts, Told
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.waiting import wait_for
 
 
 def test_without_a_controller_who_wants_a_producer_id_comes_again() -> None:
@@ -24,6 +31,67 @@ def test_without_a_controller_who_wants_a_producer_id_comes_again() -> None:
             member.close()
     assert caught.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert is_retriable(caught.value.code)
+
+
+def test_a_config_that_cannot_be_read_holds_up_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """What it said before holds on, what changed with it is obeyed, and what becomes of the session
+    behind it is heard."""
+    with StandIn() as inside, registered(inside) as (member, told):
+        bad, good = ("topics", "bad"), ("topics", "good")
+        put(member, bad, entities.write_config({"retention.ms": "5"}))
+        wait_for(lambda: member.image.config(TOPIC, "bad"), "it is obeyed")
+        put(member, bad, b"{", good)
+        put(member, good, entities.write_config({"retention.ms": "7"}))
+        wait_for(lambda: member.image.config(TOPIC, "good"), "the other one is obeyed")
+        assert member.image.config(TOPIC, "bad") == {"retention.ms": "5"}
+        assert caplog.text.count("/config/topics/bad: ") == 1, "once"
+        before = member.epoch
+        member.session.commit([Delete(tree.broker_path(1))])  # as with the end of a session
+        told(Life.EXPIRED)
+        told(Life.CONNECTED)
+        wait_for(lambda: member.epoch > before, "it is registered anew")
+
+
+def test_nobodys_failure_keeps_a_change_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither that of a log which ends just now, nor that of who listens."""
+    with StandIn() as inside, registered(inside) as (member, _):
+        heard: list[Change] = []
+
+        def fails(_: object) -> None:
+            raise errors.Closed("it ends")
+
+        member.reconfigure = fails
+        member.listen(fails)
+        member.listen(heard.append)
+        put(member, ("topics", "t"), entities.write_config({"retention.ms": "5"}))
+        wait_for(lambda: heard, "it is told")
+        put(member, ("topics", "u"), entities.write_config({"retention.ms": "5"}))
+        wait_for(lambda: len(heard) == 2, "the next is told")
+        assert [change.resources for change in heard] == [((TOPIC, "t"),), ((TOPIC, "u"),)]
+    assert caplog.text.count("it ends") >= 2
+
+
+@contextmanager
+def registered(inside: StandIn) -> Iterator[tuple[Member, Told]]:
+    """A member that lives, and how its session would tell it something."""
+    member = Member(inside.hosts, 1, "PLAINTEXT", BrokerConfig())
+    try:
+        member.session.ensure([tree.BROKERS, CHANGES])
+        member.register([("PLAINTEXT", "127.0.0.1", 9092, 0)])
+        yield member, member._watching._told.put
+    finally:
+        member.close()
+
+
+def put(member: Member, entity: tuple[str, str], data: bytes, *more: tuple[str, str]) -> None:
+    """Somebody wrote a config's znode, and says so, of others as well."""
+    path = entities.config_path(entity)
+    member.session.ensure([path.rpartition("/")[0]])
+    there = member.session.read(path) is not None
+    written = Set(path, data) if there else Create(path, data)
+    told = [Create(CHANGE, entities.write_change(one), sequence=True)
+            for one in (entity, *more)]  # fmt: skip
+    assert member.session.commit([written, *told]).done
 
 
 def test_a_stand_in_is_gone_with_its_test() -> None:

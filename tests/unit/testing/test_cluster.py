@@ -11,10 +11,12 @@ import pytest
 import kafkalog
 from kafkalog.client.connection import Connection
 from kafkalog.client.transport import Address
+from kafkalog.server.journal import OFFSETS_TOPIC
 from kafkalog.testing.cluster import TestCluster
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from tests.support.membership import led_again
 
 NODES = [1, 2, 3]
 
@@ -63,6 +65,38 @@ def test_a_leader_is_killed(kafkalog_cluster: TestCluster) -> None:
     all_in_sync(cluster)
 
 
+@pytest.mark.kafkalog(config={"kafkalog.durability": "os", "replica.lag.time.max.ms": 60_000})
+def test_a_topic_is_as_durable_as_it_is_set(kafkalog_cluster: TestCluster) -> None:
+    """Whatever its nodes began with: acknowledged is on the disk of all in sync."""
+    cluster = kafkalog_cluster
+    durability = {"kafkalog.durability": "fsync"}
+    cluster.create_topic("safe", config=durability)
+    cluster.create_topic("later")
+    all_in_sync(cluster, "safe")
+    all_in_sync(cluster, "later")
+
+    def synced(topic: str) -> list[int]:
+        logs = [one.broker.node.partitions.log(topic, 0) for one in cluster.nodes.values()]
+        return [log.flushed_offset for log in logs]
+
+    with kafkalog.Producer(cluster.bootstrap_servers, acks="all") as producer:
+        for n in range(1, 4):
+            producer.send("safe", b"value").result(60)
+            assert synced("safe") == [n] * 3
+        producer.send("later", b"value").result(60)
+        assert synced("later") == [0] * 3
+        with kafkalog.Admin(cluster.bootstrap_servers) as admin:
+            admin.alter_configs({("topic", "later"): durability}).check()
+        leader = NODES.index(cluster.leader("later"))
+
+        def followers() -> list[int]:
+            return [one for place, one in enumerate(synced("later")) if place != leader]
+
+        cluster.wait_until(lambda: followers() == [1, 1], "what was promised is on disk")
+        producer.send("later", b"value").result(60)
+        assert followers() == [2, 2]
+
+
 def test_two_nodes_lose_each_other(kafkalog_cluster: TestCluster) -> None:
     """A follower that its leader does not hear of leaves those in sync, and comes back."""
     cluster = kafkalog_cluster
@@ -97,6 +131,31 @@ def test_a_group_and_a_transaction_go_on_elsewhere(kafkalog_cluster: TestCluster
                 producer.send_offsets({TopicPartition("t", 0): n}, "g")
     assert values(cluster, "t", 4) == [0, 1, 2, 3]
     assert cluster.committed("g") == {TopicPartition("t", 0): 3}
+
+
+@pytest.mark.kafkalog(config={"offsets.topic.num.partitions": 1, "replica.lag.time.max.ms": 60_000})
+def test_who_led_before_and_leads_again_reads_what_others_wrote(
+    kafkalog_cluster: TestCluster,
+) -> None:
+    """Though it never heard that another one led: the epoch says it.  The next epoch is that of one
+    that led on, and costs nothing."""
+    cluster = kafkalog_cluster
+    cluster.create_topic("t")
+    with kafkalog.Admin(cluster.bootstrap_servers) as admin:
+        admin.alter_group_offsets("g", {TopicPartition("t", 0): 5}).check()
+    position = {TopicPartition("t", 0): 5}
+    assert cluster.committed("g") == position
+    all_in_sync(cluster, OFFSETS_TOPIC)
+    node = cluster.nodes[cluster.leader(OFFSETS_TOPIC)].broker.node
+    log = node.partitions.log(OFFSETS_TOPIC, 0)
+    log.append(None, key=[*log.read()][-1].key)  # as another leader's record would be here
+    member = node.member
+    assert member is not None
+    epoch = member.image.topics[OFFSETS_TOPIC].partitions[0].leader_epoch
+    led_again(member, OFFSETS_TOPIC, epoch + 1)
+    assert cluster.committed("g") == position
+    led_again(member, OFFSETS_TOPIC, epoch + 3)
+    assert cluster.committed("g") == {}
 
 
 def test_too_few_in_sync_are_told(kafkalog_cluster: TestCluster) -> None:

@@ -1,0 +1,91 @@
+"""What follows a session with ZooKeeper, over what stands for it: nothing ends it."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from kafkalog import errors
+from kafkalog.cluster.node.watching import Watching
+from kafkalog.metadata.zookeeper import entities
+from kafkalog.metadata.zookeeper.session import Create, Life, Seen, open_session
+from kafkalog.testing.standin import StandIn
+from tests.support.waiting import wait_for
+
+PROBLEMS = [errors.BadZnode("as said"), errors.ZooKeeperAway("as said"), RuntimeError("as said")]
+
+
+class Told:
+    """What it is told, and tells; each of the two fails as often as is said."""
+
+    def __init__(self, problem: Exception) -> None:
+        self.problem = problem
+        self.events: queue.SimpleQueue[Life | Seen | None] = queue.SimpleQueue()
+        self.changed: list[Sequence[entities.Entity]] = []
+        self.begun = 0
+        self.failing = {"changed": 0, "begun": 0}
+
+    def on_changed(self, changed: Sequence[entities.Entity]) -> None:
+        self._fail("changed")
+        self.changed.append(changed)
+
+    def on_begun(self) -> None:
+        self._fail("begun")
+        self.begun += 1
+
+    def _fail(self, what: str) -> None:
+        if self.failing[what]:
+            self.failing[what] -= 1
+            raise self.problem
+
+
+@contextmanager
+def watching(told: Told) -> Iterator[StandIn]:
+    with StandIn() as inside:
+        session = open_session(inside.hosts, told.events.put)
+        session.ensure([entities.CHANGES])
+        made = Watching(session, told.events, told.on_changed, told.on_begun)
+        made.start()
+        try:
+            yield inside
+        finally:
+            made.stop()
+            session.close()
+
+
+def change(inside: StandIn, name: str) -> None:
+    """Somebody says that a topic's settings changed."""
+    said = entities.write_change(("topics", name))
+    with open_session(inside.hosts, lambda _: None) as session:
+        assert session.commit([Create(entities.CHANGE, said, sequence=True)]).done
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda one: type(one).__name__)
+def test_a_change_that_cannot_be_taken_holds_up_no_new_session(problem: Exception) -> None:
+    told = Told(problem)
+    with watching(told) as inside:
+        told.failing["changed"] = 1_000_000
+        change(inside, "t")
+        wait_for(lambda: told.failing["changed"] < 1_000_000, "it failed")
+        told.events.put(Life.EXPIRED)
+        told.events.put(Life.CONNECTED)
+        wait_for(lambda: told.begun, "the new session is told")
+        told.failing["changed"] = 0
+        wait_for(lambda: told.changed, "it is told again, though nothing else happens")
+    assert (told.begun, told.changed) == (1, [[("topics", "t")]])
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda one: type(one).__name__)
+def test_a_new_session_is_told_until_it_is_taken(problem: Exception) -> None:
+    """Then what changed meanwhile is told."""
+    told = Told(problem)
+    with watching(told) as inside:
+        told.failing["begun"] = 2
+        told.events.put(Life.EXPIRED)
+        told.events.put(Life.CONNECTED)
+        change(inside, "t")
+        wait_for(lambda: told.changed, "it is told")
+    assert (told.begun, told.failing["begun"], told.changed) == (1, 0, [[("topics", "t")]])

@@ -1,0 +1,87 @@
+"""A fetcher's thread outlives whatever fails, and says what it was."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kafkalog
+from kafkalog import errors
+from kafkalog.client.transport import Address, Options, Tcp, parse_servers
+from kafkalog.replication.copies import Copy
+from kafkalog.replication.fetcher import Fetcher, FetcherOptions, Follow, Replica
+from kafkalog.replication.followers import Follower
+from kafkalog.replication.following import Action, EpochEnd
+from kafkalog.types import TopicPartition
+from tests.support.copies import open_copy
+from tests.support.waiting import wait_for
+
+TP = TopicPartition("t", 0)
+QUICK = FetcherOptions(max_wait_ms=50, backoff_ms=20)
+
+
+@pytest.fixture
+def leader(tmp_path: Path) -> Iterator[kafkalog.Broker]:
+    """It leads `t-0`, which has a record."""
+    config = {"listeners": "PLAINTEXT://127.0.0.1:0"}
+    with kafkalog.Broker(tmp_path / "leader", config=config) as broker:
+        with kafkalog.Admin(broker.bootstrap_servers) as admin:
+            admin.create_topic("t", 1)
+        with kafkalog.Producer(broker.bootstrap_servers, acks="1") as producer:
+            producer.send("t", b"value", partition=0)
+        broker.node.reactor.set_followers("t", 0, [Follower(2, False, False)])
+        yield broker
+
+
+class FailsOnce(Tcp):
+    """A way that fails at first as nobody thought of."""
+
+    failed = False
+
+    def connect(self, address: Address, options: Options) -> socket.socket:
+        if not self.failed:
+            self.failed = True
+            raise RuntimeError("unheard of")
+        return super().connect(address, options)
+
+
+class CopyFailsOnce(Copy):
+    """A copy whose first answer cannot be done."""
+
+    failed = False
+
+    def do(self, action: Action | EpochEnd, asked: int = -1) -> Action:
+        if not self.failed:
+            self.failed = True
+            raise RuntimeError("unheard of")
+        return super().do(action, asked)
+
+
+@pytest.mark.parametrize("what", ["the way", "the copy"])
+def test_what_nobody_thought_of_does_not_end_it(
+    leader: kafkalog.Broker, tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (place,) = parse_servers(leader.bootstrap_servers)
+    topic = leader.node.image.topics["t"]
+    way = FailsOnce([place]) if what == "the way" else Tcp([place])
+    kind = CopyFailsOnce if what == "the copy" else Copy
+    with open_copy(tmp_path / "copy" / "t-0") as log:
+        fetcher = Fetcher(Replica(2), place, lambda *_: None, QUICK, transport=way)
+        try:
+            epoch = topic.partitions[0].leader_epoch
+            fetcher.follow({TP: Follow(topic.id, epoch, kind(log))})
+            wait_for(lambda: log.high_watermark == 1, "it has all")
+        finally:
+            fetcher.close()
+    (line,) = [one for one in caplog.records if one.exc_info]
+    named = f"{place} is" if what == "the way" else "t-0: is"
+    assert line.message == f"{named} not followed for now" and "unheard of" in caplog.text
+
+
+def test_a_host_that_none_can_be_is_not_reached() -> None:
+    """A broker may tell any: it is as one that does not answer."""
+    with pytest.raises(errors.PeerGone, match="label"):
+        Tcp([]).connect(Address("a" * 64 + ".invalid", 9092), Options())
