@@ -88,6 +88,8 @@ def alter_partition(
         for asked in topic.partitions:
             key, wanted = (name, asked.partition_index), _wanted(request, asked, version)
             verdicts[key] = judged(context, key, wanted)
+            if verdicts[key] == ErrorCode.INVALID_UPDATE_VERSION and name not in context.deleted:
+                told.lead([context.partitions[key].leader], key)  # it asks no more until it hears
             if verdicts[key] is None:
                 passed[key] = leadership(context.partitions[key])._replace(
                     isr=wanted.brokers, recovering=wanted.recovering

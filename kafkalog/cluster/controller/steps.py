@@ -294,13 +294,21 @@ def read_states(office: Office, keys: Iterable[TopicPartition]) -> Steps[None]:
 
 
 def stale_again(office: Office) -> Steps[None]:
-    """What was found to be other than was known is read again, told, and decided again."""
-    keys = sorted(office.context.stale)
+    """What was found to be other than was known is read again, told, and decided again.
+
+    Who keeps it is told, too: its leader may have been refused an ISR by it, and waits to hear.
+    """
+    context, told = office.context, office.told
+    keys = sorted(context.stale)
     yield from read_states(office, keys)
-    known = [key for key in keys if key in office.context.partitions]
+    known = [key for key in keys if key in context.partitions]
     if known:
-        office.told.know(known)
-    yield from settle(office.context, office.told, known)
+        told.know(known)
+    for key in known:
+        if key[0] not in context.deleted:  # who has dropped it would make it again
+            holding = set(context.holding(key))
+            told.lead((each for each in context.partitions[key].replicas if each in holding), key)
+    yield from settle(context, told, known)
     yield from _moved(office, known)
 
 

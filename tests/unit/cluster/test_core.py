@@ -22,6 +22,8 @@ from kafkalog.cluster.controller.events import (
 from kafkalog.metadata.image import NO_LEADER
 from kafkalog.metadata.zookeeper import entities, tree
 from kafkalog.metadata.zookeeper.session import Create, Set
+from kafkalog.replication import isr
+from kafkalog.replication.followers import Follower, FollowerState
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import (
@@ -144,6 +146,75 @@ def test_what_another_wrote_is_read_again(of: Driven) -> None:
     of.die(1)
     of.run()
     assert of.state("t", 0) == (3, 1, (3,))
+
+
+def wants(of: Driven, led: isr.Isr) -> isr.Isr:
+    """The leader proposes an ISR; after the answer."""
+    assert led.proposal is not None and led.due
+    row = {
+        "partition_index": 0, "leader_epoch": led.leader_epoch, "leader_recovery_state": 0,
+        "partition_epoch": led.partition_epoch,
+        "new_isr_with_epochs": [{"broker_id": n, "broker_epoch": -1} for n in led.proposal.isr],
+    }  # fmt: skip
+    of.replies.clear()
+    said = of.ask(
+        "isr", ALTER_PARTITION, 3, broker_id=led.leader, broker_epoch=broker_epoch(of, led.leader),
+        topics=[{"topic_id": T_ID, "partitions": [row]}],
+    )  # fmt: skip
+    return isr.answered(led, led, said.topics[0].partitions[0])
+
+
+def hears(of: Driven, led: isr.Isr) -> isr.Isr:
+    """The leader is told all that was sent to it."""
+    for send in of.sent:
+        if send.broker == led.leader and send.api is LEADER_AND_ISR:
+            (topic,) = send.body["topic_states"]
+            (row,) = topic["partition_states"]
+            found = isr.Isr(
+                row["leader"], row["leader_epoch"], row["partition_epoch"],
+                tuple(row["replicas"]), tuple(row["isr"]),
+            )  # fmt: skip
+            led = isr.told(led, found) or led
+    of.sent.clear()
+    return led
+
+
+def gone(node: int) -> FollowerState:
+    return FollowerState(Follower(node, True, True), 0, 0, -1)
+
+
+@pytest.mark.parametrize("notified", [False, True])
+def test_a_leader_is_told_what_another_wrote(of: Driven, notified: bool) -> None:
+    """Its proposal is refused by what it has not heard of; then it hears that, and its next one
+    is written: who is gone leaves the ISR.  `notified`: the controller knows before it is asked."""
+    path = tree.partition_path("t", 0)
+    other = tree.PartitionState(1, 0, (1, 2, 3), 2)
+    assert of.commit([Set(path, tree.write_partition(other))]).done
+    if notified:
+        told = tree.write_isr_change((("t", 0),))
+        assert of.commit([Create(f"{tree.ISR_CHANGE}0000000001", told)]).done
+        of.run()
+    led = isr.shrink(isr.Isr(1, 0, 0, (1, 2, 3), (1, 2, 3)), [gone(3)], 1000, {})
+    led = wants(of, led)
+    assert led.proposal is not None and led.proposal.outdated
+    led = hears(of, led)
+    assert led == isr.Isr(1, 0, 1, (1, 2, 3), (1, 2, 3))
+    led = wants(of, isr.shrink(led, [gone(3)], 1000, {}))
+    assert (led.in_sync, led.proposal) == ((1, 2), None)
+    assert of.state("t", 0) == (1, 0, (1, 2))
+
+
+def test_who_dropped_a_topic_is_not_told_to_lead_it(of: Driven) -> None:
+    """What another wrote of a topic that is to go is known to nobody but the controller."""
+    of.make(f"{tree.DELETE_TOPICS}/t")
+    of.run()
+    of.sent.clear()
+    office = of.controller.office
+    assert office is not None
+    office.context.stale.add(("t", 0))
+    of.events.append(Tick())
+    of.run()
+    assert LEADER_AND_ISR not in {one.api for one in of.sent}
 
 
 def test_a_notification_of_isrs_is_read_and_taken_away(of: Driven) -> None:
