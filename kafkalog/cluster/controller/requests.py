@@ -1,7 +1,8 @@
 """What brokers are told: gathered while an event is decided, then one of each kind a broker.
 
-Leadership goes to who keeps a partition, and to everybody what clients ask for; in this order, as
-Kafka sends them, for a broker that leads must know so before a client is sent to it.
+First, to who may not know it yet, who lives: a broker follows nobody whom it does not know, and is
+not told again.  Then leadership to who keeps a partition, and to everybody what clients ask for; in
+this order, as Kafka sends them, for a broker that leads must know so before a client is sent to it.
 """
 
 from __future__ import annotations

@@ -351,6 +351,7 @@ def behind(office: Office, broker: int) -> Steps[None]:
     """A broker is to be told all again."""
     context, told = office.context, office.told
     if broker in context.brokers:
+        told.announce(to=[broker])
         told.know(context.partitions, to=[broker])
         for key in context.on(broker):
             told.lead([broker], key)

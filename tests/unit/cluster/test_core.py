@@ -434,9 +434,15 @@ def test_producer_ids_are_given_out_once(of: Driven) -> None:
 
 
 def test_who_is_behind_is_told_all_again(of: Driven) -> None:
+    """Who lives before all else: what it was told of that may be what was dropped, and it follows
+    nobody whom it does not know."""
     of.events.append(Behind(2))
     of.run()
-    assert kinds(of) == [(2, "LeaderAndIsr"), (2, "UpdateMetadata")]
+    assert kinds(of) == [(2, "UpdateMetadata"), (2, "LeaderAndIsr"), (2, "UpdateMetadata")]
+    first, _, last = (send.body for send in of.sent)
+    assert [broker["id"] for broker in first["live_brokers"]] == [1, 2, 3]
+    assert first["topic_states"] == []
+    assert [topic["topic_name"] for topic in last["topic_states"]] == ["t"]
 
 
 def test_watches_that_were_lost_are_left_again(of: Driven) -> None:
