@@ -35,8 +35,8 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA
 
 __all__ = [
-    "AGAIN", "BEGIN", "SEEN", "Looks", "Office", "Steps", "answered", "behind", "read_states",
-    "seen", "stale_again",
+    "AGAIN", "BEGIN", "SEEN", "Looks", "Office", "Steps", "answered", "behind", "deleted_again",
+    "read_states", "seen", "stale_again",
 ]  # fmt: skip
 
 _logger = logging.getLogger(__name__)
@@ -319,9 +319,9 @@ def answered(office: Office, send: Send, response: Any) -> Steps[None]:
     """A broker answered: a disk of it may have failed, or it has dropped what is to go."""
     context = office.context
     known = context.brokers.get(send.broker)
-    if known is None or known.epoch != send.body["broker_epoch"] or response.error_code:
-        return  # of an earlier life; or refused, by who obeys another controller
-    if send.api.key == LEADER_AND_ISR.key:
+    if known is None or known.epoch != send.body["broker_epoch"]:
+        return  # of an earlier life
+    if send.api.key == LEADER_AND_ISR.key and not response.error_code:
         yield from _led(office, send, response)
     elif send.api.key == STOP_REPLICA.key:
         deleted = {(topic["topic_name"], row["partition_index"])
@@ -329,8 +329,14 @@ def answered(office: Office, send: Send, response: Any) -> Steps[None]:
                    if row["delete_partition"]}  # fmt: skip
         failed = {(row.topic_name, row.partition_index): ErrorCode(row.error_code)
                   for row in response.partition_errors if row.error_code}  # fmt: skip
-        dropped = {key: failed.get(key, ErrorCode.NONE) for key in sorted(deleted)}
+        all_of_it = ErrorCode(response.error_code)
+        dropped = {key: failed.get(key, all_of_it) for key in sorted(deleted)}
         yield from deletion.replicas_dropped(context, office.told, send.broker, dropped)
+
+
+def deleted_again(office: Office) -> Steps[None]:
+    """What failed of deletions is tried again."""
+    yield from deletion.delete_again(office.context, office.told)
 
 
 def _led(office: Office, send: Send, response: Any) -> Steps[None]:

@@ -53,6 +53,7 @@ def topic_gone(context: Context, topic: str) -> None:
         context.stale.discard(key)
     context.deleted.discard(topic)
     context.dropped.pop(topic, None)
+    context.failed.pop(topic, None)
     context.says_unclean(topic, None)
 
 

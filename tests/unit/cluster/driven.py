@@ -45,7 +45,7 @@ class Driven:
         self.events: deque[Event] = deque()
         self.sent: list[Send] = []
         self.replies: dict[Any, Any] = {}
-        self.timers: list[int] = []
+        self.timers: list[Timer] = []
         self.resigned = False
         self.before: Callable[[Commit], None] = lambda _: None
         """Called before something is written."""
@@ -178,7 +178,7 @@ class Driven:
                     assert effect.token not in self.replies
                     self.replies[effect.token] = effect.body
                 elif isinstance(effect, Timer):
-                    self.timers.append(effect.at_ms)
+                    self.timers.append(effect)
                 else:
                     assert isinstance(effect, Resign)
                     self.resigned = True

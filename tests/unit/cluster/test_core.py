@@ -11,17 +11,19 @@ from kafkalog.cluster.controller.core import ASKED_MAX
 from kafkalog.cluster.controller.events import (
     Asked,
     Behind,
+    Clock,
     Commit,
     Deposed,
     Options,
     Reply,
     Send,
     Tick,
+    Timer,
     Unwatched,
 )
 from kafkalog.metadata.image import NO_LEADER
 from kafkalog.metadata.zookeeper import entities, tree
-from kafkalog.metadata.zookeeper.session import Create, Set
+from kafkalog.metadata.zookeeper.session import Create, Delete, Set
 from kafkalog.replication import isr
 from kafkalog.replication.followers import Follower, FollowerState
 from kafkalog.wire import apis
@@ -212,7 +214,7 @@ def test_who_dropped_a_topic_is_not_told_to_lead_it(of: Driven) -> None:
     office = of.controller.office
     assert office is not None
     office.context.stale.add(("t", 0))
-    of.events.append(Tick())
+    of.events.append(Tick(Clock.BALANCE))
     of.run()
     assert LEADER_AND_ISR not in {one.api for one in of.sent}
 
@@ -239,6 +241,73 @@ def test_a_topic_goes_when_all_have_dropped_it(of: Driven) -> None:
     assert path not in of.znodes
     assert not any(path.startswith(tree.topic_path("t")) for path in of.znodes)
     assert of.controller.office is not None and of.controller.office.context.partitions == {}
+
+
+def clocks(of: Driven) -> list[int]:
+    """When it is to be tried again, of all that was set since it was asked."""
+    found = [one.at_ms for one in of.timers if one.clock is Clock.RETRY]
+    of.timers.clear()
+    return found
+
+
+def ticks(of: Driven, clock: Clock) -> None:
+    of.events.append(Tick(clock))
+    of.run()
+
+
+@pytest.mark.parametrize("all_of_it", [False, True])
+def test_a_deletion_that_failed_is_tried_again_by_the_time(all_of_it: bool) -> None:
+    """Who failed is asked again, and nobody else: later each time, and at most a minute later,
+    also where leaderships are not balanced.  `all_of_it`: the request was refused as a whole."""
+    of = Driven(Options("PLAINTEXT", rebalances=False))
+    of.register(1, 2)
+    of.elect()
+    topic(of, {0: (1, 2)})
+    of.sent.clear()
+    of.make(f"{tree.DELETE_TOPICS}/t")
+    of.run()
+    assert clocks(of) == [], "nothing failed"
+    row = {"topic_name": "t", "partition_index": 0, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}
+    fails = {"error_code": -1} if all_of_it else {"partition_errors": [row]}
+    others, waits = [one for one in of.sent if one.broker == 1], []
+    for _ in range(8):
+        of.answer(partial(stops, 2), **fails)
+        waits += clocks(of)
+        of.sent.clear()
+        ticks(of, Clock.RETRY)
+        assert kinds(of) == [(2, "StopReplica")]
+    assert waits == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]
+    of.answer(partial(stops, 2), partition_errors=[])
+    assert tree.topic_path("t") in of.znodes, "1 has not answered yet"
+    of.sent += others
+    of.answer(partial(stops, 1), partition_errors=[])
+    assert not any("t" in path.split("/") for path in of.znodes)
+    assert clocks(of) == []
+
+
+def test_a_removal_that_was_refused_is_tried_again_by_the_time(of: Driven) -> None:
+    """Somebody keeps something below the topic for a while."""
+    below = f"{tree.topic_path('t')}/other"
+    of.make(below)
+    of.make(f"{tree.DELETE_TOPICS}/t")
+    of.run()
+    for broker in (1, 2, 3):
+        of.answer(partial(stops, broker), partition_errors=[])
+    of.sent.clear()
+    assert clocks(of) == [1_000] and tree.topic_path("t") in of.znodes
+    ticks(of, Clock.RETRY)
+    assert clocks(of) == [2_000] and of.sent == []
+    assert of.commit([Delete(below)]).done
+    ticks(of, Clock.BALANCE)
+    assert tree.topic_path("t") in of.znodes, "another clock"
+    ticks(of, Clock.RETRY)
+    assert not any("t" in path.split("/") for path in of.znodes)
+    topic(of, {0: (1,)})
+    of.make(f"{tree.DELETE_TOPICS}/t")
+    of.run()
+    row = {"topic_name": "t", "partition_index": 0, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}
+    of.answer(partial(stops, 1), partition_errors=[row])
+    assert clocks(of) == [1_000], "another deletion begins anew"
 
 
 def test_topics_are_kept_where_deleting_is_off() -> None:
@@ -297,10 +366,10 @@ def test_first_replicas_lead_again(of: Driven) -> None:
     ]  # fmt: skip
 
     back(8, 4)
-    of.events.append(Tick())
+    of.events.append(Tick(Clock.BALANCE))
     of.run()
     assert of.state("t", 0) == (1, 9, (1, 2, 3))
-    assert of.timers == [5_000, 300_000]
+    assert of.timers == [Timer(Clock.BALANCE, 5_000), Timer(Clock.BALANCE, 300_000)]
 
 
 def test_a_topic_changes_its_mind_about_unclean_leaders(of: Driven) -> None:
@@ -462,7 +531,7 @@ def test_what_waits_is_bounded_and_answered(of: Driven) -> None:
     request = CONTROLLED_SHUTDOWN.decode_request(
         3, CONTROLLED_SHUTDOWN.encode_request(3, {"broker_id": 9})
     )
-    alter = of.controller.handle(Tick(), 0)
+    alter = of.controller.handle(Tick(Clock.BALANCE), 0)
     assert not any(isinstance(one, Send) for one in alter)
     of.die(1)
     looks = [effect for event in of.events for effect in of.controller.handle(event, 0)]

@@ -75,6 +75,26 @@ def test_what_a_broker_cannot_drop_is_asked_again() -> None:
     assert names(of) == set()
 
 
+def test_who_has_not_answered_is_not_asked_twice() -> None:
+    """What failed is tried again, and that alone; not once the topic waits for a broker."""
+    of = cluster()
+    of.decide(deletion.topics_to_delete(of.context, of.told, ["t"]))
+    drop(of, 2, ErrorCode.KAFKA_STORAGE_ERROR, P1)
+    of.decide(deletion.delete_again(of.context, of.told))
+    assert of.requests() == [(2, STOP, [P1])]
+    of.decide(deletion.delete_again(of.context, of.told))
+    assert of.requests() == []
+    drop(of, 2, ErrorCode.KAFKA_STORAGE_ERROR, P1)
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2)))
+    of.decide(deletion.delete_again(of.context, of.told))
+    assert of.requests() == [] and of.context.failed == {}
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2)))
+    assert [row for row in of.requests() if row[1] == STOP] == [
+        (1, STOP, [P0]),
+        (2, STOP, [P0, P1]),
+    ]
+
+
 def test_a_topic_that_is_moved_waits() -> None:
     of = cluster()
     one = of.context.partitions[P1]
@@ -107,9 +127,10 @@ def test_a_tree_that_refuses_is_asked_again() -> None:
     drop(of, 2, OK, P0, P1)
     drop(of, 1, OK, P0)
     assert names(of) == {tree.topic_path("t"), f"{tree.DELETE_TOPICS}/t"}
+    assert of.context.failed == {"t": set()}
     of.refuse = lambda _: False
-    of.decide(deletion.delete_topics(of.context, of.told))
-    assert names(of) == set() and of.context.deleted == set()
+    of.decide(deletion.delete_again(of.context, of.told))
+    assert names(of) == set() and of.context.deleted == set() and of.context.failed == {}
 
 
 def test_an_answer_about_another_topic_deletes_nothing() -> None:
