@@ -107,7 +107,8 @@ def topics_seen(office: Office) -> Steps[None]:
 
 
 def _topics_read(office: Office, names: Sequence[str]) -> Steps[None]:
-    """What topics say, and whether who is out of sync may lead them."""
+    """What topics say, and whether who is out of sync may lead them; the end of a move that could
+    not be written, since a topic had changed, is written now."""
     asked = [
         read
         for name in names
@@ -128,6 +129,7 @@ def _topics_read(office: Office, names: Sequence[str]) -> Steps[None]:
             context.assigned_at[name] = znode.version
             context.says_unclean(name, _unclean(name, config))
     yield from topics.topics_are(context, office.told, nodes)
+    yield from _moved(office, [key for key in context.partitions if key[0] in nodes])
 
 
 def _unclean(topic: str, config: Znode | None) -> bool | None:

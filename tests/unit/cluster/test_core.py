@@ -463,24 +463,49 @@ def test_who_goes_is_stopped_before_the_end_of_a_move_is_written(of: Driven) -> 
 
 
 def test_the_end_of_a_move_that_cannot_be_written_comes_another_time(of: Driven) -> None:
-    """Somebody changed the topic meanwhile."""
+    """Somebody changed the topic meanwhile: it comes when that is read."""
     path = tree.topic_path("t")
+    found = []
 
     def changed(commit: Commit) -> None:
         if ends(commit):
+            of.before = seen
+            assert of.commit([Set(path, of.znodes[path].data)]).done
+
+    def seen(commit: Commit) -> None:
+        office = of.controller.office
+        assert office is not None
+        found.append((office.context.partitions["t", 0], moves(of).removing))
+        of.before = lambda _: None
+
+    of.before = changed
+    move(of)
+    ((one, removing),) = found
+    assert (one.replicas, one.removing_replicas, one.isr) == ((2, 1, 3), (3,), (1, 2))
+    assert removing == {0: (3,)}
+    assert (moves(of).replicas, moves(of).removing) == ({0: (2, 1)}, {})
+    assert of.state("t", 0) == (1, 2, (1, 2))
+    assert kinds(of)[-1] == (3, "StopReplica")
+
+
+def test_a_move_whose_end_is_refused_as_it_begins_comes_another_time(of: Driven) -> None:
+    """The new replica is in sync by then, and its leader asks nothing more."""
+    path = tree.topic_path("t")
+    of.register(4)
+    rows = [{"partition_index": 0, "replicas": [4, 2]}]
+    topics = [{"name": "t", "partitions": rows}]
+    of.ask("move", apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=topics)
+    led = isr.Isr(1, 1, 1, (4, 2, 1, 3), (1, 2, 3))
+
+    def changed(commit: Commit) -> None:
+        if any(one.path == path for multi in commit.multis for one in multi):
             of.before = lambda _: None
             assert of.commit([Set(path, of.znodes[path].data)]).done
 
     of.before = changed
-    move(of)
-    office = of.controller.office
-    assert office is not None
-    one = office.context.partitions["t", 0]
-    assert (one.replicas, one.removing_replicas, one.isr) == ((2, 1, 3), (3,), (1, 2))
-    assert moves(of).removing == {0: (3,)}
-    of.elect()
-    assert (moves(of).replicas, moves(of).removing) == ({0: (2, 1)}, {})
-    assert of.state("t", 0) == (1, 2, (1, 2))
+    wants(of, led._replace(proposal=isr.Proposal((1, 2, 3, 4), (-1,) * 4)))
+    assert (moves(of).replicas, moves(of).adding, moves(of).removing) == ({0: (4, 2)}, {}, {})
+    assert of.state("t", 0) == (4, 2, (2, 4))
 
 
 def test_producer_ids_are_given_out_once(of: Driven) -> None:
