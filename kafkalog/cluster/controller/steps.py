@@ -349,10 +349,16 @@ def _led(office: Office, send: Send, response: Any) -> Steps[None]:
             for row in topic.partition_errors}  # fmt: skip
     lost = {key for key, code in rows.items() if code == ErrorCode.KAFKA_STORAGE_ERROR}
     held = context.lost_directories.get(send.broker, frozenset())
-    context.lost_directories[send.broker] = held - {k for k, code in rows.items() if not code}
+    back = sorted(key for key in held if rows.get(key) == ErrorCode.NONE)
+    context.lost_directories[send.broker] = held.difference(back)
     new = [key for key in lost if key not in held]
     if new:
         yield from brokers.directories_lost(context, office.told, send.broker, sorted(new))
+    if back:
+        office.told.know(back)
+        yield from settle(context, office.told, back)
+        if context.deleted & {topic for topic, _ in back}:
+            yield from deletion.delete_topics(context, office.told)
 
 
 def behind(office: Office, broker: int) -> Steps[None]:

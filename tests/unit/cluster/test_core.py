@@ -334,6 +334,47 @@ def test_a_disk_fails(of: Driven) -> None:
     of.answer(lambda send: send.broker == 2 and send.api is LEADER_AND_ISR, topics=[])
 
 
+@pytest.mark.parametrize("replicas", [(1, 2), (1,)])
+def test_a_disk_is_there_again(replicas: tuple[int, ...]) -> None:
+    """The broker takes the partition that it could not keep: it counts as any other copy, is told
+    to clients, and leads where it is the last."""
+    of = Driven()
+    of.register(1, 2)
+    of.elect()
+    topic(of, {0: replicas})
+
+    def disk(error: ErrorCode) -> None:
+        of.transaction += 1
+        path = f"{tree.LOG_DIR_EVENT}{of.transaction:010}"
+        of.sent.clear()
+        assert of.commit([Create(path, tree.write_log_dir_event(1))]).done
+        of.run()
+        rows = [{"partition_index": 0, "error_code": error}]
+        topics = [{"topic_id": T_ID, "partition_errors": rows}]
+        of.answer(lambda send: send.broker == 1 and send.api is LEADER_AND_ISR, topics=topics)
+
+    def offline() -> list[int]:
+        last = [one for one in of.sent if one.api is UPDATE_METADATA][-1]
+        found: list[int] = last.body["topic_states"][0]["partition_states"][0]["offline_replicas"]
+        return found
+
+    disk(ErrorCode.KAFKA_STORAGE_ERROR)
+    leader = 2 if len(replicas) > 1 else NO_LEADER
+    assert of.state("t", 0) == (leader, 1, replicas[1:] or replicas)
+    assert offline() == [1]
+    disk(ErrorCode.NONE)
+    office = of.controller.office
+    assert office is not None and office.context.lost_directories == {1: frozenset()}
+    assert offline() == []
+    assert of.state("t", 0) == ((2, 1, (2,)) if len(replicas) > 1 else (1, 2, (1,)))
+    disk(ErrorCode.KAFKA_STORAGE_ERROR)
+    of.make(f"{tree.DELETE_TOPICS}/t")
+    of.run()
+    assert STOP_REPLICA not in {one.api for one in of.sent}, "a copy is out of reach"
+    disk(ErrorCode.NONE)
+    assert (1, "StopReplica") in kinds(of)
+
+
 def test_first_replicas_lead_again(of: Driven) -> None:
     """By a znode, by a request, and by the time, as soon as they are in sync."""
 
