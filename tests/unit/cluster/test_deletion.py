@@ -95,6 +95,22 @@ def test_who_has_not_answered_is_not_asked_twice() -> None:
     ]
 
 
+def test_who_has_dropped_a_topic_is_not_told_to_keep_it() -> None:
+    """It would make the copy again that nobody asks it to drop a second time: also when it comes
+    anew, while the topic waits for another broker."""
+    of = cluster()
+    of.decide(deletion.topics_to_delete(of.context, of.told, ["t"]))
+    drop(of, 2, OK, P0, P1)
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2)))
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2, b2=300)))
+    told = {(broker, kind): keys for broker, kind, keys in of.requests()}
+    assert told[2, "LeaderAndIsr"] == [("other", 0), ("other", 1)]
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, b2=300)))
+    assert [row for row in of.requests() if row[1] == STOP] == [(1, STOP, [P0])]
+    drop(of, 1, OK, P0)
+    assert names(of) == set()
+
+
 def test_a_topic_that_is_moved_waits() -> None:
     of = cluster()
     one = of.context.partitions[P1]
