@@ -161,9 +161,9 @@ class Reigning:
         elif isinstance(effect, Reply):
             effect.token(effect.body)
         elif isinstance(effect, Timer):
-            asked = self._connected
+            asked, tick = self._connected, Tick(effect.clock)
             wait_ms = effect.at_ms - node.now_ms()
-            node.after(wait_ms, lambda: self._handle(Tick()) if asked == self._connected else None)
+            node.after(wait_ms, lambda: self._handle(tick) if asked == self._connected else None)
         elif isinstance(effect, Resign):
             node.say(f"node {node.number} resigns")
             self.away()

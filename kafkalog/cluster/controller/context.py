@@ -122,6 +122,9 @@ class Context:
         """Topics that are to be deleted; nobody is elected for them."""
         self.dropped: dict[str, set[tuple[int, int]]] = {}
         """Of these, the partitions that brokers have dropped: (partition, broker)."""
+        self.failed: dict[str, set[tuple[int, int]]] = {}
+        """Of these, what is to be tried again: what brokers could not drop; nothing: what the tree
+        refused."""
         self.stale: set[TopicPartition] = set()
         """Whose state in the tree is other than here: nothing is decided until it is read again."""
         self.assigned_at: dict[str, int] = dict(loaded.assigned_at)

@@ -18,6 +18,7 @@ from kafkalog.cluster.controller.events import (
     Answered,
     Asked,
     Behind,
+    Clock,
     Commit,
     Deposed,
     Done,
@@ -44,6 +45,8 @@ ASKED_MAX = 10_000
 """Requests that may wait; who asks beyond is told to look for the controller again."""
 FIRST_CHECK_MS = 5_000
 """Until it is looked for the first time whether leaderships are shared evenly."""
+RETRY_MS, RETRY_MAX_MS = 1_000, 60_000
+"""Until a deletion that failed is tried again: at first, twice as long each time, and at most."""
 REIGN = 0
 """Which operation of all that a controller writes checks that it still is."""
 _NOBODY = object()
@@ -76,6 +79,8 @@ class Controller:
         self._work: tuple[_Work, Steps[Any]] | None = None
         self._number = 0
         """Of what was asked for last; an outcome of another number is of the past."""
+        self._retry_ms = RETRY_MS
+        self._retry_waits = False  # the clock of retries is set
 
     @property
     def reigns(self) -> bool:
@@ -105,18 +110,20 @@ class Controller:
             effects += self._take(event, now_ms)
         while self._work is None and self._waiting:
             effects += self._next()
+        effects += self._again(now_ms)
         return effects
 
     # ---- reigns ----------------------------------------------------------------------------------
 
     def _begin(self, event: Elected, now_ms: int) -> Iterator[Effect]:
         self._office = Office(self._options, event.reign, event.loaded)
+        self._retry_ms, self._retry_waits = RETRY_MS, False
         for problem in event.loaded.problems:
             _logger.warning("%s", problem)
         for step in steps.BEGIN:
             self._add(_Work(step))
         if self._options.rebalances:
-            yield Timer(now_ms + min(FIRST_CHECK_MS, self._options.check_ms))
+            yield Timer(Clock.BALANCE, now_ms + min(FIRST_CHECK_MS, self._options.check_ms))
 
     def _end(self) -> list[Effect]:
         """Nothing is decided any more; who waits is told so."""
@@ -151,9 +158,22 @@ class Controller:
         elif isinstance(event, Behind):
             key = ("behind", event.broker)
             self._add(_Work(partial(steps.behind, broker=event.broker), key))
-        elif isinstance(event, Tick):
+        elif isinstance(event, Tick) and event.clock is Clock.BALANCE:
             self._add(_Work(asked.rebalanced, "rebalance"))
-            yield Timer(now_ms + self._options.check_ms)
+            yield Timer(Clock.BALANCE, now_ms + self._options.check_ms)
+        elif isinstance(event, Tick):
+            self._retry_waits = False
+            self._add(_Work(steps.deleted_again, "retry"))
+
+    def _again(self, now_ms: int) -> Iterator[Effect]:
+        """What failed is tried again by the time, each time later, until all is deleted."""
+        context = None if self._office is None else self._office.context
+        if context is None or not context.deleted:
+            self._retry_ms = RETRY_MS
+        elif context.failed and not self._retry_waits:
+            yield Timer(Clock.RETRY, now_ms + self._retry_ms)
+            self._retry_waits = True
+            self._retry_ms = min(2 * self._retry_ms, RETRY_MAX_MS)
 
     def _add(self, work: _Work) -> None:
         """One that waits already will find what is true when its turn comes."""

@@ -21,6 +21,7 @@ from kafkalog.cluster.controller.events import (
     Answered,
     Asked,
     Behind,
+    Clock,
     Commit,
     Deposed,
     Done,
@@ -71,7 +72,7 @@ class Driver:
         self._election = Election(self._session, node, unclean)
         self._controller = Controller(options)
         self._senders: dict[int, tuple[int, Sender]] = {}  # by broker: of the life of that epoch
-        self._tick_s: float | None = None
+        self._ticks_s: dict[Clock, float] = {}
         self._stand_s: float | None = None  # when to stand again, after ZooKeeper was away
         self._away = False
         self._asking = threading.Lock()  # a question is put before the end, or refused
@@ -147,7 +148,7 @@ class Driver:
 
     def _next(self) -> Life | Event | None:
         """What is next, or what the clock says; None: nothing."""
-        due = [at for at in (self._tick_s, self._stand_s) if at is not None]
+        due = [*self._ticks_s.values(), *([] if self._stand_s is None else [self._stand_s])]
         try:
             wait_s = max(0.0, min(due) - time.monotonic()) if due else None
             return self._events.get(timeout=wait_s)
@@ -156,9 +157,11 @@ class Driver:
         now_s = time.monotonic()
         if self._stand_s is not None and self._stand_s <= now_s:
             self._stand()
-        elif self._tick_s is not None and self._tick_s <= now_s:
-            self._tick_s = None
-            return Tick()
+            return None
+        for clock, at_s in self._ticks_s.items():
+            if at_s <= now_s:
+                del self._ticks_s[clock]
+                return Tick(clock)
         return None
 
     def _take(self, event: Life | Event) -> None:
@@ -210,7 +213,8 @@ class Driver:
             elif isinstance(effect, Reply):
                 effect.token(effect.body)
             elif isinstance(effect, Timer):
-                self._tick_s = time.monotonic() + (effect.at_ms - _now_ms()) / 1000
+                at_s = time.monotonic() + (effect.at_ms - _now_ms()) / 1000
+                self._ticks_s[effect.clock] = at_s
             else:
                 assert isinstance(effect, Resign)
                 self._election.resign()

@@ -7,6 +7,7 @@ and ZooKeeper, a simulation with none of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 from kafkalog.cluster.controller.context import Reign
@@ -17,8 +18,8 @@ from kafkalog.metadata.zookeeper.session import Committed, Operation, Seen
 from kafkalog.wire.api import Api
 
 __all__ = [
-    "Answered", "Asked", "Behind", "Commit", "Deposed", "Done", "Effect", "Elected", "Event",
-    "Look", "Options", "Read", "Reply", "Resign", "Seen", "Send", "Tick", "Timer",
+    "Answered", "Asked", "Behind", "Clock", "Commit", "Deposed", "Done", "Effect", "Elected",
+    "Event", "Look", "Options", "Read", "Reply", "Resign", "Seen", "Send", "Tick", "Timer",
     "Unwatched",
 ]  # fmt: skip
 
@@ -42,6 +43,15 @@ class Options(NamedTuple):
     """Of what is chosen at random: ids of topics, and who keeps them; None: another each time."""
     control_listener: str = ""
     """The one by which the controller reaches brokers; empty: as they reach each other."""
+
+
+class Clock(Enum):
+    """What is done by the time."""
+
+    BALANCE = "balance"
+    """It is looked whether leaderships are shared evenly."""
+    RETRY = "retry"
+    """Deletions that failed are tried again."""
 
 
 # ---- events ------------------------------------------------------------------------------------
@@ -93,6 +103,8 @@ class Done(NamedTuple):
 class Tick(NamedTuple):
     """The time of a `Timer` has come."""
 
+    clock: Clock
+
 
 class Unwatched(NamedTuple):
     """The watches were lost, with the connection that they were on: all is looked at again."""
@@ -142,8 +154,9 @@ class Reply(NamedTuple):
 
 
 class Timer(NamedTuple):
-    """Tell a Tick, then; of several the last counts."""
+    """Tell a Tick, then; of several of a clock the last counts."""
 
+    clock: Clock
     at_ms: int
 
 

@@ -1,7 +1,8 @@
 """What brokers are told: gathered while an event is decided, then one of each kind a broker.
 
-Leadership goes to who keeps a partition, and to everybody what clients ask for; in this order, as
-Kafka sends them, for a broker that leads must know so before a client is sent to it.
+First, to who may not know it yet, who lives: a broker follows nobody whom it does not know, and is
+not told again.  Then leadership to who keeps a partition, and to everybody what clients ask for; in
+this order, as Kafka sends them, for a broker that leads must know so before a client is sent to it.
 """
 
 from __future__ import annotations
@@ -45,10 +46,15 @@ class Gathered:
         self._known: defaultdict[int, dict[TopicPartition, None]] = defaultdict(dict)
 
     def lead(self, brokers: Iterable[int], key: TopicPartition, *, new: bool = False) -> None:
-        """Tell brokers who leads a partition, and with whom; `new`: it has no data anywhere."""
+        """Tell brokers who leads a partition, and with whom; `new`: it has no data anywhere.
+
+        Who has dropped it, since its topic is deleted, would make it again: that one is not told.
+        """
+        dropped = self._context.dropped.get(key[0], ())
         for broker in brokers:
-            asked = self._leads[broker]
-            asked[key] = asked.get(key, False) or new
+            if (key[1], broker) not in dropped:
+                asked = self._leads[broker]
+                asked[key] = asked.get(key, False) or new
 
     def stop(self, broker: int, key: TopicPartition, *, delete: bool) -> None:
         """Tell a broker to follow no more; `delete`: and to drop what it has."""

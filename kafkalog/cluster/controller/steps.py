@@ -25,7 +25,7 @@ from kafkalog.cluster.controller.context import (
     unclean_of,
 )
 from kafkalog.cluster.controller.events import Options, Read
-from kafkalog.cluster.controller.partitions import settle
+from kafkalog.cluster.controller.partitions import lead_on, settle
 from kafkalog.cluster.controller.requests import Gathered, Send
 from kafkalog.errors import BadZnode
 from kafkalog.metadata.image import Broker
@@ -35,8 +35,8 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA
 
 __all__ = [
-    "AGAIN", "BEGIN", "SEEN", "Looks", "Office", "Steps", "answered", "behind", "read_states",
-    "seen", "stale_again",
+    "AGAIN", "BEGIN", "SEEN", "Looks", "Office", "Steps", "answered", "behind", "deleted_again",
+    "read_states", "seen", "stale_again",
 ]  # fmt: skip
 
 _logger = logging.getLogger(__name__)
@@ -107,7 +107,8 @@ def topics_seen(office: Office) -> Steps[None]:
 
 
 def _topics_read(office: Office, names: Sequence[str]) -> Steps[None]:
-    """What topics say, and whether who is out of sync may lead them."""
+    """What topics say, and whether who is out of sync may lead them; the end of a move that could
+    not be written, since a topic had changed, is written now."""
     asked = [
         read
         for name in names
@@ -128,6 +129,7 @@ def _topics_read(office: Office, names: Sequence[str]) -> Steps[None]:
             context.assigned_at[name] = znode.version
             context.says_unclean(name, _unclean(name, config))
     yield from topics.topics_are(context, office.told, nodes)
+    yield from _moved(office, [key for key in context.partitions if key[0] in nodes])
 
 
 def _unclean(topic: str, config: Znode | None) -> bool | None:
@@ -294,13 +296,22 @@ def read_states(office: Office, keys: Iterable[TopicPartition]) -> Steps[None]:
 
 
 def stale_again(office: Office) -> Steps[None]:
-    """What was found to be other than was known is read again, told, and decided again."""
-    keys = sorted(office.context.stale)
+    """What was found to be other than was known is read again, told, and decided again.
+
+    Its leader may have been refused an ISR by it, and asks no more before it is told to lead.
+    """
+    context, told = office.context, office.told
+    keys = sorted(key for key in context.stale if key in context.partitions)
+    before = {key: context.partitions[key].partition_epoch for key in keys}
     yield from read_states(office, keys)
-    known = [key for key in keys if key in office.context.partitions]
+    known = {key: context.partitions[key] for key in keys}
     if known:
-        office.told.know(known)
-    yield from settle(office.context, office.told, known)
+        told.know(known)
+    yield from settle(context, told, known)
+    yield from lead_on(context, told, [
+        key for key, one in known.items()
+        if context.partitions[key] == one and one.partition_epoch != before[key]
+    ])  # fmt: skip
     yield from _moved(office, known)
 
 
@@ -311,9 +322,9 @@ def answered(office: Office, send: Send, response: Any) -> Steps[None]:
     """A broker answered: a disk of it may have failed, or it has dropped what is to go."""
     context = office.context
     known = context.brokers.get(send.broker)
-    if known is None or known.epoch != send.body["broker_epoch"] or response.error_code:
-        return  # of an earlier life; or refused, by who obeys another controller
-    if send.api.key == LEADER_AND_ISR.key:
+    if known is None or known.epoch != send.body["broker_epoch"]:
+        return  # of an earlier life
+    if send.api.key == LEADER_AND_ISR.key and not response.error_code:
         yield from _led(office, send, response)
     elif send.api.key == STOP_REPLICA.key:
         deleted = {(topic["topic_name"], row["partition_index"])
@@ -321,8 +332,14 @@ def answered(office: Office, send: Send, response: Any) -> Steps[None]:
                    if row["delete_partition"]}  # fmt: skip
         failed = {(row.topic_name, row.partition_index): ErrorCode(row.error_code)
                   for row in response.partition_errors if row.error_code}  # fmt: skip
-        dropped = {key: failed.get(key, ErrorCode.NONE) for key in sorted(deleted)}
+        all_of_it = ErrorCode(response.error_code)
+        dropped = {key: failed.get(key, all_of_it) for key in sorted(deleted)}
         yield from deletion.replicas_dropped(context, office.told, send.broker, dropped)
+
+
+def deleted_again(office: Office) -> Steps[None]:
+    """What failed of deletions is tried again."""
+    yield from deletion.delete_again(office.context, office.told)
 
 
 def _led(office: Office, send: Send, response: Any) -> Steps[None]:
@@ -333,16 +350,23 @@ def _led(office: Office, send: Send, response: Any) -> Steps[None]:
             for row in topic.partition_errors}  # fmt: skip
     lost = {key for key, code in rows.items() if code == ErrorCode.KAFKA_STORAGE_ERROR}
     held = context.lost_directories.get(send.broker, frozenset())
-    context.lost_directories[send.broker] = held - {k for k, code in rows.items() if not code}
+    back = sorted(key for key in held if rows.get(key) == ErrorCode.NONE)
+    context.lost_directories[send.broker] = held.difference(back)
     new = [key for key in lost if key not in held]
     if new:
         yield from brokers.directories_lost(context, office.told, send.broker, sorted(new))
+    if back:
+        office.told.know(back)
+        yield from settle(context, office.told, back)
+        if context.deleted & {topic for topic, _ in back}:
+            yield from deletion.delete_topics(context, office.told)
 
 
 def behind(office: Office, broker: int) -> Steps[None]:
     """A broker is to be told all again."""
     context, told = office.context, office.told
     if broker in context.brokers:
+        told.announce(to=[broker])
         told.know(context.partitions, to=[broker])
         for key in context.on(broker):
             told.lead([broker], key)

@@ -45,6 +45,8 @@ def topics_are(context: Context, told: Gathered, nodes: Mapping[str, TopicNode])
 
 def topic_gone(context: Context, topic: str) -> None:
     """A topic's znode is no more: nothing of it is decided again."""
+    for broker, lost in context.lost_directories.items():
+        context.lost_directories[broker] = frozenset(key for key in lost if key[0] != topic)
     context.ids.pop(topic, None)
     context.assigned_at.pop(topic, None)
     for key in [key for key in context.partitions if key[0] == topic]:
@@ -53,6 +55,7 @@ def topic_gone(context: Context, topic: str) -> None:
         context.stale.discard(key)
     context.deleted.discard(topic)
     context.dropped.pop(topic, None)
+    context.failed.pop(topic, None)
     context.says_unclean(topic, None)
 
 

@@ -33,7 +33,9 @@ def config_path(entity: Entity) -> str:
 
 def sanitized(name: str | None) -> str:
     """The name of a user or a client in a path; None: all of them."""
-    return DEFAULT if name is None else quote(name, safe="")
+    if name is None:
+        return DEFAULT
+    return quote(name, safe="").replace("~", "%7E")  # as Java's encoder, which keeps no tilde
 
 
 def unsanitized(name: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,8 +29,10 @@ from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.loading import Znode, load
 from kafkalog.metadata.zookeeper.session import Check, Committed, Create, Delete, Operation, Set
 from kafkalog.wire.api import Api
+from kafkalog.wire.tables.controller import STOP_REPLICA
 
 US = 1
+T_ID = uuid.uuid5(uuid.NAMESPACE_DNS, "t")
 
 
 class Driven:
@@ -45,7 +48,7 @@ class Driven:
         self.events: deque[Event] = deque()
         self.sent: list[Send] = []
         self.replies: dict[Any, Any] = {}
-        self.timers: list[int] = []
+        self.timers: list[Timer] = []
         self.resigned = False
         self.before: Callable[[Commit], None] = lambda _: None
         """Called before something is written."""
@@ -178,7 +181,7 @@ class Driven:
                     assert effect.token not in self.replies
                     self.replies[effect.token] = effect.body
                 elif isinstance(effect, Timer):
-                    self.timers.append(effect.at_ms)
+                    self.timers.append(effect)
                 else:
                     assert isinstance(effect, Resign)
                     self.resigned = True
@@ -195,3 +198,27 @@ class Driven:
             assert one.partition_epoch == znode.version
             assert (one.leader, one.leader_epoch, one.isr) == found[:3]
         return found[:3]
+
+
+def topic(of: Driven, replicas: dict[int, tuple[int, ...]], name: str = "t") -> None:
+    """Somebody makes a topic, or more partitions of it."""
+    node = tree.TopicNode(uuid.uuid5(uuid.NAMESPACE_DNS, name), replicas, {}, {})
+    path, data = tree.topic_path(name), tree.write_topic(node)
+    change = Set(path, data) if path in of.znodes else Create(path, data)
+    assert of.commit([change]).done
+    of.run()
+
+
+def kinds(of: Driven) -> list[tuple[int, str]]:
+    """What was sent, to whom."""
+    return [(one.broker, one.api.name) for one in of.sent]
+
+
+def stops(broker: int, send: Send) -> bool:
+    """Whether that is what it says to this broker."""
+    return send.broker == broker and send.api is STOP_REPLICA
+
+
+def broker_epoch(of: Driven, broker: int) -> int:
+    """Of its registration."""
+    return of.znodes[tree.broker_path(broker)].created

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from functools import partial
 
 import pytest
@@ -11,12 +10,13 @@ from kafkalog.cluster.controller.core import ASKED_MAX
 from kafkalog.cluster.controller.events import (
     Asked,
     Behind,
-    Commit,
+    Clock,
     Deposed,
     Options,
     Reply,
     Send,
     Tick,
+    Timer,
     Unwatched,
 )
 from kafkalog.metadata.image import NO_LEADER
@@ -31,42 +31,7 @@ from kafkalog.wire.tables.controller import (
     UPDATE_METADATA,
 )
 from kafkalog.wire.tables.internal import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
-from tests.unit.cluster.driven import Driven
-
-T_ID = uuid.uuid5(uuid.NAMESPACE_DNS, "t")
-
-
-def topic(of: Driven, replicas: dict[int, tuple[int, ...]], name: str = "t") -> None:
-    """Somebody makes a topic, or more partitions of it."""
-    node = tree.TopicNode(uuid.uuid5(uuid.NAMESPACE_DNS, name), replicas, {}, {})
-    path, data = tree.topic_path(name), tree.write_topic(node)
-    change = Set(path, data) if path in of.znodes else Create(path, data)
-    assert of.commit([change]).done
-    of.run()
-
-
-@pytest.fixture
-def of() -> Driven:
-    """Brokers 1, 2 and 3; topic t with a partition on each, led by 1."""
-    found = Driven()
-    found.register(1, 2, 3)
-    found.elect()
-    topic(found, {0: (1, 2, 3)})
-    assert found.state("t", 0) == (1, 0, (1, 2, 3))
-    found.sent.clear()
-    return found
-
-
-def kinds(of: Driven) -> list[tuple[int, str]]:
-    return [(one.broker, one.api.name) for one in of.sent]
-
-
-def stops(broker: int, send: Send) -> bool:
-    return send.broker == broker and send.api is STOP_REPLICA
-
-
-def broker_epoch(of: Driven, broker: int) -> int:
-    return of.znodes[tree.broker_path(broker)].created
+from tests.unit.cluster.driven import T_ID, Driven, broker_epoch, kinds, stops, topic
 
 
 def test_a_topic_comes_and_grows() -> None:
@@ -131,21 +96,6 @@ def test_an_isr_is_changed_by_its_leader(of: Driven) -> None:
     assert {one.api for one in of.sent} == {UPDATE_METADATA}
 
 
-def test_what_another_wrote_is_read_again(of: Driven) -> None:
-    """Between what is known and what is written: it is decided anew."""
-    path = tree.partition_path("t", 0)
-
-    def meddle(commit: Commit) -> None:
-        of.before = lambda _: None
-        other = tree.PartitionState(1, 0, (1, 3), 2)
-        assert of.commit([Set(path, tree.write_partition(other))]).done
-
-    of.before = meddle
-    of.die(1)
-    of.run()
-    assert of.state("t", 0) == (3, 1, (3,))
-
-
 def test_a_notification_of_isrs_is_read_and_taken_away(of: Driven) -> None:
     state = tree.PartitionState(1, 0, (1, 3), 2)
     assert of.commit([Set(tree.partition_path("t", 0), tree.write_partition(state))]).done
@@ -194,6 +144,47 @@ def test_a_disk_fails(of: Driven) -> None:
     of.answer(lambda send: send.broker == 2 and send.api is LEADER_AND_ISR, topics=[])
 
 
+@pytest.mark.parametrize("replicas", [(1, 2), (1,)])
+def test_a_disk_is_there_again(replicas: tuple[int, ...]) -> None:
+    """The broker takes the partition that it could not keep: it counts as any other copy, is told
+    to clients, and leads where it is the last."""
+    of = Driven()
+    of.register(1, 2)
+    of.elect()
+    topic(of, {0: replicas})
+
+    def disk(error: ErrorCode) -> None:
+        of.transaction += 1
+        path = f"{tree.LOG_DIR_EVENT}{of.transaction:010}"
+        of.sent.clear()
+        assert of.commit([Create(path, tree.write_log_dir_event(1))]).done
+        of.run()
+        rows = [{"partition_index": 0, "error_code": error}]
+        topics = [{"topic_id": T_ID, "partition_errors": rows}]
+        of.answer(lambda send: send.broker == 1 and send.api is LEADER_AND_ISR, topics=topics)
+
+    def offline() -> list[int]:
+        last = [one for one in of.sent if one.api is UPDATE_METADATA][-1]
+        found: list[int] = last.body["topic_states"][0]["partition_states"][0]["offline_replicas"]
+        return found
+
+    disk(ErrorCode.KAFKA_STORAGE_ERROR)
+    leader = 2 if len(replicas) > 1 else NO_LEADER
+    assert of.state("t", 0) == (leader, 1, replicas[1:] or replicas)
+    assert offline() == [1]
+    disk(ErrorCode.NONE)
+    office = of.controller.office
+    assert office is not None and office.context.lost_directories == {1: frozenset()}
+    assert offline() == []
+    assert of.state("t", 0) == ((2, 1, (2,)) if len(replicas) > 1 else (1, 2, (1,)))
+    disk(ErrorCode.KAFKA_STORAGE_ERROR)
+    of.make(f"{tree.DELETE_TOPICS}/t")
+    of.run()
+    assert STOP_REPLICA not in {one.api for one in of.sent}, "a copy is out of reach"
+    disk(ErrorCode.NONE)
+    assert (1, "StopReplica") in kinds(of)
+
+
 def test_first_replicas_lead_again(of: Driven) -> None:
     """By a znode, by a request, and by the time, as soon as they are in sync."""
 
@@ -226,10 +217,10 @@ def test_first_replicas_lead_again(of: Driven) -> None:
     ]  # fmt: skip
 
     back(8, 4)
-    of.events.append(Tick())
+    of.events.append(Tick(Clock.BALANCE))
     of.run()
     assert of.state("t", 0) == (1, 9, (1, 2, 3))
-    assert of.timers == [5_000, 300_000]
+    assert of.timers == [Timer(Clock.BALANCE, 5_000), Timer(Clock.BALANCE, 300_000)]
 
 
 def test_a_topic_changes_its_mind_about_unclean_leaders(of: Driven) -> None:
@@ -279,70 +270,6 @@ def test_a_partition_is_moved(of: Driven) -> None:
     assert tree.REASSIGNMENT not in of.znodes
 
 
-class Died(Exception):
-    """A controller did."""
-
-
-def moves(of: Driven) -> tree.TopicNode:
-    return tree.read_topic("t", of.znodes[tree.topic_path("t")].data)
-
-
-def ends(commit: Commit) -> bool:
-    """Whether this write says that a move of the topic has ended."""
-    path = tree.topic_path("t")
-    return any(
-        isinstance(one, Set) and one.path == path and not tree.read_topic("t", one.data).removing
-        for multi in commit.multis for one in multi
-    )  # fmt: skip
-
-
-def move(of: Driven) -> None:
-    topics = [{"name": "t", "partitions": [{"partition_index": 0, "replicas": [2, 1]}]}]
-    of.ask("move", apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=topics)
-
-
-def test_who_goes_is_stopped_before_the_end_of_a_move_is_written(of: Driven) -> None:
-    """So a controller that dies in between leaves no copy behind: the next one stops it again."""
-
-    def dies(commit: Commit) -> None:
-        if ends(commit):
-            raise Died
-
-    of.before = dies
-    with pytest.raises(Died):
-        move(of)
-    assert (3, "StopReplica") in kinds(of)
-    assert moves(of).removing == {0: (3,)}
-    assert tree.read_partition("t", 0, of.znodes[tree.partition_path("t", 0)].data).isr == (1, 2)
-    of.before = lambda _: None
-    of.events.clear()
-    of.sent.clear()
-    of.elect()
-    assert (3, "StopReplica") in kinds(of)
-    assert (moves(of).replicas, moves(of).removing) == ({0: (2, 1)}, {})
-
-
-def test_the_end_of_a_move_that_cannot_be_written_comes_another_time(of: Driven) -> None:
-    """Somebody changed the topic meanwhile."""
-    path = tree.topic_path("t")
-
-    def changed(commit: Commit) -> None:
-        if ends(commit):
-            of.before = lambda _: None
-            assert of.commit([Set(path, of.znodes[path].data)]).done
-
-    of.before = changed
-    move(of)
-    office = of.controller.office
-    assert office is not None
-    one = office.context.partitions["t", 0]
-    assert (one.replicas, one.removing_replicas, one.isr) == ((2, 1, 3), (3,), (1, 2))
-    assert moves(of).removing == {0: (3,)}
-    of.elect()
-    assert (moves(of).replicas, moves(of).removing) == ({0: (2, 1)}, {})
-    assert of.state("t", 0) == (1, 2, (1, 2))
-
-
 def test_producer_ids_are_given_out_once(of: Driven) -> None:
     def given(token: str) -> tuple[int, int]:
         epoch = broker_epoch(of, 2)
@@ -363,9 +290,15 @@ def test_producer_ids_are_given_out_once(of: Driven) -> None:
 
 
 def test_who_is_behind_is_told_all_again(of: Driven) -> None:
+    """Who lives before all else: what it was told of that may be what was dropped, and it follows
+    nobody whom it does not know."""
     of.events.append(Behind(2))
     of.run()
-    assert kinds(of) == [(2, "LeaderAndIsr"), (2, "UpdateMetadata")]
+    assert kinds(of) == [(2, "UpdateMetadata"), (2, "LeaderAndIsr"), (2, "UpdateMetadata")]
+    first, _, last = (send.body for send in of.sent)
+    assert [broker["id"] for broker in first["live_brokers"]] == [1, 2, 3]
+    assert first["topic_states"] == []
+    assert [topic["topic_name"] for topic in last["topic_states"]] == ["t"]
 
 
 def test_watches_that_were_lost_are_left_again(of: Driven) -> None:
@@ -385,7 +318,7 @@ def test_what_waits_is_bounded_and_answered(of: Driven) -> None:
     request = CONTROLLED_SHUTDOWN.decode_request(
         3, CONTROLLED_SHUTDOWN.encode_request(3, {"broker_id": 9})
     )
-    alter = of.controller.handle(Tick(), 0)
+    alter = of.controller.handle(Tick(Clock.BALANCE), 0)
     assert not any(isinstance(one, Send) for one in alter)
     of.die(1)
     looks = [effect for event in of.events for effect in of.controller.handle(event, 0)]

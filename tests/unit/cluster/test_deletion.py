@@ -75,6 +75,42 @@ def test_what_a_broker_cannot_drop_is_asked_again() -> None:
     assert names(of) == set()
 
 
+def test_who_has_not_answered_is_not_asked_twice() -> None:
+    """What failed is tried again, and that alone; not once the topic waits for a broker."""
+    of = cluster()
+    of.decide(deletion.topics_to_delete(of.context, of.told, ["t"]))
+    drop(of, 2, ErrorCode.KAFKA_STORAGE_ERROR, P1)
+    of.decide(deletion.delete_again(of.context, of.told))
+    assert of.requests() == [(2, STOP, [P1])]
+    of.decide(deletion.delete_again(of.context, of.told))
+    assert of.requests() == []
+    drop(of, 2, ErrorCode.KAFKA_STORAGE_ERROR, P1)
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2)))
+    of.decide(deletion.delete_again(of.context, of.told))
+    assert of.requests() == [] and of.context.failed == {}
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2)))
+    assert [row for row in of.requests() if row[1] == STOP] == [
+        (1, STOP, [P0]),
+        (2, STOP, [P0, P1]),
+    ]
+
+
+def test_who_has_dropped_a_topic_is_not_told_to_keep_it() -> None:
+    """It would make the copy again that nobody asks it to drop a second time: also when it comes
+    anew, while the topic waits for another broker."""
+    of = cluster()
+    of.decide(deletion.topics_to_delete(of.context, of.told, ["t"]))
+    drop(of, 2, OK, P0, P1)
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2)))
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(2, b2=300)))
+    told = {(broker, kind): keys for broker, kind, keys in of.requests()}
+    assert told[2, "LeaderAndIsr"] == [("other", 0), ("other", 1)]
+    of.decide(brokers.brokers_are(of.context, of.told, of.brokers(1, 2, b2=300)))
+    assert [row for row in of.requests() if row[1] == STOP] == [(1, STOP, [P0])]
+    drop(of, 1, OK, P0)
+    assert names(of) == set()
+
+
 def test_a_topic_that_is_moved_waits() -> None:
     of = cluster()
     one = of.context.partitions[P1]
@@ -107,9 +143,10 @@ def test_a_tree_that_refuses_is_asked_again() -> None:
     drop(of, 2, OK, P0, P1)
     drop(of, 1, OK, P0)
     assert names(of) == {tree.topic_path("t"), f"{tree.DELETE_TOPICS}/t"}
+    assert of.context.failed == {"t": set()}
     of.refuse = lambda _: False
-    of.decide(deletion.delete_topics(of.context, of.told))
-    assert names(of) == set() and of.context.deleted == set()
+    of.decide(deletion.delete_again(of.context, of.told))
+    assert names(of) == set() and of.context.deleted == set() and of.context.failed == {}
 
 
 def test_an_answer_about_another_topic_deletes_nothing() -> None:

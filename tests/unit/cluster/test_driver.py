@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,7 +13,8 @@ import pytest
 
 from kafkalog.cluster.controller.driver import Driver
 from kafkalog.cluster.controller.events import Asked, Options
-from kafkalog.metadata.zookeeper.session import USUAL
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.session import USUAL, Create, Delete, open_session
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire import apis
 from tests.support.waiting import LIMIT_S, wait_for
@@ -56,3 +59,30 @@ def test_what_is_asked_while_it_ends_is_answered(stand_in: StandIn) -> None:
         driver.goes_on.set()
         ending.result(LIMIT_S)
     assert answers == [None, None, None]
+
+
+def test_what_cannot_be_deleted_now_is_tried_again_by_itself(
+    stand_in: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing else happens in the cluster, and leaderships are not balanced."""
+    topic, below = tree.topic_path("t"), f"{tree.topic_path('t')}/other"
+    deleted = f"{tree.DELETE_TOPICS}/t"
+    data = tree.write_topic(tree.TopicNode(uuid.UUID(int=7), {}, {}, {}))
+    driver = Driver(stand_in.hosts, NODE, Options("PLAINTEXT", rebalances=False), USUAL)
+    caplog.set_level(logging.WARNING)
+    with open_session(stand_in.hosts, lambda _: None) as session:
+        session.ensure(tree.PERSISTENT)
+        wanted = [Create(topic, data), Create(below), Create(deleted)]
+        assert session.commit(wanted).done
+        driver.start()
+        try:
+            wait_for(
+                lambda: "topic t cannot be deleted now: /brokers/topics/t: NotEmpty" in caplog.text,
+                "it is refused",
+            )
+            assert session.read(topic) and session.read(deleted)
+            assert session.commit([Delete(below)]).done
+            wait_for(lambda: session.read(deleted) is None, "it is tried again")
+            assert session.read(topic) is None
+        finally:
+            driver.stop()

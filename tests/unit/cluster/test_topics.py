@@ -73,7 +73,9 @@ def test_a_topic_is_gone() -> None:
     of = Cluster()
     of.decide(topics.topic_is(of.context, of.told, "t", of.topic("t", {0: (1, 2)})))
     of.context.deleted.add("t")
+    of.context.lost_directories[1] = frozenset({("t", 0), ("other", 0)})
     topics.topic_gone(of.context, "t")
+    assert of.context.lost_directories == {1: {("other", 0)}}
     assert not (of.context.partitions or of.context.ids or of.context.deleted)
     of.decide(brokers.begin(of.context, of.told))
     assert {(kind, *keys) for _, kind, keys in of.requests()} == {(KNOW,)}

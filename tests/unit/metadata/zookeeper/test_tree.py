@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import string
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -242,3 +243,13 @@ def test_names_in_paths(name: str | None) -> None:
     assert "/" not in shown and "*" not in shown
     assert entities.unsanitized(shown) == name
     assert name is None or shown != entities.DEFAULT
+
+
+def test_names_in_paths_are_as_javas() -> None:
+    """Every byte that a path may show: what java.net.URLEncoder keeps, and of the rest %XX; but for
+    the space and the asterisk, which Kafka writes so, too."""
+    kept = "-._" + string.ascii_letters + string.digits
+    for code in range(128):
+        shown = chr(code) if chr(code) in kept else f"%{code:02X}"
+        assert entities.sanitized(chr(code)) == shown
+    assert entities.sanitized("\u00e9~") == "%C3%A9%7E"

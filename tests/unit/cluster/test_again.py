@@ -1,0 +1,261 @@
+"""What was refused, failed, or was written by another: taken up again, or left as it is."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from kafkalog.cluster.controller.events import Clock, Commit, Options, Tick
+from kafkalog.metadata.zookeeper import tree
+from kafkalog.metadata.zookeeper.session import Create, Delete, Set
+from kafkalog.replication import isr
+from kafkalog.replication.followers import Follower, FollowerState
+from kafkalog.wire import apis
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.tables.controller import LEADER_AND_ISR
+from kafkalog.wire.tables.internal import ALTER_PARTITION
+from tests.unit.cluster.driven import T_ID, Driven, broker_epoch, kinds, stops, topic
+
+
+def test_what_another_wrote_is_read_again(of: Driven) -> None:
+    """Between what is known and what is written: it is decided anew."""
+    path = tree.partition_path("t", 0)
+
+    def meddle(commit: Commit) -> None:
+        of.before = lambda _: None
+        other = tree.PartitionState(1, 0, (1, 3), 2)
+        assert of.commit([Set(path, tree.write_partition(other))]).done
+
+    of.before = meddle
+    of.die(1)
+    of.run()
+    assert of.state("t", 0) == (3, 1, (3,))
+
+
+def wants(of: Driven, led: isr.Isr) -> isr.Isr:
+    """The leader proposes an ISR; after the answer."""
+    assert led.proposal is not None and led.due
+    row = {
+        "partition_index": 0, "leader_epoch": led.leader_epoch, "leader_recovery_state": 0,
+        "partition_epoch": led.partition_epoch,
+        "new_isr_with_epochs": [{"broker_id": n, "broker_epoch": -1} for n in led.proposal.isr],
+    }  # fmt: skip
+    of.replies.clear()
+    said = of.ask(
+        "isr", ALTER_PARTITION, 3, broker_id=led.leader, broker_epoch=broker_epoch(of, led.leader),
+        topics=[{"topic_id": T_ID, "partitions": [row]}],
+    )  # fmt: skip
+    return isr.answered(led, led, said.topics[0].partitions[0])
+
+
+def hears(of: Driven, led: isr.Isr) -> isr.Isr:
+    """The leader is told all that was sent to it."""
+    for send in of.sent:
+        if send.broker == led.leader and send.api is LEADER_AND_ISR:
+            (topic,) = send.body["topic_states"]
+            (row,) = topic["partition_states"]
+            found = isr.Isr(
+                row["leader"], row["leader_epoch"], row["partition_epoch"],
+                tuple(row["replicas"]), tuple(row["isr"]),
+            )  # fmt: skip
+            if found.leader_epoch > led.leader_epoch:  # Kafka's brokers look at no other
+                led = isr.told(led, found) or led
+    of.sent.clear()
+    return led
+
+
+def gone(node: int) -> FollowerState:
+    return FollowerState(Follower(node, True, True), 0, 0, -1)
+
+
+@pytest.mark.parametrize("notified", [False, True])
+def test_a_leader_is_told_what_another_wrote(of: Driven, notified: bool) -> None:
+    """Its proposal is refused by what it has not heard of; then it hears that, and its next one
+    is written: who is gone leaves the ISR.  `notified`: the controller knows before it is asked."""
+    path = tree.partition_path("t", 0)
+    other = tree.PartitionState(1, 0, (1, 2, 3), 2)
+    assert of.commit([Set(path, tree.write_partition(other))]).done
+    if notified:
+        told = tree.write_isr_change((("t", 0),))
+        assert of.commit([Create(f"{tree.ISR_CHANGE}0000000001", told)]).done
+        of.run()
+    led = isr.shrink(isr.Isr(1, 0, 0, (1, 2, 3), (1, 2, 3)), [gone(3)], 1000, {})
+    led = wants(of, led)
+    assert led.proposal is not None and led.proposal.outdated
+    led = hears(of, led)
+    assert led == isr.Isr(1, 1, 2, (1, 2, 3), (1, 2, 3))
+    led = wants(of, isr.shrink(led, [gone(3)], 1000, {}))
+    assert (led.in_sync, led.proposal) == ((1, 2), None)
+    assert of.state("t", 0) == (1, 1, (1, 2))
+
+
+def test_who_dropped_a_topic_is_not_told_to_lead_it(of: Driven) -> None:
+    """What another wrote of a topic that is to go is known to nobody but the controller."""
+    of.make(f"{tree.DELETE_TOPICS}/t")
+    of.run()
+    of.sent.clear()
+    office = of.controller.office
+    assert office is not None
+    other = tree.write_partition(tree.PartitionState(1, 0, (1, 3), 2))
+    assert of.commit([Set(tree.partition_path("t", 0), other)]).done
+    office.context.stale.add(("t", 0))
+    ticks(of, Clock.BALANCE)
+    assert of.state("t", 0) == (1, 0, (1, 3))
+    assert LEADER_AND_ISR not in {one.api for one in of.sent}
+
+
+def clocks(of: Driven) -> list[int]:
+    """When it is to be tried again, of all that was set since it was asked."""
+    found = [one.at_ms for one in of.timers if one.clock is Clock.RETRY]
+    of.timers.clear()
+    return found
+
+
+def ticks(of: Driven, clock: Clock) -> None:
+    of.events.append(Tick(clock))
+    of.run()
+
+
+@pytest.mark.parametrize("all_of_it", [False, True])
+def test_a_deletion_that_failed_is_tried_again_by_the_time(all_of_it: bool) -> None:
+    """Who failed is asked again, and nobody else: later each time, and at most a minute later,
+    also where leaderships are not balanced.  `all_of_it`: the request was refused as a whole."""
+    of = Driven(Options("PLAINTEXT", rebalances=False))
+    of.register(1, 2)
+    of.elect()
+    topic(of, {0: (1, 2)})
+    of.sent.clear()
+    of.make(f"{tree.DELETE_TOPICS}/t")
+    of.run()
+    assert clocks(of) == [], "nothing failed"
+    row = {"topic_name": "t", "partition_index": 0, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}
+    fails = {"error_code": -1} if all_of_it else {"partition_errors": [row]}
+    others, waits = [one for one in of.sent if one.broker == 1], []
+    for _ in range(8):
+        of.answer(partial(stops, 2), **fails)
+        waits += clocks(of)
+        of.sent.clear()
+        ticks(of, Clock.RETRY)
+        assert kinds(of) == [(2, "StopReplica")]
+    assert waits == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]
+    of.answer(partial(stops, 2), partition_errors=[])
+    assert tree.topic_path("t") in of.znodes, "1 has not answered yet"
+    of.sent += others
+    of.answer(partial(stops, 1), partition_errors=[])
+    assert not any("t" in path.split("/") for path in of.znodes)
+    assert clocks(of) == []
+
+
+def test_a_removal_that_was_refused_is_tried_again_by_the_time(of: Driven) -> None:
+    """Somebody keeps something below the topic for a while."""
+    below = f"{tree.topic_path('t')}/other"
+    of.make(below)
+    of.make(f"{tree.DELETE_TOPICS}/t")
+    of.run()
+    for broker in (1, 2, 3):
+        of.answer(partial(stops, broker), partition_errors=[])
+    of.sent.clear()
+    assert clocks(of) == [1_000] and tree.topic_path("t") in of.znodes
+    ticks(of, Clock.RETRY)
+    assert clocks(of) == [2_000] and of.sent == []
+    assert of.commit([Delete(below)]).done
+    ticks(of, Clock.BALANCE)
+    assert tree.topic_path("t") in of.znodes, "another clock"
+    ticks(of, Clock.RETRY)
+    assert not any("t" in path.split("/") for path in of.znodes)
+    topic(of, {0: (1,)})
+    of.make(f"{tree.DELETE_TOPICS}/t")
+    of.run()
+    row = {"topic_name": "t", "partition_index": 0, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}
+    of.answer(partial(stops, 1), partition_errors=[row])
+    assert clocks(of) == [1_000], "another deletion begins anew"
+
+
+class Died(Exception):
+    """A controller did."""
+
+
+def moves(of: Driven) -> tree.TopicNode:
+    return tree.read_topic("t", of.znodes[tree.topic_path("t")].data)
+
+
+def ends(commit: Commit) -> bool:
+    """Whether this write says that a move of the topic has ended."""
+    path = tree.topic_path("t")
+    return any(
+        isinstance(one, Set) and one.path == path and not tree.read_topic("t", one.data).removing
+        for multi in commit.multis for one in multi
+    )  # fmt: skip
+
+
+def move(of: Driven) -> None:
+    topics = [{"name": "t", "partitions": [{"partition_index": 0, "replicas": [2, 1]}]}]
+    of.ask("move", apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=topics)
+
+
+def test_who_goes_is_stopped_before_the_end_of_a_move_is_written(of: Driven) -> None:
+    """So a controller that dies in between leaves no copy behind: the next one stops it again."""
+
+    def dies(commit: Commit) -> None:
+        if ends(commit):
+            raise Died
+
+    of.before = dies
+    with pytest.raises(Died):
+        move(of)
+    assert (3, "StopReplica") in kinds(of)
+    assert moves(of).removing == {0: (3,)}
+    assert tree.read_partition("t", 0, of.znodes[tree.partition_path("t", 0)].data).isr == (1, 2)
+    of.before = lambda _: None
+    of.events.clear()
+    of.sent.clear()
+    of.elect()
+    assert (3, "StopReplica") in kinds(of)
+    assert (moves(of).replicas, moves(of).removing) == ({0: (2, 1)}, {})
+
+
+def test_the_end_of_a_move_that_cannot_be_written_comes_another_time(of: Driven) -> None:
+    """Somebody changed the topic meanwhile: it comes when that is read."""
+    path = tree.topic_path("t")
+    found = []
+
+    def changed(commit: Commit) -> None:
+        if ends(commit):
+            of.before = seen
+            assert of.commit([Set(path, of.znodes[path].data)]).done
+
+    def seen(commit: Commit) -> None:
+        office = of.controller.office
+        assert office is not None
+        found.append((office.context.partitions["t", 0], moves(of).removing))
+        of.before = lambda _: None
+
+    of.before = changed
+    move(of)
+    ((one, removing),) = found
+    assert (one.replicas, one.removing_replicas, one.isr) == ((2, 1, 3), (3,), (1, 2))
+    assert removing == {0: (3,)}
+    assert (moves(of).replicas, moves(of).removing) == ({0: (2, 1)}, {})
+    assert of.state("t", 0) == (1, 2, (1, 2))
+    assert kinds(of)[-1] == (3, "StopReplica")
+
+
+def test_a_move_whose_end_is_refused_as_it_begins_comes_another_time(of: Driven) -> None:
+    """The new replica is in sync by then, and its leader asks nothing more."""
+    path = tree.topic_path("t")
+    of.register(4)
+    rows = [{"partition_index": 0, "replicas": [4, 2]}]
+    topics = [{"name": "t", "partitions": rows}]
+    of.ask("move", apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=topics)
+    led = isr.Isr(1, 1, 1, (4, 2, 1, 3), (1, 2, 3))
+
+    def changed(commit: Commit) -> None:
+        if any(one.path == path for multi in commit.multis for one in multi):
+            of.before = lambda _: None
+            assert of.commit([Set(path, of.znodes[path].data)]).done
+
+    of.before = changed
+    wants(of, led._replace(proposal=isr.Proposal((1, 2, 3, 4), (-1,) * 4)))
+    assert (moves(of).replicas, moves(of).adding, moves(of).removing) == ({0: (4, 2)}, {}, {})
+    assert of.state("t", 0) == (4, 2, (2, 4))
