@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kafkalog.cluster.controller.context import Context, TopicPartition, leadership
 from kafkalog.cluster.controller.deletion import delete_topics
 from kafkalog.cluster.controller.elect import Leadership
-from kafkalog.cluster.controller.partitions import Deciding, write
+from kafkalog.cluster.controller.partitions import Deciding, lead_on, write
 from kafkalog.cluster.controller.reassign import resume
 from kafkalog.cluster.controller.requests import Gathered
 from kafkalog.metadata.image import Partition
@@ -88,12 +88,11 @@ def alter_partition(
         for asked in topic.partitions:
             key, wanted = (name, asked.partition_index), _wanted(request, asked, version)
             verdicts[key] = judged(context, key, wanted)
-            if verdicts[key] == ErrorCode.INVALID_UPDATE_VERSION and name not in context.deleted:
-                told.lead([context.partitions[key].leader], key)  # it asks no more until it hears
             if verdicts[key] is None:
                 passed[key] = leadership(context.partitions[key])._replace(
                     isr=wanted.brokers, recovering=wanted.recovering
                 )
+    behind = [key for key, found in verdicts.items() if found == ErrorCode.INVALID_UPDATE_VERSION]
     done = yield from write(context, told, passed, to_holders=False)
     for key in passed:
         verdicts[key] = ErrorCode.NONE if key in done else ErrorCode.INVALID_UPDATE_VERSION
@@ -107,6 +106,7 @@ def alter_partition(
                 error = verdicts[name, number] or ErrorCode.NONE
             rows.append(_answer(context, (name or "", number), error))
         topics.append({"topic_id": topic.topic_id, "partitions": rows})
+    yield from lead_on(context, told, behind)  # they ask no more before they are told to
     moved = yield from resume(context, told, done)
     if context.deleted & {topic for topic, _ in moved}:
         yield from delete_topics(context, told)

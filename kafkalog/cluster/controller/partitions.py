@@ -33,6 +33,7 @@ __all__ = [
     "Deciding",
     "believe",
     "due",
+    "lead_on",
     "settle",
     "unled",
     "without_offline",
@@ -123,6 +124,17 @@ def settle(context: Context, told: Gathered, keys: Iterable[TopicPartition]) -> 
         )  # fmt: skip
         if new is not None and key[0] not in context.deleted:
             wanted[key] = new
+    yield from write(context, told, wanted)
+
+
+def lead_on(context: Context, told: Gathered, keys: Iterable[TopicPartition]) -> Deciding[None]:
+    """Leaders that may not know what the tree says of their partitions lead on in another epoch:
+    Kafka's brokers take no news of the one that they know."""
+    wanted = {}
+    for key in keys:
+        now = leadership(context.partitions[key])
+        if now.leader != NO_LEADER and key[0] not in context.deleted:
+            wanted[key] = now._replace(leader_epoch=now.leader_epoch + 1)
     yield from write(context, told, wanted)
 
 

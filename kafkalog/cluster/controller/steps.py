@@ -25,7 +25,7 @@ from kafkalog.cluster.controller.context import (
     unclean_of,
 )
 from kafkalog.cluster.controller.events import Options, Read
-from kafkalog.cluster.controller.partitions import settle
+from kafkalog.cluster.controller.partitions import lead_on, settle
 from kafkalog.cluster.controller.requests import Gathered, Send
 from kafkalog.errors import BadZnode
 from kafkalog.metadata.image import Broker
@@ -298,19 +298,20 @@ def read_states(office: Office, keys: Iterable[TopicPartition]) -> Steps[None]:
 def stale_again(office: Office) -> Steps[None]:
     """What was found to be other than was known is read again, told, and decided again.
 
-    Who keeps it is told, too: its leader may have been refused an ISR by it, and waits to hear.
+    Its leader may have been refused an ISR by it, and asks no more before it is told to lead.
     """
     context, told = office.context, office.told
-    keys = sorted(context.stale)
+    keys = sorted(key for key in context.stale if key in context.partitions)
+    before = {key: context.partitions[key].partition_epoch for key in keys}
     yield from read_states(office, keys)
-    known = [key for key in keys if key in context.partitions]
+    known = {key: context.partitions[key] for key in keys}
     if known:
         told.know(known)
-    for key in known:
-        if key[0] not in context.deleted:  # who has dropped it would make it again
-            holding = set(context.holding(key))
-            told.lead((each for each in context.partitions[key].replicas if each in holding), key)
     yield from settle(context, told, known)
+    yield from lead_on(context, told, [
+        key for key, one in known.items()
+        if context.partitions[key] == one and one.partition_epoch != before[key]
+    ])  # fmt: skip
     yield from _moved(office, known)
 
 

@@ -21,6 +21,7 @@ from kafkalog.replication.isr import (
     told,
 )
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.tables.controller import LEADER_AND_ISR
 from kafkalog.wire.tables.internal import ALTER_PARTITION
 from tests.support.effort import SEED, rounds
 from tests.unit.cluster.building import Cluster, Shown
@@ -217,6 +218,8 @@ class World:
         wanted = Wanted(1, asked.leader_epoch, pairs, False, asked.partition_epoch)
         before = self.cluster.shown(KEY).isr
         ((code, shown),) = self.cluster.alter(1, (KEY, wanted))
+        if any(send.api is LEADER_AND_ISR for send in self.cluster.sent):
+            self.order()
         for node in {*self.cluster.shown(KEY).isr} - {*before}:
             assert self.joined[node] == self.living[node], "who joins has all, in this life"
         if self.dice.random() < 0.1:
