@@ -417,8 +417,11 @@ class Accumulator:
                     continue  # it could not go yet
                 at_s = batch.begun_s + bounds.linger_s
                 size = batch.size
-                if size <= HEADER_BYTES:
-                    continue  # its first record is on the way
+                if size <= HEADER_BYTES:  # its first record is on the way, or went elsewhere
+                    batch.begun_s = now_s
+                    if leaving:
+                        self.close(lane)
+                    continue
                 full = size >= min(bounds.batch_bytes, batch.reserved)
                 if at_s <= now_s or batch.hurry or leaving or self.starved or full:
                     if size * GROWTH <= lane.grown > FIRST_BYTES:

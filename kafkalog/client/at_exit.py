@@ -8,13 +8,13 @@ import os
 import time
 import weakref
 from collections.abc import Callable
-from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from kafkalog.client.sender import Sender
 
 __all__ = ["Ending", "forget", "note"]
 
+T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 
@@ -59,24 +59,37 @@ def _deliver_all() -> None:
     def left_s(sender: Sender) -> float:
         return max(begun_s + sender.options.delivery_s - time.monotonic(), 0) if patient else 0
 
-    held = list(_producers)
-    for producer in held:
-        producer._hurry()  # side by side
-    ends: list[tuple[Sender, Callable[..., None]]] = [
-        (one._sender, partial(one._leave, warn=True)) for one in held
+    held = _now(_producers)
+    steps: list[Callable[[], None]] = [one._hurry for one in held]  # side by side
+    steps += [
+        lambda one=one: one._leave(left_s(one._sender), warn=True)  # type: ignore[misc]
+        for one in held
     ]
-    ends += [(one, one.close) for one in _senders if one.leaving]
-    for sender, end in ends:
+    steps += [
+        lambda one=one: one.close(left_s(one))  # type: ignore[misc]
+        for one in _now(_senders)
+        if one.leaving
+    ]
+    for step in steps:
         try:
-            end(timeout=left_s(sender))
+            step()
         except KeyboardInterrupt:
             patient = False
         except Exception:
             _logger.exception("the end of a producer failed")
 
 
+def _now(some: weakref.WeakSet[T]) -> list[T]:
+    """What is in it, while other threads put more in."""
+    while True:
+        try:
+            return list(some)
+        except RuntimeError:  # it grew meanwhile
+            continue
+
+
 def _forget_all() -> None:
-    for producer in list(_producers):
+    for producer in _now(_producers):
         producer._forked()
 
 

@@ -88,19 +88,24 @@ class Flights:
         connection.post(apis.PRODUCE, request.body, version)
         self._flying.setdefault(node, deque()).append(request)
 
-    def opened(self, now_s: float) -> Iterator[tuple[int, Request, errors.KafkalogError | None]]:
-        """Requests that waited for a connection: on their way now, or why not."""
+    def opened(
+        self, now_s: float
+    ) -> Iterator[tuple[int, Request, errors.KafkalogError | None, bool]]:
+        """Requests that waited for a connection: on their way now, or why not, and whether some
+        of it may have gone."""
         for node in [n for n, one in self._opening.items() if one.opening.done]:
             opening, request = self._opening.pop(node)
             patience_s = self._cluster.options.request_timeout_ms / 1000
             request = request._replace(until_s=now_s + patience_s)
             problem: errors.KafkalogError | None = None
+            posted = False
             try:
                 made = self._connections[node] = self._cluster.openings.take(opening)
+                posted = True
                 self._post(node, made, request)
             except errors.KafkalogError as found:
                 problem = found
-            yield node, request, problem
+            yield node, request, problem, posted
 
     def lose(self, node: int) -> tuple[Request, ...]:
         """Close a connection; what was on its way."""

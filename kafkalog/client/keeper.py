@@ -84,8 +84,10 @@ class Keeper(Background):
         """
         with self._condition:
             self.polled_s = now_s = self.clock.monotonic_s()
-            if heard_s is not None or self._member is None:
+            if self._member is None:
                 self._heard_s = now_s if heard_s is None else heard_s
+            elif heard_s is not None:  # a heartbeat that was heard meanwhile is later news
+                self._heard_s = max(self._heard_s, heard_s)
             # Once it has left a generation, it is no longer a member of that one.
             self._left &= self._member == member
             self._member, self._problem, self._joining = member, None, False

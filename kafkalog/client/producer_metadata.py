@@ -96,9 +96,10 @@ class ProducerMetadata:
             if topic in waiting.wanted:
                 waiting.wanted[topic] = why
                 waiting.lock.notify_all()
+            lanes = [lane for lane in waiting.lanes.values() if lane.tp.topic == topic]
         if problem is not None and not passing(problem):
             self._unknown.discard(topic)
-            for lane in [x for x in waiting.lanes.values() if x.tp.topic == topic]:
+            for lane in lanes:
                 self._fail(lane, problem)
 
 

@@ -130,9 +130,11 @@ class Sender:
     def close(self, timeout: float | None = None) -> None:
         """The end of one that leaves: wait until nothing waits any more, at most `timeout` seconds,
         or delivery.timeout.ms."""
-        if self.leaving:
-            self._thread.join(self.options.delivery_s if timeout is None else timeout)
-            self.stop()
+        if self.leaving and threading.current_thread() is not self._thread:
+            try:
+                self._thread.join(self.options.delivery_s if timeout is None else timeout)
+            finally:  # also after a Ctrl-C: what is lost is told
+                self.stop()
 
     def tell_undelivered(self, warn: bool = False) -> None:
         """Say how many records were given up where nobody is left who would be told."""
@@ -159,6 +161,9 @@ class Sender:
 
     def _end(self, why: errors.KafkalogError) -> None:
         self._waiting.refuse(why)
+        with self._waiting.lock:  # or who had found a batch open would write to what is freed
+            for lane in list(self._waiting.lanes.values()):
+                self._waiting.close(lane)
         self.tasks.close(why)
         for batch in list(self._waiting.unfinished.values()):
             self._ended(batch, why)
@@ -168,8 +173,8 @@ class Sender:
 
     def _turn(self) -> None:
         now_s = time.monotonic()
-        for node, request, problem in self._flights.opened(now_s):
-            self._went(node, request, problem)
+        for node, request, problem, posted in self._flights.opened(now_s):
+            self._went(node, request, problem, posted)
         next_s = self.tasks.run(now_s, self.cluster)
         next_s = min(next_s, self._waiting.close_due(now_s, self._leaving))
         self._expire(now_s)
@@ -343,16 +348,24 @@ class Sender:
         else:
             self._went(node, request, None)
 
-    def _went(self, node: int, request: Request, problem: errors.KafkalogError | None) -> None:
-        """A request is on its way, or cannot be."""
+    def _went(
+        self,
+        node: int,
+        request: Request,
+        problem: errors.KafkalogError | None,
+        posted: bool = True,
+    ) -> None:
+        """A request is on its way, or cannot be; `posted`: some of it may have gone."""
         if problem is not None:
-            self._lost(node, problem, request)
+            self._lost(node, problem, request, posted=posted)
         elif self.options.acks == 0:  # that is all that will be known
             for batch in request.batches.values():
                 self._landed(batch)
                 self._delivered(batch, -1)
 
-    def _lost(self, node: int, problem: errors.KafkalogError, *more: Request) -> None:
+    def _lost(
+        self, node: int, problem: errors.KafkalogError, *more: Request, posted: bool = True
+    ) -> None:
         """The connection failed: all that was on its way is to be sent again."""
         requests = (*self._flights.lose(node), *more)
         self.cluster.forget()
@@ -360,7 +373,7 @@ class Sender:
             for batch in request.batches.values():
                 self._landed(batch)
                 if passing(problem):
-                    batch.doubtful = True
+                    batch.doubtful = batch.doubtful or posted or request not in more
                     self._again(batch, str(problem))
                 else:
                     self._refused(batch, problem)

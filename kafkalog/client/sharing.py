@@ -102,7 +102,8 @@ class Sharing:
     @property
     def holds(self) -> bool:
         """Whether what it reads is nobody else's, as far as it can know."""
-        return self.membership is None or not self._assigned or self.membership.ended() is None
+        member = self.membership if self.subscription else None
+        return member is None or not self._assigned or member.ended() is None
 
     # ---- keeping up --------------------------------------------------------------------
 
