@@ -197,8 +197,9 @@ def absorbed(state: DirectoryState, path: str, tp: TopicPartition) -> bool:
         if start > state.log_start(tp):
             state.save(log_starts={tp: start})
         # Who wrote to it in the directory since, as Kafka, knows better how far it goes.
-        points = [p for p in (alone.recovery_point(tp), state.recovery_point(tp)) if p >= 0]
-        state.save(recovery_points={tp: min(points, default=0)})
+        point, there = max(0, alone.recovery_point(tp)), state.recovery_point(tp)
+        # One that stood alone under another name says nothing of this one: all is looked at.
+        state.save(recovery_points={tp: min(point, there) if there >= 0 else point})
         if (cleaned := alone.cleaner(tp)) > state.cleaner(tp):
             state.save(cleaners={tp: cleaned})
         for name in (

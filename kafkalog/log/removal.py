@@ -20,6 +20,9 @@ def truncate(log: Handle, offset: int) -> None:
     state, floor = log.owner.state, _cut_floor(log, offset)
     lowered = log.start_offset > floor
     with state.truncating(log.tp, floor, floor if lowered else None):
+        # In a gap the log will end below that, and after a crash nobody may take it for a loss.
+        if floor < log.end_offset and state.recovery_point(log.tp) > (base := _base(log, floor)):
+            state.save(recovery_points={log.tp: base})
         check(lib.kl_log_truncate(log.c, offset))
         if (end := log.end_offset) < floor:  # a compaction left a gap there meanwhile
             lowered = lowered or log.start_offset != state.log_start(log.tp)
@@ -46,6 +49,11 @@ def _cut_floor(log: Handle, offset: int) -> int:
             return base
     elif offset >= log.end_offset:
         return offset
+    return _base(log, offset)
+
+
+def _base(log: Handle, offset: int) -> int:
+    """Of the segment that an offset lies in; below all of them, the offset."""
     bases = [s.base_offset for s in list_segments(log) if s.base_offset <= offset]
     return bases[-1] if bases else offset
 

@@ -6,6 +6,7 @@ Spark runs again is found in the target, whole, and dropped.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kafkalog import Admin, Producer
     from kafkalog.client.delivery import ManyFuture
 
+_log = logging.getLogger(__name__)
 BATCH_WRITES = "spark-write"
 """The transactional id of all batch writes into directories, which come one after the other."""
 COMMITS = 5
@@ -105,8 +107,11 @@ def _write(
             _end(producer, error)
     if options.path is None:
         what = f"{sink}, batch {write.batch}" if write is not None else sink
-        with _admin(options, where) as admin:
-            tell_blocking(options, what, admin, placed)
+        try:
+            with _admin(options, where) as admin:
+                tell_blocking(options, what, admin, placed)
+        except Exception:  # the rows are there: whoever wrote them again would double them
+            _log.exception("%s: cannot tell whether open transactions hide it", what)
 
 
 def _end(producer: Producer, unanswered: Exception) -> None:

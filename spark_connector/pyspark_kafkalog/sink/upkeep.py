@@ -27,7 +27,6 @@ def compact_journals(broker: Broker) -> None:
 
     A failure is only logged: the batch has been written.
     """
-    from kafkalog import KafkalogError
     from kafkalog.log.compaction import compact, due, look
 
     manager = broker.node.manager
@@ -37,5 +36,5 @@ def compact_journals(broker: Broker) -> None:
                 log = manager.handle(tp)
                 if due(look(log), log.config, manager.clock.now_ms()):
                     compact(log)
-    except (KafkalogError, OSError) as error:
+    except Exception as error:
         _log.warning("%s: journals are not compacted: %s", broker.path, error)

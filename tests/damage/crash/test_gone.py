@@ -6,6 +6,7 @@ People take `*.log` for logging output: they ignore it, clean it up, leave it ou
 
 import contextlib
 import io
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from kafkalog import CorruptLog
 from kafkalog.cli import main
 from kafkalog.directory.manager import Manager
 from kafkalog.inspect.verify.files import verify
+from kafkalog.types import TopicPartition
 from tests.support import batches, trees
 
 FIRST = f"{0:020}.log"
@@ -379,3 +381,48 @@ def test_a_wrong_point_of_a_lone_log_that_is_whole(memory_path: Path) -> None:
     point.write_bytes(point.read_bytes().replace(b"log 0 10", b"log 0 90"))
     with kafkalog.Log(path) as log:
         assert values(log) == [b"%d" % number for number in range(COUNT)]
+
+
+def test_a_crash_in_a_truncation_to_a_gap(memory_path: Path) -> None:
+    """As a compaction leaves one: the log ends below the offset to which it is cut."""
+    source = memory_path / "source-0"
+    with kafkalog.Log(source) as log:
+        append(log)
+        below = log.read_batches(0, 1 << 20)
+        log.truncate_fully(50)
+        append(log)
+        above = log.read_batches(50, 1 << 20)
+    with kafkalog.Log(memory_path / "log-0") as log:
+        for some in (below, above):
+            log.append_as_follower(some)
+    with kafkalog.Log(memory_path / "log-0") as log:
+        copies: list[Path] = []
+        state = log._handle.owner.state
+        lower = state.lower
+
+        def killed(tp: TopicPartition, offset: int, new_start: int | None = None) -> None:
+            copy = memory_path / f"{len(copies)}" / "log-0"
+            copies.append(trees.copy_tree(memory_path / "log-0", copy))
+            lower(tp, offset, new_start)
+
+        state.lower = killed  # type: ignore[method-assign]
+        log.truncate(50)
+        assert log.end_offset == COUNT
+    assert len(copies) == 2
+    for copy, end in zip(copies, (50 + COUNT, COUNT), strict=True):
+        with kafkalog.Log(copy) as log:
+            assert log.end_offset == end
+
+
+def test_a_lone_log_in_the_place_of_another(memory_path: Path) -> None:
+    """It had another name: the directory's checkpoints are of what was there before."""
+    root = memory_path / "one" / "data"
+    with Manager(root) as manager:
+        manager.create_topic("log")
+        append(manager.get("log", 0), 3 * COUNT)
+    shutil.rmtree(root / "log-0")
+    with kafkalog.Log(memory_path / "other-0") as log:
+        append(log)
+    (memory_path / "other-0").rename(root / "log-0")
+    with Manager(root) as manager:
+        assert manager.get("log", 0).end_offset == COUNT
