@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,7 @@ def uncommitted(store: kafkalog.Store, topic: str) -> int:
 def forget_transactions(directory: Path) -> None:
     """As in a directory of which only the topics were copied."""
     for folder in directory.glob("__transaction_state-*"):
-        for part in folder.iterdir():
-            if part.suffix in (".log", ".index", ".timeindex", ".snapshot"):
-                part.unlink()
+        shutil.rmtree(folder)
 
 
 @pytest.fixture
