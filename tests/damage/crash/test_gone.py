@@ -366,6 +366,26 @@ def test_of_a_log_whose_topic_is_not_its_folders_name(
         assert log.append(b"next", timestamp_ms=2000) == 30
 
 
+@pytest.mark.parametrize("marker", ["clean", "crashed"])
+def test_of_a_folder_that_was_renamed(memory_path: Path, marker: str) -> None:
+    """Its checkpoints lie inside and tell of it as before."""
+    with kafkalog.Log(memory_path / "log-0") as log:
+        append(log)
+    path = (memory_path / "log-0").rename(memory_path / "other-3")
+    if marker == "crashed":
+        (path / ".kafka_cleanshutdown").unlink()
+    cut_in_half(path / FIRST)
+    for mode in ("r", "w"):
+        with pytest.raises(CorruptLog, match="wanted 10"):
+            kafkalog.Log(path, mode=mode)
+    assert command("repair", str(path), "--execute")[0] == 0
+    with kafkalog.Log(path) as log:
+        assert log.append(b"next", timestamp_ms=2000) == COUNT
+    assert verify(path).clean
+    point = (path / "recovery-point-offset-checkpoint").read_text()
+    assert point == f"0\n1\nother 3 {COUNT + 1}\n"
+
+
 def test_a_checkpoint_of_another_name_is_lowered(memory_path: Path) -> None:
     path = memory_path / "mylog"
     with kafkalog.Log(path, topic="orders") as log:
