@@ -91,8 +91,8 @@ class Looks:
         self._look = files.verify_partition
         monkeypatch.setattr(files, "verify_partition", self)
 
-    def __call__(self, folder: Path, report: Report, deep: bool, locked: bool) -> int:
-        end = self._look(folder, report, deep, locked)
+    def __call__(self, folder: Path, report: Report, *how: Any) -> int:
+        end = self._look(folder, report, *how)
         self.found.append({one.what for one in report.findings if one.severity != NOTE})
         if len(self.found) == 1:
             self.go_on()
