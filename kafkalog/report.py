@@ -41,6 +41,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "tail-zeros": (NOTE, "preallocated zeros after the last batch"),
     "offset-gap": (NOTE, "offsets without a record (compaction leaves such)"),
     "segment-gap": (WARNING, "a segment, or the end of one, is missing before this one"),
+    "point-gap": (DAMAGE, "the segment ends before records that were on disk"),
     "segment-missing": (DAMAGE, "its segment's .log is missing"),
     "log-short": (DAMAGE, "the log ends before records that were on disk"),
     "old-format": (UNCHECKED, "message format 0 or 1, which is not read yet"),

@@ -285,7 +285,10 @@ class DirectoryState:
 
     def _get(self, name: str, tp: TopicPartition) -> int:
         with self.lock:
-            return self._entries[name].get(tp, -1)
+            known = self._entries[name]
+            if self.own and tp not in known and len(known) == 1:
+                known[tp] = known.popitem()[1]  # the folder was renamed since
+            return known.get(tp, -1)
 
     def recovery_point(self, tp: TopicPartition) -> int:
         """The offset below which all was on disk; -1: unknown."""
@@ -301,10 +304,6 @@ class DirectoryState:
 
     def log_start(self, tp: TopicPartition) -> int:
         """The first visible offset; -1: the first segment's base."""
-        with self.lock:
-            known = self._entries[LOG_START]
-            if self.own and tp not in known and len(known) == 1:
-                known[tp] = known.popitem()[1]  # the folder was renamed since
         return self._get(LOG_START, tp)
 
     def derived_sum(self, tp: TopicPartition) -> int:

@@ -19,6 +19,7 @@ from kafkalog.disk.checkpoint import (
     CLEAN_MARKER,
     FLUSHED,
     LOG_START,
+    RECOVERY_POINT,
     parse_offsets,
     readable_offsets,
     render_offsets,
@@ -37,6 +38,7 @@ from kafkalog.inspect.rawfiles import (
     segment_offset,
 )
 from kafkalog.inspect.sidecar import SIDECAR, read_sidecar, remake, render_sidecar
+from kafkalog.inspect.verify.checkpoints import name_in
 from kafkalog.inspect.verify.files import find_partitions, partition_of
 from kafkalog.inspect.verify.sidecar import topic_id_of
 from kafkalog.inspect.verify.state import Replay, load_aborts
@@ -82,7 +84,7 @@ class Action:
 
     kind: str
     """mend, cut, rebuild-indexes, rebuild-aborts, rebuild-epochs, keep-lines, go-on, lower,
-    set-aside, reseal, leave."""
+    begin, set-aside, reseal, leave."""
     file: str
     why: str
     """What is done, and what is lost by it."""
@@ -102,6 +104,8 @@ def plan(report: Report) -> list[Action]:
     foreign = {f.file for f in report.findings if f.what == "batch-range"}
     # A log that goes on where it had come to knows its producers by the snapshot there.
     short = {f.file for f in report.findings if f.what == "log-short"}
+    # A segment whose end is given up is as large as it has to be.
+    ended = {f.file for f in report.findings if f.what == "point-gap"}
     for finding in report.findings:
         # What else was found beside a wrong bit may follow from it: look again afterwards.
         folder = finding.file if finding.what == "log-short" else os.path.dirname(finding.file)
@@ -114,6 +118,8 @@ def plan(report: Report) -> list[Action]:
                 task = ("leave", finding.file)
             if finding.what == "snapshot-ahead" and os.path.dirname(finding.file) in short:
                 task = ("leave", finding.file)
+            if finding.what == "log-size" and finding.file in ended:
+                task = ("reseal", finding.file)
             by_file.setdefault(task, []).append(finding)
     actions = []
     for (kind, file), findings in by_file.items():
@@ -132,6 +138,7 @@ ORDER = [
     "keep-lines",
     "go-on",
     "lower",
+    "begin",
     "set-aside",
     "reseal",
     "leave",
@@ -158,6 +165,9 @@ def _task(finding: Finding) -> tuple[str, str]:
         return "lower", file
     if what == "log-short":
         return "go-on", os.path.join(file, segment_name(finding.offset, ".log"))
+    if what == "point-gap":
+        name = segment_name(finding.offset, ".log")
+        return "begin", os.path.join(os.path.dirname(file), name)
     if what in ASIDE:
         return "set-aside", file
     return "leave", file
@@ -210,6 +220,11 @@ def _action(kind: str, file: str, findings: list[Finding]) -> Action:
             f"{whats}: found {first.found}, wanted {first.wanted}: what lay between is lost; the "
             f"log goes on at offset {first.offset}, with a new, empty segment, so that none is "
             "given twice"
+        )
+    elif kind == "begin":
+        why = (
+            f"{whats}: found {first.found}, wanted {first.wanted}: what lay between is lost; "
+            f"recovery begins behind it, at offset {first.offset}, so that what follows stays"
         )
     elif kind == "lower":
         lines = ", ".join(f.found for f in findings)
@@ -293,6 +308,8 @@ def _do(action: Action) -> str:
         return _go_on(path)
     if action.kind == "lower":
         return _lower(path)
+    if action.kind == "begin":
+        return _begin(path)
     return set_aside(path)
 
 
@@ -311,10 +328,27 @@ def _lower(path: Path) -> str:
             directory.unlink(path.name)
             return f"{path}: removed"
         entries = parse_offsets(path.read_bytes())
-        ends = {partition_of(folder): _end_of(folder) for folder in find_partitions(path.parent)}
+        ends = {
+            name_in(entries, partition_of(folder), folder == path.parent): _end_of(folder)
+            for folder in find_partitions(path.parent)
+        }
         lowered = {tp: min(offset, ends.get(tp, offset)) for tp, offset in entries.items()}
         directory.replace(path.name, render_offsets(lowered))
     return f"{path}: {sum(entries[tp] != lowered[tp] for tp in entries)} entries lowered"
+
+
+def _begin(path: Path) -> str:
+    """The recovery point is where the segment at `path` begins, or above."""
+    folder, base = path.parent, _segment(path).base_offset
+    point = owner_of(folder) / RECOVERY_POINT
+    entries = readable_offsets(point.read_bytes() if point.exists() else b"")
+    tp = name_in(entries, partition_of(folder), folder == point.parent)
+    entries[tp] = max(base, entries.get(tp, base))
+    with Directory(point.parent) as directory:
+        directory.replace(point.name, render_offsets(entries))
+        if folder == point.parent:
+            directory.unlink(FLUSHED)  # it is below, and counts whatever name the log goes by
+    return f"{path}: recovery begins there"
 
 
 def _end_of(folder: Path) -> int:

@@ -134,16 +134,17 @@ static bool is_hole(const kl_log *log, size_t index, int64_t end_offset,
 }
 
 /* No crash takes what was on disk: bytes that are bad below `known` were good, and whole
- * batches may lie behind them. */
+ * batches may lie behind them.  `ends`: none are bad, the segment is too short. */
 static kl_status refuse_cut(const kl_log *log, const kl_segment *segment, int64_t pos,
-                            int64_t offset) {
-    return kl_fail(
-        KL_E_CORRUPT,
-        "log %s: %s is damaged at byte %lld, where offset %lld was expected, and "
-        "%s: nothing was cut; kafkalog verify tells what is wrong, kafkalog "
-        "repair mends what can be mended and keeps the rest",
-        log->path, kl_file_name(segment->file), (long long)pos, (long long)offset,
-        log->clean ? "the log was closed cleanly" : "that had been flushed to disk");
+                            int64_t offset, bool ends) {
+    return kl_fail(KL_E_CORRUPT,
+                   "log %s: %s %s at byte %lld, where offset %lld was expected, and "
+                   "%s: nothing was cut; kafkalog verify tells what is wrong, kafkalog "
+                   "repair mends what can be mended and keeps the rest",
+                   log->path, kl_file_name(segment->file), ends ? "ends" : "is damaged",
+                   (long long)pos, (long long)offset,
+                   log->clean ? "the log was closed cleanly"
+                              : "that had been flushed to disk");
 }
 
 kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
@@ -180,7 +181,7 @@ kl_status kl_log_recover_tail(kl_log *log, kl_dir *dir, int64_t recovery_point,
         bool hole = is_hole(log, i, end_offset, recovery_point);
         int64_t bad_offset = damaged || hole ? end_offset : kl_log_next_base(log, i);
         if ((damaged || overlaps || hole) && bad_offset < known)
-            status = refuse_cut(log, segment, valid_bytes, bad_offset);
+            status = refuse_cut(log, segment, valid_bytes, bad_offset, hole && !damaged);
         else if (damaged || overlaps || hole)
             status = cut_tail(log, dir, i, valid_bytes, recovery);
         else if (i + 1 == log->version->count) status = kl_log_check_end(log, end_offset);

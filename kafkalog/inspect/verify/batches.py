@@ -49,6 +49,8 @@ class BatchCheck:
         self.begins = False
         """The next batch is the first of its segment."""
         self.compacted = False
+        self.thin = False
+        """Offsets are missing inside this segment, as recovery sees it."""
         self.gap_told = False
         """What lies before the next batch is damaged: a gap there is no news."""
         self.complete = True
@@ -59,7 +61,7 @@ class BatchCheck:
     def segment(self, files: SegmentFiles, consumers: list[Consumer]) -> None:
         """Walk one segment and give each block of good batches to the consumers."""
         path = files.path(".log")
-        self.begins = True
+        self.begins, self.thin = True, False
         self.last_batch = None
         self.report.counters["segments"] += 1
         self.report.counters["bytes"] += path.stat().st_size
@@ -160,6 +162,8 @@ class BatchCheck:
             gap[0] = False
         self.gap_told = self.begins = False
         thinned = table["record_count"] < table["last_offset_delta"].astype("i8") + 1
+        late = int(table["base_offset"][0]) > max(self.last_offset + 1, files.base_offset)
+        self.thin = self.thin or late or bool(gap[1:].any() or thinned.any())
         self.compacted = self.compacted or bool(gap.any() or thinned.any())
         if gap.any():
             self._gap(files, table, gap, previous)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -21,13 +22,22 @@ from kafkalog.errors import KafkalogError
 from kafkalog.report import Report
 from kafkalog.types import TopicPartition
 
-__all__ = ["Checkpoints", "compare_checkpoints", "read_checkpoints"]
+__all__ = ["Checkpoints", "compare_checkpoints", "name_in", "read_checkpoints"]
+
+
+def name_in(
+    entries: Mapping[TopicPartition, int], tp: TopicPartition, alone: bool
+) -> TopicPartition:
+    """Under which name a checkpoint tells of a log: that of one that stands alone may be any."""
+    return next(iter(entries)) if alone and tp not in entries and len(entries) == 1 else tp
 
 
 class Checkpoints(NamedTuple):
     """Those of one directory."""
 
     root: Path
+    alone: bool
+    """Whether it is the folder of a log that stands alone."""
     clean: bool
     """Whether it was closed in order."""
     copied: bool
@@ -39,11 +49,16 @@ class Checkpoints(NamedTuple):
 
     def of(self, name: str, tp: TopicPartition) -> int:
         """What one says of a log; -1: nothing."""
-        return self.offsets.get(name, {}).get(tp, -1)
+        entries = self.offsets.get(name, {})
+        return entries.get(name_in(entries, tp, self.alone), -1)
 
     def start(self, tp: TopicPartition) -> int:
         """Where a log starts."""
         return max(self.of(LOG_START, tp), 0)
+
+    def point(self, tp: TopicPartition) -> int:
+        """Where a recovery begins; -1: unknown."""
+        return max(self.of(RECOVERY_POINT, tp), self.flushed)
 
     def reached(self, tp: TopicPartition) -> int:
         """The offset that a log had come to on disk, as far as two agree about it; -1: unknown."""
@@ -55,7 +70,7 @@ class Checkpoints(NamedTuple):
         return max(point, self.flushed)
 
 
-def read_checkpoints(root: Path, report: Report) -> Checkpoints:
+def read_checkpoints(root: Path, alone: bool, report: Report) -> Checkpoints:
     """Those of a data directory, or of a log that has none."""
     found: dict[str, dict[TopicPartition, int]] = {}
     for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER):
@@ -70,7 +85,8 @@ def read_checkpoints(root: Path, report: Report) -> Checkpoints:
     flushed = -1
     with suppress(OSError):
         flushed = parse_flushed((root / FLUSHED).read_bytes())
-    return Checkpoints(root, (root / CLEAN_MARKER).exists(), _is_copied(root), found, flushed)
+    clean = (root / CLEAN_MARKER).exists()
+    return Checkpoints(root, alone, clean, _is_copied(root), found, flushed)
 
 
 def _is_copied(root: Path) -> bool:
@@ -96,10 +112,11 @@ def compare_checkpoints(
         # What is missing below the log's start is no loss.
         floor = end if name == LOG_START else max(end, start)
         if floor < offset:
+            told = name_in(checkpoints.offsets.get(name, {}), tp, checkpoints.alone)
             report.add(
                 "checkpoint-range",
                 checkpoints.root / name,
-                f"{tp.topic} {tp.partition} {offset}",
+                f"{told.topic} {told.partition} {offset}",
                 f"at most the log's end {end}",
                 offset=offset,
             )

@@ -87,7 +87,7 @@ def _verify_folder(folder: Path, report: Report, deep: bool) -> None:
     locked = _is_locked(folder)
     root = owner_of(folder) if partitions == [folder] else folder
     # Read before the logs: what a writer notes later may lie past the end that is found.
-    checkpoints = read_checkpoints(root, report)
+    checkpoints = read_checkpoints(root, partitions == [root], report)
     for path in partitions:
         look = partial(_look, path, root, deep, locked)
         found = look(checkpoints)
@@ -106,10 +106,11 @@ def _look(
     which findings were told."""
     found = Report()
     if checkpoints is None:
-        checkpoints = read_checkpoints(root, Report())
+        checkpoints = read_checkpoints(root, path == root, Report())
     tp = partition_of(path)
     start = checkpoints.start(tp)
-    end = verify_partition(path, found, deep, locked, start if checkpoints.clean else None)
+    closed_from = start if checkpoints.clean else None
+    end = verify_partition(path, found, deep, locked, closed_from, checkpoints.point(tp))
     if 0 <= end < start and not any(list_segments(path)):
         end = start
     compare_checkpoints(checkpoints, tp, path, end, found)

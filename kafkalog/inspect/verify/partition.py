@@ -26,14 +26,21 @@ from kafkalog.report import Report
 __all__ = ["EPOCHS_NAME", "verify_partition", "verify_segment_file"]
 
 EPOCHS_NAME = "leader-epoch-checkpoint"
+INT32_MAX = (1 << 31) - 1
 
 
 def verify_partition(
-    folder: Path, report: Report, deep: bool, locked: bool, closed_from: int | None = None
+    folder: Path,
+    report: Report,
+    deep: bool,
+    locked: bool,
+    closed_from: int | None = None,
+    point: int = -1,
 ) -> int:
     """Check one partition's folder; the log's end offset, as its batches tell it.
 
-    `closed_from`: where the log began when it was closed cleanly; None: it was not.
+    `closed_from`: where the log began when it was closed cleanly; None: it was not.  `point`: its
+    recovery point; -1: unknown.
     -1: some batches could not be read.
     """
     report.counters["partitions"] += 1
@@ -55,6 +62,10 @@ def verify_partition(
         aborts = load_aborts(files, report)
         try:
             _verify_segment(files, check, [replay.feed, epochs.feed], report)
+            known = report.counters["unchecked"] == unchecked
+            if known and files.sealed and files.base_offset <= point < files.limit:
+                after = segments[segments.index(files) + 1 :]
+                _check_point(files, after, check, point, report)
         except FileNotFoundError:  # retention goes on beside us
             report.add("segment-gone", files.path(".log"), "no file", "the segment")
             replay.forget(files.limit)
@@ -72,6 +83,20 @@ def verify_partition(
     replay.finish(end)
     epochs.finish(end)
     return end
+
+
+def _check_point(
+    files: SegmentFiles, after: list[SegmentFiles], check: BatchCheck, point: int, report: Report
+) -> None:
+    """Whether recovery, which begins in this segment, finds an end that is too early for those
+    `after` it to stay."""
+    end = max(check.last_offset + 1, files.base_offset)
+    wide = files.limit - files.base_offset > INT32_MAX  # a follower rolled at its leader's gap
+    if end >= point or check.thin or wide:
+        return
+    goes_on = (s for s in after if not s.sealed or s.path(".log").stat().st_size)
+    found, wanted = f"its end {end}", f"{point}, which was on disk"
+    report.add("point-gap", files.path(".log"), found, wanted, offset=next(goes_on).base_offset)
 
 
 def _verify_segment(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 import kafkalog
 from kafkalog import CorruptLog
@@ -257,6 +258,148 @@ def test_of_a_node_of_a_cluster(memory_path: Path) -> None:
         assert manager.get("log", 0).end_offset == COUNT // 2
 
 
+# ---- behind the recovery point -----------------------------------------------------------------
+
+
+def spoil_the_end(file: Path) -> None:
+    """The last two batches have wrong bytes."""
+    data = bytearray(file.read_bytes())
+    for header in list(batches.headers(bytes(data)))[-2:]:
+        data[header.pos + 40] ^= 0xFF
+    file.write_bytes(data)
+
+
+def cut_the_end(file: Path) -> None:
+    """At a batch's border."""
+    data = file.read_bytes()
+    file.write_bytes(data[: list(batches.headers(data))[-2].pos])
+
+
+ENDS: dict[str, Callable[[Path], None]] = {
+    "spoiled": spoil_the_end,
+    "cut": cut_the_end,
+    "emptied": LOSSES["emptied"],
+    "removed": LOSSES["removed"],
+}
+
+
+def kill_after_a_roll(path: Path, point: str, follows: int) -> tuple[Path, int]:
+    """A log of several segments, `follows` batches in the last one, whose recovery point is the
+    last offset of the segment before the last two; the `.log` of that, and where it ends.
+
+    `point`: what tells it.
+    """
+    root = path.parent if point == "directory" else path
+    if point == "directory":
+        with Manager(root) as manager:
+            manager.create_topic("log")
+    with kafkalog.Log(path, config=SMALL) as log:
+        append(log, 32)
+        log.roll()
+        append(log, follows)
+        bases = [s.base_offset for s in log.segments]
+    (root / ".kafka_cleanshutdown").unlink()
+    index = len(bases) - (2 if follows == 0 else 3)
+    end = bases[index + 1]
+    assert end - bases[index] > 2
+    told = 0 if point == "note" else end - 1
+    (root / "recovery-point-offset-checkpoint").write_text(f"0\n1\nlog 0 {told}\n")
+    (root / "flushed-offset").unlink(missing_ok=True)
+    if point == "note":
+        body = b"KLF1" + (end - 1).to_bytes(8, "big")
+        (root / "flushed-offset").write_bytes(body + crc32c(body).to_bytes(4, "big"))
+    return path / f"{bases[index]:020}.log", end
+
+
+@pytest.mark.parametrize("point", ["checkpoint", "note", "directory"])
+@pytest.mark.parametrize("follows", [0, 2], ids=["rolled", "grown"])
+@pytest.mark.parametrize("loss", ENDS)
+def test_repair_keeps_what_follows_a_lost_end(
+    memory_path: Path, loss: str, follows: int, point: str
+) -> None:
+    """The recovery point lies in what is gone: recovery begins behind it, once repair says so."""
+    path = memory_path / "data" / "log-0"
+    file, end = kill_after_a_roll(path, point, follows)
+    root = path.parent if point == "directory" else path
+    base, first = int(file.stem), len(list(batches.headers(file.read_bytes())))
+    ENDS[loss](file)
+    left = first - 2 if loss in ("spoiled", "cut") else 0
+    for mode in ("r", "w"):
+        with pytest.raises(CorruptLog, match="repair") as caught:
+            kafkalog.Log(path, mode=mode, config=SMALL)
+        assert ("is damaged at" in str(caught.value)) == (loss == "spoiled")
+    assert "point-gap" in {f.what for f in verify(root).findings if f.severity == "damage"}
+    assert f"begins behind it, at offset {end}" in command("repair", str(root))[1]
+    status, said = command("repair", str(root), "--execute")
+    assert status == 0, said
+    assert verify(root).clean and verify(path).clean
+    wanted = [n for n in range(32 + follows) if not base + left <= n < end]
+    for mode in ("r", "w"):
+        with kafkalog.Log(path, mode=mode, config=SMALL) as log:
+            assert [r.offset for r in log.read()] == wanted
+            assert log.recovery.truncated_bytes == 0
+    with kafkalog.Log(path, config=SMALL) as log:
+        assert log.append(b"next", timestamp_ms=2000) == 32 + follows
+        assert [r.offset for r in log.read()] == [*wanted, 32 + follows]
+        assert log.verify(deep=True).clean
+
+
+@pytest.mark.parametrize("marker", ["clean", "crashed"])
+@pytest.mark.parametrize("loss", ["removed", "cut"])
+def test_of_a_log_whose_topic_is_not_its_folders_name(
+    memory_path: Path, loss: str, marker: str
+) -> None:
+    """Its checkpoints tell of the topic: the only one of which they tell."""
+    path = memory_path / "mylog"
+    with kafkalog.Log(path, topic="orders", config=SMALL) as log:
+        append(log, 30)
+        base = log.segments[-1].base_offset
+    if marker == "crashed":
+        (path / ".kafka_cleanshutdown").unlink()
+    last = path / f"{base:020}.log"
+    last.unlink() if loss == "removed" else cut_the_end(last)
+    with pytest.raises(CorruptLog, match="wanted 30"):
+        kafkalog.Log(path, topic="orders", config=SMALL)
+    [found] = [f for f in verify(path).findings if f.what == "log-short"]
+    assert found.offset == 30
+    assert command("repair", str(path), "--execute")[0] == 0
+    assert verify(path).clean
+    with kafkalog.Log(path, topic="orders", config=SMALL) as log:
+        assert log.append(b"next", timestamp_ms=2000) == 30
+
+
+@pytest.mark.parametrize("marker", ["clean", "crashed"])
+def test_of_a_folder_that_was_renamed(memory_path: Path, marker: str) -> None:
+    """Its checkpoints lie inside and tell of it as before."""
+    with kafkalog.Log(memory_path / "log-0") as log:
+        append(log)
+    path = (memory_path / "log-0").rename(memory_path / "other-3")
+    if marker == "crashed":
+        (path / ".kafka_cleanshutdown").unlink()
+    cut_in_half(path / FIRST)
+    for mode in ("r", "w"):
+        with pytest.raises(CorruptLog, match="wanted 10"):
+            kafkalog.Log(path, mode=mode)
+    assert command("repair", str(path), "--execute")[0] == 0
+    with kafkalog.Log(path) as log:
+        assert log.append(b"next", timestamp_ms=2000) == COUNT
+    assert verify(path).clean
+    point = (path / "recovery-point-offset-checkpoint").read_text()
+    assert point == f"0\n1\nother 3 {COUNT + 1}\n"
+
+
+def test_a_checkpoint_of_another_name_is_lowered(memory_path: Path) -> None:
+    path = memory_path / "mylog"
+    with kafkalog.Log(path, topic="orders") as log:
+        append(log)
+    cleaner = path / "cleaner-offset-checkpoint"
+    cleaner.write_text("0\n1\norders 0 90\n")
+    [found] = [f for f in verify(path).findings if f.what == "checkpoint-range"]
+    assert found.found == "orders 0 90"
+    assert command("repair", str(path), "--execute")[0] == 0
+    assert cleaner.read_text() == f"0\n1\norders 0 {COUNT}\n"
+
+
 # ---- what is no loss ---------------------------------------------------------------------------
 
 
@@ -273,6 +416,22 @@ def test_a_log_that_was_never_written(memory_path: Path) -> None:
     (memory_path / "log-0" / FIRST).unlink()
     with kafkalog.Log(memory_path / "log-0") as log:
         assert log.end_offset == 0
+
+
+def test_an_end_that_a_compaction_took(memory_path: Path) -> None:
+    """The segment lacks records inside, too: recovery sees that nothing was lost."""
+    path = memory_path / "log-0"
+    file, end = kill_after_a_roll(path, "checkpoint", 2)
+    data = file.read_bytes()
+    first, _, third, last = batches.headers(data)
+    file.write_bytes(data[: first.batch_bytes] + data[third.pos : last.pos])
+    for suffix in (".chk", ".index", ".timeindex"):  # of what it was
+        file.with_suffix(suffix).unlink()
+    assert verify(path).clean
+    with kafkalog.Log(path, config=SMALL) as log:
+        assert [r.offset for r in log.read()] == [
+            n for n in range(34) if n not in (end - 3, end - 1)
+        ]
 
 
 @pytest.mark.parametrize("crashed", [False, True])
