@@ -113,7 +113,11 @@ class Consumer(Handle):
         self._closed = False
         self._waker = Waker()
         self._fetcher = Fetcher(
-            self._cluster, {}, fetch_options(made), self._wait_for, self._waker.nudge
+            self._cluster,
+            {},
+            fetch_options(made)._replace(set_aside=True),
+            self._wait_for,
+            self._waker.nudge,
         )
         self._keeper = Keeper(
             Cluster(where, heartbeat_options(made), clock),

@@ -47,5 +47,4 @@ def fetch_options(config: ConsumerConfig) -> FetchOptions:
         check_crcs=config.check_crcs,
         rack=config.client_rack,
         nearer_s=config.metadata_max_age_ms / 1000,
-        set_aside=True,
     )
