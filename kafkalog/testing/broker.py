@@ -11,7 +11,8 @@ from kafkalog.client import topics
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.transport import Options
 from kafkalog.clock import SkippingClock
-from kafkalog.errors import Closed, UnknownTopicOrPartition
+from kafkalog.errors import Closed, OffsetOutOfRange, UnknownTopicOrPartition
+from kafkalog.log.log import Log
 from kafkalog.server.broker import Broker
 from kafkalog.server.faults import HELPER, Fault
 from kafkalog.testing import power, records
@@ -239,7 +240,7 @@ class TestBroker:
             except UnknownTopicOrPartition:  # deleted since
                 return []
             if log is not None:
-                found += log.read(isolation=isolation)
+                found += _read(log, isolation)
         return found
 
     def wait_for_records(
@@ -312,6 +313,14 @@ def _wait(condition: Callable[[], bool], timeout_s: float) -> None:
     end_s = time.monotonic() + timeout_s
     while not condition() and time.monotonic() < end_s:
         time.sleep(LOOK_S)
+
+
+def _read(log: Log, isolation: str) -> list[Record]:
+    while True:
+        try:
+            return list(log.read(isolation=isolation))
+        except OffsetOutOfRange:  # what it began with was deleted meanwhile
+            continue
 
 
 def _some(found: list[Record]) -> str:

@@ -13,9 +13,11 @@ import pytest
 
 import kafkalog
 from kafkalog import aio, errors
+from kafkalog.client import at_exit
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.connection import Connection
 from kafkalog.client.transport import parse_servers
+from kafkalog.server.broker import _close_all as close_brokers
 from kafkalog.testing.broker import TestBroker
 from kafkalog.wire import apis
 from tests.support.waiting import LIMIT_S
@@ -144,18 +146,18 @@ def test_a_childs_end_of_a_client_is_not_the_parents(
 def test_a_child_that_ends_in_order_ends_nothing_of_its_parents(
     served: TestBroker, unique: str, kind: str
 ) -> None:
-    """With all that a program does at its end."""
-    with client(served, kind, unique):
-        child = os.fork()
-        if child == 0:
-            try:
-                import atexit
+    """What clients and brokers do at a program's end; what else does is the tests' own."""
 
-                gc.collect()
-                atexit._run_exitfuncs()
-            finally:
-                os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    def ends() -> None:
+        gc.collect()
+        at_exit._deliver_all()
+        close_brokers()
+        if kind == "consumer":
+            made._keeper.stop()
+            made._committer.stop()
+
+    with client(served, kind, unique) as made:
+        assert in_child(ends) == 0
 
 
 def test_asyncio(served: TestBroker, unique: str) -> None:
