@@ -119,6 +119,10 @@ static PyObject *kl_direct_append(PyObject *self, PyObject *const *args, Py_ssiz
     if (!kl_direct_plain(args, count, names, &record))
         return kl_direct_general(self, args, count, names);
     PyObject *capsule = PyObject_GetAttr(self, kl_direct_log.direct);
+    if (capsule == Py_None) { /* a clock of its own, which only Python can ask */
+        Py_DECREF(capsule);
+        return kl_direct_general(self, args, count, names);
+    }
     kl_log *log = capsule ? PyCapsule_GetPointer(capsule, KL_DIRECT_NAME) : NULL;
     if (log == NULL) {
         Py_XDECREF(capsule);

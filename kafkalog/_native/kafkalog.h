@@ -415,9 +415,10 @@ typedef struct {
 /* Append rows as uncompressed batches of at most `batch_bytes` (0: 1 MiB; never above
  * max.message.bytes) from `cursor` on.  Returns after about 64 MiB or at the end with the
  * cursor moved, so that the caller can be interrupted: call again until cursor->row ==
- * columns->count.  On failure the batches before it stay appended: see *out. */
+ * columns->count.  `now_ms` is the caller's wall clock.  On failure the batches before it stay
+ * appended: see *out. */
 kl_status kl_log_append_columns(kl_log *log, const kl_columns *columns, kl_cursor *cursor,
-                                int64_t batch_bytes, kl_appended *out);
+                                int64_t batch_bytes, int64_t now_ms, kl_appended *out);
 
 enum { KL_ORIGIN_CLIENT = 0, KL_ORIGIN_COORDINATOR = 1 };
 

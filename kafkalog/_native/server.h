@@ -103,6 +103,9 @@ kl_status kl_server_answer(kl_server *server, uint64_t id, const uint8_t *body,
 /* Produce and Fetch: to the fast path again, which answers what it does not know with the
  * protocol's errors.  `heard` 0: all is done but the answer, whose connection is closed. */
 kl_status kl_server_again(kl_server *server, uint64_t id, int32_t heard);
+/* The body was read: its memory counts no more, and is the next request's, though the answer to
+ * this one may be long in coming.  It does not end the request. */
+kl_status kl_server_read(kl_server *server, uint64_t id);
 /* Close its connection. */
 kl_status kl_server_drop(kl_server *server, uint64_t id);
 /* From the next one on, requests of this API all come up, or no longer (on: 0).

@@ -98,7 +98,8 @@ def _append_some(log: Handle, columns: Columns, codec: int, batch_bytes: int) ->
     if codec == codecs.NONE:
         while columns.row < columns.count:
             check(lib.kl_log_append_columns(
-                log.c, columns.native, columns.cursor, batch_bytes, done))  # fmt: skip
+                log.c, columns.native, columns.cursor, batch_bytes, log.clock.now_ms(), done
+            ))  # fmt: skip
             yield done
         return
     limit = min(batch_bytes, log.config.max_message_bytes, log.config.segment_bytes)

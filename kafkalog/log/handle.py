@@ -9,8 +9,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from kafkalog._native import check, ffi, lib
-from kafkalog.clock import Clock
+from kafkalog._native import check, direct_handle, ffi, lib
+from kafkalog.clock import Clock, SystemClock
 from kafkalog.config.topic import TopicConfig, compresses
 from kafkalog.disk.checkpoint import DirectoryState, tell_unclean
 from kafkalog.errors import NoSpace
@@ -104,6 +104,10 @@ class Handle:
         left.__dict__.update(self.__dict__)
         left.c = ffi.gc(out[0], lib.kl_log_free)
         return left
+
+    def direct(self) -> Any:
+        """What appends without cffi; None under another clock than the machine's, which C reads."""
+        return direct_handle(self.c) if type(self.clock) is SystemClock else None
 
     def __repr__(self) -> str:
         return self.path

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 from kafkalog._native import (
     append_batches_direct,
     check,
-    direct_handle,
     failure,
     ffi,
     lib,
@@ -107,7 +106,7 @@ class Log:
         """What opening found and did."""
         self._handle = handle
         self._c = handle.c
-        self._direct = direct_handle(handle.c)
+        self._direct = handle.direct()
         self._give_back = lent.give_back
         self._ending = threading.RLock()  # a signal's handler may come from inside of a close
         self._closed = False
@@ -180,7 +179,7 @@ class Log:
                 if not self._handle.ended:
                     self._handle = self._handle.husk()
                     self._c = self._handle.c
-                    self._direct = direct_handle(self._c)
+                    self._direct = self._handle.direct()
 
     # ---- what it holds ---------------------------------------------------------------------
 
@@ -321,7 +320,7 @@ class Log:
         if type(buffer) is not bytes:
             buffer = bytes(bytes_like("buffer", buffer))
         handle = self._handle
-        if not handle.compresses:
+        if self._direct is not None and not handle.compresses:
             found = append_batches_direct(self._direct, buffer, handle.clock.now_ms())
             if isinstance(found, tuple):
                 return span_of(*found)

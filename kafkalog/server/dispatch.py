@@ -43,7 +43,7 @@ class Dispatch:
 
     def _decoded(self, request: Request) -> bool:
         try:
-            request.body = request.api.decode_request(request.version, request.body)
+            request.decode()
         except (InvalidRequest, UnsupportedVersion) as problem:
             _logger.info("%r: %s; its connection is closed", request, problem)
             request.drop()

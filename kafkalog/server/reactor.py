@@ -308,6 +308,13 @@ class Reactor:
         """
         check(lib.kl_server_again(self._c, request_id, int(heard)))
 
+    def read(self, request_id: int) -> None:
+        """Give back the memory of a request's body, which goes on without it.
+
+        Raises: NotFound, when the request has ended.
+        """
+        check(lib.kl_server_read(self._c, request_id))
+
     def drop(self, request_id: int) -> None:
         """Close the request's connection.
 

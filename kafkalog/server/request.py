@@ -15,6 +15,10 @@ __all__ = ["Peer", "Request"]
 
 Answer = Mapping[str, Any]
 _CONTROLS = (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN)
+_HANDED_BACK = (apis.PRODUCE, apis.FETCH)
+"""What C goes on with, from the request's bytes."""
+_LARGE_BYTES = 4000
+"""Frames of more are counted by queued.max.request.bytes."""
 KNOWN = {**{api.key: api for api in _CONTROLS}, **apis.BY_KEY}
 """What clients ask, what a controller says, and what it is asked."""
 
@@ -38,6 +42,9 @@ class Answers(Protocol):
     def again(self, request_id: int, *, heard: bool = True) -> None:
         """Hand it back to C."""
 
+    def read(self, request_id: int) -> None:
+        """Its bytes are needed no more."""
+
     def drop(self, request_id: int) -> None:
         """Close its connection."""
 
@@ -58,6 +65,17 @@ class Request:
         self.peer = Peer(taken.client_id, _host(taken.peer), taken.listener)
         self.body: Any = taken.body
         """The bytes behind the header, then the decoded Struct."""
+
+    def decode(self) -> None:
+        """Make `body` the decoded Struct.
+
+        Raises: InvalidRequest, UnsupportedVersion.
+        """
+        body = self.body
+        self.body = self.api.decode_request(self.version, body)
+        # Its answer may take minutes: a JoinGroup's, for one, when other members are slow.
+        if len(body) > _LARGE_BYTES and self.api not in _HANDED_BACK:
+            self._reactor.read(self._id)
 
     def answer(self, response: Answer) -> None:
         """Send a response with the fields of the API's schema."""
@@ -96,6 +114,9 @@ class _Unheard:
 
     def again(self, request_id: int, *, heard: bool = False) -> None:
         self._reactor.again(request_id, heard=False)
+
+    def read(self, request_id: int) -> None:
+        self._reactor.read(request_id)
 
     def drop(self, request_id: int) -> None:
         self._reactor.drop(request_id)

@@ -21,10 +21,12 @@ from tests.hostile.attack import (
 )
 from tests.hostile.victim import MIB, WITNESS_TOPIC, Victim
 from tests.support.effort import LONG
+from tests.support.waiting import wait_for
 from tests.unit.plane.peer import one
 
 UNKNOWN_TOPIC, POLICY_VIOLATION, INVALID_PARTITIONS, INVALID_ASSIGNMENT = 3, 44, 37, 39
 INVALID_REQUEST, INVALID_CONFIG, INVALID_TOPIC, TOO_LARGE_METADATA = 42, 40, 17, 12
+INVALID_RECORD = 87
 GROUP_ID_NOT_FOUND, MEMBER_ID_REQUIRED, GROUP_MAX_SIZE_REACHED = 69, 79, 81
 REQUEST_MIB = 128 + 300
 """A request is decoded to 128 MiB at most; its bytes (100 MiB), their copy, the answer."""
@@ -94,6 +96,21 @@ def test_a_produce_with_100_000_partitions(victim: Victim, count: int, answered:
             assert codes == {UNKNOWN_TOPIC: count}
         else:
             assert found == CLOSED
+
+
+def test_a_produce_that_names_one_partition_100_000_times(victim: Victim) -> None:
+    """Each is refused; the first hundred refusals are explained, and none holds room for more."""
+    count = 100_000
+    each = struct.pack(">i", 0) + b"\0\0"  # partition 0, null records, no tagged fields
+    topic = bytes([len(WITNESS_TOPIC) + 1]) + WITNESS_TOPIC.encode()
+    length = bytes([(count + 1) & 127 | 128, (count + 1) >> 7 & 127 | 128, (count + 1) >> 14])
+    body = b"\0" + struct.pack(">hi", 1, 1000) + b"\2" + topic + length + each * count
+    named = victim.attacked("one partition, often", 80 * MIB)
+    with named, contextlib.closing(victim.peer()) as peer:
+        peer.send_body(apis.PRODUCE, 9, body + b"\0\0")
+        found = peer.receive().responses[0].partition_responses
+        assert Counter(one.error_code for one in found) == {INVALID_RECORD: count}
+        assert sum(one.error_message is not None for one in found) == 100
 
 
 def test_100_000_fetch_sessions_of_one_client(victim: Victim) -> None:
@@ -223,6 +240,56 @@ def test_a_member_with_much_to_say(victim: Victim, size: int) -> None:
         assert peer.ask(apis.SYNC_GROUP, 3, fields).error_code == -1
         leave = {"group_id": "loud", "members": [{"member_id": member}]}
         assert peer.ask(apis.LEAVE_GROUP, 3, leave).error_code == 0
+
+
+def padded(body: bytes, junk: int) -> bytes:
+    """A request's body with a tagged field of so many bytes, which nobody knows."""
+    assert body[-1] == 0
+    size = bytes([junk & 127 | 128, junk >> 7 & 127 | 128, junk >> 14 & 127 | 128, junk >> 21])
+    return body[:-1] + b"\1\x64" + size + bytes(junk)
+
+
+def test_members_that_wait_hold_no_frames(victim: Victim) -> None:
+    """A JoinGroup waits for the others for minutes: of 24 MiB its frame took 24, uncounted."""
+    with contextlib.ExitStack() as ends:
+        peers = [ends.enter_context(contextlib.closing(victim.peer())) for _ in range(13)]
+        longest = {"session_timeout_ms": 300_000, "rebalance_timeout_ms": 600_000}
+        fields = join_fields("slow", **longest)
+        members = [peer.ask(apis.JOIN_GROUP, 9, fields).member_id for peer in peers]
+        fields["member_id"] = members[0]
+        assert peers[0].ask(apis.JOIN_GROUP, 9, fields).error_code == 0
+        before = victim.resident_bytes()
+        # From now on the others wait for the first, which says no more.
+        with victim.attacked("12 frames of 24 MiB", 160 * MIB):
+            for peer, member in zip(peers[1:], members[1:], strict=True):
+                fields["member_id"] = member
+                body = apis.JOIN_GROUP.encode_request(9, fields)
+                peer.send_body(apis.JOIN_GROUP, 9, padded(body, 24 * MIB))
+            asked = {"groups": ["slow"]}
+            with contextlib.closing(victim.peer()) as other:
+                wait_for(
+                    lambda: len(other.ask(apis.DESCRIBE_GROUPS, 5, asked).groups[0].members) == 13,
+                    "all of them wait",
+                )
+            wait_for(lambda: victim.resident_bytes() < before + 100 * MIB, "their frames are gone")
+
+
+def test_a_large_fetch_waits_no_ten_minutes(victim: Victim) -> None:
+    """Its frame counts among the requests in hand: what it asks for is answered soon."""
+    partition = {"partition": 0, "fetch_offset": 1 << 40, "partition_max_bytes": 1 << 20}
+    fields = {
+        "max_wait_ms": 600_000, "min_bytes": 1 << 30, "max_bytes": 1 << 30,
+        "topics": [{"topic": WITNESS_TOPIC, "partitions": [partition]}],
+    }  # fmt: skip
+    with contextlib.closing(victim.peer()) as peer:
+        (found,) = peer.ask(apis.LIST_OFFSETS, 5, {
+            "topics": [{"name": WITNESS_TOPIC,
+                        "partitions": [{"partition_index": 0, "timestamp": -1}]}]
+        }).topics[0].partitions  # fmt: skip
+        partition["fetch_offset"] = found.offset
+        peer.send_body(apis.FETCH, 12, padded(apis.FETCH.encode_request(12, fields), MIB))
+        (found,) = peer.receive().responses[0].partitions
+        assert found.error_code == 0
 
 
 def test_a_subscription_to_10_000_topics(victim: Victim) -> None:

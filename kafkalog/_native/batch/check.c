@@ -29,15 +29,18 @@ static inline bool is_refused(const kl_record_rules *rules, const kl_record_view
 
 void kl_refused_why(const kl_refused_record *record, const kl_record_rules *rules,
                     char *text, size_t text_bytes) {
+    bool after = record->timestamp_ms > rules->now_ms;
+    uint64_t now = (uint64_t)rules->now_ms, timestamp = (uint64_t)record->timestamp_ms;
     if (record->no_key)
         snprintf(text, text_bytes, "a compacted topic takes no record without a key");
     else
         snprintf(
             text, text_bytes,
-            "timestamp %lld is out of range: wanted at most %lld ms before and %lld ms "
-            "after now, %lld",
-            (long long)record->timestamp_ms, (long long)rules->before_max_ms,
-            (long long)rules->after_max_ms, (long long)rules->now_ms);
+            "timestamp %lld is %llu ms %s now, message.timestamp.%s.max.ms allows %lld",
+            (long long)record->timestamp_ms,
+            (unsigned long long)(after ? timestamp - now : now - timestamp),
+            after ? "after" : "before", after ? "after" : "before",
+            (long long)(after ? rules->after_max_ms : rules->before_max_ms));
 }
 
 static kl_status refuse(const kl_batch *batch, const kl_record_rules *rules,

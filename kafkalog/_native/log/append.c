@@ -458,8 +458,7 @@ static kl_status append_one(kl_log *log, const char *key, int64_t key_bytes,
                             const char *value, int64_t value_bytes, int64_t timestamp_ms,
                             int64_t *offset) {
     bool stamped = log->config.log_append_time;
-    int64_t now_ms = timestamp_ms;
-    if (timestamp_ms < 0 || stamped) now_ms = kl_now_ms();
+    int64_t now_ms = kl_now_ms();
     if (timestamp_ms < 0) timestamp_ms = now_ms;
     const kl_batch_rules rules = kl_log_rules(log, now_ms, KL_ORIGIN_CLIENT);
     size_t bytes = kl_batch_one_bytes(key_bytes, value_bytes);
@@ -527,7 +526,7 @@ int64_t kl_log_append(kl_log *log, const char *key, int64_t key_bytes, const cha
 /* ---- columns ---------------------------------------------------------------------------- */
 
 static kl_status append_column_batch(kl_log *log, const kl_columns *columns,
-                                     kl_cursor *cursor, size_t batch_bytes,
+                                     kl_cursor *cursor, size_t batch_bytes, int64_t now_ms,
                                      kl_appended *out) {
     log->scratch.bytes = 0;
     kl_status status = kl_buffer_reserve(&log->scratch, batch_bytes);
@@ -540,7 +539,6 @@ static kl_status append_column_batch(kl_log *log, const kl_columns *columns,
     if (status)
         return kl_fail_prefix(status, "log %s, record %lld of this call", log->path,
                               (long long)next.row);
-    int64_t now_ms = kl_now_ms();
     kl_stamp stamp = {.producer_id = -1, .base_sequence = -1, .producer_epoch = -1};
     if (log->config.log_append_time) {
         stamp.attributes = KL_ATTR_LOG_APPEND_TIME;
@@ -569,7 +567,7 @@ static kl_status append_column_batch(kl_log *log, const kl_columns *columns,
 }
 
 kl_status kl_log_append_columns(kl_log *log, const kl_columns *columns, kl_cursor *cursor,
-                                int64_t batch_bytes, kl_appended *out) {
+                                int64_t batch_bytes, int64_t now_ms, kl_appended *out) {
     enum { CALL_BYTES = 64 << 20, BATCH_BYTES = 1 << 20 };
     *out = (kl_appended){-1, -1, -1, -1, 0, 0, 0, 0};
     kl_status status = KL_OK;
@@ -581,12 +579,13 @@ kl_status kl_log_append_columns(kl_log *log, const kl_columns *columns, kl_curso
         int64_t max = KL_MIN(log->config.max_message_bytes, log->config.segment_bytes);
         int64_t room = KL_MIN(limit, max);
         kl_cursor start = *cursor;
-        status = append_column_batch(log, columns, cursor,
-                                     (size_t)KL_MAX(room, (int64_t)POS_RECORDS), out);
+        status = append_column_batch(
+            log, columns, cursor, (size_t)KL_MAX(room, (int64_t)POS_RECORDS), now_ms, out);
         /* A record above the wanted batch size gets a batch of its own, up to the limit. */
         if (status == KL_E_MESSAGE_TOO_LARGE && room < max && cursor->row == start.row)
-            status = append_column_batch(log, columns, cursor,
-                                         (size_t)KL_MAX(max, (int64_t)POS_RECORDS), out);
+            status =
+                append_column_batch(log, columns, cursor,
+                                    (size_t)KL_MAX(max, (int64_t)POS_RECORDS), now_ms, out);
         out->log_start_offset = log->log_start;
         flush = log->unflushed_records >= log->config.flush_messages;
         written += room;

@@ -6,6 +6,8 @@
 
 enum {
     RESPONSE_KEPT_BYTES = 64 << 10, /* of memory that an idle exchange keeps */
+    PARKED_BYTES_MAX = 64 << 10,    /* of a frame that waits as long as its client says */
+    PARKED_LARGE_MS = 500,          /* the longest wait of a larger one */
     LOOK_BYTES = 4 << 20            /* of a file, whether it is in memory */
 };
 
@@ -52,6 +54,7 @@ kl_exchange *kl_exchange_new(kl_conn *conn, kl_chunk *frame, const kl_header *he
     }
     exchange->frame = frame;
     exchange->state = KL_WHOLE;
+    atomic_store(&exchange->read, false);
     exchange->kind = kind_of(conn->net, header->api_key);
     exchange->request = (kl_request){.context = conn->net->context,
                                      .conn = conn,
@@ -94,6 +97,14 @@ void kl_exchange_end(kl_exchange *exchange) {
     thread->trims = true;
 }
 
+void kl_exchange_was_read(kl_exchange *exchange) {
+    if (exchange->state != KL_IN_PYTHON || !atomic_load(&exchange->read)) return;
+    kl_pool_give(&exchange->owner->pool, exchange->frame);
+    exchange->frame = NULL;
+    exchange->request.data = NULL;
+    exchange->request.client_id = (kl_span){NULL, 0};
+}
+
 static kl_exchange *exchange_of(kl_request *request) { return (kl_exchange *)request; }
 
 /* ---- a run --------------------------------------------------------------------------- */
@@ -108,9 +119,15 @@ void kl_request_wake(kl_request *request) {
 
 static bool park(kl_exchange *exchange, kl_exchange_state state) {
     kl_thread *thread = exchange->owner;
+    kl_request *request = &exchange->request;
     exchange->state = state;
-    /* As long as its client says: it must not hold up others' large requests. */
-    if (state == KL_WAITS) kl_pool_let_go(&thread->pool, exchange->frame);
+    /* As long as its client says, a small one holds up nobody's large requests.  A large one
+     * counts among them, and is answered soon. */
+    if (state == KL_WAITS && request->bytes <= PARKED_BYTES_MAX)
+        kl_pool_let_go(&thread->pool, exchange->frame);
+    else if (state == KL_WAITS && request->deadline_ms != INT64_MAX)
+        request->deadline_ms =
+            KL_MIN(request->deadline_ms, thread->now_ms + PARKED_LARGE_MS);
     kl_count_add(&thread->parked, 1);
     if (exchange->request.deadline_ms == INT64_MAX) return true;
     return kl_timers_add(&thread->timers, &exchange->timer,
@@ -124,11 +141,6 @@ static void unpark(kl_exchange *exchange) {
     kl_timers_remove(&exchange->owner->timers, &exchange->timer);
 }
 
-/* Those that Python may answer minutes later, when other members did what they should. */
-static bool waits_for_members(const kl_request *request) {
-    return request->api_key == KL_API_JOIN_GROUP || request->api_key == KL_API_SYNC_GROUP;
-}
-
 static bool go_up(kl_exchange *exchange) {
     kl_thread *thread = exchange->owner;
     /* The header was taken apart on the way in; a frame that is gone cannot go up. */
@@ -136,8 +148,6 @@ static bool go_up(kl_exchange *exchange) {
     if (exchange->kind == NULL) exchange->request.why = KL_UP_API;
     kl_response_clear(exchange);
     exchange->state = KL_IN_PYTHON;
-    if (waits_for_members(&exchange->request))
-        kl_pool_let_go(&thread->pool, exchange->frame);
     /* Behind those of this thread that found no room; they will be told. */
     bool first = kl_ring_first(&thread->stalled) == NULL;
     if (first && kl_up_push(&thread->net->up, exchange, false)) return true;

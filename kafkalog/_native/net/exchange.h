@@ -48,7 +48,8 @@ struct kl_exchange {
     kl_outcome outcome;
     kl_letter wake;
     _Atomic(bool) wake_posted;
-    bool ended; /* meanwhile: it is kept until its wake came out of the box */
+    _Atomic(bool) read; /* Python needs the frame no more, and posted a wake to say so */
+    bool ended;         /* meanwhile: it is kept until its wake came out of the box */
 
     kl_buffer memory; /* of the response, from its size field on */
     kl_part *parts;
@@ -73,6 +74,8 @@ bool kl_exchange_run(kl_exchange *exchange);
 bool kl_exchange_expire(kl_exchange *exchange);
 /* What Python said. */
 bool kl_exchange_answered(kl_exchange *exchange);
+/* It was woken while Python has it: give its frame back when Python has read it. */
+void kl_exchange_was_read(kl_exchange *exchange);
 /* The connection is gone: no response will be wanted. */
 void kl_exchange_cancel(kl_exchange *exchange);
 /* It has ended, it is in no list any more. */

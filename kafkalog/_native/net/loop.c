@@ -120,6 +120,7 @@ static void woken(kl_exchange *exchange) {
     if (exchange->ended) kl_exchange_end(exchange);
     else if (exchange->state == KL_WAITS || exchange->state == KL_WAITS_ON)
         went_on(exchange, kl_exchange_run(exchange));
+    else kl_exchange_was_read(exchange);
 }
 
 static void run_posts(kl_thread *thread) {

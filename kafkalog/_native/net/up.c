@@ -122,12 +122,17 @@ static uint64_t put_in_slot(kl_up *up, kl_exchange *exchange) {
     return (uint64_t)slot->generation << 32 | exchange->slot;
 }
 
-static kl_exchange *take_from_slot(kl_up *up, uint64_t id) {
+static bool is_taken(const kl_up *up, uint64_t id) {
     uint32_t place = (uint32_t)id;
-    if (place == 0 || place > up->slot_count) return NULL;
+    return place > 0 && place <= up->slot_count && up->slots[place - 1].exchange &&
+           up->slots[place - 1].generation == (uint32_t)(id >> 32);
+}
+
+static kl_exchange *take_from_slot(kl_up *up, uint64_t id) {
+    if (!is_taken(up, id)) return NULL;
+    uint32_t place = (uint32_t)id;
     kl_slot *slot = &up->slots[place - 1];
     kl_exchange *exchange = slot->exchange;
-    if (exchange == NULL || slot->generation != (uint32_t)(id >> 32)) return NULL;
     slot->exchange = NULL;
     slot->next_free = up->free_slot;
     up->free_slot = place;
@@ -192,14 +197,16 @@ static void post(kl_exchange *exchange, kl_outcome outcome) {
     kl_post_put(&exchange->owner->post, KL_POST_ANSWER, &exchange->answer);
 }
 
+static kl_status no_request(uint64_t id) {
+    return kl_fail(KL_E_NOT_FOUND, "request %llx has ended, or there was none",
+                   (unsigned long long)id);
+}
+
 static kl_status take_back(kl_up *up, uint64_t id, kl_exchange **out) {
     kl_lock(&up->lock);
     *out = take_from_slot(up, id);
     kl_unlock(&up->lock);
-    if (*out == NULL)
-        return kl_fail(KL_E_NOT_FOUND, "request %llx has ended, or there was none",
-                       (unsigned long long)id);
-    return KL_OK;
+    return *out ? KL_OK : no_request(id);
 }
 
 /* Put an answer of Python's.  This thread alone has the exchange. */
@@ -235,6 +242,20 @@ kl_status kl_up_again(kl_up *up, uint64_t id, bool heard) {
     kl_status status = take_back(up, id, &exchange);
     if (!status) post(exchange, heard ? KL_AGAIN : KL_AGAIN_UNHEARD);
     return status;
+}
+
+kl_status kl_up_read(kl_up *up, uint64_t id) {
+    uint32_t place = (uint32_t)id;
+    kl_lock(&up->lock);
+    bool found = is_taken(up, id);
+    if (found) {
+        kl_exchange *exchange = up->slots[place - 1].exchange; /* as long as it is in it */
+        atomic_store(&exchange->read, true);
+        if (!atomic_exchange(&exchange->wake_posted, true))
+            kl_post_put(&exchange->owner->post, KL_POST_WAKE, &exchange->wake);
+    }
+    kl_unlock(&up->lock);
+    return found ? KL_OK : no_request(id);
 }
 
 kl_status kl_up_drop(kl_up *up, uint64_t id) {

@@ -73,28 +73,68 @@ static void run_warming(kl_cold *cold) {
     kl_lock(&cold->lock);
 }
 
-/* Locked, but not while it works. */
-static void run_load(kl_cold *cold) {
-    kl_load *load = cold->first_load;
-    cold->first_load = load->next;
-    if (cold->first_load == NULL) cold->last_load = NULL;
+static void append_to(kl_load **list, kl_load *load) {
+    while (*list) list = &(*list)->next;
+    load->next = NULL;
+    *list = load;
+}
+
+static void take_out(kl_load **list, const kl_load *load) {
+    while (*list != load) list = &(*list)->next;
+    *list = load->next;
+}
+
+static bool is_append(const kl_load *load) {
+    return load->items[load->at].append.bytes > 0;
+}
+
+/* Locked.  Whether its next item may be loaded now: none of this log is, and a thread is left
+ * for reads. */
+static bool is_free(const kl_cold *cold, const kl_load *load) {
+    int appends = 0;
+    for (const kl_load *other = cold->running_loads; other; other = other->next) {
+        if (other->items[other->at].replica == load->items[load->at].replica) return false;
+        appends += is_append(other);
+    }
+    return !is_append(load) || appends < KL_COLD_APPENDS_MAX;
+}
+
+/* Locked.  The oldest that may go on; NULL: none. */
+static kl_load *next_load(const kl_cold *cold) {
+    kl_load *load = cold->waiting_loads;
+    while (load && !cold->stop && !is_free(cold, load)) load = load->next;
+    return load;
+}
+
+/* Locked, but not while it works.  One item: the others wait again, behind those that do. */
+static void run_load(kl_cold *cold, kl_load *load) {
+    take_out(&cold->waiting_loads, load);
+    append_to(&cold->running_loads, load);
+    load->running = true;
     bool stop = cold->stop;
     kl_unlock(&cold->lock);
-    for (size_t i = 0; !stop && i < load->count; i++) load_item(&load->items[i]);
+    if (!stop) load_item(&load->items[load->at]);
     kl_lock(&cold->lock);
-    load->done = true;
-    if (load->request) kl_request_wake(load->request); /* which leaves it */
-    else free_load(load);
+    take_out(&cold->running_loads, load);
+    load->running = false;
+    load->at++;
+    load->done = load->at == load->count;
+    if (load->request == NULL) free_load(load);
+    else if (load->done) kl_request_wake(load->request); /* which leaves it */
+    else append_to(&cold->waiting_loads, load);
+    /* What it held back may be more than this thread takes. */
+    if (cold->waiting > 0 && cold->waiting_loads) pthread_cond_signal(&cold->some);
 }
 
 static void *run(void *argument) {
     kl_cold *cold = argument;
     kl_lock(&cold->lock);
     for (;;) {
+        kl_load *load = next_load(cold);
         if (cold->first) {
             run_warming(cold);
-        } else if (cold->first_load) {
-            run_load(cold);
+        } else if (load) {
+            run_load(cold, load);
         } else {
             if (cold->stop) break;
             cold->waiting++;
@@ -147,10 +187,7 @@ bool kl_cold_load(kl_cold *cold, kl_load *load, kl_request *request) {
     kl_lock(&cold->lock);
     bool taken = have_thread(cold);
     if (taken) {
-        load->next = NULL;
-        if (cold->last_load) cold->last_load->next = load;
-        else cold->first_load = load;
-        cold->last_load = load;
+        append_to(&cold->waiting_loads, load);
         pthread_cond_signal(&cold->some);
     }
     kl_unlock(&cold->lock);
@@ -167,10 +204,11 @@ bool kl_cold_loaded(kl_cold *cold, const kl_load *load) {
 
 bool kl_cold_leave(kl_cold *cold, kl_load *load) {
     kl_lock(&cold->lock);
+    bool done = load->done, running = load->running;
     load->request = NULL;
-    bool done = load->done;
+    if (!done && !running) take_out(&cold->waiting_loads, load);
     kl_unlock(&cold->lock);
-    if (done) free_load(load);
+    if (!running) free_load(load);
     return done;
 }
 

@@ -6,7 +6,10 @@
 #include "net/request.h"
 #include "replica/replica.h"
 
-enum { KL_COLD_THREADS = 4 };
+enum {
+    KL_COLD_THREADS = 4,
+    KL_COLD_APPENDS_MAX = KL_COLD_THREADS - 1 /* at once: a read always has a thread */
+};
 
 /* A place in a log that is to be read from, or an append that is to find it ready. */
 typedef struct {
@@ -21,10 +24,13 @@ typedef struct {
  * wants to append to.  It has memory of its own: the request may end before it. */
 typedef struct kl_load kl_load;
 struct kl_load {
+    /* Guarded by the lock of kl_cold. */
     kl_load *next;
-    kl_request
-        *request; /* guarded by the lock of kl_cold, as is done; NULL: it has ended */
+    kl_request *request; /* NULL: it has ended */
+    size_t at;           /* the item that is loaded now, or next */
+    bool running;        /* by one of the threads */
     bool done;
+
     size_t count;
     kl_load_item items[];
 };
@@ -35,7 +41,8 @@ typedef struct {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t some;
     kl_warming *first, *last;
-    kl_load *first_load, *last_load;
+    kl_load *waiting_loads; /* the oldest first */
+    kl_load *running_loads;
     pthread_t threads[KL_COLD_THREADS];
     int32_t count;   /* of threads */
     int32_t waiting; /* of them, for something to do */
@@ -47,7 +54,9 @@ void kl_cold_init(kl_cold *cold);
 bool kl_cold_warm(kl_cold *cold, kl_warming *warming);
 /* Room for places to load; NULL: no memory. */
 kl_load *kl_load_new(size_t items_max);
-/* Load them and wake the request.  False: there is no thread for it; it is freed. */
+/* Load them and wake the request.  One item of a log is loaded at a time, so that a log whose
+ * disk stands still holds one thread, whoever waits for it.  False: there is no thread for it;
+ * it is freed. */
 bool kl_cold_load(kl_cold *cold, kl_load *load, kl_request *request);
 /* Whether all was loaded: else the request will be woken. */
 bool kl_cold_loaded(kl_cold *cold, const kl_load *load);

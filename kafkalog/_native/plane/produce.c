@@ -29,6 +29,7 @@ static kl_produce *take(kl_request *request) {
     produce->load = NULL;
     produce->count = 0;
     produce->topic_count = 0;
+    produce->fault_count = 0;
     produce->transactional = false;
     return produce;
 }
@@ -50,6 +51,7 @@ static void put_back(kl_request *request, kl_produce *produce) {
         kl_produce_item *item = &produce->items[i];
         if (item->waiting) kl_wait_remove(&item->waiter);
         kl_replica_drop(item->replica);
+        if (item->fault) kl_release(item->fault->records);
         kl_release(item->fault);
     }
     request->parked = NULL;
@@ -241,41 +243,53 @@ static void leave_folders_out(char *out, size_t room, const char *text) {
     out[used] = 0;
 }
 
-/* The failure's sentence for the client: where the data lies is none of its business. */
-static void keep_message(kl_produce_item *item, const char *text) {
-    if (item->fault == NULL) item->fault = kl_alloc(sizeof *item->fault);
+/* The failure's sentence for the client: where the data lies is none of its business.  A
+ * request may name a hundred thousand partitions: the first refusals have one. */
+static void keep_message(kl_produce *produce, kl_produce_item *item, const char *text) {
+    char shown[400];
+    if (produce->fault_count == KL_FAULTS_MAX) return;
+    leave_folders_out(shown, sizeof shown, text);
+    size_t bytes = strlen(shown) + 1;
+    item->fault = kl_alloc(sizeof *item->fault + bytes);
     if (item->fault == NULL) return;
-    leave_folders_out(item->fault->text, sizeof item->fault->text, text);
+    memcpy(item->fault->text, shown, bytes);
+    item->fault->records = NULL;
+    item->fault->record_count = 0;
+    produce->fault_count++;
 }
 
-static void refuse(kl_produce_item *item, int16_t code, const char *text) {
+static void refuse(kl_produce *produce, kl_produce_item *item, int16_t code,
+                   const char *text) {
     item->code = code;
-    if (text) keep_message(item, text);
+    if (text) keep_message(produce, item, text);
 }
 
 /* What is refused before the log sees it. */
-static bool refuse_early(const kl_request *request, const kl_produce *produce,
+static bool refuse_early(const kl_request *request, kl_produce *produce,
                          kl_produce_item *item) {
     int16_t attributes = attributes_of(item);
     if (produce->acks < -1 || produce->acks > 1)
-        refuse(item, CODE_INVALID_REQUIRED_ACKS, NULL);
+        refuse(produce, item, CODE_INVALID_REQUIRED_ACKS, NULL);
     else if (item->replica == NULL)
-        refuse(item,
+        refuse(produce, item,
                item->offline    ? CODE_KAFKA_STORAGE_ERROR
                : item->topic.id ? CODE_UNKNOWN_TOPIC_ID
                                 : CODE_UNKNOWN_TOPIC_OR_PARTITION,
                NULL);
     else if ((item->flags & KL_TOPIC_INTERNAL) && !is_admin(request))
-        refuse(item, CODE_INVALID_TOPIC, "clients may not write to an internal topic");
+        refuse(produce, item, CODE_INVALID_TOPIC,
+               "clients may not write to an internal topic");
     else if (item->records_bytes > POS_MAGIC && item->records[POS_MAGIC] < 2)
-        refuse(item, CODE_INVALID_RECORD, "message formats 0 and 1: wanted magic 2");
+        refuse(produce, item, CODE_INVALID_RECORD,
+               "message formats 0 and 1: wanted magic 2");
     else if (item->records_bytes < KL_BATCH_HEADER_BYTES)
-        refuse(item, CODE_INVALID_RECORD, "no whole record batch, wanted exactly one");
+        refuse(produce, item, CODE_INVALID_RECORD,
+               "no whole record batch, wanted exactly one");
     else if (request->api_version < VERSION_ZSTD && (attributes & KL_CODEC_MASK) == 4)
-        refuse(item, CODE_UNSUPPORTED_COMPRESSION_TYPE,
+        refuse(produce, item, CODE_UNSUPPORTED_COMPRESSION_TYPE,
                "zstd wants Produce of version 7 or later");
     else if ((attributes & KL_ATTR_TRANSACTIONAL) && !produce->transactional)
-        refuse(item, CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        refuse(produce, item, CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                "a transactional batch in a request without a transactional id");
     return item->code != CODE_NONE;
 }
@@ -285,9 +299,14 @@ static void keep_record_faults(kl_produce_item *item, int64_t now_ms) {
     if (item->fault == NULL) return;
     if (item->code != CODE_INVALID_RECORD && item->code != CODE_INVALID_TIMESTAMP) return;
     const kl_span batch = {item->records, item->records_bytes};
-    kl_record_faults found = {item->fault->records, KL_RECORD_FAULTS_MAX, 0};
-    if (kl_log_find_faults(item->replica->log, batch, now_ms, &found) == KL_OK)
-        item->fault->record_count = (int32_t)found.count;
+    kl_record_fault faults[KL_RECORD_FAULTS_MAX];
+    kl_record_faults found = {faults, KL_RECORD_FAULTS_MAX, 0};
+    kl_status status = kl_log_find_faults(item->replica->log, batch, now_ms, &found);
+    if (status || found.count == 0) return;
+    item->fault->records = kl_alloc(found.count * sizeof *faults);
+    if (item->fault->records == NULL) return;
+    memcpy(item->fault->records, faults, found.count * sizeof *faults);
+    item->fault->record_count = (int32_t)found.count;
 }
 
 static void append_item(const kl_request *request, kl_produce *produce,
@@ -307,7 +326,7 @@ static void append_item(const kl_request *request, kl_produce *produce,
         kl_replica_append(item->replica, (kl_span){item->records, item->records_bytes},
                           &options, produce->acks, &item->appended, &item->promise);
     if (KL_UNLIKELY(status)) {
-        refuse(item, kl_code_of(status), kl_error_message());
+        refuse(produce, item, kl_code_of(status), kl_error_message());
         keep_record_faults(item, options.now_ms);
         item->appended = (kl_appended){-1, -1, -1, -1, 0, 0, 0, 0};
     }

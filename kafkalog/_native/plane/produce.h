@@ -7,14 +7,15 @@
 
 enum {
     KL_RECORD_FAULTS_MAX = 100, /* named in an answer; the batch is refused whole */
-    KL_PRODUCE_TOPIC_IDS = 13   /* from this version on topics are named by id */
+    KL_FAULTS_MAX = 100,      /* partitions whose refusal is explained; others get a code */
+    KL_PRODUCE_TOPIC_IDS = 13 /* from this version on topics are named by id */
 };
 
 /* What is said about a partition that was refused. */
 typedef struct {
-    kl_record_fault records[KL_RECORD_FAULTS_MAX];
+    kl_record_fault *records; /* NULL: none is named */
     int32_t record_count;
-    char text[400];
+    char text[];
 } kl_produce_fault;
 
 /* One partition. */
@@ -43,6 +44,7 @@ struct kl_produce {
     size_t count;
     size_t capacity;
     int32_t topic_count;
+    int32_t fault_count;
     int32_t timeout_ms;
     int16_t acks;
     bool transactional; /* it names a transactional id */

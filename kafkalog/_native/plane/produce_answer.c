@@ -27,7 +27,7 @@ static uint8_t *put_faults(uint8_t *p, bool flexible, const kl_produce_fault *fa
 
 static size_t fault_bytes_max(const kl_produce_fault *fault) {
     if (fault == NULL) return 0;
-    size_t bytes = sizeof fault->text;
+    size_t bytes = strlen(fault->text);
     for (int32_t i = 0; i < fault->record_count; i++)
         bytes += FIXED_BYTES_MAX + strlen(fault->records[i].text);
     return bytes;

@@ -41,6 +41,11 @@ kl_status kl_server_pause(kl_server *server, int32_t on) {
     return status;
 }
 
+kl_status kl_server_read(kl_server *server, uint64_t id) {
+    kl_status status = kl_server_check(server);
+    return status ? status : kl_up_read(&server->net.up, id);
+}
+
 kl_status kl_server_drop(kl_server *server, uint64_t id) {
     kl_status status = kl_server_check(server);
     return status ? status : kl_up_drop(&server->net.up, id);

@@ -68,7 +68,8 @@ static void append_rows(kl_log *log, worker *w) {
     kl_cursor cursor = {0};
     kl_appended out;
     while (cursor.row < columns.count)
-        WANT(kl_log_append_columns(log, &columns, &cursor, 200, &out) == KL_OK);
+        WANT(kl_log_append_columns(log, &columns, &cursor, 200, kl_now_ms(), &out) ==
+             KL_OK);
 }
 
 static void in_transaction(kl_log *log, worker *w) {

@@ -2,12 +2,14 @@
 
 import errno
 import random
+import time
 import tracemalloc
 
 import pytest
 
 import kafkalog
 from kafkalog._native import ffi, lib
+from kafkalog.clock import ManualClock
 from tests.support import batches
 from tests.support.batches import Row
 from tests.support.effort import SEED
@@ -161,6 +163,43 @@ def test_a_timestamp_before_1970(log_dir, timestamp_ms):
             with pytest.raises(kafkalog.ArgumentError, match=str(timestamp_ms)):
                 append()
         assert log.end_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("config", "ahead_ms"),
+    [
+        ({"message.timestamp.after.max.ms": 1000}, 60_000),
+        ({"message.timestamp.before.max.ms": 1000}, -60_000),
+    ],
+)
+def test_a_timestamp_of_the_caller_is_held_to_the_limits(log_dir, config, ahead_ms):
+    """One record was compared with its own time: every time was within the limits."""
+    timestamp_ms = time.time_ns() // 1_000_000 + ahead_ms
+    with kafkalog.Log(log_dir, config=config) as log:
+        for append in (
+            lambda: log.append(b"a", timestamp_ms=timestamp_ms),
+            lambda: log.append(b"a", timestamp_ms=timestamp_ms, headers=[("k", b"v")]),
+            lambda: log.append_many([b"a"], timestamps_ms=[timestamp_ms]),
+        ):
+            with pytest.raises(kafkalog.InvalidTimestamp, match=r"message\.timestamp\."):
+                append()
+        assert log.append(b"a", timestamp_ms=timestamp_ms - ahead_ms) == 0
+
+
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_times_are_those_of_the_log_s_clock(log_dir, kind):
+    clock = ManualClock(T)
+    config = {"message.timestamp.type": kind, "message.timestamp.after.max.ms": 1000}
+    with kafkalog.Log(log_dir, config=config, clock=clock) as log:
+        log.append(b"a")
+        log.append(b"b", key=b"k")
+        log.append_many([b"c"])
+        log.append_many([b"d"], compression="zstd")
+        log.append_batches(sent(b"e", 7, 0))
+        assert [record.timestamp_ms for record in log.read()] == [T] * 5
+        if kind == "CreateTime":
+            with pytest.raises(kafkalog.InvalidTimestamp):
+                log.append(b"f", timestamp_ms=T + 1001)
 
 
 @pytest.mark.parametrize("compression", ["none", "lz4"])

@@ -178,6 +178,23 @@ def test_an_append_that_rolls(cold: Served, faults: Any, wait_until: Wait, acks:
     assert len(log.segments) == segments + 2
 
 
+def test_many_producers_of_a_log_that_rolls(cold: Served, faults: Any, wait_until: Wait) -> None:
+    """They took every thread that may wait for the disk: no other log's index was loaded."""
+    log, peers = cold.logs["t", 0], [cold.connect() for _ in range(8)]
+    end = log.end_offset
+    with held(faults, b"renameat", lambda: peers[0].produce_one(LARGE), wait_until):
+        for i, peer in enumerate(peers[1:], 1):
+            peer.send_produce({("t", 0): LARGE})
+            wait_until(lambda parked=i + 1: cold.parked() == parked, "it waits for the roll")
+        offset = first_of(cold, 2) + 3
+        assert offsets(cold.connect(), ("t", 1), offset)
+        peers[1].socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peers[1].close()  # what it asked for is wanted no more
+        wait_until(lambda: cold.parked() == len(peers) - 1, "its request has ended")
+    places = [peer.receive().responses[0].partition_responses[0] for peer in peers[2:]]
+    assert sorted(place.base_offset for place in places) == [*range(end + 1, end + 7)]
+
+
 def test_a_roll_that_the_servers_clock_asks_for(
     serve: Callable[..., Served], faults: Any, wait_until: Wait
 ) -> None:

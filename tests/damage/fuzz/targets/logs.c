@@ -212,7 +212,7 @@ static kl_status append_rows(kl_log *log, kl_span *input) {
     kl_appended out;
     kl_status status = KL_OK;
     while (!status && cursor.row < columns.count)
-        status = kl_log_append_columns(log, &columns, &cursor, 100, &out);
+        status = kl_log_append_columns(log, &columns, &cursor, 100, kl_now_ms(), &out);
     return status;
 }
 
