@@ -88,14 +88,9 @@ kl_status kl_data_set_followers(kl_data *data, const char *topic, int32_t partit
 
 kl_status kl_data_change_role(kl_data *data, const kl_role_change *change,
                               const kl_follower *followers) {
-    bool leads = !change->role.follows;
-    kl_status status = KL_OK;
-    /* First the log, then who may write to it: no record gets an epoch of before. */
-    if (leads) status = kl_log_set_leader_epoch(change->log, change->role.leader_epoch);
-    if (!status)
-        status = kl_topics_put_partition(data->topics, change->topic, change->partition,
-                                         change->log, &change->role);
-    if (!status && leads)
+    kl_status status = kl_topics_put_partition(
+        data->topics, change->topic, change->partition, change->log, &change->role);
+    if (!status && !change->role.follows)
         status =
             kl_data_set_followers(data, change->topic, change->partition,
                                   followers + change->followers_at, change->follower_count);
