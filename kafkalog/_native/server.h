@@ -288,10 +288,18 @@ kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition
                          int64_t offset, int64_t cuts, int32_t on_disk, int32_t timeout_ms);
 /* Kafka's error code that a client is told of a status. */
 int16_t kl_code_of(kl_status status);
-/* Where clients of a listener reach this node, for answers that name a leader.  rack NULL:
- * none. */
-kl_status kl_server_set_endpoint(kl_server *server, int32_t listener, const char *host,
-                                 int32_t port, const char *rack);
+/* Where clients of a listener reach a node. */
+typedef struct {
+    int32_t node;
+    int32_t port;
+    int32_t has_rack;
+    char host[256];
+    char rack[256];
+} kl_endpoint;
+/* All nodes that clients of a listener reach, in place of what it was told before, for answers
+ * that name a leader.  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+kl_status kl_server_set_endpoints(kl_server *server, int32_t listener,
+                                  const kl_endpoint *endpoints, int32_t count);
 
 /* Where a node stands. */
 typedef struct {

@@ -164,14 +164,16 @@ kl_status kl_replica_set_role(kl_replica *replica, const kl_role *role) {
     kl_status status =
         led || role->follows ? KL_OK : begin_epoch(replica->log, role->leader_epoch);
     if (status) return status;
-    int32_t epoch = atomic_exchange(&replica->leader_epoch, role->leader_epoch);
     atomic_store(&replica->durable, role->durable);
     atomic_store(&replica->leader_id, role->leader_id);
     atomic_store(&replica->followers.minimum, role->min_isr);
     atomic_store(&replica->throttled, role->throttled);
     atomic_store(&replica->tag, role->tag);
-    if (atomic_exchange(&replica->follows, role->follows != 0) == 0 && role->follows)
-        wait_for_appends(replica);
+    bool ends =
+        atomic_exchange(&replica->follows, role->follows != 0) == 0 && role->follows;
+    /* Last: no answer names the leader of before with this epoch. */
+    int32_t epoch = atomic_exchange(&replica->leader_epoch, role->leader_epoch);
+    if (ends) wait_for_appends(replica);
     if (epoch == role->leader_epoch) return KL_OK;
     atomic_store(&replica->epoch_start, atomic_load(&replica->log_end));
     atomic_store(&replica->kept_epoch, -1);
