@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.config.server import ServerConfig
     from kafkalog.directory.manager import Manager
     from kafkalog.log.log import Log
-    from kafkalog.metadata.image import Change, MetadataImage, Topic
+    from kafkalog.metadata.image import Change, MetadataImage, Partition, Topic
     from kafkalog.metadata.source import Metadata
     from kafkalog.server.reactor import Reactor
 
@@ -106,6 +106,21 @@ class Partitions:
     def has(self, topic: str, partition: int) -> bool:
         """Whether there is such a partition."""
         return self._image.partition(topic, partition) is not None
+
+    def state(self, topic: str, partition: int) -> "Partition | None":
+        """Who leads a partition; None: there is no such."""
+        return self._image.partition(topic, partition)
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """In which leader epoch a partition is led here: what is decided now is appended in no
+        other.
+
+        Raises: UnknownTopicOrPartition; NotLeaderOrFollower.
+        """
+        state = self.state(topic, partition)
+        if state is None:
+            raise self._unknown(TopicPartition(topic, partition))
+        return state.leader_epoch
 
     def count(self, topic: str) -> int:
         """How many partitions a topic has; 0: there is none of that name."""
