@@ -381,12 +381,18 @@ class Coordinator(Generic[C]):
                 if partition not in self._unread:  # told once, tried again and again
                     self._unread.add(partition)
                     self._tell(partition, problem)
-                self.post(partial(self.core.not_loaded, partition, epoch))
+                self._looked(partition, partial(self.core.not_loaded, partition, epoch))
             else:
                 if partition in self._unread:
                     self._unread.remove(partition)
                     LOG.info("%s coordinator: partition %d is read now", self._name, partition)
-                self.post(partial(self._end_load, shard))
+                self._looked(partition, partial(self._end_load, shard))
+
+    def _looked(self, partition: int, event: Event) -> None:
+        """Tell what became of a look; one of a partition that is to be read once more is over."""
+        with self._wake:
+            if all(partition != other for other, _ in self._to_load):
+                self._post(event)
 
     def _tell(self, partition: int, problem: Exception) -> None:
         """Who has to mend it knows from this line where and how."""

@@ -329,7 +329,10 @@ class Partitions:
                         for topic in found for n, p in topic.partitions.items()]:  # fmt: skip
             log = self._served.get(tp)
             if log is not None:
-                self._serve(tp, log, now.leader_epoch)
+                try:
+                    self._serve(tp, log, now.leader_epoch)
+                except KafkalogError as problem:  # as of a log that went offline
+                    _logger.error("%s-%d: is served as before: %s", *tp, problem)
             elif tp in self._empty:
                 self._tell_empty(tp)
 

@@ -225,6 +225,30 @@ def test_what_was_read_in_an_earlier_epoch_is_dropped(
     assert coordinator.core.shards[partition].epoch == 8
 
 
+def test_what_was_read_before_the_topic_was_deleted_is_dropped(
+    coordinator: Groups, journal: SlowJournal, wait_until: Wait
+) -> None:
+    """The next topic of the name begins in the same epoch."""
+    partition = partition_for("g", 4)
+    began, go_on = queue.Queue[int](), threading.Semaphore(0)
+
+    def read(partition: int, epoch: int) -> Iterator[JournalBatch]:
+        began.put(epoch)
+        assert go_on.acquire(timeout=LIMIT_S)
+        return iter(())
+
+    journal.read = read  # type: ignore[method-assign]
+    coordinator.load({partition: 0}, 4)
+    began.get(timeout=LIMIT_S)
+    coordinator.resign(partition)
+    coordinator.load({partition: 0}, 4)
+    go_on.release()
+    began.get(timeout=LIMIT_S)
+    assert state(coordinator, wait_until) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    go_on.release()
+    wait_until(lambda: state(coordinator, wait_until) == 0, "loaded")
+
+
 def test_a_partition_that_cannot_be_read_is_tried_again(
     coordinator: Groups, journal: SlowJournal, clock: ManualClock, wait_until: Wait
 ) -> None:
