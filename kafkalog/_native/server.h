@@ -224,7 +224,8 @@ typedef struct {
     kl_status status;       /* what became of it */
     kl_role role;
 } kl_role_change;
-/* Each: kl_server_put_partition, then where it is led here kl_server_set_followers.  One that fails holds up none of the others. */
+/* Each: kl_server_put_partition, then where it is led here kl_server_set_followers.  One that
+ * fails holds up none of the others. */
 void kl_server_change_roles(kl_server *server, kl_role_change *changes, int32_t count,
                             const kl_follower *followers);
 /* How far they are; *count of them, of which `room` are copied.  KL_E_NOT_FOUND. */
