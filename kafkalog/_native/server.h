@@ -197,7 +197,9 @@ kl_status kl_server_put_topic(kl_server *server, const char *name, const uint8_t
 /* Serve a partition from an open log, or change its role.  The log must stay open until the
  * partition or its topic was removed, or the server freed.  NULL: nobody ever wrote to it; it
  * is read as empty, and gets its log by a second call, until which Produce goes up; one that has
- * its log keeps it.  KL_E_NOT_FOUND: no such topic.  KL_E_ARGUMENT: it has another log. */
+ * its log keeps it.  Where it is led here its log is set to the role's epoch first, and takes no
+ * append of another one.  KL_E_NOT_FOUND: no such topic.  KL_E_ARGUMENT: it has another log.
+ * KL_E_FENCED_LEADER_EPOCH, and others of kl_log_set_leader_epoch: it keeps its role. */
 kl_status kl_server_put_partition(kl_server *server, const char *topic, int32_t partition,
                                   kl_log *log, const kl_role *role);
 /* A partition whose log cannot be opened (1), or is no longer known to be so (0): it is
@@ -225,8 +227,8 @@ typedef struct {
     kl_status status;       /* what became of it */
     kl_role role;
 } kl_role_change;
-/* Each, in this order: where it is led here kl_log_set_leader_epoch; kl_server_put_partition; where
- * it is led here kl_server_set_followers.  One that fails holds up none of the others. */
+/* Each: kl_server_put_partition, then where it is led here kl_server_set_followers.  One that
+ * fails holds up none of the others. */
 void kl_server_change_roles(kl_server *server, kl_role_change *changes, int32_t count,
                             const kl_follower *followers);
 /* How far they are; *count of them, of which `room` are copied.  KL_E_NOT_FOUND. */
@@ -254,7 +256,7 @@ int kl_quota_exceeded(kl_quota *quota,
 typedef struct kl_replica kl_replica;
 kl_status kl_alone_new(kl_log *log, const kl_role *role, kl_replica **out);
 void kl_alone_free(kl_replica *replica);
-void kl_alone_set_role(kl_replica *replica, const kl_role *role);
+kl_status kl_alone_set_role(kl_replica *replica, const kl_role *role);
 kl_status kl_alone_set_followers(kl_replica *replica, const kl_follower *followers,
                                  int32_t count, int64_t now_ms);
 void kl_alone_get_followers(kl_replica *replica, int64_t now_ms, kl_follower_state *out,
@@ -290,10 +292,18 @@ kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition
                          int64_t offset, int64_t cuts, int32_t on_disk, int32_t timeout_ms);
 /* Kafka's error code that a client is told of a status. */
 int16_t kl_code_of(kl_status status);
-/* Where clients of a listener reach this node, for answers that name a leader.  rack NULL:
- * none. */
-kl_status kl_server_set_endpoint(kl_server *server, int32_t listener, const char *host,
-                                 int32_t port, const char *rack);
+/* Where clients of a listener reach a node. */
+typedef struct {
+    int32_t node;
+    int32_t port;
+    int32_t has_rack;
+    char host[256];
+    char rack[256];
+} kl_endpoint;
+/* All nodes that clients of a listener reach, in place of what it was told before, for answers
+ * that name a leader.  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
+kl_status kl_server_set_endpoints(kl_server *server, int32_t listener,
+                                  const kl_endpoint *endpoints, int32_t count);
 
 /* Where a node stands. */
 typedef struct {

@@ -66,6 +66,8 @@ class Append(NamedTuple):
     partition: int
     records: list[JournalRecord]
     writes: list[Write]
+    epoch: int
+    """The leader epoch in which it was decided: in another one it is not appended."""
     deadline_ms: int
     """When who waits for it is told that it takes too long."""
     producer: Producer | None = None
@@ -75,8 +77,10 @@ class Append(NamedTuple):
 class Shard:
     """What a coordinator keeps of one partition of its journal.  One thread only."""
 
-    def __init__(self, partition: int) -> None:
+    def __init__(self, partition: int, epoch: int) -> None:
         self.partition = partition
+        self.epoch = epoch
+        """The leader epoch in which this broker leads the partition."""
         self.closed = False
         """This broker no longer coordinates the partition: what still waits fails."""
 
@@ -94,10 +98,10 @@ class Core(Generic[S]):
         """Of the journal's topic; 0: there is none yet."""
         self.shards: dict[int, S] = {}
         """The partitions that are here."""
-        self.loading: set[int] = set()
-        """Those that are being read."""
-        self.unread: set[int] = set()
-        """Those that could not be read the last time."""
+        self.loading: dict[int, int] = {}
+        """Those that are being read, and in which leader epoch."""
+        self.unread: dict[int, int] = {}
+        """Likewise those that could not be read the last time."""
         self.stopped = False
         self._append_timeout_ms = append_timeout_ms
         # Both by their numbers, and so the first ones by their deadlines, too: all have as long.
@@ -113,7 +117,7 @@ class Core(Generic[S]):
         return False
 
     @abstractmethod
-    def new_shard(self, partition: int) -> S:
+    def new_shard(self, partition: int, epoch: int) -> S:
         """An empty shard of a partition, to be filled by `load`."""
 
     @abstractmethod
@@ -142,33 +146,42 @@ class Core(Generic[S]):
 
     # ---- partitions ------------------------------------------------------------------------
 
-    def begin_load(self, partition: int, partition_count: int) -> None:
+    def begin_load(self, partition: int, partition_count: int, epoch: int) -> None:
         """This broker coordinates a partition, which is now being read."""
         self.timers.cancel(("load", partition, "", ""))
-        self.unread.discard(partition)
+        self.unread.pop(partition, None)
         self.partition_count = partition_count
-        self.loading.add(partition)
+        self.loading[partition] = epoch
 
     def end_load(self, shard: S, step: Step) -> None:
         """A partition was read."""
-        if shard.partition not in self.loading:
-            return  # given up meanwhile
-        self.loading.discard(shard.partition)
+        if self.loading.get(shard.partition) != shard.epoch:
+            return  # given up, or to be read in a later epoch
+        del self.loading[shard.partition]
         self.shards[shard.partition] = shard
         self._resume(shard, step)
 
-    def not_loaded(self, partition: int, step: Step) -> None:
+    def lead_on(self, partition: int, epoch: int, step: Step) -> None:
+        """A partition is led here in a later epoch, and nobody else led it in between."""
+        shard = self.shards.get(partition)
+        if shard is not None:
+            shard.epoch = epoch
+        elif partition in self.loading or partition in self.unread:
+            self.loading[partition] = epoch
+            step.loads.append((partition, epoch))
+
+    def not_loaded(self, partition: int, epoch: int, step: Step) -> None:
         """A partition could not be read: that is tried again after a while."""
-        if partition in self.loading:
+        if self.loading.get(partition) == epoch:
             self.resign(partition, step)
-            self.unread.add(partition)
+            self.unread[partition] = epoch
             self.timers.set(("load", partition, "", ""), step.now_ms + LOAD_AGAIN_MS)
 
     def resign(self, partition: int, step: Step) -> None:
         """This broker no longer coordinates a partition: what waits is told so."""
         self.timers.cancel(("load", partition, "", ""))
-        self.loading.discard(partition)
-        self.unread.discard(partition)
+        self.loading.pop(partition, None)
+        self.unread.pop(partition, None)
         shard = self.shards.pop(partition, None)
         if shard is None:
             return
@@ -178,7 +191,15 @@ class Core(Generic[S]):
             if append.partition == partition
         ]  # fmt: skip
         told = (partial(self.settled, n, ErrorCode.NOT_COORDINATOR, step) for n in left)
-        all_of([*told, partial(self._resigned, shard, step)])
+        unwritten = partial(self._refuse_unwritten, partition, step)
+        all_of([*told, partial(self._resigned, shard, step), unwritten])
+
+    @staticmethod
+    def _refuse_unwritten(partition: int, step: Step) -> None:
+        """What this step decided before: the epoch of the partition's next shard is not for it."""
+        while writes := [write for write in step.writes if write.partition == partition]:
+            step.writes = [write for write in step.writes if write.partition != partition]
+            all_of(partial(write.settle, step, ErrorCode.NOT_COORDINATOR) for write in writes)
 
     @property
     def all_told(self) -> ErrorCode:
@@ -215,7 +236,7 @@ class Core(Generic[S]):
         if key == _APPENDS:
             self._time_out(step)
         elif key[0] == "load":
-            step.loads.append(key[1])
+            step.loads.append((key[1], self.unread[key[1]]))
         else:
             self._expire(key, step)
 
@@ -248,8 +269,9 @@ class Core(Generic[S]):
             if append is None or full or append.producer is not None or write.producer is not None:
                 limit_ms = step.now_ms + self._append_timeout_ms
                 append = Append(
-                    self._next_append, write.partition, [], [], limit_ms, write.producer
-                )
+                    self._next_append, write.partition, [], [], self.shards[write.partition].epoch,
+                    limit_ms, write.producer,
+                )  # fmt: skip
                 self._next_append += 1
                 self._waiting[append.number] = append
                 made[write.partition], sizes[write.partition] = append, 0

@@ -48,23 +48,27 @@ class Journal(Protocol):
     def append(
         self,
         partition: int,
+        epoch: int,
         records: Sequence[JournalRecord],
         done: Callable[[ErrorCode], None],
         producer: Producer | None = None,
     ) -> None:
         """Append records as one batch (acks=all) and call `done` once with the outcome.
 
-        `producer`: the batch is part of its transaction, or the marker that ends it.
+        `epoch`: NOT_LEADER_OR_FOLLOWER, and nothing is appended, when the partition is led in
+        another leader epoch.  `producer`: the batch is part of its transaction, or the marker
+        that ends it.
 
         NONE: they are committed, and durable as far as the topic promises.  `done` may be
         called from any thread, also before this returns; for one partition in the order of
         the appends.  Raising a KafkalogError is as good as calling it.
         """
 
-    def read(self, partition: int) -> Iterator[JournalBatch]:
+    def read(self, partition: int, epoch: int) -> Iterator[JournalBatch]:
         """All of a partition from its start to its end; nothing where there is no log yet.
 
-        Called from a thread of its own, before anything is appended.
+        Called from a thread of its own, before anything is appended.  Raises:
+        NotLeaderOrFollower: it is not led in this epoch, yet or any more.
         """
 
 

@@ -97,8 +97,8 @@ class Step:
         self.writes: list[Write] = []
         self.effects: list[Any] = []
         """What else is to be done outside, of kinds that a coordinator has of its own."""
-        self.loads: list[int] = []
-        """Partitions of the journal that are to be read once more."""
+        self.loads: list[tuple[int, int]] = []
+        """Partitions of the journal that are to be read once more, and in which leader epoch."""
 
     def answer(self, answer: Answer, **body: Any) -> None:
         """Answer a request with these fields; the others have the schema's defaults."""

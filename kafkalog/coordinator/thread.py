@@ -14,13 +14,13 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kafkalog.coordinator.core import Append, Core
 from kafkalog.coordinator.step import Answer, Body, Request, Step
-from kafkalog.errors import CorruptLog, CorruptMessage, KafkalogError
+from kafkalog.errors import CorruptLog, CorruptMessage, KafkalogError, NotLeaderOrFollower
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Coordinator(Generic[C]):
         self._wake = threading.Condition()  # guards what follows
         self._requests: deque[Event] = deque()
         self._events: deque[Event] = deque()  # all others
-        self._to_load: deque[int] = deque()
+        self._to_load: deque[tuple[int, int]] = deque()
         self._loader: threading.Thread | None = None
         self._unread: set[int] = set()  # the loader's thread only
         self._closing = False
@@ -127,17 +127,17 @@ class Coordinator(Generic[C]):
 
     # ---- partitions ------------------------------------------------------------------------
 
-    def load(self, partition_ids: Iterable[int], partition_count: int) -> None:
+    def load(self, epochs: Mapping[int, int], partition_count: int) -> None:
         """This broker now coordinates these partitions of the journal, which has
-        `partition_count` of them: read them.
+        `partition_count` of them, each in its leader epoch: read them.
 
         Requests are answered with COORDINATOR_LOAD_IN_PROGRESS until that is done.
         """
-        found = list(partition_ids)
         with self._wake:
-            for partition in found:
-                self._events.append(partial(self._begin_load, partition, partition_count))
-            self._to_load.extend(found)
+            for partition, epoch in epochs.items():
+                begin = partial(self._begin_load, partition, partition_count, epoch)
+                self._events.append(begin)
+            self._to_load.extend(epochs.items())
             if self._to_load and self._loader is None and not self._closing:
                 self._begin_loader()
             self._wake.notify_all()
@@ -150,10 +150,15 @@ class Coordinator(Generic[C]):
             loader.start()
         except RuntimeError as problem:  # for want of threads, which passes: tried again
             LOG.error("%s: %s", name, problem)
-            self._events += [partial(self.core.not_loaded, one) for one in self._to_load]
+            self._events += [partial(self.core.not_loaded, *one) for one in self._to_load]
             self._to_load.clear()
         else:
             self._loader = loader
+
+    def lead_on(self, partition: int, epoch: int) -> None:
+        """This broker still coordinates a partition, in a later epoch, and nobody else did in
+        between: what is known of it holds."""
+        self.post(partial(self.core.lead_on, partition, epoch))
 
     def resign(self, partition: int) -> None:
         """This broker no longer coordinates a partition."""
@@ -310,7 +315,7 @@ class Coordinator(Generic[C]):
             for event in settling:
                 self._guarded(event, step)
         if step.loads:
-            self.load(step.loads, self.core.partition_count)
+            self.load(dict(step.loads), self.core.partition_count)
         self._give(step)  # nobody waits for what is done outside but who is told of it
         effects, step.effects = step.effects, []
         for effect in effects:
@@ -323,7 +328,9 @@ class Coordinator(Generic[C]):
         self._appending += 1
         done = partial(self._done, append.number)
         try:
-            self._journal.append(append.partition, append.records, done, append.producer)
+            self._journal.append(
+                append.partition, append.epoch, append.records, done, append.producer
+            )
         except KafkalogError as error:
             code = ErrorCode(-1 if error.code is None else error.code)
             self._guarded(partial(self._settled, append.number, code), step)
@@ -355,8 +362,8 @@ class Coordinator(Generic[C]):
 
     # ---- loading ---------------------------------------------------------------------------
 
-    def _begin_load(self, partition: int, partition_count: int, _step: Step) -> None:
-        self.core.begin_load(partition, partition_count)
+    def _begin_load(self, partition: int, partition_count: int, epoch: int, _step: Step) -> None:
+        self.core.begin_load(partition, partition_count, epoch)
 
     def _read(self) -> None:
         """The loader's thread: one partition after the other."""
@@ -365,26 +372,34 @@ class Coordinator(Generic[C]):
                 if not self._to_load:
                     self._loader = None
                     return
-                partition = self._to_load.popleft()
-            shard = self.core.new_shard(partition)
+                partition, epoch = self._to_load.popleft()
+            shard = self.core.new_shard(partition, epoch)
             try:
-                batches = self._journal.read(partition)
+                batches = self._journal.read(partition, epoch)
                 self.core.load(shard, batches, self._clock.now_ms())
             except Exception as problem:
                 if partition not in self._unread:  # told once, tried again and again
                     self._unread.add(partition)
                     self._tell(partition, problem)
-                self.post(partial(self.core.not_loaded, partition))
+                self._looked(partition, partial(self.core.not_loaded, partition, epoch))
             else:
                 if partition in self._unread:
                     self._unread.remove(partition)
                     LOG.info("%s coordinator: partition %d is read now", self._name, partition)
-                self.post(partial(self._end_load, shard))
+                self._looked(partition, partial(self._end_load, shard))
+
+    def _looked(self, partition: int, event: Event) -> None:
+        """Tell what became of a look; one of a partition that is to be read once more is over."""
+        with self._wake:
+            if all(partition != other for other, _ in self._to_load):
+                self._post(event)
 
     def _tell(self, partition: int, problem: Exception) -> None:
         """Who has to mend it knows from this line where and how."""
         what = f"{self._name} coordinator: partition {partition} cannot be read"
-        if isinstance(problem, (CorruptLog, CorruptMessage)):
+        if isinstance(problem, NotLeaderOrFollower):
+            LOG.info("%s: %s", what, problem)
+        elif isinstance(problem, (CorruptLog, CorruptMessage)):
             LOG.error("%s, and what it says is not served: %s; kafkalog verify shows all of it; "
                       "with the broker stopped kafkalog repair keeps what is whole", what,
                       problem)  # fmt: skip

@@ -42,6 +42,7 @@ from kafkalog.server.dynamic import follow_settings
 from kafkalog.server.errands import Errands
 from kafkalog.server.faults import Faults
 from kafkalog.server.guards import Guards
+from kafkalog.server.handlers.leaders import follow_places
 from kafkalog.server.inside import Inside
 from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Journal, offsets_partition
 from kafkalog.server.markers import Markers
@@ -101,13 +102,9 @@ def _outside(metadata: Metadata, partitions: Partitions, producer_ids: ProducerI
     def group_partition(group_id: str) -> TopicPartition | None:
         return offsets_partition(group_id, partitions.count(OFFSETS_TOPIC))
 
-    def leader_epoch(partition: int) -> int:
-        found = metadata.image.partition(TRANSACTIONS_TOPIC, partition)
-        return 0 if found is None else found.leader_epoch
-
     return Outside(
         producer_ids.next, partitions.count, group_partition,
-        lambda: metadata.image.features.get(TRANSACTION_VERSION, 0), leader_epoch,
+        lambda: metadata.image.features.get(TRANSACTION_VERSION, 0),
     )  # fmt: skip
 
 
@@ -306,6 +303,7 @@ class Broker:
         self._inside = Inside(reactor, self.path)
         self._undo.append(self._inside.close)
         follow_coordinators(node)
+        follow_places(node)
         node.coordinator.start()
         node.transactions.start()
         reactor.start()

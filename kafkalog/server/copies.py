@@ -376,6 +376,21 @@ class Copies(Partitions):
             found = {one.id: one.rack for one in self._image.brokers.values() if one.rack}
             self._reactor.set_racks(found)
 
+    # ---- as the controller said it -------------------------------------------------------------
+
+    def state(self, topic: str, partition: int) -> Partition | None:
+        """As Partitions.state; of what is kept here as the controller said it for that."""
+        found = self._member.held(TopicPartition(topic, partition))
+        return super().state(topic, partition) if found is None else found
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """As Partitions.leader_epoch."""
+        self._id(TopicPartition(topic, partition))
+        state = self.state(topic, partition)
+        if state is None or state.leader != self._member.node:
+            raise NotLeaderOrFollower(f"{topic}-{partition} is not led by node {self._member.node}")
+        return state.leader_epoch
+
     # ---- as the data plane has it --------------------------------------------------------------
 
     def _id(self, tp: TopicPartition) -> uuid.UUID:

@@ -10,7 +10,7 @@ from kafkalog.coordinator.journal import JournalBatch, journal_batches
 from kafkalog.coordinator.partitions import partition_for
 from kafkalog.coordinator.step import Producer
 from kafkalog.directory.manager import Manager
-from kafkalog.errors import KafkalogError, Timeout
+from kafkalog.errors import KafkalogError, NotLeaderOrFollower, Timeout
 from kafkalog.server.codes import code_of
 from kafkalog.server.partitions import Partitions
 from kafkalog.server.reactor import Reactor
@@ -55,13 +55,15 @@ class Journal:
     def append(
         self,
         partition: int,
+        epoch: int,
         records: Sequence[Row],
         done: Callable[[ErrorCode], None],
         producer: Producer | None = None,
     ) -> None:
         """Append records as one batch; `done(NONE)` when they are as durable as acks=all is.
 
-        `producer`: the batch is part of its transaction, or the marker that ends it.
+        `epoch`: the only leader epoch of the partition in which they may be; `producer`: the batch
+        is part of its transaction, or the marker that ends it.
 
         `done` is called in another thread, or in this one before this returns: when nothing was
         appended, and when nothing is to be waited for.
@@ -71,7 +73,7 @@ class Journal:
             now_ms = self._clock.now_ms()
             found = self._reactor.append(
                 self._topic, partition, _batch(records, now_ms, producer), acks=-1, now_ms=now_ms,
-                coordinator=True,
+                leader_epoch=epoch, coordinator=True,
             )  # fmt: skip
         except (KafkalogError, OSError) as problem:
             done(code_of(problem))
@@ -82,14 +84,20 @@ class Journal:
             cuts=found.cuts,
         )  # fmt: skip
 
-    def read(self, partition: int) -> Iterator[JournalBatch]:
+    def read(self, partition: int, epoch: int) -> Iterator[JournalBatch]:
         """All batches of a partition; none where nothing was ever written.
 
-        Raises: what opening and reading a log raises.
+        Raises: NotLeaderOrFollower: it is not led in `epoch`; what opening and reading a log
+        raises.
         """
         log = self._partitions.look(self._topic, partition)
-        if log is not None:
-            yield from journal_batches(log)
+        if log is None:
+            return
+        if log.leader_epoch != epoch:
+            raise NotLeaderOrFollower(
+                f"{self._topic}-{partition}: found leader epoch {log.leader_epoch}, wanted {epoch}"
+            )
+        yield from journal_batches(log)
 
 
 def _outcome(problem: Exception | None) -> ErrorCode:

@@ -31,7 +31,8 @@ OPENERS = 4
 """Logs that are opened at a time: each may have to be recovered, which takes as long as it has
 unflushed bytes."""
 Done = Callable[[ErrorCode], None]
-Write = Callable[[], object]
+Write = Callable[..., bool]
+"""Takes `wait`, see Markers._append."""
 _logger = logging.getLogger(__name__)
 
 
@@ -81,15 +82,20 @@ class Markers:
         if self._afar is not None and elsewhere is not None:
             self._afar.end(elsewhere, where, producer, done)
             return
-        if at_once and self._is_first(where):
-            if where.topic == OFFSETS_TOPIC:
-                self._to_groups(where, producer, done)
+        if where.topic == OFFSETS_TOPIC:
+            write = partial(self._to_groups, where, producer, done)
+        else:
+            try:
+                epoch = self._partitions.leader_epoch(*where)
+            except Exception as problem:
+                self._tell(where, problem, done)
                 return
-            if self._append(where, producer, done, wait=False):
-                return
+            write = partial(self._append, where, epoch, producer, done)
+        if at_once and self._is_first(where) and write(wait=False):
+            return
         with self._lock:
             self._queued += 1
-        self._thread.submit(partial(self._next, where, producer, done))
+        self._thread.submit(partial(self._next, where, write))
 
     def _is_first(self, where: TopicPartition) -> bool:
         """Whether the log is open, or others see to that, and no marker waits that may be before
@@ -99,9 +105,9 @@ class Markers:
                 return False
             return where.topic == OFFSETS_TOPIC or self._partitions.is_open(*where)
 
-    def _next(self, where: TopicPartition, producer: Producer, done: Done) -> None:
+    def _next(self, where: TopicPartition, write: Write) -> None:
         try:
-            self._begin(where, producer, done)
+            self._begin(where, write)
         finally:
             with self._lock:
                 self._queued -= 1
@@ -111,32 +117,33 @@ class Markers:
         self._thread.stop()
         self._openers.shutdown()
 
-    def _begin(self, where: TopicPartition, producer: Producer, done: Done) -> None:
+    def _begin(self, where: TopicPartition, write: Write) -> None:
         if where.topic == OFFSETS_TOPIC:
-            self._to_groups(where, producer, done)
+            write()
             return
-        append = partial(self._append, where, producer, done)
         with self._lock:
             waiting = self._behind.get(where)
             if waiting is not None:
-                waiting.append(append)
+                waiting.append(write)
                 return
             opened = self._partitions.is_open(*where) or not self._partitions.has(*where)
             if not opened:
-                self._behind[where] = deque([append])
+                self._behind[where] = deque([write])
         if opened:
-            append()
+            write()
             return
         try:
             self._openers.submit(self._open, where)
         except RuntimeError:  # no thread can start any more: the interpreter ends
             self._open(where)
 
-    def _to_groups(self, where: TopicPartition, producer: Producer, done: Done) -> None:
+    def _to_groups(
+        self, where: TopicPartition, producer: Producer, done: Done, wait: bool = True
+    ) -> bool:
         """The groups' coordinator writes there, and knows then what becomes of offsets."""
         if not self._partitions.has(*where):
             done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # deleted: it would say it is elsewhere
-            return
+            return True
 
         def told(error: ErrorCode) -> None:
             gone = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -144,6 +151,7 @@ class Markers:
 
         end = partial(self._groups.core.end_transaction, where.partition, producer)
         self._groups.post(lambda step: end(self._guarded(where, producer), told, step))
+        return True  # nothing is waited for here, whatever `wait` says
 
     def _open(self, where: TopicPartition) -> None:
         """Open a log, then write the markers that came for it meanwhile."""
@@ -164,9 +172,11 @@ class Markers:
                 _logger.exception("a failure of what was to be told")  # the next has its turn
 
     def _append(
-        self, where: TopicPartition, producer: Producer, done: Done, wait: bool = True
+        self, where: TopicPartition, epoch: int, producer: Producer, done: Done, wait: bool = True
     ) -> bool:
-        """Not `wait`: False where a write of the producer is under way; nothing was appended."""
+        """In no leader epoch but this.  Not `wait`: False where a write of the producer is under
+        way; nothing was appended.
+        """
         try:
             self._partitions.log(*where)
             now_ms = self._clock.now_ms()
@@ -175,7 +185,9 @@ class Markers:
             with self._guards.ending(where, producer.producer_id, wait=wait) as free:
                 if not free:
                     return False
-                found = self._reactor.append(*where, batch, now_ms=now_ms, coordinator=True)
+                found = self._reactor.append(
+                    *where, batch, now_ms=now_ms, leader_epoch=epoch, coordinator=True
+                )
         except Exception as problem:
             self._tell(where, problem, done)
             return True

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.config.server import ServerConfig
     from kafkalog.directory.manager import Manager
     from kafkalog.log.log import Log
-    from kafkalog.metadata.image import Change, MetadataImage, Topic
+    from kafkalog.metadata.image import Change, MetadataImage, Partition, Topic
     from kafkalog.metadata.source import Metadata
     from kafkalog.server.reactor import Reactor
 
@@ -106,6 +106,21 @@ class Partitions:
     def has(self, topic: str, partition: int) -> bool:
         """Whether there is such a partition."""
         return self._image.partition(topic, partition) is not None
+
+    def state(self, topic: str, partition: int) -> "Partition | None":
+        """Who leads a partition; None: there is no such."""
+        return self._image.partition(topic, partition)
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """In which leader epoch a partition is led here: what is decided now is appended in no
+        other.
+
+        Raises: UnknownTopicOrPartition; NotLeaderOrFollower.
+        """
+        state = self.state(topic, partition)
+        if state is None:
+            raise self._unknown(TopicPartition(topic, partition))
+        return state.leader_epoch
 
     def count(self, topic: str) -> int:
         """How many partitions a topic has; 0: there is none of that name."""
@@ -314,7 +329,10 @@ class Partitions:
                         for topic in found for n, p in topic.partitions.items()]:  # fmt: skip
             log = self._served.get(tp)
             if log is not None:
-                self._serve(tp, log, now.leader_epoch)
+                try:
+                    self._serve(tp, log, now.leader_epoch)
+                except KafkalogError as problem:  # as of a log that went offline
+                    _logger.error("%s-%d: is served as before: %s", *tp, problem)
             elif tp in self._empty:
                 self._tell_empty(tp)
 

@@ -502,10 +502,24 @@ class Reactor:
         check(status)
         return CaughtUp(out.tag, out.id, out.broker_epoch, out.leader_epoch)
 
-    def set_endpoint(self, listener: int, host: str, port: int, rack: str | None = None) -> None:
-        """What answers on a listener say of where this node is."""
-        place = ffi.NULL if rack is None else rack.encode()
-        check(lib.kl_server_set_endpoint(self._c, listener, host.encode(), port, place))
+    def set_endpoints(self, listener: int, nodes: Sequence[Mapping[str, Any]]) -> None:
+        """What answers on a listener say of where nodes are: each its `node_id`, `host`, `port` and
+        `rack`, in place of what was said before.
+
+        Raises: ArgumentError.
+        """
+        places = ffi.new("kl_endpoint[]", len(nodes))
+        for place, node in zip(places, nodes, strict=True):
+            place.node, place.port = node["node_id"], node["port"]
+            place.has_rack = node["rack"] is not None
+            for field, text in (("host", node["host"]), ("rack", node["rack"] or "")):
+                data = text.encode()
+                if len(data) >= len(place.host):
+                    raise ArgumentError(
+                        f"{field} of node {place.node}: found {len(data)} bytes, wanted < 256"
+                    )
+                setattr(place, field, data)
+        check(lib.kl_server_set_endpoints(self._c, listener, places, len(nodes)))
 
     def append(
         self,

@@ -102,8 +102,8 @@ def _follow(
         parts = {} if topic is None else topic.partitions
         return {n: one.leader_epoch for n, one in parts.items() if one.leader == image.node_id}
 
-    def load(image: "MetadataImage", new: Collection[int]) -> None:
-        coordinator.load(sorted(new), len(image.topics[name].partitions))
+    def load(image: "MetadataImage", new: Mapping[int, int]) -> None:
+        coordinator.load(new, len(image.topics[name].partitions))
 
     def changed(change: "Change") -> None:
         old, new = change.old, change.new
@@ -116,7 +116,10 @@ def _follow(
             kept.clear()
         for partition in before.keys() - kept:
             coordinator.resign(partition)
-        if new_here := now.keys() - kept:
+        for partition in kept:
+            if now[partition] != before[partition]:
+                coordinator.lead_on(partition, now[partition])
+        if new_here := {n: epoch for n, epoch in now.items() if n not in kept}:
             load(new, new_here)
         if gone:
             deleted(gone)

@@ -204,7 +204,7 @@ class Replica:
             check(lib.kl_alone_new(self.handle.c, role, out))
             self._role = out[0]
         else:
-            lib.kl_alone_set_role(self._role, role)
+            check(lib.kl_alone_set_role(self._role, role))
         self.leader_epoch, self.leads = state.leader_epoch, ours
 
     def tell(self) -> None:

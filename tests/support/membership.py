@@ -7,10 +7,13 @@ from contextlib import contextmanager
 
 from kafkalog.cluster.node.member import Member
 from kafkalog.config.broker import BrokerConfig
+from kafkalog.log.log import handle_of
 from kafkalog.metadata.zookeeper import tree
+from kafkalog.testing.cluster import TestCluster
 from kafkalog.testing.standin import StandIn
+from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
-from kafkalog.wire.tables.controller import UPDATE_METADATA
+from kafkalog.wire.tables.controller import LEADER_AND_ISR, UPDATE_METADATA
 from tests.support.scripted import Peer
 
 Rows = Sequence[Mapping[str, object]]
@@ -56,19 +59,43 @@ def led_again(member: Member, topic: str, leader_epoch: int) -> None:
         for one in image.brokers.values()
     ]  # fmt: skip
     now = image.topics[topic].partitions[0]
-    state = {
+    both = {
         "partition_index": 0, "controller_epoch": image.epoch, "leader": now.leader,
-        "leader_epoch": leader_epoch, "isr": now.isr, "zk_version": now.partition_epoch,
-        "replicas": now.replicas, "offline_replicas": [],
+        "leader_epoch": leader_epoch, "isr": now.isr, "replicas": now.replicas,
     }  # fmt: skip
-    said = {"topic_name": topic, "topic_id": image.topics[topic].id, "partition_states": [state]}
+    named = {"topic_name": topic, "topic_id": image.topics[topic].id}
+    leads = {**both, "partition_epoch": now.partition_epoch, "adding_replicas": [],
+             "removing_replicas": [], "is_new": False}  # fmt: skip
+    body = {"controller_id": member.controller, "controller_epoch": image.epoch, "type": 0,
+            "broker_epoch": member.epoch, "live_leaders": [],
+            "topic_states": [{**named, "partition_states": [leads]}]}  # fmt: skip
+    assert _obeyed(member, LEADER_AND_ISR, body)["error_code"] == ErrorCode.NONE
+    told = {**both, "zk_version": now.partition_epoch, "offline_replicas": []}
+    said = {**named, "partition_states": [told]}
     _told(member, member.controller, image.epoch, brokers, [said])
 
 
 def _told(member: Member, controller: int, epoch: int, brokers: Rows, topics: Rows) -> None:
     body = {"controller_id": controller, "controller_epoch": epoch, "live_brokers": brokers,
             "broker_epoch": member.epoch, "topic_states": topics}  # fmt: skip
-    version = UPDATE_METADATA.max_version
-    data = UPDATE_METADATA.encode_request(version, body)
-    said = member.obey(UPDATE_METADATA, UPDATE_METADATA.decode_request(version, data))
-    assert said == {"error_code": ErrorCode.NONE}
+    assert _obeyed(member, UPDATE_METADATA, body) == {"error_code": ErrorCode.NONE}
+
+
+def _obeyed(member: Member, api: Api, body: Mapping[str, object]) -> Mapping[str, object]:
+    version = api.max_version
+    return member.obey(api, api.decode_request(version, api.encode_request(version, dict(body))))
+
+
+def led_elsewhere(cluster: TestCluster, topic: str) -> tuple[int, int]:
+    """Partition 0 is led by another node, in the next epoch, and only the two know: the metadata
+    name the old one, which refuses what is sent to it.  The old one and the new one."""
+    old = cluster.leader(topic)
+    new = next(node for node in cluster.running if node != old)
+    logs = {n: cluster.nodes[n].broker.node.partitions.log(topic, 0) for n in (new, old)}
+    cluster.wait_until(lambda: logs[new].end_offset == logs[old].end_offset, "all is copied")
+    for number, led_by in ((new, None), (old, new)):
+        node = cluster.nodes[number].broker.node
+        handle = handle_of(logs[number])
+        epoch = node.image.topics[topic].partitions[0].leader_epoch
+        node.reactor.put_partition(handle, leader_epoch=epoch + 1, durable=False, led_by=led_by)
+    return old, new

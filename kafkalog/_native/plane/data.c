@@ -1,7 +1,6 @@
 /* data.c: what the fast path knows, see data.h. */
 #include "data.h"
 
-#include <stdio.h>
 #include <sys/resource.h>
 
 /* Of the descriptors that the process may have: the others are the logs' own and sockets. */
@@ -21,10 +20,10 @@ kl_status kl_data_new(const kl_server_config *config, kl_clock *clock, int32_t t
     data->config = config;
     data->clock = clock;
     data->pinned_max = pinned_max();
-    pthread_mutex_init(&data->lock, NULL);
     kl_cold_init(&data->cold);
     kl_caught_ups_init(&data->caught_ups);
     kl_racks_init(&data->racks);
+    kl_places_init(&data->places);
     data->lane_count = threads;
     data->lanes = kl_alloc((size_t)threads * sizeof *data->lanes);
     kl_status status = KL_OK;
@@ -45,16 +44,12 @@ void kl_data_free(kl_data *data) {
     if (data == NULL) return;
     kl_sessions_free(data->sessions);
     kl_topics_free(data->topics);
-    for (kl_endpoint *endpoint = data->endpoints, *next; endpoint; endpoint = next) {
-        next = endpoint->next;
-        kl_release(endpoint);
-    }
     kl_release(data->lanes);
     kl_cold_free(&data->cold);
     kl_caught_ups_free(&data->caught_ups);
     kl_racks_free(&data->racks);
+    kl_places_free(&data->places);
     kl_quota_free(data->quota);
-    pthread_mutex_destroy(&data->lock);
     kl_release(data);
 }
 
@@ -88,14 +83,9 @@ kl_status kl_data_set_followers(kl_data *data, const char *topic, int32_t partit
 
 kl_status kl_data_change_role(kl_data *data, const kl_role_change *change,
                               const kl_follower *followers) {
-    bool leads = !change->role.follows;
-    kl_status status = KL_OK;
-    /* First the log, then who may write to it: no record gets an epoch of before. */
-    if (leads) status = kl_log_set_leader_epoch(change->log, change->role.leader_epoch);
-    if (!status)
-        status = kl_topics_put_partition(data->topics, change->topic, change->partition,
-                                         change->log, &change->role);
-    if (!status && leads)
+    kl_status status = kl_topics_put_partition(
+        data->topics, change->topic, change->partition, change->log, &change->role);
+    if (!status && !change->role.follows)
         status =
             kl_data_set_followers(data, change->topic, change->partition,
                                   followers + change->followers_at, change->follower_count);
@@ -116,43 +106,4 @@ void kl_data_drop_slice(kl_data *data, kl_slice *slice) {
     if (slice->segment == NULL) return;
     kl_slice_drop(slice);
     kl_data_unpin(data);
-}
-
-/* ---- endpoints ---------------------------------------------------------------------------- */
-
-kl_status kl_data_set_endpoint(kl_data *data, int32_t listener, const char *host,
-                               int32_t port, const char *rack) {
-    if (strlen(host) >= sizeof data->endpoints->host ||
-        (rack && strlen(rack) >= sizeof data->endpoints->rack))
-        return kl_fail(KL_E_ARGUMENT, "an advertised host and rack have at most 255 bytes");
-    kl_status status = KL_OK;
-    kl_lock(&data->lock);
-    kl_endpoint *endpoint = data->endpoints;
-    while (endpoint && endpoint->listener != listener) endpoint = endpoint->next;
-    if (endpoint == NULL) {
-        endpoint = kl_alloc(sizeof *endpoint);
-        if (endpoint == NULL) {
-            status = kl_fail(KL_E_NO_MEMORY, "no memory for an endpoint");
-            goto out;
-        }
-        endpoint->next = data->endpoints;
-        data->endpoints = endpoint;
-    }
-    endpoint->listener = listener;
-    endpoint->port = port;
-    endpoint->has_rack = rack != NULL;
-    snprintf(endpoint->host, sizeof endpoint->host, "%s", host);
-    snprintf(endpoint->rack, sizeof endpoint->rack, "%s", rack ? rack : "");
-out:
-    kl_unlock(&data->lock);
-    return status;
-}
-
-bool kl_data_endpoint(kl_data *data, int32_t listener, kl_endpoint *out) {
-    kl_lock(&data->lock);
-    const kl_endpoint *endpoint = data->endpoints;
-    while (endpoint && endpoint->listener != listener) endpoint = endpoint->next;
-    if (endpoint) *out = *endpoint;
-    kl_unlock(&data->lock);
-    return endpoint != NULL;
 }

@@ -7,6 +7,7 @@
 #include "codes.h"
 #include "cold.h"
 #include "net/clock.h"
+#include "leaders.h"
 #include "net/codec.h"
 #include "racks.h"
 #include "replica/quota.h"
@@ -30,22 +31,13 @@ typedef struct {
 } kl_lane;
 
 typedef struct kl_data kl_data;
-typedef struct kl_endpoint kl_endpoint;
-struct kl_endpoint {
-    kl_endpoint *next;
-    int32_t listener;
-    int32_t port;
-    char host[256];
-    char rack[256];
-    bool has_rack;
-};
-
 struct kl_data {
     const kl_server_config *config; /* the server's, as is the clock */
     kl_clock *clock;
     kl_cold cold;
     kl_caught_ups caught_ups;
     kl_racks racks;
+    kl_places places;
     kl_quota *quota; /* of what copies get that are not in sync */
     /* Slices of files in responses that are under way: each keeps a file open. */
     _Atomic int64_t pinned;
@@ -54,8 +46,6 @@ struct kl_data {
     kl_sessions *sessions;
     kl_lane *lanes; /* by kl_request.thread */
     int32_t lane_count;
-    pthread_mutex_t lock; /* guards the list; an endpoint is never freed before the end */
-    kl_endpoint *endpoints;
 };
 
 /* For so many network threads; what is given must outlive it. */
@@ -90,12 +80,6 @@ static inline int64_t kl_wall_of(const kl_request *request) {
 static inline kl_lane *kl_lane_of(const kl_request *request) {
     return &kl_data_of(request)->lanes[request->thread];
 }
-/* Tell where clients of a listener reach this node.  KL_E_ARGUMENT, KL_E_NO_MEMORY. */
-kl_status kl_data_set_endpoint(kl_data *data, int32_t listener, const char *host,
-                               int32_t port, const char *rack);
-/* That of a listener; false when it was not told.  Takes data->lock. */
-bool kl_data_endpoint(kl_data *data, int32_t listener, kl_endpoint *out);
-
 /* A reader over the request's body. */
 static inline kl_in kl_request_body(const kl_request *request, bool flexible) {
     return (kl_in){request->data + request->body_pos, request->data + request->bytes,

@@ -34,7 +34,7 @@ static kl_fetch *take(kl_request *request) {
     fetch->aborted_count = 0;
     fetch->forgotten_topics = 0;
     fetch->code = CODE_NONE;
-    fetch->incremental = fetch->epoch_error = fetch->throttled = false;
+    fetch->incremental = fetch->throttled = false;
     fetch->loaded = false;
     return fetch;
 }

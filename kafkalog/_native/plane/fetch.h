@@ -48,7 +48,6 @@ struct kl_fetch {
     int32_t to;       /* KL_LOG_END: a follower; KL_COMMITTED, KL_UNCOMMITTED: a consumer */
     int16_t code;     /* of the whole request: with it no partition is answered */
     bool incremental; /* only what changed is answered */
-    bool epoch_error; /* some partition's answer names the leader */
     bool throttled;   /* some of a follower's counts against the quota */
 };
 

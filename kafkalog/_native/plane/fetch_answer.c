@@ -10,6 +10,7 @@ enum {
 /* Where an answer is put: there is room for what follows until the next `begin`. */
 typedef struct {
     kl_request *request;
+    kl_leaders leaders;
     uint8_t *start;
     uint8_t *p;
     size_t reserved;
@@ -39,20 +40,16 @@ static void put_aborted(out *out, const kl_fetch *fetch, const kl_fetch_item *it
     }
 }
 
-static int32_t leader_of(const out *out, const kl_replica *replica) {
-    return atomic_load(&replica->follows) ? atomic_load(&replica->leader_id)
-                                          : kl_data_of(out->request)->config->node_id;
-}
-
 /* The tagged fields of a partition: where its log diverges, who leads it. */
-static void put_tags(out *out, const kl_fetch *fetch, const kl_fetch_item *item) {
-    enum { TAG_DIVERGING = 0, TAG_LEADER = 1, DIVERGING_BYTES = 13, LEADER_BYTES = 9 };
+static void put_tags(out *out, const kl_fetch_item *item) {
+    enum { TAG_DIVERGING = 0, TAG_LEADER = 1, DIVERGING_BYTES = 13 };
     bool diverging = item->diverging_end >= 0;
-    bool leader = fetch->epoch_error && out->version >= KL_FETCH_ENDPOINTS &&
-                  (item->code == CODE_FENCED_LEADER_EPOCH ||
-                   item->code == CODE_NOT_LEADER_OR_FOLLOWER);
+    kl_leader leader = {-1, -1};
+    if (out->version >= KL_FETCH_ENDPOINTS && item->replica &&
+        kl_leader_is_told(item->code))
+        leader = kl_leader_of(item->replica, kl_data_of(out->request)->config->node_id);
     if (!out->flexible) return;
-    uint8_t *p = kl_out_uvarint(out->p, (uint32_t)diverging + leader);
+    uint8_t *p = kl_out_uvarint(out->p, (uint32_t)diverging + (leader.node >= 0));
     if (diverging) {
         p = kl_out_uvarint(p, TAG_DIVERGING);
         p = kl_out_uvarint(p, DIVERGING_BYTES);
@@ -60,13 +57,7 @@ static void put_tags(out *out, const kl_fetch *fetch, const kl_fetch_item *item)
         p = kl_out_i64(p, item->diverging_end);
         p = kl_out_no_tags(p, true);
     }
-    if (leader) {
-        p = kl_out_uvarint(p, TAG_LEADER);
-        p = kl_out_uvarint(p, LEADER_BYTES);
-        p = kl_out_i32(p, leader_of(out, item->replica));
-        p = kl_out_i32(p, atomic_load(&item->replica->leader_epoch));
-        p = kl_out_no_tags(p, true);
-    }
+    if (leader.node >= 0) p = kl_leaders_put(&out->leaders, leader, TAG_LEADER, p);
     out->p = p;
 }
 
@@ -92,7 +83,7 @@ static bool put_partition(out *out, kl_fetch *fetch, kl_fetch_item *item) {
     end(out);
     if (!put_records(out, fetch, item)) return false;
     if (!begin(out, FIXED_BYTES_MAX)) return false;
-    put_tags(out, fetch, item);
+    put_tags(out, item);
     end(out);
     return true;
 }
@@ -145,35 +136,6 @@ static bool put_group(out *out, kl_fetch *fetch, kl_fetch_item *item,
 
 /* ---- the whole --------------------------------------------------------------------------- */
 
-/* The tagged fields of the response: where the leaders that it names are reached. */
-static bool put_endpoints(out *out, const kl_fetch *fetch) {
-    kl_data *data = kl_data_of(out->request);
-    kl_endpoint endpoint;
-    bool named = fetch->epoch_error && out->version >= KL_FETCH_ENDPOINTS &&
-                 kl_data_endpoint(data, out->request->listener, &endpoint);
-    if (!begin(out, FIXED_BYTES_MAX + sizeof endpoint)) return false;
-    if (!named) {
-        out->p = kl_out_no_tags(out->p, out->flexible);
-        end(out);
-        return true;
-    }
-    uint8_t value[FIXED_BYTES_MAX + sizeof endpoint], *v = kl_out_length(value, true, 1);
-    const kl_span host = {(const uint8_t *)endpoint.host, strlen(endpoint.host)};
-    const kl_span rack = {endpoint.has_rack ? (const uint8_t *)endpoint.rack : NULL,
-                          strlen(endpoint.rack)};
-    v = kl_out_i32(v, kl_data_of(out->request)->config->node_id);
-    v = kl_out_string(v, true, host);
-    v = kl_out_i32(v, endpoint.port);
-    v = kl_out_string(v, true, rack);
-    v = kl_out_no_tags(v, true);
-    out->p = kl_out_uvarint(out->p, 1); /* one field, whose tag is 0 */
-    out->p = kl_out_uvarint(out->p, 0);
-    out->p = kl_out_uvarint(out->p, (uint32_t)(v - value));
-    out->p = kl_out_bytes(out->p, value, (size_t)(v - value));
-    end(out);
-    return true;
-}
-
 static bool put_head(out *out, const kl_fetch *fetch, uint32_t topics) {
     bool session = fetch->session && fetch->code == CODE_NONE;
     if (!begin(out, FIXED_BYTES_MAX)) return false;
@@ -202,5 +164,6 @@ bool kl_fetch_answer(kl_request *request, kl_fetch *fetch) {
         uint32_t partitions = group(fetch, item, &next);
         if (partitions && !put_group(&out, fetch, item, next, partitions)) return false;
     }
-    return put_endpoints(&out, fetch);
+    return !out.flexible ||
+           kl_leaders_end(&out.leaders, &kl_data_of(request)->places, request);
 }

@@ -262,9 +262,6 @@ static void read_item(const kl_request *request, kl_fetch *fetch, kl_fetch_item 
     bool old = request->api_version <= 5;
     item->code =
         code == CODE_KAFKA_STORAGE_ERROR && old ? CODE_NOT_LEADER_OR_FOLLOWER : code;
-    if (item->replica &&
-        (code == CODE_NOT_LEADER_OR_FOLLOWER || code == CODE_FENCED_LEADER_EPOCH))
-        fetch->epoch_error = true;
 }
 
 bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes) {
@@ -275,7 +272,7 @@ bool kl_fetch_read(kl_request *request, kl_fetch *fetch, int64_t *bytes) {
     fetch->copied.bytes = 0;
     fetch->slices = 0;
     fetch->cold_count = 0;
-    fetch->epoch_error = fetch->throttled = false;
+    fetch->throttled = false;
     kl_fetch_set_hear(fetch->set);
     int64_t looks = 0;
     for (kl_fetch_item *item = kl_fetch_set_first(fetch->set); item;

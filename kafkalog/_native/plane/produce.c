@@ -178,6 +178,7 @@ static bool look_up(kl_request *request, kl_produce *produce) {
         item->replica = topic ? kl_topic_replica(topic, item->partition, false) : NULL;
         item->offline = topic && kl_topic_offline(topic, item->partition);
         item->flags = topic ? kl_topic_flags(topic) : 0;
+        if (item->replica) item->epoch = atomic_load(&item->replica->leader_epoch);
         bool packed = (attributes_of(item) & KL_CODEC_MASK) != 0;
         bool inside = item->flags & (packed ? KL_TOPIC_LOOK_INSIDE : KL_TOPIC_COMPRESS);
         known &= item->replica != NULL && !inside &&
@@ -317,7 +318,7 @@ static void append_item(const kl_request *request, kl_produce *produce,
         return;
     }
     const kl_append_options options = {.origin = KL_ORIGIN_CLIENT,
-                                       .leader_epoch = -1,
+                                       .leader_epoch = item->epoch,
                                        .one_batch = 1,
                                        .continues = 1,
                                        .now_ms = kl_wall_of(request),

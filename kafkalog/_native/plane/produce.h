@@ -32,6 +32,7 @@ typedef struct {
     uint32_t group_count; /* of a topic's first partition: how many there are; else 0 */
     int32_t partition;
     int32_t flags; /* KL_TOPIC_* */
+    int32_t epoch; /* of the leader that accepted it */
     int16_t code;
     bool waiting; /* for what was promised; then `waiter` may be linked */
 } kl_produce_item;

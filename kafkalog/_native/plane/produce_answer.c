@@ -7,6 +7,7 @@ enum {
     VERSION_START = 5,
     VERSION_ERRORS = 8,
     VERSION_FLEXIBLE = 9,
+    VERSION_LEADERS = 10,
     FIXED_BYTES_MAX = 64 /* of a partition, a topic or the response, without texts */
 };
 
@@ -33,7 +34,22 @@ static size_t fault_bytes_max(const kl_produce_fault *fault) {
     return bytes;
 }
 
-static uint8_t *put_partition(uint8_t *p, int16_t version, const kl_produce_item *item) {
+/* The tagged fields of a partition: who leads it. */
+static uint8_t *put_tags(uint8_t *p, const kl_request *request, const kl_produce_item *item,
+                         kl_leaders *leaders) {
+    enum { TAG_LEADER = 0 };
+    kl_leader leader = {-1, -1};
+    if (request->api_version >= VERSION_LEADERS && item->replica &&
+        kl_leader_is_told(item->code))
+        leader = kl_leader_of(item->replica, kl_data_of(request)->config->node_id);
+    if (leader.node < 0) return kl_out_no_tags(p, request->api_version >= VERSION_FLEXIBLE);
+    p = kl_out_uvarint(p, 1);
+    return kl_leaders_put(leaders, leader, TAG_LEADER, p);
+}
+
+static uint8_t *put_partition(uint8_t *p, const kl_request *request,
+                              const kl_produce_item *item, kl_leaders *leaders) {
+    int16_t version = request->api_version;
     bool flexible = version >= VERSION_FLEXIBLE;
     p = kl_out_i32(p, item->partition);
     p = kl_out_i16(p, item->code);
@@ -41,7 +57,7 @@ static uint8_t *put_partition(uint8_t *p, int16_t version, const kl_produce_item
     if (version >= VERSION_TIME) p = kl_out_i64(p, item->appended.log_append_time_ms);
     if (version >= VERSION_START) p = kl_out_i64(p, item->appended.log_start_offset);
     if (version >= VERSION_ERRORS) p = put_faults(p, flexible, item->fault);
-    return kl_out_no_tags(p, flexible);
+    return put_tags(p, request, item, leaders);
 }
 
 /* Room for `bytes` at most; what is not used is given back by the next one. */
@@ -55,7 +71,8 @@ static void give_back(kl_request *request, const uint8_t *start, const uint8_t *
                        kl_response_pos(request) - (reserved - (size_t)(p - start)));
 }
 
-static bool answer_item(kl_request *request, const kl_produce_item *item) {
+static bool answer_item(kl_request *request, const kl_produce_item *item,
+                        kl_leaders *leaders) {
     int16_t version = request->api_version;
     bool flexible = version >= VERSION_FLEXIBLE, first = item->group_count > 0;
     size_t bytes = FIXED_BYTES_MAX + fault_bytes_max(item->fault);
@@ -67,7 +84,7 @@ static bool answer_item(kl_request *request, const kl_produce_item *item) {
         else p = kl_out_string(p, flexible, item->topic.name);
         p = kl_out_length(p, flexible, item->group_count);
     }
-    p = put_partition(p, version, item);
+    p = put_partition(p, request, item, leaders);
     give_back(request, start, p, bytes);
     return true;
 }
@@ -83,20 +100,20 @@ static bool end_topic(kl_request *request, bool flexible) {
 bool kl_produce_answer(kl_request *request, const kl_produce *produce) {
     int16_t version = request->api_version;
     bool flexible = version >= VERSION_FLEXIBLE;
+    kl_leaders leaders = {.count = 0};
     uint8_t *start = reserve(request, FIXED_BYTES_MAX);
     if (start == NULL) return false;
     give_back(request, start, kl_out_length(start, flexible, produce->topic_count),
               FIXED_BYTES_MAX);
     for (size_t i = 0; i < produce->count; i++) {
         bool last = i + 1 == produce->count || produce->items[i + 1].group_count > 0;
-        if (!answer_item(request, &produce->items[i])) return false;
+        if (!answer_item(request, &produce->items[i], &leaders)) return false;
         if (last && !end_topic(request, flexible)) return false;
     }
     start = reserve(request, FIXED_BYTES_MAX);
     if (start == NULL) return false;
     uint8_t *p = start;
     if (version >= VERSION_THROTTLE) p = kl_out_i32(p, 0);
-    p = kl_out_no_tags(p, flexible);
     give_back(request, start, p, FIXED_BYTES_MAX);
-    return true;
+    return !flexible || kl_leaders_end(&leaders, &kl_data_of(request)->places, request);
 }

@@ -211,9 +211,11 @@ kl_status kl_topics_put_partition(kl_topics *topics, const char *name, int32_t p
     kl_topics_unlock(topics);
     kl_log *known = !status && old ? old->log : NULL;
     if (!status && old && (log == NULL || known == NULL || known == log)) {
-        kl_replica_set_role(old, role);
-        if (log && known == NULL) status = kl_replica_attach(old, log);
-        if (status) take_out(topics, at);
+        status = kl_replica_set_role(old, role);
+        if (!status && log && known == NULL) {
+            status = kl_replica_attach(old, log);
+            if (status) take_out(topics, at);
+        }
     } else if (!status && old)
         status =
             kl_fail(KL_E_ARGUMENT, "partition %s-%d has a log already: remove it first",

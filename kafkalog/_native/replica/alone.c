@@ -11,8 +11,8 @@ void kl_alone_free(kl_replica *replica) {
     kl_replica_drop(replica);
 }
 
-void kl_alone_set_role(kl_replica *replica, const kl_role *role) {
-    kl_replica_set_role(replica, role);
+kl_status kl_alone_set_role(kl_replica *replica, const kl_role *role) {
+    return kl_replica_set_role(replica, role);
 }
 
 kl_status kl_alone_set_followers(kl_replica *replica, const kl_follower *followers,
@@ -42,7 +42,9 @@ int kl_alone_fetched(kl_replica *replica, int32_t id, int64_t broker_epoch, int6
 
 kl_status kl_alone_append(kl_replica *replica, const uint8_t *batches, size_t bytes,
                           int32_t acks, int64_t now_ms, kl_appended *out) {
-    kl_append_options how = {.leader_epoch = -1, .one_batch = 1, .now_ms = now_ms};
+    kl_append_options how = {.leader_epoch = atomic_load(&replica->leader_epoch),
+                             .one_batch = 1,
+                             .now_ms = now_ms};
     kl_promise promise;
     kl_status status =
         kl_replica_append(replica, (kl_span){batches, bytes}, &how, acks, out, &promise);

@@ -95,6 +95,12 @@ static void on_move(void *owner, const kl_log_ends *ends) {
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
+/* First the log, then who may write to it: no record gets an epoch of before, and no append
+ * that was decided before is taken in this one. */
+static kl_status begin_epoch(kl_log *log, int32_t epoch) {
+    return log && epoch >= 0 ? kl_log_set_leader_epoch(log, epoch) : KL_OK;
+}
+
 kl_status kl_replica_new(kl_log *log, int32_t partition, const kl_role *role,
                          kl_replica **out) {
     kl_replica *replica = *out = kl_alloc(sizeof *replica);
@@ -105,8 +111,9 @@ kl_status kl_replica_new(kl_log *log, int32_t partition, const kl_role *role,
     kl_followers_init(&replica->followers);
     pthread_mutex_init(&replica->lock, NULL);
     kl_cond_init(&replica->moved);
-    kl_replica_set_role(replica, role);
-    kl_status status = log ? kl_log_listen(log, on_move, replica) : KL_OK;
+    kl_status status = role->follows ? KL_OK : begin_epoch(log, role->leader_epoch);
+    if (!status) status = kl_replica_set_role(replica, role);
+    if (!status && log) status = kl_log_listen(log, on_move, replica);
     atomic_store(&replica->epoch_start, atomic_load(&replica->log_end));
     if (status) {
         kl_replica_drop(replica);
@@ -131,11 +138,14 @@ void kl_replica_drop(kl_replica *replica) {
 }
 
 kl_status kl_replica_attach(kl_replica *replica, kl_log *log) {
+    bool leads = !atomic_load(&replica->follows);
+    kl_status status =
+        leads ? begin_epoch(log, atomic_load(&replica->leader_epoch)) : KL_OK;
+    if (status) return status;
     /* First: who is told of its ends finds it. */
     atomic_store(&replica->log, log);
-    kl_status status = kl_log_listen(log, on_move, replica);
-    bool leads = !status && !atomic_load(&replica->follows);
-    return leads ? kl_followers_tell(&replica->followers, log) : status;
+    status = kl_log_listen(log, on_move, replica);
+    return !status && leads ? kl_followers_tell(&replica->followers, log) : status;
 }
 
 /* Producers' appends that began before are over. */
@@ -148,19 +158,27 @@ static void wait_for_appends(kl_replica *replica) {
     kl_unlock(&replica->lock);
 }
 
-void kl_replica_set_role(kl_replica *replica, const kl_role *role) {
-    int32_t epoch = atomic_exchange(&replica->leader_epoch, role->leader_epoch);
+kl_status kl_replica_set_role(kl_replica *replica, const kl_role *role) {
+    bool led = !atomic_load(&replica->follows) &&
+               atomic_load(&replica->leader_epoch) == role->leader_epoch;
+    kl_status status =
+        led || role->follows ? KL_OK : begin_epoch(replica->log, role->leader_epoch);
+    if (status) return status;
     atomic_store(&replica->durable, role->durable);
     atomic_store(&replica->leader_id, role->leader_id);
     atomic_store(&replica->followers.minimum, role->min_isr);
     atomic_store(&replica->throttled, role->throttled);
     atomic_store(&replica->tag, role->tag);
-    if (atomic_exchange(&replica->follows, role->follows != 0) == 0 && role->follows)
-        wait_for_appends(replica);
-    if (epoch == role->leader_epoch) return;
+    bool ends =
+        atomic_exchange(&replica->follows, role->follows != 0) == 0 && role->follows;
+    /* Last: no answer names the leader of before with this epoch. */
+    int32_t epoch = atomic_exchange(&replica->leader_epoch, role->leader_epoch);
+    if (ends) wait_for_appends(replica);
+    if (epoch == role->leader_epoch) return KL_OK;
     atomic_store(&replica->epoch_start, atomic_load(&replica->log_end));
     atomic_store(&replica->kept_epoch, -1);
     kl_replica_touch(replica);
+    return KL_OK;
 }
 
 kl_status kl_replica_set_followers(kl_replica *replica, const kl_follower *followers,
@@ -258,6 +276,9 @@ kl_status kl_replica_append(kl_replica *replica, kl_span batches,
     how.durable = acks == -1 ? atomic_load(&replica->durable) : 0;
     status = kl_log_append_batches(replica->log, batches.data, batches.bytes, &how, out);
     end_append(replica);
+    if (KL_UNLIKELY(status == KL_E_FENCED_LEADER_EPOCH))
+        status =
+            kl_fail_prefix(KL_E_NOT_LEADER_OR_FOLLOWER, "partition %d", replica->partition);
     promise->kind = how.durable || out->sync_due ? KL_FOR_DISK : KL_FOR_OFFSET;
     promise->offset = out->last_offset + 1;
     return status;

@@ -90,8 +90,10 @@ kl_status kl_replica_new(kl_log *log, int32_t partition, const kl_role *role,
                          kl_replica **out);
 kl_replica *kl_replica_retain(kl_replica *replica);
 void kl_replica_drop(kl_replica *replica); /* NULL is fine */
-/* Once it follows, no producer's append is under way, and who waits for one is told. */
-void kl_replica_set_role(kl_replica *replica, const kl_role *role);
+/* Once it follows, no producer's append is under way, and who waits for one is told.  One that
+ * leads has its log in its epoch, so that no append of another epoch is taken.  On failure,
+ * which is kl_log_set_leader_epoch's, it keeps the role that it has. */
+kl_status kl_replica_set_role(kl_replica *replica, const kl_role *role);
 /* See kl_server_set_followers. */
 kl_status kl_replica_set_followers(kl_replica *replica, const kl_follower *followers,
                                    int32_t count, int64_t now_ms);
@@ -111,7 +113,8 @@ void kl_replica_leave(kl_replica *replica);
 
 /* Append a producer's batches as the leader.  *promise: what is to be waited for with `acks`
  * -1, or when out->sync_due.  Between enter and leave.  The statuses of
- * kl_log_append_batches; KL_E_NOT_LEADER_OR_FOLLOWER, and with acks -1 KL_E_NOT_ENOUGH_REPLICAS. */
+ * kl_log_append_batches; KL_E_NOT_LEADER_OR_FOLLOWER, also when it leads in another epoch than
+ * the options say, and with acks -1 KL_E_NOT_ENOUGH_REPLICAS. */
 kl_status kl_replica_append(kl_replica *replica, kl_span batches,
                             const kl_append_options *options, int32_t acks,
                             kl_appended *out, kl_promise *promise);

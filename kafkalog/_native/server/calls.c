@@ -159,9 +159,9 @@ kl_status kl_server_wait(kl_server *server, const char *topic, int32_t partition
 
 /* ---- what else is told --------------------------------------------------------------- */
 
-kl_status kl_server_set_endpoint(kl_server *server, int32_t listener, const char *host,
-                                 int32_t port, const char *rack) {
-    return kl_data_set_endpoint(server->data, listener, host, port, rack);
+kl_status kl_server_set_endpoints(kl_server *server, int32_t listener,
+                                  const kl_endpoint *endpoints, int32_t count) {
+    return kl_places_set(&server->data->places, listener, endpoints, count);
 }
 
 kl_status kl_server_set_racks(kl_server *server, const kl_rack *places, int32_t count) {

@@ -92,9 +92,9 @@ class GroupCore(Core[GroupShard]):
 
     # ---- partitions ------------------------------------------------------------------------
 
-    def new_shard(self, partition: int) -> GroupShard:
+    def new_shard(self, partition: int, epoch: int) -> GroupShard:
         """An empty shard of a partition, to be filled by `load`."""
-        return GroupShard(partition, self.config, self.timers, self._new_id)
+        return GroupShard(partition, epoch, self.config, self.timers, self._new_id)
 
     def load(self, shard: GroupShard, batches: Iterable[JournalBatch], wall_ms: int) -> None:
         """Fill an empty shard from its journal; in any thread, touches no timer."""

@@ -24,10 +24,11 @@ class GroupShard(Shard):
     """The groups of one partition.  One thread only: the coordinator's."""
 
     def __init__(
-        self, partition: int, config: GroupConfig, timers: Timers, new_id: Callable[[], str]
-    ) -> None:
+        self, partition: int, epoch: int, config: GroupConfig, timers: Timers,
+        new_id: Callable[[], str],
+    ) -> None:  # fmt: skip
         """`new_id` makes the unique part of member ids."""
-        super().__init__(partition)
+        super().__init__(partition, epoch)
         self.config = config
         self.weight = Weight()
         """Of all its groups; it counts in the coordinator's while this shard is at work."""

@@ -114,11 +114,12 @@ class TransactionCore(Core[TransactionShard]):
 
     # ---- partitions ------------------------------------------------------------------------
 
-    def new_shard(self, partition: int) -> TransactionShard:
+    def new_shard(self, partition: int, epoch: int) -> TransactionShard:
         """An empty shard of a partition, to be filled by `load`."""
         return TransactionShard(
-            partition, next(self._lives), self.config, self.timers, self._outside, self._has_room
-        )
+            partition, epoch, next(self._lives), self.config, self.timers, self._outside,
+            self._has_room,
+        )  # fmt: skip
 
     def _has_room(self, more: int, more_bytes: int) -> bool:
         kept = sum(len(shard.ids) for shard in self.shards.values()) if more else 0

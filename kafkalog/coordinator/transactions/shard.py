@@ -60,28 +60,25 @@ class Outside(NamedTuple):
     """Where a group's offsets are; None: there is no topic for them."""
     level: Callable[[], int]
     """Of the feature transaction.version."""
-    leader_epoch: Callable[[int], int]
-    """Of a partition of __transaction_state."""
 
 
 class TransactionShard(Shard):
     """The transactional ids of one partition.  One thread only: the coordinator's."""
 
     def __init__(
-        self, partition: int, life: int, config: TransactionConfig, timers: Timers,
+        self, partition: int, epoch: int, life: int, config: TransactionConfig, timers: Timers,
         outside: Outside, has_room: Callable[[int, int], bool],
     ) -> None:  # fmt: skip
-        """`life`: no other shard has it; `has_room`: whether so many transactional ids and bytes
+        """`epoch`: markers say it of their coordinator, and one that was replaced is not believed;
+        `life`: no other shard has it; `has_room`: whether so many transactional ids and bytes
         more may be kept, of all shards."""
-        super().__init__(partition)
+        super().__init__(partition, epoch)
         self.life = life
         self.config = config
         self.timers = timers
         """Those of all shards."""
         self.outside = outside
         self.has_room = has_room
-        self.epoch = outside.leader_epoch(partition)
-        """What markers say of their coordinator: one that was replaced is not believed."""
         self.ids: dict[str, Transaction] = {}
         """See put and forget."""
         self.weight = Weight()

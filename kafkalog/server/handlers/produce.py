@@ -18,6 +18,7 @@ from kafkalog.errors import (
     InvalidRecord,
     InvalidTimestamp,
     InvalidTopic,
+    KafkalogError,
     MessageTooLarge,
     Timeout,
     UnsupportedCompressionType,
@@ -27,6 +28,7 @@ from kafkalog.metadata.image import INTERNAL_TOPICS
 from kafkalog.server.handlers.common import code_of
 from kafkalog.server.handlers.failures import handler_failed
 from kafkalog.server.handlers.fetch import open_logs
+from kafkalog.server.handlers.leaders import current_leader, endpoints
 from kafkalog.server.handlers.writers import (
     ATTRIBUTES_POS,
     JOINS_SINCE,
@@ -52,6 +54,8 @@ ADMIN_CLIENT = "__admin_client"
 INSIDE_BYTES = 16 << 20
 """Bodies that decompress to more than this are looked into one at a time."""
 QUICK_BYTES = 65_536
+LEADERS_SINCE = 10
+"""From this version on a refusal names the leader (KIP-951)."""
 IDS_SINCE = 13
 """From this version on topics are named by id."""
 ZSTD_SINCE = 7
@@ -59,6 +63,9 @@ ZSTD_SINCE = 7
 
 
 _DEFAULTS = TopicConfig()
+Accepted = int | KafkalogError
+"""The leader epoch in which a partition's records were accepted, before the coordinator was asked;
+or why they were not."""
 
 
 class _Appended(NamedTuple):
@@ -121,7 +128,10 @@ class _Append:
     def __init__(self, node: Node, request: Request, named: list[tuple[str | None, Any]]) -> None:
         self._node = node
         self._request = request
-        self._left = deque((name, p) for name, topic in named for p in topic.partition_data)
+        self._left = deque(
+            (name, _accepted(node, name, p.index), p)
+            for name, topic in named for p in topic.partition_data
+        )  # fmt: skip
         self._done: list[_Appended] = []
         self._verdicts: Verdicts = {}
 
@@ -139,10 +149,10 @@ class _Append:
         node, request = self._node, self._request
         while self._left:
             try:
-                name, asked = self._left[0]
+                name, accepted, asked = self._left[0]
                 key = name, asked.index, writer_of(asked.records)
                 verdict = self._verdicts.get(key)
-                self._done.append(_append(node, request, name, asked, limit, verdict))
+                self._done.append(_append(node, request, name, accepted, asked, limit, verdict))
             except _TooMuch:
                 node.bulk.submit(self._rest)
                 return
@@ -151,7 +161,7 @@ class _Append:
         if request.body.acks == ALL or any(one.on_disk for one in self._done):
             _Waiting(node, request, self._done).begin()
         else:
-            _finish(request, self._done)
+            _finish(node, request, self._done)
 
     def _rest(self) -> None:
         try:
@@ -165,8 +175,17 @@ class _Append:
         handler_failed(self._request, problem)
 
 
+def _accepted(node: Node, topic: str | None, partition: int) -> Accepted:
+    try:
+        if topic is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        return node.partitions.leader_epoch(topic, partition)
+    except KafkalogError as problem:
+        return problem
+
+
 def _append(
-    node: Node, request: Request, topic: str | None, asked: Any, limit: int,
+    node: Node, request: Request, topic: str | None, accepted: Accepted, asked: Any, limit: int,
     verdict: Verdict | None,
 ) -> _Appended:  # fmt: skip
     answer: dict[str, Any] = {"index": asked.index}
@@ -175,15 +194,16 @@ def _append(
     records = asked.records or b""
     now_ms = node.clock.now_ms()
     try:
-        if topic is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        if isinstance(accepted, KafkalogError):
+            raise accepted
+        assert topic is not None  # it was accepted
         log = node.partitions.log(topic, asked.index)
         config = log.config
         _check(request, topic, records)
         ready = _prepared(records, config, now_ms, limit)
         append = partial(
             node.reactor.append, topic, asked.index, ready, acks=request.body.acks, now_ms=now_ms,
-            one_batch=True,
+            leader_epoch=accepted, one_batch=True,
         )  # fmt: skip
         if verdict is None:
             found = append(continues=True)
@@ -268,10 +288,10 @@ class _Waiting:
             self._left -= 1
             if self._left:
                 return
-        _finish(self._request, self._done)
+        _finish(self._node, self._request, self._done)
 
 
-def _finish(request: Request, done: list[_Appended]) -> None:
+def _finish(node: Node, request: Request, done: list[_Appended]) -> None:
     """Answer; with acks=0 there is no answer, and a failure closes the connection."""
     if request.body.acks == NONE:
         if any(one.answer.get("error_code") for one in done):
@@ -279,6 +299,9 @@ def _finish(request: Request, done: list[_Appended]) -> None:
         else:
             request.answer_bytes(b"", -1)
         return
+    leaders = (
+        _name_leaders(node, request.peer.listener, done) if request.version >= LEADERS_SINCE else {}
+    )
     answers = iter(done)
 
     def named(topic: Any) -> dict[str, Any]:
@@ -293,6 +316,19 @@ def _finish(request: Request, done: list[_Appended]) -> None:
                     "partition_responses": [next(answers).answer for _ in topic.partition_data],
                 }
                 for topic in request.body.topic_data
-            ]
+            ],
+            **leaders,
         }
     )
+
+
+def _name_leaders(node: Node, listener: int, done: list[_Appended]) -> dict[str, Any]:
+    """Say who leads what was refused for not being led here; where those are."""
+    named: list[int] = []
+    for one in done:
+        if one.answer.get("error_code") == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            leader = current_leader(node, one.topic, one.partition)
+            if leader is not None:
+                one.answer["current_leader"] = leader
+                named.append(leader["leader_id"])
+    return {"node_endpoints": endpoints(node, listener, named)} if named else {}

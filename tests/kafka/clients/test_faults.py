@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from kafkalog.testing.broker import TestBroker
+from kafkalog.testing.cluster import TestCluster
+from tests.kafka.clients.agent import Agent, Record
+from tests.support.membership import led_elsewhere
 
 Wait = Callable[..., None]
 
@@ -235,3 +238,23 @@ def test_a_transaction_whose_time_is_over_is_aborted(broker: TestBroker) -> None
     assert values(broker) == [b"after"]
     producer.purge()
     del producer, told  # while there is a broker: else it looks for one for half a minute
+
+
+# ---- another leader ------------------------------------------------------------------------------
+
+
+@pytest.mark.java
+def test_java_goes_where_a_refusal_sends_it(
+    kafkalog_cluster: TestCluster, new_agent: Callable[..., Agent]
+) -> None:
+    """Only the answer names the leader (KIP-951): by the metadata it would ask the old one for
+    ever."""
+    cluster = kafkalog_cluster
+    cluster.create_topic("t")
+    cluster.wait_until(lambda: len(cluster.in_sync("t")) == 3, "all are in sync")
+    java = new_agent("java", cluster.bootstrap_servers)
+    assert java.produce("t", [Record(b"k", b"0")], acks="1") == [0]
+    old, new = led_elsewhere(cluster, "t")
+    assert java.produce("t", [Record(b"k", b"1")], acks="1") == [1]
+    logs = [cluster.nodes[node].broker.node.partitions.log("t", 0) for node in (old, new)]
+    assert [log.end_offset for log in logs] == [1, 2]

@@ -140,7 +140,7 @@ def test_damaged_records_are_left_out(kafka_cases: Path, caplog: pytest.LogCaptu
     journal.put(0, [(b"\0", b"x"), (b"\0\2\0\1g", b"\0\3\xff"), (b"\0\1\0\1g\0\1t\0\0\0\1", b"\0")])
     journal.put(0, [(b"\0\x63what", b"x"), (b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\1" + bytes(26))])
     desk = Desk(journal=journal)
-    shard = desk.core.new_shard(0)
+    shard = desk.core.new_shard(0, 0)
     loader.load(shard, journal.read(0), 0)
     assert list(shard.groups["g"].offsets) == ["t"]
     assert list(shard.groups["g"].offsets["t"]) == [0]

@@ -38,7 +38,7 @@ class LogJournal(MemoryJournal):
         keys, values = zip(*records, strict=True)
         self.logs[partition].append_many(list(values), keys=list(keys))
 
-    def read(self, partition: int) -> Iterator[JournalBatch]:
+    def read(self, partition: int, epoch: int = 0) -> Iterator[JournalBatch]:
         return journal_batches(self.logs[partition])
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kafkalog.coordinator.core import Append, Core
@@ -17,11 +18,13 @@ from kafkalog.coordinator.step import JournalRecord, Producer, Request, Step, al
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["HOST", "PARTITIONS", "WALL_MS", "Bench", "MemoryJournal", "Reply"]
+__all__ = ["EPOCH", "HOST", "PARTITIONS", "WALL_MS", "Bench", "MemoryJournal", "Reply"]
 
 HOST = "/127.0.0.1"
 WALL_MS = 1_700_000_000_000
 PARTITIONS = 4
+EPOCH = 5
+"""The leader epoch of the journal's partitions."""
 
 
 class MemoryJournal:
@@ -54,6 +57,7 @@ class MemoryJournal:
     def append(
         self,
         partition: int,
+        epoch: int,
         records: Sequence[JournalRecord],
         done: Callable[[ErrorCode], None],
         producer: Producer | None = None,
@@ -62,7 +66,7 @@ class MemoryJournal:
         self.put_of(partition, records, producer)
         done(ErrorCode.NONE)
 
-    def read(self, partition: int) -> Iterator[JournalBatch]:
+    def read(self, partition: int, epoch: int = EPOCH) -> Iterator[JournalBatch]:
         """As Journal.read."""
         return iter(list(self.batches[partition]))
 
@@ -113,6 +117,8 @@ class Bench(Generic[C]):
         """Outcomes of the next appends; none: all go well."""
         self.held: list[Append] | None = None
         """With a list, appends wait in it."""
+        self.later: list[Callable[[Step], None]] = []
+        """What comes in the same step as the next event."""
         self.restart()
 
     @abstractmethod
@@ -131,8 +137,8 @@ class Bench(Generic[C]):
 
     def load(self, partition: int) -> None:
         """Let the coordinator read a partition of its journal."""
-        self.core.begin_load(partition, self.partitions)
-        shard = self.core.new_shard(partition)
+        self.core.begin_load(partition, self.partitions, EPOCH)
+        shard = self.core.new_shard(partition, EPOCH)
         self.core.load(shard, self.journal.read(partition), self.wall_ms)
         self.step(lambda step: self.core.end_load(shard, step))
 
@@ -145,7 +151,8 @@ class Bench(Generic[C]):
         does."""
         step = Step(self.now_ms, self.wall_ms)
         try:
-            all_of([lambda: event(step), lambda: self.core.tick(step)])
+            later, self.later = self.later, []
+            all_of(partial(one, step) for one in (event, *later, self.core.tick))
         finally:
             self._finish(step)
 

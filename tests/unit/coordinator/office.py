@@ -52,7 +52,6 @@ class Office(Bench[TransactionCore]):
             lambda topic: self.topics[topic],
             lambda _group: OFFSETS,
             lambda: self.level,
-            lambda _partition: 5,
         )
         return TransactionCore(self.config, outside)
 

@@ -114,7 +114,7 @@ class GroupWorld(World[GroupCore]):
         if group is None or group.writing or group.commits or group.state is not State.STABLE:
             return
         other = GroupCore(SETTINGS, str)
-        shard = other.new_shard(0)
+        shard = other.new_shard(0, 0)
         other.load(shard, self.journal.read(0), self.wall_ms)
         loaded = self.picture(shard.groups.get(GROUP))
         if loaded != self.picture(group):

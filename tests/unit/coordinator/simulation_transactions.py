@@ -84,7 +84,7 @@ class TransactionWorld(World[TransactionCore]):
     def new_core(self) -> TransactionCore:
         outside = Outside(
             lambda: next(self.ids), lambda _topic: PARTITIONS, lambda _group: None,
-            lambda: self.level, lambda _partition: self.life,
+            lambda: self.level,
         )  # fmt: skip
         return self.make_core(CONFIG, outside)
 
@@ -195,7 +195,7 @@ class TransactionWorld(World[TransactionCore]):
         shard = self.core.shards[0]
         if any(one.pending is not None for one in shard.ids.values()):
             return
-        other = self.make_core(CONFIG, shard.outside).new_shard(0)
+        other = self.make_core(CONFIG, shard.outside).new_shard(0, self.life)
         self.core.load(other, self.journal.read(0), 0)
         version = self.level >= 1
 

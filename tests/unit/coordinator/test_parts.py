@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,7 @@ from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support.waiting import LIMIT_S
-from tests.unit.coordinator.bench import HOST, MemoryJournal, Reply
+from tests.unit.coordinator.bench import EPOCH, HOST, MemoryJournal, Reply
 from tests.unit.coordinator.desk import Desk, config
 from tests.unit.coordinator.test_states import codes
 
@@ -107,6 +108,7 @@ class SlowJournal(MemoryJournal):
     def append(
         self,
         partition: int,
+        epoch: int,
         records: Sequence[JournalRecord],
         done: Callable[[ErrorCode], None],
         producer: Producer | None = None,
@@ -116,9 +118,9 @@ class SlowJournal(MemoryJournal):
         self.put(partition, records)
         self.waiting.append(done)
 
-    def read(self, partition: int) -> Iterator[JournalBatch]:
+    def read(self, partition: int, epoch: int = EPOCH) -> Iterator[JournalBatch]:
         self.gate.wait(LIMIT_S)
-        return super().read(partition)
+        return super().read(partition, epoch)
 
     def finish(self) -> None:
         waiting, self.waiting = self.waiting, []
@@ -178,7 +180,7 @@ def state(coordinator: Groups, wait_until: Wait) -> int:
 
 
 def loaded(coordinator: Groups, wait_until: Wait) -> None:
-    coordinator.load(range(4), 4)
+    coordinator.load(dict.fromkeys(range(4), EPOCH), 4)
     wait_until(lambda: state(coordinator, wait_until) == 0, "loaded")
 
 
@@ -187,12 +189,64 @@ def test_requests_are_answered_while_partitions_load(
 ) -> None:
     assert state(coordinator, wait_until) == ErrorCode.NOT_COORDINATOR
     journal.gate.clear()
-    coordinator.load(range(4), 4)
+    coordinator.load(dict.fromkeys(range(4), EPOCH), 4)
     assert state(coordinator, wait_until) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     journal.gate.set()
     wait_until(lambda: state(coordinator, wait_until) == 0, "loaded")
     coordinator.resign(partition_for("g", 4))
     assert state(coordinator, wait_until) == ErrorCode.NOT_COORDINATOR
+
+
+def test_what_was_read_in_an_earlier_epoch_is_dropped(
+    coordinator: Groups, journal: SlowJournal, wait_until: Wait
+) -> None:
+    """Led in 5, in 7 and on in 8 while the first look was under way: only the last one counts."""
+    partition = partition_for("g", 4)
+    whole, began, go_on = journal.read, queue.Queue[int](), threading.Semaphore(0)
+
+    def read(partition: int, epoch: int) -> Iterator[JournalBatch]:
+        began.put(epoch)
+        assert go_on.acquire(timeout=LIMIT_S)
+        return whole(partition, epoch)
+
+    journal.read = read  # type: ignore[method-assign]
+    coordinator.load({partition: 5}, 4)
+    assert began.get(timeout=LIMIT_S) == 5
+    coordinator.resign(partition)
+    coordinator.load({partition: 7}, 4)
+    coordinator.lead_on(partition, 8)
+    for epoch in (7, 8):
+        assert state(coordinator, wait_until) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        go_on.release()
+        assert began.get(timeout=LIMIT_S) == epoch
+    assert state(coordinator, wait_until) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    go_on.release()
+    wait_until(lambda: state(coordinator, wait_until) == 0, "loaded")
+    assert coordinator.core.shards[partition].epoch == 8
+
+
+def test_what_was_read_before_the_topic_was_deleted_is_dropped(
+    coordinator: Groups, journal: SlowJournal, wait_until: Wait
+) -> None:
+    """The next topic of the name begins in the same epoch."""
+    partition = partition_for("g", 4)
+    began, go_on = queue.Queue[int](), threading.Semaphore(0)
+
+    def read(partition: int, epoch: int) -> Iterator[JournalBatch]:
+        began.put(epoch)
+        assert go_on.acquire(timeout=LIMIT_S)
+        return iter(())
+
+    journal.read = read  # type: ignore[method-assign]
+    coordinator.load({partition: 0}, 4)
+    began.get(timeout=LIMIT_S)
+    coordinator.resign(partition)
+    coordinator.load({partition: 0}, 4)
+    go_on.release()
+    began.get(timeout=LIMIT_S)
+    assert state(coordinator, wait_until) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    go_on.release()
+    wait_until(lambda: state(coordinator, wait_until) == 0, "loaded")
 
 
 def test_a_partition_that_cannot_be_read_is_tried_again(
@@ -201,12 +255,12 @@ def test_a_partition_that_cannot_be_read_is_tried_again(
     whole = journal.read
     attempts: list[int] = []
 
-    def read(partition: int) -> Iterator[JournalBatch]:
+    def read(partition: int, epoch: int) -> Iterator[JournalBatch]:
         attempts.append(partition)
         raise errors.StorageOffline(f"partition {partition}")
 
     journal.read = read  # type: ignore[method-assign]
-    coordinator.load(range(4), 4)
+    coordinator.load(dict.fromkeys(range(4), EPOCH), 4)
     gone = ErrorCode.NOT_COORDINATOR
     for times in (1, 2):
         wait_until(lambda times=times: len(attempts) == 4 * times, "tried")
@@ -328,7 +382,7 @@ def test_requests_from_many_threads(kind: type[Groups], wait_until: Wait) -> Non
     store = MemoryJournal()
     coordinator = kind(GroupCore(config(), new_id), store, SystemClock(), name="group")
     coordinator.start()
-    coordinator.load(range(4), 4)
+    coordinator.load(dict.fromkeys(range(4), EPOCH), 4)
     wait_until(lambda: state(coordinator, wait_until) == 0, "loaded")
     replies: list[Reply] = []
 

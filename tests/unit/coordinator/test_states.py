@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from kafkalog.coordinator.groups.group import State
+from kafkalog.coordinator.partitions import partition_for
+from kafkalog.coordinator.step import Step
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
+from tests.unit.coordinator.bench import EPOCH
 from tests.unit.coordinator.desk import Desk, subscription
 
 NONE = ErrorCode.NONE
@@ -259,7 +262,7 @@ def codes(reply: Any) -> list[ErrorCode]:
 def test_loading(desk: Desk) -> None:
     """Members go on as if nothing were, all else comes back later."""
     desk.core.shards.clear()
-    desk.core.loading = set(range(4))
+    desk.core.loading = dict.fromkeys(range(4), EPOCH)
     load = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert desk.join().error is load
     assert desk.heartbeat("m", 1) is NONE
@@ -313,3 +316,32 @@ def test_subscriptions_are_read() -> None:
     desk.stable(2, protocols=[("range", subscription("a", "b"))])
     (shard,) = (s for s in desk.core.shards.values() if s.groups)
     assert shard.groups["g"].topics == {"a", "b"}
+
+
+def lead_again(desk: Desk, partition: int, step: Step) -> None:
+    """In epoch 7, which nothing that was decided before is for."""
+    desk.core.resign(partition, step)
+    desk.core.begin_load(partition, 4, 7)
+    desk.core.end_load(desk.core.new_shard(partition, 7), step)
+
+
+def test_what_a_step_decided_is_not_appended_in_the_next_epoch(desk: Desk) -> None:
+    """Though the partition was lost and read again in the same step."""
+    desk.later.append(lambda step: lead_again(desk, partition_for("g", 4), step))
+    assert codes(desk.commit(OFFSETS)) == [ErrorCode.NOT_COORDINATOR]
+    assert not any(desk.journal.batches.values())
+    desk.held = []
+    assert desk.commit(OFFSETS).waits
+    assert [append.epoch for append in desk.held] == [7]
+
+
+def test_who_leads_on_appends_in_the_next_epoch(desk: Desk) -> None:
+    """And knows what it knew."""
+    assert codes(desk.commit(OFFSETS)) == [NONE]
+    desk.held = []
+    assert desk.commit(OFFSETS).waits
+    partition = partition_for("g", 4)
+    desk.step(lambda step: desk.core.lead_on(partition, EPOCH + 1, step))
+    assert desk.commit(OFFSETS).waits
+    assert [append.epoch for append in desk.held] == [EPOCH, EPOCH + 1]
+    assert desk.offsets() == OFFSETS

@@ -13,7 +13,7 @@ from kafkalog.coordinator.transactions.transaction import State, Status, Waiting
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from tests.unit.coordinator.bench import WALL_MS
+from tests.unit.coordinator.bench import EPOCH, WALL_MS
 from tests.unit.coordinator.office import OFFSETS, Office, settings
 
 OK = ErrorCode.NONE
@@ -491,7 +491,7 @@ def test_a_restart_goes_on_where_the_journal_ends(office: Office) -> None:
 def test_while_partitions_load_requests_are_told_so(office: Office) -> None:
     producer = office.new()
     office.core.shards.clear()
-    office.core.loading = {0, 1, 2, 3}
+    office.core.loading = dict.fromkeys(range(4), EPOCH)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert office.init().error is loading
     assert office.add(producer, 1) == [loading]

@@ -143,8 +143,8 @@ class World(Generic[C]):
         self._ready_ms = 0
         self.note(f"coordinator {self.life} starts")
         self.core = self.new_core()
-        self.core.begin_load(0, 1)
-        shard = self.core.new_shard(0)
+        self.core.begin_load(0, 1, self.life)
+        shard = self.core.new_shard(0, self.life)
         self.core.load(shard, self.journal.read(0), self.wall_ms)
         self.step(lambda step: self.core.end_load(shard, step))
 

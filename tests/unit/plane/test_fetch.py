@@ -233,7 +233,9 @@ def test_leader_epochs_are_checked(served, peer):
 @pytest.mark.parametrize("rack", [None, "r1"])
 def test_a_fenced_fetch_is_told_who_leads(served, peer, rack):
     fill(served.put(leader_epoch=5))
-    served.reactor.set_endpoint(0, "broker.example", 9092, rack)
+    served.reactor.set_endpoints(
+        0, [{"node_id": 1, "host": "broker.example", "port": 9092, "rack": rack}]
+    )
     for version in (15, 16, 17):
         wanted = {("t", 0): {"fetch_offset": 0, "current_leader_epoch": 1}}
         response = peer.fetch(wanted, version=version)

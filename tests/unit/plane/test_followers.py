@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 import kafkalog
-from kafkalog.errors import ArgumentError, NotEnoughReplicas, NotFound, NotLeaderOrFollower
+from kafkalog.errors import (
+    ArgumentError,
+    FencedLeaderEpoch,
+    NotEnoughReplicas,
+    NotFound,
+    NotLeaderOrFollower,
+)
 from kafkalog.log.log import handle_of
 from kafkalog.replication.followers import CaughtUp, Follower
 from kafkalog.server.reactor import RoleChange
@@ -477,3 +483,46 @@ def test_a_session_sends_its_consumer_elsewhere(served: Served, peer: Peer) -> N
     follow(peer, 5)
     again = peer.fetch({("t", 0): 5}, session_epoch=1, **session)
     assert again.responses[0].partitions[0].preferred_read_replica == 2
+
+
+# ---- in which epoch an append was decided ----------------------------------------------------
+
+
+def test_an_append_of_another_epoch_is_refused(served: Served, peer: Peer) -> None:
+    """Decided in 5, refused in 7, whether or not the copy followed in between; so is one that is
+    ahead of the role."""
+    log = served.put()
+    lead(served, epoch=5)
+    assert served.reactor.append("t", 0, one(), leader_epoch=5).base_offset == 0
+    lead(served, epoch=6, led_by=2)
+    with pytest.raises(NotLeaderOrFollower, match="led by node 2"):
+        served.reactor.append("t", 0, one(), leader_epoch=5)
+    lead(served, epoch=7)
+    for acks in (ALL, LEADER):
+        with pytest.raises(NotLeaderOrFollower, match="leader epoch 7, expected 5"):
+            served.reactor.append("t", 0, one(), leader_epoch=5, acks=acks)
+    with pytest.raises(NotLeaderOrFollower, match="leader epoch 7, expected 8"):
+        served.reactor.append("t", 0, one(), leader_epoch=8)
+    assert (log.end_offset, log.high_watermark) == (1, 1)
+    assert served.reactor.append("t", 0, one(), leader_epoch=7).base_offset == 1
+    assert peer.produce_one(one()).base_offset == 2
+
+
+def test_a_partition_that_gets_its_log_gets_its_epoch(served: Served, peer: Peer) -> None:
+    served.put()
+    served.reactor.put_empty("t", 1, leader_epoch=5, durable=False)
+    log = served.logs["t", 1] = kafkalog.Log(served.folder / "t-1")
+    served.reactor.put_partition(handle_of(log), leader_epoch=5, durable=False)
+    assert handle_of(log).state().leader_epoch == 5
+    assert peer.produce_one(one(), ("t", 1)).base_offset == 0
+
+
+def test_a_role_of_an_epoch_that_is_over(served: Served, peer: Peer) -> None:
+    """The partition keeps the role that it has."""
+    log = served.put()
+    lead(served, epoch=7)
+    assert peer.produce_one(one()).error_code == 0
+    with pytest.raises(FencedLeaderEpoch, match="leader epoch 6, known is 7"):
+        lead(served, epoch=6)
+    assert served.reactor.append("t", 0, one(), leader_epoch=7).base_offset == 1
+    assert log.end_offset == 2

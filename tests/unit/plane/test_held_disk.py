@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kafkalog.log.log import handle_of
+from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.unit.log.test_held_disk import CONFIG, NotHeld, delete_segments, fill, held
 from tests.unit.plane.peer import ALL, LEADER, NONE, Peer, Served, one
@@ -291,3 +292,30 @@ def test_a_first_append_that_takes_the_marker_away(
     with held(faults, call, lambda: served.connect().produce_one(one()), wait_until):
         elsewhere(served)
     assert served.logs["t", 0].end_offset == 2
+
+
+@pytest.mark.parametrize("acks", [LEADER, ALL])
+@pytest.mark.parametrize("followed", [False, True])
+def test_an_append_that_was_accepted_in_an_earlier_epoch(
+    cold: Served, faults: Any, wait_until: Wait, acks: int, followed: bool
+) -> None:
+    """While it waited for another partition's disk, this one was led elsewhere, or elected again:
+    it is refused though this node leads once more."""
+    log, peer = cold.logs["t", 0], cold.connect()
+    end = log.end_offset
+
+    def produce() -> None:
+        peer.send_produce({("t", 0): one(key=b"k"), ("t", 1): LARGE}, acks=acks)
+        here, beside = peer.receive().responses[0].partition_responses
+        assert (here.error_code, here.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        assert "leader epoch 7, expected 0" in here.error_message
+        assert beside.error_code == 0
+
+    with held(faults, b"renameat", produce, wait_until):
+        handle = handle_of(log)
+        if followed:
+            cold.reactor.put_partition(handle, leader_epoch=6, durable=False, led_by=2)
+        cold.reactor.put_partition(handle, leader_epoch=7, durable=False)
+    assert log.end_offset == end, "nothing of it is stored"
+    assert peer.produce_one(one(key=b"k"), acks=acks).base_offset == end
+    assert handle_of(log).state().leader_epoch == 7

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
+from typing import Any
 
 import crc32c
 import pytest
 
+from kafkalog.errors import ArgumentError
+from kafkalog.log.log import handle_of
+from kafkalog.replication.followers import Follower
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 from tests.support import batches
 from tests.support.batches import Row, batch
-from tests.unit.plane.peer import ALL, LEADER, NONE, PRODUCE_VERSIONS, one
+from tests.unit.plane.peer import ALL, LEADER, NONE, PRODUCE_VERSIONS, Peer, Served, one
 
 NOW_MS = 1_700_000_000_000
 
@@ -329,3 +334,83 @@ def test_no_memory_is_allocated_after_the_first_requests(served, peer, faults, a
     for _ in range(50):
         peer.produce_one(one(), acks=acks)
     assert (faults.kl_io_calls(b"alloc"), served.reactor.stats().allocations) == before
+
+
+# ---- who leads what is refused (KIP-951) -----------------------------------------------------
+
+
+def node_at(number: int, rack: str | None = None) -> dict[str, Any]:
+    return {"node_id": number, "host": f"b{number}.example", "port": 9000 + number, "rack": rack}
+
+
+def led_by(served: Served, leaders: Sequence[int], epoch: int = 5) -> None:
+    """A topic whose partitions others lead."""
+    served.put(partitions=len(leaders))
+    for number, leader in enumerate(leaders):
+        served.reactor.put_partition(
+            handle_of(served.logs["t", number]), leader_epoch=epoch, durable=False, led_by=leader
+        )
+
+
+@pytest.mark.parametrize("acks", [ALL, LEADER])
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_a_refusal_names_the_leader(served: Served, peer: Peer, version: int, acks: int) -> None:
+    """Each node once; one that the listener does not reach is named without its place, and one that
+    is not known not at all."""
+    led_by(served, [2, 3, 2, 4, -1])
+    served.reactor.set_endpoints(0, [node_at(1), node_at(3), node_at(2, "r")])
+    served.reactor.set_endpoints(1, [node_at(4)])
+    sent = {("t", number): one() for number in range(5)}
+    found = peer.produce(sent, version=version, acks=acks)
+    rows = found.responses[0].partition_responses
+    assert {row.error_code for row in rows} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    if version < 10:
+        return
+    leaders = [(row.current_leader.leader_id, row.current_leader.leader_epoch) for row in rows]
+    assert leaders == [(2, 5), (3, 5), (2, 5), (4, 5), (-1, -1)]
+    nodes = [(n.node_id, n.host, n.port, n.rack) for n in found.node_endpoints]
+    assert nodes == [(2, "b2.example", 9002, "r"), (3, "b3.example", 9003, None)]
+
+
+def test_what_is_not_refused_for_its_leader_names_none(served: Served, peer: Peer) -> None:
+    served.put(partitions=2)
+    served.reactor.set_endpoints(0, [node_at(1)])
+    found = peer.produce({("t", 0): one(), ("t", 1): b"wrong"}, version=11)
+    rows = found.responses[0].partition_responses
+    assert [row.error_code for row in rows] == [0, ErrorCode.INVALID_RECORD]
+    assert [row.current_leader.leader_id for row in rows] == [-1, -1]
+    assert found.node_endpoints == []
+
+
+def test_one_answer_says_of_so_many_nodes_where_they_are(served: Served, peer: Peer) -> None:
+    """The others are asked for."""
+    nodes = range(100, 140)
+    led_by(served, nodes)
+    served.reactor.set_endpoints(0, [node_at(number) for number in nodes])
+    sent = {("t", number): one() for number in range(40)}
+    found = peer.produce(sent, version=11)
+    rows = found.responses[0].partition_responses
+    assert [row.current_leader.leader_id for row in rows] == list(nodes)
+    assert [node.node_id for node in found.node_endpoints] == list(nodes[:32])
+
+
+def test_a_waiting_produce_is_told_the_new_leader(
+    served: Served, peer: Peer, wait_until: Any
+) -> None:
+    log = served.put()
+    served.reactor.set_followers("t", 0, [Follower(2, True, True, 7)])
+    served.reactor.set_endpoints(0, [node_at(2)])
+    peer.send_produce({("t", 0): one()}, version=11, acks=ALL)
+    wait_until(lambda: served.parked() == 1, "the produce waits")
+    served.reactor.put_partition(handle_of(log), leader_epoch=6, durable=False, led_by=2)
+    found = peer.receive()
+    leader = found.responses[0].partition_responses[0].current_leader
+    assert (leader.leader_id, leader.leader_epoch) == (2, 6)
+    assert [node.node_id for node in found.node_endpoints] == [2]
+
+
+def test_where_nodes_are_has_bounds(served: Served) -> None:
+    with pytest.raises(ArgumentError, match="host of node 1: found 256 bytes, wanted < 256"):
+        served.reactor.set_endpoints(0, [{**node_at(1), "host": "h" * 256}])
+    with pytest.raises(ArgumentError, match="endpoints of 10001 nodes, wanted 0 to 10000"):
+        served.reactor.set_endpoints(0, [node_at(number) for number in range(10_001)])

@@ -227,6 +227,7 @@ def test_a_session_tells_what_a_look_at_all_would(served, peer):
     readers = [Reader(served.connect(), dict.fromkeys(places, 0), epoch) for epoch in (-1, 0)]
     producers = iter(range(1, 10_000))
     open_ones: dict[tuple[str, int], int] = {}
+    epochs = dict.fromkeys(places, 0)
 
     def transact(place: tuple[str, int]) -> None:
         if place in open_ones:
@@ -240,15 +241,19 @@ def test_a_session_tells_what_a_look_at_all_would(served, peer):
                       base_sequence=0, transactional=True)
             )  # fmt: skip
 
+    def elect(place: tuple[str, int]) -> None:
+        epochs[place] += draw.randint(0, 1)
+        served.reactor.put_partition(
+            handle_of(served.logs[place]), leader_epoch=epochs[place], durable=False
+        )
+
     actions = [
         lambda place: peer.produce_one(one(), place),
         lambda place: peer.produce_one(one(), place),
         transact,
+        elect,
         lambda place: served.logs[place].delete_before(
             draw.randint(served.logs[place].start_offset, served.logs[place].end_offset)
-        ),
-        lambda place: served.reactor.put_partition(
-            handle_of(served.logs[place]), leader_epoch=draw.randint(0, 1), durable=False
         ),
         lambda place: served.reactor.put_topic(place[0], None, zstd=draw.random() < 0.5),
     ]

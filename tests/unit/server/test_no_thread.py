@@ -80,7 +80,7 @@ def test_a_journal_that_no_thread_can_read_is_read_later(
     with Raw(broker.bootstrap_servers) as raw:
         raw.create("t")
         with no_thread(monkeypatch, "-loader") as tried:
-            broker._node.transactions.load([0], 1)
+            broker._node.transactions.load({0: 0}, 1)
             assert tried
             wait_until(lambda: len(tried) > 2, "it is tried again")
         client = Client(raw)

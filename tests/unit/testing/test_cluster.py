@@ -16,7 +16,7 @@ from kafkalog.testing.cluster import TestCluster
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from tests.support.membership import led_again
+from tests.support.membership import led_again, led_elsewhere
 
 NODES = [1, 2, 3]
 
@@ -156,6 +156,19 @@ def test_who_led_before_and_leads_again_reads_what_others_wrote(
     assert cluster.committed("g") == position
     led_again(member, OFFSETS_TOPIC, epoch + 3)
     assert cluster.committed("g") == {}
+
+
+def test_a_producer_goes_where_a_refusal_sends_it(kafkalog_cluster: TestCluster) -> None:
+    """KIP-951: by the metadata it would ask the old leader for ever."""
+    cluster = kafkalog_cluster
+    cluster.create_topic("t")
+    all_in_sync(cluster)
+    with kafkalog.Producer(cluster.bootstrap_servers, acks=1) as producer:
+        assert producer.send("t", b"0").result(60).offset == 0
+        old, new = led_elsewhere(cluster, "t")
+        assert producer.send("t", b"1").result(60).offset == 1
+    logs = [cluster.nodes[node].broker.node.partitions.log("t", 0) for node in (old, new)]
+    assert [log.end_offset for log in logs] == [1, 2]
 
 
 def test_too_few_in_sync_are_told(kafkalog_cluster: TestCluster) -> None:

@@ -1,0 +1,42 @@
+"""Who leads what this node refuses, and where that node is: the hints of KIP-951."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.server.handlers.common import node_entries, node_entry
+from kafkalog.server.listeners import INSIDE
+from kafkalog.server.node import Node
+
+if TYPE_CHECKING:
+    from kafkalog.metadata.image import Change
+
+__all__ = ["current_leader", "endpoints", "follow_places"]
+
+
+def current_leader(node: Node, topic: str, partition: int) -> dict[str, Any] | None:
+    """The leader of a partition, as answers name it; None: nobody is known to lead it."""
+    state = node.partitions.state(topic, partition)
+    if state is None or state.leader < 0:
+        return None
+    return {"leader_id": state.leader, "leader_epoch": state.leader_epoch}
+
+
+def endpoints(node: Node, listener: int, leaders: Iterable[int]) -> list[dict[str, Any]]:
+    """Where the clients of a listener reach these nodes; without those that they do not reach."""
+    found = [node_entry(node, listener, leader) for leader in sorted(set(leaders))]
+    return [one for one in found if one is not None]
+
+
+def follow_places(node: Node) -> None:
+    """Tell the data plane where the nodes are, now and whenever the metadata change it."""
+
+    def tell() -> None:
+        for listener in (*range(len(node.advertised)), INSIDE):
+            node.reactor.set_endpoints(listener, node_entries(node, listener))
+
+    def changed(change: "Change") -> None:
+        if change.old.brokers != change.new.brokers:
+            tell()
+
+    node.metadata.listen(changed)
+    tell()
