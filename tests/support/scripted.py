@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from kafkalog.server.request import KNOWN
 from kafkalog.wire import apis, headers
 from tests.support.waiting import LIMIT_S
 
@@ -157,8 +158,8 @@ class Peer:
 
     def _one(self, sock: socket.socket, frame: bytes) -> bool:
         """Answer one request; False: hang up."""
-        header = headers.decode_request_header(frame)
-        api = apis.BY_KEY[header.key]
+        header = headers.decode_request_header(frame, KNOWN)
+        api = KNOWN[header.key]
         request = api.decode_request(header.version, frame, header.pos)
         with self._lock:
             answers = self._answers[api.key]
