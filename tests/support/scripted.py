@@ -146,8 +146,8 @@ class Peer:
 
     def _serve(self, sock: socket.socket) -> None:
         try:
-            while (head := _exactly(sock, 4)) is not None:
-                frame = _exactly(sock, struct.unpack(">i", head)[0])
+            while (head := exactly(sock, 4)) is not None:
+                frame = exactly(sock, struct.unpack(">i", head)[0])
                 if frame is None or not self._one(sock, frame):
                     break
         except OSError:
@@ -184,7 +184,7 @@ class Peer:
         return True
 
 
-def _exactly(sock: socket.socket, size: int) -> bytes | None:
+def exactly(sock: socket.socket, size: int) -> bytes | None:
     data = b""
     while len(data) < size:
         more = sock.recv(size - len(data))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import queue
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalog.cluster.controller.driver import Driver
 from kafkalog.cluster.controller.events import Options
@@ -148,6 +148,25 @@ class Scene:
             return commit()
 
         self.stand_in.on_the_way = meet
+
+
+class Led(NamedTuple):
+    """A controller, and three brokers of which the first leads topic t."""
+
+    node: Driver
+    brokers: Sequence[Broker]
+
+
+def led(scene: Scene, partitions: int = 1) -> Led:
+    """The topic has so many partitions, and nothing is left to be done."""
+    brokers = [scene.broker(number) for number in (1, 2, 3)]
+    node = scene.node(11)
+    scene.reigns(node, 1)
+    scene.topic("t", dict.fromkeys(range(partitions), (1, 2, 3)))
+    for number in range(partitions):
+        scene.led("t", 1, number)
+    scene.settled(node)
+    return Led(node, brokers)
 
 
 def session_of(node: Driver) -> int:

@@ -18,6 +18,7 @@ from kafkalog.metadata.zookeeper.session import USUAL, Create, Delete, open_sess
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire import apis
 from tests.support.waiting import LIMIT_S, wait_for
+from tests.unit.cluster import reigning
 
 NODE = 1
 
@@ -86,3 +87,29 @@ def test_what_cannot_be_deleted_now_is_tried_again_by_itself(
             assert session.read(topic) is None
         finally:
             driver.stop()
+
+
+def test_what_is_written_of_many_partitions_is_on_its_way_together() -> None:
+    """All before the first is answered: not a round trip each."""
+    count = 50
+    with reigning.scene() as scene:
+        of = reigning.led(scene, count)
+        scene.stand_in.in_flight_max = 0
+        of.brokers[0].session.close()
+        for number in range(count):
+            scene.led("t", 2, number)
+        assert scene.stand_in.in_flight_max == count
+
+
+def test_what_is_written_behind_what_is_refused_is_done() -> None:
+    """In the order in which it was decided; what was refused is read again, and decided again."""
+    with reigning.scene() as scene:
+        of = reigning.led(scene, 3)
+        other = tree.PartitionState(1, 0, (1, 3), 1)
+        scene.before(tree.partition_path("t", 0), lambda _: scene.meddles("t", other, 1))
+        of.brokers[0].session.close()
+        states = [scene.led("t", leader, number) for number, leader in enumerate((2, 3, 2))]
+        assert [one.isr for one in states] == [(2, 3), (3,), (2, 3)]
+        assert {one.leader_epoch for one in states} == {1}
+        wrote = [scene.znode("t", number).changed for number in range(3)]
+        assert wrote[0] < wrote[2] < wrote[1]

@@ -6,10 +6,10 @@ from __future__ import annotations
 import queue
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -27,7 +27,7 @@ from kafkalog.wire.tables.internal import ALTER_PARTITION
 from tests.support.scripted import Peer
 from tests.support.waiting import LIMIT_S, wait_for
 from tests.unit.cluster import reigning
-from tests.unit.cluster.reigning import Broker, Scene, ask, ask_for_ids, session_of
+from tests.unit.cluster.reigning import Led, Scene, ask, ask_for_ids, led, session_of
 
 DONE = pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
 T = tree.partition_path("t", 0)
@@ -139,24 +139,6 @@ def test_a_place_is_given_up_only_while_it_is_ours(scene: Scene) -> None:
 
 
 # ---- what is written -----------------------------------------------------------------------------
-
-
-class Led(NamedTuple):
-    """A controller, and three brokers of which the first leads topic t."""
-
-    node: driver.Driver
-    brokers: Sequence[Broker]
-
-
-def led(scene: Scene, partitions: int = 1) -> Led:
-    brokers = [scene.broker(number) for number in (1, 2, 3)]
-    node = scene.node(11)
-    scene.reigns(node, 1)
-    scene.topic("t", dict.fromkeys(range(partitions), (1, 2, 3)))
-    for number in range(partitions):
-        scene.led("t", 1, number)
-    scene.settled(node)
-    return Led(node, brokers)
 
 
 def path_of(partition: int) -> str:
