@@ -6,6 +6,7 @@ Driver, session, election and senders are the real ones.
 from __future__ import annotations
 
 import queue
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -30,6 +31,19 @@ OBEYED: Mapping[Any, Mapping[str, Any]] = {
     UPDATE_METADATA: {"error_code": 0},
     STOP_REPLICA: {"error_code": 0, "partition_errors": []},
 }
+
+
+class Held:
+    """An answer of a peer that comes when it is let."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self._body = body
+        self.came, self.goes_on = threading.Event(), threading.Event()
+
+    def __call__(self, *_: object) -> Mapping[str, Any]:
+        self.came.set()
+        assert self.goes_on.wait(LIMIT_S)
+        return self._body
 
 
 class Broker(Peer):
@@ -85,9 +99,12 @@ class Scene:
     def broker(self, number: int) -> Broker:
         return self._stack.enter_context(Broker(self.stand_in, number))
 
-    def topic(self, name: str, replicas: Mapping[int, tuple[int, ...]]) -> None:
-        """Somebody makes a topic."""
-        node = tree.TopicNode(uuid.uuid5(uuid.NAMESPACE_DNS, name), replicas, {}, {})
+    def topic(
+        self, name: str, replicas: Mapping[int, tuple[int, ...]], topic_id: uuid.UUID | None = None
+    ) -> None:
+        """Somebody makes a topic; its id follows from its name if none is said."""
+        topic_id = topic_id or uuid.uuid5(uuid.NAMESPACE_DNS, name)
+        node = tree.TopicNode(topic_id, replicas, {}, {})
         assert self.session.commit([Create(tree.topic_path(name), tree.write_topic(node))]).done
 
     # ---- what is so ------------------------------------------------------------------------------
