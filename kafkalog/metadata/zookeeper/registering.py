@@ -61,7 +61,7 @@ def register(
     node = tree.BrokerNode(tuple(endpoints), rack, int(time.time() * 1000), {})
     deadline_s, pause = time.monotonic() + patience_s, threading.Event()
     while True:
-        session.commit([Create(path, tree.write_broker(node), ephemeral=True)])
+        outcome = session.commit([Create(path, tree.write_broker(node), ephemeral=True)])
         # Its owner says whose it is, whatever became of the answer, or of the session.
         found = session.read(path)
         if found is not None and found.owner == session.id:
@@ -70,7 +70,8 @@ def register(
             break
         pause.wait(RETRY_S)
     if found is None:
-        raise errors.ZooKeeperAway(f"ZooKeeper at {session.hosts}: the session ended")
+        why = outcome.why or "the session ended"
+        raise errors.ZooKeeperAway(f"ZooKeeper at {session.hosts}: {path} is not made: {why}")
     raise errors.DuplicateBrokerRegistration(
         f"broker {broker} is registered at {session.hosts}, and lives; wanted a number "
         "that no other has"

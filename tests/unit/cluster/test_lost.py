@@ -20,6 +20,7 @@ from kafkalog.config.broker import BrokerConfig
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.registering import patiently, register
 from kafkalog.metadata.zookeeper.session import Create, Seen, Set, open_session
+from kafkalog.testing.standin import StandIn
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
@@ -401,3 +402,13 @@ def test_the_session_ends_over_a_registration(scene: Scene, another: bool) -> No
         epoch = register(session, 7, PLACE, None, LIMIT_S)
         found = session.read(path)
         assert found is not None and (found.owner, found.created) == (session.id, epoch)
+
+
+def test_a_registration_that_is_refused_says_why() -> None:
+    """Nothing is there for it to stand in."""
+    with (
+        StandIn() as empty,
+        open_session(empty.hosts, lambda _: None) as session,
+        pytest.raises(errors.ZooKeeperAway, match="/brokers/ids/7 is not made: NoNode"),
+    ):
+        register(session, 7, PLACE, None, 0)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from kafkalog.errors import ZooKeeperAway
 from kafkalog.metadata.zookeeper.session import (
     READS_AT_ONCE,
     WRITES_AT_ONCE,
@@ -43,11 +44,11 @@ class Server:
     """ZooKeeper's protocol, as far as a session's Check and GetData need it.  It answers the next
     `waits_for[0]` requests, in their order, once all of them have come, then the next."""
 
-    def __init__(self, *waits_for: int, refused: str = "") -> None:
-        """`refused`: the path whose Check finds another version."""
+    def __init__(self, *waits_for: int, refused: str = "", error: int = 0) -> None:
+        """`refused`: the path whose Check finds another version; `error`: of every answer."""
         self.in_flight: list[int] = []
         """How many had come each time before one was answered."""
-        self._waits_for, self._refused = list(waits_for), refused
+        self._waits_for, self._refused, self._error = list(waits_for), refused, error
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.hosts = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -81,7 +82,8 @@ class Server:
             if self._waits_for and len(waiting) == self._waits_for[0]:
                 self.in_flight.append(self._waits_for.pop(0))
                 for one in waiting:
-                    _send(connection, struct.pack(">iqi", one.xid, 1, 0) + self._answer(one))
+                    head = struct.pack(">iqi", one.xid, 1, self._error)
+                    _send(connection, head if self._error else head + self._answer(one))
                 waiting = []
 
     def _answer(self, one: Asked) -> bytes:
@@ -137,3 +139,13 @@ def test_a_commit_behind_a_refused_one_has_its_own_outcome() -> None:
     with asked(Server(3, refused="/1")) as session:
         found = session.commits([[Check(f"/{number}", 0)] for number in range(3)])
     assert found == [Committed(True), Committed(False, 0, "BadVersion"), Committed(True)]
+
+
+LOST = {"ConnectionLoss": -4, "OperationTimeout": -7, "SessionExpired": -112, "SessionMoved": -118}
+
+
+@pytest.mark.parametrize("error", LOST.values(), ids=LOST.keys())
+def test_what_may_pass_is_told_as_zookeeper_away(error: int) -> None:
+    """Also that the session has moved to another server, as when a request of before comes late."""
+    with asked(Server(1, error=error)) as session, pytest.raises(ZooKeeperAway):
+        session.commit([Check("/a", 0)])
