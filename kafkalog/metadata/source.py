@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kafkalog.log.log import Log
-    from kafkalog.metadata.asked import NewTopics, SettingsAsked
+    from kafkalog.metadata.asked import (
+        FeatureChanges,
+        MorePartitions,
+        NewTopics,
+        SettingChanges,
+        SettingsAsked,
+        TopicNamed,
+    )
     from kafkalog.metadata.image import Change, MetadataImage
     from kafkalog.metadata.plan import Result
 
-__all__ = ["Metadata"]
+__all__ = ["Changeable", "Metadata", "Quorum"]
 
 T = TypeVar("T")
 
@@ -22,6 +31,10 @@ class Metadata(Protocol):
     @property
     def image(self) -> MetadataImage:
         """The metadata as they stand."""
+
+    @property
+    def clustered(self) -> bool:
+        """Whether the node is one of several, of which one decides."""
 
     @property
     def controller(self) -> int:
@@ -44,3 +57,34 @@ class Metadata(Protocol):
 
     def allocate_producer_ids(self) -> range:
         """A block of producer ids, which nobody gets a second time."""
+
+
+class Quorum(NamedTuple):
+    """The one voter of a metadata log, which leads it."""
+
+    epoch: int
+    end_offset: int
+    directory_id: UUID | None
+    """None where the voters are those of the settings (kraft.version 0)."""
+
+
+class Changeable(Metadata, Protocol):
+    """The metadata of a node that is alone: it changes them itself, as clients ask."""
+
+    def delete_topics(self, asked: Sequence[TopicNamed]) -> list[Result]:
+        """One result a topic."""
+
+    def create_partitions(self, asked: MorePartitions) -> list[Result]:
+        """One result a topic."""
+
+    def alter_configs(self, asked: SettingChanges) -> list[Result]:
+        """One result a resource."""
+
+    def incremental_alter_configs(self, asked: SettingChanges) -> list[Result]:
+        """One result a resource."""
+
+    def update_features(self, asked: FeatureChanges) -> Result:
+        """The error of all, if there is one."""
+
+    def quorum(self) -> Quorum:
+        """What DescribeQuorum tells."""

@@ -21,10 +21,10 @@ from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog.cluster.node.member import Member
     from kafkalog.coordinator.step import Producer
     from kafkalog.coordinator.transactions.core import Results
     from kafkalog.coordinator.transactions.requests import Asked
+    from kafkalog.replication.membership import Membership
 
 __all__ = ["Afar"]
 
@@ -44,7 +44,7 @@ class _Peer:
     """What one node is asked, in a thread of its own: what has come meanwhile goes out at once, and
     the answers come in the same order."""
 
-    def __init__(self, member: Member, broker: int, name: str) -> None:
+    def __init__(self, member: Membership, broker: int, name: str) -> None:
         """`name`: of the thread, which begins at once."""
         self._member, self._broker = member, broker
         self._works: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
@@ -130,7 +130,7 @@ class Afar:
     """Asks each other node in a thread of its own: one that is silent holds up nobody but those
     who need it.  Any thread; ended by `stop`."""
 
-    def __init__(self, member: Member, name: str) -> None:
+    def __init__(self, member: Membership, name: str) -> None:
         self._member = member
         self._name = name
         self._lock = threading.Lock()  # guards what follows

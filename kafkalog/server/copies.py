@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog._native import lib
 from kafkalog.client.transport import Address, Options
-from kafkalog.cluster.node.standing import Drop, Effect, Follow, Held, Lead
 from kafkalog.errors import KafkalogError, NotFound, NotLeaderOrFollower, StorageOffline
 from kafkalog.log.log import handle_of
 from kafkalog.metadata.image import Change, Partition, Topic
@@ -19,16 +18,17 @@ from kafkalog.replication.fetcher import Fetcher, FetcherOptions, Replica
 from kafkalog.replication.fetcher import Follow as Command
 from kafkalog.replication.followers import Follower
 from kafkalog.replication.isr import Isr, followers, told
+from kafkalog.replication.roles import Drop, Effect, Follow, Held, Lead
 from kafkalog.replication.throttle import NONE, Quota, Throttle, throttled
 from kafkalog.server.partitions import Partitions, has_failed
 from kafkalog.server.reactor import RoleChange
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalog.cluster.node.member import Member
     from kafkalog.config.server import ServerConfig
     from kafkalog.directory.manager import Manager
     from kafkalog.log.log import Log
+    from kafkalog.replication.membership import Membership
     from kafkalog.server.reactor import Reactor
 
 __all__ = ["Copies", "fetching"]
@@ -72,7 +72,7 @@ class Copies(Partitions):
     def __init__(
         self,
         manager: Manager,
-        member: Member,
+        member: Membership,
         reactor: Reactor,
         options: FetcherOptions,
         racks: bool = False,

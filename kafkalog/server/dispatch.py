@@ -30,11 +30,11 @@ class Dispatch:
 
     def __call__(self, request: Request) -> None:
         """Answer, or see to it that it will be answered."""
-        if not handlers.served(request.api, request.version, self._node.member is not None):
+        if not handlers.served(request.api, request.version, self._node.clustered):
             self._refuse(request)
         elif self._decoded(request):
             try:
-                route = handlers.route(request.api, self._node.member is not None)
+                route = handlers.route(request.api, self._node.clustered)
                 response: Any = route.handler(self._node, request)
                 if response is not None:
                     request.answer(response)

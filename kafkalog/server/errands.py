@@ -14,9 +14,9 @@ from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog.cluster.node.member import Member
     from kafkalog.metadata.asked import NewTopics
     from kafkalog.metadata.plan import Result
+    from kafkalog.replication.membership import Membership
 
 __all__ = ["Ask", "Errands", "codes"]
 
@@ -40,7 +40,7 @@ class Errands:
     """Two threads and a line to the controller each: what clients ask of it waits for what they
     asked before, and for nothing of this node's own."""
 
-    def __init__(self, member: Member, name: str) -> None:
+    def __init__(self, member: Membership, name: str) -> None:
         self._member = member
         self._line = member.line()
         self._forwards = Bulk(f"{name} forwards")

@@ -9,15 +9,13 @@ from kafkalog.errors import NotController, UnsupportedVersion
 from kafkalog.server.listeners import INSIDE, INSIDE_PLACE, Advertised
 
 if TYPE_CHECKING:
-    from kafkalog.cluster.controller.driver import Driver
-    from kafkalog.cluster.node.member import Member
     from kafkalog.coordinator.groups.core import GroupCore
     from kafkalog.coordinator.thread import Coordinator
     from kafkalog.coordinator.transactions.core import TransactionCore
     from kafkalog.directory.manager import Manager
     from kafkalog.metadata.image import MetadataImage
-    from kafkalog.metadata.kraft.kraftlog import MetadataLog
-    from kafkalog.metadata.source import Metadata
+    from kafkalog.metadata.source import Changeable, Metadata
+    from kafkalog.replication.membership import Controlling, Membership
     from kafkalog.server.afar import Afar
     from kafkalog.server.errands import Errands
     from kafkalog.server.guards import Guards
@@ -57,11 +55,11 @@ class Node(NamedTuple):
     """Goes on with writes once it has."""
     deletions: "Deletions"
     """Answers who deletes records once the copies have dropped them."""
-    kraft: "MetadataLog | None"
+    kraft: "Changeable | None"
     """Of a node that is alone, its metadata as it may change them."""
-    member: "Member | None"
+    member: "Membership | None"
     """Of a node of a cluster."""
-    controller: "Driver | None"
+    controller: "Controlling | None"
     """Likewise, the part of it that is the controller, or may become so."""
     afar: "Afar | None"
     """Likewise, what it asks of the others."""
@@ -79,6 +77,11 @@ class Node(NamedTuple):
         return self.metadata.image
 
     @property
+    def clustered(self) -> bool:
+        """Whether this is one of several nodes."""
+        return self.metadata.clustered
+
+    @property
     def node_id(self) -> int:
         """This broker's number."""
         return self.metadata.image.node_id
@@ -88,7 +91,7 @@ class Node(NamedTuple):
         """The rack that clients are told."""
         return self.config.broker_rack or None
 
-    def alone(self) -> "MetadataLog":
+    def alone(self) -> "Changeable":
         """The metadata, to be changed here.
 
         Raises: NotController: this node is one of several.
@@ -97,7 +100,7 @@ class Node(NamedTuple):
             raise NotController(f"node {self.node_id} is one of several, and not their controller")
         return self.kraft
 
-    def joined(self) -> "Member":
+    def joined(self) -> "Membership":
         """Its membership.
 
         Raises: UnsupportedVersion: it has none.

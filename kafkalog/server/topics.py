@@ -42,7 +42,7 @@ def _topic(node: Node, name: str) -> NewTopic:
         return NewTopic(name)
     settings = [NewSetting(key, value) for key, value in wanted.items()]
     copies = -1
-    if node.member is not None:
+    if node.clustered:
         wanted_copies = (
             config.offsets_topic_replication_factor
             if name == OFFSETS_TOPIC

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.cluster.node.standing import (
-    Drop,
     Standing,
     registered,
     stop_replica,
@@ -18,6 +17,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.metadata.image import empty_image
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.session import Create, Life
+from kafkalog.replication.roles import Drop
 from kafkalog.simulate.around import Judge, Setup
 from kafkalog.simulate.ensemble import Ensemble, Link
 from kafkalog.simulate.reign import LISTENER, Reigning

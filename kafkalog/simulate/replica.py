@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
-from kafkalog.cluster.node.standing import Follow, Lead
 from kafkalog.config.topic import TopicConfig
 from kafkalog.disk.checkpoint import DirectoryState
 from kafkalog.errors import KafkalogError
@@ -28,6 +27,7 @@ from kafkalog.replication.following import (
     placed,
 )
 from kafkalog.replication.isr import Isr
+from kafkalog.replication.roles import Follow, Lead
 from kafkalog.simulate.around import Around
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode

@@ -5,16 +5,28 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
+from kafkalog.errors import ZooKeeperAway
 from kafkalog.metadata.zookeeper.loading import Znode
-from kafkalog.metadata.zookeeper.session import STAND_INS, Committed, Operation, Session, Told
+from kafkalog.metadata.zookeeper.session import (
+    STAND_INS,
+    Check,
+    Committed,
+    Life,
+    Operation,
+    Session,
+    Told,
+)
 from kafkalog.testing.zookeeper import Asking, Tree
 
-__all__ = ["StandIn"]
+__all__ = ["StandIn", "changed"]
 
 _numbers = itertools.count(1)
+Commit = Callable[[], Committed]
 
 
 class StandIn:
@@ -22,9 +34,38 @@ class StandIn:
 
     def __init__(self) -> None:
         self.hosts = f"inside.invalid:{next(_numbers)}"
+        self.on_the_way: Callable[[Sequence[Operation], Commit], Committed] = _arrive
+        """What a commit meets: called, with the operations and what does them, in the thread of
+        whoever asks, which holds no lock.  See `lose`."""
+        self.in_flight_max = 0
+        """The most commits of a session that were asked for before the first of them was
+        answered."""
         self._lock = threading.RLock()
         self._tree = Tree()
+        self._sessions: list[_Locked] = []
         STAND_INS[self.hosts] = lambda told: cast(Session, _Locked(self, told))
+
+    def lose(self, path: str, done: bool, after: int = 0) -> None:
+        """The next commit that changes this path, behind so many: whoever asks never hears what
+        became of it.  `done`: it was done, and the answer was lost; False: it never arrived."""
+        left = list(range(after + 1))
+
+        def meet(operations: Sequence[Operation], commit: Commit) -> Committed:
+            if not left or path not in changed(operations) or left.pop():
+                return commit()
+            if done:
+                commit()
+            raise ZooKeeperAway(f"ZooKeeper at {self.hosts}: the answer about {path} was lost")
+
+        self.on_the_way = meet
+
+    def expire(self, session: int) -> None:
+        """End a session, as if nothing had been heard of it for too long, and begin its client's
+        next one.  What the client is told of that is behind all else that it was told."""
+        with self._lock:
+            for one in self._sessions:
+                if one.id == session:
+                    one._expire()
 
     def __enter__(self) -> StandIn:
         return self
@@ -37,19 +78,40 @@ class StandIn:
         STAND_INS.pop(self.hosts, None)
 
 
+def changed(operations: Sequence[Operation]) -> set[str]:
+    """The paths that operations change."""
+    return {one.path for one in operations if not isinstance(one, Check)}
+
+
+def _arrive(_: Sequence[Operation], commit: Commit) -> Committed:
+    return commit()
+
+
 class _Locked:
     """A session: one call at a time, over all of them."""
 
     def __init__(self, stand_in: StandIn, told: Told) -> None:
         self.hosts = stand_in.hosts
+        self._stand_in, self._told = stand_in, told
         self._lock = stand_in._lock
         with self._lock:
             self._asking = Asking(stand_in._tree, told)
-        self.id = self._asking.id
+            stand_in._sessions.append(self)
+
+    @property
+    def id(self) -> int:
+        return self._asking.id
 
     def close(self) -> None:
         with self._lock:
             self._asking.close()
+            with suppress(ValueError):
+                self._stand_in._sessions.remove(self)
+
+    def _expire(self) -> None:
+        self._asking.close()
+        self._told(Life.EXPIRED)
+        self._asking = Asking(self._stand_in._tree, self._told)
 
     def read(self, path: str, watch: bool = False) -> Znode | None:
         with self._lock:
@@ -75,12 +137,20 @@ class _Locked:
             self._asking.ensure(paths)
 
     def commit(self, operations: Sequence[Operation]) -> Committed:
-        with self._lock:
-            return self._asking.commit(operations)
+        return self.commits([operations])[0]
 
     def commits(self, many: Sequence[Sequence[Operation]]) -> list[Committed]:
         with self._lock:
-            return [self._asking.commit(operations) for operations in many]
+            known = self._stand_in.in_flight_max
+            self._stand_in.in_flight_max = max(known, len(many))
+        return [
+            self._stand_in.on_the_way(operations, partial(self._commit, operations))
+            for operations in many
+        ]
+
+    def _commit(self, operations: Sequence[Operation]) -> Committed:
+        with self._lock:
+            return self._asking.commit(operations)
 
     def __enter__(self) -> _Locked:
         return self

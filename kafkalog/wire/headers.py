@@ -6,6 +6,7 @@ Source: KIP-482, and KIP-511 for ApiVersions.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalog.errors import ArgumentError, InvalidRequest
@@ -29,7 +30,7 @@ class RequestHeader(NamedTuple):
     """What a request begins with."""
 
     key: int
-    """Of an API that is in BY_KEY."""
+    """Of an API that is known."""
     version: int
     """As asked for: nobody has checked yet that it is known."""
     correlation_id: int
@@ -38,15 +39,15 @@ class RequestHeader(NamedTuple):
     """Where the body begins."""
 
 
-def decode_request_header(frame: bytes) -> RequestHeader:
-    """The header at the begin of a frame, behind its size.
+def decode_request_header(frame: bytes, known: Mapping[int, Api] = BY_KEY) -> RequestHeader:
+    """The header at the begin of a frame, behind its size.  `known`: APIs by their keys.
 
     Raises: InvalidRequest when it is cut off, or of an API that does not exist.
     """
     if len(frame) < _HEADER.size:
         raise InvalidRequest(f"request header: found {len(frame)} bytes, wanted {_HEADER.size}")
     key, version, correlation_id, length = _HEADER.unpack_from(frame)
-    api = BY_KEY.get(key)
+    api = known.get(key)
     if api is None:
         raise InvalidRequest(f"request header: api_key: found {key}, wanted one of Kafka's")
     where = f"{api.name} request v{version}: header"

@@ -91,6 +91,37 @@ def test_a_part_imports_only_lower_parts() -> None:
     assert upward == []
 
 
+# Where a node's metadata come from.  All else knows them as metadata/source.py and
+# replication/membership.py have them.
+SOURCES = ("kafkalog.metadata.kraft", "kafkalog.metadata.zookeeper", "kafkalog.cluster")
+CHOOSES = "kafkalog/server/broker.py"
+# Commands that look at a source itself, and what stands in for one.
+BY_NAME = {"metadata", "cluster", "cli", "testing", "simulate"}
+
+
+def sources_of(path: Path) -> list[tuple[int, str]]:
+    """Line and name of each source of metadata that a file imports, for types only as well."""
+    return [
+        (line, module)
+        for line, module in imports_of(path)
+        if any(module == source or module.startswith(f"{source}.") for source in SOURCES)
+    ]
+
+
+def test_one_file_chooses_where_metadata_come_from() -> None:
+    """The broker's own; nothing else outside metadata/ and cluster/ knows what it chose."""
+    known = {
+        tree.named(path): [f"line {line}: {module}" for line, module in found]
+        for path in MODULES
+        if path.relative_to(PACKAGE).parts[0].removesuffix(".py") not in BY_NAME
+        and (found := sources_of(path))
+    }
+    assert {module.rpartition(".")[2] for _, module in sources_of(tree.ROOT / CHOOSES)} >= {
+        "kraftlog", "member", "driver",
+    }  # fmt: skip
+    assert {name: found for name, found in known.items() if name != CHOOSES} == {}
+
+
 def imported_with(path: Path) -> Iterator[tuple[int, str]]:
     """Line and name of what is imported when the module is, and not later by a function."""
     parsed = tree.parse(path)

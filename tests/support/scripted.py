@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from kafkalog.server.request import KNOWN
 from kafkalog.wire import apis, headers
 from tests.support.waiting import LIMIT_S
 
@@ -145,8 +146,8 @@ class Peer:
 
     def _serve(self, sock: socket.socket) -> None:
         try:
-            while (head := _exactly(sock, 4)) is not None:
-                frame = _exactly(sock, struct.unpack(">i", head)[0])
+            while (head := exactly(sock, 4)) is not None:
+                frame = exactly(sock, struct.unpack(">i", head)[0])
                 if frame is None or not self._one(sock, frame):
                     break
         except OSError:
@@ -157,8 +158,8 @@ class Peer:
 
     def _one(self, sock: socket.socket, frame: bytes) -> bool:
         """Answer one request; False: hang up."""
-        header = headers.decode_request_header(frame)
-        api = apis.BY_KEY[header.key]
+        header = headers.decode_request_header(frame, KNOWN)
+        api = KNOWN[header.key]
         request = api.decode_request(header.version, frame, header.pos)
         with self._lock:
             answers = self._answers[api.key]
@@ -183,7 +184,7 @@ class Peer:
         return True
 
 
-def _exactly(sock: socket.socket, size: int) -> bytes | None:
+def exactly(sock: socket.socket, size: int) -> bytes | None:
     data = b""
     while len(data) < size:
         more = sock.recv(size - len(data))

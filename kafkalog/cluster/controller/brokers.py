@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from kafkalog.cluster.controller import elect
 from kafkalog.cluster.controller.context import NEVER_LED, Context, TopicPartition, leadership
-from kafkalog.cluster.controller.deletion import delete_topics
+from kafkalog.cluster.controller.deletion import delete_topics, drop_strays
 from kafkalog.cluster.controller.partitions import Deciding, believe, settle, unled, write
 from kafkalog.cluster.controller.reassign import resume
 from kafkalog.cluster.controller.requests import Gathered
@@ -32,6 +32,7 @@ def begin(context: Context, told: Gathered) -> Deciding[None]:
         told.lead((each for each in one.replicas if each in holding), key)
     yield from believe(context, told)
     yield from settle(context, told, list(context.partitions))
+    drop_strays(context, told)
     yield from resume(context, told)
     yield from delete_topics(context, told)
 
@@ -64,6 +65,7 @@ def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> 
             for key in context.on(one):
                 told.lead([one], key)
         yield from settle(context, told, unled(context))
+        drop_strays(context, told, came)
         yield from delete_topics(context, told)
     elif any(before[one] != now[one] for one in same):
         told.know()

@@ -28,6 +28,7 @@ __all__ = [
     "Assignment",
     "Change",
     "Context",
+    "Copies",
     "Folder",
     "Reign",
     "Removal",
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 TopicPartition = tuple[str, int]
+Copies = dict[str, set[tuple[int, int]]]
+"""By topic: (partition, broker)."""
 NEVER_LED = -1
 """The leader epoch of a partition that has no state in the tree yet."""
 
@@ -102,7 +105,8 @@ class Removal(NamedTuple):
 class Context:
     """What a controller knows.  One thread only: the controller's."""
 
-    def __init__(self, reign: Reign, loaded: Loaded) -> None:
+    def __init__(self, reign: Reign, loaded: Loaded, strays: Copies | None = None) -> None:
+        """`strays`: as another reign of this node knew them."""
         self.reign = reign
         image = loaded.image
         self.brokers: dict[int, Broker] = dict(image.brokers)
@@ -120,10 +124,13 @@ class Context:
         """Of an ISR, who was registered after it was written: nobody saw that it had died."""
         self.deleted: set[str] = set(loaded.deleted)
         """Topics that are to be deleted; nobody is elected for them."""
-        self.dropped: dict[str, set[tuple[int, int]]] = {}
-        """Of these, the partitions that brokers have dropped: (partition, broker)."""
-        self.failed: dict[str, set[tuple[int, int]]] = {}
-        """Of these, what is to be tried again: what brokers could not drop; nothing: what the tree
+        self.dropped: Copies = {}
+        """Of these, what brokers have dropped."""
+        self.strays: Copies = {name: those for name, those in (strays or {}).items()
+                               if name in self.ids}  # fmt: skip
+        """What moves have left behind, as far as its brokers have not said that it is dropped."""
+        self.failed: Copies = {}
+        """Of both, what is to be tried again: what brokers could not drop; nothing: what the tree
         refused."""
         self.stale: set[TopicPartition] = set()
         """Whose state in the tree is other than here: nothing is decided until it is read again."""
@@ -162,6 +169,13 @@ class Context:
         self._unclean.pop(topic, None)
         if said is not None:
             self._unclean[topic] = said
+
+    def moved_off(self, broker: int, key: TopicPartition) -> None:
+        """A broker is to keep a partition no more: its copy is to go, and its disk is as good as
+        any other if it comes back."""
+        self.strays.setdefault(key[0], set()).add((key[1], broker))
+        if key in (lost := self.lost_directories.get(broker, frozenset())):
+            self.lost_directories[broker] = lost - {key}
 
     # ---- what is written ------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kafkalog.cluster.controller import asked, steps
+from kafkalog.cluster.controller.context import Copies
 from kafkalog.cluster.controller.events import (
     Answered,
     Asked,
@@ -46,7 +47,7 @@ ASKED_MAX = 10_000
 FIRST_CHECK_MS = 5_000
 """Until it is looked for the first time whether leaderships are shared evenly."""
 RETRY_MS, RETRY_MAX_MS = 1_000, 60_000
-"""Until a deletion that failed is tried again: at first, twice as long each time, and at most."""
+"""Until what could not be dropped is tried again: at first, twice as long each time, at most."""
 REIGN = 0
 """Which operation of all that a controller writes checks that it still is."""
 _NOBODY = object()
@@ -81,6 +82,7 @@ class Controller:
         """Of what was asked for last; an outcome of another number is of the past."""
         self._retry_ms = RETRY_MS
         self._retry_waits = False  # the clock of retries is set
+        self._strays: Copies = {}  # of the last reign: nobody else knows of them
 
     @property
     def reigns(self) -> bool:
@@ -116,7 +118,7 @@ class Controller:
     # ---- reigns ----------------------------------------------------------------------------------
 
     def _begin(self, event: Elected, now_ms: int) -> Iterator[Effect]:
-        self._office = Office(self._options, event.reign, event.loaded)
+        self._office = Office(self._options, event.reign, event.loaded, self._strays)
         self._retry_ms, self._retry_waits = RETRY_MS, False
         for problem in event.loaded.problems:
             _logger.warning("%s", problem)
@@ -130,6 +132,8 @@ class Controller:
         works = [*([self._work[0]] if self._work else []), *self._waiting]
         if self._work is not None:
             self._work[1].close()
+        if self._office is not None:
+            self._strays = self._office.context.strays
         self._office, self._work = None, None
         self._waiting.clear()
         self._keys.clear()
@@ -166,9 +170,9 @@ class Controller:
             self._add(_Work(steps.deleted_again, "retry"))
 
     def _again(self, now_ms: int) -> Iterator[Effect]:
-        """What failed is tried again by the time, each time later, until all is deleted."""
+        """What failed is tried again by the time, each time later, until all is dropped."""
         context = None if self._office is None else self._office.context
-        if context is None or not context.deleted:
+        if context is None or not (context.deleted or context.strays):
             self._retry_ms = RETRY_MS
         elif context.failed and not self._retry_waits:
             yield Timer(Clock.RETRY, now_ms + self._retry_ms)

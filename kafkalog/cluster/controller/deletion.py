@@ -1,14 +1,17 @@
-"""Topics that are to go: first from the brokers, then from the tree.
+"""What is to go: topics, first from the brokers, then from the tree; and what moves leave behind.
 
 Decisions, as kafkalog.cluster.controller.partitions has them; the rules are those of Kafka's
 controller on ZooKeeper.  A topic waits while one of its brokers is away, lest that one bring it
 back, and while a partition of it is moved.  What fails is tried again by the time.
+
+Beyond Kafka's: a broker that does not keep a partition any more is asked to drop its copy until it
+has, also when it comes back.  No topic waits for that.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from kafkalog.cluster.controller.context import Context, TopicPartition
 from kafkalog.cluster.controller.partitions import Deciding
@@ -18,7 +21,7 @@ from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.entities import config_path
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["delete_again", "delete_topics", "replicas_dropped", "topics_to_delete"]
+__all__ = ["delete_again", "delete_topics", "drop_strays", "replicas_dropped", "topics_to_delete"]
 
 _logger = logging.getLogger(__name__)
 
@@ -37,11 +40,10 @@ def topics_to_delete(context: Context, told: Gathered, topics: Iterable[str]) ->
 def delete_topics(context: Context, told: Gathered) -> Deciding[None]:
     """Go on with what is to be deleted, as far as it can go now: each broker is told to drop what
     it has, and what all have dropped goes out of the tree."""
-    context.failed.clear()
     for topic in sorted(context.deleted):
+        failed = context.failed.pop(topic, set())
         left = _left(context, topic)
-        for number, broker in sorted(left or ()):
-            told.stop(broker, (topic, number), delete=True)
+        _stop(told, topic, (left or set()) | failed & _strays(context, topic))
         if left is not None and not left:
             yield from _remove(context, topic)
 
@@ -50,11 +52,22 @@ def delete_again(context: Context, told: Gathered) -> Deciding[None]:
     """What failed is tried again, and nothing else: who has not answered is not asked twice."""
     failed, context.failed = context.failed, {}
     for topic, those in sorted(failed.items()):
-        left = _left(context, topic)
-        for number, broker in sorted(those & (left or set())):
-            told.stop(broker, (topic, number), delete=True)
+        left = _left(context, topic) if topic in context.deleted else None
+        _stop(told, topic, those & ((left or set()) | _strays(context, topic)))
         if left is not None and not left:
             yield from _remove(context, topic)
+
+
+def drop_strays(context: Context, told: Gathered, brokers: Collection[int] | None = None) -> None:
+    """Tell brokers, all of them unless some are given, to drop what moves have left behind."""
+    for topic in sorted(context.strays):
+        _stop(told, topic, {copy for copy in _strays(context, topic)
+                            if brokers is None or copy[1] in brokers})  # fmt: skip
+
+
+def _stop(told: Gathered, topic: str, copies: Collection[tuple[int, int]]) -> None:
+    for number, broker in sorted(copies):
+        told.stop(broker, (topic, number), delete=True)
 
 
 def replicas_dropped(
@@ -63,16 +76,33 @@ def replicas_dropped(
     """A broker answered a StopReplica that deletes, partition by partition."""
     done = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     for (topic, number), error in answers.items():
-        if topic in context.deleted:
-            kept = context.dropped if error in done else context.failed
-            kept.setdefault(topic, set()).add((number, broker))
-            if error not in done:
-                _logger.warning("%s-%d: broker %d cannot drop it now: %s",
-                                topic, number, broker, error.name)  # fmt: skip
+        copy, strays = (number, broker), context.strays.get(topic, set())
+        deleted = topic in context.deleted
+        if error in done:
+            strays.discard(copy)
+            if deleted:
+                context.dropped.setdefault(topic, set()).add(copy)
+        elif deleted or copy in strays:
+            context.failed.setdefault(topic, set()).add(copy)
+            _logger.warning("%s-%d: broker %d cannot drop it now: %s",
+                            topic, number, broker, error.name)  # fmt: skip
+    context.strays = {topic: those for topic, those in context.strays.items() if those}
     for topic in sorted({topic for topic, _ in answers} & context.deleted):
         left = _left(context, topic)
         if left is not None and not left:
             yield from _remove(context, topic)
+
+
+def _strays(context: Context, topic: str) -> set[tuple[int, int]]:
+    """What moves have left behind; without what its broker is to keep again."""
+    found = {
+        (number, broker) for number, broker in context.strays.get(topic, ())
+        if (one := context.partitions.get((topic, number))) and broker not in one.replicas
+    }  # fmt: skip
+    context.strays.pop(topic, None)
+    if found:
+        context.strays[topic] = found
+    return found
 
 
 def _left(context: Context, topic: str) -> set[tuple[int, int]] | None:

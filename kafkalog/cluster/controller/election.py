@@ -10,7 +10,7 @@ import time
 
 from kafkalog.cluster.controller.context import Reign
 from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Create, Delete, Session, Set
+from kafkalog.metadata.zookeeper.session import Check, Create, Delete, Session, Set
 
 __all__ = ["Election"]
 
@@ -28,33 +28,37 @@ class Election:
     def stand(self) -> Reign | None:
         """Be the controller, where nobody is; None: another one is, and its end is watched.
 
+        An answer that was lost does no harm: who owns /controller says whether it is ours, by the
+        session and not by the node's number, and the epoch says of which attempt.  What is ours of
+        another epoch is given up.
+
         Raises: ZooKeeperAway: it may have become so; stand again.
         """
         session = self._session
         while True:
-            found = session.read(tree.CONTROLLER, watch=True)
             znode = session.read(tree.CONTROLLER_EPOCH)
             if znode is None:
                 session.commit([Create(tree.CONTROLLER_EPOCH, tree.write_epoch(0))])
                 continue
+            # Behind the epoch: while that stays as it was read, so does who owns this.
+            found = session.read(tree.CONTROLLER, watch=True)
             epoch = tree.read_epoch(znode.data)
-            if found is not None:
-                if found.owner != session.id or epoch != self._tried:
-                    return None
+            if found is None:
+                self._tried = epoch + 1
+                now = tree.ControllerNode(self._node, int(time.time() * 1000))
+                session.commit([
+                    Create(tree.CONTROLLER, tree.write_controller(now), ephemeral=True),
+                    Set(tree.CONTROLLER_EPOCH, tree.write_epoch(self._tried), znode.version),
+                ])  # fmt: skip
+            elif found.owner != session.id:
+                return None
+            elif epoch == self._tried:
                 return Reign(self._node, epoch, znode.version, self._unclean)
-            self._tried = epoch + 1
-            now = tree.ControllerNode(self._node, int(time.time() * 1000))
-            session.commit([
-                Create(tree.CONTROLLER, tree.write_controller(now), ephemeral=True),
-                Set(tree.CONTROLLER_EPOCH, tree.write_epoch(self._tried), znode.version),
-            ])  # fmt: skip
+            else:
+                session.commit([
+                    Check(tree.CONTROLLER_EPOCH, znode.version), Delete(tree.CONTROLLER),
+                ])  # fmt: skip
 
     def resign(self) -> None:
-        """Let another one be it, if this one still is.
-
-        Raises: ZooKeeperAway.
-        """
+        """Be it no more: what was won is given up when this stands again."""
         self._tried = None
-        found = self._session.read(tree.CONTROLLER)
-        if found is not None and found.owner == self._session.id:
-            self._session.commit([Delete(tree.CONTROLLER, found.version)])

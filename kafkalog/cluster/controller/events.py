@@ -51,7 +51,7 @@ class Clock(Enum):
     BALANCE = "balance"
     """It is looked whether leaderships are shared evenly."""
     RETRY = "retry"
-    """Deletions that failed are tried again."""
+    """What could not be dropped, or deleted, is tried again."""
 
 
 # ---- events ------------------------------------------------------------------------------------

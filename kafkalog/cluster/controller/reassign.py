@@ -297,6 +297,7 @@ def _tell(context: Context, told: Gathered, key: TopicPartition, was: Partition)
                 told.lead([each], key, new=each in one.adding_replicas)
     for each in _without(was.replicas, one.replicas):
         told.stop(each, key, delete=True)
+        context.moved_off(each, key)
 
 
 def _end(context: Context, told: Gathered, done: Iterable[TopicPartition]) -> Deciding[None]:

@@ -16,7 +16,7 @@ from kafkalog.metadata.image import Broker
 from kafkalog.wire.api import Api
 from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 
-__all__ = ["DURING_DELETE", "Gathered", "Send"]
+__all__ = ["DURING_DELETE", "Fields", "Gathered", "Send"]
 
 DURING_DELETE = -2
 """The leader, and to who holds a replica its epoch, of a partition that is being deleted."""

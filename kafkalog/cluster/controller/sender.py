@@ -5,22 +5,23 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from kafkalog.client.connection import Connection
 from kafkalog.client.transport import Address, Options
 from kafkalog.cluster.controller.events import Answered, Behind
-from kafkalog.cluster.controller.requests import Send
+from kafkalog.cluster.controller.requests import Fields, Send
 from kafkalog.errors import KafkalogError
-from kafkalog.wire.tables.controller import STOP_REPLICA
+from kafkalog.wire.api import Api
+from kafkalog.wire.tables.controller import STOP_REPLICA, UPDATE_METADATA
 
 __all__ = ["Sender"]
 
 _logger = logging.getLogger(__name__)
 
 WAITING_MAX = 500
-"""Requests that wait for one broker; where there are more it is told all anew."""
+"""Requests that wait for one broker; where there are more it is told all again."""
 RETRY_S = 0.1
 AGAIN_S = 1.0
 """After what nobody thought of."""
@@ -54,16 +55,16 @@ class Sender:
     def send(self, request: Send) -> None:
         """Tell it, after all that it was told before.
 
-        Who is too far behind is told what is true by then in place of what was true before; what
-        it is to stop with is nowhere else, and stays.
+        A broker that is too far behind is told who lives and what it is to stop with, which is
+        nowhere else; then, in the place of all else that waited, what is true by then.
         """
         with self._lock:
             self._waiting.append(request)
             if len(self._waiting) > WAITING_MAX:
-                stops = [one for one in self._waiting if one.api is STOP_REPLICA]
-                if len(stops) < len(self._waiting):
-                    self._waiting = deque(stops)
-                    self._behind = True
+                self._behind = self._behind or any(
+                    one.api is not STOP_REPLICA for one in self._waiting
+                )
+                self._waiting = deque(_shortened(self._waiting))
             self._lock.notify()
 
     def stop(self) -> None:
@@ -130,6 +131,32 @@ class Sender:
         if found is not None:
             with suppress(KafkalogError):
                 found.close()
+
+
+def _shortened(waiting: Iterable[Send]) -> Iterator[Send]:
+    """Who lives, as it was to be said last: Kafka's brokers follow nobody whom they do not know,
+    and what is sent next may name one.  Then all that is to be stopped with, as one request."""
+    by_api: dict[Api, list[Send]] = {}
+    for one in waiting:
+        by_api.setdefault(one.api, []).append(one)
+    for one in by_api.get(UPDATE_METADATA, ())[-1:]:
+        yield one._replace(body=one.body | {"topic_states": []})
+    if stops := by_api.get(STOP_REPLICA):
+        yield stops[-1]._replace(body=stops[-1].body | {"topic_states": _merged(stops)})
+
+
+def _merged(stops: Iterable[Send]) -> list[Fields]:
+    """Each partition once, in the last epoch; to be deleted if any of them says so."""
+    topics: dict[str, dict[int, Fields]] = {}
+    for one in stops:
+        for topic in one.body["topic_states"]:
+            rows = topics.setdefault(topic["topic_name"], {})
+            for row in topic["partition_states"]:
+                before = rows.get(row["partition_index"], row)
+                deletes = row["delete_partition"] or before["delete_partition"]
+                rows[row["partition_index"]] = row | {"delete_partition": deletes}
+    return [{"topic_name": name, "partition_states": [*rows.values()]}
+            for name, rows in topics.items()]  # fmt: skip
 
 
 def _name(what: Send | Behind) -> str:

@@ -17,6 +17,7 @@ from kafkalog.cluster.controller.context import (
     Assignment,
     Change,
     Context,
+    Copies,
     Folder,
     Reign,
     Removal,
@@ -57,9 +58,12 @@ Steps = Generator[Sequence[Folder | Write | Assignment | Change | Removal] | Loo
 class Office:
     """What a controller works with while it reigns."""
 
-    def __init__(self, options: Options, reign: Reign, loaded: Loaded) -> None:
+    def __init__(
+        self, options: Options, reign: Reign, loaded: Loaded, strays: Copies | None = None
+    ) -> None:
+        """`strays`: as Context has them."""
         self.options = options
-        self.context = Context(reign, loaded)
+        self.context = Context(reign, loaded, strays)
         self.image = loaded.image
         """As the tree was when the reign began; of it, only settings are asked."""
         self.random = Random(options.seed)
@@ -338,7 +342,7 @@ def answered(office: Office, send: Send, response: Any) -> Steps[None]:
 
 
 def deleted_again(office: Office) -> Steps[None]:
-    """What failed of deletions is tried again."""
+    """What brokers could not drop, or the tree refused, is tried again."""
     yield from deletion.delete_again(office.context, office.told)
 
 
@@ -370,4 +374,5 @@ def behind(office: Office, broker: int) -> Steps[None]:
         told.know(context.partitions, to=[broker])
         for key in context.on(broker):
             told.lead([broker], key)
+        deletion.drop_strays(context, told, [broker])
         yield from deletion.delete_topics(context, told)

@@ -56,6 +56,7 @@ def topic_gone(context: Context, topic: str) -> None:
     context.deleted.discard(topic)
     context.dropped.pop(topic, None)
     context.failed.pop(topic, None)
+    context.strays.pop(topic, None)
     context.says_unclean(topic, None)
 
 

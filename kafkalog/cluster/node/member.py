@@ -21,7 +21,6 @@ from kafkalog.client.transport import Address
 from kafkalog.cluster.node import asking
 from kafkalog.cluster.node.line import Line
 from kafkalog.cluster.node.standing import (
-    Effect,
     Standing,
     failed,
     leader_and_isr,
@@ -43,6 +42,7 @@ from kafkalog.metadata.zookeeper.reading import read_tree
 from kafkalog.metadata.zookeeper.registering import patiently, register
 from kafkalog.metadata.zookeeper.session import USUAL, Create, Life, Seen, Timeouts, open_session
 from kafkalog.replication.copies import sync_before_leading
+from kafkalog.replication.roles import Effect
 from kafkalog.types import TopicPartition
 from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
@@ -186,6 +186,11 @@ class Member:
     def image(self) -> MetadataImage:
         """The metadata as the controller said them last."""
         return self._standing.image
+
+    @property
+    def clustered(self) -> bool:
+        """Of several nodes, of which one decides."""
+        return True
 
     @property
     def controller(self) -> int:

@@ -9,41 +9,23 @@ is a leadership that is not newer than the one that is known.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
-from uuid import UUID
+from typing import Any, NamedTuple
 
 from kafkalog.metadata.image import Broker, Change, MetadataImage, Partition, Topic
+from kafkalog.replication.roles import Drop, Effect, Follow, Held, Lead
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID
 
 __all__ = [
-    "Drop",
-    "Effect",
-    "Follow",
-    "Held",
-    "Lead",
-    "Standing",
-    "failed",
-    "leader_and_isr",
-    "registered",
-    "stop_replica",
-    "update_metadata",
+    "Standing", "failed", "leader_and_isr", "registered", "stop_replica", "update_metadata",
     "without",
-]
+]  # fmt: skip
 
 UNKNOWN_EPOCH = -1
 DURING_DELETE = -2
 """The leader, and the epoch in which a replica is to go, of a partition that is being deleted."""
 Fields = dict[str, Any]
-
-
-class Held(NamedTuple):
-    """A partition of which this node keeps a copy."""
-
-    topic_id: UUID
-    state: Partition
-    """As the controller said it last."""
 
 
 class Standing(NamedTuple):
@@ -60,34 +42,6 @@ class Standing(NamedTuple):
     held: Mapping[TopicPartition, Held]
     failed: frozenset[TopicPartition] = frozenset()
     """Whose logs went offline, for as long as this node runs."""
-
-
-class Lead(NamedTuple):
-    """Take records and followers from now on."""
-
-    partition: TopicPartition
-    held: Held
-    new: bool
-    """No copy has any data yet."""
-
-
-class Follow(NamedTuple):
-    """Have what the leader has; nobody, where there is none."""
-
-    partition: TopicPartition
-    held: Held
-    new: bool
-
-
-class Drop(NamedTuple):
-    """Neither any more."""
-
-    partition: TopicPartition
-    delete: bool
-    """And its data go."""
-
-
-Effect: TypeAlias = Lead | Follow | Drop
 
 
 def refusal(standing: Standing, request: Any) -> ErrorCode:

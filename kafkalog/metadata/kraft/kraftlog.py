@@ -10,7 +10,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from kafkalog.directory.manager import Manager
 from kafkalog.disk.directory import Directory
@@ -59,6 +59,7 @@ from kafkalog.metadata.kraft.snapshots import SnapshotName, list_snapshots, rend
 from kafkalog.metadata.kraft.tail import Tail
 from kafkalog.metadata.kraft.turns import Turn, Turns, failed
 from kafkalog.metadata.plan import Plan, Record, Result, Site
+from kafkalog.metadata.source import Quorum
 
 __all__ = ["Listener", "MetadataLog"]
 
@@ -68,15 +69,6 @@ FREEING = {"RemoveTopicRecord", "ConfigRecord"}
 
 
 T = TypeVar("T")
-
-
-class Quorum(NamedTuple):
-    """The one voter of a metadata log, which leads it."""
-
-    epoch: int
-    end_offset: int
-    directory_id: uuid.UUID | None
-    """None where the voters are those of the settings (kraft.version 0)."""
 
 
 _logger = logging.getLogger(__name__)
@@ -286,6 +278,11 @@ class MetadataLog:
         self.close()
 
     # ---- writing -------------------------------------------------------------------------------
+
+    @property
+    def clustered(self) -> bool:
+        """A node alone."""
+        return False
 
     @property
     def controller(self) -> int:

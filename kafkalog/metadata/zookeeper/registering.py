@@ -60,17 +60,19 @@ def register(
     path = tree.broker_path(broker)
     node = tree.BrokerNode(tuple(endpoints), rack, int(time.time() * 1000), {})
     deadline_s, pause = time.monotonic() + patience_s, threading.Event()
-    while not session.commit([Create(path, tree.write_broker(node), ephemeral=True)]).done:
+    while True:
+        outcome = session.commit([Create(path, tree.write_broker(node), ephemeral=True)])
+        # Its owner says whose it is, whatever became of the answer, or of the session.
         found = session.read(path)
         if found is not None and found.owner == session.id:
-            return found.created  # it was done, and the answer was lost
+            return found.created
         if time.monotonic() > deadline_s:
-            raise errors.DuplicateBrokerRegistration(
-                f"broker {broker} is registered at {session.hosts}, and lives; wanted a number "
-                "that no other has"
-            )
+            break
         pause.wait(RETRY_S)
-    found = session.read(path)
     if found is None:
-        raise errors.ZooKeeperAway(f"ZooKeeper at {session.hosts}: the session ended")
-    return found.created
+        why = outcome.why or "the session ended"
+        raise errors.ZooKeeperAway(f"ZooKeeper at {session.hosts}: {path} is not made: {why}")
+    raise errors.DuplicateBrokerRegistration(
+        f"broker {broker} is registered at {session.hosts}, and lives; wanted a number "
+        "that no other has"
+    )

@@ -209,7 +209,7 @@ class Session:
         away = (
             kazoo.exceptions.ConnectionLoss, kazoo.exceptions.SessionExpiredError,
             kazoo.exceptions.ConnectionClosedError, kazoo.exceptions.OperationTimeoutError,
-            kazoo.handlers.threading.KazooTimeoutError,
+            kazoo.exceptions.SessionMovedError, kazoo.handlers.threading.KazooTimeoutError,
         )  # fmt: skip
         try:
             return asked.get(timeout=self._timeout_s)

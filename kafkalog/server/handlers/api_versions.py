@@ -33,7 +33,7 @@ def api_versions(node: Node, request: Request) -> None:
         return
     image = node.image
     on = tuple((name, level) for name, level in image.features.items() if name in SUPPORTED)
-    data = _encoded(request.version, on, image.offset, node.member is not None)
+    data = _encoded(request.version, on, image.offset, node.clustered)
     request.answer_bytes(data, 0)  # always header version 0: who asks knows no version yet
 
 

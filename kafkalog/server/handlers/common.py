@@ -50,7 +50,7 @@ def leader_error(
     it did not say."""
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if node.member is not None and partition.leader != node.node_id:
+    if node.clustered and partition.leader != node.node_id:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if current_leader_epoch in (-1, partition.leader_epoch):
         return ErrorCode.NONE
@@ -75,6 +75,6 @@ def node_entry(node: Node, listener: int, broker: int | None = None) -> dict[str
 
 def node_entries(node: Node, listener: int) -> list[dict[str, Any]]:
     """All brokers that live, as the clients of a listener reach them."""
-    others = node.image.brokers if node.member is not None else ()
+    others = node.image.brokers if node.clustered else ()
     found = [node_entry(node, listener, one) for one in sorted({*others, node.node_id})]
     return [one for one in found if one is not None]

@@ -16,8 +16,8 @@ from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog.cluster.controller.driver import Driver
     from kafkalog.metadata.asked import SettingChanges
+    from kafkalog.replication.membership import Controlling
     from kafkalog.server.errands import Ask
 
 __all__ = ["as_controller", "obey", "to_controller"]
@@ -86,7 +86,7 @@ def _is_broker(node: Node, client_id: str | None) -> bool:
     return number.isdecimal() and int(number) in node.image.brokers
 
 
-def _ask(controller: Driver, request: Request) -> None:
+def _ask(controller: Controlling, request: Request) -> None:
     def answer(body: Mapping[str, Any] | None) -> None:
         if body is None:
             answer_failure(request, ErrorCode.NOT_CONTROLLER, "This is not the correct controller.")

@@ -33,7 +33,7 @@ def delete_records(node: Node, request: Request) -> None:
         for index, offset in offsets.items():
             tp = TopicPartition(name, index)
             found[tp] = Deleted(*_one(node, name, index, offset))
-            if not found[tp].error and node.member is not None:
+            if not found[tp].error and node.clustered:
                 wanted[tp] = found[tp].low_watermark if offset == HIGH_WATERMARK else offset
 
     def done(waited: Mapping[TopicPartition, Deleted]) -> None:

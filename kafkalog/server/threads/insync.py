@@ -15,7 +15,7 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire.tables.internal import ALTER_PARTITION
 
 if TYPE_CHECKING:
-    from kafkalog.cluster.node.member import Member
+    from kafkalog.replication.membership import Membership
     from kafkalog.server.copies import Copies
     from kafkalog.server.reactor import Reactor
 
@@ -40,7 +40,7 @@ class InSync:
     """Two threads of one broker's."""
 
     def __init__(
-        self, copies: Copies, member: Member, reactor: Reactor, lag_ms: int, name: str
+        self, copies: Copies, member: Membership, reactor: Reactor, lag_ms: int, name: str
     ) -> None:
         """It begins with `start`, and ends when the reactor is stopped, or by `stop`."""
         self._copies, self._member, self._reactor = copies, member, reactor

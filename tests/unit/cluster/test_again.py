@@ -259,3 +259,91 @@ def test_a_move_whose_end_is_refused_as_it_begins_comes_another_time(of: Driven)
     wants(of, led._replace(proposal=isr.Proposal((1, 2, 3, 4), (-1,) * 4)))
     assert (moves(of).replicas, moves(of).adding, moves(of).removing) == ({0: (4, 2)}, {}, {})
     assert of.state("t", 0) == (4, 2, (2, 4))
+
+
+FAILS = {
+    "partition_errors": [
+        {"topic_name": "t", "partition_index": 0, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}
+    ]
+}
+
+
+def strays(of: Driven) -> object:
+    """What the controller knows of copies that are to go."""
+    office = of.controller.office
+    assert office is not None
+    return office.context.strays
+
+
+def test_a_copy_that_a_move_leaves_behind_is_dropped_in_the_end(of: Driven) -> None:
+    """Its broker could not drop it: it is asked again, later each time, until it has."""
+    move(of)
+    assert clocks(of) == []
+    waits = []
+    for _ in range(8):
+        assert kinds(of)[-1] == (3, "StopReplica")
+        of.answer(partial(stops, 3), **FAILS)
+        waits += clocks(of)
+        of.sent.clear()
+        ticks(of, Clock.RETRY)
+        assert kinds(of) == [(3, "StopReplica")]
+    assert waits == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]
+    (row,) = of.sent[0].body["topic_states"][0]["partition_states"]
+    assert row == {"partition_index": 0, "leader_epoch": 1, "delete_partition": True}
+    of.answer(partial(stops, 3), partition_errors=[])
+    ticks(of, Clock.RETRY)
+    assert (strays(of), of.sent, clocks(of)) == ({}, [], [])
+
+
+def test_a_copy_that_its_broker_keeps_again_is_not_dropped(of: Driven) -> None:
+    move(of)
+    of.answer(partial(stops, 3), **FAILS)
+    rows = [{"partition_index": 0, "replicas": [2, 1, 3]}]
+    of.ask(
+        "back", apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=[{"name": "t", "partitions": rows}]
+    )
+    assert moves(of).adding == {0: (3,)}
+    of.sent.clear()
+    ticks(of, Clock.RETRY)
+    assert (strays(of), of.sent) == ({}, [])
+
+
+def test_a_copy_of_a_broker_that_is_away_is_dropped_when_it_comes(of: Driven) -> None:
+    of.die(3)
+    of.run()
+    move(of)
+    assert moves(of).removing == {} and (3, "StopReplica") not in kinds(of)
+    of.register(3)
+    assert (3, "StopReplica") in kinds(of)
+    of.answer(partial(stops, 3), partition_errors=[])
+    assert strays(of) == {}
+
+
+def test_a_copy_that_is_to_go_is_known_to_the_nodes_next_reign(of: Driven) -> None:
+    """What waited for brokers is dropped where the outcome of a write is not known."""
+    move(of)
+    of.sent.clear()
+    of.elect()
+    assert (3, "StopReplica") in kinds(of)
+    of.answer(partial(stops, 3), partition_errors=[])
+    of.sent.clear()
+    of.elect()
+    assert strays(of) == {} and "StopReplica" not in {kind for _, kind in kinds(of)}
+
+
+def test_a_deletion_waits_for_no_copy_that_a_move_left_behind(of: Driven) -> None:
+    """Its broker is asked once more, with the others, and has nothing to do with the topic."""
+    move(of)
+    of.answer(partial(stops, 3), **FAILS)
+    of.sent.clear()
+    of.make(f"{tree.DELETE_TOPICS}/t")
+    of.run()
+    assert {broker for broker, kind in kinds(of) if kind == "StopReplica"} == {1, 2, 3}
+    for broker in (1, 2):
+        of.answer(partial(stops, broker), partition_errors=[])
+    assert not any("t" in path.split("/") for path in of.znodes)
+    of.answer(partial(stops, 3), **FAILS)
+    clocks(of)
+    of.sent.clear()
+    ticks(of, Clock.RETRY)
+    assert (strays(of), of.sent, clocks(of)) == ({}, [], [])

@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 
+from kafkalog.cluster.controller import sender
 from kafkalog.cluster.controller.driver import Driver
 from kafkalog.cluster.controller.events import Asked, Options
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.session import USUAL, Create, Delete, open_session
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire import apis
+from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA
 from tests.support.waiting import LIMIT_S, wait_for
+from tests.unit.cluster import reigning
 
 NODE = 1
 
@@ -86,3 +89,71 @@ def test_what_cannot_be_deleted_now_is_tried_again_by_itself(
             assert session.read(topic) is None
         finally:
             driver.stop()
+
+
+def test_what_is_written_of_many_partitions_is_on_its_way_together() -> None:
+    """All before the first is answered: not a round trip each."""
+    count = 50
+    with reigning.scene() as scene:
+        of = reigning.led(scene, count)
+        scene.stand_in.in_flight_max = 0
+        of.brokers[0].session.close()
+        for number in range(count):
+            scene.led("t", 2, number)
+        assert scene.stand_in.in_flight_max == count
+
+
+def test_what_is_written_behind_what_is_refused_is_done() -> None:
+    """In the order in which it was decided; what was refused is read again, and decided again."""
+    with reigning.scene() as scene:
+        of = reigning.led(scene, 3)
+        other = tree.PartitionState(1, 0, (1, 3), 1)
+        scene.before(tree.partition_path("t", 0), lambda _: scene.meddles("t", other, 1))
+        of.brokers[0].session.close()
+        states = [scene.led("t", leader, number) for number, leader in enumerate((2, 3, 2))]
+        assert [one.isr for one in states] == [(2, 3), (3,), (2, 3)]
+        assert {one.leader_epoch for one in states} == {1}
+        wrote = [scene.znode("t", number).changed for number in range(3)]
+        assert wrote[0] < wrote[2] < wrote[1]
+
+
+def test_a_name_that_is_deleted_and_made_again_while_a_broker_is_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It drops the old one before it hears of the new one, and hears of all else."""
+    monkeypatch.setattr(sender, "WAITING_MAX", 10)
+    others = [f"other{number}" for number in range(20)]
+    new = uuid.UUID(int=9)
+    with reigning.scene() as scene:
+        of = reigning.led(scene)
+        behind = of.brokers[2]
+        held = reigning.Held(reigning.OBEYED[LEADER_AND_ISR])
+        behind.on(LEADER_AND_ISR, held, reigning.OBEYED[LEADER_AND_ISR])
+        scene.topic(others[0], {0: (1, 2, 3)})
+        assert held.came.wait(LIMIT_S)
+        deleted = f"{tree.DELETE_TOPICS}/t"
+        assert scene.session.commit([Create(deleted)]).done
+        for name in others[1:]:
+            scene.topic(name, {0: (1, 2, 3)})
+            scene.led(name, 1)
+        scene.settled(of.node)
+        assert scene.session.read(deleted), "one has not dropped it yet"
+        held.goes_on.set()
+        wait_for(lambda: scene.session.read(deleted) is None, "the old one is gone")
+        scene.topic("t", {0: (3, 2)}, new)
+        told = [(LEADER_AND_ISR.name, "t", new), *((LEADER_AND_ISR.name, name) for name in others)]
+        wait_for(lambda: {*told} <= {*heard(behind)}, "it has heard of all")
+        found = heard(behind)
+        stopped = [at for at, one in enumerate(found) if one[:2] == (STOP_REPLICA.name, "t")]
+        assert stopped and max(stopped) < found.index(told[0])
+        assert len(behind.sent(LEADER_AND_ISR)) < len(others), "much was told at once"
+
+
+def heard(broker: reigning.Broker) -> list[tuple[Any, ...]]:
+    """(request, topic), and the topic's id of a topic t that is to be led or followed."""
+    return [
+        (name, one.topic_name, *([one.topic_id] if one.topic_name == "t" and leads else []))
+        for name, _, request in list(broker.requests)
+        if (leads := name == LEADER_AND_ISR.name) or name == STOP_REPLICA.name
+        for one in request.topic_states
+    ]

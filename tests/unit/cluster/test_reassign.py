@@ -320,3 +320,16 @@ def test_in_any_order(seed: int) -> None:
         assert {*now.isr} <= {*now.replicas} and not dropped & {*now.replicas}
         assert now.leader == NO_LEADER or (now.leader in now.isr and now.leader in living)
         assert not (reassign.moving(now) and {*reassign.target(now)} <= {*now.isr})
+
+
+def test_who_lost_a_partitions_disk_and_gives_it_up_may_keep_it_again() -> None:
+    """What is known of the disk goes with the partition; if it comes back, its broker is asked."""
+    of = cluster()
+    of.decide(brokers.directories_lost(of.context, of.told, 1, [KEY]))
+    assert move(of, 2, 3) is NONE
+    in_sync(of, 2, 3)
+    assert kept(of) == ((2, 3), (), ())
+    assert of.context.lost_directories == {1: set()}
+    assert of.context.strays == {"t": {(0, 1)}}
+    assert move(of, 1, 2) is NONE
+    assert (1, LEAD, [KEY]) in of.requests()

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import queue
+import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from kafkalog.client.transport import Address
 from kafkalog.cluster.controller.events import Answered, Behind
 from kafkalog.cluster.controller.requests import Send
-from kafkalog.cluster.controller.sender import Sender
+from kafkalog.cluster.controller.sender import WAITING_MAX, Sender
 from kafkalog.wire import apis
+from kafkalog.wire.tables.controller import STOP_REPLICA, UPDATE_METADATA
 from tests.support.scripted import CLOSE, Peer
 from tests.support.waiting import LIMIT_S
+from tests.unit.cluster.reigning import Held
 
 API = apis.ALLOCATE_PRODUCER_IDS
 BROKER = 7
@@ -80,3 +84,81 @@ def test_what_nobody_thought_of_does_not_end_it(
     (line,) = [one for one in caplog.records if one.exc_info]
     assert line.message == "broker 7: AllocateProducerIds"
     assert "unheard of" in caplog.text
+
+
+HEAD = {"controller_id": 1, "controller_epoch": 1, "broker_epoch": 1}
+
+
+def stop(topic: str, delete: bool = True, epoch: int = -2) -> Send:
+    """Stop with partition 0 of a topic."""
+    row = {"partition_index": 0, "leader_epoch": epoch, "delete_partition": delete}
+    states = [{"topic_name": topic, "partition_states": [row]}]
+    return Send(BROKER, STOP_REPLICA, HEAD | {"topic_states": states})
+
+
+def lives(*brokers: int) -> Send:
+    """Who lives, and something of a topic."""
+    row = {"partition_index": 0, "controller_epoch": 1, "leader": 1, "leader_epoch": 0, "isr": [1],
+           "zk_version": 0, "replicas": [1], "offline_replicas": []}  # fmt: skip
+    states = [{"topic_name": "t", "topic_id": uuid.UUID(int=7), "partition_states": [row]}]
+    rows: list[dict[str, Any]] = [{"id": one, "endpoints": [], "rack": None} for one in brokers]
+    return Send(BROKER, UPDATE_METADATA, HEAD | {"topic_states": states, "live_brokers": rows})
+
+
+def shown(peer: Peer) -> list[Any]:
+    """What came, in its order, shortly."""
+    short: dict[str, Callable[[Any], Any]] = {
+        API.name: lambda request: request.broker_id,
+        STOP_REPLICA.name: lambda request: [one.topic_name for one in request.topic_states],
+        UPDATE_METADATA.name: lambda request: (
+            [one.id for one in request.live_brokers], len(request.topic_states)),
+    }  # fmt: skip
+    return [short[name](request) for name, _, request in peer.requests if name in short]
+
+
+def test_who_is_too_far_behind_is_told_what_is_nowhere_else(peer: Peer, begin: Begin) -> None:
+    """What it is to stop with and who lives, in their order; then what was sent behind that; then
+    the controller hears that it is to tell all again.  Of the rest nothing is said."""
+    held, heard = Held(ANSWER), queue.SimpleQueue[Answered | Behind]()
+    peer.on(API, held, ANSWER)
+    peer.on(STOP_REPLICA, {"error_code": 0, "partition_errors": []})
+    peer.on(UPDATE_METADATA, {"error_code": 0})
+    sender = begin(heard.put)
+    sender.send(say(0))
+    assert held.came.wait(LIMIT_S)
+    first = [lives(1), stop("t"), *map(say, range(1, 200)), lives(1, 2), stop("u"), stop("t")]
+    for request in [*first, *map(say, range(200, 200 + WAITING_MAX - len(first)))]:
+        sender.send(request)
+    sender.send(say(999))  # too much
+    sender.send(stop("v"))
+    sender.send(say(1000))
+    held.goes_on.set()
+    told = [heard.get(timeout=LIMIT_S) for _ in range(6)]
+    assert shown(peer) == [0, ([1, 2], 0), ["t", "u"], ["v"], 1000]
+    assert told[-1] == Behind(BROKER) and all(isinstance(one, Answered) for one in told[:-1])
+    sender.send(say(1001))
+    again = heard.get(timeout=LIMIT_S)
+    assert isinstance(again, Answered) and again.send == say(1001), "it is behind once"
+
+
+def test_what_it_is_to_stop_with_is_never_dropped(peer: Peer, begin: Begin) -> None:
+    """More of that than may wait, and nothing else: all of it is said, much of it at once, and the
+    broker is not behind.  What is to be deleted is, though it is to be stopped once more."""
+    held, heard = Held(ANSWER), queue.SimpleQueue[Answered | Behind]()
+    peer.on(API, held, ANSWER)
+    peer.on(STOP_REPLICA, {"error_code": 0, "partition_errors": []})
+    sender = begin(heard.put)
+    sender.send(say(0))
+    assert held.came.wait(LIMIT_S)
+    names = [f"t{number}" for number in range(WAITING_MAX + 10)]
+    for name in names[: WAITING_MAX - 1]:
+        sender.send(stop(name))
+    sender.send(stop("t1", delete=False, epoch=5))
+    for name in names[WAITING_MAX - 1 :]:
+        sender.send(stop(name))
+    held.goes_on.set()
+    told = [heard.get(timeout=LIMIT_S) for _ in range(12)]
+    assert all(isinstance(one, Answered) for one in told)
+    assert shown(peer) == [0, names[:WAITING_MAX], *([name] for name in names[WAITING_MAX:])]
+    (row,) = peer.sent(STOP_REPLICA)[0].topic_states[1].partition_states
+    assert (row.leader_epoch, row.delete_partition) == (5, True)

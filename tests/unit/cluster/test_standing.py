@@ -11,10 +11,6 @@ from kafkalog.cluster.controller import brokers, deletion, topics
 from kafkalog.cluster.controller.context import NEVER_LED
 from kafkalog.cluster.controller.requests import Send
 from kafkalog.cluster.node.standing import (
-    Drop,
-    Effect,
-    Follow,
-    Lead,
     Standing,
     failed,
     leader_and_isr,
@@ -25,6 +21,7 @@ from kafkalog.cluster.node.standing import (
 from kafkalog.metadata.image import empty_image
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.loading import Znode
+from kafkalog.replication.roles import Drop, Effect, Follow, Lead
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
