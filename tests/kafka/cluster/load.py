@@ -13,6 +13,8 @@ from tests.support.waiting import wait_for
 
 LIBRARY = "librdkafka"
 SHOWN = 12
+SAID = 4000
+"""Characters of each node's output that are shown where a run fails."""
 _numbers = itertools.count()
 
 
@@ -20,13 +22,19 @@ class Load(Queue):
     """Idempotent producers of confluent-kafka with acks=all, one for each of three partitions, and
     a reader of each; a context manager, in which they go on."""
 
-    def __init__(self, nodes: Nodes, pause_s: float = 0.004) -> None:
-        """On a topic of its own, of which each of the three nodes leads a partition."""
+    def __init__(self, nodes: Nodes, topic: str = "") -> None:
+        """On a new topic, of this name if one is given; each of three nodes leads a partition."""
         self.nodes = nodes
-        super().__init__(nodes.bootstrap, pause_s, [LIBRARY], f"load{next(_numbers)}")
+        topic = topic or f"load{next(_numbers)}"
+        super().__init__(nodes.bootstrap, libraries=[LIBRARY], topic=topic)
         a, b, c = sorted(nodes.nodes)
         self.nodes.create(self.topic, [a, b, c], [b, c, a], [c, a, b])
         self.nodes.in_sync()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        super().__exit__()
+        if kind is not None:
+            print(self.figures(), *(node.output()[-SAID:] for node in self.nodes.nodes.values()))
 
     @property
     def led(self) -> dict[int, int]:

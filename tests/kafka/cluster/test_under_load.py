@@ -21,7 +21,7 @@ from tests.support import apache
 from tests.support.zookeeper import ends
 
 pytest.importorskip("kazoo")
-pytestmark = [pytest.mark.java, pytest.mark.slow]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 NUMBERS = (1, 2, 3)
 FEW, MANY = 30, 300
@@ -47,10 +47,7 @@ def started(memory: Path) -> Iterator[Nodes]:
 @pytest.fixture
 def nodes(started: Nodes) -> Nodes:
     """All are there, whatever another test did to them."""
-    for number, node in started.nodes.items():
-        if not node.lives:
-            started.begin(number, OURS)
-    started.all_known()
+    back(started)
     return started
 
 
@@ -106,6 +103,7 @@ def test_zookeeper_is_away_then_a_node_dies(nodes: Nodes, who: str) -> None:
         load.end()
 
 
+@pytest.mark.long
 def test_sessions_end(nodes: Nodes) -> None:
     """The controller's: one is elected again.  Each node's: it registers again."""
 
@@ -151,17 +149,69 @@ def test_a_controller_ends_before_any_node_hears_of_its_election(nodes: Nodes, h
         assert elected.leader_epoch == before.leader_epoch + 1
         for number in (left, reigns):
             assert known(nodes, number, load, partition) == (dies, before.leader_epoch)
-        if how == "its process":
-            nodes.nodes[reigns].kill()
-            nodes.missed(reigns)
-        else:
-            ends(nodes.hosts, tree.CONTROLLER)
+        controller_ends(nodes, how)
         until(lambda: known(nodes, left, load, partition)[0] == left, "it knows that it leads")
-        for number, node in nodes.nodes.items():
-            if not node.lives:
-                nodes.begin(number)
+        back(nodes)
         load.go_on(FEW)
         load.end()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["its process", "its session"])
+def test_a_controller_ends_before_a_leader_hears_of_its_isr(nodes: Nodes, how: str) -> None:
+    """What a leader asked for is in ZooKeeper, and the answer is lost: it is told by the next
+    controller, or as it asks again."""
+    reigns = nodes.controller()
+    dies, leads = NUMBERS[reigns % 3], NUMBERS[(reigns + 1) % 3]
+    with Load(nodes) as load:
+        (partition,) = [n for n, leader in load.led.items() if leader == leads]
+        nodes.nodes[dies].kill()
+        nodes.missed(dies)
+        until(lambda: dies not in nodes.state(load.topic, partition).isr, "the ISR shrinks")
+        load.go_on(FEW)
+        passes = nodes.between[reigns].hold(tree.partition_path(load.topic, partition))
+        nodes.begin(dies)
+        assert passes.wait(PATIENCE_S)
+        until(lambda: dies in nodes.state(load.topic, partition).isr, "it is in ZooKeeper")
+        controller_ends(nodes, how)
+        back(nodes)
+        load.go_on(FEW)
+        load.end()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["its process", "its session"])
+def test_a_controller_ends_before_any_node_hears_of_a_topic(nodes: Nodes, how: str) -> None:
+    """Its leaders are in ZooKeeper, and its client has no answer: the next controller tells."""
+    topic = f"untold-{how.split()[1]}"
+    passes = nodes.between[nodes.controller()].hold(tree.partition_path(topic, 0))
+    with ThreadPoolExecutor(1) as asking:
+        made = asking.submit(Load, nodes, topic)
+        assert passes.wait(PATIENCE_S)
+        until(lambda: nodes.session.read(tree.partition_path(topic, 0)), "it is in ZooKeeper")
+        controller_ends(nodes, how)
+        back(nodes)
+        with made.result(PATIENCE_S) as load:
+            load.go_on(FEW)
+            load.end()
+
+
+def controller_ends(nodes: Nodes, how: str) -> None:
+    """Another is elected, or the same one again where it only lost its session."""
+    reigns = nodes.controller()
+    if how == "its process":
+        nodes.nodes[reigns].kill()
+        nodes.missed(reigns)
+    else:
+        ends(nodes.hosts, tree.CONTROLLER)
+
+
+def back(nodes: Nodes) -> None:
+    """Dead nodes are there again."""
+    for number, node in nodes.nodes.items():
+        if not node.lives:
+            nodes.begin(number, OURS)
+    nodes.all_known()
 
 
 def known(nodes: Nodes, number: int, load: Load, partition: int) -> tuple[int, int]:
