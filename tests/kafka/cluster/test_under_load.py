@@ -27,6 +27,8 @@ NUMBERS = (1, 2, 3)
 FEW, MANY = 30, 300
 """So many more are acknowledged in each partition before the next thing is done."""
 AWAY_S = 10.0
+HOWS = [pytest.param("its process", marks=pytest.mark.long), "its session"]
+"""What of a controller ends."""
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +131,7 @@ def test_sessions_end(nodes: Nodes) -> None:
         load.end()
 
 
-@pytest.mark.parametrize("how", ["its process", "its session"])
+@pytest.mark.parametrize("how", HOWS)
 def test_a_controller_ends_before_any_node_hears_of_its_election(nodes: Nodes, how: str) -> None:
     """The new leader is in ZooKeeper, and no node has heard of it: the next controller tells, also
     where it finds nothing to change."""
@@ -157,7 +159,7 @@ def test_a_controller_ends_before_any_node_hears_of_its_election(nodes: Nodes, h
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", ["its process", "its session"])
+@pytest.mark.parametrize("how", HOWS)
 def test_a_controller_ends_before_a_leader_hears_of_its_isr(nodes: Nodes, how: str) -> None:
     """What a leader asked for is in ZooKeeper, and the answer is lost: it is told by the next
     controller, or as it asks again."""
@@ -180,7 +182,7 @@ def test_a_controller_ends_before_a_leader_hears_of_its_isr(nodes: Nodes, how: s
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", ["its process", "its session"])
+@pytest.mark.parametrize("how", HOWS)
 def test_a_controller_ends_before_any_node_hears_of_a_topic(nodes: Nodes, how: str) -> None:
     """Its leaders are in ZooKeeper, and its client has no answer: the next controller tells."""
     topic = f"untold-{how.split()[1]}"
