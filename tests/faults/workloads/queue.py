@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import collections
 import threading
+from collections.abc import Iterable
+from typing import TypeVar
 
 from tests.faults.history import Anomaly, History, Outcome, Send
 from tests.faults.judges import queues
 from tests.faults.workloads.loops import Loop
 from tests.faults.workloads.reading import LAST, Follower, read_all
 from tests.faults.workloads.senders import LIBRARIES
+from tests.support.waiting import wait_for
 
 TOPIC = "queue"
+PATIENCE_S = 300.0
+ENOUGH = 0.99
+"""The part of what was sent that is acknowledged whatever is done to one node after the other:
+producers send again what was refused."""
 IN_FLIGHT = 200
 """Records of one producer that are not answered; then it waits."""
 
@@ -73,21 +80,29 @@ class Producer(Loop):
             self.pause(0.2)
 
 
+Q = TypeVar("Q", bound="Queue")
+
+
 class Queue:
-    """The workload."""
+    """The workload; a context manager, in which it goes on."""
 
     topics = {TOPIC: 3}  # noqa: RUF012
 
-    def __init__(self, bootstrap: str, pause_s: float = 0.004) -> None:
+    def __init__(
+        self, bootstrap: str, pause_s: float = 0.004, libraries: Iterable[str] = LIBRARIES,
+        topic: str = TOPIC,
+    ) -> None:  # fmt: skip
+        """`topic`: one of as many partitions as the usual one has."""
         self.history = History()
+        self.topic = topic
         self._servers = bootstrap
         self._partitions = self.topics[TOPIC]
         self.producers = [
-            Producer(self.history, bootstrap, TOPIC, self._partitions, library, pause_s)
-            for library in LIBRARIES
+            Producer(self.history, bootstrap, topic, self._partitions, library, pause_s)
+            for library in libraries
         ]
         self.readers = [
-            Follower(self.history, bootstrap, TOPIC, n, "read_uncommitted")
+            Follower(self.history, bootstrap, topic, n, "read_uncommitted")
             for n in range(self._partitions)
         ]
         self.records: dict[int, list[tuple[int, str]]] = {}
@@ -95,6 +110,35 @@ class Queue:
     def begin(self) -> None:
         for one in (*self.producers, *self.readers):
             one.start()
+
+    def __enter__(self: Q) -> Q:
+        self.begin()
+        self.go_on(1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        for one in self.readers:
+            one.ask_to_end()
+
+    def go_on(self, count: int) -> None:
+        """Wait until each library has so many records more acknowledged in each partition."""
+        wanted = {
+            (one.name, n): one.acknowledged[n] + count
+            for one in self.producers for n in range(self._partitions)
+        }  # fmt: skip
+
+        def missing() -> dict[tuple[str, int], int]:
+            found = {
+                (one.name, n): c for one in self.producers for n, c in one.acknowledged.items()
+            }
+            return {where: c - found.get(where, 0) for where, c in wanted.items()
+                    if found.get(where, 0) < c}  # fmt: skip
+
+        try:
+            wait_for(lambda: not missing(), f"{count} more are acknowledged", PATIENCE_S, 0.01)
+        except AssertionError as late:
+            raise AssertionError(f"{late} in each partition: {missing()} are missing") from None
 
     def stop(self) -> None:
         """Nothing new; all is answered when the cluster is whole."""
@@ -105,11 +149,17 @@ class Queue:
         for one in (*self.producers, *self.readers):
             one.end()
         self.records = read_all(
-            self.history, self._servers, TOPIC, self._partitions, "read_uncommitted"
+            self.history, self._servers, self.topic, self._partitions, "read_uncommitted"
         )
 
-    def judge(self) -> list[Anomaly]:
-        return queues.check(self.history, last=LAST)
+    def judge(self, enough: float = 0) -> list[Anomaly]:
+        """`enough`: at least this part of what was sent is to be acknowledged."""
+        found = queues.check(self.history, last=LAST)
+        outcomes = [one.outcome for one in self.history.of(Send)]
+        acknowledged = outcomes.count(Outcome.OK)
+        if acknowledged < enough * len(outcomes):
+            found.append(Anomaly("given up", f"{acknowledged} of {len(outcomes)} acknowledged"))
+        return found
 
     def figures(self) -> dict[str, float]:
         sends = self.history.of(Send)

@@ -13,7 +13,8 @@ DELIVERY_MS = 60_000
 """How long they try; then nobody knows whether the record is there."""
 REQUEST_MS = 5_000
 Done = Callable[[int | None], None]
-"""Called with the offset, or None: it is not known whether the record is there."""
+"""Called with the offset, -1 where the record is there and its offset is not known, or None: it is
+not known whether the record is there."""
 
 
 class Sender(Protocol):
@@ -50,6 +51,15 @@ class Ours:
             self._producer.close(DELIVERY_MS / 1000)
 
 
+def offset_told(problem: Any, message: Any) -> int | None:
+    """What librdkafka's report is to `Done`: without an offset comes a record whose own batch was
+    answered by nothing or a timeout, and that is there, as a later one was taken."""
+    if problem is not None:
+        return None
+    offset = message.offset()
+    return -1 if offset is None else int(offset)
+
+
 class Librdkafka:
     """confluent_kafka.Producer, one for each partition.
 
@@ -70,7 +80,7 @@ class Librdkafka:
         from confluent_kafka import Producer
 
         def told(problem: Any, message: Any) -> None:
-            done(None if problem is not None else message.offset())
+            done(offset_told(problem, message))
 
         if (topic, partition) not in self._producers:
             self._producers[topic, partition] = Producer(self._settings)

@@ -28,8 +28,7 @@ class Clients:
 
     def __init__(self, nodes: Nodes, pace: float = 1) -> None:
         """`pace`: pauses are so much longer."""
-        self.queue = Queue(nodes.bootstrap, 0.02 * pace)
-        self.queue.producers = [one for one in self.queue.producers if one.name in LIBRARIES]
+        self.queue = Queue(nodes.bootstrap, 0.02 * pace, LIBRARIES)
         self.groups = Groups(nodes.bootstrap, queue.TOPIC, Queue.topics[queue.TOPIC])
         self.bank = Bank(nodes.bootstrap, 0.06 * pace)
         self._nodes = nodes

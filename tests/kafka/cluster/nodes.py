@@ -16,12 +16,13 @@ from kafkalog.client.cluster import TopicInfo
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.session import Session
 from kafkalog.wire import apis
+from tests.kafka.cluster.between import Between
 from tests.support import apache
 from tests.support.copies import batches_in
 from tests.support.raw import Raw
 from tests.support.stopped import standing_still
 from tests.support.waiting import wait_for
-from tests.support.zookeeper import Broker, ZooKeeper
+from tests.support.zookeeper import Broker, ZooKeeper, ends
 
 KAFKA, OURS = "kafka", "kafkalog"
 PATIENCE_S = 200.0
@@ -136,17 +137,22 @@ class Node:
 class Nodes:
     """A context manager, in which there is a ZooKeeper; nodes begin as they are told."""
 
-    def __init__(self, home: Path, numbers: Iterable[int]) -> None:
-        """`numbers`: of all that there will be.  Raises: apache.Unavailable."""
+    def __init__(self, home: Path, numbers: Iterable[int], between: bool = False) -> None:
+        """`numbers`: of all that there will be; `between`: each reaches ZooKeeper through a port of
+        its own that can withhold answers.  Raises: apache.Unavailable."""
         home.mkdir(exist_ok=True)
         self.zookeeper = ZooKeeper(home / "zookeeper")
         self.hosts = f"{self.zookeeper.hosts}/both"
-        self.nodes = {number: Node(home, self.hosts, number) for number in numbers}
+        self.between = {n: Between(self.zookeeper.port) for n in numbers if between}
+        places = {n: f"{one.hosts}/both" for n, one in self.between.items()}
+        self.nodes = {n: Node(home, places.get(n, self.hosts), n) for n in numbers}
         self.bootstrap = ",".join(node.address for node in self.nodes.values())
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Nodes:
         with contextlib.ExitStack() as undo:
+            for one in self.between.values():
+                undo.enter_context(one)
             undo.enter_context(self.zookeeper)
             undo.callback(self._kill)
             self.session = undo.enter_context(Session(self.hosts, lambda _: None))
@@ -243,6 +249,13 @@ class Nodes:
         until(lambda: number not in self.registered(), f"{number} is forgotten")
         node.begin(kind or node.kind)
         until(lambda: number in self.registered(), f"{number} is registered")
+
+    def missed(self, number: int) -> None:
+        """End the sessions of a dead node now, and not only after their timeout."""
+        reigned = self.controller() == number
+        ends(self.hosts, tree.broker_path(number), PATIENCE_S)
+        if reigned:
+            ends(self.hosts, tree.CONTROLLER, PATIENCE_S)
 
     def create(self, topic: str, *replicas: Sequence[int], **settings: str) -> None:
         """Also where the first one that is asked has not yet heard who reigns."""
