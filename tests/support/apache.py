@@ -25,7 +25,7 @@ from tests.support.raw import Raw
 VERSION = "4.1.1"
 TESTS = Path(__file__).resolve().parents[1]
 POM = TESTS / "kafka" / "referee" / "pom.xml"
-LAST_WITH_ZOOKEEPER = "3.9.1"
+LAST_WITH_ZOOKEEPER = "3.9.2"
 START_S = 180
 END_S = 180
 """One that ends may write an archive of its classes."""
