@@ -27,18 +27,20 @@ KAFKA, SECOND, THIRD = 1, 2, 3
 SETTINGS = {
     "replica.fetch.wait.max.ms": 100,
     "replica.fetch.backoff.ms": 50,
-    "replica.lag.time.max.ms": 2000,
+    "replica.lag.time.max.ms": 30_000,
     "controlled.shutdown.retry.backoff.ms": 50,
-    "zookeeper.session.timeout.ms": 10_000,
+    "zookeeper.session.timeout.ms": 30_000,
     "zookeeper.connection.timeout.ms": 60_000,
     # A rate is that of an hour: what a test holds back stays so until it lets it go.
     "replication.quota.window.size.seconds": 3600,
 }
+"""No node is missed, and none leaves an ISR, because the machine is busy: all end in order."""
 PIECES, PIECE_BYTES = 4, 900_000
 """Of what is more than a copy asks for at once."""
 KAFKAS = """
-replica.lag.time.max.ms=2000
+replica.lag.time.max.ms=30000
 replica.fetch.wait.max.ms=100
+zookeeper.session.timeout.ms=30000
 auto.leader.rebalance.enable=false
 """
 
