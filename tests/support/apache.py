@@ -254,12 +254,12 @@ class Program:
             self.kill()
             raise
 
-    def stop(self) -> None:
-        """SIGTERM, and wait."""
+    def stop(self) -> int:
+        """SIGTERM, and wait; its exit status."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(timeout=END_S)
+            return self._process.wait(timeout=END_S)
         finally:
             self.kill()
 
@@ -290,10 +290,11 @@ class Kafka(Program):
             how = f"-XX:ArchiveClassesAtExit={self._making}"
         return [program, how, "-Xlog:disable", *rest]
 
-    def stop(self) -> None:
-        super().stop()
+    def stop(self) -> int:
+        status = super().stop()
         if self._making is not None and self._making.exists():
             self._making.replace(self._making.with_suffix(".jsa"))
+        return status
 
 
 class Broker(Kafka):

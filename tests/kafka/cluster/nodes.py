@@ -77,6 +77,9 @@ class Serving(apache.Program):
         self.start(self._command, Path.cwd(), lambda: apache.answers(self._address))
         return self
 
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
 
 class Node:
     """One of a cluster, of one kind or the other."""
