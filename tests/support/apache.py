@@ -72,7 +72,7 @@ def jars_with_zookeeper() -> Path:
     """
     pom = TESTS / "kafka" / "cluster" / "pom.xml"
     name = f"kafka-{LAST_WITH_ZOOKEEPER}"
-    return fetched(pom, name, f"kafka-tools-{LAST_WITH_ZOOKEEPER}.jar")
+    return fetched(pom, name, "slf4j-simple-*.jar")
 
 
 @lru_cache
@@ -108,6 +108,7 @@ def java(main: str, *arguments: str, heap: str = "256m", folder: Path | None = N
     """
     # Started often and briefly: the simple compiler and collector start fastest.
     quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Xmx{heap}"]
+    quick.append("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
     return ["java", *quick, "-cp", f"{folder or jars()}/*", main, *arguments]
 
 

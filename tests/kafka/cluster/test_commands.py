@@ -46,7 +46,6 @@ PIECES, PIECE_BYTES = 4, 900_000
 KAFKAS = """
 replica.lag.time.max.ms=30000
 replica.fetch.wait.max.ms=100
-zookeeper.session.timeout.ms=30000
 auto.leader.rebalance.enable=false
 """
 
