@@ -42,7 +42,8 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "transaction.state.log.num.partitions": "2",
     "transaction.state.log.replication.factor": "3",
-    "zookeeper.session.timeout.ms": "6000",
+    # One of Kafka whose session ends while it starts gives up.
+    "zookeeper.session.timeout.ms": "20000",
     "zookeeper.connection.timeout.ms": "60000",
 }
 """Of each node, of either kind."""
