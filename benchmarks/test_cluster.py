@@ -27,8 +27,8 @@ import pytest
 import kafkalog
 from benchmarks import environment
 from benchmarks.broker import programs
-from benchmarks.broker.brokers import KAFKA, OURS
-from benchmarks.broker.clusters import FSYNC, SESSION_MS, Cluster, clusters, until
+from benchmarks.broker.brokers import OURS
+from benchmarks.broker.clusters import FSYNC, KAFKA, SESSION_MS, Cluster, clusters, until
 from benchmarks.measure import Part, Want, scaled
 from kafkalog import errors
 from tests.support import apache

@@ -26,7 +26,7 @@ POM = Path(__file__).with_name("pom.xml")
 def kafka_source() -> Path | None:
     """The folder with the jars of Spark's Kafka source; None: they are not to be had here."""
     try:
-        return apache.fetched(POM, "spark-kafka-4.2.0", "spark-sql-kafka-*.jar")
+        return apache.fetched(POM, "spark-kafka-4.2.0", "kafka-clients-3.9.2.jar")
     except apache.Unavailable:
         return None
 

@@ -9,7 +9,7 @@ from kafkalog import errors
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.connection import Connection
 from kafkalog.client.failures import failure
-from kafkalog.client.results import Results, each
+from kafkalog.client.results import Results, broker_ms, each
 from kafkalog.config.consumer import duration_ms
 from kafkalog.types import Found, TopicPartition
 from kafkalog.wire import apis
@@ -140,7 +140,7 @@ def delete_records(
             row = {"partition_index": tp.partition, "offset": before[tp]}
             topics.setdefault(tp.topic, []).append(row)
         rows = [{"name": name, "partitions": some} for name, some in topics.items()]
-        body = {"topics": rows, "timeout_ms": wait_ms}
+        body = {"topics": rows, "timeout_ms": broker_ms(wait_ms)}
         answer = connection.call(apis.DELETE_RECORDS, body, timeout_ms=wait_ms)
         return [
             (TopicPartition(topic.name, row.partition_index),

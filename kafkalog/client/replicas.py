@@ -9,7 +9,7 @@ from kafkalog import errors
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.connection import Connection
 from kafkalog.client.failures import check_code, failure
-from kafkalog.client.results import Results, each
+from kafkalog.client.results import Results, broker_ms, each
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -67,7 +67,7 @@ def elect_leaders(
             "topic_partitions": [
                 {"topic": name, "partitions": found} for name, found in _by_topic(some).items()
             ],
-            "timeout_ms": wait_ms,
+            "timeout_ms": broker_ms(wait_ms),
         }
         answer = connection.call(apis.ELECT_LEADERS, body, version, wait_ms)
         if version:
@@ -107,7 +107,7 @@ def reassign_partitions(
             }
             topics.setdefault(tp.topic, []).append(row)
         rows = [{"name": name, "partitions": found} for name, found in topics.items()]
-        body = {"timeout_ms": wait_ms, "topics": rows}
+        body = {"timeout_ms": broker_ms(wait_ms), "topics": rows}
         answer = connection.call(apis.ALTER_PARTITION_REASSIGNMENTS, body, timeout_ms=wait_ms)
         check_code(answer.error_code, "reassignments", answer.error_message)
         return [

@@ -11,7 +11,7 @@ from kafkalog.client.connection import Connection
 from kafkalog.client.portions import portions
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["ANY", "Ask", "Place", "Results", "each", "only"]
+__all__ = ["ANY", "Ask", "Place", "Results", "broker_ms", "each", "only"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -154,6 +154,12 @@ def _round(
 
 def _named(thing: object) -> str:
     return "-".join(map(str, thing)) if isinstance(thing, tuple) else repr(thing)
+
+
+def broker_ms(wait_ms: int) -> int:
+    """How long a broker may take where we wait so long: what it says when its time is over, that
+    it is or that all is done after all, must still reach us."""
+    return max(1, wait_ms * 9 // 10)
 
 
 def only(results: Results[K, V]) -> V:

@@ -11,7 +11,7 @@ from kafkalog import errors
 from kafkalog.client.cluster import Cluster, TopicInfo
 from kafkalog.client.connection import Connection
 from kafkalog.client.failures import failure
-from kafkalog.client.results import ANY, Results, each, only
+from kafkalog.client.results import ANY, Results, broker_ms, each, only
 from kafkalog.wire import apis
 
 __all__ = [
@@ -108,7 +108,7 @@ def create_topics(
         version = connection.version_of(apis.CREATE_TOPICS)
         body = {
             "topics": [_row(rows[name], version) for name in names],
-            "timeout_ms": wait_ms,
+            "timeout_ms": broker_ms(wait_ms),
             "validate_only": validate_only,
         }
         answer = connection.call(apis.CREATE_TOPICS, body, version, wait_ms)
@@ -172,7 +172,7 @@ def delete_topics(
             {"name": one} if isinstance(one, str) else {"name": None, "topic_id": one}
             for one in some
         ]
-        body = {"topics": rows, "topic_names": names, "timeout_ms": wait_ms}
+        body = {"topics": rows, "topic_names": names, "timeout_ms": broker_ms(wait_ms)}
         answer = connection.call(apis.DELETE_TOPICS, body, version, wait_ms)
         by_id = {one for one in some if not isinstance(one, str)}
         found: list[tuple[str | UUID, errors.KafkalogError | None]] = []
@@ -212,7 +212,7 @@ def create_partitions(
             places = (assignments or {}).get(name)
             given = None if places is None else [{"broker_ids": list(nodes)} for nodes in places]
             rows.append({"name": name, "count": counts[name], "assignments": given})
-        body = {"topics": rows, "timeout_ms": wait_ms, "validate_only": validate_only}
+        body = {"topics": rows, "timeout_ms": broker_ms(wait_ms), "validate_only": validate_only}
         answer = connection.call(apis.CREATE_PARTITIONS, body, timeout_ms=wait_ms)
         return [
             (row.name, failure(row.error_code, f"topic {row.name!r}", row.error_message)

@@ -25,7 +25,7 @@ from tests.support.raw import Raw
 VERSION = "4.1.1"
 TESTS = Path(__file__).resolve().parents[1]
 POM = TESTS / "kafka" / "referee" / "pom.xml"
-LAST_WITH_ZOOKEEPER = "3.9.1"
+LAST_WITH_ZOOKEEPER = "3.9.2"
 START_S = 180
 END_S = 180
 """One that ends may write an archive of its classes."""
@@ -72,7 +72,7 @@ def jars_with_zookeeper() -> Path:
     """
     pom = TESTS / "kafka" / "cluster" / "pom.xml"
     name = f"kafka-{LAST_WITH_ZOOKEEPER}"
-    return fetched(pom, name, f"kafka-tools-{LAST_WITH_ZOOKEEPER}.jar")
+    return fetched(pom, name, "slf4j-simple-*.jar")
 
 
 @lru_cache
@@ -108,6 +108,7 @@ def java(main: str, *arguments: str, heap: str = "256m", folder: Path | None = N
     """
     # Started often and briefly: the simple compiler and collector start fastest.
     quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Xmx{heap}"]
+    quick.append("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
     return ["java", *quick, "-cp", f"{folder or jars()}/*", main, *arguments]
 
 
@@ -254,12 +255,12 @@ class Program:
             self.kill()
             raise
 
-    def stop(self) -> None:
-        """SIGTERM, and wait."""
+    def stop(self) -> int:
+        """SIGTERM, and wait; its exit status."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(timeout=END_S)
+            return self._process.wait(timeout=END_S)
         finally:
             self.kill()
 
@@ -290,10 +291,11 @@ class Kafka(Program):
             how = f"-XX:ArchiveClassesAtExit={self._making}"
         return [program, how, "-Xlog:disable", *rest]
 
-    def stop(self) -> None:
-        super().stop()
+    def stop(self) -> int:
+        status = super().stop()
         if self._making is not None and self._making.exists():
             self._making.replace(self._making.with_suffix(".jsa"))
+        return status
 
 
 class Broker(Kafka):

@@ -22,7 +22,7 @@ BROKER = (
     """
 broker.id={node}
 zookeeper.connect={zookeeper}
-zookeeper.session.timeout.ms=6000
+zookeeper.session.timeout.ms=30000
 zookeeper.connection.timeout.ms=60000
 listeners=PLAINTEXT://127.0.0.1:{port}
 log.dirs={data}
@@ -32,7 +32,8 @@ log.retention.ms=-1
 """
     + apache.ALONE
 )
-"""Who lives for half a minute, as on a busy machine, would delete the tests' records of 1970."""
+"""One that lives for half a minute, as on a busy machine, would delete the tests' records of 1970;
+one whose session ends while it starts gives up."""
 
 
 def password(session: int) -> bytes:

@@ -12,7 +12,7 @@ from kafkalog.client.replicas import elect_leaders
 from kafkalog.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import Cluster
+    from kafkalog.client.cluster import Cluster, PartitionInfo
     from kafkalog.types import TopicPartition
 
 __all__ = ["elect", "run"]
@@ -24,22 +24,17 @@ def run(cluster: Cluster, options: argparse.Namespace, words: list[str]) -> int:
     some = chosen(found, words)
     if options.unclean:
         return _unclean(cluster, options, found, some)
-    wanted = [tp for tp in some if _not_first(found, tp)]
+    wanted = [tp for tp in some if not _led("preferred", found.partitions[tp])]
     if not wanted:
         say("the first replica of each partition leads: nothing to elect")
         return 0
     return _elect(cluster, "preferred", wanted)
 
 
-def _not_first(found: Look, tp: TopicPartition) -> bool:
-    info = found.partitions[tp]
-    return info.leader != info.replicas[0]
-
-
 def _unclean(
     cluster: Cluster, options: argparse.Namespace, found: Look, some: list[TopicPartition]
 ) -> int:
-    wanted = [tp for tp in some if found.partitions[tp].leader < 0]
+    wanted = [tp for tp in some if not _led("unclean", found.partitions[tp])]
     if not wanted:
         say("each partition has a leader: nothing to elect")
         return 0
@@ -68,8 +63,25 @@ def _elect(cluster: Cluster, kind: str, wanted: list[TopicPartition]) -> int:
 def elect(cluster: Cluster, kind: str, wanted: list[TopicPartition]) -> dict[TopicPartition, str]:
     """Elect leaders; why some could not be."""
     told = elect_leaders(cluster, kind, wanted, cluster.options.request_timeout_ms)
-    return {
+    failed = {
         tp: str(problem)
         for tp, problem in told.errors.items()
         if problem.code != ErrorCode.ELECTION_NOT_NEEDED
     }
+    _until_known(cluster, kind, [tp for tp in wanted if tp not in failed])
+    return failed
+
+
+def _until_known(cluster: Cluster, kind: str, elected: list[TopicPartition]) -> None:
+    """Wait until the broker that we ask has learned of it: the controller's answer comes before its
+    UpdateMetadata has reached every broker.  One that does not in time is asked as it is."""
+    backoff = cluster.backoff(cluster.options.request_timeout_ms)
+    while True:
+        partitions = look(cluster).partitions
+        if all(_led(kind, partitions[tp]) for tp in elected if tp in partitions) or backoff.over():
+            return
+        backoff.wait()
+
+
+def _led(kind: str, info: PartitionInfo) -> bool:
+    return info.leader >= 0 if kind == "unclean" else info.leader == info.replicas[0]

@@ -1,7 +1,7 @@
 """The znodes of Kafka's ZooKeeper era: where each lies, what it says, how it is written.
 
 Pure: bytes to values and back.  Each kind has a path, `read_...` and `write_...`; the words are
-Kafka's.  Source: the tree that Kafka 3.9.1 makes; kafka.md of the specification, 3.10.
+Kafka's.  Source: the tree that Kafka 3.9.2 makes; kafka.md of the specification, 3.10.
 
 Raises, of every reader: BadZnode, with the path, what was found and what was wanted.
 """

@@ -51,7 +51,6 @@ offsets.topic.num.partitions=4
 offsets.topic.replication.factor=2
 transaction.state.log.num.partitions=4
 transaction.state.log.replication.factor=2
-zookeeper.session.timeout.ms=30000
 """
 
 

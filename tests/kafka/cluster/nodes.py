@@ -43,7 +43,8 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "transaction.state.log.num.partitions": "2",
     "transaction.state.log.replication.factor": "3",
-    "zookeeper.session.timeout.ms": "6000",
+    # One of Kafka whose session ends while it starts gives up.
+    "zookeeper.session.timeout.ms": "20000",
     "zookeeper.connection.timeout.ms": "60000",
 }
 """Of each node, of either kind."""
@@ -77,6 +78,9 @@ class Serving(apache.Program):
     def __enter__(self) -> Serving:
         self.start(self._command, Path.cwd(), lambda: apache.answers(self._address))
         return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
 
 class Node:

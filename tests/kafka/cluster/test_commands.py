@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import select
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +21,7 @@ from kafkalog.metadata.image import BROKER, TOPIC
 from kafkalog.metadata.zookeeper.reading import read_tree
 from kafkalog.metadata.zookeeper.session import Session
 from kafkalog.types import TopicPartition
+from tests.kafka.cluster.nodes import Serving
 from tests.support import apache, batches
 from tests.support.waiting import wait_for
 from tests.support.zookeeper import Broker, ZooKeeper
@@ -23,21 +29,22 @@ from tests.support.zookeeper import Broker, ZooKeeper
 pytest.importorskip("kazoo")
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
-KAFKA, SECOND, THIRD = 1, 2, 3
+KAFKA, SECOND, THIRD, SERVED = 1, 2, 3, 4
 SETTINGS = {
     "replica.fetch.wait.max.ms": 100,
     "replica.fetch.backoff.ms": 50,
-    "replica.lag.time.max.ms": 2000,
+    "replica.lag.time.max.ms": 30_000,
     "controlled.shutdown.retry.backoff.ms": 50,
-    "zookeeper.session.timeout.ms": 10_000,
+    "zookeeper.session.timeout.ms": 30_000,
     "zookeeper.connection.timeout.ms": 60_000,
     # A rate is that of an hour: what a test holds back stays so until it lets it go.
     "replication.quota.window.size.seconds": 3600,
 }
+"""No node is missed, and none leaves an ISR, because the machine is busy: all end in order."""
 PIECES, PIECE_BYTES = 4, 900_000
 """Of what is more than a copy asks for at once."""
 KAFKAS = """
-replica.lag.time.max.ms=2000
+replica.lag.time.max.ms=30000
 replica.fetch.wait.max.ms=100
 auto.leader.rebalance.enable=false
 """
@@ -294,15 +301,51 @@ def test_a_throttle_holds_a_copy_back_until_it_is_lifted(nodes: Nodes) -> None:
     wait_for(lambda: nodes.rows("check", other)[0]["different"] == 0, "others are there")
     assert nodes.rows("status", topic)[0]["isr"] == [SECOND]
     assert nodes.size(THIRD, topic) == some < (PIECES - 1) * PIECE_BYTES
-    for broker in (KAFKA, SECOND, THIRD):
-        nodes.admin.alter_configs({("broker", str(broker)): dict.fromkeys(RATES)}).check()
-    nodes.run("reassign", "--watch")
+    with Watch(nodes) as watch:
+        part = some / nodes.size(SECOND, topic)
+        wait_for(lambda: f"{part:4.0%}  0 partitions " in watch.look(), "it shows how far it is")
+        for broker in (KAFKA, SECOND, THIRD):
+            nodes.admin.alter_configs({("broker", str(broker)): dict.fromkeys(RATES)}).check()
+    assert "100%  1 partition " in watch.shown
+    assert [(ran.status, "1 partition moved" in ran.out) for ran in watch.ran] == [(0, True)]
     wait_for(lambda: sorted(nodes.rows("status", topic)[0]["isr"]) == [SECOND, THIRD], "all is")
     assert nodes.size(THIRD, topic) == nodes.size(SECOND, topic)
 
 
+class Watch:
+    """`reassign --watch` in a thread, whose stderr is a terminal; a context manager, at whose end
+    it has ended."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.ran: list[Ran] = []
+        self.shown = ""
+        self._thread = threading.Thread(
+            target=lambda: self.ran.append(nodes.run("reassign", "--watch"))
+        )
+        self._undo = contextlib.ExitStack()
+
+    def look(self) -> str:
+        """What the terminal has shown so far."""
+        while select.select([self._screen], [], [], 0)[0]:
+            self.shown += os.read(self._screen, 65536).decode()
+        return self.shown
+
+    def __enter__(self) -> Watch:
+        self._screen, terminal = pty.openpty()
+        self._undo.callback(os.close, self._screen)
+        stderr = self._undo.enter_context(os.fdopen(terminal, "w"))
+        self._undo.enter_context(contextlib.redirect_stderr(stderr))
+        self._undo.callback(self.look)
+        self._thread.start()
+        self._undo.callback(self._thread.join)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._undo.close()
+
+
 def test_a_copy_that_differs_is_told(nodes: Nodes) -> None:
-    """Whole and well-formed, but not what the leader has; and one that lacks a batch."""
+    """Whole and well-formed, but not what the leader has."""
     topic = nodes.topic("differs", [KAFKA, THIRD])
     nodes.produce(topic, 5)
     nodes.end(THIRD)
@@ -323,6 +366,46 @@ def test_a_copy_that_differs_is_told(nodes: Nodes) -> None:
     assert (one["nodes"]["1"]["key"], one["nodes"]["3"]["key"]) == ('"k4"', '"K4"')
     ran = nodes.run("check", topic)
     assert (ran.status, "1 partition DIFFER" in ran.out) == (1, True)
+
+
+def test_a_copy_that_lacks_a_batch_is_told(nodes: Nodes) -> None:
+    """In the middle: it ends where the others do, so that it counts as in sync."""
+    topic = nodes.topic("lacks", [KAFKA, THIRD])
+    for _ in range(3):
+        nodes.produce(topic, 2)
+    nodes.end(THIRD)
+    log = nodes.home / f"node{THIRD}" / f"{topic}-0" / f"{0:020}.log"
+    whole = log.read_bytes()
+    first, lost, _ = batches.headers(whole)
+    log.write_bytes(whole[: lost.pos] + whole[lost.pos + lost.batch_bytes :])
+    assert (first.base_offset, lost.base_offset) == (0, 2)
+    nodes.begin(THIRD)
+    wait_for(lambda: nodes.run("status", topic).status == 0, "it is in sync")
+    (row,) = nodes.rows("check", topic)
+    assert (row["records"], row["different"], row["end"]) == (6, 2, 6)
+    told = [(one["offset"], one["nodes"]["1"]["key"], one["nodes"]["3"])
+            for one in row["differences"]]  # fmt: skip
+    assert told == [(2, '"k0"', None), (3, '"k1"', None)]
+    ran = nodes.run("check", topic)
+    assert (ran.status, "1 partition DIFFER" in ran.out, "3: nothing" in ran.out) == (1, True, True)
+
+
+def test_a_node_is_served(nodes: Nodes, tmp_path: Path) -> None:
+    """By `kafkalog serve --zookeeper`: it leads what it is given, and gives it up at SIGTERM."""
+    where = apache.free_port()
+    served = Serving(tmp_path / "served", nodes.hosts, SERVED, tmp_path / "data", where)
+    with served:
+        nodes.there(SERVED, True)
+        topic = nodes.topic("served", [SERVED, KAFKA])
+        nodes.produce(topic, 10)
+        assert [(r["leader"], r["behind"]) for r in nodes.rows("status", topic)] == [
+            (SERVED, {"1": 0})
+        ]
+        assert served.stop() == 0, served.output()
+    nodes.there(SERVED, False)
+    assert [(r["leader"], r["isr"]) for r in nodes.rows("status", topic)] == [(KAFKA, [KAFKA])]
+    ran = nodes.run("reassign", topic, "--to", KAFKA, "--replication-factor", 1, "--execute")
+    assert (ran.status, ran.out) == (0, "1 partition moved\n"), "so that it can be deleted"
 
 
 ALONE = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}

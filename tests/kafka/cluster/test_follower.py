@@ -25,7 +25,7 @@ from tests.support import apache
 from tests.support.copies import append_alone, batches_in, open_copy
 from tests.support.raw import Raw
 from tests.support.waiting import wait_for
-from tests.support.zookeeper import Broker, ZooKeeper
+from tests.support.zookeeper import Broker, ZooKeeper, ends
 
 pytest.importorskip("kazoo")
 pytestmark = [pytest.mark.java, pytest.mark.slow]
@@ -390,7 +390,7 @@ def test_a_leader_that_dies_and_comes_back(kafka: Kafka, begin: Begin) -> None:
     kafka.broker.kill()
     (segment,) = kafka.folder(topic).glob("*.log")
     segment.write_bytes(b"".join(before[:3]))
-    wait_for(lambda: kafka.session.read(tree.broker_path(1)) is None, "its session is over")
+    ends(kafka.session.hosts, tree.broker_path(1))
     kafka.broker.__enter__()  # the fixture ends it
     kafka.raw.close()
     kafka.raw = Raw(kafka.broker.bootstrap_servers)

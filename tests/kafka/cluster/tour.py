@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import kafkalog
 from kafkalog.cli import main
@@ -28,6 +29,16 @@ LOOKED_AT = "org.apache.kafka.tools.ReplicaVerificationTool"
 DESCRIBED = "org.apache.kafka.tools.TopicCommand"
 
 
+class Done(NamedTuple):
+    """A deed that has had its end."""
+
+    deed: str
+    to: str
+    """The kind of the node that it was done to; nothing where it was done to topics."""
+    reigns: str
+    """The kind of the controller when it began."""
+
+
 class Tour:
     """On a cluster of three nodes, of which some are of either kind."""
 
@@ -35,6 +46,7 @@ class Tour:
         """Topics are made, each node leads some, and clients begin; `numbers`: who is there."""
         self.nodes, self.rng = nodes, rng
         self.log: list[str] = []
+        self.done: set[Done] = set()
         self._names = itertools.count()
         self._begun = time.monotonic()
         for topic, count in TOPICS.items():
@@ -51,12 +63,15 @@ class Tour:
         self.log.append(f"{time.monotonic() - self._begun:7.2f} s  {line}")
 
     @contextmanager
-    def deed(self, what: str) -> Iterator[None]:
-        """It is done; then all is whole."""
-        reigns, start = self.nodes.controller(), time.monotonic()
-        self.note(f"{what}; {reigns} reigns, {self.nodes.nodes[reigns].kind}")
+    def deed(self, what: str, number: int | None = None, how: str = "") -> Iterator[None]:
+        """It is done, to a node or to topics; then all is whole."""
+        nodes, reigns, start = self.nodes.nodes, self.nodes.controller(), time.monotonic()
+        to = "" if number is None else nodes[number].kind
+        done = Done(what, to, nodes[reigns].kind)
+        self.note(f"{what} {number or ''} {to} {how}; {reigns} reigns, {done.reigns}")
         yield
         self.whole()
+        self.done.add(done)
         self.clients.groups.disputed.append((start, time.monotonic()))
 
     def whole(self) -> None:
@@ -91,20 +106,20 @@ class Tour:
 
     def ends(self, number: int, kind: str = "") -> None:
         """In order; then it comes back, as one of this kind or what it was."""
-        with self.deed(f"{number} ends in order, comes back {kind}"):
+        with self.deed("end in order", number, kind and f"comes back {kind}"):
             self.nodes.nodes[number].stop()
             self.led_by_others(number)
             self.nodes.begin(number, kind)
 
     def dies(self, number: int) -> None:
-        with self.deed(f"kill -9 of {number}"):
+        with self.deed("kill -9", number):
             self.nodes.nodes[number].kill()
             self.led_by_others(number)
             self.nodes.begin(number)
 
     def stands_still(self, number: int) -> None:
         """Those who lead what it follows drop it from the ISR, and take it back."""
-        with self.deed(f"{number} stands still"):
+        with self.deed("stand still", number):
 
             def dropped() -> bool:
                 states = [self.nodes.state(queue.TOPIC, n) for n in range(TOPICS[queue.TOPIC])]
@@ -164,7 +179,7 @@ class Tour:
         """Made, enlarged, set otherwise, moved, deleted; each node leads some of it."""
         a, b, c = self.numbers()
         admin, nodes = self.nodes.admin, self.nodes
-        with self.deed("a topic is made, enlarged, set otherwise, moved and deleted"):
+        with self.deed("make, enlarge, set, move and delete a topic"):
             topic = self.topic([a, b, c], [b, c, a])
 
             def enlarged() -> bool:
@@ -219,7 +234,7 @@ class Tour:
         """What clients use is given up by a node each, led by others, and comes back."""
         a, b, c = self.numbers()
         rows = [[b, c], [c, a], [a, b]]
-        with self.deed("the queue is moved and moved back"):
+        with self.deed("move the queue and back"):
             self.move({(queue.TOPIC, n): row for n, row in enumerate(rows)})
             self.clients.go_on()
             self.move({(queue.TOPIC, 0): [a, b, c], (queue.TOPIC, 1): [b, c, a],
@@ -229,7 +244,7 @@ class Tour:
         """Who has all dies, who lacks something is told to lead: what it lacked is gone from both,
         and of the other topics nothing."""
         nodes = self.nodes
-        with self.deed(f"an unclean election of {lacks} in place of {has}"):
+        with self.deed("elect uncleanly", lacks, f"in place of {has}"):
             topic = self.topic([lacks, has], min_insync_replicas="1")
             self.produce(topic, b"both")
             getattr(nodes.nodes[lacks], how)()

@@ -329,6 +329,28 @@ def test_a_failure_that_does_not_pass_in_time_is_the_result(peer: Peer) -> None:
     failed_with(found, "a", ErrorCode.NOT_CONTROLLER)
 
 
+def test_a_broker_waits_shorter_than_we_do(peer: Peer) -> None:
+    """Or its answer, that the time is over or that it is done after all, would come too late."""
+    zero = TopicPartition("a", 0)
+    peer.on(apis.METADATA, peer.metadata({"a": 1}))
+    tried: dict[Any, Callable[[Admin], Any]] = {
+        apis.CREATE_TOPICS: lambda admin: admin.create_topics(["a"]),
+        apis.DELETE_TOPICS: lambda admin: admin.delete_topics(["a"]),
+        apis.CREATE_PARTITIONS: lambda admin: admin.create_partitions({"a": 2}),
+        apis.DELETE_RECORDS: lambda admin: admin.delete_records({zero: 1}),
+        apis.ELECT_LEADERS: lambda admin: admin.elect_leaders([zero]),
+        apis.ALTER_PARTITION_REASSIGNMENTS: lambda admin: admin.alter_partition_reassignments(
+            {zero: [1]}
+        ),
+    }
+    with Admin(peer.servers, request_timeout_ms=20_000) as admin:
+        for api, ask in tried.items():
+            peer.on(api, {})
+            assert len(ask(admin).errors) == 1, "the peer's answer names nothing"
+            (request,) = peer.sent(api)
+            assert 10_000 < request.timeout_ms <= 18_000, api.name
+
+
 def test_a_thing_without_an_answer_is_told(peer: Peer) -> None:
     peer.on(apis.DELETE_GROUPS, {"results": [{"group_id": "a", "error_code": 0}]})
     at = {"node_id": 1, "host": "127.0.0.1", "port": peer.port}

@@ -172,9 +172,10 @@ def test_a_producer_goes_where_a_refusal_sends_it(kafkalog_cluster: TestCluster)
 
 
 def test_too_few_in_sync_are_told(kafkalog_cluster: TestCluster) -> None:
-    """acks=all is refused with one of three, acks=1 is not; all goes on with three."""
+    """acks=all is refused with one of three, acks=1 and reading are not; all goes on with three."""
     cluster = kafkalog_cluster
     cluster.create_topic("t")
+    cluster.fill("t", ["0"])
     leader = cluster.leader("t")
     for node in NODES:
         if node != leader:
@@ -187,10 +188,18 @@ def test_too_few_in_sync_are_told(kafkalog_cluster: TestCluster) -> None:
         producer.send("t", b"1").result(60)
     with kafkalog.Producer(cluster.bootstrap_servers, acks="1") as producer:
         producer.send("t", b"2").result(60)
+    found: list[bytes | None] = []
+    with kafkalog.Consumer(cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+        cluster.wait_until(
+            lambda: found.extend(r.value for r in consumer.poll(100)) or len(found) >= 2,
+            "both are read",
+        )
+    assert (found, cluster.running) == ([b"0", b"2"], [leader])
     cluster.heal()
     all_in_sync(cluster)
     cluster.fill("t", ["3"])
-    assert values(cluster, "t", 2) == [2, 3]
+    assert values(cluster, "t", 3) == [0, 2, 3]
 
 
 def test_who_wants_a_producer_id_comes_again(kafkalog_cluster: TestCluster) -> None:
