@@ -288,8 +288,11 @@ static void park(exchange *exchange) {
 
 /* ---- the whole ------------------------------------------------------------ */
 
+/* In the epoch of its log, which the input may have raised. */
 static void put_partition(kl_data *data, kl_log *log) {
-    const kl_role role = {1, 0};
+    kl_log_state state;
+    WANT(kl_log_get(log, &state) == KL_OK);
+    const kl_role role = {.leader_epoch = state.leader_epoch};
     WANT(kl_topics_put_topic(data->topics, "t", TOPIC_ID, 0) == KL_OK);
     WANT(kl_topics_put_partition(data->topics, "t", 0, log, &role) == KL_OK);
 }
