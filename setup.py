@@ -11,11 +11,13 @@ Environment:
 import os
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from setuptools import setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.editable_wheel import editable_wheel
 
 if sys.platform != "linux":
@@ -52,6 +54,24 @@ class EditableWheel(editable_wheel):
         return PathEntries()
 
 
+class BuildExtension(build_ext):
+    """Compiles as many C files at a time as there are processors."""
+
+    def build_extension(self, ext: Any) -> None:
+        compile_some = self.compiler.compile
+
+        def compile_all(sources: Sequence[str], **keywords: Any) -> list[str]:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                found = pool.map(lambda source: compile_some([source], **keywords), sources)
+                return [made for objects in found for made in objects]
+
+        self.compiler.compile = compile_all
+        try:
+            super().build_extension(ext)
+        finally:
+            self.compiler.compile = compile_some
+
+
 # One wheel for all later CPythons; a free-threaded one has no such interface yet.
 limited_api = not sysconfig.get_config_var("Py_GIL_DISABLED")
 
@@ -70,6 +90,6 @@ if os.environ.get("KAFKALOG_NO_EXTENSION") == "1":
 
 setup(
     cffi_modules=modules,
-    cmdclass={"editable_wheel": EditableWheel},
+    cmdclass={"build_ext": BuildExtension, "editable_wheel": EditableWheel},
     options=options,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
 import re
@@ -62,6 +63,19 @@ def pytest_xdist_auto_num_workers() -> int | None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Of `--dist loadfile`."""
     return sharing.Scheduling(config, log) if config.option.dist == "loadfile" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """All that is collected lives as long as the run: Python shall not look through it for
+    garbage, neither now nor in tests."""
+    gc.disable()
+    try:
+        sharing.import_share(session.config)
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
@@ -46,7 +47,14 @@ def with_suffix(*suffixes: str) -> list[Path]:
 
 @cache
 def parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+    """All trees are kept: Python shall not look through them for garbage with each that is made."""
+    text = path.read_text(encoding="utf-8")
+    gc.disable()
+    try:
+        return ast.parse(text, str(path))
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def c_functions(text: str) -> Iterator[tuple[str, int, int]]:

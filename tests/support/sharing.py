@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from tests.support.effort import EXPLORING
@@ -19,8 +25,34 @@ HOUSE = re.compile(r"tests/house/")
 """They parse the same files of the whole project."""
 
 
+class _Tests(list[str]):
+    """The tests of a run, with the place of each at hand: it is asked for once a test."""
+
+    def __init__(self, nodeids: Sequence[str]) -> None:
+        super().__init__(nodeids)
+        self._places = {nodeid: place for place, nodeid in enumerate(nodeids)}
+
+    def index(self, nodeid: str, *_: Any) -> int:
+        return self._places[nodeid]
+
+
 class Scheduling(LoadFileScheduling):  # type: ignore[misc, unused-ignore]
     """A file's tests in one process, as they share what is dear to start; Spark's files, too."""
+
+    def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+        super().add_node_collection(node, collection)
+        if node in self.registered_collections:
+            self.registered_collections[node] = _Tests(collection)
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """What is done is forgotten: what is left is counted after each test."""
+        nodeid = self.registered_collections[node][item_index]
+        scope = self._split_scope(nodeid)
+        files = self.assigned_work[node]
+        del files[scope][nodeid]
+        if not files[scope]:
+            del files[scope]
+        self._reschedule(node)
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
@@ -37,3 +69,26 @@ def processes() -> int | None:
     Two more, as tests often wait; a search does not.
     """
     return None if EXPLORING else (os.cpu_count() or 1) + 2
+
+
+def import_share(config: pytest.Config) -> None:
+    """Import the tests of this process's share before all others.
+
+    Every process imports all tests, in the same order.  In a fresh checkout each of them would
+    compile all files at the same time as the others; so each compiles another share first, and
+    finds the other shares compiled.
+    """
+    worker = getattr(config, "workerinput", None)
+    if worker is None:
+        return
+    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    folders = [config.rootpath / name for name in config.args]
+    files = [file for folder in folders for file in sorted(folder.rglob("test_*.py"))]
+    for file in files[number % count :: count]:
+        # What cannot be imported is told when it is collected.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(_module(file.relative_to(config.rootpath)))
+
+
+def _module(file: Path) -> str:
+    return ".".join(file.with_suffix("").parts)

@@ -67,11 +67,13 @@ def test_every_failpoint_is_passed_by_some_scenario(passed):
 @pytest.mark.explore
 @pytest.mark.parametrize("name", work.SCENARIOS)
 def test_a_kill_at_every_failpoint_loses_nothing(name, zygote, passed, memory_path):
-    """At the first and the last pass of each failpoint of the scenario; exploring, at one between
-    them, too."""
+    """At the last pass of each failpoint of the scenario, and at the first where no scenario before
+    has it; exploring, at the first in any case and at one between them, too."""
     assert passed[name]
+    before = {point for other, hits in passed.items() if other < name for point in hits}
     for failpoint, count in passed[name].items():
-        for after in sorted({1, count, *([(count + 1) // 2] if EXPLORING else [])}):
+        firsts = {1} if EXPLORING or failpoint not in before else set()
+        for after in sorted({count, *firsts, *([(count + 1) // 2] if EXPLORING else [])}):
             path = str(memory_path / f"{failpoint}-{after}" / "log-0")
             ledger = Ledger()
             killed = zygote.start(
