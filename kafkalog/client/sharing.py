@@ -183,12 +183,8 @@ class Sharing:
         problem = member.look()
         if problem is not None:
             _logger.info("%s", problem)
-        if self._look_due():
-            changed = self.subscription.look(self.cluster, self.config.exclude_internal_topics)
-            if member.state == IN and member.counts is not None:
-                changed |= member.partition_counts(member.topics) != member.counts
-            if changed and member.state == IN:
-                member.rejoin()
+        if self._look_due() and self._others(member) and member.state == IN:
+            member.rejoin()
         while member.state != IN:
             self._give_back(member)
             owned = self.assignment
@@ -198,6 +194,31 @@ class Sharing:
                 self._take_share(member)
             elif not owned or member.metadata.generation >= 0:
                 return
+
+    def _others(self, member: Membership) -> bool:
+        """Whether there are other topics, or partitions, than when they were shared out."""
+        subscription, absent = self.subscription, set[str]()
+        changed = subscription.look(self.cluster, self.config.exclude_internal_topics)
+        if self.config.allow_auto_create_topics and not subscription.pattern:
+            self.cluster.refresh(subscription.topics, create=True)
+            absent = subscription.topics - self.cluster.topics.keys()
+        if member.state == IN and member.counts is not None:
+            counts = member.partition_counts(member.topics)
+            absent |= member.topics - counts.keys()
+            changed |= counts != member.counts
+        self._mind_absent(absent)
+        return changed
+
+    def _mind_absent(self, topics: set[str]) -> None:
+        """The cluster does not have these: told once, in the log, and looked for again soon."""
+        if new := sorted(topics - self._absent):
+            names = ", ".join(new[:TOLD_MAX])
+            more = f" and {len(new) - TOLD_MAX} more" if len(new) > TOLD_MAX else ""
+            _logger.warning("the cluster has no topic %s%s: it is looked for", names, more)
+        self._absent = topics
+        if topics:
+            soon_s = self.cluster.clock.monotonic_s() + ASK_AGAIN_S
+            self._next_look_s = min(self._next_look_s, soon_s)
 
     def _give_back(self, member: Membership) -> None:
         """Before it joins: partitions are committed and given up, unless it keeps them."""
@@ -238,6 +259,8 @@ class Sharing:
                 problem = found
             member.rejoin()
         self.replace(member.share)
+        if member.counts is not None:  # it leads: it looks for what any member wants
+            self._mind_absent(member.topics - member.counts.keys())
         self._next_commit_s = (
             self.cluster.clock.monotonic_s() + self.config.auto_commit_interval_ms / 1000
         )

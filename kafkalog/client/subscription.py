@@ -49,6 +49,11 @@ class Subscription:
         self._on_revoked = on_revoked
         self._on_lost = on_revoked if on_lost is None else on_lost
 
+    @property
+    def pattern(self) -> bool:
+        """Whether its topics are those that a pattern finds."""
+        return self._pattern is not None
+
     def __bool__(self) -> bool:
         return bool(self.topics) or self._pattern is not None
 
