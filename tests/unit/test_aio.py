@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from inspect import getmembers, iscoroutinefunction, isfunction
@@ -424,6 +425,29 @@ def test_the_loop_is_never_blocked(broker: Broker, unique: str) -> None:
 
 
 # ---- the handle ----------------------------------------------------------------------------
+
+
+def test_a_poll_is_over_in_its_time() -> None:
+    """Where a broker answers nothing, and where another call has the thread: it would take long."""
+    long_ms = 600_000
+    config = {"request.timeout.ms": long_ms, "socket.connection.setup.timeout.ms": long_ms}
+
+    async def work() -> None:
+        consumer = aio.Consumer(f"127.0.0.1:{silent.getsockname()[1]}", "t", config=config)
+        assert await consumer.poll(20) == await consumer.poll(0) == []
+        assert await consumer.poll_arrow(20) == []
+        held = threading.Event()
+        blocked = asyncio.ensure_future(consumer._run(held.wait, LIMIT_S))
+        assert await consumer.poll(20) == []
+        assert not blocked.done()
+        held.set()
+        await blocked
+        with pytest.raises(errors.Timeout):
+            await consumer.partitions("t", timeout_ms=20)
+        await consumer.close(timeout_ms=20)
+
+    with socket.create_server(("127.0.0.1", 0), backlog=10) as silent:
+        run(work)
 
 
 def test_threads_end_with_their_objects(broker: Broker, unique: str) -> None:
