@@ -419,18 +419,22 @@ class Cluster:
             return self._retrying(step, self.backoff(patience_ms))
 
     def _retrying(self, step: Callable[[], T], backoff: Backoff) -> T:
+        last: errors.KafkalogError | None = None
         while True:
             try:
                 return step()
+            except NotYet:
+                raise
             except errors.KafkalogError as problem:
+                if last is not None and isinstance(problem, errors.Timeout) and backoff.over():
+                    raise last from None  # it says more than that the time is over
                 if not passing(problem) or backoff.over() or not self.reached:
-                    raise
-                if isinstance(problem, NotYet):
                     raise
                 if problem.code == ErrorCode.KAFKA_STORAGE_ERROR:
                     backoff.at_most(self.options.storage_timeout_ms)
                     if backoff.over():
                         raise
+                last = problem
             self.forget()
             self.forget_coordinators()
             self.controller_id = NO_NODE

@@ -441,7 +441,7 @@ class Connection:
         except TimeoutError:
             api = self._sent[0].api
             if until_s < due_s:
-                timeout_ms = round((until_s - begun_s) * 1000)
+                timeout_ms = max(0, round((until_s - begun_s) * 1000))
                 if self.patience.wait is not None:
                     raise NotYet(f"{self.address}: {api.name}: no answer yet") from None
             self.give_up()
