@@ -26,8 +26,8 @@ from kafkalog.client.membership import MemberOptions, Membership
 from kafkalog.client.offsets import EARLIEST, LATEST, all_partitions, list_offsets
 from kafkalog.client.reading import Reading
 from kafkalog.client.settings import client_options, fetch_options, heartbeat_options
-from kafkalog.client.sharing import Sharing, logged
-from kafkalog.client.subscription import Listener, Subscription
+from kafkalog.client.sharing import Sharing
+from kafkalog.client.subscription import Listener, Subscription, logged
 from kafkalog.client.transport import Where
 from kafkalog.client.waker import Waker
 from kafkalog.clock import Clock
@@ -320,7 +320,8 @@ class Consumer(Handle):
             left_s = max(until_s - time.monotonic(), 0)
             wait_s = min(left_s, sharing.until_chore_s())
             if sharing.joining or sharing.parting:  # else that has waited
-                wait_s = min(left_s, LOOK_S) if positions and not sharing.parting else 0
+                more = (positions and not sharing.parting) or sharing.searching
+                wait_s = min(left_s, LOOK_S) if more else 0
             elif sharing.errands.behind:
                 wait_s = min(wait_s, LOOK_S)
             if positions and not sharing.parting:
@@ -363,10 +364,10 @@ class Consumer(Handle):
         UnknownTopicOrPartition; Timeout.
         """
         with self._used(timeout_ms):
+            (tp,) = self._mine([tp])
             return self._position(tp)
 
     def _position(self, tp: TopicPartition) -> int:
-        (tp,) = self._mine([tp])
         found = self._reading.position(tp)
         if found is None:
             self._sharing.find_positions()
@@ -481,6 +482,7 @@ class Consumer(Handle):
         Raises: as `position`.
         """
         with self._used(timeout_ms):
+            (tp,) = self._mine([tp])
             at = self._position(tp)
             ends = self._fetcher.ends.get(tp)
             if ends is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafkalog import errors
@@ -20,12 +20,12 @@ from kafkalog.client.keeper import Keeper
 from kafkalog.client.membership import IN, REJOIN, Membership
 from kafkalog.client.offsets import find_starts
 from kafkalog.client.reading import Reading
-from kafkalog.client.subscription import Subscription
+from kafkalog.client.subscription import Subscription, logged
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["Sharing", "logged"]
+__all__ = ["Sharing"]
 
 _logger = logging.getLogger(__name__)
 ASK_AGAIN_S = 1.0
@@ -36,13 +36,9 @@ CHORE_S = 5.0
 """How long a wait lasts at most: a clock that is not the machine's is looked at so often."""
 
 
-@contextmanager
-def logged(what: str) -> Iterator[None]:
-    """A user's interceptor that fails is told in the log: the records are none of its."""
-    try:
-        yield
-    except Exception:
-        _logger.exception("%s failed", what)
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - TOLD_MAX} more" if len(names) > TOLD_MAX else ""
+    return ", ".join(names[:TOLD_MAX]) + more
 
 
 class Sharing:
@@ -110,6 +106,12 @@ class Sharing:
         return bool(self.subscription) and (
             self.membership is not None and self.membership.state != IN
         )
+
+    @property
+    def searching(self) -> bool:
+        """Whether it is not known yet what a pattern finds: it does not join for nothing."""
+        topics = self.subscription
+        return topics.pattern and not topics.topics and not self._next_look_s
 
     @property
     def holds(self) -> bool:
@@ -224,6 +226,8 @@ class Sharing:
         if self._changed and member.state == IN and not self._unshared:
             self._changed = False
             member.rejoin()
+        if self.searching and not self._assigned:
+            return
         while member.state != IN:
             if not self._give_back(member, until_s):
                 return
@@ -252,9 +256,7 @@ class Sharing:
     def _mind_absent(self, topics: set[str]) -> None:
         """The cluster does not have these: told once, in the log, and looked for again soon."""
         if new := sorted(topics - self._absent):
-            names = ", ".join(new[:TOLD_MAX])
-            more = f" and {len(new) - TOLD_MAX} more" if len(new) > TOLD_MAX else ""
-            _logger.warning("the cluster has no topic %s%s: it is looked for", names, more)
+            _logger.warning("the cluster has no topic %s: it is looked for", _few(new))
         self._absent = topics
         if topics:
             soon_s = self.cluster.clock.monotonic_s() + ASK_AGAIN_S
@@ -412,9 +414,8 @@ class Sharing:
             return
         self._missing.update(gone)
         self._ask_again_s = self.cluster.clock.monotonic_s() + ASK_AGAIN_S
-        names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in gone[:TOLD_MAX])
-        more = f" and {len(gone) - TOLD_MAX} more" if len(gone) > TOLD_MAX else ""
-        problem = errors.UnknownTopicOrPartition(f"the cluster has no {names}{more}")
+        names = _few([f"{tp.topic}-{tp.partition}" for tp in gone])
+        problem = errors.UnknownTopicOrPartition(f"the cluster has no {names}")
         if self.subscription:
             self._next_look_s = 0.0
             _logger.warning("%s: it is read no more; what else is assigned is", problem)

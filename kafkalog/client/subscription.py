@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from kafkalog import errors
 from kafkalog.arguments import text, things
 from kafkalog.client.cluster import Cluster
 from kafkalog.types import TopicPartition
 
-__all__ = ["Listener", "Subscription"]
+__all__ = ["Listener", "Subscription", "logged"]
 
+_logger = logging.getLogger(__name__)
 Listener = Callable[[list[TopicPartition]], object]
+
+
+@contextmanager
+def logged(what: str) -> Iterator[None]:
+    """A user's interceptor that fails is told in the log: the records are none of its."""
+    try:
+        yield
+    except Exception:
+        _logger.exception("%s failed", what)
 
 
 class Subscription:

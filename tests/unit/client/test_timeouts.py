@@ -249,6 +249,30 @@ def test_a_group_is_joined_by_polls_that_wait_for_nothing(
         assert peer.count(apis.FIND_COORDINATOR) <= 2  # its committer asks, too
 
 
+def test_a_group_is_joined_once_a_pattern_has_found_its_topics(
+    coordinator: Coordinator, peer: Peer
+) -> None:
+    """Or every member would join twice, and all others with it."""
+    let = threading.Event()
+    answer = peer.metadata({"t": 2})
+
+    def slow(request: Any, version: int) -> Any:
+        let.wait(LIMIT_S)
+        return answer
+
+    peer.on(apis.METADATA, slow)
+    with Consumer(peer.servers, pattern="t.*", **OPTIONS) as consumer:
+        while not peer.count(apis.METADATA):
+            consumer.poll(0)
+        for _ in range(50):
+            consumer.poll(0)
+        assert not peer.count(apis.JOIN_GROUP)
+        let.set()
+        while not consumer.assignment:
+            consumer.poll(0)
+        assert coordinator.generation == 1
+
+
 def test_offsets_of_an_open_transaction_are_waited_for(
     coordinator: Coordinator, peer: Peer
 ) -> None:
