@@ -314,7 +314,6 @@ def test_positions_are_committed_by_the_clock(coordinator: Coordinator, peer: Pe
     options = {**OPTIONS, "heartbeat_ms": 3_000, "interceptors": [Heard(heard)]}
     with Consumer(peer.servers, "t", clock=clock, **options) as member:
         again(member, 1)
-        member.position(ONE)
         member.seek(ZERO, 5)
         member.poll(0)
         assert peer.count(apis.OFFSET_COMMIT) == 0
