@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable
 from weakref import WeakSet
@@ -25,6 +26,7 @@ class Opening:
         self.done = False
         self._where = address, options, transport
         self._ring = ring
+        self._pid = os.getpid()
         self._lock = threading.Lock()  # guards what follows
         self._made: Connection | None = None
         self._problem: errors.KafkalogError | None = None
@@ -59,6 +61,8 @@ class Opening:
 
     def give_up(self) -> None:
         """It is closed, now or when it comes."""
+        if os.getpid() != self._pid:  # a child: the thread is not there, and may have held it
+            self._lock = threading.Lock()
         with self._lock:
             self._unwanted = True
             if self._made is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import threading
@@ -26,6 +27,7 @@ class Waker:
         self._heard.setblocking(False)
         self._told.setblocking(False)
         self._woken = False
+        self._pid = os.getpid()
         self._lock = threading.RLock()  # guards the end; a signal may nudge within a nudge
 
     def nudge(self) -> None:
@@ -74,6 +76,8 @@ class Waker:
 
     def close(self) -> None:
         """Nobody waits any more."""
+        if os.getpid() != self._pid:  # a child: whoever held it at the fork is not there
+            self._lock = threading.RLock()
         with self._lock:
             self._heard.close()
             self._told.close()

@@ -6,6 +6,7 @@ import asyncio
 import pickle
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from inspect import getmembers, iscoroutinefunction, isfunction
 from pathlib import Path
@@ -288,10 +289,10 @@ def test_what_a_cancelled_poll_has_read_comes_first_in_either_form(
     async def work() -> list[int]:
         await filled(broker, unique, 20)
         async with aio.Consumer(broker, unique, auto_offset_reset="earliest") as consumer:
-            below = consumer._below
+            below, until_s = consumer._below, time.monotonic() + 10
             if kinds == "records first":
                 await consumer._run(
-                    consumer._take, consumer._unseen, lambda ms: below.poll(ms, 3), 10_000
+                    consumer._take, consumer._unseen, lambda ms: below.poll(ms, 3), until_s
                 )
                 assert len(consumer._unseen) == 3
                 found: list[int] = []
@@ -299,7 +300,7 @@ def test_what_a_cancelled_poll_has_read_comes_first_in_either_form(
                     for batch in await consumer.poll_arrow(10_000):
                         found += [int(value) for value in batch.numpy("offset")]
             else:
-                await consumer._run(consumer._take, consumer._columns, below.poll_arrow, 10_000)
+                await consumer._run(consumer._take, consumer._columns, below.poll_arrow, until_s)
                 assert consumer._columns
                 found = []
                 while len(found) < 20:
