@@ -416,6 +416,8 @@ def test_the_loop_is_never_blocked(broker: Broker, unique: str) -> None:
         await filled(broker, unique, 0)
         async with aio.Consumer(broker, unique) as consumer:
             task = asyncio.create_task(consumer.poll(timeout_ms=None))
+            while not consumer.assignment:
+                await asyncio.sleep(0)
             for _ in range(1_000):
                 await asyncio.sleep(0)
             assert not task.done()
