@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -34,6 +35,8 @@ Self = TypeVar("Self", bound="_Above")
 SLICE_MS = 1_000
 """How long the thread below waits for records at once: a wait for ever is many of these, so that
 no thread is left in one."""
+TURN_S = 0.05
+"""How long a poll waits at least for the thread below to begin with it."""
 
 
 class _Above(Handle):
@@ -233,6 +236,8 @@ class Consumer(_Above):
         self._unseen: deque[Record] = deque()  # read below, not handed out
         self._columns: deque[Any] = deque()
         self._filling: asyncio.Future[None] | None = None
+        self._turn = False
+        """Whether the thread has begun with what fills."""
 
     async def poll(
         self, timeout_ms: float | None = 1_000, max_records: int | None = None
@@ -281,11 +286,16 @@ class Consumer(_Above):
                 self._filling is None or self._filling.done()
                 or self._filling.get_loop() is not loop  # which has ended
             ):  # fmt: skip
-                wait_ms = min(left_ms, SLICE_MS)
+                wait_s = min(left_ms, SLICE_MS) / 1000
+                self._turn = False
                 self._filling = asyncio.wrap_future(
-                    self._submit(self._take, into, poll, wait_ms, *words)
+                    self._submit(self._take, into, poll, time.monotonic() + wait_s, *words)
                 )
             try:
+                turn_s = None if until is None else max(TURN_S, until - loop.time())
+                await asyncio.wait([self._filling], timeout=turn_s)
+                if not (self._turn or self._filling.done()):
+                    return  # another call is under way below: what comes the next poll has
                 await asyncio.shield(self._filling)
             except asyncio.CancelledError:
                 self._below.wakeup()  # what is awaited next has not to wait for this one
@@ -294,13 +304,14 @@ class Consumer(_Above):
                 return
 
     def _take(
-        self, into: deque[Any], poll: Callable[..., Any], wait_ms: float, *words: Any
+        self, into: deque[Any], poll: Callable[..., Any], until_s: float, *words: Any
     ) -> None:
         """On the thread: what comes is kept where no cancelling can lose it."""
+        self._turn = True
         if self._columns if into is self._unseen else self._unseen:
             self._give_back()  # read for the other kind of call, and before what comes
         try:
-            into.extend(poll(wait_ms, *words))
+            into.extend(poll(max(until_s - time.monotonic(), 0.0) * 1000, *words))
         except WakeUp:
             return
 
@@ -350,25 +361,25 @@ class Consumer(_Above):
         """The topics that are subscribed to."""
         return list(self._below.subscription)
 
-    async def position(self, tp: TopicPartition) -> int:
+    async def position(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
         """The offset behind the last record that was handed out, as kafkalog.Consumer.position."""
-        return await self._run(self._position, arguments.partition("tp", tp))
+        return await self._run(self._position, arguments.partition("tp", tp), timeout_ms)
 
-    def _position(self, tp: TopicPartition) -> int:
+    def _position(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
         first = self._firsts().get(tp)
-        return int(self._below.position(tp)) if first is None else first
+        return int(self._below.position(tp, timeout_ms)) if first is None else first
 
     async def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on from `offset`.  Raises: ArgumentError for a partition that is not assigned."""
         await self._run(self._afresh, self._below.seek, tp, offset)
 
-    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    async def seek_to_beginning(self, *partitions: TopicPartition, **named: Any) -> None:
         """Go on from where logs begin.  Raises: as `seek`."""
-        await self._run(self._afresh, self._below.seek_to_beginning, *partitions)
+        await self._run(self._afresh, self._below.seek_to_beginning, *partitions, **named)
 
-    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+    async def seek_to_end(self, *partitions: TopicPartition, **named: Any) -> None:
         """Go on from where logs end.  Raises: as `seek`."""
-        await self._run(self._afresh, self._below.seek_to_end, *partitions)
+        await self._run(self._afresh, self._below.seek_to_end, *partitions, **named)
 
     async def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these until `resume`.  Raises: as `seek`."""
@@ -378,13 +389,13 @@ class Consumer(_Above):
         """As kafkalog.Consumer.assign."""
         await self._run(self._afresh, self._below.assign, partitions)
 
-    async def unsubscribe(self) -> None:
+    async def unsubscribe(self, timeout_ms: float | None = None) -> None:
         """As kafkalog.Consumer.unsubscribe."""
-        await self._run(self._afresh, self._below.unsubscribe)
+        await self._run(self._afresh, self._below.unsubscribe, timeout_ms)
 
-    def _afresh(self, call: Callable[..., None], *words: Any) -> None:
+    def _afresh(self, call: Callable[..., None], *words: Any, **named: Any) -> None:
         self._give_back()
-        call(*words)
+        call(*words, **named)
 
 
 def _first_of(batch: Any) -> tuple[TopicPartition, int]:

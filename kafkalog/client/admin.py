@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from kafkalog import arguments, errors
+from kafkalog import arguments
 from kafkalog.arguments import INT16_MAX, INT32_MAX, INT64_MAX, whole_number
 from kafkalog.client import configs, features, groups, nodes, offsets, replicas
 from kafkalog.client import topics as topics_
@@ -15,18 +15,17 @@ from kafkalog.client.asked import (
     change_of,
     committed_of,
     new_topic,
+    replica_of,
     resource_of,
     time_of,
 )
 from kafkalog.client.cluster import Cluster, TopicInfo
-from kafkalog.client.failures import failure
 from kafkalog.client.locked import Locked
 from kafkalog.client.results import Results, only
 from kafkalog.client.transport import Options, Where
 from kafkalog.clock import Clock
 from kafkalog.config.admin import AdminConfig
 from kafkalog.types import Found, TopicPartition
-from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Admin"]
 
@@ -42,9 +41,9 @@ class Admin(Locked):
     """Topics, settings, groups, offsets, transactions and nodes of a cluster.
 
     A call about many things returns `Results`: by thing what was found or done; looking up one
-    that failed raises its failure, `.check()` the first of all.  Failures that pass are tried
-    again until `timeout_ms`, else `default.api.timeout.ms`, is over.  A thing may be given as
-    a plain tuple wherever one of ours is named.
+    that failed raises its failure, `.check()` the first of all.  Every call takes `timeout_ms` at
+    most, else `default.api.timeout.ms`, in which failures that pass are tried again.  A thing may
+    be given as a plain tuple wherever one of ours is named.
 
     Safe to use from many threads, one call at a time.  A context manager.
     """
@@ -85,9 +84,10 @@ class Admin(Locked):
 
     # ---- topics ------------------------------------------------------------------------
 
-    def list_topics(self, internal: bool = False) -> list[str]:
+    def list_topics(self, internal: bool = False, timeout_ms: int | None = None) -> list[str]:
         """The names of all topics, sorted; `internal`: those of Kafka's own, too."""
-        return self._ask(topics_.list_topics, arguments.flag("internal", internal))
+        some = arguments.flag("internal", internal)
+        return self._ask(topics_.list_topics, some, timeout_ms=timeout_ms)
 
     def describe_topics(
         self, names: Iterable[str], timeout_ms: int | None = None
@@ -270,7 +270,9 @@ class Admin(Locked):
             timeout_ms=timeout_ms,
         )
 
-    def list_config_resources(self, kinds: Iterable[str] = ()) -> list[configs.ConfigResource]:
+    def list_config_resources(
+        self, kinds: Iterable[str] = (), timeout_ms: int | None = None
+    ) -> list[configs.ConfigResource]:
         """What has settings, sorted; `kinds`: only these; empty: all.
 
         Raises: UnsupportedVersion for a broker before 4.1; what the broker answers.
@@ -279,18 +281,22 @@ class Admin(Locked):
             arguments.one_of("kinds", kind, configs.KINDS)
             for kind in arguments.things("kinds", kinds)
         ]
-        return self._ask(configs.list_config_resources, wanted)
+        return self._ask(configs.list_config_resources, wanted, timeout_ms=timeout_ms)
 
     # ---- groups ------------------------------------------------------------------------
 
     def list_groups(
-        self, *, states: Iterable[str] = (), kinds: Iterable[str] = ()
+        self,
+        *,
+        states: Iterable[str] = (),
+        kinds: Iterable[str] = (),
+        timeout_ms: int | None = None,
     ) -> list[groups.GroupListing]:
         """The groups of every node, sorted by name; only those in these states (Stable, Empty,
         ...), of these kinds (classic, consumer, ...), if any are given.
         """
         some = arguments.texts("states", states), arguments.texts("kinds", kinds)
-        return self._ask(groups.list_groups, *some)
+        return self._ask(groups.list_groups, *some, timeout_ms=timeout_ms)
 
     def describe_groups(
         self, names: Iterable[str], timeout_ms: int | None = None
@@ -310,7 +316,10 @@ class Admin(Locked):
         return self._ask(groups.delete_groups, wanted, timeout_ms=timeout_ms)
 
     def list_group_offsets(
-        self, group: str, partitions: Iterable[tuple[str, int]] | None = None
+        self,
+        group: str,
+        partitions: Iterable[tuple[str, int]] | None = None,
+        timeout_ms: int | None = None,
     ) -> dict[TopicPartition, groups.Committed]:
         """What a group has committed; `partitions` None: everything.  A partition for which it
         has committed nothing is left out.
@@ -318,7 +327,8 @@ class Admin(Locked):
         Raises: what the broker answers.
         """
         wanted = None if partitions is None else arguments.partitions("partitions", partitions)
-        return self._ask(groups.committed_offsets, arguments.text("group", group), wanted)
+        name = arguments.text("group", group)
+        return self._ask(groups.committed_offsets, name, wanted, timeout_ms=timeout_ms)
 
     def alter_group_offsets(
         self,
@@ -381,6 +391,7 @@ class Admin(Locked):
         states: Iterable[str] = (),
         longer_ms: int | None = None,
         pattern: str | None = None,
+        timeout_ms: int | None = None,
     ) -> list[transactions_.TransactionListing]:
         """The transactional ids of every coordinator, sorted by name: only those of these
         producers, in these states, whose transaction began longer ago than `longer_ms`, whose
@@ -395,7 +406,8 @@ class Admin(Locked):
         longer = -1 if longer_ms is None else whole_number("longer_ms", longer_ms, 0)
         like = None if pattern is None else arguments.text("pattern", pattern)
         some = arguments.texts("states", states)
-        return self._ask(transactions_.list_transactions, ids, longer, like, some)
+        asked = ids, longer, like, some
+        return self._ask(transactions_.list_transactions, *asked, timeout_ms=timeout_ms)
 
     def describe_transactions(
         self, names: Iterable[str], timeout_ms: int | None = None
@@ -419,6 +431,7 @@ class Admin(Locked):
         producer_id: int,
         producer_epoch: int,
         coordinator_epoch: int = -1,
+        timeout_ms: int | None = None,
     ) -> None:
         """End a transaction in one partition, whatever its coordinator knows of it.
 
@@ -430,6 +443,7 @@ class Admin(Locked):
             whole_number("producer_id", producer_id, 0),
             whole_number("producer_epoch", producer_epoch, 0, INT16_MAX),
             whole_number("coordinator_epoch", coordinator_epoch, -1, INT32_MAX),
+            timeout_ms=timeout_ms,
         )  # fmt: skip
 
     def find_hanging_transactions(
@@ -438,6 +452,7 @@ class Admin(Locked):
         *,
         age_ms: int = 900_000,
         node: int | None = None,
+        timeout_ms: int | None = None,
     ) -> list[transactions_.Hanging]:
         """Transactions that wrote last at least `age_ms` ago, are open in a partition and belong
         to none that a coordinator has open there.  `node`: as this one has the partitions.
@@ -449,6 +464,7 @@ class Admin(Locked):
             arguments.partitions("partitions", partitions),
             whole_number("age_ms", age_ms, 0),
             None if node is None else arguments.node("node", node),
+            timeout_ms=timeout_ms,
         )
 
     def describe_producers(
@@ -471,12 +487,15 @@ class Admin(Locked):
 
     # ---- nodes -------------------------------------------------------------------------
 
-    def describe_cluster(self, *, fenced: bool = False) -> nodes.ClusterInfo:
+    def describe_cluster(
+        self, *, fenced: bool = False, timeout_ms: int | None = None
+    ) -> nodes.ClusterInfo:
         """The cluster's id, controller and nodes; `fenced`: those that do not serve, too.
 
         Raises: UnsupportedVersion: `fenced` for a broker before 4.0; what a broker answers.
         """
-        return self._ask(nodes.describe_cluster, arguments.flag("fenced", fenced))
+        some = arguments.flag("fenced", fenced)
+        return self._ask(nodes.describe_cluster, some, timeout_ms=timeout_ms)
 
     def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, timeout_ms: int | None = None
@@ -495,28 +514,27 @@ class Admin(Locked):
 
         Failures: LogDirNotFound, UnknownTopicOrPartition, ...
         """
-        wanted = {}
-        for one, path in arguments.mapping("places", places).items():
-            if not isinstance(one, tuple) or len(one) != 3:
-                raise errors.ArgumentError(
-                    f"places: found {one!r}, wanted (topic, partition, node)"
-                )
-            tp = arguments.partition("places", one[:2])
-            wanted[nodes.ReplicaOf(*tp, arguments.node("places", one[2]))] = arguments.text(
-                "places", path
-            )
+        wanted = {
+            replica_of("places", one): arguments.text("places", path)
+            for one, path in arguments.mapping("places", places).items()
+        }
         return self._ask(nodes.move_replicas, wanted, timeout_ms=timeout_ms)
 
-    def describe_quorum(self) -> nodes.QuorumInfo:
+    def describe_quorum(self, timeout_ms: int | None = None) -> nodes.QuorumInfo:
         """Who keeps the metadata.  Raises: UnsupportedVersion for a cluster without KRaft."""
-        return self._ask(nodes.describe_quorum)
+        return self._ask(nodes.describe_quorum, timeout_ms=timeout_ms)
 
-    def describe_features(self) -> features.Features:
+    def describe_features(self, timeout_ms: int | None = None) -> features.Features:
         """The levels that features have, and may have."""
-        return self._ask(features.describe_features)
+        return self._ask(features.describe_features, timeout_ms=timeout_ms)
 
     def update_features(
-        self, levels: Mapping[str, int], *, how: str = "upgrade", validate_only: bool = False
+        self,
+        levels: Mapping[str, int],
+        *,
+        how: str = "upgrade",
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
     ) -> Results[str, None]:
         """Give features other levels, 0: turn it off; `how`: upgrade, safe_downgrade,
         unsafe_downgrade.
@@ -529,15 +547,8 @@ class Admin(Locked):
         }
         kind = UPDATES[arguments.one_of("how", how, UPDATES)]
         only_look = arguments.flag("validate_only", validate_only)
-        found = self._ask(features.update_features, wanted, kind, only_look)
-        return Results(
-            {name: None for name, problem in found.items() if problem is None},
-            {
-                name: failure(ErrorCode.INVALID_UPDATE_VERSION, f"feature {name!r}", problem)
-                for name, problem in found.items()
-                if problem is not None
-            },
-        )
+        asked = wanted, kind, only_look
+        return self._ask(features.update_features, *asked, timeout_ms=timeout_ms)
 
     # ---- replicas ----------------------------------------------------------------------
 
@@ -578,11 +589,11 @@ class Admin(Locked):
         return self._ask(replicas.reassign_partitions, wanted, timeout_ms=timeout_ms)
 
     def list_partition_reassignments(
-        self, partitions: Iterable[tuple[str, int]] | None = None
+        self, partitions: Iterable[tuple[str, int]] | None = None, timeout_ms: int | None = None
     ) -> dict[TopicPartition, replicas.Reassignment]:
         """The partitions that are being moved, sorted; `partitions`: only these."""
         some = None if partitions is None else arguments.partitions("partitions", partitions)
-        return self._ask(replicas.list_reassignments, some)
+        return self._ask(replicas.list_reassignments, some, timeout_ms=timeout_ms)
 
 
 def _nodes(name: str, values: Any) -> list[int]:

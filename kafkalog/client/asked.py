@@ -8,11 +8,20 @@ from kafkalog import arguments
 from kafkalog.arguments import INT16_MAX, INT32_MAX, whole_number
 from kafkalog.client.configs import KINDS, OPERATIONS, ConfigChange, ConfigResource
 from kafkalog.client.groups import Committed
+from kafkalog.client.nodes import ReplicaOf
 from kafkalog.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from kafkalog.client.topics import NewTopic
 from kafkalog.errors import ArgumentError
 
-__all__ = ["change_of", "committed_of", "new_topic", "resource_of", "setting", "time_of"]
+__all__ = [
+    "change_of",
+    "committed_of",
+    "new_topic",
+    "replica_of",
+    "resource_of",
+    "setting",
+    "time_of",
+]
 
 TIMES = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
 
@@ -55,6 +64,14 @@ def resource_of(name: str, value: Any) -> ConfigResource:
         raise ArgumentError(f"{name}: found {value!r}, wanted (kind, name)")
     kind, of = value
     return ConfigResource(arguments.one_of(name, kind, KINDS), arguments.text(name, of))
+
+
+def replica_of(name: str, value: Any) -> ReplicaOf:
+    """A partition's replica on a node, from three.  Raises: ArgumentError, naming it."""
+    if not isinstance(value, tuple) or len(value) != 3:
+        raise ArgumentError(f"{name}: found {value!r}, wanted (topic, partition, node)")
+    tp = arguments.partition(name, value[:2])
+    return ReplicaOf(*tp, arguments.node(name, value[2]))
 
 
 def change_of(name: str, value: Any) -> ConfigChange:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from typing import Any
@@ -65,22 +66,26 @@ class Boundaries:
             raise errors.InvalidTxnState("no transaction is open")
         return identity
 
-    def _ask(self, call: Callable[[], Any]) -> Any:
+    def _ask(self, call: Callable[[], Any], until_s: float) -> Any:
         self._waiting.waitable()
-        return self._sender.tasks.ask(call, self._block_s)
+        return self._sender.tasks.ask(call, until_s - time.monotonic())
+
+    def _until_s(self) -> float:
+        """When a call that begins now is over."""
+        return time.monotonic() + self._block_s
 
     # ---- begin -------------------------------------------------------------------------
 
     def initialise(self) -> None:
         """As Producer.init_transactions."""
-        identity, cluster = self._own(), self._sender.cluster
+        identity, cluster, until_s = self._own(), self._sender.cluster, self._until_s()
         if identity.open and identity.ending is False:
-            self.abort()  # what was asked for and not answered
+            self.abort(until_s)  # what was asked for and not answered
         self._not_in_doubt(identity)
         if identity.open:
             raise errors.InvalidTxnState("a transaction is open already")
         if not identity.ready:
-            self._ask(lambda: identity.initialise(cluster))
+            self._ask(lambda: identity.initialise(cluster), until_s)
 
     def begin(self) -> None:
         """As Producer.begin_transaction."""
@@ -110,7 +115,7 @@ class Boundaries:
 
     def commit(self) -> None:
         """As Producer.commit_transaction."""
-        identity, cluster = self._opened(), self._sender.cluster
+        identity, cluster, until_s = self._opened(), self._sender.cluster, self._until_s()
         self._not_given_up(identity)
         self._waiting.waitable()
 
@@ -120,9 +125,10 @@ class Boundaries:
 
         with self.whole():  # all of a send_many, or nothing
             self._waiting.hold("the transaction is being committed")
+        # Of what is not acknowledged by then nothing is decided: it may be committed yet.
+        self._waiting.drain(self._block_s)
         try:
-            self._waiting.drain(None)
-            self._ask(end)
+            self._ask(end, until_s)
         except errors.KafkalogError as problem:
             closed = isinstance(problem, errors.Closed)
             if identity.ending and not closed:
@@ -135,9 +141,10 @@ class Boundaries:
             raise
         self._waiting.take_failure()
 
-    def abort(self) -> None:
-        """As Producer.abort_transaction."""
+    def abort(self, until_s: float | None = None) -> None:
+        """As Producer.abort_transaction; `until_s` None: within max.block.ms."""
         identity, cluster = self._opened(), self._sender.cluster
+        until_s = self._until_s() if until_s is None else until_s
         self._not_in_doubt(identity)
         self._waiting.waitable()
         identity.ending = False
@@ -149,19 +156,24 @@ class Boundaries:
             self._waiting.hold("the transaction is being aborted")
             self._sender.drop_all(why)
 
-        self._ask(give_up)
+        self._ask(give_up, until_s)
         while self._waiting.pending():  # what was on its way, and may have failed meanwhile
+            if time.monotonic() >= until_s:
+                raise errors.Timeout(
+                    f"transactional id {identity.transactional_id!r}: what was sent before the "
+                    "abort is not answered: the next transaction ends it first"
+                )
             with suppress(errors.Timeout):
                 self._waiting.drain(0.05)
-            self._ask(lambda: self._sender.drop_all(why))
-        self._ask(lambda: identity.end(cluster, commit=False))
+            self._ask(lambda: self._sender.drop_all(why), until_s)
+        self._ask(lambda: identity.end(cluster, commit=False), until_s)
         self._waiting.take_failure()
 
-    def roll_back(self) -> None:
-        """After a failure, which says more than what comes of this."""
+    def roll_back(self, until_s: float | None = None) -> None:
+        """After a failure, which says more than what comes of this; `until_s`: as `abort`."""
         if self.open and self._identity.fatal is None:
             with suppress(errors.KafkalogError):
-                self.abort()
+                self.abort(until_s)
 
     # ---- offsets -----------------------------------------------------------------------
 
@@ -176,7 +188,7 @@ class Boundaries:
         }
         if rows:
             try:
-                self._ask(lambda: identity.send_offsets(cluster, rows, by))
+                self._ask(lambda: identity.send_offsets(cluster, rows, by), self._until_s())
             except errors.KafkalogError as problem:
                 identity.error = identity.error or problem
                 raise

@@ -5,9 +5,11 @@ Blocking, one thread at a time.  Connections are opened when they are needed and
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -15,6 +17,7 @@ from kafkalog import errors
 from kafkalog.client.connection import Connection
 from kafkalog.client.failures import check_code, failure, failure_class, is_retriable, name_of
 from kafkalog.client.openings import Openings
+from kafkalog.client.patience import NotYet, Patience
 from kafkalog.client.portions import portions
 from kafkalog.client.transport import Address, Options, Where, reach
 from kafkalog.clock import Clock, SystemClock
@@ -58,13 +61,16 @@ class TopicInfo(NamedTuple):
 class Backoff:
     """Longer and longer pauses, up to the end of a call's patience."""
 
-    def __init__(self, options: Options, clock: Clock, patience_ms: int | None = None) -> None:
+    def __init__(
+        self, options: Options, clock: Clock, patience_ms: float, within: Patience | None = None
+    ) -> None:
+        """`within`: the call's, which may end before."""
         self.clock = clock
         self.pause_ms: float = options.retry_backoff_ms
         self.pause_max_ms = options.retry_backoff_max_ms
-        patience = options.api_timeout_ms if patience_ms is None else patience_ms
         self.begun_s = clock.monotonic_s()
-        self.deadline_s = self.begun_s + patience / 1000
+        self.deadline_s = self.begun_s + patience_ms / 1000
+        self._within = Patience() if within is None else within
 
     def at_most(self, patience_ms: int) -> None:
         """Be no longer patient than that, from the begin on."""
@@ -88,6 +94,7 @@ class Backoff:
         pause_s = self.pause_ms * random.uniform(0.8, 1.2) / 1000
         self.pause_ms = min(self.pause_ms * 2, self.pause_max_ms)
         condition = threading.Condition()
+        pause_s = min(pause_s, self._within.left_s())
         until_s = min(self.clock.monotonic_s() + pause_s, self.deadline_s)
         with condition:
             while self.clock.monotonic_s() < until_s:
@@ -110,7 +117,9 @@ class Cluster:
         self.transport = reach(where)
         self.servers = list(self.transport.servers)
         self.options = options
-        self.openings = Openings(options, self.transport)
+        self.patience = Patience()
+        """How long the call that is being made may still wait."""
+        self.openings = Openings(options, self.transport, self.patience)
         """How connections are made."""
         self.clock: Clock = SystemClock() if clock is None else clock
         self.cluster_id: str | None = None
@@ -122,6 +131,8 @@ class Cluster:
         self.refused: dict[str, errors.KafkalogError] = {}
         """What the broker said against topics that were asked for last."""
         self._names: dict[UUID, str] = {}
+        self._sought: dict[str, float] = {}
+        """Topics that are not there, and since when they are asked for, by the clock."""
         self._coordinators: dict[tuple[int, str], int] = {}
         self._open: dict[int, Connection] = {}
         self._first: Connection | None = None
@@ -141,10 +152,23 @@ class Cluster:
                 connection.close()
         self._open.clear()
         self._first = None
+        self.openings.close()
 
     def backoff(self, patience_ms: int | None = None) -> Backoff:
-        """The pauses of one call; `patience_ms` None: the API timeout."""
-        return Backoff(self.options, self.clock, patience_ms)
+        """The pauses of one call; `patience_ms` None: as `within`."""
+        left_ms = self.patience.left_s() * 1000
+        most_ms = min(self._most_ms(patience_ms), left_ms)
+        return Backoff(self.options, self.clock, most_ms, self.patience)
+
+    def within(self, timeout_ms: float | None = None) -> AbstractContextManager[None]:
+        """All that is asked in it is one call; None: as long as the call around it, and if there
+        is none, the API timeout."""
+        return self.patience.within(self._most_ms(timeout_ms) / 1000)
+
+    def _most_ms(self, timeout_ms: float | None) -> float:
+        if timeout_ms is not None:
+            return timeout_ms
+        return self.options.api_timeout_ms if self.patience.until_s == math.inf else math.inf
 
     # ---- connections -------------------------------------------------------------------
 
@@ -188,6 +212,8 @@ class Cluster:
         for address in (*self.servers, *known):
             try:
                 self._first = self.openings.connect(address)
+            except (NotYet, errors.WakeUp):
+                raise
             except errors.KafkalogError as failed:
                 problem = failed
             else:
@@ -268,14 +294,21 @@ class Cluster:
         """
         if name in self.topics:  # asked for every partition of every fetch
             return self.topics[name]
-        backoff = self.backoff(self.options.api_timeout_ms if create else UNKNOWN_TOPIC_MS)
+        most_ms = self.options.api_timeout_ms if create else UNKNOWN_TOPIC_MS
+        backoff = self.backoff(most_ms)
+        since_s = self._sought.setdefault(name, backoff.begun_s)
         while name not in self.topics:
             self.refresh([name], create)
             if name in self.topics:
                 break
             if backoff.over():
+                late = self.clock.monotonic_s() - since_s >= most_ms / 1000
+                if self.patience.errand is not None and not late:
+                    raise failure(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r}")
+                self._sought.pop(name)
                 raise errors.UnknownTopicOrPartition(f"the cluster has no topic {name!r}")
             backoff.wait()
+        self._sought.pop(name, None)
         return self.topics[name]
 
     def learn_leader(self, tp: TopicPartition, leader: int, epoch: int, at: Address | None) -> bool:
@@ -382,17 +415,26 @@ class Cluster:
 
         Raises: the last failure, at once when it is none of the moment.
         """
-        backoff = self.backoff(patience_ms)
+        with self.within(patience_ms):
+            return self._retrying(step, self.backoff(patience_ms))
+
+    def _retrying(self, step: Callable[[], T], backoff: Backoff) -> T:
+        last: errors.KafkalogError | None = None
         while True:
             try:
                 return step()
+            except NotYet:
+                raise
             except errors.KafkalogError as problem:
+                if last is not None and isinstance(problem, errors.Timeout) and backoff.over():
+                    raise last from None  # it says more than that the time is over
                 if not passing(problem) or backoff.over() or not self.reached:
                     raise
                 if problem.code == ErrorCode.KAFKA_STORAGE_ERROR:
                     backoff.at_most(self.options.storage_timeout_ms)
                     if backoff.over():
                         raise
+                last = problem
             self.forget()
             self.forget_coordinators()
             self.controller_id = NO_NODE

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.failures import check_code
+from kafkalog.client.patience import NotYet, Patience
 from kafkalog.client.transport import Address, Options, Tcp, Transport
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -35,6 +36,12 @@ PARTS_MAX = 256
 """Of an answer that comes in small pieces: each costs more than its bytes."""
 JOINED_BYTES = 1 << 16
 """Up to here a copy costs less than a second packet."""
+ASKING = {
+    api.key for api in (apis.METADATA, apis.FIND_COORDINATOR, apis.OFFSET_FETCH, apis.LIST_OFFSETS)
+}
+"""What only asks: an answer that nobody waits for any more does no harm."""
+LEFT_MAX = 16
+"""So many answers that nobody waits for are read over; more, and the connection is given up."""
 
 
 class _Sent(NamedTuple):
@@ -43,6 +50,13 @@ class _Sent(NamedTuple):
     api: Any
     version: int
     correlation_id: int
+
+
+class _Left(NamedTuple):
+    """A request for whose answer nobody waits now: whoever asks the same is given it."""
+
+    what: tuple[int, int, bytes]
+    due_s: float
 
 
 def answering(connections: Iterable[Connection], wait_s: float) -> list[Connection]:
@@ -96,8 +110,10 @@ class Connection:
         address: Address,
         options: Options = Options(),  # noqa: B008
         transport: Transport | None = None,
+        patience: Patience | None = None,
     ) -> None:
-        """Connect, over `transport` (None: TCP), and agree on versions.
+        """Connect, over `transport` (None: TCP), and agree on versions.  `patience`: of the thread
+        that makes it.
 
         Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion; Closed (the transport).
         """
@@ -107,8 +123,15 @@ class Connection:
         """By API key: the lowest and highest version that the broker answers."""
         self.features: dict[str, int] = {}
         """Finalized features of the cluster, by name."""
+        self.patience = Patience() if patience is None else patience
+        """How long who uses it waits; it is set by whoever is given it by another thread."""
         self._sent: deque[_Sent] = deque()
+        self._left: dict[int, _Left] = {}
         self._correlation_id = 0
+        self._size: int | None = None  # of the answer that has begun to come
+        self._parts: list[bytes] = []
+        self._before = bytearray()
+        self._came = 0
         self._unsent: list[memoryview] = []
         self._forks = _forks
         way = Tcp([address]) if transport is None else transport
@@ -129,8 +152,8 @@ class Connection:
 
     @property
     def waiting(self) -> int:
-        """Requests whose answer was not received yet."""
-        return len(self._sent)
+        """Requests for whose answer somebody waits."""
+        return len(self._sent) - len(self._left)
 
     @property
     def unsent(self) -> bool:
@@ -148,7 +171,9 @@ class Connection:
             self._socket.close()
             self._socket = None
         self._sent.clear()
+        self._left.clear()
         self._unsent.clear()
+        self._begin_answer(None)
 
     def give_up(self) -> None:
         """Close the socket, and let what is on its way arrive no more, as far as that is ours to
@@ -211,7 +236,8 @@ class Connection:
     def _ask_versions(self, version: int, body: dict[str, Any]) -> Any:
         api = apis.API_VERSIONS
         self._send(api, version, api.encode_request(version, body), True)
-        frame, pos, _ = self._receive(self.options.connect_timeout_ms)
+        patience_ms = self.options.connect_timeout_ms
+        frame, pos, _ = self._receive(time.monotonic() + patience_ms / 1000, patience_ms)
         try:
             answer = api.decode_response(version, frame, pos)
         except errors.InvalidRequest as problem:
@@ -233,16 +259,49 @@ class Connection:
 
         Raises: as `send` and `receive`.
         """
-        if self._sent:
-            raise errors.ArgumentError(f"{self.address}: {len(self._sent)} answers are due first")
+        if self.waiting:
+            raise errors.ArgumentError(f"{self.address}: {self.waiting} answers are due first")
+        version = self.version_of(api) if version is None else version
+        data = api.encode_request(version, body)
+        if self.patience.errand is not None and api.key in ASKING:
+            return self._again(api, version, data)
         try:
-            self.send(api, body, version)
+            self._send(api, version, data, True)
             return self.receive(timeout_ms)
+        except NotYet as problem:  # what it changes it must not change later
+            self.give_up()
+            raise errors.Timeout(str(problem)) from None
         except Exception:
             raise
         except BaseException:  # Ctrl-C: what is still to come belongs to nobody
             self.give_up()
             raise
+
+    def _again(self, api: Any, version: int, data: bytes) -> Any:
+        """As `call`, for an errand: what it has asked before it does not ask again, and however
+        short its calls are, a request has its time."""
+        errand, what = self.patience.errand, (api.key, version, data)
+        assert errand is not None
+        if (answer := errand.known((self.address, *what))) is not None:
+            return answer
+        patience_ms = self.options.request_timeout_ms
+        number = next((n for n, left in self._left.items() if left.what == what), None)
+        if number is None:
+            if len(self._left) >= LEFT_MAX:
+                self.give_up()
+                raise errors.Timeout(f"{self.address}: {LEFT_MAX} requests were not answered")
+            due_s = time.monotonic() + patience_ms / 1000
+            number = self._post(api, version, data)
+        else:
+            due_s = self._left.pop(number).due_s
+        try:
+            answer = self._decoded(*self._receive(due_s, patience_ms))
+        except (NotYet, errors.WakeUp):
+            self._left[number] = _Left(what, due_s)
+            self.patience.due.append(self)
+            raise
+        errand.log.append(((self.address, *what), answer))
+        return answer
 
     def send(self, api: Any, body: Any, version: int | None = None, answered: bool = True) -> int:
         """Put a request on its way; its correlation id.  `answered` False: Produce, acks=0.
@@ -259,13 +318,16 @@ class Connection:
         Raises: PeerGone; Closed.
         """
         self._open()
-        encoded = api.encode_request(version, body)
+        self._post(api, version, api.encode_request(version, body))
+
+    def _post(self, api: Any, version: int, encoded: bytes) -> int:
         self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
         header = encode_request_header(api, version, self._correlation_id, self.options.client_id)
         head = SIZE.pack(len(header) + len(encoded)) + header
         self._unsent += [memoryview(head), memoryview(encoded)]
         self._sent.append(_Sent(api, version, self._correlation_id))
         self.pump()
+        return self._correlation_id
 
     def pump(self) -> None:
         """Send what the broker takes now of what was posted.
@@ -293,10 +355,13 @@ class Connection:
     def receive(self, timeout_ms: int | None = None) -> Any:
         """The answer to the oldest request; `timeout_ms` None: the request timeout.
 
-        Raises: PeerGone, Timeout, BadAnswer; the connection is closed then.
+        Raises: PeerGone, Timeout, BadAnswer; the connection is closed then.  NotYet: the call's
+        patience is over, and what has come of the answer is kept for the next time.
         """
-        patience = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
-        frame, pos, sent = self._receive(patience)
+        patience_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
+        return self._decoded(*self._receive(time.monotonic() + patience_ms / 1000, patience_ms))
+
+    def _decoded(self, frame: bytes, pos: int, sent: _Sent) -> Any:
         try:
             return sent.api.decode_response(sent.version, frame, pos)
         except errors.InvalidRequest as problem:
@@ -313,18 +378,22 @@ class Connection:
         where = self._open()
         self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
         header = encode_request_header(api, version, self._correlation_id, self.options.client_id)
-        where.settimeout(self.options.request_timeout_ms / 1000)
+        patience_s = min(self.options.request_timeout_ms / 1000, self.patience.left_s())
+        where.settimeout(patience_s)
         try:
             head = SIZE.pack(len(header) + len(body)) + header
+            if self._unsent:
+                head = b"".join([*self._unsent, head])
+                self._unsent.clear()
             if len(body) <= JOINED_BYTES:
                 where.sendall(head + body)
             else:
                 where.sendall(head)
                 where.sendall(body)
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
             self._fail()
             raise errors.Timeout(
-                f"{self.address}: {api.name}: not taken in {self.options.request_timeout_ms} ms"
+                f"{self.address}: {api.name}: not taken in {patience_s * 1000:.0f} ms"
             ) from None
         except OSError as problem:
             self._fail()
@@ -342,35 +411,55 @@ class Connection:
         else:
             self.close()
 
-    def _receive(self, timeout_ms: int) -> tuple[bytes, int, _Sent]:
-        """(frame, where its body begins, whose it is) of the next answer."""
-        if not self._sent:
+    def _receive(self, due_s: float, timeout_ms: int) -> tuple[bytes, int, _Sent]:
+        """(frame, where its body begins, whose it is) of the next answer that is waited for."""
+        if not self.waiting:
             raise errors.ArgumentError(f"{self.address}: no answer is due")
-        deadline_s = time.monotonic() + timeout_ms / 1000
+        while True:
+            frame = self._frame(due_s, timeout_ms)
+            sent = self._sent.popleft()
+            pos = self._body_pos(frame, sent)
+            if self._left.pop(sent.correlation_id, None) is None:
+                return frame, pos, sent
+
+    def _frame(self, due_s: float, timeout_ms: int) -> bytes:
+        """The next answer as it came."""
+        begun_s, until_s = time.monotonic(), min(due_s, self.patience.until_s)
         try:
-            (size,) = SIZE.unpack(self._exactly(4, deadline_s))
-            if not 4 <= size <= self.options.response_bytes_max:
-                raise self._bad(
-                    f"a frame of {size} bytes, wanted 4 to {self.options.response_bytes_max}"
-                    "; is this Kafka's port?"
-                )
-            frame = self._exactly(size, deadline_s)
+            if self._size is None:
+                (size,) = SIZE.unpack(self._exactly(4, until_s))
+                if not 4 <= size <= self.options.response_bytes_max:
+                    raise self._bad(
+                        f"a frame of {size} bytes, wanted 4 to {self.options.response_bytes_max}"
+                        "; is this Kafka's port?"
+                    )
+                self._begin_answer(size)
+            assert self._size is not None
+            frame = self._exactly(self._size, until_s)
+        except errors.KafkalogError:
+            raise
         except TimeoutError:
             api = self._sent[0].api
+            if until_s < due_s:
+                timeout_ms = max(0, round((until_s - begun_s) * 1000))
+                if self.patience.wait is not None:
+                    raise NotYet(f"{self.address}: {api.name}: no answer yet") from None
             self.give_up()
             raise errors.Timeout(
                 f"{self.address}: {api.name}: no answer in {timeout_ms} ms"
             ) from None
-        except errors.KafkalogError:
-            raise
         except OSError as problem:
             self.give_up()
             raise errors.PeerGone(f"{self.address}: {problem.strerror or problem}") from None
         except BaseException:  # Ctrl-C: what is still to come belongs to nobody
             self.give_up()
             raise
-        sent = self._sent.popleft()
-        return frame, self._body_pos(frame, sent), sent
+        self._begin_answer(None)
+        return frame
+
+    def _begin_answer(self, size: int | None) -> None:
+        self._size, self._came = size, 0
+        self._parts, self._before = [], bytearray()
 
     def _body_pos(self, frame: bytes, sent: _Sent) -> int:
         try:
@@ -381,26 +470,41 @@ class Connection:
             raise self._bad(f"the answer to {found}, wanted the one to {sent.correlation_id}")
         return pos
 
-    def _exactly(self, size: int, deadline_s: float) -> bytes:
-        """`size` bytes; memory grows with what has come, not with what was announced."""
-        where = self._open()
-        parts: list[bytes] = []
-        before = bytearray()
-        left = size
-        while left:
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError
-            where.settimeout(left_s)
-            part = where.recv(min(left, CHUNK_BYTES))
+    def _exactly(self, size: int, until_s: float) -> bytes:
+        """`size` bytes, with those that have come before; memory grows with what has come, not
+        with what was announced.
+
+        Raises: TimeoutError: what has come is kept; OSError.
+        """
+        while self._came < size:
+            part = self._some(min(size - self._came, CHUNK_BYTES), until_s)
             if not part:
-                raise OSError(f"it closed the connection after {size - left} of {size} bytes")
-            parts.append(part)
-            left -= len(part)
-            if len(parts) == PARTS_MAX:
-                before += b"".join(parts)
-                parts.clear()
+                raise OSError(f"it closed the connection after {self._came} of {size} bytes")
+            self._parts.append(part)
+            self._came += len(part)
+            if self._came < size and time.monotonic() >= until_s:
+                raise TimeoutError
+            if len(self._parts) == PARTS_MAX:
+                self._before += b"".join(self._parts)
+                self._parts.clear()
+        parts, before = self._parts, self._before
         return parts[0] if len(parts) == 1 and not before else b"".join([before, *parts])
+
+    def _some(self, size: int, until_s: float) -> bytes:
+        """Up to `size` bytes that have come.  Raises: TimeoutError; OSError."""
+        where, wait = self._open(), self.patience.wait
+        left_s = max(until_s - time.monotonic(), 0.0)
+        where.settimeout(left_s if wait is None else 0)
+        while True:
+            if self._unsent:
+                self.pump()
+            try:
+                return where.recv(size)
+            except BlockingIOError:
+                left_s = until_s - time.monotonic()
+                if wait is None or left_s <= 0:
+                    raise TimeoutError from None
+                wait([self], left_s)
 
     def _bad(self, what: str) -> errors.BadAnswer:
         """The failure of an answer that breaks the protocol; the connection is closed."""

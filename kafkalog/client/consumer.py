@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -16,6 +17,7 @@ from kafkalog.client.asked import committed_of
 from kafkalog.client.assignors import Assignor, find_assignors
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.committer import Callback, Committer
+from kafkalog.client.connection import Connection
 from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.groups import Committed, GroupMetadata, committed_offsets
 from kafkalog.client.handle import Handle
@@ -24,8 +26,8 @@ from kafkalog.client.membership import MemberOptions, Membership
 from kafkalog.client.offsets import EARLIEST, LATEST, all_partitions, list_offsets
 from kafkalog.client.reading import Reading
 from kafkalog.client.settings import client_options, fetch_options, heartbeat_options
-from kafkalog.client.sharing import Sharing, logged
-from kafkalog.client.subscription import Listener, Subscription
+from kafkalog.client.sharing import Sharing
+from kafkalog.client.subscription import Listener, Subscription, logged
 from kafkalog.client.transport import Where
 from kafkalog.client.waker import Waker
 from kafkalog.clock import Clock
@@ -38,8 +40,8 @@ __all__ = ["Consumer"]
 LOOK_S = 0.1
 """How long a wait for records lasts at most while a join is under way."""
 FOREVER_S = 1e9
-CLOSE_S = 10.0
-"""How long `close` waits for another thread that is using the consumer."""
+CLOSE_MS = 30_000
+"""How long `close` takes at most."""
 Offset = int | Committed
 
 
@@ -112,6 +114,7 @@ class Consumer(Handle):
         self._lock = threading.RLock()  # held by the thread that uses it
         self._closed = False
         self._waker = Waker()
+        self._cluster.openings.ring = self._waker.nudge
         self._fetcher = Fetcher(
             self._cluster,
             {},
@@ -151,8 +154,23 @@ class Consumer(Handle):
         return f"Consumer({len(self._sharing.assignment)} partitions{group})"
 
     @contextmanager
-    def _used(self) -> Iterator[None]:
-        """One thread at a time, and not after the end or a fork."""
+    def _used(self, timeout_ms: float | None = None) -> Iterator[None]:
+        """One thread at a time, and not after the end or a fork; `timeout_ms` None:
+        default.api.timeout.ms."""
+        wait_ms = arguments.wait_ms("timeout_ms", timeout_ms)
+        if wait_ms is None:
+            wait_ms = self._cluster.options.api_timeout_ms
+        with self._own(), self._cluster.patience.whole(wait_ms / 1000):
+            yield
+
+    @contextmanager
+    def _reads(self) -> Iterator[None]:
+        """As `_used`, to poll: what is not answered by then comes with the next one."""
+        with self._own(), self._cluster.patience.whole(math.inf, self._waker.wait):
+            yield
+
+    @contextmanager
+    def _own(self) -> Iterator[None]:
         if os.getpid() != self._pid:
             raise errors.ForkedHandle("the consumer belongs to the parent process: make another")
         if not self._lock.acquire(blocking=False):
@@ -203,9 +221,9 @@ class Consumer(Handle):
             self._sharing.manual = True
             self._sharing.replace(arguments.partitions("partitions", partitions))
 
-    def unsubscribe(self) -> None:
+    def unsubscribe(self, timeout_ms: float | None = None) -> None:
         """Read nothing; leave the group."""
-        with self._used():
+        with self._used(timeout_ms):
             try:
                 self._sharing.give_up("unsubscribed")
             finally:
@@ -236,7 +254,9 @@ class Consumer(Handle):
         self, timeout_ms: float | None = 1_000, max_records: int | None = None
     ) -> list[Record]:
         """Records that have come, at most `max_records` (None: max.poll.records); an empty list
-        when none did in `timeout_ms` (None: it waits for ever).
+        when none did in `timeout_ms` (None: it waits for ever).  It takes no longer, and goes on
+        with what brokers have not answered by then when it is called again; a broker or coordinator
+        that is away is waited for.
 
         Of one partition in the order of its log.  Raises: OffsetOutOfRange (with reset none),
         UnknownTopicOrPartition (once; what else is read goes on; not in a group), CorruptMessage,
@@ -244,14 +264,14 @@ class Consumer(Handle):
         """
         count = self._config.max_poll_records if max_records is None else max_records
         whole_number("max_records", count, 1)
-        with self._used():
+        with self._reads():
             return self._shown(self._next(timeout_ms, lambda: self._reading.take(count)) or [])
 
     def poll_arrow(self, timeout_ms: float | None = 1_000) -> list[ScanBatch]:
         """All that has come as columns: batches as a scan's, with __arrow_c_array__ and NumPy
         arrays, of one partition each.  Interceptors do not see them.  Raises: as `poll`.
         """
-        with self._used():
+        with self._reads():
             return self._next(timeout_ms, self._reading.take_columns) or []
 
     def __iter__(self) -> Iterator[Record]:
@@ -260,7 +280,7 @@ class Consumer(Handle):
         A record counts as read when it is handed out; automatic commits come between blocks.
         """
         while not self._closed:
-            with self._used():
+            with self._reads():
                 block = self._next(None, self._some)
             if block is not None:
                 yield from block
@@ -291,27 +311,35 @@ class Consumer(Handle):
         while True:
             self._keeper.polled_s = self._cluster.clock.monotonic_s()
             self._waker.check()
+            self._cluster.patience.due.clear()
             sharing.keep_up(until_s)
             if not sharing.holds:
                 continue  # it is told first
-            if found := take():
+            if not sharing.parting and (found := take()):
                 return found
             left_s = max(until_s - time.monotonic(), 0)
-            if not sharing.joining:
-                wait_s = min(left_s, sharing.until_chore_s())
-            else:  # without anything to read, the join has waited
-                wait_s = min(left_s, LOOK_S) if positions else 0
-            if positions:
+            wait_s = min(left_s, sharing.until_chore_s())
+            if sharing.joining or sharing.parting:  # else that has waited
+                more = (positions and not sharing.parting) or sharing.searching
+                wait_s = min(left_s, LOOK_S) if more else 0
+            elif sharing.errands.behind:
+                wait_s = min(wait_s, LOOK_S)
+            if positions and not sharing.parting:
                 self._reading.add(self._fetcher.poll(int(wait_s * 1000)))
             elif wait_s:
-                self._waker.wait([], wait_s)
-            if not left_s and self._reading.empty:
+                self._waker.wait(self._due(), wait_s)
+            if not left_s and (self._reading.empty or sharing.parting):
                 return None
 
-    def _wait_for(self, connections: Iterable[Any], wait_s: float) -> list[Any]:
-        """For the fetcher: it is also woken by the answer to a join."""
+    def _due(self) -> list[Connection]:
+        """Where something comes that a poll has left, or the answer to a join."""
         joining = self._membership.connection if self._membership is not None else None
-        return self._waker.wait([*connections, *([joining] if joining else [])], wait_s)
+        due = [one for one in self._cluster.patience.due if not one.closed]
+        return [*due, *([joining] if joining else [])]
+
+    def _wait_for(self, connections: Iterable[Any], wait_s: float) -> list[Any]:
+        """For the fetcher: it is also woken by what is due elsewhere."""
+        return self._waker.wait([*connections, *self._due()], wait_s)
 
     def wakeup(self) -> None:
         """Let the poll of another thread, now or the next one, end with WakeUp."""
@@ -327,23 +355,26 @@ class Consumer(Handle):
                 raise errors.ArgumentError(f"{tp.topic}-{tp.partition} is not assigned")
         return found
 
-    def position(self, tp: TopicPartition) -> int:
+    # What follows asks brokers, and takes at most `timeout_ms`; None: default.api.timeout.ms.
+
+    def position(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
         """The offset behind the last record that was handed out.
 
         Raises: ArgumentError for a partition that is not assigned; OffsetOutOfRange;
-        UnknownTopicOrPartition.
+        UnknownTopicOrPartition; Timeout.
         """
-        with self._used():
+        with self._used(timeout_ms):
             (tp,) = self._mine([tp])
+            return self._position(tp)
+
+    def _position(self, tp: TopicPartition) -> int:
+        found = self._reading.position(tp)
+        if found is None:
+            self._sharing.find_positions()
             found = self._reading.position(tp)
-            if found is None:
-                self._sharing.find_positions()
-                found = self._reading.position(tp)
-            if found is None:
-                raise errors.UnknownTopicOrPartition(
-                    f"the cluster has no {tp.topic}-{tp.partition}"
-                )
-            return found
+        if found is None:
+            raise errors.UnknownTopicOrPartition(f"the cluster has no {tp.topic}-{tp.partition}")
+        return found
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on from `offset`.  Raises: ArgumentError for a partition that is not assigned."""
@@ -351,26 +382,30 @@ class Consumer(Handle):
             (tp,) = self._mine([tp])
             self._sharing.seek(tp, whole_number("offset", offset, 0))
 
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    def seek_to_beginning(
+        self, *partitions: TopicPartition, timeout_ms: float | None = None
+    ) -> None:
         """Go on from the log's start; of all: `seek_to_beginning(*consumer.assignment)`.
 
         Raises: ArgumentError for none, and for those that are not assigned.
         """
-        self._seek_to("seek_to_beginning", EARLIEST, partitions)
+        self._seek_to("seek_to_beginning", EARLIEST, partitions, timeout_ms)
 
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
+    def seek_to_end(self, *partitions: TopicPartition, timeout_ms: float | None = None) -> None:
         """Go on from the end, see `end_offsets`; of all: `seek_to_end(*consumer.assignment)`.
 
         Raises: as `seek_to_beginning`.
         """
-        self._seek_to("seek_to_end", LATEST, partitions)
+        self._seek_to("seek_to_end", LATEST, partitions, timeout_ms)
 
-    def _seek_to(self, name: str, where: int, partitions: Sequence[TopicPartition]) -> None:
+    def _seek_to(
+        self, name: str, where: int, partitions: Sequence[TopicPartition], timeout_ms: float | None
+    ) -> None:
         if not partitions:  # a list that is empty by chance is not all of them
             raise errors.ArgumentError(
                 f"{name}: found no partitions, wanted some; for all: {name}(*consumer.assignment)"
             )
-        with self._used():
+        with self._used(timeout_ms):
             wanted = dict.fromkeys(self._mine(partitions), where)
             found = list_offsets(self._cluster, wanted, self._sharing.stable_only)
             for tp, at in found.items():
@@ -398,52 +433,60 @@ class Consumer(Handle):
         """The partitions that are paused, sorted."""
         return sorted(self._sharing.paused)
 
-    def partitions(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic.  Raises: UnknownTopicOrPartition."""
-        with self._used():
+    def partitions(self, topic: str, timeout_ms: float | None = None) -> list[TopicPartition]:
+        """The partitions of a topic.  Raises: UnknownTopicOrPartition; Timeout."""
+        with self._used(timeout_ms):
             return all_partitions(self._cluster, arguments.text("topic", topic))
 
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where logs begin.  Raises: UnknownTopicOrPartition."""
-        return self._at(arguments.partitions("partitions", partitions), EARLIEST)
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Where logs begin.  Raises: UnknownTopicOrPartition; Timeout."""
+        wanted = arguments.partitions("partitions", partitions)
+        with self._used(timeout_ms):
+            return self._at(wanted, EARLIEST)
 
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
         """The offsets that the next records get: the high watermark, or for read_committed the
-        last stable offset.  Raises: UnknownTopicOrPartition.
+        last stable offset.  Raises: UnknownTopicOrPartition; Timeout.
         """
-        return self._at(arguments.partitions("partitions", partitions), LATEST)
+        wanted = arguments.partitions("partitions", partitions)
+        with self._used(timeout_ms):
+            return self._at(wanted, LATEST)
 
     def _at(self, partitions: list[TopicPartition], where: int) -> dict[TopicPartition, int]:
-        with self._used():
-            times = dict.fromkeys(partitions, where)
-            found = list_offsets(self._cluster, times, self._sharing.stable_only)
-            return {tp: at.offset for tp, at in found.items()}
+        times = dict.fromkeys(partitions, where)
+        found = list_offsets(self._cluster, times, self._sharing.stable_only)
+        return {tp: at.offset for tp, at in found.items()}
 
     def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int]
+        self, times_ms: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, Found | None]:
         """The first record at or after a time; None where there is none.
 
-        Raises: ArgumentError for a negative time; UnknownTopicOrPartition.
+        Raises: ArgumentError for a negative time; UnknownTopicOrPartition; Timeout.
         """
         times = {
             arguments.partition("times_ms", tp): whole_number("times_ms", time_ms, 0)
             for tp, time_ms in arguments.mapping("times_ms", times_ms).items()
         }
-        with self._used():
+        with self._used(timeout_ms):
             found = list_offsets(self._cluster, times, self._sharing.stable_only)
             return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
 
-    def lag(self, tp: TopicPartition) -> int:
+    def lag(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
         """How many offsets lie between the position and the end, as the last answer told it.
 
         Raises: as `position`.
         """
-        with self._used():
-            at = self.position(tp)
+        with self._used(timeout_ms):
+            (tp,) = self._mine([tp])
+            at = self._position(tp)
             ends = self._fetcher.ends.get(tp)
             if ends is None:
-                end = self.end_offsets([tp])[tp]
+                end = self._at([tp], LATEST)[tp]
             else:
                 end = ends.last_stable_offset if self._sharing.stable_only else ends.high_watermark
             return max(end - at, 0)
@@ -456,6 +499,7 @@ class Consumer(Handle):
         *,
         wait: bool = True,
         callback: Callback | None = None,
+        timeout_ms: float | None = None,
     ) -> None:
         """Commit `offsets` (None: the positions): whoever reads on begins there.
 
@@ -466,7 +510,7 @@ class Consumer(Handle):
         Raises: RebalanceInProgress, IllegalGeneration, UnknownMemberId: the partitions are given
         to others, and poll joins again; what the coordinator answers.  ArgumentError: no group.
         """
-        with self._used():
+        with self._used(timeout_ms):
             given = self._sharing.positions() if offsets is None else {
                 arguments.partition("offsets", tp): committed_of("offsets", one)
                 for tp, one in arguments.mapping("offsets", offsets).items()
@@ -486,9 +530,13 @@ class Consumer(Handle):
             if problem is not None:
                 raise problem
 
-    def committed(self, tp: TopicPartition) -> Committed | None:
-        """What the group has committed last; None: nothing.  Raises: ArgumentError: no group."""
-        with self._used():
+    def committed(self, tp: TopicPartition, timeout_ms: float | None = None) -> Committed | None:
+        """What the group has committed last; None: nothing.
+
+        Raises: ArgumentError: no group; UnstableOffsetCommit: a transaction with a later offset is
+        still open; Timeout.
+        """
+        with self._used(timeout_ms):
             tp = arguments.partition("tp", tp)
             return committed_offsets(self._cluster, self._group(), [tp]).get(tp)
 
@@ -497,24 +545,34 @@ class Consumer(Handle):
 
     # ---- the end -----------------------------------------------------------------------
 
-    def close(self, commit: bool = True) -> None:
+    def close(self, commit: bool = True, timeout_ms: float | None = CLOSE_MS) -> None:
         """Commit (if that is automatic, and `commit`), leave the group, close the connections.
 
-        A static member does not leave.  Another thread's poll ends with WakeUp.  Harmless when
-        repeated.
+        At most `timeout_ms` are waited for brokers (None: default.api.timeout.ms), and then all is
+        closed: the group finds out by itself that the member has gone.  A static member does not
+        leave.  Another thread's poll ends with WakeUp.  Harmless when repeated.
+
+        Raises: WrongThread: another thread uses it for longer than that; then nothing is closed.
         """
         if os.getpid() != self._pid:
             self._end()  # the descriptors of a child only
             return
+        wait_ms = arguments.wait_ms("timeout_ms", timeout_ms)
+        until_s = (
+            time.monotonic()
+            + (self._cluster.options.api_timeout_ms if wait_ms is None else wait_ms) / 1000
+        )
         if not self._lock.acquire(blocking=False):
             self._waker.wakeup()
-            if not self._lock.acquire(timeout=CLOSE_S):
+            left_s = min(until_s - time.monotonic(), threading.TIMEOUT_MAX)
+            if not self._lock.acquire(timeout=max(left_s, 0)):
                 raise errors.WrongThread("close: another thread is using the consumer")
         try:
             if self._closed:
                 return
             try:
-                self._sharing.end(commit)
+                with self._cluster.patience.whole(until_s - time.monotonic()):
+                    self._sharing.end(commit)
             finally:
                 self._closed = True
                 self._keeper.stop()

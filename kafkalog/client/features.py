@@ -8,7 +8,8 @@ from typing import NamedTuple
 from kafkalog import errors
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.connection import software
-from kafkalog.client.failures import check_code
+from kafkalog.client.failures import check_code, failure
+from kafkalog.client.results import Results
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -74,16 +75,16 @@ def describe_features(cluster: Cluster) -> Features:
 
 def update_features(
     cluster: Cluster, levels: Mapping[str, int], kind: int, validate_only: bool = False
-) -> dict[str, str | None]:
-    """Give features other levels, of older brokers each for itself, of Kafka 4 all or none; what
-    is wrong with each, None: it is done.
+) -> Results[str, None]:
+    """Give features other levels, of older brokers each for itself, of Kafka 4 all or none.
 
     `kind`: UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE; `validate_only`: change nothing.
 
+    Failures: InvalidUpdateVersion.
     Raises: UnsupportedVersion for a broker before 2.7; what a broker answers for all.
     """
 
-    def step() -> dict[str, str | None]:
+    def step() -> dict[str, str]:
         connection = cluster.controller()
         version = connection.version_of(apis.UPDATE_FEATURES)
         if validate_only and not version:
@@ -102,10 +103,15 @@ def update_features(
             body["validate_only"] = validate_only
         answer = connection.call(apis.UPDATE_FEATURES, body, version)
         if answer.error_code == ErrorCode.INVALID_UPDATE_VERSION:
-            return dict.fromkeys(levels, answer.error_message)
+            return dict.fromkeys(levels, answer.error_message or "")
         check_code(answer.error_code, "UpdateFeatures", answer.error_message)
-        return dict.fromkeys(levels, None) | {
-            one.feature: one.error_message for one in answer.results if one.error_code
-        }
+        return {one.feature: one.error_message or "" for one in answer.results if one.error_code}
 
-    return cluster.retrying(step)
+    wrong = cluster.retrying(step)
+    return Results(
+        {name: None for name in levels if name not in wrong},
+        {
+            name: failure(ErrorCode.INVALID_UPDATE_VERSION, f"feature {name!r}", problem)
+            for name, problem in wrong.items()
+        },
+    )

@@ -19,6 +19,7 @@ from kafkalog.client.connection import Connection, answering
 from kafkalog.client.failures import check_code, failure, is_retriable
 from kafkalog.client.offsets import EARLIEST, LATEST, find_starts, list_offsets
 from kafkalog.client.openings import Opening
+from kafkalog.client.patience import NotYet
 from kafkalog.client.portions import names_max
 from kafkalog.log.fetched import Decoder
 from kafkalog.types import Record, TopicPartition
@@ -202,11 +203,18 @@ class Fetcher:
     def poll(self, timeout_ms: int | None = None) -> list[Fetched]:
         """What has come; empty when nothing did in `timeout_ms` (None: the broker's wait).
 
-        The next requests are on their way when it returns.
+        The next requests are on their way when it returns.  With a `ring` it takes no longer,
+        whatever brokers do, and what passes is tried again for as long as it takes.
 
         Raises: OffsetOutOfRange, UnknownTopicOrPartition, CorruptMessage; what lasts.
         """
         wait_ms = self.options.max_wait_ms + 100 if timeout_ms is None else timeout_ms
+        if self._ring is None:
+            return self._poll(wait_ms)
+        with self.cluster.within(wait_ms):
+            return self._poll(wait_ms)
+
+    def _poll(self, wait_ms: float) -> list[Fetched]:
         try:
             if self._problem is None:
                 self._send()
@@ -229,6 +237,9 @@ class Fetcher:
 
     def _again(self, problem: errors.KafkalogError) -> None:
         """Pause before the next try; who leads what is asked for again."""
+        if self._ring is not None:  # what failed rests, each for itself
+            self.cluster.forget()
+            return
         if self._backoff is None:
             self._backoff = self.cluster.backoff()
         if self._backoff.over():
@@ -260,6 +271,10 @@ class Fetcher:
         asked = self._asked.get(node)
         try:
             call()
+        except NotYet:
+            return
+        except errors.WakeUp:
+            raise
         except errors.KafkalogError as problem:
             self._asked.pop(node, None)
             self._lose(node)
@@ -315,7 +330,10 @@ class Fetcher:
     def _known(self, unknown: list[TopicPartition]) -> list[TopicPartition]:
         """Ask for these once more: those that are there; the others are set aside."""
         try:
-            self.cluster.refresh_once(sorted({tp.topic for tp in unknown}))
+            with self.cluster.patience.errand_of("known", 0):
+                self.cluster.refresh_once(sorted({tp.topic for tp in unknown}))
+        except NotYet:
+            return []
         except errors.KafkalogError as problem:
             self._rest(problem, unknown)
             return []
@@ -346,7 +364,10 @@ class Fetcher:
         said = sessions.ask(session, offsets, ids, NO_ID not in ids.values())
         if not self.options.sessions:
             said = said._replace(epoch=sessions.FINAL_EPOCH)
-        connection.send(apis.FETCH, *self._request(connection, said, said.after))
+        if self._ring is None:
+            connection.send(apis.FETCH, *self._request(connection, said, said.after))
+        else:
+            connection.post(apis.FETCH, *self._request(connection, said, said.after))
         patience_ms = self.options.max_wait_ms + self.cluster.options.request_timeout_ms
         self._asked[node] = _Asked(offsets, said, time.monotonic() + patience_ms / 1000)
 
@@ -356,7 +377,8 @@ class Fetcher:
             return self.cluster.another(node)
         openings, opening = self.cluster.openings, self._opening.get(node)
         if opening is None:
-            place = self.cluster.place(node)
+            with self.cluster.patience.errand_of("place", 0):
+                place = self.cluster.place(node)
             opening = self._opening[node] = openings.begin(place, self._ring)
         if not opening.done:
             return None
@@ -414,18 +436,25 @@ class Fetcher:
         rests_s = [one.until_s - now_s for one in self._resting.values() if one.until_s > now_s]
         pauses_s = [until_s - now_s for until_s in self._paused.values() if until_s > now_s]
         wait_s = min([wait_s, *due_s, *rests_s, *pauses_s])
-        found = [waiting[one] for one in self._wait(waiting, wait_s) if one in waiting]
+        there = [one for one in self._wait(waiting, wait_s) if one in waiting]
+        found = [waiting[one] for one in there if not one.unsent or self._pumped(one, waiting[one])]
         now_s = time.monotonic()
         late = [n for n, one in self._asked.items() if one.due_s <= now_s and n not in found]
         return found + late
 
+    def _pumped(self, connection: Connection, node: int) -> bool:
+        """Send more of a request; whether there is something to receive."""
+        self._alone(node, connection.pump)
+        return not connection.closed and bool(answering([connection], 0))
+
     # ---- answers -----------------------------------------------------------------------
 
     def _receive(self, node: int) -> None:
-        offsets, said, due_s = self._asked.pop(node)
+        offsets, said, due_s = self._asked[node]
         if due_s <= time.monotonic() and not answering([self._connections[node]], 0):
             raise errors.Timeout(f"node {node}: no answer to Fetch in time")
         answer = self._connections[node].receive(self.options.max_wait_ms + GRACE_MS)
+        del self._asked[node]
         if answer.throttle_time_ms > 0:
             self._paused[node] = time.monotonic() + answer.throttle_time_ms / 1000
         code = getattr(answer, "error_code", 0)
@@ -443,7 +472,10 @@ class Fetcher:
             name = topic.topic or self.cluster.topic_name(topic.topic_id) or ""
             for row in topic.partitions:
                 tp = TopicPartition(name, row.partition_index)
-                if tp not in offsets or not (code := self._look(tp, row, offsets[tp])):
+                try:
+                    if tp not in offsets or not (code := self._look(tp, row, offsets[tp])):
+                        continue
+                except NotYet:  # where it is to go on: it is fetched again, and asks on
                     continue
                 told = getattr(row, "current_leader", None)
                 if told is None or not self.cluster.learn_leader(
@@ -506,13 +538,17 @@ class Fetcher:
         """A partition's failure: raised when it lasts, mended or returned when it passes."""
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if self.options.out_of_range == "error":
-                first, end = (list_offsets(self.cluster, {tp: at})[tp] for at in (EARLIEST, LATEST))
+                with self.cluster.patience.errand_of("range", 0):
+                    first, end = (
+                        list_offsets(self.cluster, {tp: at})[tp] for at in (EARLIEST, LATEST)
+                    )
                 raise errors.OffsetOutOfRange(
                     f"{tp.topic}-{tp.partition}: offset {self.positions[tp]}, wanted "
                     f"{first.offset} to {end.offset}"
                 )
             reset, before = self.options.out_of_range, self.positions[tp]
-            at = find_starts(self.cluster, [tp], reset, self.options.committed)[tp]
+            with self.cluster.patience.errand_of("reset", 0):
+                at = find_starts(self.cluster, [tp], reset, self.options.committed)[tp]
             self.positions[tp] = at
             _logger.warning(
                 "%s-%d: offset %d is out of range: it goes on at %d, by auto.offset.reset %s",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -28,17 +29,27 @@ class Locked(Handle):
         self._pid = os.getpid()
         cluster.transport.attach(self)
 
-    def _ask(self, call: Callable[..., T], *words: Any, **named: Any) -> T:
-        """What `call` of the cluster returns."""
+    def _ask(
+        self, call: Callable[..., T], *words: Any, timeout_ms: int | None = None, **named: Any
+    ) -> T:
+        """What `call` of the cluster returns; all of it, with the wait for other threads' calls,
+        takes `timeout_ms` at most (None: default.api.timeout.ms)."""
         kind = type(self).__name__
         if self._pid != os.getpid():
             raise errors.ForkedHandle(f"this {kind} belongs to the parent process: make another")
-        if "timeout_ms" in named:
-            named["timeout_ms"] = arguments.patience("timeout_ms", named["timeout_ms"])
-        with self._lock:
+        patience_ms = arguments.patience("timeout_ms", timeout_ms)
+        if patience_ms is None:
+            patience_ms = self._cluster.options.api_timeout_ms
+        until_s = time.monotonic() + patience_ms / 1000
+        if not self._lock.acquire(timeout=min(patience_ms / 1000, threading.TIMEOUT_MAX)):
+            raise errors.Timeout(f"this {kind} was used by other threads for {patience_ms} ms")
+        try:
             if self._closed:
                 raise errors.Closed(f"this {kind} is closed")
-            return call(self._cluster, *words, **named)
+            with self._cluster.within((until_s - time.monotonic()) * 1000):
+                return call(self._cluster, *words, **named)
+        finally:
+            self._lock.release()
 
     def __repr__(self) -> str:
         servers = ",".join(map(str, self._cluster.servers))

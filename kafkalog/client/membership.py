@@ -5,6 +5,7 @@ It waits only as long as it is told: a join that others delay goes on at the nex
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from kafkalog.client.connection import Connection
 from kafkalog.client.failures import check_code
 from kafkalog.client.groups import GroupMetadata
 from kafkalog.client.keeper import COORDINATOR_MOVED, Keeper, leave_group
+from kafkalog.client.patience import NotYet
 from kafkalog.client.waker import Waker
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -24,13 +26,15 @@ from kafkalog.wire.records import CONSUMER_PROTOCOL
 
 __all__ = ["MemberOptions", "Membership"]
 
+_logger = logging.getLogger(__name__)
 NO_GENERATION = -1
 LOST = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 """Its partitions belong to others now."""
 REJOIN = (ErrorCode.REBALANCE_IN_PROGRESS, *LOST)
 GRACE_MS = 5_000
 SUBSCRIPTION_VERSION, ASSIGNMENT_VERSION = 3, 3
-OUT, JOINING, SYNCING, IN = "out", "joining", "syncing", "in"
+OUT, JOINING, SHARING, SYNCING, IN = "out", "joining", "sharing", "syncing", "in"
+"""SHARING: it has joined, and asks for what it is to share out."""
 
 
 class MemberOptions(NamedTuple):
@@ -73,7 +77,7 @@ class Membership:
         self._due_s = 0.0
         self._sent_s = 0.0
         self._pause_s = 0.0
-        self._failing_since_s: float | None = None
+        self._rest_until_s = 0.0
         self._told = (list[TopicPartition](), NO_GENERATION)
 
     @property
@@ -86,32 +90,46 @@ class Membership:
     def step(self, topics: Iterable[str], owned: Sequence[TopicPartition], until_s: float) -> bool:
         """Go on with joining until `until_s` (time.monotonic); True: it is in, with a new share.
 
-        `owned`: what it reads now, and keeps.  A nudge of the waker ends a step, too.
+        `owned`: what it reads now, and keeps.  A nudge of the waker ends a step, too.  What passes
+        is tried again, by later steps too, for as long as it takes.
 
-        Raises: what the coordinator answers and lasts; the last failure when none helps in the
-        API timeout; WakeUp.
+        Raises: what the coordinator answers and lasts; why no broker was ever reached; WakeUp.
         """
         while True:
             self._out_of_it()
             if owned and self.metadata.generation == NO_GENERATION:
                 return False  # what it has is others' now: its owner has to know first
-            try:
-                if self.state == OUT:
-                    self._ask(topics, owned)
-                if not self._answered(until_s):
+            if (rest_s := self._rest_until_s - time.monotonic()) > 0:
+                self._waker.wait([], min(rest_s, until_s - time.monotonic()))
+                if time.monotonic() < self._rest_until_s:
                     return False
-                if self._out_of_it():
-                    continue
-                if self.state == JOINING:
-                    self._joined()
-                else:
-                    self._synced()
+            try:
+                if self._stepped(topics, owned, until_s):
                     return True
+            except NotYet:
+                return False
             except errors.KafkalogError as problem:
                 if isinstance(problem, errors.WakeUp):
                     raise
-                if not self._again(problem, until_s):
-                    return False
+                self._again(problem)
+
+    def _stepped(
+        self, topics: Iterable[str], owned: Sequence[TopicPartition], until_s: float
+    ) -> bool:
+        """One step; whether it is in now.  Raises: NotYet; what goes wrong."""
+        if self.state == OUT:
+            self._ask(topics, owned, until_s)
+        if self.state != SHARING:
+            self._await_answer(until_s)
+        if self._out_of_it():
+            return False
+        if self.state == JOINING:
+            self._joined()
+        elif self.state == SYNCING:
+            self._synced()
+        if self.state == SHARING:
+            self._share_out(until_s)
+        return self.state == IN
 
     def _out_of_it(self) -> bool:
         """Whether it has ceased to be a member while the others were waited for; it begins anew."""
@@ -121,7 +139,7 @@ class Membership:
             self.lose(ended)
         return ended is not None
 
-    def _ask(self, topics: Iterable[str], owned: Sequence[TopicPartition]) -> None:
+    def _ask(self, topics: Iterable[str], owned: Sequence[TopicPartition], until_s: float) -> None:
         """Send a JoinGroup; the coordinator answers when all have."""
         options, member = self.options, self.metadata
         protocols = [
@@ -137,7 +155,7 @@ class Membership:
             "protocol_type": "consumer",
             "protocols": protocols,
         }
-        self._send(apis.JOIN_GROUP, body)
+        self._send(apis.JOIN_GROUP, body, until_s)
         self.state = JOINING
         self._keeper.joins(reads_on=bool(owned))
 
@@ -156,28 +174,28 @@ class Membership:
             },
         )
 
-    def _send(self, api: Any, body: dict[str, Any]) -> None:
+    def _send(self, api: Any, body: dict[str, Any], until_s: float) -> None:
         if self._connection is None or self._connection.closed:
-            node = self.cluster.coordinator(self.metadata.group)
-            # Of its own: a join waits long.
-            self._connection = self.cluster.another(node)
+            with self.cluster.patience.errand_of("coordinator", until_s):
+                node = self.cluster.coordinator(self.metadata.group)
+                # Of its own: a join waits long.
+                self._connection = self.cluster.another(node)
         self._sent_s = self._keeper.clock.monotonic_s()
-        self._connection.send(api, body)
+        self._connection.post(api, body, self._connection.version_of(api))
         self._due_s = time.monotonic() + (self.options.rebalance_timeout_ms + GRACE_MS) / 1000
 
-    def _answered(self, until_s: float) -> bool:
-        """Whether the answer is there; its reading does not wait."""
+    def _await_answer(self, until_s: float) -> None:
+        """Raises: NotYet: it has not come by then."""
         assert self._connection is not None
         wait_s = min(until_s, self._due_s) - time.monotonic()
         with self._keeper.waited_for():
             there = self._waker.wait([self._connection], wait_s)
         if not there:
             if time.monotonic() < self._due_s:
-                return False
-            self._drop_connection()
+                raise NotYet(f"group {self.metadata.group!r}: no answer to {self.state} yet")
             raise errors.Timeout(f"group {self.metadata.group!r}: no answer to {self.state}")
-        self._answer = self._connection.receive()
-        return True
+        with self.cluster.patience.within(max(until_s - time.monotonic(), 0.0)):
+            self._answer = self._connection.receive()
 
     def _joined(self) -> None:
         answer = self._answer
@@ -191,11 +209,16 @@ class Membership:
         # The coordinator's patience begins with its answer: to share out may take long.
         assert self._connection is not None
         self._keeper.beat_as(self.metadata, place=self._connection.address)
-        leads = answer.leader == answer.member_id
         self.counts = None
-        shares = self._shares(answer) if leads else []
+        self.state = SHARING
+
+    def _share_out(self, until_s: float) -> None:
+        """Raises: NotYet; what goes wrong."""
+        answer = self._answer
+        leads = answer.leader == answer.member_id
+        shares = self._shares(answer, until_s) if leads else []
         body = {
-            "group_id": member.group,
+            "group_id": self.metadata.group,
             "generation_id": answer.generation_id,
             "member_id": answer.member_id,
             "group_instance_id": self.options.instance_id,
@@ -203,7 +226,7 @@ class Membership:
             "protocol_name": answer.protocol_name,
             "assignments": [] if getattr(answer, "skip_assignment", False) else shares,
         }
-        self._send(apis.SYNC_GROUP, body)
+        self._send(apis.SYNC_GROUP, body, until_s)
         self.state = SYNCING
 
     def _synced(self) -> None:
@@ -213,16 +236,17 @@ class Membership:
         self.share = _share(self._answer.assignment)
         self._told = self.share, self.metadata.generation
         self.latest = self.metadata
-        self._failing_since_s, self._pause_s = None, 0.0
+        self._pause_s = 0.0
         assert self._connection is not None
         self._keeper.beat_as(self.metadata, self._sent_s, self._connection.address)
 
-    def _shares(self, answer: Any) -> list[dict[str, Any]]:
+    def _shares(self, answer: Any, until_s: float) -> list[dict[str, Any]]:
         """The leader's work: partitions for everybody."""
         assignor = next(a for a in self.options.assignors if a.name == answer.protocol_name)
         members = [_subscriber(member) for member in answer.members]
         self.topics = {topic for member in members for topic in member.topics}
-        self.counts = self.partition_counts(self.topics)
+        with self.cluster.patience.errand_of("share out", until_s):
+            self.counts = self.partition_counts(self.topics)
         shares = assignor.assign(members, self.counts)
         return [
             {
@@ -243,27 +267,24 @@ class Membership:
 
     # ---- what goes wrong ---------------------------------------------------------------
 
-    def _again(self, problem: errors.KafkalogError, until_s: float) -> bool:
-        """After a failure: whether to try again before `until_s`.  Raises it when it lasts."""
-        self.state = OUT
+    def _again(self, problem: errors.KafkalogError) -> None:
+        """After a failure: it goes on after a pause.  Raises it when it lasts."""
+        before, self.state = self.state, OUT
         if problem.code in LOST:
             self.lose(problem)
         elif problem.code != ErrorCode.REBALANCE_IN_PROGRESS:
-            if not passing(problem):
+            if not passing(problem) or not self.cluster.reached:
                 raise problem
-            now_s = time.monotonic()
-            self._failing_since_s = self._failing_since_s or now_s
-            patience_s = self.cluster.options.api_timeout_ms / 1000
-            if now_s - self._failing_since_s >= patience_s or not self.cluster.reached:
-                self._failing_since_s = None
-                raise problem
-            self._drop_connection()
+            _logger.info("group %s: %s", self.metadata.group, problem)
+            if before == SHARING:  # the others wait for what it shares out
+                self.state = SHARING
+                self.cluster.forget()
+            else:
+                self._drop_connection()
         options = self.cluster.options
         low, high = options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000
         self._pause_s = min(max(low, self._pause_s * 2), high)
-        left_s = until_s - time.monotonic()
-        self._waker.wait([], min(self._pause_s, left_s))
-        return left_s > self._pause_s
+        self._rest_until_s = time.monotonic() + self._pause_s
 
     def _drop_connection(self) -> None:
         if self._connection is not None:

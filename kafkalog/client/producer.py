@@ -426,12 +426,13 @@ class Producer(Handle):
         Raises: ArgumentError in a callback, where it is none; Timeout, after all was closed.
         """
         self._waiting.waitable()
+        until_s = None if timeout is None else time.monotonic() + timeout
         try:
             if self._boundaries.open and not self._identity.fatal:
-                self._roll_back()
+                self._boundaries.roll_back(until_s)
                 self._waiting.take_failure()
             if self._waiting.refusal is None:
-                self._waiting.drain(timeout)
+                self._waiting.drain(until_s and max(until_s - time.monotonic(), 0.0))
         finally:
             self._closed = True
             self._waiting.refuse(errors.Closed("the producer is closed"))

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from kafkalog import errors
 from kafkalog.client.cluster import Backoff, Cluster, passing
 from kafkalog.client.connection import Connection
+from kafkalog.client.patience import NotYet
 from kafkalog.client.portions import portions
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -84,7 +85,14 @@ def each(
 
     Raises: the failure to reach any broker, when none ever was.
     """
-    left = list(dict.fromkeys(things))
+    with cluster.within(timeout_ms):
+        return _each(cluster, list(dict.fromkeys(things)), place, ask, timeout_ms, answers)
+
+
+def _each(
+    cluster: Cluster, left: list[K], place: Place[K], ask: Ask[K, V], timeout_ms: int | None,
+    answers: Collection[int],
+) -> Results[K, V]:  # fmt: skip
     order = {thing: i for i, thing in enumerate(left)}
     done: dict[K, V] = {}
     failed: dict[K, errors.KafkalogError] = {}
@@ -95,6 +103,8 @@ def each(
         spent_ms = backoff.patience_ms - backoff.left_ms()
         full = late or spent_ms >= cluster.options.storage_timeout_ms
         for thing, value in found.items():
+            if isinstance(value, NotYet):
+                raise value
             if not isinstance(value, errors.KafkalogError):
                 done[thing] = value
             elif not cluster.reached:

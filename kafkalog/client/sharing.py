@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafkalog import errors
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.committer import Callback, Committer, Committing, Offsets
+from kafkalog.client.errands import Errands
 from kafkalog.client.failures import failure_class
 from kafkalog.client.fetcher import known_in
 from kafkalog.client.groups import Committed, GroupMetadata, committed_offsets, put_offsets
@@ -18,12 +20,12 @@ from kafkalog.client.keeper import Keeper
 from kafkalog.client.membership import IN, REJOIN, Membership
 from kafkalog.client.offsets import find_starts
 from kafkalog.client.reading import Reading
-from kafkalog.client.subscription import Subscription
+from kafkalog.client.subscription import Subscription, logged
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.types import TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["Sharing", "logged"]
+__all__ = ["Sharing"]
 
 _logger = logging.getLogger(__name__)
 ASK_AGAIN_S = 1.0
@@ -34,13 +36,9 @@ CHORE_S = 5.0
 """How long a wait lasts at most: a clock that is not the machine's is looked at so often."""
 
 
-@contextmanager
-def logged(what: str) -> Iterator[None]:
-    """A user's interceptor that fails is told in the log: the records are none of its."""
-    try:
-        yield
-    except Exception:
-        _logger.exception("%s failed", what)
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - TOLD_MAX} more" if len(names) > TOLD_MAX else ""
+    return ", ".join(names[:TOLD_MAX]) + more
 
 
 class Sharing:
@@ -83,6 +81,16 @@ class Sharing:
         """What is to be told when all else is done."""
         self._next_commit_s = 0.0
         self._next_look_s = 0.0
+        self._changed = False
+        """Whether what the group shares is other than when it was shared out."""
+        self._unshared = False
+        """Whether the member's share is still to be taken."""
+        self.parting = False
+        """Whether partitions are to be given up once the last commit of them is answered: nothing
+        is handed out until then."""
+        self._settling = False
+        """Whether commits have to be answered before it joins again."""
+        self.errands = Errands(cluster)
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -98,6 +106,12 @@ class Sharing:
         return bool(self.subscription) and (
             self.membership is not None and self.membership.state != IN
         )
+
+    @property
+    def searching(self) -> bool:
+        """Whether it is not known yet what a pattern finds: it does not join for nothing."""
+        topics = self.subscription
+        return topics.pattern and not topics.topics and not self._next_look_s
 
     @property
     def holds(self) -> bool:
@@ -116,54 +130,80 @@ class Sharing:
             self.membership.rejoin()
 
     def keep_up(self, until_s: float) -> None:
-        """What is due before records are handed out; a join is waited for until `until_s`."""
+        """What is due before records are handed out, as far as it is answered by `until_s`
+        (time.monotonic); with something to read nothing is waited for."""
+        self.errands.behind = False
         self.tell_commits()
         if self.subscription:
             if self.membership is not None:
                 self._stay(self.membership, until_s)
             else:
-                self._read_all()
-        self._mind_missing()
+                self._read_all(until_s)
+        self._mind_missing(until_s)
         if self._fresh:
-            self.find_positions()
+            self._ask("positions", until_s, self.find_positions)
         if self.committing and self.cluster.clock.monotonic_s() >= self._next_commit_s:
             self._commit_by_itself(wait=False)
         if self._trouble is not None:
             problem, self._trouble = self._trouble, None
             raise problem
 
+    def _ask(self, name: str, until_s: float, ask: Callable[[], None]) -> bool:
+        """As Errands.run; with something to read it is not waited for."""
+        if self.reading.fetcher.positions:
+            until_s = time.monotonic()
+        return self.errands.run(name, until_s, ask)
+
     def until_chore_s(self) -> float:
         """In how many seconds something is due."""
-        due_s = [self._next_look_s] if self.subscription else []
+        waits = self.errands.waits
+        due_s = [self._next_look_s] if self.subscription and not waits("topics") else []
         if self.committing:
             due_s.append(self._next_commit_s)
-        if self._missing:
+        if self._missing and not waits("missing"):
             due_s.append(self._ask_again_s)
         due_s.append(self.keeper.session_end_s)
         now_s = self.cluster.clock.monotonic_s()
-        return min([max(at_s - now_s, 0.001) for at_s in due_s] + [CHORE_S])
+        left_s = [max(at_s - now_s, 0.001) for at_s in due_s]
+        return min([*left_s, *self.errands.pauses_s(), CHORE_S])
 
-    def _look_due(self) -> bool:
-        """Whether it is time to look at the metadata; notes that it was done."""
-        now_s = self.cluster.clock.monotonic_s()
-        if now_s < self._next_look_s:
+    def _looked(self, until_s: float, ask: Callable[[], None]) -> bool:
+        """Look at the metadata, if it is time for that; whether it was done."""
+        if self.cluster.clock.monotonic_s() < self._next_look_s:
             return False
+        before_s, now_s = self._next_look_s, self.cluster.clock.monotonic_s()
         self._next_look_s = now_s + self.config.metadata_max_age_ms / 1000
-        return True
+        done = False
+        try:
+            done = self._ask("topics", until_s, ask)
+        finally:
+            if not done:
+                self._next_look_s = before_s
+        return done
 
-    def _read_all(self) -> None:
+    def _read_all(self, until_s: float) -> None:
         """Without a group: every partition of the topics, also of those that are new."""
-        if not self._look_due():
-            return
+        wanted: list[TopicPartition] = []
+
+        def ask() -> None:
+            wanted[:] = self._all()
+
+        if self._looked(until_s, ask) and set(wanted) != set(self._assigned):
+            new = [tp for tp in wanted if tp not in self._assigned]
+            self.replace(wanted)
+            self.subscription.assigned(new)
+
+    def _all(self) -> list[TopicPartition]:
+        """Every partition of the topics."""
         subscription, create = self.subscription, self.config.allow_auto_create_topics
         if not subscription.look(self.cluster, self.config.exclude_internal_topics):
-            self.cluster.refresh(subscription.topics, create)
+            self.cluster.refresh(subscription.topics, create and not subscription.pattern)
         wanted: list[TopicPartition] = []
         absent: set[str] = set()
         for name in sorted(subscription.topics):
             try:
-                if name not in self._absent:  # it may have been made a moment ago
-                    self.cluster.topic(name, create)
+                if name not in self._absent and not create:  # it may have been made a moment ago
+                    self.cluster.topic(name)
                 wanted += (TopicPartition(name, p) for p in self.cluster.topics[name].partitions)
             except errors.UnknownTopicOrPartition as problem:
                 self._trouble = problem
@@ -173,64 +213,105 @@ class Sharing:
         self._absent = absent
         if absent:
             self._next_look_s = self.cluster.clock.monotonic_s() + ASK_AGAIN_S
-        if set(wanted) != set(self._assigned):
-            new = [tp for tp in wanted if tp not in self._assigned]
-            self.replace(wanted)
-            subscription.assigned(new)
+        return wanted
 
     def _stay(self, member: Membership, until_s: float) -> None:
         """Be a member, with a share."""
         problem = member.look()
         if problem is not None:
             _logger.info("%s", problem)
-        if self._look_due():
-            changed = self.subscription.look(self.cluster, self.config.exclude_internal_topics)
-            if member.state == IN and member.counts is not None:
-                changed |= member.partition_counts(member.topics) != member.counts
-            if changed and member.state == IN:
-                member.rejoin()
+        if self._unshared and member.state == IN:
+            self._take_share(member, until_s)
+        self._looked(until_s, lambda: self._look_for_others(member))
+        if self._changed and member.state == IN and not self._unshared:
+            self._changed = False
+            member.rejoin()
+        if self.searching and not self._assigned:
+            return
         while member.state != IN:
-            self._give_back(member)
+            if not self._give_back(member, until_s):
+                return
             owned = self.assignment
             # With something to read it does not wait for the others.
             until = min(until_s, time.monotonic()) if owned else until_s
             if member.step(self.subscription.topics, owned, until):
-                self._take_share(member)
+                self._take_share(member, until_s)
             elif not owned or member.metadata.generation >= 0:
                 return
 
-    def _give_back(self, member: Membership) -> None:
-        """Before it joins: partitions are committed and given up, unless it keeps them."""
-        if not self._assigned:
-            return
-        if member.metadata.generation < 0:
-            gone = self.assignment
+    def _look_for_others(self, member: Membership) -> None:
+        """Note whether there are other topics, or partitions, than when they were shared out."""
+        subscription, absent = self.subscription, set[str]()
+        if subscription.look(self.cluster, self.config.exclude_internal_topics):
+            self._changed = True
+        if self.config.allow_auto_create_topics and not subscription.pattern:
+            self.cluster.refresh(subscription.topics, create=True)
+            absent = subscription.topics - self.cluster.topics.keys()
+        if member.state == IN and member.counts is not None:
+            counts = member.partition_counts(member.topics)
+            absent |= member.topics - counts.keys()
+            self._changed |= counts != member.counts
+        self._mind_absent(absent)
+
+    def _mind_absent(self, topics: set[str]) -> None:
+        """The cluster does not have these: told once, in the log, and looked for again soon."""
+        if new := sorted(topics - self._absent):
+            _logger.warning("the cluster has no topic %s: it is looked for", _few(new))
+        self._absent = topics
+        if topics:
+            soon_s = self.cluster.clock.monotonic_s() + ASK_AGAIN_S
+            self._next_look_s = min(self._next_look_s, soon_s)
+
+    def _give_back(self, member: Membership, until_s: float) -> bool:
+        """Before it joins: partitions are committed and given up, unless it keeps them; False: its
+        commits are not answered yet."""
+        self._changed = self._unshared = False
+        if self._assigned and member.metadata.generation < 0:
+            gone, self.parting = self.assignment, False
             self.replace([])
             self.subscription.lost(gone)
-            return
+        if member.metadata.generation < 0:
+            self._settling = False
+            return True
         wanted = self.subscription.topics if member.cooperative else ()
         if gone := [tp for tp in self.assignment if tp.topic not in wanted]:
+            if not self._committed_before(until_s):
+                return False
             self._revoke(gone)
+        return self._settle_commits(until_s)
+
+    def _committed_before(self, until_s: float) -> bool:
+        """Commit what is to be given up; whether that is answered, or of no use any more."""
+        if not self.parting:
+            self.parting = True
+            if self.committing:
+                self._commit_by_itself(wait=False)
+        if not self._drained(until_s) and self.holds:
+            return False
+        self.parting = False
+        return True
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
-        """Commit, tell, and read these no more."""
+        """Tell, and read these no more."""
         try:
-            if self.committing:
-                self._commit_by_itself(wait=True)
+            self.tell_commits()
             if self.holds:
                 self.subscription.revoked(partitions)
             else:  # the commit took longer than the session
                 self.subscription.lost(partitions)
         finally:
             self.replace([tp for tp in self._assigned if tp not in set(partitions)])
-        self._settle_commits()
+            self._settling = True
 
-    def _take_share(self, member: Membership) -> None:
-        """A new generation."""
+    def _take_share(self, member: Membership, until_s: float) -> None:
+        """A new generation; what it is to give up it gives up once that is committed."""
         share = set(member.share)
         gone = [tp for tp in self.assignment if tp not in share]
         new = [tp for tp in member.share if tp not in self._assigned]
         problem: BaseException | None = None
+        self._unshared = bool(gone) and not self._committed_before(until_s)
+        if self._unshared:
+            return
         if gone:  # what the leader wants to give to others: they get it next time
             try:
                 self._revoke(gone)
@@ -238,6 +319,8 @@ class Sharing:
                 problem = found
             member.rejoin()
         self.replace(member.share)
+        if member.counts is not None:  # it leads: it looks for what any member wants
+            self._mind_absent(member.topics - member.counts.keys())
         self._next_commit_s = (
             self.cluster.clock.monotonic_s() + self.config.auto_commit_interval_ms / 1000
         )
@@ -248,7 +331,7 @@ class Sharing:
                 raise problem
 
     def give_up(self, reason: str, commit: bool = True) -> None:
-        """Read nothing, and leave the group."""
+        """Read nothing, and leave the group, in the time of the call."""
         member = self.membership
         if not commit:
             self.committing = False
@@ -259,10 +342,12 @@ class Sharing:
                     self._commit_by_itself(wait=True)
             elif gone := self.assignment:
                 self._part_with(member, gone)
-            self._settle_commits()
+            self._settling = True
+            self._settle_commits(self.cluster.patience.until_s)
         except Exception as found:  # of the user's, most likely: the others need not wait for it
             problem = found
         self.replace([])
+        self.parting = self._settling = self._unshared = False
         if self.subscription and member is not None:
             member.leave(reason)
         if problem is not None:
@@ -283,7 +368,11 @@ class Sharing:
         if ended is not None:
             member.lose(ended)
         if member.metadata.generation >= 0:
-            self._revoke(gone)
+            try:
+                if self.committing:
+                    self._commit_by_itself(wait=True)
+            finally:
+                self._revoke(gone)
         else:
             self.subscription.lost(gone)
 
@@ -299,18 +388,16 @@ class Sharing:
         self._missing &= self._assigned.keys()
         self._fresh = True
 
-    def _mind_missing(self) -> None:
+    def _mind_missing(self, until_s: float) -> None:
         """Note what the fetcher has set aside, and go on with what the cluster has again."""
         self._miss(self.reading.fetcher.missing - self._missing)
         now_s = self.cluster.clock.monotonic_s()
         if not self._missing or now_s < self._ask_again_s:
             return
-        self._ask_again_s = now_s + ASK_AGAIN_S
-        try:
-            self.cluster.refresh_once(sorted({tp.topic for tp in self._missing}))
-        except errors.KafkalogError as problem:
-            _logger.info("%s", problem)
+        names = sorted({tp.topic for tp in self._missing})
+        if not self._ask("missing", until_s, lambda: self.cluster.refresh_once(names)):
             return
+        self._ask_again_s = now_s + ASK_AGAIN_S
         for tp in sorted(self._missing):
             if known_in(self.cluster.topics, tp):
                 self._missing.discard(tp)
@@ -327,9 +414,8 @@ class Sharing:
             return
         self._missing.update(gone)
         self._ask_again_s = self.cluster.clock.monotonic_s() + ASK_AGAIN_S
-        names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in gone[:TOLD_MAX])
-        more = f" and {len(gone) - TOLD_MAX} more" if len(gone) > TOLD_MAX else ""
-        problem = errors.UnknownTopicOrPartition(f"the cluster has no {names}{more}")
+        names = _few([f"{tp.topic}-{tp.partition}" for tp in gone])
+        problem = errors.UnknownTopicOrPartition(f"the cluster has no {names}")
         if self.subscription:
             self._next_look_s = 0.0
             _logger.warning("%s: it is read no more; what else is assigned is", problem)
@@ -371,7 +457,7 @@ class Sharing:
     def _there(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Those of them that the cluster has."""
         asked = [tp for tp in partitions if tp not in self._missing]
-        for name in {tp.topic for tp in asked if not known_in(self.cluster.topics, tp)}:
+        for name in sorted({tp.topic for tp in asked if not known_in(self.cluster.topics, tp)}):
             self.cluster.forget(name)  # it may have grown
             with suppress(errors.UnknownTopicOrPartition):
                 self.cluster.topic(name)
@@ -419,12 +505,12 @@ class Sharing:
         """
         member = self.member()
         until_s = self._patient_until_s()
+        left_ms = round((until_s - self.cluster.clock.monotonic_s()) * 1000)
         drained = self.committer.drain(until_s)
         self.tell_commits()
         if not drained:
             raise errors.Timeout(
-                f"group {member.group!r}: an earlier commit was not answered in "
-                f"{self.cluster.options.api_timeout_ms} ms"
+                f"group {member.group!r}: an earlier commit was not answered in {left_ms} ms"
             )
         left_ms = max(1, round((until_s - self.cluster.clock.monotonic_s()) * 1000))
         put_offsets(
@@ -441,16 +527,34 @@ class Sharing:
         self.committer.commit(given)
 
     def _patient_until_s(self) -> float:
-        """When a call that begins now gives up, by the clock."""
-        return self.cluster.clock.monotonic_s() + self.cluster.options.api_timeout_ms / 1000
+        """When what begins now gives up, by the clock: with the call, or as one of its own."""
+        left_s = self.cluster.patience.left_s()
+        own_s = self.cluster.options.api_timeout_ms / 1000
+        return self.cluster.clock.monotonic_s() + (own_s if left_s == math.inf else left_s)
 
-    def _settle_commits(self) -> None:
+    def _drained(self, until_s: float) -> bool:
+        """Wait until no commit is under way: whether that is so.  Raises: WakeUp."""
+        clock, wait = self.cluster.clock, self.cluster.patience.wait
+        with self.keeper.waited_for():
+            while not self.committer.drain(clock.monotonic_s()):
+                left_s = until_s - time.monotonic()
+                if wait is None:
+                    return self.committer.drain(clock.monotonic_s() + left_s)
+                left_s = min(left_s, self.keeper.session_end_s - clock.monotonic_s())
+                if left_s <= 0:
+                    return False
+                wait([], min(left_s, CHORE_S))
+        return True
+
+    def _settle_commits(self, until_s: float) -> bool:
         """Wait for what is committed in the background, before the generation in which it may be
-        committed ends."""
-        if self.membership is not None:
-            with self.keeper.waited_for():
-                self.committer.drain(self._patient_until_s())
+        committed ends; whether it is answered."""
+        member = self.membership
+        if self._settling and member is not None and not self._drained(until_s):
+            return member.ended() is not None
+        self._settling = False
         self.tell_commits()
+        return True
 
     def tell_commits(self) -> None:
         """Tell of the commits that have ended, in their order, whatever a callback does."""

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from kafkalog import errors
 from kafkalog.arguments import text, things
 from kafkalog.client.cluster import Cluster
 from kafkalog.types import TopicPartition
 
-__all__ = ["Listener", "Subscription"]
+__all__ = ["Listener", "Subscription", "logged"]
 
+_logger = logging.getLogger(__name__)
 Listener = Callable[[list[TopicPartition]], object]
+
+
+@contextmanager
+def logged(what: str) -> Iterator[None]:
+    """A user's interceptor that fails is told in the log: the records are none of its."""
+    try:
+        yield
+    except Exception:
+        _logger.exception("%s failed", what)
 
 
 class Subscription:
@@ -48,6 +60,11 @@ class Subscription:
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._on_lost = on_revoked if on_lost is None else on_lost
+
+    @property
+    def pattern(self) -> bool:
+        """Whether its topics are those that a pattern finds."""
+        return self._pattern is not None
 
     def __bool__(self) -> bool:
         return bool(self.topics) or self._pattern is not None

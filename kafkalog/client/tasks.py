@@ -21,6 +21,8 @@ class _Task:
         self.until_s = until_s
         self.pause_s = pause_s
         self.next_s = 0.0
+        self.begun = False
+        """The thread makes it now, or has given up an attempt."""
         self.done = threading.Event()
         self.result: Any = None
         self.error: BaseException | None = None
@@ -39,7 +41,7 @@ class Tasks:
     def ask(self, call: Callable[[], Any], timeout_s: float) -> Any:
         """What `call` returns in the thread; it is called again while it fails for a time only.
 
-        Raises: what it raises at last; Timeout; Closed.
+        All of it takes `timeout_s`.  Raises: what it raises at last; Timeout; Closed.
         """
         task = _Task(call, time.monotonic() + timeout_s, 0.02)
         with self._lock:
@@ -47,8 +49,12 @@ class Tasks:
                 raise self._closed
             self._waiting.append(task)
         self._wake()
-        # A call itself is bounded by its requests' timeouts.
-        task.done.wait()
+        if not task.done.wait(min(max(timeout_s, 0.0), threading.TIMEOUT_MAX)):
+            with self._lock:
+                if not task.begun and task in self._waiting:  # the thread waits for something else
+                    self._waiting.remove(task)
+                    raise errors.Timeout(f"its turn did not come in {timeout_s * 1000:.0f} ms")
+            task.done.wait()  # it has the same end
         if task.error is not None:
             raise task.error
         return task.result
@@ -58,8 +64,13 @@ class Tasks:
         with self._lock:
             due = [task for task in self._waiting if task.next_s <= now_s]
         for task in due:
+            with self._lock:
+                if task not in self._waiting:
+                    continue  # nobody waits for it any more
+                task.begun = True
             try:
-                task.result = task.call()
+                with cluster.patience.within(task.until_s - time.monotonic()):
+                    task.result = task.call()
             except errors.KafkalogError as problem:
                 passes = (
                     passing(problem) and not problem.abortable

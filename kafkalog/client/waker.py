@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import threading
@@ -14,6 +15,10 @@ from kafkalog.client.connection import Connection
 __all__ = ["Waker"]
 
 
+LONGEST_S = 86_400.0
+"""One wait is never longer, and callers look again: what poll accepts ends at 24 days."""
+
+
 class Waker:
     """One thread waits; any thread may end the wait."""
 
@@ -22,6 +27,7 @@ class Waker:
         self._heard.setblocking(False)
         self._told.setblocking(False)
         self._woken = False
+        self._pid = os.getpid()
         self._lock = threading.RLock()  # guards the end; a signal may nudge within a nudge
 
     def nudge(self) -> None:
@@ -42,7 +48,8 @@ class Waker:
             raise errors.WakeUp("wakeup was called")
 
     def wait(self, connections: Iterable[Connection], wait_s: float) -> list[Connection]:
-        """Those whose answer, or end, has begun to come; none after `wait_s`, or a nudge.
+        """Those whose answer, or end, has begun to come, or that take more of what is unsent; none
+        after `wait_s`, or a nudge.
 
         Raises: WakeUp.
         """
@@ -54,9 +61,11 @@ class Waker:
                 found.append(connection)
             else:
                 by_number[connection.fileno()] = connection
-        for number in (self._heard.fileno(), *by_number):
-            poll.register(number, select.POLLIN)
-        for number, _ in poll.poll(0 if found else max(wait_s, 0) * 1000):
+        poll.register(self._heard.fileno(), select.POLLIN)
+        for number, connection in by_number.items():
+            poll.register(number, select.POLLIN | (select.POLLOUT if connection.unsent else 0))
+        wait_s = 0 if found else min(max(wait_s, 0), LONGEST_S)
+        for number, _ in poll.poll(wait_s * 1000):
             if number in by_number:
                 found.append(by_number[number])
             else:
@@ -67,6 +76,8 @@ class Waker:
 
     def close(self) -> None:
         """Nobody waits any more."""
+        if os.getpid() != self._pid:  # a child: whoever held it at the fork is not there
+            self._lock = threading.RLock()
         with self._lock:
             self._heard.close()
             self._told.close()

@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalog.server.request import KNOWN
 from kafkalog.wire import apis, headers
@@ -25,6 +25,14 @@ class Raw(bytes):
 
 class Body(bytes):
     """The bytes of a response, behind its header."""
+
+
+class Torn(NamedTuple):
+    """Half of an answer's frame, and the rest once it is let go."""
+
+    answer: Any
+    begun: threading.Event
+    let: threading.Event
 
 
 class Peer:
@@ -177,10 +185,17 @@ class Peer:
         if isinstance(answer, Raw):
             sock.sendall(answer)
             return True
+        torn, answer = (answer, answer.answer) if isinstance(answer, Torn) else (None, answer)
         if not isinstance(answer, Body):
             answer = api.encode_response(header.version, answer)
         out = headers.encode_response_header(api, header.version, header.correlation_id) + answer
-        sock.sendall(struct.pack(">i", len(out)) + out)
+        out = struct.pack(">i", len(out)) + out
+        if torn is not None:
+            sock.sendall(out[: len(out) // 2])
+            torn.begun.set()
+            torn.let.wait(LIMIT_S)
+            out = out[len(out) // 2 :]
+        sock.sendall(out)
         return True
 
 

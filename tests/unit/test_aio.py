@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from inspect import getmembers, iscoroutinefunction, isfunction
 from pathlib import Path
@@ -287,10 +289,10 @@ def test_what_a_cancelled_poll_has_read_comes_first_in_either_form(
     async def work() -> list[int]:
         await filled(broker, unique, 20)
         async with aio.Consumer(broker, unique, auto_offset_reset="earliest") as consumer:
-            below = consumer._below
+            below, until_s = consumer._below, time.monotonic() + 10
             if kinds == "records first":
                 await consumer._run(
-                    consumer._take, consumer._unseen, lambda ms: below.poll(ms, 3), 10_000
+                    consumer._take, consumer._unseen, lambda ms: below.poll(ms, 3), until_s
                 )
                 assert len(consumer._unseen) == 3
                 found: list[int] = []
@@ -298,7 +300,7 @@ def test_what_a_cancelled_poll_has_read_comes_first_in_either_form(
                     for batch in await consumer.poll_arrow(10_000):
                         found += [int(value) for value in batch.numpy("offset")]
             else:
-                await consumer._run(consumer._take, consumer._columns, below.poll_arrow, 10_000)
+                await consumer._run(consumer._take, consumer._columns, below.poll_arrow, until_s)
                 assert consumer._columns
                 found = []
                 while len(found) < 20:
@@ -414,6 +416,8 @@ def test_the_loop_is_never_blocked(broker: Broker, unique: str) -> None:
         await filled(broker, unique, 0)
         async with aio.Consumer(broker, unique) as consumer:
             task = asyncio.create_task(consumer.poll(timeout_ms=None))
+            while not consumer.assignment:
+                await asyncio.sleep(0)
             for _ in range(1_000):
                 await asyncio.sleep(0)
             assert not task.done()
@@ -424,6 +428,29 @@ def test_the_loop_is_never_blocked(broker: Broker, unique: str) -> None:
 
 
 # ---- the handle ----------------------------------------------------------------------------
+
+
+def test_a_poll_is_over_in_its_time() -> None:
+    """Where a broker answers nothing, and where another call has the thread: it would take long."""
+    long_ms = 600_000
+    config = {"request.timeout.ms": long_ms, "socket.connection.setup.timeout.ms": long_ms}
+
+    async def work() -> None:
+        consumer = aio.Consumer(f"127.0.0.1:{silent.getsockname()[1]}", "t", config=config)
+        assert await consumer.poll(20) == await consumer.poll(0) == []
+        assert await consumer.poll_arrow(20) == []
+        held = threading.Event()
+        blocked = asyncio.ensure_future(consumer._run(held.wait, LIMIT_S))
+        assert await consumer.poll(20) == []
+        assert not blocked.done()
+        held.set()
+        await blocked
+        with pytest.raises(errors.Timeout):
+            await consumer.partitions("t", timeout_ms=20)
+        await consumer.close(timeout_ms=20)
+
+    with socket.create_server(("127.0.0.1", 0), backlog=10) as silent:
+        run(work)
 
 
 def test_threads_end_with_their_objects(broker: Broker, unique: str) -> None:

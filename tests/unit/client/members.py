@@ -87,9 +87,14 @@ def commit_answer(request: Any, code: int) -> dict[str, Any]:
 
 def joined(peer: Peer, **options: Any) -> Consumer:
     made = Consumer(peer.servers, "t", **{**OPTIONS, **options})
-    while not made.assignment:
+    while not (made.assignment and placed(made)):
         made.poll(10)
     return made
+
+
+def placed(member: Consumer) -> bool:
+    """Whether it knows where to begin."""
+    return all(member._reading.position(tp) is not None for tp in member.assignment)
 
 
 def ids(peer: Peer) -> list[str]:
@@ -103,7 +108,10 @@ def generation(member: Consumer) -> int:
 
 def again(member: Consumer, wanted: int = 2) -> None:
     """Poll until it is in a later generation."""
-    while generation(member) < wanted or not member.assignment or member._sharing.joining:
+    while (
+        generation(member) < wanted or not member.assignment or member._sharing.joining
+        or not placed(member)
+    ):  # fmt: skip
         member.poll(10)
 
 

@@ -26,7 +26,7 @@ from kafkalog.client.offsets import (
 from kafkalog.client.producer import Producer
 from kafkalog.types import Record, TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
-from tests.support.waiting import LIMIT_S
+from tests.support.waiting import LIMIT_S, wait_for
 
 
 def read(cluster: Cluster, topic: str, count: int, **options: Any) -> list[Record]:
@@ -326,3 +326,42 @@ def test_a_group_joins_again_when_its_topic_grows(
     topics.create_partitions(cluster, {topic: 4}).check()
     wait_until(lambda: len(member.assignment) == 4, "it has the new one, too")
     member.end()
+
+
+def test_a_group_reads_a_topic_that_is_made_later(
+    cluster: Cluster, where: Any, topic: str, unique: str
+) -> None:
+    late = f"{unique}-late"
+    with Consumer(where, topic, late, group=unique, auto_offset_reset="earliest") as consumer:
+        wait_for(lambda: consumer.poll(20) or consumer.assignment, "it is in")
+        topics.create_topic(cluster, late, 1)
+        with Producer(where) as producer:
+            producer.send(late, b"x")
+        found = wait_for(lambda: consumer.poll(20), "it reads")
+    assert [(record.topic, record.value) for record in found] == [(late, b"x")]
+
+
+def test_offsets_of_an_open_transaction_are_waited_for(
+    cluster: Cluster, where: Any, topic: str, unique: str
+) -> None:
+    """A consumer that begins where they will be polls nothing, and raises nothing."""
+    zero, one = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with Producer(where) as plain:
+        plain.send(topic, b"before", partition=0)
+        plain.send(topic, b"behind", partition=0)
+    config = {"default.api.timeout.ms": 1_000}
+    with (
+        Producer(where, transactional_id=unique) as producer,
+        Consumer(where, group=unique, auto_commit=False, config=config) as consumer,
+    ):
+        with producer.transaction():
+            producer.send(topic, b"x", partition=1)
+            producer.send_offsets({zero: 1}, unique)
+            consumer.assign([zero])
+            assert [consumer.poll(500) for _ in range(3)] == [[], [], []]
+            unstable = failure_class(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            with pytest.raises((unstable, errors.Timeout)):
+                consumer.committed(zero, timeout_ms=200)
+        found = wait_for(lambda: consumer.poll(20), "it reads from there")
+        assert [record.value for record in found] == [b"behind"]
+        assert one not in consumer.assignment

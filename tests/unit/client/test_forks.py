@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -158,6 +159,28 @@ def test_a_child_that_ends_in_order_ends_nothing_of_its_parents(
 
     with client(served, kind, unique) as made:
         assert in_child(ends) == 0
+
+
+def test_a_lock_that_was_held_at_the_fork_holds_up_no_childs_end(
+    served: TestBroker, unique: str
+) -> None:
+    """The thread that held it, as one that has just connected, is not in the child."""
+    with client(served, "consumer", unique) as made:
+        held, let = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with made._waker._lock:
+                held.set()
+                let.wait(LIMIT_S)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        assert held.wait(LIMIT_S)
+        try:
+            assert in_child(made.close) == 0
+        finally:
+            let.set()
+            thread.join(LIMIT_S)
 
 
 def test_asyncio(served: TestBroker, unique: str) -> None:

@@ -12,7 +12,12 @@ from kafkalog import errors
 from kafkalog.client.consumer import Consumer
 from kafkalog.testing.broker import TestBroker
 from kafkalog.types import TopicPartition
+from kafkalog.wire import apis
+from kafkalog.wire.records import CONSUMER_PROTOCOL
+from tests.support.scripted import Peer
 from tests.support.waiting import wait_for
+from tests.unit.client.members import OPTIONS as MEMBER
+from tests.unit.client.members import Coordinator, joined
 
 A, B = TopicPartition("ta", 0), TopicPartition("tb", 0)
 OPTIONS: dict[str, Any] = {"auto_offset_reset": "earliest", "config": {"fetch.max.wait.ms": 10}}
@@ -99,13 +104,74 @@ def test_partitions_that_are_not_there_yet(broker: TestBroker) -> None:
         assert len(reader.raised) == 1
 
 
-def test_a_topic_by_name_that_is_not_there_yet(broker: TestBroker) -> None:
-    """Without a group: told once, looked for again, and the other one is read meanwhile."""
-    reader = Reader(broker)
+@pytest.mark.parametrize("group", [None, "g"], ids=["alone", "group"])
+def test_a_topic_by_name_that_is_not_there_yet(broker: TestBroker, group: str | None) -> None:
+    """Looked for again, and the other one is read meanwhile; without a group told once."""
+    reader = Reader(broker, group=group)
     with reader.consumer as consumer:
         consumer.subscribe(["late", "tb"])
         reader.until(lambda: reader.values)
         broker.fill("late", ["late"])
         reader.until(lambda: len(reader.values) == 2)
         assert reader.values == [b"tb", b"late"]
-        assert reader.raised == ["the cluster has no topic 'late'"]
+        assert reader.raised == ([] if group else ["the cluster has no topic 'late'"])
+
+
+def test_a_topic_of_another_member_that_is_not_there_yet(broker: TestBroker) -> None:
+    """The leader looks for what any member subscribes to."""
+    first, second = Reader(broker, group="g"), Reader(broker, group="g")
+    with first.consumer, second.consumer:
+        first.consumer.subscribe(["ta"])
+        first.until(lambda: first.values)
+        second.consumer.subscribe(["late"])
+
+        def joined() -> bool:
+            second.until(lambda: True)
+            return second.consumer.group_metadata().generation > 1
+
+        first.until(joined)
+        broker.fill("late", ["late"])
+
+        def read() -> bool:
+            second.until(lambda: True)
+            return second.values == [b"late"]
+
+        first.until(read)
+
+
+# ---- allow.auto.create.topics ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", [None, "g"], ids=["alone", "group"])
+def test_a_subscribed_topic_is_made_where_that_is_allowed(
+    broker: TestBroker, group: str | None
+) -> None:
+    config = {**OPTIONS["config"], "allow.auto.create.topics": True}
+    reader = Reader(broker, group=group, config=config)
+    with reader.consumer as consumer:
+        consumer.subscribe(["made", "tb"])
+        reader.until(lambda: TopicPartition("made", 0) in consumer.assignment)
+        assert reader.raised == []
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_only_what_it_subscribes_to_itself_is_made(peer: Peer, allowed: bool) -> None:
+    """Not what another member wants whose topics it shares out, and nothing without leave."""
+
+    class Two(Coordinator):
+        def join(self, request: Any, version: int) -> Any:
+            answer = super().join(request, version)
+            wants = {"topics": ["other"], "user_data": None, "owned_partitions": [],
+                     "generation_id": -1, "rack_id": None}  # fmt: skip
+            wanted = CONSUMER_PROTOCOL.encode_subscription(3, wants)
+            for members in filter(None, [answer.get("members")]):
+                members.append({"member_id": "n", "metadata": wanted})
+            return answer
+
+    Two(peer)
+    config = {**MEMBER["config"], "allow.auto.create.topics": allowed}
+    with joined(peer, config=config):
+        asked = peer.sent(apis.METADATA)
+    made = {t.name for r in asked if r.allow_auto_topic_creation for t in r.topics or ()}
+    assert made == ({"t"} if allowed else set())
+    assert any(t.name == "other" for r in asked for t in r.topics or ())

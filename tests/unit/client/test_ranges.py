@@ -83,8 +83,9 @@ def test_records_that_are_not_there_yet_are_waited_for(store: Store) -> None:
 
 
 def test_an_end_that_does_not_come_is_named(store: Store) -> None:
-    patience = Options(api_timeout_ms=1, retry_backoff_ms=1)
-    with Cluster(store, patience) as cluster:
+    with Cluster(store) as cluster:
+        cluster.topic("a")
+        cluster.options = Options(api_timeout_ms=1, retry_backoff_ms=1)
         blocks = scan_range(cluster, TP, 0, RECORDS + 1, ("offset",), FetchOptions(max_wait_ms=1))
         with pytest.raises(errors.OffsetOutOfRange, match="a-0: offset 1000, wanted 0 to 1000"):
             list(blocks)
