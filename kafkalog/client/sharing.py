@@ -183,6 +183,9 @@ class Sharing:
         problem = member.look()
         if problem is not None:
             _logger.info("%s", problem)
+        if member.fenced is not None:
+            self._give_back(member)
+            raise member.fenced
         if self._look_due():
             changed = self.subscription.look(self.cluster, self.config.exclude_internal_topics)
             if member.state == IN and member.counts is not None:
@@ -214,9 +217,13 @@ class Sharing:
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
         """Commit, tell, and read these no more."""
+        problem: errors.KafkalogError | None = None
         try:
             if self.committing:
-                self._commit_by_itself(wait=True)
+                try:
+                    self._commit_by_itself(wait=True)
+                except errors.KafkalogError as found:
+                    problem = found
             if self.holds:
                 self.subscription.revoked(partitions)
             else:  # the commit took longer than the session
@@ -224,6 +231,8 @@ class Sharing:
         finally:
             self.replace([tp for tp in self._assigned if tp not in set(partitions)])
         self._settle_commits()
+        if problem is not None:
+            raise problem
 
     def _take_share(self, member: Membership) -> None:
         """A new generation."""
@@ -403,9 +412,12 @@ class Sharing:
         return GroupMetadata(latest.group) if self.manual else latest
 
     def member(self) -> GroupMetadata:
-        """Who commits.  Raises: ArgumentError without a group; UnknownMemberId: it was one."""
+        """Who commits.  Raises: ArgumentError without a group; UnknownMemberId: it was one;
+        FencedInstanceId."""
         if self.membership is None or not self.subscription:
             return GroupMetadata(self.identity().group)
+        if self.membership.fenced is not None:
+            raise self.membership.fenced
         found = self.membership.metadata
         if found.generation < 0:
             raise failure_class(ErrorCode.UNKNOWN_MEMBER_ID)(
@@ -427,11 +439,23 @@ class Sharing:
                 f"{self.cluster.options.api_timeout_ms} ms"
             )
         left_ms = max(1, round((until_s - self.cluster.clock.monotonic_s()) * 1000))
-        put_offsets(
-            self.cluster, member.group, offsets, member.generation, member.member_id,
-            member.instance_id, left_ms,
-        ).check()  # fmt: skip
+        try:
+            put_offsets(
+                self.cluster, member.group, offsets, member.generation, member.member_id,
+                member.instance_id, left_ms,
+            ).check()  # fmt: skip
+        except errors.KafkalogError as problem:
+            self._mind_fencing(member, problem)
+            raise
         self._note(offsets)
+
+    def _mind_fencing(self, committer: GroupMetadata, problem: errors.KafkalogError) -> None:
+        """A commit failed: where another member has this one's instance id, it is out for good."""
+        member = self.membership
+        if member is None or committer.member_id != member.metadata.member_id:
+            return  # it committed as another one
+        if problem.code == ErrorCode.FENCED_INSTANCE_ID:
+            member.lose(problem)
 
     def commit_later(self, offsets: Offsets, callback: Callback | None) -> None:
         """Commit in the background; `callback` is called within a later poll, commit or close."""
@@ -457,8 +481,10 @@ class Sharing:
         while (done := self.committer.finished()) is not None:
             if done.problem is None:
                 self._note(done.offsets)
-            elif done.callback is None:
-                self._excuse(done.problem)
+            else:
+                self._mind_fencing(done.member, done.problem)
+                if done.callback is None:
+                    self._excuse(done.problem)
             if done.callback is not None:
                 done.callback(done.offsets, done.problem)
 
