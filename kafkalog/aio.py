@@ -313,7 +313,8 @@ class Consumer(_Above):
     def _commit(self, offsets: Mapping[TopicPartition, Any] | None, **named: Any) -> None:
         if offsets is None and self._firsts():
             mine = self._below.assignment
-            offsets = {tp: self._position(tp) for tp in mine}
+            epoch = self._below._sharing.reading.epoch
+            offsets = {tp: (at := self._position(tp), epoch(tp, at)) for tp in mine}
         self._below.commit(offsets, **named)
 
     def _firsts(self) -> dict[TopicPartition, int]:
@@ -334,7 +335,7 @@ class Consumer(_Above):
             self._columns.clear()
         for tp, offset in firsts.items():
             if tp in self._below.assignment:
-                self._below.seek(tp, offset)
+                self._below.seek(tp, (offset, self._below._sharing.reading.epoch(tp, offset)))
 
     def _close(self, call: Callable[..., object], *words: Any, **named: Any) -> None:
         self._give_back()
@@ -358,7 +359,7 @@ class Consumer(_Above):
         first = self._firsts().get(tp)
         return int(self._below.position(tp)) if first is None else first
 
-    async def seek(self, tp: TopicPartition, offset: int) -> None:
+    async def seek(self, tp: TopicPartition, offset: _consumer.Offset) -> None:
         """Go on from `offset`.  Raises: ArgumentError for a partition that is not assigned."""
         await self._run(self._afresh, self._below.seek, tp, offset)
 

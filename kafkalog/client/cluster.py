@@ -119,6 +119,10 @@ class Cluster:
         self.racks: dict[int, str | None] = {}
         self.topics: dict[str, TopicInfo] = {}
         """What is known of topics that were asked for."""
+        self.version = 0
+        """Another one whenever a leader may be another."""
+        self._latest: dict[str, TopicInfo] = {}
+        """What was known last, also of topics that are forgotten: no older answer is believed."""
         self.refused: dict[str, errors.KafkalogError] = {}
         """What the broker said against topics that were asked for last."""
         self._names: dict[UUID, str] = {}
@@ -236,8 +240,12 @@ class Cluster:
         self.controller_id = answer.controller_id
         for name in list(self.topics) if names is None else names:
             self.topics.pop(name, None)
+        self.version += 1
         for topic in answer.topics:
-            if topic.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 5):
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._latest.pop(topic.name, None)
+                continue
+            if topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE:
                 continue
             if topic.error_code and not is_retriable(topic.error_code):
                 self.refused[topic.name] = failure(topic.error_code, f"topic {topic.name!r}")
@@ -258,8 +266,19 @@ class Cluster:
         info = TopicInfo(
             topic.name, topic.topic_id, topic.is_internal, dict(sorted(partitions.items()))
         )
-        self.topics[info.name] = info
+        self._keep_later(info)
+        self.topics[info.name] = self._latest[info.name] = info
         self._names[info.topic_id] = info.name
+
+    def _keep_later(self, info: TopicInfo) -> None:
+        """A broker may not have heard yet of a leader that another one has told us of."""
+        before = self._latest.get(info.name)
+        if before is None or before.topic_id != info.topic_id or not info.topic_id.int:
+            return  # nothing tells a topic without an id from one that had its name before
+        for number, row in info.partitions.items():
+            known = before.partitions.get(number)
+            if known is not None and 0 <= row.leader_epoch < known.leader_epoch:
+                info.partitions[number] = known
 
     def topic(self, name: str, create: bool = False) -> TopicInfo:
         """A topic that exists; `create`: the broker may make it now.
@@ -291,6 +310,7 @@ class Cluster:
         if at is not None:
             self.nodes[leader] = at
         info.partitions[tp.partition] = found._replace(leader=leader, leader_epoch=epoch)
+        self.version += 1
         return leader in self.nodes
 
     def topic_name(self, topic_id: UUID) -> str | None:

@@ -238,9 +238,10 @@ class Consumer(Handle):
         """Records that have come, at most `max_records` (None: max.poll.records); an empty list
         when none did in `timeout_ms` (None: it waits for ever).
 
-        Of one partition in the order of its log.  Raises: OffsetOutOfRange (with reset none),
-        UnknownTopicOrPartition (once; what else is read goes on; not in a group), CorruptMessage,
-        WakeUp, WrongThread, Closed; what a broker answers that lasts.
+        Of one partition in the order of its log.  Raises: OffsetOutOfRange (with reset none; of a
+        log that was cut LogTruncation, which is one), UnknownTopicOrPartition (once; what else is
+        read goes on; not in a group), CorruptMessage, WakeUp, WrongThread, Closed; what a broker
+        answers that lasts.
         """
         count = self._config.max_poll_records if max_records is None else max_records
         whole_number("max_records", count, 1)
@@ -345,11 +346,16 @@ class Consumer(Handle):
                 )
             return found
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Go on from `offset`.  Raises: ArgumentError for a partition that is not assigned."""
+    def seek(self, tp: TopicPartition, offset: Offset) -> None:
+        """Go on from `offset`: an int, or what `committed` gave, with the leader epoch by which it
+        is noticed that the log was cut.
+
+        Raises: ArgumentError for a partition that is not assigned.
+        """
         with self._used():
             (tp,) = self._mine([tp])
-            self._sharing.seek(tp, whole_number("offset", offset, 0))
+            at = committed_of("offset", offset)
+            self._sharing.seek(tp, at.offset, at.leader_epoch)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go on from the log's start; of all: `seek_to_beginning(*consumer.assignment)`.
@@ -374,7 +380,7 @@ class Consumer(Handle):
             wanted = dict.fromkeys(self._mine(partitions), where)
             found = list_offsets(self._cluster, wanted, self._sharing.stable_only)
             for tp, at in found.items():
-                self._sharing.seek(tp, at.offset)
+                self._sharing.seek(tp, at.offset, at.leader_epoch)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these until `resume`; they stay assigned.  None named: nothing."""
@@ -391,7 +397,7 @@ class Consumer(Handle):
                     self._sharing.paused.discard(tp)
                     at = self._reading.position(tp)
                     if at is not None:
-                        self._sharing.seek(tp, at)
+                        self._sharing.seek(tp, at, self._reading.epoch(tp, at))
 
     @property
     def paused(self) -> list[TopicPartition]:

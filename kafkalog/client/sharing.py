@@ -20,7 +20,7 @@ from kafkalog.client.offsets import find_starts
 from kafkalog.client.reading import Reading
 from kafkalog.client.subscription import Subscription
 from kafkalog.config.consumer import ConsumerConfig
-from kafkalog.types import TopicPartition
+from kafkalog.types import Found, TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Sharing", "logged"]
@@ -355,12 +355,10 @@ class Sharing:
         self._fresh = bool(new)
         if not new:
             return
-        found: dict[TopicPartition, int] = {}
+        found: dict[TopicPartition, Committed | Found] = {}
         if self.membership is not None:
-            group = self.membership.metadata.group
-            committed = committed_offsets(self.cluster, group, new)
-            found = {tp: one.offset for tp, one in committed.items()}
-            self._assigned.update(found)
+            found.update(committed_offsets(self.cluster, self.membership.metadata.group, new))
+            self._assigned.update((tp, one.offset) for tp, one in found.items())
         missing = [tp for tp in new if tp not in found]
         reset = self.config.auto_offset_reset
         if missing and reset == "none":
@@ -370,11 +368,11 @@ class Sharing:
             )
         if missing:
             try:
-                found |= find_starts(self.cluster, missing, reset, self.stable_only)
+                found.update(find_starts(self.cluster, missing, reset, self.stable_only))
             except errors.UnknownTopicOrPartition:  # gone since: the next time finds out which
                 self.cluster.forget()
-        for tp, offset in found.items():
-            self.seek(tp, offset)
+        for tp, one in found.items():
+            self.seek(tp, one.offset, one.leader_epoch)
         self._fresh = len(found) < len(new)
 
     def _there(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
@@ -388,9 +386,9 @@ class Sharing:
         self._miss(set(asked) - set(there))
         return there
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Go on from an offset."""
-        self.reading.seek(tp, offset, tp not in self.paused)
+    def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
+        """Go on from an offset; `epoch`: as Fetcher.seek."""
+        self.reading.seek(tp, offset, tp not in self.paused, epoch)
 
     # ---- commits -----------------------------------------------------------------------
 
@@ -401,7 +399,7 @@ class Sharing:
         for tp, committed in self._assigned.items():
             at = None if tp in self._missing else self.reading.position(tp)
             if at is not None and (all_of_them or at != committed):
-                found[tp] = Committed(at)
+                found[tp] = Committed(at, self.reading.epoch(tp, at))
         return found
 
     def identity(self) -> GroupMetadata:
