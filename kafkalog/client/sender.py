@@ -25,7 +25,7 @@ from kafkalog.client.balance import Balance
 from kafkalog.client.bell import Bell
 from kafkalog.client.cluster import Cluster, passing, places_of
 from kafkalog.client.delivery import SEQUENCES, Batch, Delivery
-from kafkalog.client.failures import check_code, failure_class, is_retriable
+from kafkalog.client.failures import failure, failure_class, in_doubt, is_retriable
 from kafkalog.client.flights import Flights, Request
 from kafkalog.client.identity import Identity
 from kafkalog.client.portions import names_max
@@ -372,7 +372,9 @@ class Sender:
         for request in requests:
             for batch in request.batches.values():
                 self._landed(batch)
-                if passing(problem):
+                if batch.ended:
+                    self._came_late(batch, problem)
+                elif passing(problem):
                     batch.doubtful = batch.doubtful or posted or request not in more
                     self._again(batch, str(problem))
                 else:
@@ -407,7 +409,8 @@ class Sender:
         for tp, batch in left.items():
             self._landed(batch)
             told = f"Produce: node {node} says nothing of {tp.topic}-{tp.partition}"
-            self._refused(batch, errors.BadAnswer(told))
+            refuse = self._came_late if batch.ended else self._refused
+            refuse(batch, errors.BadAnswer(told))
         if answer.throttle_time_ms > 0:
             self._paused[node] = time.monotonic() + answer.throttle_time_ms / 1000
 
@@ -419,7 +422,11 @@ class Sender:
 
     def _answered(self, batch: Batch, row: Any, places: dict[int, Address]) -> None:
         code = row.error_code
-        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+        taken = code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+        if batch.ended:
+            self._came_late(batch, None if taken else _refusal(batch, row))
+            return
+        if taken:
             batch.log_append_ms = row.log_append_time_ms
             self._delivered(batch, row.base_offset)
             return
@@ -434,7 +441,7 @@ class Sender:
             lane.failed += self._waiting.split(batch)
         elif renewed or (not behind and self.identity.forgotten(batch.pid, code)):
             if batch.doubtful:  # a leader that knows it no more would store it a second time
-                self._refused(batch, _in_doubt(problem))
+                self._refused(batch, in_doubt(problem))
             else:
                 batch.data = None  # with a new id it can be
                 self._again(batch, str(problem), at_once=renewed)
@@ -450,7 +457,7 @@ class Sender:
             batch.doubtful = batch.doubtful or code not in _NOT_STORED
             self._again(batch, str(problem), tell=code not in _MOVING, at_once=known)
         else:
-            self._refused(batch, _in_doubt(problem) if batch.doubtful else problem)
+            self._refused(batch, in_doubt(problem) if batch.doubtful else problem)
 
     def _again(self, batch: Batch, why: str, tell: bool = False, at_once: bool = False) -> None:
         """A batch failed for a time."""
@@ -476,7 +483,18 @@ class Sender:
             self._waiting.refuse(self.identity.fatal)
         self._ended(batch, problem)
 
+    def _came_late(self, batch: Batch, problem: errors.KafkalogError | None) -> None:
+        """It is known what became of one that was given up on its way: whether its sequence, behind
+        which others may be, is used up or missing."""
+        if problem is None:
+            lane = self._waiting.lanes[batch.tp]
+            lane.known = lane.known or batch.pid == self.identity.pair
+        elif not self.identity.transactional_id:  # else its transaction was spoilt then
+            self.identity.failed(problem, sent=True)
+
     def _delivered(self, batch: Batch, base_offset: int) -> None:
+        if batch.ended:
+            return  # with acks=0, on its way to a connection for too long
         lane = self._waiting.lanes[batch.tp]
         lane.known = lane.known or batch.pid == self.identity.pair
         lane.reason, lane.pause_ms, lane.unstored_s = "", 0.0, 0.0
@@ -508,6 +526,9 @@ class Sender:
     def _expire(self, now_s: float) -> None:
         """End what waits longer than its patience."""
         limit_s = now_s - self.options.delivery_s
+        for batch in self._flights.batches():
+            if batch.begun_s <= limit_s and not batch.ended:
+                self._give_up(batch)
         with self._waiting.lock:
             lanes = list(self._waiting.lanes.values())
         for lane in lanes:
@@ -526,6 +547,16 @@ class Sender:
                 )
                 self._take_out(lane, late, problem)
 
+    def _give_up(self, batch: Batch) -> None:
+        """Its time is over while it is on its way: see `_came_late`."""
+        problem = failure_class(ErrorCode.REQUEST_TIMED_OUT)(
+            f"{batch.tp.topic}-{batch.tp.partition}: {batch.count} records not acknowledged in "
+            f"{self.options.delivery_s * 1000:g} ms; they may have been stored"
+        )
+        if self.identity.transactional_id:
+            self.identity.failed(problem, sent=True)
+        self._ended(batch, problem)
+
     def _fail_lane(self, lane: Lane, problem: errors.KafkalogError) -> None:
         with self._waiting.lock:
             self._waiting.close(lane)
@@ -537,7 +568,7 @@ class Sender:
             lane.failed = [b for b in lane.failed if b not in some]
             lane.ready = deque(b for b in lane.ready if b not in some)
         for batch in some:
-            self._refused(batch, problem)
+            self._refused(batch, in_doubt(problem) if batch.doubtful else problem)
 
     def drop_all(self, problem: errors.KafkalogError) -> None:
         """End all that is not on its way; the sender's thread."""
@@ -562,18 +593,7 @@ class Sender:
                 lane.sequence, lane.known = 0, False
 
 
-def _in_doubt(problem: errors.KafkalogError) -> errors.KafkalogError:
-    """The same, of a batch with an attempt before this one of which nobody said what became."""
-    made = type(problem)(f"{problem}; the records may have been stored by an earlier attempt")
-    made.__cause__ = problem
-    return made
-
-
 def _refusal(batch: Batch, row: Any) -> errors.KafkalogError:
     """Why a broker does not take a batch."""
-    try:
-        detail = getattr(row, "error_message", None)
-        check_code(row.error_code, f"{batch.tp.topic}-{batch.tp.partition}", detail)
-    except errors.KafkalogError as problem:
-        return problem
-    raise AssertionError("no error")
+    detail = getattr(row, "error_message", None)
+    return failure(row.error_code, f"{batch.tp.topic}-{batch.tp.partition}", detail)
