@@ -25,7 +25,7 @@ from kafkalog.client.offsets import EARLIEST, LATEST, all_partitions, list_offse
 from kafkalog.client.reading import Reading
 from kafkalog.client.settings import client_options, fetch_options, heartbeat_options
 from kafkalog.client.sharing import Sharing, logged
-from kafkalog.client.subscription import Listener, Subscription
+from kafkalog.client.subscription import Listener, Subscription, not_awaited
 from kafkalog.client.transport import Where
 from kafkalog.client.waker import Waker
 from kafkalog.clock import Clock
@@ -479,6 +479,7 @@ class Consumer(Handle):
             }  # fmt: skip
             if callback is not None and not callable(callback):
                 raise errors.ArgumentError(f"callback: found {callback!r}, wanted a callable")
+            not_awaited("callback", callback)
             if not wait:
                 self._sharing.commit_later(given, callback)
                 return

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from inspect import iscoroutinefunction
 
 from kafkalog import errors
 from kafkalog.arguments import text, things
 from kafkalog.client.cluster import Cluster
 from kafkalog.types import TopicPartition
 
-__all__ = ["Listener", "Subscription"]
+__all__ = ["Listener", "Subscription", "not_awaited"]
 
 Listener = Callable[[list[TopicPartition]], object]
+
+
+def not_awaited(word: str, listener: object) -> None:
+    """Raises: ArgumentError for a function that would have to be awaited."""
+    if iscoroutinefunction(listener):
+        raise errors.ArgumentError(
+            f"{word}: found an async function, {listener!r}, wanted one that need not be awaited; "
+            "kafkalog.aio.Consumer awaits it"
+        )
 
 
 class Subscription:
@@ -43,6 +53,7 @@ class Subscription:
         for word, listener in told.items():
             if listener is not None and not callable(listener):
                 raise errors.ArgumentError(f"{word}: found {listener!r}, wanted a function")
+            not_awaited(word, listener)
         self.topics = set(names)
         """Of a pattern: those that `look` has found."""
         self._on_assigned = on_assigned
