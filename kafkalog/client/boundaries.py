@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkalog import errors
 from kafkalog.client.accumulator import Accumulator
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.identity import Identity
 from kafkalog.client.sender import Sender
 from kafkalog.client.transacting import GroupId, Membership, Offset, Transactional
@@ -65,22 +66,28 @@ class Boundaries:
             raise errors.InvalidTxnState("no transaction is open")
         return identity
 
-    def _ask(self, call: Callable[[], Any]) -> Any:
+    def _ask(self, call: Callable[[Cluster], Any]) -> Any:
+        """Ask the coordinator."""
         self._waiting.waitable()
-        return self._sender.tasks.ask(call, self._block_s)
+        return self._sender.tasks.ask(call, self._block_s, aside=True)
+
+    def _drop(self, call: Callable[[], Any]) -> None:
+        """Have the sender's thread give up what waits."""
+        self._waiting.waitable()
+        self._sender.tasks.ask(lambda _: call(), self._block_s)
 
     # ---- begin -------------------------------------------------------------------------
 
     def initialise(self) -> None:
         """As Producer.init_transactions."""
-        identity, cluster = self._own(), self._sender.cluster
+        identity = self._own()
         if identity.open and identity.ending is False:
             self.abort()  # what was asked for and not answered
         self._not_in_doubt(identity)
         if identity.open:
             raise errors.InvalidTxnState("a transaction is open already")
         if not identity.ready:
-            self._ask(lambda: identity.initialise(cluster))
+            self._ask(identity.initialise)
 
     def begin(self) -> None:
         """As Producer.begin_transaction."""
@@ -110,11 +117,11 @@ class Boundaries:
 
     def commit(self) -> None:
         """As Producer.commit_transaction."""
-        identity, cluster = self._opened(), self._sender.cluster
+        identity = self._opened()
         self._not_given_up(identity)
         self._waiting.waitable()
 
-        def end() -> None:  # in the sender's thread: another may have aborted meanwhile
+        def end(cluster: Cluster) -> None:  # another may have aborted meanwhile
             self._not_given_up(identity)
             identity.end(cluster, commit=True)
 
@@ -137,7 +144,7 @@ class Boundaries:
 
     def abort(self) -> None:
         """As Producer.abort_transaction."""
-        identity, cluster = self._opened(), self._sender.cluster
+        identity = self._opened()
         self._not_in_doubt(identity)
         self._waiting.waitable()
         identity.ending = False
@@ -149,12 +156,12 @@ class Boundaries:
             self._waiting.hold("the transaction is being aborted")
             self._sender.drop_all(why)
 
-        self._ask(give_up)
+        self._drop(give_up)
         while self._waiting.pending():  # what was on its way, and may have failed meanwhile
             with suppress(errors.Timeout):
                 self._waiting.drain(0.05)
-            self._ask(lambda: self._sender.drop_all(why))
-        self._ask(lambda: identity.end(cluster, commit=False))
+            self._drop(lambda: self._sender.drop_all(why))
+        self._ask(lambda cluster: identity.end(cluster, commit=False))
         self._waiting.take_failure()
 
     def roll_back(self) -> None:
@@ -167,7 +174,7 @@ class Boundaries:
 
     def send_offsets(self, offsets: Mapping[TopicPartition, Any], group: str | Membership) -> None:
         """As Producer.send_offsets."""
-        identity, cluster = self._opened(), self._sender.cluster
+        identity = self._opened()
         self._waiting.check_held()
         by = GroupId(group) if isinstance(group, str) else group
         rows = {
@@ -176,7 +183,7 @@ class Boundaries:
         }
         if rows:
             try:
-                self._ask(lambda: identity.send_offsets(cluster, rows, by))
+                self._ask(lambda cluster: identity.send_offsets(cluster, rows, by))
             except errors.KafkalogError as problem:
                 identity.error = identity.error or problem
                 raise

@@ -129,6 +129,8 @@ class Cluster:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._open: dict[int, Connection] = {}
         self._first: Connection | None = None
+        self._silent: Address | None = None
+        """Who did not answer in time: others are asked first."""
         self.reached = False
         """Whether some broker has answered yet."""
 
@@ -189,7 +191,7 @@ class Cluster:
                 return connection
         problem: errors.KafkalogError | None = None
         known = [address for address in self.nodes.values() if address not in self.servers]
-        for address in (*self.servers, *known):
+        for address in sorted((*self.servers, *known), key=lambda at: at == self._silent):
             try:
                 self._first = self.openings.connect(address)
             except errors.KafkalogError as failed:
@@ -229,7 +231,11 @@ class Cluster:
         else:
             asked = [{"name": name} for name in names]
         body = {"topics": asked, "allow_auto_topic_creation": create}
-        answer = connection.call(apis.METADATA, body, version)
+        try:
+            answer = connection.call(apis.METADATA, body, version)
+        except errors.Timeout:
+            self._silent = connection.address
+            raise
         if version >= 13:
             check_code(answer.error_code, "metadata")
         self.nodes = {b.node_id: Address(b.host, b.port) for b in answer.brokers}
@@ -279,6 +285,20 @@ class Cluster:
             known = before.partitions.get(number)
             if known is not None and 0 <= row.leader_epoch < known.leader_epoch:
                 info.partitions[number] = known
+
+    def learn(self, other: Cluster, names: Iterable[str]) -> None:
+        """Take over what the cluster of another thread, which makes no call now, was told of nodes
+        and of these topics."""
+        self.version += 1
+        self.reached |= other.reached
+        self.cluster_id, self.controller_id = other.cluster_id, other.controller_id
+        self.nodes, self.racks = dict(other.nodes), dict(other.racks)
+        for name in names:
+            self.topics.pop(name, None)
+            if (info := other.topics.get(name)) is not None:
+                info = info._replace(partitions=dict(info.partitions))
+                self._keep_later(info)
+                self.topics[name] = self._latest[name] = info
 
     def topic(self, name: str, create: bool = False) -> TopicInfo:
         """A topic that exists; `create`: the broker may make it now.

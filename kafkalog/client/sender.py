@@ -15,7 +15,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalog import errors
 from kafkalog._native import direct, lib
@@ -24,10 +24,11 @@ from kafkalog.client.accumulator import Accumulator, Lane
 from kafkalog.client.balance import Balance
 from kafkalog.client.bell import Bell
 from kafkalog.client.cluster import Cluster, passing, places_of
-from kafkalog.client.delivery import SEQUENCES, Batch, Delivery
+from kafkalog.client.delivery import SEQUENCES, Batch, Delivery, SendOptions
 from kafkalog.client.failures import failure, failure_class, in_doubt, is_retriable
 from kafkalog.client.flights import Flights, Request
 from kafkalog.client.identity import Identity
+from kafkalog.client.line import Line
 from kafkalog.client.portions import names_max
 from kafkalog.client.producer_metadata import ProducerMetadata
 from kafkalog.client.tasks import Tasks
@@ -53,23 +54,6 @@ _MOVING = (
 
 _NOT_STORED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 """After any other refusal that passes it may be: a leader that resigns ends the wait for copies."""
-
-
-class SendOptions(NamedTuple):
-    """How batches are sent."""
-
-    acks: int
-    codec: int
-    in_flight: int
-    request_bytes: int
-    delivery_s: float
-    retries: int
-    metadata_s: float
-    metadata_idle_s: float
-    adaptive: bool
-    """Records without a key go where less waits."""
-    availability_s: float
-    """After so long without taking anything a leader gets none of them; 0: never."""
 
 
 class Sender:
@@ -98,6 +82,7 @@ class Sender:
         self.wake = self._bell.ring
         """There is something to do; from any thread."""
         self.tasks = Tasks(self.wake)
+        self._line = Line(Cluster(cluster, cluster.options, cluster.clock), self.wake)
         self._flights = Flights(cluster, options.in_flight, options.acks != 0, self.wake)
         self._over = self._leaving = False
         self._pid = os.getpid()
@@ -115,6 +100,7 @@ class Sender:
         self.wake()
         if threading.current_thread() is not self._thread and self._pid == os.getpid():
             self.cluster.openings.interrupt()  # it may wait for a broker that answers nothing
+            self._line.interrupt()
             self._thread.join()
 
     def leave(self) -> None:
@@ -164,6 +150,7 @@ class Sender:
         with self._waiting.lock:  # or who had found a batch open would write to what is freed
             for lane in list(self._waiting.lanes.values()):
                 self._waiting.close(lane)
+        self._line.close()
         self.tasks.close(why)
         for batch in list(self._waiting.unfinished.values()):
             self._ended(batch, why)
@@ -175,15 +162,16 @@ class Sender:
         now_s = time.monotonic()
         for node, request, problem, posted in self._flights.opened(now_s):
             self._went(node, request, problem, posted)
-        next_s = self.tasks.run(now_s, self.cluster)
+        self._line.settle()
+        next_s = self.tasks.run(now_s, self._line)
         next_s = min(next_s, self._waiting.close_due(now_s, self._leaving))
         self._expire(now_s)
-        next_s = min(next_s, self.identity.ensure(self.cluster, now_s, self._quiet))
+        next_s = min(next_s, self.identity.ensure(self._line, now_s, self._quiet))
         if self.identity.fatal is not None:
             self._waiting.refuse(self.identity.fatal)
         if why := self.identity.fatal or self.identity.error:
             self.drop_all(why)
-        self._metadata.refresh(now_s, self._waiting)
+        self._metadata.refresh(now_s, self._waiting, self._line)
         while True:
             nodes, at_s = self._plan(now_s)
             if not nodes:
@@ -243,7 +231,8 @@ class Sender:
                     continue
                 node = self._metadata.leader(lane.tp)
                 if node is None:
-                    next_s = min(next_s, max(self._metadata.next_s, now_s + 0.001))
+                    if self._line.free:  # else it rings
+                        next_s = min(next_s, max(self._metadata.next_s, now_s + 0.001))
                     continue
                 pause_s = self._paused.get(node, 0)
                 if pause_s > now_s:
@@ -254,11 +243,10 @@ class Sender:
                     stalled.add(node)
         self.balance.stalled(stalled, now_s)
         if found:
-            for lane in self.identity.join(self.cluster, found, now_s):
+            for lane in self.identity.join(self._line, found):  # which rings
                 for lanes in found.values():
                     if lane in lanes:
                         lanes.remove(lane)
-                next_s = min(next_s, lane.retry_at_s)
             found = {node: lanes for node, lanes in found.items() if lanes}
         return found, next_s
 
@@ -368,7 +356,7 @@ class Sender:
     ) -> None:
         """The connection failed: all that was on its way is to be sent again."""
         requests = (*self._flights.lose(node), *more)
-        self.cluster.forget()
+        self._metadata.doubt_node(node)
         for request in requests:
             for batch in request.batches.values():
                 self._landed(batch)
@@ -451,7 +439,7 @@ class Sender:
                 batch.tp, told.leader_id, told.leader_epoch, places.get(told.leader_id)
             )
             if not known:
-                self._metadata.forget(batch.tp.topic)
+                self._metadata.doubt(batch.tp)
             if code == ErrorCode.KAFKA_STORAGE_ERROR:
                 lane.unstored_s = lane.unstored_s or time.monotonic()
             batch.doubtful = batch.doubtful or code not in _NOT_STORED
