@@ -257,6 +257,8 @@ class Cluster:
                 self.refused[topic.name] = failure(topic.error_code, f"topic {topic.name!r}")
                 continue
             self._take(topic)
+        if names is None:  # no other topic is there
+            self._latest = {name: self._latest[name] for name in self.topics}
 
     def _take(self, topic: Any) -> None:
         partitions = {

@@ -122,7 +122,10 @@ class Epochs:
             now = _leader(cluster.topics, tp)
             if now is None or cluster.topics[tp.topic].partitions[tp.partition].leader != node:
                 continue
-            if now.epoch >= self.before(tp, positions[tp]):
+            known = self.before(tp, positions[tp])
+            if known < 0:  # it was set since
+                self._take(tp, now)
+            elif now.epoch >= known:
                 if len(leaders) < names_max():
                     leaders[tp] = now
             elif self._stale.get(tp, 0) < STALE_MAX:

@@ -294,6 +294,19 @@ def test_epochs_that_begin_again_hold_up_nobody(scripted: Cluster, leader: Leade
     made.close()
 
 
+def test_a_position_that_was_set_since_is_not_asked_about(
+    scripted: Cluster, leader: Leader1
+) -> None:
+    """Of nothing before it no leader knows the end."""
+    scripted.refresh(None)
+    epochs = Epochs()
+    epochs.start(TP, Place(10, 3))
+    epochs.look(scripted, {TP: 10})
+    assert epochs.unsure == {TP}
+    assert epochs.doubts(scripted, 1, [TP], {TP: 0}) == ({}, [])
+    assert not epochs.unsure and epochs.current(TP) == 3
+
+
 def test_a_broker_that_cannot_be_asked_is_read_from(tmp_path: Path) -> None:
     with Peer({apis.OFFSET_FOR_LEADER_EPOCH: (0, 2)}) as peer:
         leader = Leader1(peer, tmp_path)
