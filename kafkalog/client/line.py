@@ -51,7 +51,8 @@ class Line:
             self._condition.notify_all()
 
     def settle(self) -> None:
-        """What has ended counts from now on."""
+        """What has ended counts from now on.  Raises: what `then` does; what a call without one has
+        raised."""
         with self._condition:
             ended, self._ended = self._ended, None
         if ended is not None:
@@ -59,6 +60,8 @@ class Line:
             self.free = True
             if then is not None:
                 then(*ended)
+            elif ended[1] is not None:
+                raise ended[1]
 
     def interrupt(self) -> None:
         """Nothing is waited for any more, now and later.  From any thread."""
