@@ -16,15 +16,16 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import wraps
-from inspect import getmembers, isfunction
+from functools import partial, wraps
+from inspect import getmembers, isawaitable, isfunction
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from kafkalog import arguments
+from kafkalog import arguments, errors
 from kafkalog.client import admin as _admin
 from kafkalog.client import consumer as _consumer
 from kafkalog.client import producer as _producer
 from kafkalog.client.handle import Handle
+from kafkalog.client.visits import Visit, visiting
 from kafkalog.errors import WakeUp
 from kafkalog.types import Record, TopicPartition
 
@@ -50,12 +51,19 @@ class _Above(Handle):
         self._thread = ThreadPoolExecutor(1, f"kafkalog-aio-{self.Below.__name__.lower()}")
         self._lock = threading.Lock()  # guards the end
         self._ended = False
+        self._loop: asyncio.AbstractEventLoop
+        """Of the last call."""
 
     async def _run(self, call: Callable[..., T], *words: Any, **named: Any) -> T:
         """What a blocking call returns."""
         return await asyncio.wrap_future(self._submit(call, *words, **named))
 
     def _submit(self, call: Callable[..., T], *words: Any, **named: Any) -> Future[T]:
+        self._loop = asyncio.get_running_loop()
+        visit = visiting(self)
+        made = None if visit is None else visit.submit(partial(call, *words, **named))
+        if made is not None:
+            return made
         with self._lock:
             if not self._ended:
                 return self._thread.submit(call, *words, **named)
@@ -277,6 +285,10 @@ class Consumer(_Above):
         self, into: deque[Any], timeout_ms: float | None, poll: Callable[..., Any], *words: Any
     ) -> None:
         """Wait until something has come, or for the timeout."""
+        if visiting(self) is not None:
+            raise errors.ArgumentError(
+                "a listener cannot poll: the poll that called it waits for it"
+            )
         timeout_ms = arguments.wait_ms("timeout_ms", timeout_ms)
         loop = asyncio.get_running_loop()
         until = None if timeout_ms is None else loop.time() + timeout_ms / 1000
@@ -315,16 +327,40 @@ class Consumer(_Above):
         except WakeUp:
             return
 
+    async def subscribe(self, *words: Any, **named: Any) -> None:
+        """As kafkalog.Consumer.subscribe.  A listener may be `async def`: it is awaited in the loop
+        in which the consumer is used, for up to max_poll_interval_ms, and may await all of the
+        consumer's methods but those that poll.  Another one is called in the thread below.
+        """
+        await self._run(self._below.subscribe, *words, **self._awaiting(named))
+
     async def commit(
         self, offsets: Mapping[TopicPartition, Any] | None = None, **named: Any
     ) -> None:
-        """As kafkalog.Consumer.commit; without offsets: up to what was handed out."""
-        await self._run(self._commit, offsets, **named)
+        """As kafkalog.Consumer.commit; without offsets: up to what was handed out.  `callback` may
+        be `async def`, as a listener."""
+        await self._run(self._commit, offsets, **self._awaiting(named))
+
+    def _awaiting(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """The same arguments; what is called is awaited where it wants to be."""
+        return {
+            name: self._called(found) if callable(found) else found for name, found in named.items()
+        }
+
+    def _called(self, listener: Callable[..., Any]) -> Callable[..., None]:
+        def call(*words: Any) -> None:
+            told = listener(*words)
+            if isawaitable(told):
+                wait_s = self._below._config.max_poll_interval_ms / 1000
+                Visit(self).wait(self._loop, told, wait_s)
+
+        return call
 
     def _commit(self, offsets: Mapping[TopicPartition, Any] | None, **named: Any) -> None:
         if offsets is None and self._firsts():
             mine = self._below.assignment
-            offsets = {tp: self._position(tp) for tp in mine}
+            epoch = self._below._sharing.reading.epoch
+            offsets = {tp: (at := self._position(tp), epoch(tp, at)) for tp in mine}
         self._below.commit(offsets, **named)
 
     def _firsts(self) -> dict[TopicPartition, int]:
@@ -345,7 +381,7 @@ class Consumer(_Above):
             self._columns.clear()
         for tp, offset in firsts.items():
             if tp in self._below.assignment:
-                self._below.seek(tp, offset)
+                self._below.seek(tp, (offset, self._below._sharing.reading.epoch(tp, offset)))
 
     def _close(self, call: Callable[..., object], *words: Any, **named: Any) -> None:
         self._give_back()
@@ -369,7 +405,7 @@ class Consumer(_Above):
         first = self._firsts().get(tp)
         return int(self._below.position(tp, timeout_ms)) if first is None else first
 
-    async def seek(self, tp: TopicPartition, offset: int) -> None:
+    async def seek(self, tp: TopicPartition, offset: _consumer.Offset) -> None:
         """Go on from `offset`.  Raises: ArgumentError for a partition that is not assigned."""
         await self._run(self._afresh, self._below.seek, tp, offset)
 

@@ -30,6 +30,7 @@ __all__ = [
     "IoFailed",
     "KafkalogError",
     "Locked",
+    "LogTruncation",
     "MessageTooLarge",
     "MissingPackage",
     "NoMemory",
@@ -272,7 +273,15 @@ class OffsetOutOfRange(KafkalogError, LookupError):
     """The offset is below the log's start or past its end."""
 
     code = 1
-    status = "KL_E_OFFSET_OUT_OF_RANGE"
+    status: ClassVar[str | None] = "KL_E_OFFSET_OUT_OF_RANGE"
+
+
+class LogTruncation(OffsetOutOfRange):
+    """The log was cut below the position: another leader has other records there, or none."""
+
+    status: ClassVar[str | None] = None
+    offset: int = -1
+    """Where the log parts from what was read; -1: not known."""
 
 
 class CorruptMessage(KafkalogError):

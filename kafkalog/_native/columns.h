@@ -94,9 +94,11 @@ kl_status kl_scan_open_memory(const kl_scan_options *options, kl_scan **out);
 /* The batches of a partition, in the place of what was given before.  Damage comes at the
  * step that reaches it, for what lies before it is good.  KL_E_NO_MEMORY. */
 kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched);
-/* The offset behind the last whole batch; -1: there is none.  Where the first is damaged:
- * KL_E_CORRUPT_MESSAGE, KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT.  No CRC is looked at. */
-kl_status kl_batches_next(const uint8_t *data, size_t bytes, int64_t *next_offset);
+/* The offset behind the last whole batch, and that batch's leader epoch; -1: there is none.
+ * Where the first is damaged: KL_E_CORRUPT_MESSAGE, KL_E_UNSUPPORTED_FOR_MESSAGE_FORMAT.  No
+ * CRC is looked at. */
+kl_status kl_batches_next(const uint8_t *data, size_t bytes, int64_t *next_offset,
+                          int32_t *leader_epoch);
 
 int64_t kl_block_rows(const kl_block *block);
 /* Bytes of memory for its byte strings. */

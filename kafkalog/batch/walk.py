@@ -11,7 +11,15 @@ from kafkalog._native import check, ffi, lib
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["BatchWalk", "Stop", "batch_dtype", "error_message", "next_offset", "whole_batches"]
+__all__ = [
+    "BatchWalk",
+    "Stop",
+    "batch_dtype",
+    "end_of",
+    "error_message",
+    "next_offset",
+    "whole_batches",
+]
 
 WALK_BATCHES = 4096
 
@@ -46,14 +54,21 @@ def whole_batches(
         pos += batch.batch_bytes
 
 
-def next_offset(data: bytes | memoryview) -> int | None:
-    """The offset behind the last whole batch; None when there is none.  No CRC is looked at.
+def end_of(data: bytes | memoryview) -> tuple[int, int] | None:
+    """The offset behind the last whole batch, and the leader epoch of that one; None when there is
+    none.  No CRC is looked at.
 
     Raises: CorruptMessage, UnsupportedForMessageFormat for a first batch that is damaged.
     """
-    found = ffi.new("int64_t *")
-    check(lib.kl_batches_next(ffi.from_buffer("uint8_t[]", data), len(data), found))
-    return None if found[0] < 0 else int(found[0])
+    found, epoch = ffi.new("int64_t *"), ffi.new("int32_t *")
+    check(lib.kl_batches_next(ffi.from_buffer("uint8_t[]", data), len(data), found, epoch))
+    return None if found[0] < 0 else (int(found[0]), int(epoch[0]))
+
+
+def next_offset(data: bytes | memoryview) -> int | None:
+    """The offset of `end_of` alone.  Raises: as that."""
+    found = end_of(data)
+    return None if found is None else found[0]
 
 
 # ---- in a file -------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 
 from kafkalog import errors
 from kafkalog.client.accumulator import Accumulator
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.identity import Identity
 from kafkalog.client.sender import Sender
 from kafkalog.client.transacting import GroupId, Membership, Offset, Transactional
@@ -66,9 +67,15 @@ class Boundaries:
             raise errors.InvalidTxnState("no transaction is open")
         return identity
 
-    def _ask(self, call: Callable[[], Any], until_s: float) -> Any:
+    def _ask(self, call: Callable[[Cluster], Any], until_s: float) -> Any:
+        """Ask the coordinator."""
         self._waiting.waitable()
-        return self._sender.tasks.ask(call, until_s - time.monotonic())
+        return self._sender.tasks.ask(call, until_s - time.monotonic(), aside=True)
+
+    def _drop(self, call: Callable[[], Any], until_s: float) -> None:
+        """Have the sender's thread give up what waits."""
+        self._waiting.waitable()
+        self._sender.tasks.ask(lambda _: call(), until_s - time.monotonic())
 
     def _until_s(self) -> float:
         """When a call that begins now is over."""
@@ -78,14 +85,14 @@ class Boundaries:
 
     def initialise(self) -> None:
         """As Producer.init_transactions."""
-        identity, cluster, until_s = self._own(), self._sender.cluster, self._until_s()
+        identity, until_s = self._own(), self._until_s()
         if identity.open and identity.ending is False:
             self.abort(until_s)  # what was asked for and not answered
         self._not_in_doubt(identity)
         if identity.open:
             raise errors.InvalidTxnState("a transaction is open already")
         if not identity.ready:
-            self._ask(lambda: identity.initialise(cluster), until_s)
+            self._ask(identity.initialise, until_s)
 
     def begin(self) -> None:
         """As Producer.begin_transaction."""
@@ -115,11 +122,11 @@ class Boundaries:
 
     def commit(self) -> None:
         """As Producer.commit_transaction."""
-        identity, cluster, until_s = self._opened(), self._sender.cluster, self._until_s()
+        identity, until_s = self._opened(), self._until_s()
         self._not_given_up(identity)
         self._waiting.waitable()
 
-        def end() -> None:  # in the sender's thread: another may have aborted meanwhile
+        def end(cluster: Cluster) -> None:  # another may have aborted meanwhile
             self._not_given_up(identity)
             identity.end(cluster, commit=True)
 
@@ -143,7 +150,7 @@ class Boundaries:
 
     def abort(self, until_s: float | None = None) -> None:
         """As Producer.abort_transaction; `until_s` None: within max.block.ms."""
-        identity, cluster = self._opened(), self._sender.cluster
+        identity = self._opened()
         until_s = self._until_s() if until_s is None else until_s
         self._not_in_doubt(identity)
         self._waiting.waitable()
@@ -156,7 +163,7 @@ class Boundaries:
             self._waiting.hold("the transaction is being aborted")
             self._sender.drop_all(why)
 
-        self._ask(give_up, until_s)
+        self._drop(give_up, until_s)
         while self._waiting.pending():  # what was on its way, and may have failed meanwhile
             if time.monotonic() >= until_s:
                 raise errors.Timeout(
@@ -165,8 +172,8 @@ class Boundaries:
                 )
             with suppress(errors.Timeout):
                 self._waiting.drain(0.05)
-            self._ask(lambda: self._sender.drop_all(why), until_s)
-        self._ask(lambda: identity.end(cluster, commit=False), until_s)
+            self._drop(lambda: self._sender.drop_all(why), until_s)
+        self._ask(lambda cluster: identity.end(cluster, commit=False), until_s)
         self._waiting.take_failure()
 
     def roll_back(self, until_s: float | None = None) -> None:
@@ -179,7 +186,7 @@ class Boundaries:
 
     def send_offsets(self, offsets: Mapping[TopicPartition, Any], group: str | Membership) -> None:
         """As Producer.send_offsets."""
-        identity, cluster = self._opened(), self._sender.cluster
+        identity = self._opened()
         self._waiting.check_held()
         by = GroupId(group) if isinstance(group, str) else group
         rows = {
@@ -188,7 +195,7 @@ class Boundaries:
         }
         if rows:
             try:
-                self._ask(lambda: identity.send_offsets(cluster, rows, by), self._until_s())
+                self._ask(lambda cluster: identity.send_offsets(cluster, rows, by), self._until_s())
             except errors.KafkalogError as problem:
                 identity.error = identity.error or problem
                 raise

@@ -128,6 +128,10 @@ class Cluster:
         self.racks: dict[int, str | None] = {}
         self.topics: dict[str, TopicInfo] = {}
         """What is known of topics that were asked for."""
+        self.version = 0
+        """Another one whenever a leader may be another."""
+        self._latest: dict[str, TopicInfo] = {}
+        """What was known last, also of topics that are forgotten: no older answer is believed."""
         self.refused: dict[str, errors.KafkalogError] = {}
         """What the broker said against topics that were asked for last."""
         self._names: dict[UUID, str] = {}
@@ -136,6 +140,8 @@ class Cluster:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._open: dict[int, Connection] = {}
         self._first: Connection | None = None
+        self._silent: Address | None = None
+        """Who did not answer in time: others are asked first."""
         self.reached = False
         """Whether some broker has answered yet."""
 
@@ -209,7 +215,7 @@ class Cluster:
                 return connection
         problem: errors.KafkalogError | None = None
         known = [address for address in self.nodes.values() if address not in self.servers]
-        for address in (*self.servers, *known):
+        for address in sorted((*self.servers, *known), key=lambda at: at == self._silent):
             try:
                 self._first = self.openings.connect(address)
             except (NotYet, errors.WakeUp):
@@ -251,7 +257,11 @@ class Cluster:
         else:
             asked = [{"name": name} for name in names]
         body = {"topics": asked, "allow_auto_topic_creation": create}
-        answer = connection.call(apis.METADATA, body, version)
+        try:
+            answer = connection.call(apis.METADATA, body, version)
+        except errors.Timeout:
+            self._silent = connection.address
+            raise
         if version >= 13:
             check_code(answer.error_code, "metadata")
         self.nodes = {b.node_id: Address(b.host, b.port) for b in answer.brokers}
@@ -262,13 +272,19 @@ class Cluster:
         self.controller_id = answer.controller_id
         for name in list(self.topics) if names is None else names:
             self.topics.pop(name, None)
+        self.version += 1
         for topic in answer.topics:
-            if topic.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 5):
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._latest.pop(topic.name, None)
+                continue
+            if topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE:
                 continue
             if topic.error_code and not is_retriable(topic.error_code):
                 self.refused[topic.name] = failure(topic.error_code, f"topic {topic.name!r}")
                 continue
             self._take(topic)
+        if names is None:  # no other topic is there
+            self._latest = {name: self._latest[name] for name in self.topics}
 
     def _take(self, topic: Any) -> None:
         partitions = {
@@ -284,8 +300,33 @@ class Cluster:
         info = TopicInfo(
             topic.name, topic.topic_id, topic.is_internal, dict(sorted(partitions.items()))
         )
-        self.topics[info.name] = info
+        self._keep_later(info)
+        self.topics[info.name] = self._latest[info.name] = info
         self._names[info.topic_id] = info.name
+
+    def _keep_later(self, info: TopicInfo) -> None:
+        """A broker may not have heard yet of a leader that another one has told us of."""
+        before = self._latest.get(info.name)
+        if before is None or before.topic_id != info.topic_id or not info.topic_id.int:
+            return  # nothing tells a topic without an id from one that had its name before
+        for number, row in info.partitions.items():
+            known = before.partitions.get(number)
+            if known is not None and 0 <= row.leader_epoch < known.leader_epoch:
+                info.partitions[number] = known
+
+    def learn(self, other: Cluster, names: Iterable[str]) -> None:
+        """Take over what the cluster of another thread, which makes no call now, was told of nodes
+        and of these topics."""
+        self.version += 1
+        self.reached |= other.reached
+        self.cluster_id, self.controller_id = other.cluster_id, other.controller_id
+        self.nodes, self.racks = dict(other.nodes), dict(other.racks)
+        for name in names:
+            self.topics.pop(name, None)
+            if (info := other.topics.get(name)) is not None:
+                info = info._replace(partitions=dict(info.partitions))
+                self._keep_later(info)
+                self.topics[name] = self._latest[name] = info
 
     def topic(self, name: str, create: bool = False) -> TopicInfo:
         """A topic that exists; `create`: the broker may make it now.
@@ -324,6 +365,7 @@ class Cluster:
         if at is not None:
             self.nodes[leader] = at
         info.partitions[tp.partition] = found._replace(leader=leader, leader_epoch=epoch)
+        self.version += 1
         return leader in self.nodes
 
     def topic_name(self, topic_id: UUID) -> str | None:

@@ -27,7 +27,7 @@ from kafkalog.client.offsets import EARLIEST, LATEST, all_partitions, list_offse
 from kafkalog.client.reading import Reading
 from kafkalog.client.settings import client_options, fetch_options, heartbeat_options
 from kafkalog.client.sharing import Sharing
-from kafkalog.client.subscription import Listener, Subscription, logged
+from kafkalog.client.subscription import Listener, Subscription, logged, not_awaited
 from kafkalog.client.transport import Where
 from kafkalog.client.waker import Waker
 from kafkalog.clock import Clock
@@ -258,9 +258,10 @@ class Consumer(Handle):
         with what brokers have not answered by then when it is called again; a broker or coordinator
         that is away is waited for.
 
-        Of one partition in the order of its log.  Raises: OffsetOutOfRange (with reset none),
-        UnknownTopicOrPartition (once; what else is read goes on; not in a group), CorruptMessage,
-        WakeUp, WrongThread, Closed; what a broker answers that lasts.
+        Of one partition in the order of its log.  Raises: OffsetOutOfRange (with reset none; of a
+        log that was cut LogTruncation, which is one), UnknownTopicOrPartition (once; what else is
+        read goes on; not in a group), CorruptMessage, WakeUp, WrongThread, Closed; what a broker
+        answers that lasts.
         """
         count = self._config.max_poll_records if max_records is None else max_records
         whole_number("max_records", count, 1)
@@ -376,11 +377,16 @@ class Consumer(Handle):
             raise errors.UnknownTopicOrPartition(f"the cluster has no {tp.topic}-{tp.partition}")
         return found
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Go on from `offset`.  Raises: ArgumentError for a partition that is not assigned."""
+    def seek(self, tp: TopicPartition, offset: Offset) -> None:
+        """Go on from `offset`: an int, or what `committed` gave, with the leader epoch by which it
+        is noticed that the log was cut.
+
+        Raises: ArgumentError for a partition that is not assigned.
+        """
         with self._used():
             (tp,) = self._mine([tp])
-            self._sharing.seek(tp, whole_number("offset", offset, 0))
+            at = committed_of("offset", offset)
+            self._sharing.seek(tp, at.offset, at.leader_epoch)
 
     def seek_to_beginning(
         self, *partitions: TopicPartition, timeout_ms: float | None = None
@@ -409,7 +415,7 @@ class Consumer(Handle):
             wanted = dict.fromkeys(self._mine(partitions), where)
             found = list_offsets(self._cluster, wanted, self._sharing.stable_only)
             for tp, at in found.items():
-                self._sharing.seek(tp, at.offset)
+                self._sharing.seek(tp, at.offset, at.leader_epoch)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these until `resume`; they stay assigned.  None named: nothing."""
@@ -426,7 +432,7 @@ class Consumer(Handle):
                     self._sharing.paused.discard(tp)
                     at = self._reading.position(tp)
                     if at is not None:
-                        self._sharing.seek(tp, at)
+                        self._sharing.seek(tp, at, self._reading.epoch(tp, at))
 
     @property
     def paused(self) -> list[TopicPartition]:
@@ -517,6 +523,7 @@ class Consumer(Handle):
             }  # fmt: skip
             if callback is not None and not callable(callback):
                 raise errors.ArgumentError(f"callback: found {callback!r}, wanted a callable")
+            not_awaited("callback", callback)
             if not wait:
                 self._sharing.commit_later(given, callback)
                 return

@@ -13,7 +13,16 @@ from kafkalog import errors
 from kafkalog._native import direct
 from kafkalog.types import TopicPartition
 
-__all__ = ["SEQUENCES", "Batch", "Delivery", "Future", "ManyFuture", "Piece", "RecordMetadata"]
+__all__ = [
+    "SEQUENCES",
+    "Batch",
+    "Delivery",
+    "Future",
+    "ManyFuture",
+    "Piece",
+    "RecordMetadata",
+    "SendOptions",
+]
 
 _logger = logging.getLogger(__name__)
 SEQUENCES = 1 << 31
@@ -43,6 +52,23 @@ class Delivery(NamedTuple):
     """Of keys and values."""
     seconds: float
     """From its first sending to its acknowledgement."""
+
+
+class SendOptions(NamedTuple):
+    """How batches are sent."""
+
+    acks: int
+    codec: int
+    in_flight: int
+    request_bytes: int
+    delivery_s: float
+    retries: int
+    metadata_s: float
+    metadata_idle_s: float
+    adaptive: bool
+    """Records without a key go where less waits."""
+    availability_s: float
+    """After so long without taking anything a leader gets none of them; 0: never."""
 
 
 class Piece(NamedTuple):

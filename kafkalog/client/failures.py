@@ -7,7 +7,7 @@ from functools import cache
 from kafkalog import errors
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["check_code", "failure", "failure_class", "is_retriable", "name_of"]
+__all__ = ["check_code", "failure", "failure_class", "in_doubt", "is_retriable", "name_of"]
 
 
 def name_of(code: int) -> str:
@@ -56,3 +56,10 @@ def check_code(code: int, what: str, detail: str | None = None) -> None:
     """Raise the failure of an error number; nothing when it is 0.  See `failure`."""
     if code:
         raise failure(code, what, detail)
+
+
+def in_doubt(problem: errors.KafkalogError) -> errors.KafkalogError:
+    """The same, of a batch with an attempt before this one of which nobody said what became."""
+    made = type(problem)(f"{problem}; the records may have been stored by an earlier attempt")
+    made.__cause__ = problem
+    return made

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkalog import errors
-from kafkalog.batch.walk import next_offset, whole_batches
+from kafkalog.batch.walk import end_of, whole_batches
 from kafkalog.client import sessions
 from kafkalog.client.cluster import Backoff, Cluster, TopicInfo, passing, places_of
 from kafkalog.client.connection import Connection, answering
+from kafkalog.client.epochs import USABLE_VERSION, Epochs, Leader, Place
 from kafkalog.client.failures import check_code, failure, is_retriable
 from kafkalog.client.offsets import EARLIEST, LATEST, find_starts, list_offsets
 from kafkalog.client.openings import Opening
@@ -109,7 +110,8 @@ class _Asked(NamedTuple):
     """A request on its way."""
 
     offsets: dict[TopicPartition, int]
-    said: sessions.Ask
+    said: sessions.Ask | dict[TopicPartition, Leader]
+    """Of a Fetch; or who was asked whether the positions are good."""
     due_s: float
     """When its answer has to begin."""
 
@@ -148,6 +150,7 @@ class Fetcher:
         self.options = options
         self.positions = dict(positions)
         """Where the next fetch of each partition begins; change it to seek."""
+        self.epochs = Epochs()
         self.stops: dict[TopicPartition, int] = {}
         """Where it ends, for partitions that are not read for ever."""
         self.ends: dict[TopicPartition, Ends] = {}
@@ -200,13 +203,20 @@ class Fetcher:
         self._nearer.clear()
         self._resting.clear()
 
+    def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
+        """Go on from an offset; `epoch`: the leader epoch of the record before it, where it is
+        known, by which it is noticed that the log was cut."""
+        self.epochs.start(tp, Place(offset, epoch))
+        self.positions[tp] = offset
+
     def poll(self, timeout_ms: int | None = None) -> list[Fetched]:
         """What has come; empty when nothing did in `timeout_ms` (None: the broker's wait).
 
         The next requests are on their way when it returns.  With a `ring` it takes no longer,
         whatever brokers do, and what passes is tried again for as long as it takes.
 
-        Raises: OffsetOutOfRange, UnknownTopicOrPartition, CorruptMessage; what lasts.
+        Raises: OffsetOutOfRange (LogTruncation is one), UnknownTopicOrPartition, CorruptMessage;
+        what lasts.
         """
         wait_ms = self.options.max_wait_ms + 100 if timeout_ms is None else timeout_ms
         if self._ring is None:
@@ -351,6 +361,11 @@ class Fetcher:
             if connection is None:
                 return
             self._connections[node] = connection
+        self.epochs.look(self.cluster, self.positions)
+        if self.epochs.unsure:
+            partitions = self._fetchable(node, connection, partitions)
+            if not partitions:
+                return
         offsets = {tp: self.positions[tp] for tp in islice(partitions, names_max())}
         if len(offsets) == names_max():  # there may be more: they have their turn next
             for tp in offsets:
@@ -361,7 +376,9 @@ class Fetcher:
             for name in {tp.topic for tp in offsets}
         }
         session = self._sessions.get(node, sessions.NONE)
-        said = sessions.ask(session, offsets, ids, NO_ID not in ids.values())
+        current = self.epochs.current
+        places = {tp: Place(at, current(tp)) for tp, at in offsets.items()}
+        said = sessions.ask(session, places, ids, NO_ID not in ids.values())
         if not self.options.sessions:
             said = said._replace(epoch=sessions.FINAL_EPOCH)
         if self._ring is None:
@@ -370,6 +387,25 @@ class Fetcher:
             connection.post(apis.FETCH, *self._request(connection, said, said.after))
         patience_ms = self.options.max_wait_ms + self.cluster.options.request_timeout_ms
         self._asked[node] = _Asked(offsets, said, time.monotonic() + patience_ms / 1000)
+
+    def _fetchable(
+        self, node: int, connection: Connection, partitions: Iterable[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Those that may be fetched; none once the node is asked whether positions are good."""
+        leaders, stale = self.epochs.doubts(self.cluster, node, partitions, self.positions)
+        if stale:
+            told = "metadata is older than what was read"
+            self._rest(failure(ErrorCode.UNKNOWN_LEADER_EPOCH, told), stale)
+        for tp in self.epochs.unsure:
+            self._nearer.pop(tp, None)
+        api = apis.OFFSET_FOR_LEADER_EPOCH
+        if leaders and connection.knows(api) and connection.version_of(api) >= USABLE_VERSION:
+            connection.send(api, self.epochs.question(self.positions, leaders))
+            due_s = time.monotonic() + self.cluster.options.request_timeout_ms / 1000
+            self._asked[node] = _Asked({tp: self.positions[tp] for tp in leaders}, leaders, due_s)
+            return []
+        self.epochs.good(leaders)
+        return [tp for tp in partitions if tp not in self.epochs.unsure]
 
     def _connected(self, node: int) -> Connection | None:
         """A connection to a node; None while it is being made.  Raises: why it cannot be."""
@@ -392,35 +428,13 @@ class Fetcher:
         version = connection.version_of(
             apis.FETCH, at_most=VERSION_MAX if session.by_id else NAMES_VERSION_MAX
         )
-        topics: dict[str, list[dict[str, int]]] = {}
-        for tp, offset in said.offsets.items():
-            topics.setdefault(tp.topic, []).append(
-                {
-                    "partition": tp.partition,
-                    "current_leader_epoch": -1,
-                    "fetch_offset": offset,
-                    "partition_max_bytes": self.options.partition_bytes,
-                }
-            )
-        forgotten: dict[tuple[str, UUID], list[int]] = {}
-        for tp, topic_id in said.forgotten:
-            forgotten.setdefault((tp.topic, topic_id), []).append(tp.partition)
         body = {
             "max_wait_ms": self.options.max_wait_ms,
             "min_bytes": self.options.min_bytes,
             "max_bytes": self.options.max_bytes,
             "isolation_level": int(self.options.committed),
             "rack_id": self.options.rack,
-            "session_id": said.session_id,
-            "session_epoch": said.epoch,
-            "topics": [
-                {"topic": name, "topic_id": session.ids[name], "partitions": rows}
-                for name, rows in topics.items()
-            ],
-            "forgotten_topics_data": [
-                {"topic": name, "topic_id": topic_id, "partitions": numbers}
-                for (name, topic_id), numbers in forgotten.items()
-            ],
+            **sessions.fields(said, session.ids, self.options.partition_bytes),
         }
         return body, version
 
@@ -452,11 +466,14 @@ class Fetcher:
     def _receive(self, node: int) -> None:
         offsets, said, due_s = self._asked[node]
         if due_s <= time.monotonic() and not answering([self._connections[node]], 0):
-            raise errors.Timeout(f"node {node}: no answer to Fetch in time")
+            raise errors.Timeout(f"node {node}: no answer in time")
         answer = self._connections[node].receive(self.options.max_wait_ms + GRACE_MS)
         del self._asked[node]
         if answer.throttle_time_ms > 0:
             self._paused[node] = time.monotonic() + answer.throttle_time_ms / 1000
+        if isinstance(said, dict):
+            self._checked(answer, said, offsets)
+            return
         code = getattr(answer, "error_code", 0)
         if code in sessions.LOST and said.epoch > 0:
             self._lose(node, code)
@@ -511,17 +528,18 @@ class Fetcher:
         data = row.records
         aborted = tuple((a.producer_id, a.first_offset) for a in row.aborted_transactions or ())
         try:
-            behind = next_offset(data)
+            end = end_of(data)
         except errors.KafkalogError as problem:
             raise type(problem)(f"{tp.topic}-{tp.partition} at {start}: {problem}") from None
-        if behind is None:
+        if end is None:
             raise errors.BadAnswer(
                 f"{tp.topic}-{tp.partition} at offset {start}: {len(data)} bytes hold no whole "
                 "batch"
             )
         # Who had its turn is asked for last: an answer may be full before it comes to all.
         del self.positions[tp]
-        self.positions[tp] = max(behind, start)
+        self.positions[tp] = max(end[0], start)
+        self.epochs.read(tp, data, end[1])
         return Fetched(
             tp,
             data,
@@ -537,28 +555,73 @@ class Fetcher:
     def _failed(self, tp: TopicPartition, code: int) -> int:
         """A partition's failure: raised when it lasts, mended or returned when it passes."""
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            at = self.positions[tp]
             if self.options.out_of_range == "error":
                 with self.cluster.patience.errand_of("range", 0):
                     first, end = (
                         list_offsets(self.cluster, {tp: at})[tp] for at in (EARLIEST, LATEST)
                     )
                 raise errors.OffsetOutOfRange(
-                    f"{tp.topic}-{tp.partition}: offset {self.positions[tp]}, wanted "
-                    f"{first.offset} to {end.offset}"
+                    f"{tp.topic}-{tp.partition}: offset {at}, wanted {first.offset} to {end.offset}"
                 )
-            reset, before = self.options.out_of_range, self.positions[tp]
-            with self.cluster.patience.errand_of("reset", 0):
-                at = find_starts(self.cluster, [tp], reset, self.options.committed)[tp]
-            self.positions[tp] = at
-            _logger.warning(
-                "%s-%d: offset %d is out of range: it goes on at %d, by auto.offset.reset %s",
-                *tp, before, at, reset,
-            )  # fmt: skip
-            # Behind what came before: who reads is there, too, once that was read.
-            nothing = Fetched(tp, b"", at, at, -1, -1, -1, (), self.options.committed)
-            self._found.append(nothing)
+            self._reset(tp, f"offset {at} is out of range")
             return 0
         if not is_retriable(code):
             check_code(code, f"fetch of {tp.topic}-{tp.partition}")
         # A topic that is gone is told by the next look at the metadata.
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in (3, 100) else code
+
+    def _reset(self, tp: TopicPartition, why: str, to: Place | None = None) -> None:
+        """Go on elsewhere; `to` None: as auto.offset.reset says."""
+        reset = f"by auto.offset.reset {self.options.out_of_range}" if to is None else "from there"
+        if to is None:
+            with self.cluster.patience.errand_of("reset", 0):
+                starts = find_starts(
+                    self.cluster, [tp], self.options.out_of_range, self.options.committed
+                )
+            to = Place(starts[tp].offset, starts[tp].leader_epoch)
+        self.seek(tp, *to)
+        _logger.warning("%s-%d: %s: it goes on at %d, %s", *tp, why, to.offset, reset)
+        # Behind what came before: who reads is there, too, once that was read.
+        nothing = Fetched(tp, b"", to.offset, to.offset, -1, -1, -1, (), self.options.committed)
+        self._found.append(nothing)
+
+    # ---- whether positions are good ------------------------------------------------------
+
+    def _checked(
+        self, answer: Any, leaders: dict[TopicPartition, Leader], offsets: Mapping[Any, int]
+    ) -> None:
+        """What a leader says of positions.  Raises: LogTruncation, once all others are known."""
+        problem: errors.KafkalogError | None = None
+        for topic in answer.topics:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.topic, row.partition)
+                if tp not in leaders or self.positions.get(tp) != offsets[tp]:
+                    continue  # sought elsewhere, or given away, meanwhile
+                try:
+                    if code := row.error_code and self._failed(tp, row.error_code):
+                        self._rest(
+                            failure(code, f"leader epochs of {tp.topic}-{tp.partition}"), [tp]
+                        )
+                    elif (to := self.epochs.parted(offsets[tp], row)) is None:
+                        self.epochs.good({tp: leaders[tp]})
+                    else:
+                        self._cut(tp, to)
+                except errors.KafkalogError as found:
+                    problem = problem or found
+        if problem is not None:
+            raise problem
+
+    def _cut(self, tp: TopicPartition, to: Place) -> None:
+        """The log has parted from what was read.  Raises: LogTruncation, without a reset."""
+        at, known = self.positions[tp], to.offset >= 0
+        epoch = self.epochs.before(tp, at)
+        where = f"it has parted from what was read at offset {to.offset}" if known else (
+            "where it has parted from what was read is not known"
+        )  # fmt: skip
+        why = f"the log was cut below offset {at} of leader epoch {epoch}: {where}"
+        if self.options.out_of_range == "error":
+            problem = errors.LogTruncation(f"{tp.topic}-{tp.partition}: {why}")
+            problem.offset = to.offset
+            raise problem
+        self._reset(tp, why, to if known else None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from kafkalog import errors
@@ -59,6 +60,12 @@ class Flights:
     def quiet(self) -> bool:
         """Whether nothing is on its way."""
         return not self._opening and not any(self._flying.values())
+
+    def batches(self) -> list[Batch]:
+        """All that is on its way, or waits for a connection."""
+        requests = [*chain.from_iterable(self._flying.values())]
+        requests += (one.request for one in self._opening.values())
+        return [batch for request in requests for batch in request.batches.values()]
 
     def takes(self, node: int) -> bool:
         """Whether another request may go to a node now."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from kafkalog import errors
 from kafkalog.client.accumulator import Lane
 from kafkalog.client.cluster import Cluster, passing
 from kafkalog.client.failures import check_code
+from kafkalog.client.line import Line
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
@@ -24,7 +26,8 @@ _FORGOTTEN = (
 
 
 class Identity:
-    """A producer id without transactions.  The sender's thread only, but for reads."""
+    """A producer id without transactions.  The sender's thread only, but for reads, and for what
+    its line asks."""
 
     def __init__(self, wanted: bool) -> None:
         """`wanted`: an id, where the brokers give any."""
@@ -90,27 +93,30 @@ class Identity:
         self.renew()
         return True
 
-    def ensure(self, cluster: Cluster, now_s: float, quiet: Callable[[], bool]) -> float:
+    def ensure(self, line: Line, now_s: float, quiet: Callable[[], bool]) -> float:
         """Get an id if one is wanted; when to call again."""
-        if self.ready or not self._wanted or not self._needed(cluster):
+        if self.ready or not self._wanted or not line.free or not self._needed(line.cluster):
             return now_s + 3600
         if now_s < self._next_s:
             return self._next_s
-        if self._renew and not quiet():
-            return now_s + 3600  # the answers wake us
+        if not self._renew or quiet():
+            line.begin(self._get)
+        return now_s + 3600  # the answers wake us
+
+    def _get(self, cluster: Cluster) -> None:
+        """In the line."""
         try:
             self._ask(cluster)
         except errors.KafkalogError as problem:
             if not passing(problem):
                 self.doom(problem)
-                return now_s
+                return
             cluster.forget_coordinators()
             self._refused += 1
-            self._next_s = now_s + cluster.options.retry_backoff_ms / 1000
-            return self._next_s
+            self._next_s = time.monotonic() + cluster.options.retry_backoff_ms / 1000
+            return
         self._renew = False
         self.ready = True
-        return now_s
 
     def _needed(self, cluster: Cluster) -> bool:
         return cluster.reached  # before, nobody has sent anything
@@ -130,8 +136,6 @@ class Identity:
         check_code(answer.error_code, "InitProducerId")
         self.take(answer.producer_id, answer.producer_epoch)
 
-    def join(
-        self, cluster: Cluster, lanes: Mapping[int, Sequence[Lane]], now_s: float
-    ) -> list[Lane]:
+    def join(self, line: Line, lanes: Mapping[int, Sequence[Lane]]) -> list[Lane]:
         """Those of the lanes whose partitions may not be written to yet."""
         return []

@@ -61,6 +61,8 @@ class Membership:
         self.latest = self.metadata
         """Of the latest generation that it was in, also when that is over: what is committed with
         it is refused then."""
+        self.fenced: errors.KafkalogError | None = None
+        """Another member has its instance id: it never joins again."""
         self.share: list[TopicPartition] = []
         """What the last generation gave it."""
         self.state = OUT
@@ -273,6 +275,8 @@ class Membership:
         if problem.code in LOST:
             self.lose(problem)
         elif problem.code != ErrorCode.REBALANCE_IN_PROGRESS:
+            if problem.code == ErrorCode.FENCED_INSTANCE_ID:
+                self.lose(problem)
             if not passing(problem) or not self.cluster.reached:
                 raise problem
             _logger.info("group %s: %s", self.metadata.group, problem)
@@ -293,9 +297,10 @@ class Membership:
         self.cluster.forget_coordinator(self.metadata.group)
 
     def look(self) -> errors.KafkalogError | None:
-        """What has happened since it is in; it joins at the next step if that is not None.
+        """What has happened since it is in; it joins at the next step if that is not None, unless
+        it is `fenced`.
 
-        Raises: FencedInstanceId and whatever else the coordinator says that lasts.
+        Raises: whatever else the coordinator says that lasts.
         """
         if self.state != IN:
             return None
@@ -308,13 +313,15 @@ class Membership:
             self.rejoin()
             return problem
         self.lose(problem)
-        if ended is None:
+        if ended is None and self.fenced is None:
             raise problem
         return problem
 
     def ended(self) -> errors.KafkalogError | None:
         """Why what it reads may be others' by now; None: it may not.  It loses it then."""
         keeper, why = self._keeper, ""
+        if self.fenced is not None:
+            return self.fenced
         if keeper.left:
             ms = self.options.rebalance_timeout_ms
             why = (
@@ -344,6 +351,8 @@ class Membership:
         Its id stays in the first case: a static member that was replaced is told so again, and does
         not take the other's place.
         """
+        if problem is not None and problem.code == ErrorCode.FENCED_INSTANCE_ID:
+            self.fenced = problem
         unknown = problem is None or problem.code == ErrorCode.UNKNOWN_MEMBER_ID
         gone = unknown or self._keeper.left
         self._keeper.rest()

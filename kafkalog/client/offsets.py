@@ -42,7 +42,7 @@ def all_partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
 
 def find_starts(
     cluster: Cluster, partitions: Iterable[TopicPartition], reset: str, committed: bool = False
-) -> dict[TopicPartition, int]:
+) -> dict[TopicPartition, Found]:
     """Where to begin by auto.offset.reset: earliest, latest or by_duration:PT1H.
 
     Raises: as `list_offsets`.
@@ -53,7 +53,7 @@ def find_starts(
     found = list_offsets(cluster, dict.fromkeys(partitions, where), committed)
     none = [tp for tp, at in found.items() if at.offset < 0]  # nothing is as young as that
     ends = list_offsets(cluster, dict.fromkeys(none, LATEST), committed) if none else {}
-    return {tp: at.offset for tp, at in {**found, **ends}.items()}
+    return {**found, **ends}
 
 
 def list_offsets(

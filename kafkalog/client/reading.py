@@ -57,12 +57,18 @@ class Reading:
             at = offsets[row] if row < len(offsets) else offsets[-1] + 1
             self._positions[self._now.tp] = at
 
-    def seek(self, tp: TopicPartition, offset: int, fetch: bool = True) -> None:
-        """Go on from `offset`; `fetch` False: not now, the partition is paused."""
+    def epoch(self, tp: TopicPartition, offset: int) -> int:
+        """The leader epoch of the record before an offset that was read; -1: not known."""
+        return self.fetcher.epochs.before(tp, offset)
+
+    def seek(self, tp: TopicPartition, offset: int, fetch: bool = True, epoch: int = -1) -> None:
+        """Go on from `offset`; `fetch` False: not now, the partition is paused; `epoch`: as
+        Fetcher.seek."""
         self.drop(tp)
         self._positions[tp] = offset
-        if fetch:
-            self.fetcher.positions[tp] = offset
+        self.fetcher.seek(tp, offset, epoch)
+        if not fetch:
+            del self.fetcher.positions[tp]
 
     def pause(self, tp: TopicPartition) -> None:
         """What was fetched and not read is fetched again later."""
@@ -73,6 +79,7 @@ class Reading:
         self.drop(tp)
         self._positions.pop(tp, None)
         self.fetcher.ends.pop(tp, None)
+        self.fetcher.epochs.forget(tp)
 
     def drop(self, tp: TopicPartition) -> None:
         """Neither hand out nor fetch more of a partition; its position stays."""

@@ -15,7 +15,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalog import errors
 from kafkalog._native import direct, lib
@@ -24,10 +24,11 @@ from kafkalog.client.accumulator import Accumulator, Lane
 from kafkalog.client.balance import Balance
 from kafkalog.client.bell import Bell
 from kafkalog.client.cluster import Cluster, passing, places_of
-from kafkalog.client.delivery import SEQUENCES, Batch, Delivery
-from kafkalog.client.failures import check_code, failure_class, is_retriable
+from kafkalog.client.delivery import SEQUENCES, Batch, Delivery, SendOptions
+from kafkalog.client.failures import failure, failure_class, in_doubt, is_retriable
 from kafkalog.client.flights import Flights, Request
 from kafkalog.client.identity import Identity
+from kafkalog.client.line import Line
 from kafkalog.client.portions import names_max
 from kafkalog.client.producer_metadata import ProducerMetadata
 from kafkalog.client.tasks import Tasks
@@ -53,23 +54,6 @@ _MOVING = (
 
 _NOT_STORED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 """After any other refusal that passes it may be: a leader that resigns ends the wait for copies."""
-
-
-class SendOptions(NamedTuple):
-    """How batches are sent."""
-
-    acks: int
-    codec: int
-    in_flight: int
-    request_bytes: int
-    delivery_s: float
-    retries: int
-    metadata_s: float
-    metadata_idle_s: float
-    adaptive: bool
-    """Records without a key go where less waits."""
-    availability_s: float
-    """After so long without taking anything a leader gets none of them; 0: never."""
 
 
 class Sender:
@@ -98,6 +82,7 @@ class Sender:
         self.wake = self._bell.ring
         """There is something to do; from any thread."""
         self.tasks = Tasks(self.wake)
+        self._line = Line(Cluster(cluster, cluster.options, cluster.clock), self.wake)
         self._flights = Flights(cluster, options.in_flight, options.acks != 0, self.wake)
         self._over = self._leaving = False
         self._pid = os.getpid()
@@ -115,6 +100,7 @@ class Sender:
         self.wake()
         if threading.current_thread() is not self._thread and self._pid == os.getpid():
             self.cluster.openings.interrupt()  # it may wait for a broker that answers nothing
+            self._line.interrupt()
             self._thread.join()
 
     def leave(self) -> None:
@@ -164,6 +150,7 @@ class Sender:
         with self._waiting.lock:  # or who had found a batch open would write to what is freed
             for lane in list(self._waiting.lanes.values()):
                 self._waiting.close(lane)
+        self._line.close()
         self.tasks.close(why)
         for batch in list(self._waiting.unfinished.values()):
             self._ended(batch, why)
@@ -175,15 +162,16 @@ class Sender:
         now_s = time.monotonic()
         for node, request, problem, posted in self._flights.opened(now_s):
             self._went(node, request, problem, posted)
-        next_s = self.tasks.run(now_s, self.cluster)
+        self._line.settle()
+        next_s = self.tasks.run(now_s, self._line)
         next_s = min(next_s, self._waiting.close_due(now_s, self._leaving))
         self._expire(now_s)
-        next_s = min(next_s, self.identity.ensure(self.cluster, now_s, self._quiet))
+        next_s = min(next_s, self.identity.ensure(self._line, now_s, self._quiet))
         if self.identity.fatal is not None:
             self._waiting.refuse(self.identity.fatal)
         if why := self.identity.fatal or self.identity.error:
             self.drop_all(why)
-        self._metadata.refresh(now_s, self._waiting)
+        self._metadata.refresh(now_s, self._waiting, self._line)
         while True:
             nodes, at_s = self._plan(now_s)
             if not nodes:
@@ -243,7 +231,8 @@ class Sender:
                     continue
                 node = self._metadata.leader(lane.tp)
                 if node is None:
-                    next_s = min(next_s, max(self._metadata.next_s, now_s + 0.001))
+                    if self._line.free:  # else it rings
+                        next_s = min(next_s, max(self._metadata.next_s, now_s + 0.001))
                     continue
                 pause_s = self._paused.get(node, 0)
                 if pause_s > now_s:
@@ -254,11 +243,10 @@ class Sender:
                     stalled.add(node)
         self.balance.stalled(stalled, now_s)
         if found:
-            for lane in self.identity.join(self.cluster, found, now_s):
+            for lane in self.identity.join(self._line, found):  # which rings
                 for lanes in found.values():
                     if lane in lanes:
                         lanes.remove(lane)
-                next_s = min(next_s, lane.retry_at_s)
             found = {node: lanes for node, lanes in found.items() if lanes}
         return found, next_s
 
@@ -368,11 +356,13 @@ class Sender:
     ) -> None:
         """The connection failed: all that was on its way is to be sent again."""
         requests = (*self._flights.lose(node), *more)
-        self.cluster.forget()
+        self._metadata.doubt_node(node)
         for request in requests:
             for batch in request.batches.values():
                 self._landed(batch)
-                if passing(problem):
+                if batch.ended:
+                    self._came_late(batch, problem)
+                elif passing(problem):
                     batch.doubtful = batch.doubtful or posted or request not in more
                     self._again(batch, str(problem))
                 else:
@@ -407,7 +397,8 @@ class Sender:
         for tp, batch in left.items():
             self._landed(batch)
             told = f"Produce: node {node} says nothing of {tp.topic}-{tp.partition}"
-            self._refused(batch, errors.BadAnswer(told))
+            refuse = self._came_late if batch.ended else self._refused
+            refuse(batch, errors.BadAnswer(told))
         if answer.throttle_time_ms > 0:
             self._paused[node] = time.monotonic() + answer.throttle_time_ms / 1000
 
@@ -419,7 +410,11 @@ class Sender:
 
     def _answered(self, batch: Batch, row: Any, places: dict[int, Address]) -> None:
         code = row.error_code
-        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+        taken = code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+        if batch.ended:
+            self._came_late(batch, None if taken else _refusal(batch, row))
+            return
+        if taken:
             batch.log_append_ms = row.log_append_time_ms
             self._delivered(batch, row.base_offset)
             return
@@ -434,7 +429,7 @@ class Sender:
             lane.failed += self._waiting.split(batch)
         elif renewed or (not behind and self.identity.forgotten(batch.pid, code)):
             if batch.doubtful:  # a leader that knows it no more would store it a second time
-                self._refused(batch, _in_doubt(problem))
+                self._refused(batch, in_doubt(problem))
             else:
                 batch.data = None  # with a new id it can be
                 self._again(batch, str(problem), at_once=renewed)
@@ -444,13 +439,13 @@ class Sender:
                 batch.tp, told.leader_id, told.leader_epoch, places.get(told.leader_id)
             )
             if not known:
-                self._metadata.forget(batch.tp.topic)
+                self._metadata.doubt(batch.tp)
             if code == ErrorCode.KAFKA_STORAGE_ERROR:
                 lane.unstored_s = lane.unstored_s or time.monotonic()
             batch.doubtful = batch.doubtful or code not in _NOT_STORED
             self._again(batch, str(problem), tell=code not in _MOVING, at_once=known)
         else:
-            self._refused(batch, _in_doubt(problem) if batch.doubtful else problem)
+            self._refused(batch, in_doubt(problem) if batch.doubtful else problem)
 
     def _again(self, batch: Batch, why: str, tell: bool = False, at_once: bool = False) -> None:
         """A batch failed for a time."""
@@ -476,7 +471,18 @@ class Sender:
             self._waiting.refuse(self.identity.fatal)
         self._ended(batch, problem)
 
+    def _came_late(self, batch: Batch, problem: errors.KafkalogError | None) -> None:
+        """It is known what became of one that was given up on its way: whether its sequence, behind
+        which others may be, is used up or missing."""
+        if problem is None:
+            lane = self._waiting.lanes[batch.tp]
+            lane.known = lane.known or batch.pid == self.identity.pair
+        elif not self.identity.transactional_id:  # else its transaction was spoilt then
+            self.identity.failed(problem, sent=True)
+
     def _delivered(self, batch: Batch, base_offset: int) -> None:
+        if batch.ended:
+            return  # with acks=0, on its way to a connection for too long
         lane = self._waiting.lanes[batch.tp]
         lane.known = lane.known or batch.pid == self.identity.pair
         lane.reason, lane.pause_ms, lane.unstored_s = "", 0.0, 0.0
@@ -508,6 +514,9 @@ class Sender:
     def _expire(self, now_s: float) -> None:
         """End what waits longer than its patience."""
         limit_s = now_s - self.options.delivery_s
+        for batch in self._flights.batches():
+            if batch.begun_s <= limit_s and not batch.ended:
+                self._give_up(batch)
         with self._waiting.lock:
             lanes = list(self._waiting.lanes.values())
         for lane in lanes:
@@ -526,6 +535,16 @@ class Sender:
                 )
                 self._take_out(lane, late, problem)
 
+    def _give_up(self, batch: Batch) -> None:
+        """Its time is over while it is on its way: see `_came_late`."""
+        problem = failure_class(ErrorCode.REQUEST_TIMED_OUT)(
+            f"{batch.tp.topic}-{batch.tp.partition}: {batch.count} records not acknowledged in "
+            f"{self.options.delivery_s * 1000:g} ms; they may have been stored"
+        )
+        if self.identity.transactional_id:
+            self.identity.failed(problem, sent=True)
+        self._ended(batch, problem)
+
     def _fail_lane(self, lane: Lane, problem: errors.KafkalogError) -> None:
         with self._waiting.lock:
             self._waiting.close(lane)
@@ -537,7 +556,7 @@ class Sender:
             lane.failed = [b for b in lane.failed if b not in some]
             lane.ready = deque(b for b in lane.ready if b not in some)
         for batch in some:
-            self._refused(batch, problem)
+            self._refused(batch, in_doubt(problem) if batch.doubtful else problem)
 
     def drop_all(self, problem: errors.KafkalogError) -> None:
         """End all that is not on its way; the sender's thread."""
@@ -562,18 +581,7 @@ class Sender:
                 lane.sequence, lane.known = 0, False
 
 
-def _in_doubt(problem: errors.KafkalogError) -> errors.KafkalogError:
-    """The same, of a batch with an attempt before this one of which nobody said what became."""
-    made = type(problem)(f"{problem}; the records may have been stored by an earlier attempt")
-    made.__cause__ = problem
-    return made
-
-
 def _refusal(batch: Batch, row: Any) -> errors.KafkalogError:
     """Why a broker does not take a batch."""
-    try:
-        detail = getattr(row, "error_message", None)
-        check_code(row.error_code, f"{batch.tp.topic}-{batch.tp.partition}", detail)
-    except errors.KafkalogError as problem:
-        return problem
-    raise AssertionError("no error")
+    detail = getattr(row, "error_message", None)
+    return failure(row.error_code, f"{batch.tp.topic}-{batch.tp.partition}", detail)

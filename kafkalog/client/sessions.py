@@ -23,6 +23,7 @@ __all__ = [
     "ask",
     "ask_some",
     "closing",
+    "fields",
     "lost",
 ]
 
@@ -30,7 +31,7 @@ NEW_EPOCH, FINAL_EPOCH = 0, -1
 """Of a request that wants a session, and of one that wants none, or ends it."""
 EPOCH_MAX = 2**31 - 1
 Offsets = Mapping[TopicPartition, Any]
-"""Where each goes on: a consumer's offset, or all that a follower tells of itself."""
+"""Where each goes on: a consumer's Place, or all that a follower tells of itself."""
 Ids = Mapping[str, UUID]
 
 LOST = frozenset(
@@ -99,6 +100,35 @@ def ask_some(session: Session, changed: Offsets) -> Ask:
     """
     after = session._replace(offsets={**session.offsets, **changed})
     return Ask(session.session_id, session.epoch, changed, [], after)
+
+
+def fields(said: Ask, ids: Ids, partition_bytes: int) -> dict[str, Any]:
+    """What is said, as a consumer's Fetch has it."""
+    topics: dict[str, list[dict[str, int]]] = {}
+    for tp, at in said.offsets.items():
+        topics.setdefault(tp.topic, []).append(
+            {
+                "partition": tp.partition,
+                "current_leader_epoch": at.epoch,
+                "fetch_offset": at.offset,
+                "partition_max_bytes": partition_bytes,
+            }
+        )
+    forgotten: dict[tuple[str, UUID], list[int]] = {}
+    for tp, topic_id in said.forgotten:
+        forgotten.setdefault((tp.topic, topic_id), []).append(tp.partition)
+    return {
+        "session_id": said.session_id,
+        "session_epoch": said.epoch,
+        "topics": [
+            {"topic": name, "topic_id": ids[name], "partitions": rows}
+            for name, rows in topics.items()
+        ],
+        "forgotten_topics_data": [
+            {"topic": name, "topic_id": topic_id, "partitions": numbers}
+            for (name, topic_id), numbers in forgotten.items()
+        ],
+    }
 
 
 def answered(asked: Ask, session_id: int, partitions: int) -> Session:

@@ -22,7 +22,7 @@ from kafkalog.client.offsets import find_starts
 from kafkalog.client.reading import Reading
 from kafkalog.client.subscription import Subscription, logged
 from kafkalog.config.consumer import ConsumerConfig
-from kafkalog.types import TopicPartition
+from kafkalog.types import Found, TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = ["Sharing"]
@@ -220,6 +220,9 @@ class Sharing:
         problem = member.look()
         if problem is not None:
             _logger.info("%s", problem)
+        if member.fenced is not None:
+            self._give_back(member, until_s)
+            raise member.fenced
         if self._unshared and member.state == IN:
             self._take_share(member, until_s)
         self._looked(until_s, lambda: self._look_for_others(member))
@@ -432,12 +435,10 @@ class Sharing:
         self._fresh = bool(new)
         if not new:
             return
-        found: dict[TopicPartition, int] = {}
+        found: dict[TopicPartition, Committed | Found] = {}
         if self.membership is not None:
-            group = self.membership.metadata.group
-            committed = committed_offsets(self.cluster, group, new)
-            found = {tp: one.offset for tp, one in committed.items()}
-            self._assigned.update(found)
+            found.update(committed_offsets(self.cluster, self.membership.metadata.group, new))
+            self._assigned.update((tp, one.offset) for tp, one in found.items())
         missing = [tp for tp in new if tp not in found]
         reset = self.config.auto_offset_reset
         if missing and reset == "none":
@@ -447,11 +448,11 @@ class Sharing:
             )
         if missing:
             try:
-                found |= find_starts(self.cluster, missing, reset, self.stable_only)
+                found.update(find_starts(self.cluster, missing, reset, self.stable_only))
             except errors.UnknownTopicOrPartition:  # gone since: the next time finds out which
                 self.cluster.forget()
-        for tp, offset in found.items():
-            self.seek(tp, offset)
+        for tp, one in found.items():
+            self.seek(tp, one.offset, one.leader_epoch)
         self._fresh = len(found) < len(new)
 
     def _there(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
@@ -465,9 +466,9 @@ class Sharing:
         self._miss(set(asked) - set(there))
         return there
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Go on from an offset."""
-        self.reading.seek(tp, offset, tp not in self.paused)
+    def seek(self, tp: TopicPartition, offset: int, epoch: int = -1) -> None:
+        """Go on from an offset; `epoch`: as Fetcher.seek."""
+        self.reading.seek(tp, offset, tp not in self.paused, epoch)
 
     # ---- commits -----------------------------------------------------------------------
 
@@ -478,7 +479,7 @@ class Sharing:
         for tp, committed in self._assigned.items():
             at = None if tp in self._missing else self.reading.position(tp)
             if at is not None and (all_of_them or at != committed):
-                found[tp] = Committed(at)
+                found[tp] = Committed(at, self.reading.epoch(tp, at))
         return found
 
     def identity(self) -> GroupMetadata:
@@ -489,9 +490,12 @@ class Sharing:
         return GroupMetadata(latest.group) if self.manual else latest
 
     def member(self) -> GroupMetadata:
-        """Who commits.  Raises: ArgumentError without a group; UnknownMemberId: it was one."""
+        """Who commits.  Raises: ArgumentError without a group; UnknownMemberId: it was one;
+        FencedInstanceId."""
         if self.membership is None or not self.subscription:
             return GroupMetadata(self.identity().group)
+        if self.membership.fenced is not None:
+            raise self.membership.fenced
         found = self.membership.metadata
         if found.generation < 0:
             raise failure_class(ErrorCode.UNKNOWN_MEMBER_ID)(
@@ -513,11 +517,23 @@ class Sharing:
                 f"group {member.group!r}: an earlier commit was not answered in {left_ms} ms"
             )
         left_ms = max(1, round((until_s - self.cluster.clock.monotonic_s()) * 1000))
-        put_offsets(
-            self.cluster, member.group, offsets, member.generation, member.member_id,
-            member.instance_id, left_ms,
-        ).check()  # fmt: skip
+        try:
+            put_offsets(
+                self.cluster, member.group, offsets, member.generation, member.member_id,
+                member.instance_id, left_ms,
+            ).check()  # fmt: skip
+        except errors.KafkalogError as problem:
+            self._mind_fencing(member, problem)
+            raise
         self._note(offsets)
+
+    def _mind_fencing(self, committer: GroupMetadata, problem: errors.KafkalogError) -> None:
+        """A commit failed: where another member has this one's instance id, it is out for good."""
+        member = self.membership
+        if member is None or committer.member_id != member.metadata.member_id:
+            return  # it committed as another one
+        if problem.code == ErrorCode.FENCED_INSTANCE_ID:
+            member.lose(problem)
 
     def commit_later(self, offsets: Offsets, callback: Callback | None) -> None:
         """Commit in the background; `callback` is called within a later poll, commit or close."""
@@ -561,8 +577,10 @@ class Sharing:
         while (done := self.committer.finished()) is not None:
             if done.problem is None:
                 self._note(done.offsets)
-            elif done.callback is None:
-                self._excuse(done.problem)
+            else:
+                self._mind_fencing(done.member, done.problem)
+                if done.callback is None:
+                    self._excuse(done.problem)
             if done.callback is not None:
                 done.callback(done.offsets, done.problem)
 

@@ -6,13 +6,14 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from inspect import iscoroutinefunction
 
 from kafkalog import errors
 from kafkalog.arguments import text, things
 from kafkalog.client.cluster import Cluster
 from kafkalog.types import TopicPartition
 
-__all__ = ["Listener", "Subscription", "logged"]
+__all__ = ["Listener", "Subscription", "logged", "not_awaited"]
 
 _logger = logging.getLogger(__name__)
 Listener = Callable[[list[TopicPartition]], object]
@@ -25,6 +26,15 @@ def logged(what: str) -> Iterator[None]:
         yield
     except Exception:
         _logger.exception("%s failed", what)
+
+
+def not_awaited(word: str, listener: object) -> None:
+    """Raises: ArgumentError for a function that would have to be awaited."""
+    if iscoroutinefunction(listener):
+        raise errors.ArgumentError(
+            f"{word}: found an async function, {listener!r}, wanted one that need not be awaited; "
+            "kafkalog.aio.Consumer awaits it"
+        )
 
 
 class Subscription:
@@ -55,6 +65,7 @@ class Subscription:
         for word, listener in told.items():
             if listener is not None and not callable(listener):
                 raise errors.ArgumentError(f"{word}: found {listener!r}, wanted a function")
+            not_awaited(word, listener)
         self.topics = set(names)
         """Of a pattern: those that `look` has found."""
         self._on_assigned = on_assigned

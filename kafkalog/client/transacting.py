@@ -6,7 +6,9 @@ epoch rises with each end.  Version 1 elsewhere: every partition is announced fi
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from kafkalog import errors
@@ -15,6 +17,7 @@ from kafkalog.client.cluster import GROUP, TRANSACTION, Cluster, passing
 from kafkalog.client.connection import Connection
 from kafkalog.client.failures import check_code, is_retriable
 from kafkalog.client.identity import Identity
+from kafkalog.client.line import Line
 from kafkalog.client.portions import portions
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
@@ -74,7 +77,8 @@ class Offset(NamedTuple):
 
 
 class Transactional(Identity):
-    """A producer id that belongs to a transactional id.  The sender's thread only, but reads."""
+    """A producer id that belongs to a transactional id.  The sender's thread only, but for reads,
+    and for what its line asks."""
 
     def __init__(self, transactional_id: str, timeout_ms: int) -> None:
         super().__init__(wanted=False)
@@ -158,15 +162,17 @@ class Transactional(Identity):
         """What is sent from now on belongs to a new transaction."""
         self.open, self.error, self.ending = True, None, None
 
-    def join(
-        self, cluster: Cluster, lanes: Mapping[int, Sequence[Lane]], now_s: float
-    ) -> list[Lane]:
+    def join(self, line: Line, lanes: Mapping[int, Sequence[Lane]]) -> list[Lane]:
         found = [x for some in lanes.values() for x in some if x.tp not in self._joined]
         if self.second:  # the leaders tell the coordinator
             self._joined.update(lane.tp for lane in found)
             return []
-        if not found:
-            return []
+        if found and line.free:
+            line.begin(partial(self._join, found))
+        return found
+
+    def _join(self, found: Sequence[Lane], cluster: Cluster) -> None:
+        """In the line."""
         try:
             for some in portions([lane.tp for lane in found]):
                 self._announce(cluster, some)
@@ -176,10 +182,9 @@ class Transactional(Identity):
             else:
                 self._note(problem)
             for lane in found:
-                lane.retry_at_s = now_s + PAUSE_S
-            return found
+                lane.retry_at_s = time.monotonic() + PAUSE_S
+            return
         self._joined.update(lane.tp for lane in found)
-        return []
 
     def _announce(self, cluster: Cluster, partitions: Sequence[TopicPartition]) -> None:
         topics: dict[str, list[int]] = {}

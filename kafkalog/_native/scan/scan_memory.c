@@ -46,9 +46,9 @@ static kl_status take_aborted(kl_scan *scan, const kl_fetched *fetched) {
     return KL_OK;
 }
 
-/* Go over the whole batches from *pos on; with `scan`, note where transactions end.  KL_OK:
- * *pos is where they end. */
-static kl_status walk(const uint8_t *data, size_t bytes, size_t *pos, int64_t *next_offset,
+/* Go over the whole batches from *pos on; with `scan`, note where transactions end.  *last is
+ * the last one; untouched where there is none.  KL_OK: *pos is where they end. */
+static kl_status walk(const uint8_t *data, size_t bytes, size_t *pos, kl_batch *last,
                       kl_scan *scan) {
     while (bytes - *pos >= MAGIC_BYTES_NEEDED) {
         kl_batch batch;
@@ -57,17 +57,20 @@ static kl_status walk(const uint8_t *data, size_t bytes, size_t *pos, int64_t *n
         if (status) return status;
         if (scan != NULL && kl_batch_is_control(&batch))
             end_aborted(scan, &batch, data + *pos);
-        *next_offset = batch.last_offset + 1;
+        *last = batch;
         *pos += (size_t)batch.batch_bytes;
     }
     return KL_OK;
 }
 
-kl_status kl_batches_next(const uint8_t *data, size_t bytes, int64_t *next_offset) {
+kl_status kl_batches_next(const uint8_t *data, size_t bytes, int64_t *next_offset,
+                          int32_t *leader_epoch) {
     size_t pos = 0;
-    *next_offset = -1;
-    kl_status status = walk(data, bytes, &pos, next_offset, NULL);
-    return *next_offset < 0 ? status : KL_OK;
+    kl_batch last = {.last_offset = -2, .leader_epoch = -1};
+    kl_status status = walk(data, bytes, &pos, &last, NULL);
+    *next_offset = last.last_offset + 1;
+    *leader_epoch = last.leader_epoch;
+    return pos == 0 ? status : KL_OK;
 }
 
 kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched) {
@@ -86,9 +89,9 @@ kl_status kl_scan_give(kl_scan *scan, const kl_fetched *fetched) {
     scan->options.start_offset = scan->position = fetched->start_offset;
     scan->options.stop_offset = fetched->stop_offset ? fetched->stop_offset : INT64_MAX;
     size_t pos = 0;
-    int64_t next_offset;
+    kl_batch last;
     kl_scan *noting = scan->aborted_count ? scan : NULL;
-    status = walk(scan->chunk.data, scan->chunk.bytes, &pos, &next_offset, noting);
+    status = walk(scan->chunk.data, scan->chunk.bytes, &pos, &last, noting);
     /* Damage comes again when a step is there: what lies before it is good. */
     if (!status) scan->chunk.bytes = pos;
     return KL_OK;

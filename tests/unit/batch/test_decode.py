@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog import errors
 from kafkalog.batch.decode import batch_records
-from kafkalog.batch.walk import next_offset, whole_batches
+from kafkalog.batch.walk import end_of, whole_batches
 from kafkalog.log.log import Log
 from kafkalog.types import Record
 
@@ -39,7 +39,7 @@ def batches(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[bytes, list
 def test_the_records_are_those_of_the_log(batches: tuple[bytes, list[Record]]) -> None:
     data, wanted = batches
     assert decode(data) == wanted
-    assert next_offset(data) == wanted[-1].offset + 1
+    assert end_of(data) == (wanted[-1].offset + 1, wanted[-1].leader_epoch)
 
 
 def test_a_batch_that_is_cut_off_ends_it(batches: tuple[bytes, list[Record]]) -> None:
@@ -47,7 +47,7 @@ def test_a_batch_that_is_cut_off_ends_it(batches: tuple[bytes, list[Record]]) ->
     sizes = [batch.batch_bytes for batch, _ in whole_batches(data)]
     for cut in (0, 1, 16, 60, sizes[0] - 1):
         assert decode(data[:cut]) == []
-        assert next_offset(data[:cut]) is None
+        assert end_of(data[:cut]) is None
     found = decode(data[: sizes[0] + 61])
     assert found == wanted[: len(found)] and len(found) >= 1
 
@@ -75,7 +75,7 @@ def test_a_failure_in_a_cycle_is_collected(batches: tuple[bytes, list[Record]]) 
     data, _ = batches
     for _ in range(20):
         try:
-            next_offset(b"\xff" * 200 + data)
+            end_of(b"\xff" * 200 + data)
         except errors.KafkalogError as problem:
             problem.cycle = problem  # type: ignore[attr-defined]
     gc.collect()

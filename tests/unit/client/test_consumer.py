@@ -96,7 +96,7 @@ def test_iteration_moves_the_position_record_by_record(where: Any, topic: str) -
         assert found == [*range(7)]
         assert consumer.position(tp) == 7
         consumer.commit()
-        assert consumer.committed(tp) == Committed(7, -1, "")
+        assert consumer.committed(tp) == Committed(7, 0, "")
         assert [r.offset for r in consumer.poll(60_000, 2)] == [7, 8]
         for record in consumer:
             if record.offset == 12:
@@ -278,7 +278,7 @@ def test_a_removed_member_sets_nothing_back_in_a_transaction(
             with pytest.raises(failure_class(ErrorCode.UNKNOWN_MEMBER_ID)):
                 writer.send_offsets({tp: 3}, one.group_metadata())
             writer.abort_transaction()
-        assert two.committed(tp) == Committed(30)
+        assert two.committed(tp) == Committed(30, 0)
 
 
 def later(member: Consumer, end_s: float) -> bool:
@@ -356,7 +356,7 @@ def test_interceptors_see_records_and_commits(where: Any, topic: str) -> None:
         consumer.assign([tp])
         assert [r.offset for r in take(consumer, 15)] == [*range(1, 30, 2)]
         consumer.commit()
-    assert Interceptor.commits[-1] == {tp: Committed(30)}
+    assert Interceptor.commits[-1] == {tp: Committed(30, 0)}
 
 
 def test_an_iteration_with_interceptors_moves_one_by_one(where: Any, topic: str) -> None:
@@ -406,7 +406,7 @@ def test_a_position_follows_a_reset(where: Any, topic: str, columns: bool) -> No
 
         wait_for(settled, "the position is the end")
         consumer.commit()
-        assert consumer.committed(tp) == Committed(30)
+        assert consumer.committed(tp) == Committed(30, 0)
 
 
 def test_commits_that_wait_are_one(where: Any, topic: str) -> None:

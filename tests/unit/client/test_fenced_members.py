@@ -29,6 +29,7 @@ OPTIONS: dict[str, Any] = {
     "config": {"fetch.max.wait.ms": 10},
 }
 UNKNOWN = failure_class(ErrorCode.UNKNOWN_MEMBER_ID)
+FENCED = failure_class(ErrorCode.FENCED_INSTANCE_ID)
 
 
 @pytest.fixture
@@ -102,24 +103,90 @@ def test_a_member_of_an_older_generation_is_told_so(broker: TestBroker) -> None:
             in_transaction(broker, one.group_metadata())
 
 
+def replaced(broker: TestBroker, one: Consumer) -> Consumer:
+    """The member that has the place of `one` now."""
+    made = Consumer(broker.bootstrap_servers, "t", **OPTIONS, group_instance_id="i")
+    wait_for(lambda: made.poll(10) or made.assignment, "the other one is in")
+    return made
+
+
+def by_a_heartbeat(one: Consumer) -> None:
+    wait_for(lambda: one.poll(10) and False, "it is fenced")
+
+
+def by_a_commit(one: Consumer) -> None:
+    one.commit({TP: 3})
+
+
+def by_a_commit_in_the_background(one: Consumer) -> None:
+    told: list[Any] = []
+    one.commit({TP: 3}, wait=False, callback=lambda *how: told.append(how[1]))
+    wait_for(lambda: one.poll(0) and False, "it is fenced")
+
+
+def by_an_automatic_commit(one: Consumer) -> None:
+    one.unsubscribe()
+
+
+@pytest.mark.parametrize(
+    ("how", "options"),
+    [
+        (by_a_heartbeat, {"heartbeat_ms": 20}),
+        (by_a_commit, {"heartbeat_ms": 50_000}),
+        (by_a_commit_in_the_background, {"heartbeat_ms": 50_000}),
+        (by_an_automatic_commit, {"heartbeat_ms": 50_000, "auto_commit": True}),
+    ],
+)
+def test_a_static_member_that_was_replaced_stays_out(
+    broker: TestBroker, how: Callable[[Consumer], None], options: dict[str, Any]
+) -> None:
+    """However it hears of it, and whoever has its place later: it takes nothing back."""
+    lost: list[TopicPartition] = []
+    with member(broker, **options, group_instance_id="i") as one:
+        one.subscribe("t", on_lost=lost.extend)
+        wait_for(lambda: one.poll(10) is not None and not one._sharing.joining, "it is in again")
+        was = one.group_metadata()
+        two = replaced(broker, one)
+        with pytest.raises(FENCED):
+            how(one)
+        one.subscribe("t", on_lost=lost.extend)
+        for _ in range(2):
+            with pytest.raises(FENCED):
+                one.poll(60_000)
+        assert one.assignment == []
+        with Cluster(broker.bootstrap_servers) as cluster:
+            remove_members(cluster, "g").check()  # its place is free
+        with pytest.raises(FENCED):
+            one.poll(60_000)
+        assert one.group_metadata() == was
+        with pytest.raises(FENCED):
+            one.commit({TP: 3})
+        three = replaced(broker, one)
+        with pytest.raises(FENCED):
+            one.poll(60_000)
+        three.commit({TP: 10})
+        three.close()
+        two.close()
+        one.unsubscribe()
+        one.assign([TP])  # by hand it may read on
+        one.seek(TP, 0)
+        assert one.poll(60_000)
+    assert lost == [TP]
+    assert broker.committed("g") == {TP: 10}
+
+
 def test_a_static_member_that_was_replaced_is_told_so_and_takes_nothing_back(
     broker: TestBroker,
 ) -> None:
-    fenced = failure_class(ErrorCode.FENCED_INSTANCE_ID)
+    """Its transaction neither."""
     with member(broker, heartbeat_ms=20, group_instance_id="i") as one:
         was = one.group_metadata()
-        two = Consumer(broker.bootstrap_servers, "t", **OPTIONS, group_instance_id="i")
-        wait_for(lambda: two.poll(10) or two.assignment, "the other one is in")
-        with pytest.raises(fenced):
-            wait_for(lambda: one.poll(10) and False, "it is told")
-        for _ in range(2):  # who goes on regardless is told again
-            with pytest.raises(fenced):
-                one.poll(60_000)
+        two = replaced(broker, one)
+        with pytest.raises(FENCED):
+            by_a_heartbeat(one)
         assert one.group_metadata() == was
-        with pytest.raises(fenced):
+        with pytest.raises(FENCED):
             in_transaction(broker, one.group_metadata())
-        with pytest.raises(UNKNOWN):
-            one.commit({TP: 3})
         two.commit({TP: 10})
         two.close()
     assert broker.committed("g") == {TP: 10}

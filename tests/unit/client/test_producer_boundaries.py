@@ -17,6 +17,7 @@ from kafkalog._native import direct
 from kafkalog.client import transactions
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.delivery import Future
+from kafkalog.client.line import Line
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.producer import Outgoing, Producer
 from kafkalog.client.tasks import Tasks
@@ -426,12 +427,15 @@ def test_a_batch_that_cannot_be_made_spoils_its_transaction(
     assert values(broker, 1) == [b"three"]
 
 
+@pytest.mark.parametrize("aside", [True, False])
 @pytest.mark.parametrize("abortable", [True, False])
-def test_what_can_only_be_aborted_is_asked_for_once(broker: TestBroker, abortable: bool) -> None:
+def test_what_can_only_be_aborted_is_asked_for_once(
+    broker: TestBroker, abortable: bool, aside: bool
+) -> None:
     """Be it by what would pass, as a timeout: a commit has nothing to wait for."""
     calls: list[int] = []
 
-    def call() -> str:
+    def call(_: Cluster) -> str:
         calls.append(len(calls))
         if len(calls) == 3:
             return "third"
@@ -441,9 +445,16 @@ def test_what_can_only_be_aborted_is_asked_for_once(broker: TestBroker, abortabl
 
     with Cluster(broker.bootstrap_servers) as cluster, ThreadPoolExecutor() as pool:
         cluster.refresh([])
-        tasks = Tasks(lambda: None)
-        asked = pool.submit(tasks.ask, call, LIMIT_S)
-        wait_for(lambda: tasks.run(time.monotonic(), cluster) and asked.done(), "it is done")
+        tasks, line = Tasks(lambda: None), Line(cluster, lambda: None)
+
+        def turn() -> bool:
+            line.settle()
+            tasks.run(time.monotonic(), line)
+            return asked.done()
+
+        asked = pool.submit(tasks.ask, call, LIMIT_S, aside)
+        wait_for(turn, "it is done")
+        line.close()
         if abortable:
             assert isinstance(asked.exception(), errors.Timeout)
         else:
