@@ -485,7 +485,8 @@ class _FetchReader:
     """Partitions of a cluster."""
 
     def __init__(self, cluster: Cluster, positions: Offsets, committed: bool) -> None:
-        from kafkalog.client.fetcher import Fetcher, FetchOptions
+        from kafkalog.client.fetched import FetchOptions
+        from kafkalog.client.fetcher import Fetcher
 
         self.fetcher = Fetcher(cluster, positions, FetchOptions(committed=committed))
         self.positions = self.fetcher.positions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -10,12 +11,21 @@ from kafkalog import errors
 from kafkalog.client.background import Background
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.groups import Committed, GroupMetadata, put_offsets
+from kafkalog.client.membership import REJOIN
 from kafkalog.types import TopicPartition
 
-__all__ = ["Callback", "Committer", "Committing", "Offsets"]
+__all__ = ["Callback", "Committer", "Committing", "Offsets", "excuse"]
+
+_logger = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicPartition, Committed]
 Callback = Callable[[Offsets, "errors.KafkalogError | None"], object]
+
+
+def excuse(problem: errors.KafkalogError) -> None:
+    """An automatic commit failed: what it held is read again by somebody."""
+    level = logging.INFO if problem.code in REJOIN else logging.WARNING
+    _logger.log(level, "an automatic commit failed: %s", problem)
 
 
 class Committing(NamedTuple):

@@ -7,103 +7,39 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkalog import errors
-from kafkalog.batch.walk import end_of, whole_batches
+from kafkalog.batch.walk import end_of
 from kafkalog.client import sessions
 from kafkalog.client.cluster import Backoff, Cluster, TopicInfo, passing, places_of
 from kafkalog.client.connection import Connection, answering
 from kafkalog.client.epochs import USABLE_VERSION, Epochs, Leader, Place
 from kafkalog.client.failures import check_code, failure, is_retriable
+from kafkalog.client.fetched import Ends, Fetched, FetchOptions
 from kafkalog.client.offsets import EARLIEST, LATEST, find_starts, list_offsets
 from kafkalog.client.openings import Opening
 from kafkalog.client.patience import NotYet
 from kafkalog.client.portions import names_max
-from kafkalog.log.fetched import Decoder
-from kafkalog.types import Record, TopicPartition
+from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["FetchOptions", "Fetched", "Fetcher", "known_in"]
+__all__ = ["Fetcher", "known_in"]
 
 _logger = logging.getLogger(__name__)
 NAMES_VERSION_MAX = 12
 """From version 13 on topics are told by their ids."""
 VERSION_MAX = 16
 NO_ID = UUID(int=0)
-CONTROL = 32
 GRACE_MS = 5_000
 """What an answer may take beyond the time that the broker was told to wait."""
 
 
-class FetchOptions(NamedTuple):
-    """How much to fetch, and how long to wait for it."""
-
-    max_wait_ms: int = 500
-    min_bytes: int = 1
-    max_bytes: int = 50 << 20
-    partition_bytes: int = 1 << 20
-    committed: bool = False
-    """Without open and aborted transactions."""
-    out_of_range: str = "error"
-    """Where to go on when the offset is not there: as auto.offset.reset, or error."""
-    check_crcs: bool = True
-    rack: str = ""
-    """Where the consumer stands: a leader may name a replica that is nearer (KIP-392)."""
-    nearer_s: float = 300.0
-    """How long that is believed."""
-    set_aside: bool = False
-    """Partitions that the cluster does not have hold up no others: see `Fetcher.missing`."""
-    sessions: bool = True
-    """Let nodes remember what is fetched (KIP-227); a few requests are not worth the place."""
-
-
 Wait = Callable[[Iterable[Connection], float], list[Connection]]
 """(connections, seconds) -> those that have an answer by then."""
-
-
-class Ends(NamedTuple):
-    """What an answer says of a partition."""
-
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-
-
-class Fetched(NamedTuple):
-    """What one answer holds of one partition."""
-
-    tp: TopicPartition
-    data: bytes | memoryview
-    """Record batches as they lie in the log; the last may be cut off."""
-    start: int
-    """The offset that was asked for: records before it are not wanted."""
-    next_offset: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: tuple[tuple[int, int], ...]
-    """(producer id, first offset) of aborted transactions, for read_committed."""
-    committed: bool
-
-    def records(self) -> list[Record]:
-        """The data records from `start` on, without control records and aborted ones.
-
-        Raises: CorruptMessage, naming partition and offset; others as a scan does.
-        """
-        blocks = Decoder().records(*self.tp, self.data, self.start, self.aborted)
-        return list(chain.from_iterable(rows.records(0, len(rows)) for rows in blocks))
-
-    def record_count(self) -> int:
-        """Records by the headers of the batches, which are checked; for measuring."""
-        return sum(
-            int(batch.record_count)
-            for batch, _ in whole_batches(self.data)
-            if not batch.attributes & CONTROL
-        )
 
 
 class _Asked(NamedTuple):
@@ -400,7 +336,11 @@ class Fetcher:
             self._nearer.pop(tp, None)
         api = apis.OFFSET_FOR_LEADER_EPOCH
         if leaders and connection.knows(api) and connection.version_of(api) >= USABLE_VERSION:
-            connection.send(api, self.epochs.question(self.positions, leaders))
+            question = self.epochs.question(self.positions, leaders)
+            if self._ring is None:
+                connection.send(api, question)
+            else:
+                connection.post(api, question, connection.version_of(api))
             due_s = time.monotonic() + self.cluster.options.request_timeout_ms / 1000
             self._asked[node] = _Asked({tp: self.positions[tp] for tp in leaders}, leaders, due_s)
             return []

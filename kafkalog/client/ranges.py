@@ -7,7 +7,8 @@ from uuid import UUID
 
 from kafkalog import errors
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.fetcher import NO_ID, Ends, Fetcher, FetchOptions
+from kafkalog.client.fetched import Ends, FetchOptions
+from kafkalog.client.fetcher import NO_ID, Fetcher
 from kafkalog.log.fetched import Decoder
 from kafkalog.log.scan import ScanBatch
 from kafkalog.types import TopicPartition

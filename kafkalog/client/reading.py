@@ -8,7 +8,8 @@ from itertools import islice
 from operator import length_hint
 
 from kafkalog import errors
-from kafkalog.client.fetcher import Fetched, Fetcher
+from kafkalog.client.fetched import Fetched
+from kafkalog.client.fetcher import Fetcher
 from kafkalog.log.fetched import Decoder, Rows
 from kafkalog.log.rows import CHUNK
 from kafkalog.log.scan import COLUMNS, ScanBatch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalog.client.fetcher import FetchOptions
+from kafkalog.client.fetched import FetchOptions
 from kafkalog.client.transport import Options
 from kafkalog.config.consumer import ConsumerConfig
 

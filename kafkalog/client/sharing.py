@@ -11,16 +11,16 @@ from typing import Any
 
 from kafkalog import errors
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.committer import Callback, Committer, Committing, Offsets
+from kafkalog.client.committer import Callback, Committer, Committing, Offsets, excuse
 from kafkalog.client.errands import Errands
 from kafkalog.client.failures import failure_class
 from kafkalog.client.fetcher import known_in
 from kafkalog.client.groups import Committed, GroupMetadata, committed_offsets, put_offsets
 from kafkalog.client.keeper import Keeper
-from kafkalog.client.membership import IN, REJOIN, Membership
+from kafkalog.client.membership import IN, Membership
 from kafkalog.client.offsets import find_starts
 from kafkalog.client.reading import Reading
-from kafkalog.client.subscription import Subscription, logged
+from kafkalog.client.subscription import Subscription, few, logged
 from kafkalog.config.consumer import ConsumerConfig
 from kafkalog.types import Found, TopicPartition
 from kafkalog.wire.error_codes import ErrorCode
@@ -30,15 +30,8 @@ __all__ = ["Sharing"]
 _logger = logging.getLogger(__name__)
 ASK_AGAIN_S = 1.0
 """How often topics and partitions are looked for that the cluster does not have."""
-TOLD_MAX = 5
-"""So many are named; more are counted."""
 CHORE_S = 5.0
 """How long a wait lasts at most: a clock that is not the machine's is looked at so often."""
-
-
-def _few(names: list[str]) -> str:
-    more = f" and {len(names) - TOLD_MAX} more" if len(names) > TOLD_MAX else ""
-    return ", ".join(names[:TOLD_MAX]) + more
 
 
 class Sharing:
@@ -259,7 +252,7 @@ class Sharing:
     def _mind_absent(self, topics: set[str]) -> None:
         """The cluster does not have these: told once, in the log, and looked for again soon."""
         if new := sorted(topics - self._absent):
-            _logger.warning("the cluster has no topic %s: it is looked for", _few(new))
+            _logger.warning("the cluster has no topic %s: it is looked for", few(new))
         self._absent = topics
         if topics:
             soon_s = self.cluster.clock.monotonic_s() + ASK_AGAIN_S
@@ -417,7 +410,7 @@ class Sharing:
             return
         self._missing.update(gone)
         self._ask_again_s = self.cluster.clock.monotonic_s() + ASK_AGAIN_S
-        names = _few([f"{tp.topic}-{tp.partition}" for tp in gone])
+        names = few([f"{tp.topic}-{tp.partition}" for tp in gone])
         problem = errors.UnknownTopicOrPartition(f"the cluster has no {names}")
         if self.subscription:
             self._next_look_s = 0.0
@@ -580,7 +573,7 @@ class Sharing:
             else:
                 self._mind_fencing(done.member, done.problem)
                 if done.callback is None:
-                    self._excuse(done.problem)
+                    excuse(done.problem)
             if done.callback is not None:
                 done.callback(done.offsets, done.problem)
 
@@ -609,9 +602,4 @@ class Sharing:
         except errors.KafkalogError as problem:
             if problem.code == ErrorCode.FENCED_INSTANCE_ID:
                 raise
-            self._excuse(problem)
-
-    @staticmethod
-    def _excuse(problem: errors.KafkalogError) -> None:
-        level = logging.INFO if problem.code in REJOIN else logging.WARNING
-        _logger.log(level, "an automatic commit failed: %s", problem)
+            excuse(problem)

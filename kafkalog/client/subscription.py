@@ -13,10 +13,18 @@ from kafkalog.arguments import text, things
 from kafkalog.client.cluster import Cluster
 from kafkalog.types import TopicPartition
 
-__all__ = ["Listener", "Subscription", "logged", "not_awaited"]
+__all__ = ["Listener", "Subscription", "few", "logged", "not_awaited"]
 
 _logger = logging.getLogger(__name__)
 Listener = Callable[[list[TopicPartition]], object]
+TOLD_MAX = 5
+"""So many names are told; more are counted."""
+
+
+def few(names: list[str]) -> str:
+    """The first of some names, for a message; more are counted."""
+    more = f" and {len(names) - TOLD_MAX} more" if len(names) > TOLD_MAX else ""
+    return ", ".join(names[:TOLD_MAX]) + more
 
 
 @contextmanager

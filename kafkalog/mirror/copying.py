@@ -20,7 +20,8 @@ from kafkalog.client.cluster import Cluster, TopicInfo
 from kafkalog.client.configs import ConfigResource
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.delivery import ManyFuture
-from kafkalog.client.fetcher import Fetched, Fetcher, FetchOptions
+from kafkalog.client.fetched import Fetched, FetchOptions
+from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.producer import Producer
 from kafkalog.client.topics import NewTopic
 from kafkalog.client.transport import Options, Where

@@ -18,7 +18,7 @@ from pyspark_kafkalog.plan import Ends, Range
 import kafkalog
 from kafkalog.client import ranges
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.fetcher import FetchOptions
+from kafkalog.client.fetched import FetchOptions
 from kafkalog.testing.broker import TestBroker
 from kafkalog.testing.port import Port
 from tests.spark.conftest import write_topic

@@ -19,7 +19,7 @@ from .piece import Piece, columns_wanted, record_batches, tell_lost, told_damage
 
 if TYPE_CHECKING:
     from kafkalog.client.cluster import Cluster
-    from kafkalog.client.fetcher import FetchOptions
+    from kafkalog.client.fetched import FetchOptions
 
 _STEPS = 64
 """How many marks, at most, are made for each task's worth of bytes."""

@@ -15,7 +15,8 @@ from kafkalog.client import groups, topics
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.failures import failure_class
-from kafkalog.client.fetcher import Fetcher, FetchOptions
+from kafkalog.client.fetched import FetchOptions
+from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.offsets import (
     EARLIEST,
     LATEST,

@@ -11,7 +11,8 @@ import pytest
 from kafkalog import errors
 from kafkalog.batch.walk import next_offset
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.fetcher import Fetched, Fetcher, FetchOptions
+from kafkalog.client.fetched import Fetched, FetchOptions
+from kafkalog.client.fetcher import Fetcher
 from kafkalog.log.log import Log
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis

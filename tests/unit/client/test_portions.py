@@ -12,7 +12,8 @@ from kafkalog.client import groups
 from kafkalog.client.admin import Admin
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer import Consumer
-from kafkalog.client.fetcher import Fetcher, FetchOptions
+from kafkalog.client.fetched import FetchOptions
+from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.groups import Committed
 from kafkalog.client.portions import portions
 from kafkalog.client.producer import Producer

@@ -11,7 +11,8 @@ from kafkalog import errors
 from kafkalog.client import topics
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.delivery import Delivery
-from kafkalog.client.fetcher import Fetcher, FetchOptions
+from kafkalog.client.fetched import FetchOptions
+from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.producer import Producer
 from kafkalog.types import Record, TopicPartition

@@ -11,7 +11,8 @@ from kafkalog import errors
 from kafkalog.client import groups, topics
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.failures import failure_class
-from kafkalog.client.fetcher import Fetcher, FetchOptions
+from kafkalog.client.fetched import FetchOptions
+from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.offsets import LATEST, all_partitions, list_offsets
 from kafkalog.client.producer import Producer
 from kafkalog.client.transacting import GroupId

@@ -12,7 +12,8 @@ import pytest
 
 from kafkalog import Store, TopicPartition, errors
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.fetcher import Fetcher, FetchOptions
+from kafkalog.client.fetched import FetchOptions
+from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.ranges import sample_bytes, scan_range
 from kafkalog.client.transport import Options
 

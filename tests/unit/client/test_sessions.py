@@ -10,7 +10,8 @@ import pytest
 
 from kafkalog.client import sessions, topics
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.fetcher import Fetcher, FetchOptions
+from kafkalog.client.fetched import FetchOptions
+from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.producer import Producer
 from kafkalog.client.sessions import EPOCH_MAX, NONE, Ask, Session
 from kafkalog.log.log import Log

@@ -14,7 +14,8 @@ import kafkalog
 from kafkalog import errors
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.epochs import STALE_MAX, Epochs, Leader, Place
-from kafkalog.client.fetcher import Fetcher, FetchOptions
+from kafkalog.client.fetched import FetchOptions
+from kafkalog.client.fetcher import Fetcher
 from kafkalog.log.log import Log, handle_of
 from kafkalog.testing.cluster import TestCluster
 from kafkalog.types import Record, TopicPartition

@@ -15,7 +15,8 @@ import pytest
 from kafkalog import errors
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer import Consumer
-from kafkalog.client.fetcher import Fetcher, FetchOptions
+from kafkalog.client.fetched import FetchOptions
+from kafkalog.client.fetcher import Fetcher
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.producer import Producer
 from kafkalog.client.replicas import list_reassignments

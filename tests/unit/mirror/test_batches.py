@@ -6,7 +6,8 @@ from pathlib import Path
 
 import kafkalog
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.fetcher import Fetched, Fetcher, FetchOptions
+from kafkalog.client.fetched import Fetched, FetchOptions
+from kafkalog.client.fetcher import Fetcher
 from kafkalog.mirror.batches import parts
 from kafkalog.mirror.spans import Copied
 from kafkalog.types import TopicPartition
