@@ -74,8 +74,8 @@ void kl_server_set_time(kl_server *server, int64_t now_ms);
  * not know. */
 enum { KL_UP_API = 0, KL_UP_FAST_PATH = 1 };
 
-/* A request that was taken.  The memory is valid until it is answered, handed back or
- * dropped, or the server is freed. */
+/* A request that was taken.  The memory is valid until it is answered, handed back, dropped or
+ * kl_server_read, or the server is freed. */
 typedef struct {
     uint64_t id;         /* of the request, never used again */
     uint64_t connection; /* never used again */

@@ -345,6 +345,12 @@ class Membership:
             self.connection.close()
         self.state = OUT
 
+    def mind_fencing(self, committer: GroupMetadata, problem: errors.KafkalogError) -> None:
+        """A commit failed: where another member has this one's instance id, it is out for good."""
+        fenced = problem.code == ErrorCode.FENCED_INSTANCE_ID
+        if fenced and committer.member_id == self.metadata.member_id:  # else as another member
+            self.lose(problem)
+
     def lose(self, problem: errors.KafkalogError | None) -> None:
         """It is in no generation now, or (None; it left; it is unknown) in no group at all.
 

@@ -516,17 +516,13 @@ class Sharing:
                 member.instance_id, left_ms,
             ).check()  # fmt: skip
         except errors.KafkalogError as problem:
-            self._mind_fencing(member, problem)
+            self._fenced(member, problem)
             raise
         self._note(offsets)
 
-    def _mind_fencing(self, committer: GroupMetadata, problem: errors.KafkalogError) -> None:
-        """A commit failed: where another member has this one's instance id, it is out for good."""
-        member = self.membership
-        if member is None or committer.member_id != member.metadata.member_id:
-            return  # it committed as another one
-        if problem.code == ErrorCode.FENCED_INSTANCE_ID:
-            member.lose(problem)
+    def _fenced(self, committer: GroupMetadata, problem: errors.KafkalogError) -> None:
+        if self.membership is not None:
+            self.membership.mind_fencing(committer, problem)
 
     def commit_later(self, offsets: Offsets, callback: Callback | None) -> None:
         """Commit in the background; `callback` is called within a later poll, commit or close."""
@@ -571,7 +567,7 @@ class Sharing:
             if done.problem is None:
                 self._note(done.offsets)
             else:
-                self._mind_fencing(done.member, done.problem)
+                self._fenced(done.member, done.problem)
                 if done.callback is None:
                     excuse(done.problem)
             if done.callback is not None:

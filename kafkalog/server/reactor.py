@@ -24,6 +24,8 @@ NO_CONTROL = -1
 """In place of the number of a listener that is served first."""
 _NO_ID = bytes(16)
 _COORDINATOR, _CLIENT = lib.KL_ORIGIN_COORDINATOR, lib.KL_ORIGIN_CLIENT
+ENDPOINT_BYTES = 256
+"""Room for a host or a rack, with its end."""
 COPIED_BYTES_MAX = 262_144
 """Bodies up to this size are copied when they are taken."""
 
@@ -68,7 +70,7 @@ class Request:
         request's own memory.
 
         Of a large one (COPIED_BYTES_MAX) it is made when this is first called, which must be
-        before the request is ended.
+        before the request is ended or `read`.
         """
         if self._body is None:
             self._body = memoryview(bytes(ffi.buffer(self._at, self.body_bytes)))
@@ -504,21 +506,20 @@ class Reactor:
 
     def set_endpoints(self, listener: int, nodes: Sequence[Mapping[str, Any]]) -> None:
         """What answers on a listener say of where nodes are: each its `node_id`, `host`, `port` and
-        `rack`, in place of what was said before.
+        `rack`, in place of what was said before.  A host of 256 bytes or more is left out with its
+        node, and such a rack alone.
 
         Raises: ArgumentError.
         """
+        nodes = [node for node in nodes if len(node["host"].encode()) < ENDPOINT_BYTES]
         places = ffi.new("kl_endpoint[]", len(nodes))
         for place, node in zip(places, nodes, strict=True):
             place.node, place.port = node["node_id"], node["port"]
-            place.has_rack = node["rack"] is not None
-            for field, text in (("host", node["host"]), ("rack", node["rack"] or "")):
-                data = text.encode()
-                if len(data) >= len(place.host):
-                    raise ArgumentError(
-                        f"{field} of node {place.node}: found {len(data)} bytes, wanted < 256"
-                    )
-                setattr(place, field, data)
+            place.host = node["host"].encode()
+            rack = None if node["rack"] is None else node["rack"].encode()
+            place.has_rack = rack is not None and len(rack) < ENDPOINT_BYTES
+            if place.has_rack:
+                place.rack = rack
         check(lib.kl_server_set_endpoints(self._c, listener, places, len(nodes)))
 
     def append(

@@ -15,10 +15,8 @@ __all__ = ["Peer", "Request"]
 
 Answer = Mapping[str, Any]
 _CONTROLS = (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN)
-_HANDED_BACK = (apis.PRODUCE, apis.FETCH)
-"""What C goes on with, from the request's bytes."""
-_LARGE_BYTES = 4000
-"""Frames of more are counted by queued.max.request.bytes."""
+_WAIT_FOR_MEMBERS = (apis.JOIN_GROUP, apis.SYNC_GROUP)
+"""Answered when other members have done what they should, which may take minutes."""
 KNOWN = {**{api.key: api for api in _CONTROLS}, **apis.BY_KEY}
 """What clients ask, what a controller says, and what it is asked."""
 
@@ -71,10 +69,8 @@ class Request:
 
         Raises: InvalidRequest, UnsupportedVersion.
         """
-        body = self.body
-        self.body = self.api.decode_request(self.version, body)
-        # Its answer may take minutes: a JoinGroup's, for one, when other members are slow.
-        if len(body) > _LARGE_BYTES and self.api not in _HANDED_BACK:
+        self.body = self.api.decode_request(self.version, self.body)
+        if self.api in _WAIT_FOR_MEMBERS:  # what is kept of it the group's bounds count
             self._reactor.read(self._id)
 
     def answer(self, response: Answer) -> None:

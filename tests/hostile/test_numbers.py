@@ -274,24 +274,6 @@ def test_members_that_wait_hold_no_frames(victim: Victim) -> None:
             wait_for(lambda: victim.resident_bytes() < before + 100 * MIB, "their frames are gone")
 
 
-def test_a_large_fetch_waits_no_ten_minutes(victim: Victim) -> None:
-    """Its frame counts among the requests in hand: what it asks for is answered soon."""
-    partition = {"partition": 0, "fetch_offset": 1 << 40, "partition_max_bytes": 1 << 20}
-    fields = {
-        "max_wait_ms": 600_000, "min_bytes": 1 << 30, "max_bytes": 1 << 30,
-        "topics": [{"topic": WITNESS_TOPIC, "partitions": [partition]}],
-    }  # fmt: skip
-    with contextlib.closing(victim.peer()) as peer:
-        (found,) = peer.ask(apis.LIST_OFFSETS, 5, {
-            "topics": [{"name": WITNESS_TOPIC,
-                        "partitions": [{"partition_index": 0, "timestamp": -1}]}]
-        }).topics[0].partitions  # fmt: skip
-        partition["fetch_offset"] = found.offset
-        peer.send_body(apis.FETCH, 12, padded(apis.FETCH.encode_request(12, fields), MIB))
-        (found,) = peer.receive().responses[0].partitions
-        assert found.error_code == 0
-
-
 def test_a_subscription_to_10_000_topics(victim: Victim) -> None:
     names = b"".join(b"\0\5%05d" % i for i in range(10_000))
     subscription = b"\0\0" + (10_000).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"

@@ -6,8 +6,6 @@
 
 enum {
     RESPONSE_KEPT_BYTES = 64 << 10, /* of memory that an idle exchange keeps */
-    PARKED_BYTES_MAX = 64 << 10,    /* of a frame that waits as long as its client says */
-    PARKED_LARGE_MS = 500,          /* the longest wait of a larger one */
     LOOK_BYTES = 4 << 20            /* of a file, whether it is in memory */
 };
 
@@ -99,10 +97,7 @@ void kl_exchange_end(kl_exchange *exchange) {
 
 void kl_exchange_was_read(kl_exchange *exchange) {
     if (exchange->state != KL_IN_PYTHON || !atomic_load(&exchange->read)) return;
-    kl_pool_give(&exchange->owner->pool, exchange->frame);
-    exchange->frame = NULL;
-    exchange->request.data = NULL;
-    exchange->request.client_id = (kl_span){NULL, 0};
+    kl_request_release_frame(&exchange->request);
 }
 
 static kl_exchange *exchange_of(kl_request *request) { return (kl_exchange *)request; }
@@ -121,13 +116,9 @@ static bool park(kl_exchange *exchange, kl_exchange_state state) {
     kl_thread *thread = exchange->owner;
     kl_request *request = &exchange->request;
     exchange->state = state;
-    /* As long as its client says, a small one holds up nobody's large requests.  A large one
-     * counts among them, and is answered soon. */
-    if (state == KL_WAITS && request->bytes <= PARKED_BYTES_MAX)
+    /* As long as its client says, or the disk: it must not hold up others' large requests. */
+    if (state == KL_WAITS && !request->counts)
         kl_pool_let_go(&thread->pool, exchange->frame);
-    else if (state == KL_WAITS && request->deadline_ms != INT64_MAX)
-        request->deadline_ms =
-            KL_MIN(request->deadline_ms, thread->now_ms + PARKED_LARGE_MS);
     kl_count_add(&thread->parked, 1);
     if (exchange->request.deadline_ms == INT64_MAX) return true;
     return kl_timers_add(&thread->timers, &exchange->timer,
@@ -197,6 +188,7 @@ bool kl_exchange_answered(kl_exchange *exchange) {
     case KL_AGAIN_UNHEARD:
         exchange->kind = own_kind_of(exchange->owner->net, exchange->request.api_key);
         if (exchange->kind == NULL) break;
+        if (exchange->frame == NULL) break; /* Python had read it */
         exchange->request.no_up = true;
         return kl_exchange_run(exchange);
     case KL_CLOSE: break;

@@ -17,8 +17,6 @@ enum {
     KL_SIZE_BYTES = 4,
     KL_API_PRODUCE = 0,
     KL_API_FETCH = 1,
-    KL_API_JOIN_GROUP = 11,
-    KL_API_SYNC_GROUP = 14,
     /* A response: size, correlation id, and in version 1 of its header no tagged fields. */
     KL_RESPONSE_HEADER_BYTES = 8
 };

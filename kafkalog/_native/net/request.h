@@ -27,7 +27,8 @@ struct kl_request {
     int32_t thread;   /* index of its network thread: for memory that is kept per thread */
     int32_t listener; /* as given to kl_server_listen */
     /* The frame behind its size field, from the first byte of the header on.  Ours and
-     * writable: offsets may be stamped in place.  Valid until the request ends. */
+     * writable: offsets may be stamped in place.  Valid until the request ends, or
+     * its frame was released; then NULL. */
     uint8_t *data;
     size_t bytes;
     size_t body_pos; /* of the body, behind the header and its tagged fields */
@@ -36,6 +37,7 @@ struct kl_request {
     int32_t correlation_id;
     kl_span client_id; /* data NULL: null */
 
+    bool counts;  /* its frame, among those in hand, while it is parked */
     bool no_up;   /* Python handed it back: what is unknown now gets its error */
     bool expired; /* its deadline came, or the server stops: answer with what is there */
     /* Set by a run that parks: what was put of the response stays for the next run. */

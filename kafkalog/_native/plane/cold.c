@@ -58,21 +58,6 @@ static void free_load(kl_load *load) {
     kl_release(load);
 }
 
-/* Locked, but not while it works. */
-static void run_warming(kl_cold *cold) {
-    kl_warming *warming = cold->first;
-    cold->first = warming->next;
-    if (cold->first == NULL) cold->last = NULL;
-    bool stop = cold->stop;
-    kl_unlock(&cold->lock);
-    if (!stop) read_piece(warming);
-    /* The last look at it, and one letter: there is no mark beside it that a request could see
-     * first and end by.  `done` of a load is such a mark: it is seen under the lock only, under
-     * which its request is woken. */
-    kl_warmed(warming);
-    kl_lock(&cold->lock);
-}
-
 static void append_to(kl_load **list, kl_load *load) {
     while (*list) list = &(*list)->next;
     load->next = NULL;
@@ -106,11 +91,47 @@ static kl_load *next_load(const kl_cold *cold) {
     return load;
 }
 
+static void *run(void *argument);
+
+/* Locked.  Whether a thread will take what is pushed. */
+static bool have_thread(kl_cold *cold) {
+    if (cold->stop) return false;
+    if (cold->waiting > 0 || cold->count == KL_COLD_THREADS) return true;
+    if (kl_thread_spawn(&cold->threads[cold->count], run, cold, "kafkalog-cold"))
+        return cold->count > 0;
+    cold->count++;
+    return true;
+}
+
+/* Locked.  What is left beside that which a thread has taken is another's. */
+static void pass_on(kl_cold *cold) {
+    if (cold->stop || (cold->first == NULL && next_load(cold) == NULL)) return;
+    if (cold->waiting > 0) pthread_cond_signal(&cold->some);
+    else have_thread(cold);
+}
+
+/* Locked, but not while it works. */
+static void run_warming(kl_cold *cold) {
+    kl_warming *warming = cold->first;
+    cold->first = warming->next;
+    if (cold->first == NULL) cold->last = NULL;
+    pass_on(cold);
+    bool stop = cold->stop;
+    kl_unlock(&cold->lock);
+    if (!stop) read_piece(warming);
+    /* The last look at it, and one letter: there is no mark beside it that a request could see
+     * first and end by.  `done` of a load is such a mark: it is seen under the lock only, under
+     * which its request is woken. */
+    kl_warmed(warming);
+    kl_lock(&cold->lock);
+}
+
 /* Locked, but not while it works.  One item: the others wait again, behind those that do. */
 static void run_load(kl_cold *cold, kl_load *load) {
     take_out(&cold->waiting_loads, load);
     append_to(&cold->running_loads, load);
     load->running = true;
+    pass_on(cold);
     bool stop = cold->stop;
     kl_unlock(&cold->lock);
     if (!stop) load_item(&load->items[load->at]);
@@ -122,8 +143,6 @@ static void run_load(kl_cold *cold, kl_load *load) {
     if (load->request == NULL) free_load(load);
     else if (load->done) kl_request_wake(load->request); /* which leaves it */
     else append_to(&cold->waiting_loads, load);
-    /* What it held back may be more than this thread takes. */
-    if (cold->waiting > 0 && cold->waiting_loads) pthread_cond_signal(&cold->some);
 }
 
 static void *run(void *argument) {
@@ -144,16 +163,6 @@ static void *run(void *argument) {
     }
     kl_unlock(&cold->lock);
     return NULL;
-}
-
-/* Locked.  Whether a thread will take what is pushed. */
-static bool have_thread(kl_cold *cold) {
-    if (cold->stop) return false;
-    if (cold->waiting > 0 || cold->count == KL_COLD_THREADS) return true;
-    if (kl_thread_spawn(&cold->threads[cold->count], run, cold, "kafkalog-cold"))
-        return cold->count > 0;
-    cold->count++;
-    return true;
 }
 
 static bool push(kl_cold *cold, kl_warming *warming) {

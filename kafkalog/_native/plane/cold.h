@@ -8,7 +8,7 @@
 
 enum {
     KL_COLD_THREADS = 4,
-    KL_COLD_APPENDS_MAX = KL_COLD_THREADS - 1 /* at once: a read always has a thread */
+    KL_COLD_APPENDS_MAX = KL_COLD_THREADS - 1 /* at once: they leave one to reads */
 };
 
 /* A place in a log that is to be read from, or an append that is to find it ready. */

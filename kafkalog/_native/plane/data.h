@@ -28,6 +28,7 @@ typedef struct {
     int32_t produce_count;
     int32_t fetch_count;
     size_t parked_bytes; /* of large fetches that wait: fetch.c */
+    size_t cold_bytes;   /* of produce requests that wait for the disk: produce.c */
 } kl_lane;
 
 typedef struct kl_data kl_data;

@@ -9,7 +9,10 @@ enum {
     VERSION_MAX = KL_PRODUCE_TOPIC_IDS,
     VERSION_FLEXIBLE = 9,
     VERSION_ZSTD = 7,
-    FREE_MAX = 64,    /* kept per network thread */
+    FREE_MAX = 64, /* kept per network thread */
+    /* Of requests that wait for the disk, in a network thread's sum: more of them count among
+     * those in hand, and may hold up others' large ones. */
+    COLD_BYTES_MAX = 64 << 20,
     KEEP_ITEMS = 1024 /* of a kept one */
 };
 
@@ -40,8 +43,10 @@ static void free_one(kl_produce *produce) {
 }
 
 static void leave_load(kl_request *request, kl_produce *produce) {
-    if (produce->load) kl_cold_leave(&kl_data_of(request)->cold, produce->load);
+    if (produce->load == NULL) return;
+    kl_cold_leave(&kl_data_of(request)->cold, produce->load);
     produce->load = NULL;
+    kl_lane_of(request)->cold_bytes -= produce->cold_bytes;
 }
 
 /* Take it out of every list and keep its memory for the next. */
@@ -220,13 +225,19 @@ static bool park_cold(kl_request *request, kl_produce *produce) {
             .replica = kl_replica_retain(produce->items[i].replica), .append = next};
     }
     if (load == NULL) return false;
-    produce->load = load;
     request->parked = produce;
     request->deadline_ms = INT64_MAX;
-    if (kl_cold_load(&kl_data_of(request)->cold, load, request)) return true;
-    produce->load = NULL;
-    request->parked = NULL;
-    return false;
+    if (!kl_cold_load(&kl_data_of(request)->cold, load, request)) {
+        request->parked = NULL;
+        return false;
+    }
+    kl_lane *lane = kl_lane_of(request);
+    produce->load = load;
+    request->counts =
+        request->bytes > COLD_BYTES_MAX - KL_MIN(lane->cold_bytes, (size_t)COLD_BYTES_MAX);
+    produce->cold_bytes = request->counts ? 0 : request->bytes;
+    lane->cold_bytes += produce->cold_bytes;
+    return true;
 }
 
 /* ---- appending ---------------------------------------------------------------------------- */

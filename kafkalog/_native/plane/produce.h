@@ -40,7 +40,8 @@ typedef struct {
 struct kl_produce {
     kl_produce *next; /* a free one's */
     kl_wait wait;
-    kl_load *load; /* what its logs need first is under way */
+    kl_load *load;     /* what its logs need first is under way */
+    size_t cold_bytes; /* of its frame, which does not count while it waits for that */
     kl_produce_item *items;
     size_t count;
     size_t capacity;
