@@ -55,6 +55,7 @@ with a warning; a stream refuses those that end a batch.
 _CLIENT = """
 `kafka.*` are settings of Kafka's consumer. Where a path is read all are ignored, with a warning;
 where brokers are, some are obeyed, and one that no consumer has is refused with the nearest.
+A plan waits for brokers that are away, as in a restart: by default for 180 s, with a warning.
 Connections are without encryption and passwords: `kafka.security.protocol` can only be PLAINTEXT,
 and `kafka.sasl.*` and `kafka.ssl.*` are refused.
 """
@@ -142,7 +143,8 @@ a batch (`offsets.retention.minutes`). A new checkpoint is a new query, and writ
 dropped, with a warning, whatever rows they have. A commit that is not answered is asked for again;
 a batch write without `batchId` says in its error when it stays unknown whether the rows are there.
 With a path the driver opens the directory for each batch; while a broker has it, write to the
-broker instead.
+broker instead. A delivery waits for brokers that are away, as in a restart, for as long as
+`kafka.delivery.timeout.ms` says (120 s).
 
 Deliveries keep such a directory open too briefly for a broker's background work. The sink compacts
 the journals of groups and transactions itself. Retention and the compaction of topics wait for a

@@ -75,9 +75,14 @@ PORTED: Mapping[str, Ported] = {
     "minOffsetsPerTrigger": Ported("", f"{_STREAM}test_a_minimum_waits_for_its_time"),
     "maxTriggerDelay": Ported("", f"{_STREAM}test_a_minimum_waits_for_its_time"),
     "groupIdPrefix": _IGNORED,
-    "kafkaConsumer.pollTimeoutMs": _IGNORED,
-    "fetchOffset.numRetries": _IGNORED,
-    "fetchOffset.retryIntervalMs": _IGNORED,
+    "kafkaConsumer.pollTimeoutMs": Ported("", "test_patience.py::test_a_plan_and_its_tasks_wait"),
+    "fetchOffset.numRetries": Ported(
+        "", "test_places.py::test_a_broker_that_is_not_there_is_named"
+    ),
+    "fetchOffset.retryIntervalMs": Ported(
+        "ignored with a warning: `kafka.retry.backoff.ms` and its `.max.ms` say it",
+        _IGNORED.test,
+    ),
     "kafka.group.id": Ported(
         "ignored with a warning: there is no group",
         f"{_OPTIONS}test_settings_that_change_nothing_are_ignored_by_name",

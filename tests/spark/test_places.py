@@ -25,6 +25,7 @@ from tests.spark.conftest import write_topic
 from tests.spark.reading import reader
 
 A0, A1 = ("a", 0), ("a", 1)
+IMPATIENT = {"kafka.default.api.timeout.ms": "1", "fetchoffset.numretries": "1"}
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_a_broker_that_is_not_there_is_named():
     with closing(Port()) as port:
         at = f"127.0.0.1:{port.number}"
         with pytest.raises(ReadError, match=f"the brokers at {at}, asked from .*PeerGone"):
-            DefaultSource({"kafka.bootstrap.servers": at, "subscribe": "a"}).schema()
+            DefaultSource({"kafka.bootstrap.servers": at, "subscribe": "a", **IMPATIENT}).schema()
 
 
 def test_damage_at_a_broker_is_named_with_what_to_do(tmp_path):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ..patience import Patience, patiently
 from .blocking import Placed, end_dead, tell_blocking
 from .memory import Memory, Write, drop, find, offsets, recall, write_of
 from .options import WriteOptions
@@ -90,7 +91,7 @@ def _write(
     placed = Placed()
     with kafkalog.Producer(where, transactional_id=name, config=dict(options.producer)) as producer:
         # Whoever wrote as this sink before can do so no more; what it left open is ended.
-        producer.init_transactions()
+        patiently(producer.init_transactions, _patience(options), options.target)
         if write is not None:
             memory = _recall(options, where, write)
             if (last := find(write, memory)) is not None:
@@ -145,7 +146,17 @@ def _send(producer: Producer, part: Part) -> list[ManyFuture]:
 
 def _recall(options: WriteOptions, where: Any, write: Write) -> Memory:
     with _admin(options, where) as admin:
-        return recall(admin, write)
+        return patiently(lambda: recall(admin, write), _patience(options), options.target)
+
+
+def _patience(options: WriteOptions) -> Patience:
+    """A delivery waits for its target as long as a record for its acknowledgement."""
+    from kafkalog.config.producer import ProducerConfig
+
+    config = ProducerConfig.of(dict(options.producer))
+    return Patience(
+        config.delivery_timeout_ms, config.retry_backoff_ms, config.retry_backoff_max_ms
+    )
 
 
 def _admin(options: WriteOptions, where: Any) -> Admin:
