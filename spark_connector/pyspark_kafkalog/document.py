@@ -142,9 +142,13 @@ a batch (`offsets.retention.minutes`). A new checkpoint is a new query, and writ
 `sinkId` says that it is the same: then its batches up to the last number of the old one are
 dropped, with a warning, whatever rows they have. A commit that is not answered is asked for again;
 a batch write without `batchId` says in its error when it stays unknown whether the rows are there.
-With a path the driver opens the directory for each batch; while a broker has it, write to the
-broker instead. A delivery waits for brokers that are away, as in a restart, for as long as
-`kafka.delivery.timeout.ms` says (120 s).
+With a path the driver opens the directory for each batch, and only one process can at a time:
+queries that write to one directory take turns. While a broker has it, write to the broker instead.
+A delivery waits for a directory that is in use, and for brokers that are away, as in a restart, for
+as long as `kafka.delivery.timeout.ms` says (120 s), with a warning that names the process that has
+the directory. Reports need not hold up a sink: `kafkalog.polars.scan(path, topic)`,
+`kafkalog.pandas.read(path, topic)`, `Log(folder, mode="r")`, `kafkalog consume --dir` and this
+source take no lock; `kafkalog.Store(path)` does.
 
 Deliveries keep such a directory open too briefly for a broker's background work. The sink compacts
 the journals of groups and transactions itself. Retention and the compaction of topics wait for a

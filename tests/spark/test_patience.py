@@ -1,7 +1,8 @@
-"""Brokers that are away for a while: planning, tasks and deliveries wait for them."""
+"""What is away for a while: plans, tasks and deliveries wait for brokers and for directories."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ from pyspark_kafkalog import DefaultSource
 from pyspark_kafkalog.sink import delivery
 from pyspark_kafkalog.sink.rows import SinkError
 
+import kafkalog
 from kafkalog.client.cluster import Backoff
 from kafkalog.testing.broker import TestBroker
 from kafkalog.testing.port import Port
@@ -117,3 +119,40 @@ def test_a_delivery_gives_up_in_the_end(job: Job) -> None:
         given = {"kafka.bootstrap.servers": f"127.0.0.1:{port.number}"}
         with pytest.raises(SinkError, match=r"the brokers at 127\.0\.0\.1:\d+: PeerGone"):
             job(values("a"), path="", **given, **{"kafka.delivery.timeout.ms": "1"})
+
+
+def test_a_delivery_waits_for_a_directory_that_is_in_use(
+    micro: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of another stream, which delivers just then, or of a program that has it open."""
+    writer, messages = micro(0, values("a"))
+    store = kafkalog.Store(tmp_path / "data")
+    real = Backoff.wait
+
+    def wait(self: Backoff) -> None:
+        store.close()
+        real(self)
+
+    monkeypatch.setattr(Backoff, "wait", wait)
+    writer.commit(messages, 0)
+    assert list(kafkalog.pandas.read(tmp_path / "data", "t")["value"]) == [b"a"]
+
+
+def test_a_directory_that_stays_in_use_is_told_with_its_owner(job: Job, tmp_path: Path) -> None:
+    with kafkalog.Store(tmp_path / "data") as store:
+        with pytest.raises(SinkError) as told:
+            job(values("a"), **{"kafka.delivery.timeout.ms": "1"})
+        for words in (f"process {os.getpid()} owns", "waited for 0.001 s", "if a broker has it"):
+            assert words in str(told.value)
+        assert "t" not in store
+
+
+def test_reports_are_read_beside_a_sink(job: Job, tmp_path: Path) -> None:
+    """While another process may have the directory's lock."""
+    job(values("a", "b"))
+    with kafkalog.Store(tmp_path / "data") as store:
+        store["t"][0].append(b"c")
+        found = kafkalog.pandas.read(tmp_path / "data", "t")
+        assert list(found["value"]) == [b"a", b"b", b"c"]
+        with kafkalog.Log(tmp_path / "data" / "t-0", mode="r") as log:
+            assert [one.value for one in log.read()] == [b"a", b"b", b"c"]

@@ -60,18 +60,25 @@ def deliver(
 
 @contextmanager
 def _target(options: WriteOptions) -> Iterator[Any]:
-    """What clients are made of: addresses, or a store that is open meanwhile."""
+    """What clients are made of: addresses, or a store that is open for the length of the block."""
     import kafkalog
 
-    if options.path is None:
+    path = options.path
+    if path is None:
         yield options.servers
         return
+    patience = _patience(options)
     try:
-        broker = kafkalog.Broker(options.path, listeners=(), config=SEGMENTS)
+        broker = patiently(
+            lambda: kafkalog.Broker(path, listeners=(), config=SEGMENTS), patience, path
+        )
     except kafkalog.Locked as error:
         raise SinkError(
-            f"{error}. While a broker has the directory, write to it: "
-            "option 'kafka.bootstrap.servers' in place of the path"
+            f"{error}; waited for {patience.wait_ms / 1000:g} s (kafka.delivery.timeout.ms). A "
+            "delivery needs the directory for itself: read it without its lock, as "
+            "kafkalog.polars.scan, kafkalog.pandas.read and Log(folder, mode='r') do; and if a "
+            "broker has it, write to the broker: option 'kafka.bootstrap.servers' in place of the "
+            "path"
         ) from error
     with broker:
         yield broker.store
