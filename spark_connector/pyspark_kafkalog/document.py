@@ -84,12 +84,13 @@ this package, which drops a batch that it has, that holds from topic to topic. A
 what is there when the query starts, in batches within the limits, and ends. Streams want Spark 4.0;
 AvailableNow in more than one batch and lag want 4.2.
 
-Offsets in checkpoints are the Kafka source's, `{"flights":{"0":23}}`, and beside the topics `@ids`,
-their ids. So with `failOnDataLoss` a query stops when records went that it has not read (retention,
-a topic deleted, a log cut) and also when its topic was deleted and made anew, even while it did not
-run; with `false` it warns, reads what is left, and a new topic from its start. A plain folder has
-no id: that it was made anew is noticed while the query runs. New partitions are found within a
-second and read from their first record.
+Offsets in checkpoints are the Kafka source's, `{"flights":{"0":23}}`, and next to the topics
+`@ids`, their ids, and of batch 0 `@start`, where it began: Spark does not keep that. So with
+`failOnDataLoss` a query stops when records went that it has not read (retention, a topic deleted, a
+log cut) and also when its topic was deleted and made anew, even while it did not run; with `false`
+it warns, reads what is left, and a new topic from its start. A plain folder has no id: that it was
+made anew is noticed while the query runs. New partitions are found within a second and read from
+their first record.
 
 A query that says `latest`, or no start at all, begins where the logs end when it first starts. Its
 batch 0 is empty: it writes down where that was.
