@@ -8,6 +8,7 @@ from .columns import spark_types
 from .option_table import CLIENT, IGNORED, NO_MEANING, OURS, REFUSED, Option
 from .ported import PORTED
 from .sink import options as sink
+from .sink import settings
 
 _HEAD = """# Spark
 
@@ -224,9 +225,17 @@ def render_markdown() -> str:
     lines += [_STREAM.rstrip(), _WRITE.rstrip()]
     lines += _options(sink.OURS)
     lines += ["", "Every other `kafka.*` is a setting of the producer. Refused:", ""]
-    lines += (f"- `{name}`: {instead}" for name, instead in sink.REFUSED.items())
+    lines += (f"- `{name}`: {instead}{_unless(name)}" for name, instead in settings.REFUSED.items())
+    classes = _names(filter(None, settings.PARTITIONERS))
+    lines += [f"- `kafka.partitioner.class`, but for {classes}", ""]
+    lines += [f"Ignored with a warning, as they change no record: {_names(settings.IGNORED)}."]
     lines.append(_TAIL.rstrip())
     return "\n".join(line.rstrip("\n") for line in lines) + "\n"
+
+
+def _unless(name: str) -> str:
+    values = settings.NEEDLESS.get(name)
+    return f" (`{'` or `'.join(values)}` is taken)" if values else ""
 
 
 def _names(names: Iterable[str]) -> str:

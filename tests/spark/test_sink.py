@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from pyspark_kafkalog.errors import BadOption
-from pyspark_kafkalog.sink import delivery, options, staging
+from pyspark_kafkalog.sink import delivery, options, settings, staging
 from pyspark_kafkalog.sink.rows import SinkError
 from pyspark_kafkalog.source import KafkalogSource
 
 import kafkalog
 from kafkalog import TopicPartition
+from kafkalog.config.producer import ProducerConfig
 from kafkalog.testing.broker import TestBroker
 from tests.spark.conftest import START_MS
 from tests.spark.writing import Job, batch, ddl, values
@@ -486,6 +487,8 @@ def test_users_of_one_machine_stage_apart() -> None:
         ({"path": "/d", "kafka.lingr.ms": "1"}, r"'kafka\.\*': .*lingr\.ms.*linger\.ms"),
         ({"path": "/d", "kafka.compression.type": "bzip9"}, r"'kafka\.\*': .*bzip9"),
         ({"path": "/d", "kafka.security.protocol": "SSL"}, "found 'SSL', but connections"),
+        ({"path": "/d", "kafka.partitioner.class": "my.Own"}, "'my.Own', wanted one of org.apache"),
+        ({"path": "/d", "kafka.partitioner.ignore.keys": "true"}, "leave out the column key"),
     ],
 )
 def test_options_that_cannot_be(given: dict[str, str], wanted: str) -> None:
@@ -493,6 +496,23 @@ def test_options_that_cannot_be(given: dict[str, str], wanted: str) -> None:
         options.parse(given, streaming=False)
     if "batchid" not in given and "sinkid" in given and given["sinkid"] == "a":
         assert options.parse(given, streaming=True).sink_id == "a"
+
+
+def test_settings_of_javas_producer(caplog: pytest.LogCaptureFixture) -> None:
+    """What says what holds anyhow is taken, what changes no record is ignored by name."""
+    names = {f"kafka.{name}": "1" for name in settings.IGNORED}
+    given = {
+        "path": "/d", "topic": "t", "kafka.security.protocol": "PLAINTEXT", "kafka.acks": "all",
+        "kafka.enable.idempotence": "true", "kafka.linger.ms": "0", **names,
+        "kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner",
+    }  # fmt: skip
+    found = options.parse(given, streaming=False)
+    assert found.ignored == tuple(names)
+    assert {"linger.ms": "0", "partitioner": "round_robin"}.items() <= dict(found.producer).items()
+    assert not {*settings.IGNORED} & {*ProducerConfig.table}
+    KafkalogSource(given).writer(ddl("value binary"), False)
+    assert len(caplog.messages) == len(names)
+    assert "'kafka.send.buffer.bytes' has no meaning here and is ignored" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Writing: rows are staged where a task runs, and become records in one transaction.
 
 options    text in, a checked `WriteOptions` out
+settings   `kafka.*`: what of it goes to the producer
 rows       which columns a query has, and the rows of an Arrow batch by topic and partition
 staging    staged rows: a log for each topic and partition that a task writes to
 memory     which batches the target has

@@ -129,7 +129,7 @@ class _Driver:
     def begin(self) -> Offsets:
         """The start of a new query."""
         if self._initial is None:
-            warn_ignored(self._options)
+            warn_ignored(self._options.ignored)
             self._watch.require()
             self._initial = self.at = self._resolve(self._look(fresh=True))
             # Until batch 0 is written down nobody knows where `latest` was: it reads nothing.
