@@ -105,6 +105,41 @@ def test_many_targets_keep_their_order(job: Job, tmp_path: Path) -> None:
             assert [v for p, _, v in found[topic] if p == number] == wanted
 
 
+@pytest.mark.parametrize("at_once", [1, 1 << 20])
+def test_many_partitions_cost_an_append_each(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """However many batches Spark hands over; and a task has one log, which is opened twice.
+
+    `at_once`: bytes of rows; with one byte each batch is on its own.
+    """
+    partitions, batches = 20, 30
+    with kafkalog.Store(tmp_path / "data") as store:
+        store.create_topic("t", partitions)
+    opens, appends = [], []
+
+    class Counted(kafkalog.Log):
+        def __init__(self, path: str, *args: Any, **named: Any) -> None:
+            opens.append(path)
+            super().__init__(path, *args, **named)
+
+        def append_many(self, *args: Any, **named: Any) -> Any:
+            appends.append(self.path)
+            return super().append_many(*args, **named)
+
+    monkeypatch.setattr(kafkalog, "Log", Counted)
+    monkeypatch.setattr(staging, "GATHER_BYTES", at_once)
+    rows = [
+        batch(value=[b"%d.%d" % (i, p) for p in range(partitions)], partition=range(partitions))
+        for i in range(batches)
+    ]
+    job(rows, schema="all")
+    assert len(opens) == 2
+    assert len(appends) == partitions * (batches if at_once == 1 else 1)
+    wanted = [(p, None, b"%d.%d" % (i, p)) for p in range(partitions) for i in range(batches)]
+    assert written(tmp_path / "data") == {"t": wanted}
+
+
 @pytest.mark.parametrize(
     ("rows", "wanted"),
     [

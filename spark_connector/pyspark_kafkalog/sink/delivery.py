@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ..patience import Patience, patiently
@@ -16,11 +17,11 @@ from .blocking import Placed, end_dead, tell_blocking
 from .memory import Memory, Write, drop, find, offsets, recall, write_of
 from .options import WriteOptions
 from .rows import SinkError
-from .staging import Part, Staged, forget, staged_batches
+from .staging import Part, Staged, forget, staged_batches, staged_log
 from .upkeep import SEGMENTS, compact_journals
 
 if TYPE_CHECKING:
-    from kafkalog import Admin, Producer
+    from kafkalog import Admin, Log, Producer
     from kafkalog.client.delivery import ManyFuture
 
 _log = logging.getLogger(__name__)
@@ -106,9 +107,7 @@ def _write(
                 return
         try:
             with producer.transaction():
-                for part in parts:
-                    for sent in _send(producer, part):
-                        placed.note(sent)
+                _send_all(producer, parts, placed)
                 if write is not None:
                     producer.send_offsets(offsets(write, memory), write.group)
         except kafkalog.Timeout as error:
@@ -144,10 +143,19 @@ def _end(producer: Producer, unanswered: Exception) -> None:
     ) from unanswered
 
 
-def _send(producer: Producer, part: Part) -> list[ManyFuture]:
+def _send_all(producer: Producer, parts: Sequence[Part], placed: Placed) -> None:
+    """Parts of one task stand together: its log is opened once."""
+    for folder, some in groupby(parts, key=lambda part: part.folder):
+        with staged_log(folder) as log:
+            for part in some:
+                for sent in _send(producer, part, log):
+                    placed.note(sent)
+
+
+def _send(producer: Producer, part: Part, log: Log) -> list[ManyFuture]:
     return [
         producer.send_batches(part.topic, batches, partition=part.partition)
-        for batches in staged_batches(part)
+        for batches in staged_batches(log, part)
     ]
 
 
