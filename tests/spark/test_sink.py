@@ -410,7 +410,7 @@ def test_a_directory_that_a_broker_has(job: Job, tmp_path: Path) -> None:
     """A word on what to do; then it is done."""
     with kafkalog.Broker(tmp_path / "data", listeners=["127.0.0.1:0"]) as broker:
         with pytest.raises(SinkError, match=r"option 'kafka\.bootstrap\.servers' in place of"):
-            job(values("a"))
+            job(values("a"), **{"kafka.delivery.timeout.ms": "1"})
         servers = {"path": "", "kafka.bootstrap.servers": broker.bootstrap_servers}
         job(values("b"), **servers, stagingDir=str(tmp_path / "s"))
     assert written(tmp_path / "data") == {"t": [(0, None, b"b")]}
