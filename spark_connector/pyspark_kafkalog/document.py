@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from .columns import spark_types
 from .option_table import CLIENT, IGNORED, NO_MEANING, OURS, REFUSED, Option
-from .ported import PORTED
+from .ported import PORTED, PORTED_SINK
 from .sink import options as sink
 from .sink import settings
 
@@ -182,7 +182,24 @@ times it out (`kafka.transaction.timeout.ms`). Until then each delivery logs whi
 its rows and the command that ends it, `kafkalog transactions force-terminate`.
 
 The mode is `append`: Spark hands no other to a Python source but `overwrite`, which a log does not
-know. Writing streams wants Spark 4.1 or later.
+know. A streaming aggregation in `update` mode is written in `foreachBatch`. Writing streams wants
+Spark 4.1 or later.
+
+A topic that is missing is created with one partition, or as the brokers' `num.partitions` says. As
+a partition is what one task reads, as a rule, create a large topic before the first write:
+
+```python
+with kafkalog.Store("data") as store:
+    store.create_topic("late", 12)
+# Or at brokers: kafkalog topics create late --partitions 12 --bootstrap-server broker:9092
+```
+"""
+
+_PORTED_SINK = """
+### In the place of Spark's Kafka sink
+
+| of the sink | here | test in `tests/spark` |
+|---|---|---|
 """
 
 _TAIL = """
@@ -200,6 +217,9 @@ _TAIL = """
   `--archives package.tar.gz#shipped`, `spark.executorEnv.PYTHONPATH=shipped`. `--py-files` cannot
   carry them, since Python does not load a C core out of a zip. Folders that lie at the same path on
   each machine need no more than the driver's `PYTHONPATH`, which Spark hands on.
+- In a thread that Python made, a write fails with `DATA_SOURCE_NOT_FOUND`, because Spark looks for
+  Python sources in the thread's active session, and there is none: call
+  `pyspark_kafkalog.register(spark)` in the thread first.
 - Through Spark Connect all of this works as it stands; the packages belong to the server.
 - A worker keeps the logs of its last read open. After a writer was killed, opening a log means to
   read what of its last segment was not flushed: once for each worker, and not for each task.
@@ -229,6 +249,8 @@ def render_markdown() -> str:
     classes = _names(filter(None, settings.PARTITIONERS))
     lines += [f"- `kafka.partitioner.class`, but for {classes}", ""]
     lines += [f"Ignored with a warning, as they change no record: {_names(settings.IGNORED)}."]
+    lines.append(_PORTED_SINK.rstrip())
+    lines += (f"| {name} | {one.here} | `{one.test}` |" for name, one in PORTED_SINK.items())
     lines.append(_TAIL.rstrip())
     return "\n".join(line.rstrip("\n") for line in lines) + "\n"
 
