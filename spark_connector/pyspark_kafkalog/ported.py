@@ -126,7 +126,7 @@ PORTED_SINK: Mapping[str, Ported] = {
     "`outputMode`": Ported(
         "`append`; Spark lets no Python sink take `update`, and a log cannot take `complete`: use "
         "`foreachBatch`, which takes each of them",
-        f"{_SINK}test_nothing_is_overwritten",
+        f"{_SINK_SESSION}test_update_mode_wants_foreach_batch",
     ),
     "delivery": Ported(
         "each micro-batch once, in a transaction; there at least once",

@@ -120,6 +120,23 @@ def test_a_write_from_a_thread(spark: Any, tmp_path: Path) -> None:
     assert records(tmp_path / "data") == ["x"]
 
 
+def test_update_mode_wants_foreach_batch(spark: Any, tmp_path: Path) -> None:
+    lines(tmp_path / "in")
+    rows = spark.readStream.text(str(tmp_path / "in")).groupBy("value").count()
+    writer = rows.selectExpr("value").writeStream.outputMode("update").trigger(availableNow=True)
+
+    def write(some: Any, batch: int) -> None:
+        to = some.write.format("kafkalog").mode("append").option("topic", "t")
+        to.option("sinkId", "s").option("batchId", batch).save(str(tmp_path / "data"))
+
+    refused = writer.format("kafkalog").option("checkpointLocation", str(tmp_path / "first"))
+    with pytest.raises(PySparkException, match="not support Update mode"):
+        refused.option("topic", "t").start(str(tmp_path / "data")).awaitTermination()
+    taken = writer.foreachBatch(write).option("checkpointLocation", str(tmp_path / "second"))
+    taken.start().awaitTermination()
+    assert len(records(tmp_path / "data")) == FILES * LINES
+
+
 CUTS = ["write:before", "_send:after", "_write:after", "forget:before", "forget:after"]
 """The rest of the steps without a session: test_sink.py."""
 
