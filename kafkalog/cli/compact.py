@@ -100,6 +100,7 @@ def _show(
 ) -> int:
     """What --execute would look at.  Nothing is written."""
     from kafkalog.log.compaction import look
+    from kafkalog.log.isolation import UNCOMMITTED
     from kafkalog.log.log import Log, handle_of
 
     rows = []
@@ -107,7 +108,7 @@ def _show(
         with Log(path, "r", settings, topic=tp.topic, partition=tp.partition) as log:
             end = log.last_stable_offset if options.roll else look(handle_of(log)).end
             first = log.start_offset
-            records = log.scan(first, end).count() if end > first else 0
+            records = log.scan(first, end, isolation=UNCOMMITTED).count() if end > first else 0
             keyless = _without_key(log, first, end) if records else 0
         if options.json:
             told = {"topic": tp.topic, "partition": tp.partition, "end_offset": end}
@@ -121,9 +122,11 @@ def _show(
 
 
 def _without_key(log: "Log", start: int, stop: int) -> int:
+    from kafkalog.log.isolation import UNCOMMITTED
+
     return sum(
         sum(key is None for key in batch.numpy("key"))
-        for batch in log.scan(start, stop, columns=["key"])
+        for batch in log.scan(start, stop, columns=["key"], isolation=UNCOMMITTED)
     )
 
 

@@ -526,10 +526,9 @@ class Sharing:
 
     def commit_later(self, offsets: Offsets, callback: Callback | None) -> None:
         """Commit in the background; `callback` is called within a later poll, commit or close."""
-        given = Committing(offsets, self.member(), callback, self._patient_until_s())
         # What this thread has reached the other one may wait for.
         self.committer.cluster.reached |= self.cluster.reached
-        self.committer.commit(given)
+        self.committer.commit(Committing(offsets, self.member(), callback, self._patient_until_s()))
 
     def _patient_until_s(self) -> float:
         """When what begins now gives up, by the clock: with the call, or as one of its own."""

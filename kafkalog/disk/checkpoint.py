@@ -12,6 +12,7 @@ import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kafkalog._native import check, ffi, lib
@@ -136,6 +137,17 @@ def parse_marker(data: bytes) -> Vouched | None:
     return Vouched(body[0], starts, derived)
 
 
+@lru_cache(maxsize=8)
+def _parsed(data: bytes) -> dict[TopicPartition, int]:
+    """Of a checkpoint, for readers: of a directory of many partitions each reads the same."""
+    return parse_offsets(data)
+
+
+@lru_cache(maxsize=2)
+def _parsed_marker(data: bytes) -> Vouched | None:
+    return parse_marker(data)
+
+
 def render_marker(broker_epoch: int, vouched: Vouched) -> bytes:
     """The bytes of a clean marker; Kafka reads the first two fields."""
     starts, derived = (
@@ -199,6 +211,8 @@ class DirectoryState:
         """The directory is the folder of a log that stands alone."""
         self.copied = False
         """Its logs are copies of a cluster's: how far each may be shown is remembered."""
+        self._shares = mode == "r" and not own
+        """What was parsed is others', too, and is not changed."""
         self._pid = os.getpid()
         self.lock = threading.RLock()
         """Guards the entries and their files; held from the look at a log's offsets until they
@@ -214,7 +228,10 @@ class DirectoryState:
             """Whether the directory was closed cleanly by whoever wrote to it last."""
             names = (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER)
             self._entries = {name: self._load(name) for name in names}
-            self._written = {name: dict(self._entries[name]) for name in names}  # on disk
+            self._written = {  # on disk
+                name: self._entries[name] if self._shares else dict(self._entries[name])
+                for name in names
+            }
             self._restore_log_starts()
             self._derived: dict[TopicPartition, int] = {}
             if self._vouched:
@@ -228,7 +245,7 @@ class DirectoryState:
         data = b"?"
         try:
             data = self.directory.read(name, FILE_BYTES_MAX) or b""
-            return parse_offsets(data)
+            return _parsed(data) if self._shares else parse_offsets(data)
         except CorruptLog as error:
             # Zeros are what a power cut can leave of a file that was not synced, as Kafka's.
             if name == LOG_START and not self._vouched and data.strip(b"\0"):
@@ -271,7 +288,7 @@ class DirectoryState:
         data = self.directory.read(CLEAN_MARKER, MARKER_BYTES_MAX)
         if data is None:
             return False
-        self._vouched = parse_marker(data)
+        self._vouched = _parsed_marker(data) if self._shares else parse_marker(data)
         if not self.own:
             return True
         # A folder is easily moved and written elsewhere, so its marker names what it vouches for.

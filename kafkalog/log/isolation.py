@@ -5,7 +5,13 @@ from typing import Final
 from kafkalog._native import lib
 from kafkalog.errors import ArgumentError
 
-__all__ = ["bound_of"]
+__all__ = ["COMMITTED", "UNCOMMITTED", "bound_of"]
+
+UNCOMMITTED: Final = "read_uncommitted"
+"""Also what transactions aborted, or have not decided yet; what records are read with, as by Kafka.
+"""
+COMMITTED: Final = "read_committed"
+"""What columns are read with where nobody says: a table has no rows that were taken back."""
 
 BOUNDS: Final[dict[str, int]] = {
     "read_uncommitted": lib.KL_UNCOMMITTED,

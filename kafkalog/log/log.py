@@ -36,7 +36,7 @@ from kafkalog.log.appending import (
     span_of,
 )
 from kafkalog.log.handle import Handle
-from kafkalog.log.isolation import bound_of
+from kafkalog.log.isolation import COMMITTED, bound_of
 from kafkalog.log.lookup import find_time, milliseconds
 from kafkalog.log.outgoing import READ_BYTES, read_batches, send_batches
 from kafkalog.log.owner import open_log
@@ -380,10 +380,10 @@ class Log:
         start_time_ms: int | None = None,
         stop_time_ms: int | None = None,
         columns: Sequence[str] | None = None,
-        isolation: str = "read_uncommitted",
+        isolation: str = COMMITTED,
         **options: Any,
     ) -> Scan:
-        """Records as columns: see Scan."""
+        """Records as columns, by default committed ones: see Scan."""
         from kafkalog.log.scan import Scan
 
         return Scan(

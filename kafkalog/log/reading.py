@@ -11,7 +11,7 @@ from kafkalog.arguments import whole_number
 from kafkalog.errors import ArgumentError, OffsetOutOfRange
 from kafkalog.log import rows
 from kafkalog.log.handle import WAIT_SLICE_MS
-from kafkalog.log.isolation import bound_of
+from kafkalog.log.isolation import COMMITTED, UNCOMMITTED, bound_of
 from kafkalog.types import Record
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _present(log: Source, start: int, stop: int | None) -> Iterator[Record]:
     stop = log.high_watermark if stop is None else min(stop, log.high_watermark)
     while (start := max(start, log.start_offset)) < stop:
         try:
-            for records, after in log.scan(start, stop).record_blocks():
+            for records, after in log.scan(start, stop, isolation=UNCOMMITTED).record_blocks():
                 yield from records
                 start = after
             return
@@ -93,7 +93,7 @@ def from_end(log: Source, count: int) -> int:
     end, back = log.high_watermark, count
     while (start := max(end - back, log.start_offset)) < end:
         found: list[int] = []
-        for batch in log.scan(start, end, columns=["offset"]):
+        for batch in log.scan(start, end, columns=["offset"], isolation=UNCOMMITTED):
             found += batch.numpy("offset").tolist()
             del found[:-count]
         if len(found) == count:
@@ -127,7 +127,7 @@ def record_at(log: Source, index: int) -> Record:
     if offset < 0:
         wanted = -offset
         offset = from_end(log, wanted)
-        if log.scan(offset).count() < wanted:
+        if log.scan(offset, isolation=UNCOMMITTED).count() < wanted:
             raise OffsetOutOfRange(f"log {log.path}: it has fewer than {wanted} records")
     state, near = log._state(), log._near
     if near is None or near.generation != state.generation:
@@ -152,7 +152,9 @@ def _decoded(log: Source, start: int, state: Any) -> Near | None:
         return None
     from kafkalog.log.scan import first_block  # with its kin, only when something is read
 
-    block = first_block(log.scan(start, batch_rows=1, batch_bytes=1), rows.RECORD_COLUMNS)
+    block = first_block(
+        log.scan(start, isolation=UNCOMMITTED, batch_rows=1, batch_bytes=1), rows.RECORD_COLUMNS
+    )
     if block is None or rows.string_bytes(block) > KEPT_BYTES_MAX:
         return None
     return Near(state.generation, start, block, rows.offsets(block))
@@ -302,7 +304,7 @@ def follow_columns(
     offset = log.end_offset if start is None else whole_number("start", start)
     if "stop" in options:
         raise ArgumentError("stop: who follows has no end; `scan` has one")
-    bound = bound_of(options.get("isolation", "read_uncommitted"))
+    bound = bound_of(options.get("isolation", COMMITTED))
     if timeout_ms is not None:
         whole_number("timeout_ms", timeout_ms, 0)
     log.scan(offset, **options)  # what is wrong is said now, and not with the first batch

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog import errors
 from kafkalog._native import check, ffi, lib
 from kafkalog.log import rows
-from kafkalog.log.isolation import bound_of
+from kafkalog.log.isolation import COMMITTED, bound_of
 from kafkalog.log.steps import Steps
 from kafkalog.types import Record
 
@@ -190,7 +190,7 @@ class Scan(Columnar):
         columns: Sequence[str] | None = None,
         key: bytes | None = None,
         key_prefix: bytes | None = None,
-        isolation: str = "read_uncommitted",
+        isolation: str = COMMITTED,
         batch_rows: int = 32_768,
         batch_bytes: int = 8 << 20,
         check_crcs: bool = True,

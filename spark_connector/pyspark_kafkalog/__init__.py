@@ -34,7 +34,10 @@ IMPORT_S = 60
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("kafkalog")` known to this session.
+    """Make `format("kafkalog")` known to this session, and to the thread that calls.
+
+    Spark looks a Python source up in the session that is active in the thread, and in a thread that
+    Python made none is: there a write fails with DATA_SOURCE_NOT_FOUND, whatever was registered.
 
     Raises: ImportError when this PySpark has no Python data sources (they came with 4.0), or
     when Spark's own Python has no kafkalog.
@@ -48,6 +51,7 @@ def register(spark: SparkSession) -> None:
             f"PYSPARK_PYTHON={sys.executable} before the session begins"
         )
     spark.dataSource.register(DefaultSource)
+    spark.createDataFrame([], "unused int")  # makes the session the thread's active one
 
 
 def _knows_us(worker: str) -> bool:

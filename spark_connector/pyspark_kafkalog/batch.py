@@ -33,7 +33,7 @@ class KafkalogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Look at what is there and cut the read into tasks.  Runs on the driver."""
-        warn_ignored(self._options)
+        warn_ignored(self._options.ignored)
         with closing(open_place(self._options)) as place:
             return plan_batch(self._options, place)
 
@@ -42,9 +42,9 @@ class KafkalogReader(DataSourceReader):
         return read_task(partition, self._schema, self._options)
 
 
-def warn_ignored(options: ReadOptions) -> None:
-    """Tell of options that change nothing."""
-    for name in options.ignored:
+def warn_ignored(names: Sequence[str]) -> None:
+    """Log which options change nothing."""
+    for name in names:
         _log.warning("option %r has no meaning here and is ignored", name)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from .columns import spark_types
 from .option_table import CLIENT, IGNORED, NO_MEANING, OURS, REFUSED, Option
-from .ported import PORTED
+from .ported import PORTED, PORTED_SINK
 from .sink import options as sink
+from .sink import settings
 
 _HEAD = """# Spark
 
@@ -55,6 +56,7 @@ with a warning; a stream refuses those that end a batch.
 _CLIENT = """
 `kafka.*` are settings of Kafka's consumer. Where a path is read all are ignored, with a warning;
 where brokers are, some are obeyed, and one that no consumer has is refused with the nearest.
+A plan waits for brokers that are away, as in a restart: by default for 180 s, with a warning.
 Connections are without encryption and passwords: `kafka.security.protocol` can only be PLAINTEXT,
 and `kafka.sasl.*` and `kafka.ssl.*` are refused.
 """
@@ -83,12 +85,13 @@ this package, which drops a batch that it has, that holds from topic to topic. A
 what is there when the query starts, in batches within the limits, and ends. Streams want Spark 4.0;
 AvailableNow in more than one batch and lag want 4.2.
 
-Offsets in checkpoints are the Kafka source's, `{"flights":{"0":23}}`, and beside the topics `@ids`,
-their ids. So with `failOnDataLoss` a query stops when records went that it has not read (retention,
-a topic deleted, a log cut) and also when its topic was deleted and made anew, even while it did not
-run; with `false` it warns, reads what is left, and a new topic from its start. A plain folder has
-no id: that it was made anew is noticed while the query runs. New partitions are found within a
-second and read from their first record.
+Offsets in checkpoints are the Kafka source's, `{"flights":{"0":23}}`, and next to the topics
+`@ids`, their ids, and of batch 0 `@start`, where it began: Spark does not keep that. So with
+`failOnDataLoss` a query stops when records went that it has not read (retention, a topic deleted, a
+log cut) and also when its topic was deleted and made anew, even while it did not run; with `false`
+it warns, reads what is left, and a new topic from its start. A plain folder has no id: that it was
+made anew is noticed while the query runs. New partitions are found within a second and read from
+their first record.
 
 A query that says `latest`, or no start at all, begins where the logs end when it first starts. Its
 batch 0 is empty: it writes down where that was.
@@ -141,8 +144,13 @@ a batch (`offsets.retention.minutes`). A new checkpoint is a new query, and writ
 `sinkId` says that it is the same: then its batches up to the last number of the old one are
 dropped, with a warning, whatever rows they have. A commit that is not answered is asked for again;
 a batch write without `batchId` says in its error when it stays unknown whether the rows are there.
-With a path the driver opens the directory for each batch; while a broker has it, write to the
-broker instead.
+With a path the driver opens the directory for each batch, and only one process can at a time:
+queries that write to one directory take turns. While a broker has it, write to the broker instead.
+A delivery waits for a directory that is in use, and for brokers that are away, as in a restart, for
+as long as `kafka.delivery.timeout.ms` says (120 s), with a warning that names the process that has
+the directory. Reports need not hold up a sink: `kafkalog.polars.scan(path, topic)`,
+`kafkalog.pandas.read(path, topic)`, `Log(folder, mode="r")`, `kafkalog consume --dir` and this
+source take no lock; `kafkalog.Store(path)` does.
 
 Deliveries keep such a directory open too briefly for a broker's background work. The sink compacts
 the journals of groups and transactions itself. Retention and the compaction of topics wait for a
@@ -174,7 +182,24 @@ times it out (`kafka.transaction.timeout.ms`). Until then each delivery logs whi
 its rows and the command that ends it, `kafkalog transactions force-terminate`.
 
 The mode is `append`: Spark hands no other to a Python source but `overwrite`, which a log does not
-know. Writing streams wants Spark 4.1 or later.
+know. A streaming aggregation in `update` mode is written in `foreachBatch`. Writing streams wants
+Spark 4.1 or later.
+
+A topic that is missing is created with one partition, or as the brokers' `num.partitions` says. As
+a partition is what one task reads, as a rule, create a large topic before the first write:
+
+```python
+with kafkalog.Store("data") as store:
+    store.create_topic("late", 12)
+# Or at brokers: kafkalog topics create late --partitions 12 --bootstrap-server broker:9092
+```
+"""
+
+_PORTED_SINK = """
+### In the place of Spark's Kafka sink
+
+| of the sink | here | test in `tests/spark` |
+|---|---|---|
 """
 
 _TAIL = """
@@ -192,6 +217,9 @@ _TAIL = """
   `--archives package.tar.gz#shipped`, `spark.executorEnv.PYTHONPATH=shipped`. `--py-files` cannot
   carry them, since Python does not load a C core out of a zip. Folders that lie at the same path on
   each machine need no more than the driver's `PYTHONPATH`, which Spark hands on.
+- In a thread that Python made, a write fails with `DATA_SOURCE_NOT_FOUND`, because Spark looks for
+  Python sources in the thread's active session, and there is none: call
+  `pyspark_kafkalog.register(spark)` in the thread first.
 - Through Spark Connect all of this works as it stands; the packages belong to the server.
 - A worker keeps the logs of its last read open. After a writer was killed, opening a log means to
   read what of its last segment was not flushed: once for each worker, and not for each task.
@@ -217,9 +245,19 @@ def render_markdown() -> str:
     lines += [_STREAM.rstrip(), _WRITE.rstrip()]
     lines += _options(sink.OURS)
     lines += ["", "Every other `kafka.*` is a setting of the producer. Refused:", ""]
-    lines += (f"- `{name}`: {instead}" for name, instead in sink.REFUSED.items())
+    lines += (f"- `{name}`: {instead}{_unless(name)}" for name, instead in settings.REFUSED.items())
+    classes = _names(filter(None, settings.PARTITIONERS))
+    lines += [f"- `kafka.partitioner.class`, but for {classes}", ""]
+    lines += [f"Ignored with a warning, as they change no record: {_names(settings.IGNORED)}."]
+    lines.append(_PORTED_SINK.rstrip())
+    lines += (f"| {name} | {one.here} | `{one.test}` |" for name, one in PORTED_SINK.items())
     lines.append(_TAIL.rstrip())
     return "\n".join(line.rstrip("\n") for line in lines) + "\n"
+
+
+def _unless(name: str) -> str:
+    values = settings.NEEDLESS.get(name)
+    return f" (`{'` or `'.join(values)}` is taken)" if values else ""
 
 
 def _names(names: Iterable[str]) -> str:

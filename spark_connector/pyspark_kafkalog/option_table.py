@@ -70,15 +70,18 @@ OURS: Mapping[str, Option] = {
         "and of undecided transactions. `kafka.isolation.level` is understood, too."),
     "includeHeaders": Option("false", "Add the column `headers`."),
     "columns": Option("", "Only these columns: `value,offset`. What is left out is not decoded."),
+    "fetchOffset.numRetries": Option("3", "Of brokers: for so many times "
+        "`kafka.default.api.timeout.ms` (60 s) those that do not answer are asked for topics and "
+        "offsets."),
+    "kafkaConsumer.pollTimeoutMs": Option("120000", "Of brokers: for so many milliseconds a task "
+        "waits for the next records of its range."),
 }  # fmt: skip
 """Every option that a read obeys."""
 
-IGNORED = (
-    "groupIdPrefix",
-    "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-)
+OF_BROKERS = ("fetchOffset.numRetries", "kafkaConsumer.pollTimeoutMs")
+"""Of these, what means nothing where a path is read."""
+
+IGNORED = ("groupIdPrefix", "fetchOffset.retryIntervalMs")
 """Options of Spark's Kafka source that mean nothing here: warned about."""
 
 REFUSED = {

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from .client_options import SERVERS, client_settings, is_ignored
 from .errors import BadOption
-from .option_table import BATCH, IGNORED, OURS, REFUSED, STREAM, options_of
+from .option_table import BATCH, IGNORED, OF_BROKERS, OURS, REFUSED, STREAM, options_of
 
 EARLIEST = -2
 LATEST = -1
@@ -62,6 +62,16 @@ class Limit:
 
 
 @dataclass(frozen=True)
+class Retries:
+    """How patient a read of brokers is."""
+
+    times: int = 3
+    """For so many times `default.api.timeout.ms` a plan asks brokers that do not answer."""
+    poll_ms: int = 120_000
+    """For so long a task waits for what it reads."""
+
+
+@dataclass(frozen=True)
 class ReadOptions:
     """A checked read.  Plain values only: it travels to the executors."""
 
@@ -83,6 +93,7 @@ class ReadOptions:
     """`host:port,...`"""
     client: tuple[tuple[str, str], ...] = ()
     """Settings for the brokers' client, by the names of Kafka's consumer."""
+    retries: Retries = Retries()
 
     @property
     def place(self) -> str:
@@ -204,6 +215,10 @@ def _common(given: Mapping[str, str], known_columns: tuple[str, ...]) -> dict[st
         "path": path,
         "servers": servers,
         "client": client_settings(servers, given) if servers else (),
+        "retries": Retries(
+            times=_positive(given, "fetchOffset.numRetries") or Retries.times,
+            poll_ms=_positive(given, "kafkaConsumer.pollTimeoutMs") or Retries.poll_ms,
+        ),
         "selection": _selection(given),
         "start_without_match": _one_of(given, "startingOffsetsByTimestampStrategy", strategies)
         or "error",
@@ -245,6 +260,8 @@ def _check_names(given: Mapping[str, str], mode: str) -> tuple[str, ...]:
         if name in REFUSED:
             raise BadOption(f"option {name!r} is not supported: {REFUSED[name]}")
         if name in known or name == "kafka.isolation.level":
+            if SERVERS not in given and known.get(name) in OF_BROKERS:
+                skipped.append(known[name])
             continue
         if name in ignored or name.startswith("kafka."):
             if is_ignored(name, SERVERS in given):

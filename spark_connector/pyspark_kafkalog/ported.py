@@ -1,4 +1,4 @@
-"""Each option of Spark's Kafka source: what is other here, and the test that holds it.
+"""Each option of Spark's Kafka source and sink: what is other here, and the test that holds it.
 
 For the documentation.  What the other source does was tried with Spark 4.2 on the same topics.
 """
@@ -75,9 +75,14 @@ PORTED: Mapping[str, Ported] = {
     "minOffsetsPerTrigger": Ported("", f"{_STREAM}test_a_minimum_waits_for_its_time"),
     "maxTriggerDelay": Ported("", f"{_STREAM}test_a_minimum_waits_for_its_time"),
     "groupIdPrefix": _IGNORED,
-    "kafkaConsumer.pollTimeoutMs": _IGNORED,
-    "fetchOffset.numRetries": _IGNORED,
-    "fetchOffset.retryIntervalMs": _IGNORED,
+    "kafkaConsumer.pollTimeoutMs": Ported("", "test_patience.py::test_a_plan_and_its_tasks_wait"),
+    "fetchOffset.numRetries": Ported(
+        "", "test_places.py::test_a_broker_that_is_not_there_is_named"
+    ),
+    "fetchOffset.retryIntervalMs": Ported(
+        "ignored with a warning: `kafka.retry.backoff.ms` and its `.max.ms` say it",
+        _IGNORED.test,
+    ),
     "kafka.group.id": Ported(
         "ignored with a warning: there is no group",
         f"{_OPTIONS}test_settings_that_change_nothing_are_ignored_by_name",
@@ -88,3 +93,44 @@ PORTED: Mapping[str, Ported] = {
     "kafka.enable.auto.commit": _REFUSED,
     "kafka.interceptor.classes": _REFUSED,
 }
+
+_SINK = "test_sink.py::"
+_SINK_PLACES = "test_sink_places.py::"
+_SINK_SESSION = "test_sink_session.py::"
+
+PORTED_SINK: Mapping[str, Ported] = {
+    "`kafka.bootstrap.servers`": Ported("or `path`", f"{_SINK_PLACES}test_every_column"),
+    "`topic`": Ported("", f"{_SINK}test_the_option_goes_before_the_column"),
+    "other `kafka.*`": Ported(
+        "what changes no record is ignored with a warning, what cannot be is refused by name",
+        f"{_SINK}test_settings_of_javas_producer",
+    ),
+    "columns `key`, `value`, `topic`, `partition`": Ported("", f"{_SINK_PLACES}test_every_column"),
+    "column `headers`": Ported(
+        "written whenever it is there, as there; left out with `includeHeaders` false",
+        f"{_SINK}test_headers_are_left_out_on_request_alone",
+    ),
+    "column `timestamp`": Ported("the record's time", f"{_SINK_PLACES}test_every_column"),
+    "the partition of a key": Ported(
+        "", f"{_SINK_PLACES}test_keys_find_their_partitions_and_keep_their_order"
+    ),
+    "a topic that does not exist": Ported(
+        "as there, if brokers create topics: with their `num.partitions`; with a path it gets one "
+        "partition. To choose, create it before the first write",
+        f"{_SINK}test_many_partitions_cost_an_append_each",
+    ),
+    "`mode`": Ported(
+        "`append` must be said; Spark hands its default to no Python source",
+        f"{_SINK_SESSION}test_a_data_frame",
+    ),
+    "`outputMode`": Ported(
+        "`append`; Spark lets no Python sink take `update`, and a log cannot take `complete`: use "
+        "`foreachBatch`, which takes each of them",
+        f"{_SINK_SESSION}test_update_mode_wants_foreach_batch",
+    ),
+    "delivery": Ported(
+        "each micro-batch once, in a transaction; there at least once",
+        f"{_SINK_PLACES}test_a_micro_batch_is_there_once",
+    ),
+}
+"""By option, column or behaviour, of the sink."""

@@ -8,6 +8,7 @@ from pyspark_kafkalog.option_table import (
     CLIENT,
     IGNORED,
     NO_MEANING,
+    OF_BROKERS,
     OURS,
     REFUSED,
     STREAM,
@@ -18,6 +19,7 @@ from pyspark_kafkalog.options import (
     LATEST,
     Limit,
     ReadOptions,
+    Retries,
     Selection,
     StreamOptions,
     parse_batch,
@@ -221,8 +223,17 @@ def test_columns_in_the_order_asked_for():
 
 def test_options_of_kafkas_source_without_a_meaning_here_are_named():
     options = {name.lower(): "1" for name in IGNORED}
+    options |= {name.lower(): "1" for name in OF_BROKERS}
     options |= {"kafka.fetch.max.bytes": "5", "path": "data", "subscribe": "a"}
-    assert parse_batch(options, NAMES).ignored == tuple(sorted([*IGNORED, "kafka.fetch.max.bytes"]))
+    names = [*IGNORED, *OF_BROKERS, "kafka.fetch.max.bytes"]
+    assert parse_batch(options, NAMES).ignored == tuple(sorted(names))
+
+
+def test_the_patience_with_brokers():
+    assert wire().retries == Retries(3, 120_000)
+    given = {"fetchOffset__numRetries": "5", "kafkaConsumer__pollTimeoutMs": "7000"}
+    options = wire(**given)
+    assert (options.retries, options.ignored) == (Retries(5, 7000), ())
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))

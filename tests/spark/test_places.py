@@ -19,12 +19,14 @@ import kafkalog
 from kafkalog.client import ranges
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.fetched import FetchOptions
+from kafkalog.disk import checkpoint
 from kafkalog.testing.broker import TestBroker
 from kafkalog.testing.port import Port
 from tests.spark.conftest import write_topic
 from tests.spark.reading import reader
 
 A0, A1 = ("a", 0), ("a", 1)
+IMPATIENT = {"kafka.default.api.timeout.ms": "1", "fetchoffset.numretries": "1"}
 
 
 @pytest.fixture
@@ -57,6 +59,25 @@ def test_the_ends_are_asked_of_logs_that_stay_open(tmp_path, opens):
         assert place.ends(keys)[A1] == Ends(7, 11)
     assert sorted(opens) == ["a-0", "a-1", "a-1"]
     place.close()
+
+
+def test_a_plan_parses_what_the_directory_remembers_once(tmp_path, monkeypatch):
+    """And not for each partition, whose lines are in it."""
+    partitions = 20
+    with kafkalog.Store(tmp_path) as store:
+        store.create_topic("a", partitions)
+        for log in store["a"]:
+            log.append_many([b"x"] * (log.partition + 1))
+    parsed = []
+    for name in ("parse_offsets", "parse_marker"):
+        real = getattr(checkpoint, name)
+        counted = lambda data, name=name, real=real: parsed.append(name) or real(data)  # noqa: E731
+        monkeypatch.setattr(checkpoint, name, counted)
+    tasks = reader({"path": str(tmp_path), "subscribe": "a"}).partitions()
+    ranges = [one.range for task in tasks for one in task.pieces]
+    assert [(one.start, one.stop) for one in ranges] == [(0, n + 1) for n in range(partitions)]
+    files = 4
+    assert parsed.count("parse_offsets") <= files and parsed.count("parse_marker") <= 1
 
 
 def test_a_partition_that_goes_or_is_made_anew_is_noticed(tmp_path, opens):
@@ -111,7 +132,7 @@ def test_a_broker_that_is_not_there_is_named():
     with closing(Port()) as port:
         at = f"127.0.0.1:{port.number}"
         with pytest.raises(ReadError, match=f"the brokers at {at}, asked from .*PeerGone"):
-            DefaultSource({"kafka.bootstrap.servers": at, "subscribe": "a"}).schema()
+            DefaultSource({"kafka.bootstrap.servers": at, "subscribe": "a", **IMPATIENT}).schema()
 
 
 def test_damage_at_a_broker_is_named_with_what_to_do(tmp_path):

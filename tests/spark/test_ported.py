@@ -1,4 +1,4 @@
-"""The table of Spark's Kafka source's options: whole, and with tests that are there."""
+"""The tables of Spark's Kafka source and of its sink: whole, and with tests that are there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark_kafkalog.option_table import IGNORED, OURS, REFUSED
-from pyspark_kafkalog.ported import PORTED
+from pyspark_kafkalog.ported import PORTED, PORTED_SINK
 
 OWN = {
     "path", "maxBytesPerPartition", "maxBytesPerTrigger", "isolation.level", "columns",
@@ -22,8 +22,8 @@ def test_every_option_is_there():
     }
 
 
-@pytest.mark.parametrize("name", PORTED)
-def test_its_test_is_there(name):
-    file, function = PORTED[name].test.split("::")
+@pytest.mark.parametrize("one", [*PORTED.values(), *PORTED_SINK.values()], ids=str)
+def test_its_test_is_there(one):
+    file, function = one.test.split("::")
     text = Path(__file__).with_name(file).read_text(encoding="utf-8")
     assert re.search(rf"^def {function}\(", text, re.MULTILINE)

@@ -261,8 +261,9 @@ def test_brokers_in_the_place_of_a_path(spark: Any, tmp_path: Path):
             1: (499_500, 1000),
         }
         assert rows.rdd.getNumPartitions() == 8
+    impatient = {"kafka.default.api.timeout.ms": "1", "fetchOffset.numRetries": "1"}
     with pytest.raises(PySparkException, match=r"the brokers at .*PeerGone"):
-        reader.load()
+        reader.options(**impatient).load()
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from pyspark_kafkalog.errors import BadOption
-from pyspark_kafkalog.sink import delivery, options, staging
+from pyspark_kafkalog.sink import delivery, options, settings, staging
 from pyspark_kafkalog.sink.rows import SinkError
 from pyspark_kafkalog.source import KafkalogSource
 
 import kafkalog
 from kafkalog import TopicPartition
+from kafkalog.config.producer import ProducerConfig
 from kafkalog.testing.broker import TestBroker
 from tests.spark.conftest import START_MS
 from tests.spark.writing import Job, batch, ddl, values
@@ -102,6 +103,41 @@ def test_many_targets_keep_their_order(job: Job, tmp_path: Path) -> None:
         for number in range(4):
             wanted = [row[2] for row in rows if row[:2] == (topic, number)]
             assert [v for p, _, v in found[topic] if p == number] == wanted
+
+
+@pytest.mark.parametrize("at_once", [1, 1 << 20])
+def test_many_partitions_cost_an_append_each(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """However many batches Spark hands over; and a task has one log, which is opened twice.
+
+    `at_once`: bytes of rows; with one byte each batch is on its own.
+    """
+    partitions, batches = 20, 30
+    with kafkalog.Store(tmp_path / "data") as store:
+        store.create_topic("t", partitions)
+    opens, appends = [], []
+
+    class Counted(kafkalog.Log):
+        def __init__(self, path: str, *args: Any, **named: Any) -> None:
+            opens.append(path)
+            super().__init__(path, *args, **named)
+
+        def append_many(self, *args: Any, **named: Any) -> Any:
+            appends.append(self.path)
+            return super().append_many(*args, **named)
+
+    monkeypatch.setattr(kafkalog, "Log", Counted)
+    monkeypatch.setattr(staging, "GATHER_BYTES", at_once)
+    rows = [
+        batch(value=[b"%d.%d" % (i, p) for p in range(partitions)], partition=range(partitions))
+        for i in range(batches)
+    ]
+    job(rows, schema="all")
+    assert len(opens) == 2
+    assert len(appends) == partitions * (batches if at_once == 1 else 1)
+    wanted = [(p, None, b"%d.%d" % (i, p)) for p in range(partitions) for i in range(batches)]
+    assert written(tmp_path / "data") == {"t": wanted}
 
 
 @pytest.mark.parametrize(
@@ -374,7 +410,7 @@ def test_a_directory_that_a_broker_has(job: Job, tmp_path: Path) -> None:
     """A word on what to do; then it is done."""
     with kafkalog.Broker(tmp_path / "data", listeners=["127.0.0.1:0"]) as broker:
         with pytest.raises(SinkError, match=r"option 'kafka\.bootstrap\.servers' in place of"):
-            job(values("a"))
+            job(values("a"), **{"kafka.delivery.timeout.ms": "1"})
         servers = {"path": "", "kafka.bootstrap.servers": broker.bootstrap_servers}
         job(values("b"), **servers, stagingDir=str(tmp_path / "s"))
     assert written(tmp_path / "data") == {"t": [(0, None, b"b")]}
@@ -486,6 +522,8 @@ def test_users_of_one_machine_stage_apart() -> None:
         ({"path": "/d", "kafka.lingr.ms": "1"}, r"'kafka\.\*': .*lingr\.ms.*linger\.ms"),
         ({"path": "/d", "kafka.compression.type": "bzip9"}, r"'kafka\.\*': .*bzip9"),
         ({"path": "/d", "kafka.security.protocol": "SSL"}, "found 'SSL', but connections"),
+        ({"path": "/d", "kafka.partitioner.class": "my.Own"}, "'my.Own', wanted one of org.apache"),
+        ({"path": "/d", "kafka.partitioner.ignore.keys": "true"}, "leave out the column key"),
     ],
 )
 def test_options_that_cannot_be(given: dict[str, str], wanted: str) -> None:
@@ -493,6 +531,23 @@ def test_options_that_cannot_be(given: dict[str, str], wanted: str) -> None:
         options.parse(given, streaming=False)
     if "batchid" not in given and "sinkid" in given and given["sinkid"] == "a":
         assert options.parse(given, streaming=True).sink_id == "a"
+
+
+def test_settings_of_javas_producer(caplog: pytest.LogCaptureFixture) -> None:
+    """What says what holds anyhow is taken, what changes no record is ignored by name."""
+    names = {f"kafka.{name}": "1" for name in settings.IGNORED}
+    given = {
+        "path": "/d", "topic": "t", "kafka.security.protocol": "PLAINTEXT", "kafka.acks": "all",
+        "kafka.enable.idempotence": "true", "kafka.linger.ms": "0", **names,
+        "kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner",
+    }  # fmt: skip
+    found = options.parse(given, streaming=False)
+    assert found.ignored == tuple(names)
+    assert {"linger.ms": "0", "partitioner": "round_robin"}.items() <= dict(found.producer).items()
+    assert not {*settings.IGNORED} & {*ProducerConfig.table}
+    KafkalogSource(given).writer(ddl("value binary"), False)
+    assert len(caplog.messages) == len(names)
+    assert "'kafka.send.buffer.bytes' has no meaning here and is ignored" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ def killed(work: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     if not child:
         real = delivery._send
 
-        def cut(producer: Any, part: Any) -> None:
-            real(producer, part)
+        def cut(producer: Any, *more: Any) -> None:
+            real(producer, *more)
             producer.flush()
             os._exit(9)
 
@@ -155,8 +155,8 @@ def test_a_transaction_that_begins_behind_a_batch_does_not_hide_it(
         broker.create_topic("t")
         with kafkalog.Producer(broker.bootstrap_servers, transactional_id="later") as other:
 
-            def slow(producer: Any, part: Any) -> Any:
-                sent = real(producer, part)
+            def slow(producer: Any, *more: Any) -> Any:
+                sent = real(producer, *more)
                 producer.flush()
                 other.begin_transaction()
                 other.send("t", b"x")

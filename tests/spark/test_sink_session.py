@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark_kafkalog import register
 
 import kafkalog
 from tests.spark.cutting import CuttingSource
@@ -101,6 +103,38 @@ def test_foreach_batch(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(PySparkException, match=r"in even with 2 rows, and this write has 1\."):
         run()
     assert records(tmp_path / "data", "even") == [*found["even"], "02-00", "02-05"]
+
+
+def test_a_write_from_a_thread(spark: Any, tmp_path: Path) -> None:
+    """Where no session is active, until `register` makes it."""
+
+    def write() -> str:
+        register(spark)
+        rows = spark.createDataFrame([("x",)], "value string")
+        rows.write.format("kafkalog").mode("append").option("topic", "t").save(path)
+        return "written"
+
+    path = str(tmp_path / "data")
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(write).result() == "written"
+    assert records(tmp_path / "data") == ["x"]
+
+
+def test_update_mode_wants_foreach_batch(spark: Any, tmp_path: Path) -> None:
+    lines(tmp_path / "in")
+    rows = spark.readStream.text(str(tmp_path / "in")).groupBy("value").count()
+    writer = rows.selectExpr("value").writeStream.outputMode("update").trigger(availableNow=True)
+
+    def write(some: Any, batch: int) -> None:
+        to = some.write.format("kafkalog").mode("append").option("topic", "t")
+        to.option("sinkId", "s").option("batchId", batch).save(str(tmp_path / "data"))
+
+    refused = writer.format("kafkalog").option("checkpointLocation", str(tmp_path / "first"))
+    with pytest.raises(PySparkException, match="not support Update mode"):
+        refused.option("topic", "t").start(str(tmp_path / "data")).awaitTermination()
+    taken = writer.foreachBatch(write).option("checkpointLocation", str(tmp_path / "second"))
+    taken.start().awaitTermination()
+    assert len(records(tmp_path / "data")) == FILES * LINES
 
 
 CUTS = ["write:before", "_send:after", "_write:after", "forget:before", "forget:after"]

@@ -338,10 +338,12 @@ def test_retention_was_quicker(tmp_path, caplog):
     assert "t-0: offset 10 was to be read next, but the log begins with 50" in caplog.text
 
 
-def test_retention_between_a_crash_and_the_same_batch(tmp_path):
-    """The batch is what is left of it."""
+@pytest.mark.parametrize("way", [{}, {"available_now": True}, {"once": True}])
+def test_retention_between_a_crash_and_the_same_batch(tmp_path, way):
+    """The batch is what is left of it; and where batch 0 began is known in spite of Spark, which
+    does not write it down."""
     checkpoint = Checkpoint()
-    options = {"subscribe": "t", "failOnDataLoss": "false"} | EARLIEST
+    options = {"subscribe": "t", **way} | EARLIEST
     with kafkalog.Log(tmp_path / "t-0", config={"segment.bytes": 1000}) as log:
         log.append_many([b"%d" % i for i in range(100)], batch_bytes=200)
         query = Query(tmp_path, checkpoint, **options)
@@ -349,7 +351,10 @@ def test_retention_between_a_crash_and_the_same_batch(tmp_path):
         with pytest.raises(Killed):
             query.trigger()
         log.delete_before(50)
-        Query(tmp_path, checkpoint, **options).drain()
+        with pytest.raises(DataLoss, match="t-0: offsets 0 to 100 were to be read, but the log ha"):
+            Query(tmp_path, checkpoint, **options).trigger()
+        Query(tmp_path, checkpoint, **options, failOnDataLoss="false").drain()
+        assert len(checkpoint.offsets) == 1
     assert [offset for _, _, offset, _ in checkpoint.rows] == list(range(50, 100))
 
 

@@ -33,13 +33,32 @@ static long owner_pid(int fd, const struct flock *found) {
     return strtol(text, NULL, 10);
 }
 
+/* What a process runs, for people: the begin of its command line; empty where the system
+ * does not say. */
+static void describe_program(long pid, char *text, size_t bytes) {
+    char path[40];
+    snprintf(path, sizeof path, "/proc/%ld/cmdline", pid);
+    ssize_t length = 0;
+    int fd = kl_open_at(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd >= 0) {
+        length = KL_MAX(kl_io->pread(fd, text, bytes - 1, 0), 0);
+        kl_io->close(fd);
+    }
+    text[length] = 0;
+    for (ssize_t at = 0; at < length; at++) /* NUL ends each word */
+        if (text[at] < ' ' || text[at] > '~') text[at] = text[at] & 0x80 ? '?' : ' ';
+    while (length > 0 && text[length - 1] == ' ') text[--length] = 0;
+}
+
 static kl_status refused(const kl_dir *dir, int fd) {
     struct flock found = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     long pid = fcntl(fd, F_OFD_GETLK, &found) ? 0 : owner_pid(fd, &found);
+    char program[128] = "this process, by another handle";
     if (pid == 0)
         return kl_fail(KL_E_LOCKED, "%s: another process owns this directory", dir->path);
-    return kl_fail(KL_E_LOCKED, "%s: process %ld owns this directory%s", dir->path, pid,
-                   pid == getpid() ? " (this process, by another handle)" : "");
+    if (pid != getpid()) describe_program(pid, program, sizeof program);
+    return kl_fail(KL_E_LOCKED, "%s: process %ld owns this directory%s%s%s", dir->path, pid,
+                   *program ? " (" : "", program, *program ? ")" : "");
 }
 
 static kl_status take(kl_dir *dir, held_lock *mine) {

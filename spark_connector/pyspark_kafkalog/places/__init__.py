@@ -73,7 +73,7 @@ def open_place(options: ReadOptions) -> Place:
     if options.servers is not None:
         from .brokers import Brokers
 
-        return Brokers(options.servers, options.isolation, options.client)
+        return Brokers(options.servers, options.isolation, options.client, options.retries)
     from .directory import Directory
 
     assert options.path is not None  # one of the two is

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from ..errors import DataLoss, ReadError
-from ..options import EARLIEST, LATEST, Key, ReadOptions
+from ..options import EARLIEST, LATEST, Key, ReadOptions, Retries
+from ..patience import Patience, patiently
 from ..plan import Ends, Marks, Range, lost, task_bytes, within
 from .piece import Piece, columns_wanted, record_batches, tell_lost, told_damage
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.client.cluster import Cluster
     from kafkalog.client.fetched import FetchOptions
 
+T = TypeVar("T")
 _STEPS = 64
 """How many marks, at most, are made for each task's worth of bytes."""
 _MARKS_MAX = 1 << 16
@@ -37,27 +38,36 @@ class Brokers:
     """The place of kafka.bootstrap.servers.  See Place."""
 
     def __init__(
-        self, servers: str, isolation: str, client: Sequence[tuple[str, str]] = ()
+        self,
+        servers: str,
+        isolation: str,
+        client: Sequence[tuple[str, str]] = (),
+        retries: Retries = Retries(),  # noqa: B008
     ) -> None:
         """`client`: settings of a consumer, by Kafka's names.  Nothing is sent yet."""
         self.name = f"the brokers at {servers}"
         self._servers = servers
         self._committed = isolation == "read_committed"
         self._client = dict(client)
+        self._retries = retries
         self._made: tuple[Cluster, FetchOptions] | None = None
         self._samples: dict[Key, tuple[float, float]] = {}
         """(bytes of an offset, until when that is believed)"""
 
     def present(self) -> list[Key]:
         """As Place."""
-        with self._told():
+
+        def all_topics() -> list[Key]:
             self._cluster.refresh(None)
             topics = self._cluster.topics.values()
             return [(topic.name, number) for topic in topics for number in topic.partitions]
 
+        return self._ask(all_topics)
+
     def identities(self, keys: Sequence[Key]) -> dict[Key, str]:
         """As Place.  Brokers before Kafka 2.8 know none: there it is all zero."""
-        with self._told():
+
+        def ids() -> dict[Key, str]:
             self._cluster.refresh({topic for topic, _ in keys})
             topics = self._cluster.topics
             return {
@@ -65,6 +75,8 @@ class Brokers:
                 for key in keys
                 if key[0] in topics and key[1] in topics[key[0]].partitions
             }
+
+        return self._ask(ids)
 
     def ends(self, keys: Sequence[Key]) -> dict[Key, Ends]:
         """As Place: two requests to each leader."""
@@ -84,12 +96,15 @@ class Brokers:
         from kafkalog.types import TopicPartition
 
         asked = {TopicPartition(*key): ms for key, ms in times_ms.items()}
-        with self._told():
+
+        def offsets() -> dict[Key, int]:
             found = find_offsets(self._cluster, asked, self._committed)
             for problem in found.errors.values():
                 if not isinstance(problem, UnknownTopicOrPartition):
                     raise problem
-        return {(tp.topic, tp.partition): one.offset for tp, one in found.done.items()}
+            return {(tp.topic, tp.partition): one.offset for tp, one in found.done.items()}
+
+        return self._ask(offsets)
 
     def marks(self, ranges: Sequence[Range], options: ReadOptions) -> dict[Key, Marks]:
         """As Place: even ones, by the size of the first batches and of some in the middle."""
@@ -105,14 +120,13 @@ class Brokers:
         now_s = time.monotonic()
         unknown = [one for one in ranges if self._samples.get(one.key, (0.0, now_s))[1] <= now_s]
         samples: dict[Key, list[float]] = {one.key: [] for one in unknown}
-        with self._told():
-            for points in (
-                {TopicPartition(*one.key): one.start for one in unknown},
-                {TopicPartition(*one.key): one.start + one.count // 2 for one in unknown},
-            ):
-                found = sample_bytes(self._cluster, points, self._fetching) if points else {}
-                for tp, size in found.items():
-                    samples[tp.topic, tp.partition].append(size)
+        for points in (
+            {TopicPartition(*one.key): one.start for one in unknown},
+            {TopicPartition(*one.key): one.start + one.count // 2 for one in unknown},
+        ):
+            found = sample_bytes(self._cluster, points, self._fetching) if points else {}
+            for tp, size in found.items():
+                samples[tp.topic, tp.partition].append(size)
         for key, sizes in samples.items():
             mean = sum(sizes) / len(sizes) if sizes else _GUESS_BYTES
             self._samples[key] = mean, now_s + _SAMPLE_S
@@ -146,6 +160,8 @@ class Brokers:
         from kafkalog.types import TopicPartition
 
         key, at, stop = piece.range.key, piece.range.start, piece.range.stop
+        # Plans are made again, tasks are not: they wait as long as those of Spark's own source.
+        self._cluster.options = self._cluster.options._replace(api_timeout_ms=self._retries.poll_ms)
         while at < stop:
             try:
                 blocks = scan_range(
@@ -202,13 +218,21 @@ class Brokers:
             self._made = Cluster(self._servers, client_options(config)), fetching
         return self._made
 
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Raises: ReadError for what brokers answer, and when none does."""
+    def _ask(self, step: Callable[[], T]) -> T:
+        """What brokers answer; asked again while none does, or none can.
+
+        Raises: ReadError.
+        """
         from kafkalog import KafkalogError
 
+        options = self._cluster.options
+        patience = Patience(
+            options.api_timeout_ms * self._retries.times,
+            options.retry_backoff_ms,
+            options.retry_backoff_max_ms,
+        )
         try:
-            yield
+            return patiently(step, patience, self.name)
         except KafkalogError as error:
             self.close()
             raise ReadError(

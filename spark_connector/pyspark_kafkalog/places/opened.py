@@ -49,6 +49,7 @@ class Opened:
         """`files_max`: how many descriptors may stay open; None: what the process can spare."""
         self._files_max = _spare() if files_max is None else files_max
         self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._files = 0
 
     def __len__(self) -> int:
         return len(self._held)
@@ -76,7 +77,8 @@ class Opened:
         if log is None:
             there = which(folder)
             log = self._open(folder, key)
-            self._held[folder] = _Held(log, there, len(log.segments) + 1)
+            held = self._held[folder] = _Held(log, there, len(log.segments) + 1)
+            self._files += held.files
             self._shrink(folder)
         return log
 
@@ -101,13 +103,13 @@ class Opened:
 
     def _shrink(self, newest: str) -> None:
         """Close those that nobody asked for lately, until the rest is few enough."""
-        files = sum(held.files for held in self._held.values())
+        if self._files <= self._files_max:
+            return
         for folder, held in list(self._held.items()):
-            if files <= self._files_max:
-                break
             if folder != newest and not held.users:
-                files -= held.files
                 self.forget(folder)
+                if self._files <= self._files_max:
+                    break
 
     def forget(self, folder: str) -> None:
         """Open it anew when it is asked for again."""
@@ -115,6 +117,7 @@ class Opened:
         if held is None:
             return
         held.dropped = True
+        self._files -= held.files
         if not held.users:
             held.log.close()
 

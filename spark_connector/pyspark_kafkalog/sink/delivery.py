@@ -9,17 +9,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from ..patience import Patience, patiently
 from .blocking import Placed, end_dead, tell_blocking
 from .memory import Memory, Write, drop, find, offsets, recall, write_of
 from .options import WriteOptions
 from .rows import SinkError
-from .staging import Part, Staged, forget, staged_batches
+from .staging import Part, Staged, forget, staged_batches, staged_log
 from .upkeep import SEGMENTS, compact_journals
 
 if TYPE_CHECKING:
-    from kafkalog import Admin, Producer
+    from kafkalog import Admin, Log, Producer
     from kafkalog.client.delivery import ManyFuture
 
 _log = logging.getLogger(__name__)
@@ -59,18 +61,25 @@ def deliver(
 
 @contextmanager
 def _target(options: WriteOptions) -> Iterator[Any]:
-    """What clients are made of: addresses, or a store that is open meanwhile."""
+    """What clients are made of: addresses, or a store that is open for the length of the block."""
     import kafkalog
 
-    if options.path is None:
+    path = options.path
+    if path is None:
         yield options.servers
         return
+    patience = _patience(options)
     try:
-        broker = kafkalog.Broker(options.path, listeners=(), config=SEGMENTS)
+        broker = patiently(
+            lambda: kafkalog.Broker(path, listeners=(), config=SEGMENTS), patience, path
+        )
     except kafkalog.Locked as error:
         raise SinkError(
-            f"{error}. While a broker has the directory, write to it: "
-            "option 'kafka.bootstrap.servers' in place of the path"
+            f"{error}; waited for {patience.wait_ms / 1000:g} s (kafka.delivery.timeout.ms). A "
+            "delivery needs the directory for itself: read it without its lock, as "
+            "kafkalog.polars.scan, kafkalog.pandas.read and Log(folder, mode='r') do; and if a "
+            "broker has it, write to the broker: option 'kafka.bootstrap.servers' in place of the "
+            "path"
         ) from error
     with broker:
         yield broker.store
@@ -90,7 +99,7 @@ def _write(
     placed = Placed()
     with kafkalog.Producer(where, transactional_id=name, config=dict(options.producer)) as producer:
         # Whoever wrote as this sink before can do so no more; what it left open is ended.
-        producer.init_transactions()
+        patiently(producer.init_transactions, _patience(options), options.target)
         if write is not None:
             memory = _recall(options, where, write)
             if (last := find(write, memory)) is not None:
@@ -98,9 +107,7 @@ def _write(
                 return
         try:
             with producer.transaction():
-                for part in parts:
-                    for sent in _send(producer, part):
-                        placed.note(sent)
+                _send_all(producer, parts, placed)
                 if write is not None:
                     producer.send_offsets(offsets(write, memory), write.group)
         except kafkalog.Timeout as error:
@@ -136,16 +143,35 @@ def _end(producer: Producer, unanswered: Exception) -> None:
     ) from unanswered
 
 
-def _send(producer: Producer, part: Part) -> list[ManyFuture]:
+def _send_all(producer: Producer, parts: Sequence[Part], placed: Placed) -> None:
+    """Parts of one task stand together: its log is opened once."""
+    for folder, some in groupby(parts, key=lambda part: part.folder):
+        with staged_log(folder) as log:
+            for part in some:
+                for sent in _send(producer, part, log):
+                    placed.note(sent)
+
+
+def _send(producer: Producer, part: Part, log: Log) -> list[ManyFuture]:
     return [
         producer.send_batches(part.topic, batches, partition=part.partition)
-        for batches in staged_batches(part)
+        for batches in staged_batches(log, part)
     ]
 
 
 def _recall(options: WriteOptions, where: Any, write: Write) -> Memory:
     with _admin(options, where) as admin:
-        return recall(admin, write)
+        return patiently(lambda: recall(admin, write), _patience(options), options.target)
+
+
+def _patience(options: WriteOptions) -> Patience:
+    """A delivery waits for its target as long as a record for its acknowledgement."""
+    from kafkalog.config.producer import ProducerConfig
+
+    config = ProducerConfig.of(dict(options.producer))
+    return Patience(
+        config.delivery_timeout_ms, config.retry_backoff_ms, config.retry_backoff_max_ms
+    )
 
 
 def _admin(options: WriteOptions, where: Any) -> Admin:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from urllib.parse import unquote, urlsplit
 
-from ..client_options import protects_nothing
 from ..errors import BadOption
 from ..option_table import BATCH, Option
+from .settings import producer_settings
 
 OURS = {
     "path": Option("this or the next", "A data directory that no broker has open; it is made when "
@@ -40,16 +40,6 @@ OURS = {
 }  # fmt: skip
 """Every option that a write obeys by name, as documented; other `kafka.*` go to the producer."""
 
-REFUSED = {
-    "kafka.key.serializer": "keys are binary or strings; convert the column",
-    "kafka.value.serializer": "values are binary or strings; convert the column",
-    "kafka.interceptor.classes": "there is no Java producer to intercept",
-    "kafka.transactional.id": "use sinkId",
-    "kafka.enable.idempotence": "every write is a transaction",
-    "kafka.acks": "every write is a transaction, which wants acks=all",
-}
-"""Producer settings that cannot be, and what to do instead."""
-
 _BY_SPARK = frozenset(("checkpointlocation", "queryname", "partitionoverwritemode"))
 """What Spark adds by itself."""
 _TRUE_FALSE = {"true": True, "false": False}
@@ -69,6 +59,7 @@ class WriteOptions:
     batch_id: int | None = None
     producer: tuple[tuple[str, str], ...] = ()
     """Settings of the producer, by Kafka's names."""
+    ignored: tuple[str, ...] = ()
 
     @property
     def target(self) -> str:
@@ -95,6 +86,7 @@ def parse(options: Mapping[str, str], streaming: bool) -> WriteOptions:
         raise BadOption("option 'batchId' belongs to batch writes; a stream numbers its own")
     if not streaming and (sink_id is None) != (batch_id is None):
         raise BadOption("options 'sinkId' and 'batchId' of a batch write: found one, wanted both")
+    producer, ignored = producer_settings(given)
     return WriteOptions(
         path=path,
         servers=servers,
@@ -103,15 +95,13 @@ def parse(options: Mapping[str, str], streaming: bool) -> WriteOptions:
         include_headers=_true_or_false(given, "includeHeaders", "true"),
         sink_id=sink_id,
         batch_id=batch_id,
-        producer=_producer(given),
+        producer=producer,
+        ignored=ignored,
     )
 
 
 def _check_names(given: Mapping[str, str]) -> None:
     known = {name.lower(): name for name in OURS}
-    for name, instead in REFUSED.items():
-        if name in given:
-            raise BadOption(f"option {name!r} is not supported: {instead}")
     for name in given:
         if name in known or name in _BY_SPARK or name.startswith("kafka."):
             continue
@@ -185,29 +175,3 @@ def _true_or_false(given: Mapping[str, str], option: str, default: str) -> bool:
     if text not in _TRUE_FALSE:
         raise BadOption(f"option {option!r}: found {text!r}, wanted true or false")
     return _TRUE_FALSE[text]
-
-
-_SETTINGS = {"transaction.timeout.ms": "900000", "batch.size": str(512 << 10)}
-"""Of the driver's producer, where the options say nothing else: a whole micro-batch waits in files,
-so that its batches may as well be large."""
-
-
-def _producer(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """What goes to the driver's producer, checked before a row is written.
-
-    Raises: BadOption.
-    """
-    from kafkalog import KafkalogError
-    from kafkalog.config.producer import ProducerConfig
-
-    settings = dict(_SETTINGS)
-    for name, value in given.items():
-        if not name.startswith("kafka.") or name == "kafka.bootstrap.servers":
-            continue
-        if not protects_nothing(name, value):
-            settings[name.removeprefix("kafka.")] = value.strip()
-    try:
-        ProducerConfig.of(settings)
-    except KafkalogError as error:
-        raise BadOption(f"option 'kafka.*': {error}") from None
-    return tuple(sorted(settings.items()))

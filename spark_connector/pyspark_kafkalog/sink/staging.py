@@ -1,8 +1,8 @@
-"""Rows that wait for the driver: a log for each topic and partition that a task writes to.
+"""Rows that wait for the driver: a log of each task, in it the rows of each target together.
 
-Below the staging folder: `<sink>/<batch>/<attempt>/<number>`.  An attempt's folder belongs to
-one try of one task; the driver takes those alone that a task that ended well has named.  Nothing
-waits for the disk here: what a crash takes is computed again.
+Below the staging folder: `<sink>/<batch>/<attempt>`, which is the log.  It belongs to one try of
+one task; the driver takes those alone that a task that ended well has named.  Nothing waits for the
+disk here: what a crash takes is computed again.
 """
 
 from __future__ import annotations
@@ -14,15 +14,20 @@ import stat
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from .options import WriteOptions
 from .rows import TARGETS_MAX, Rows, SinkError, Target, by_target
 
+if TYPE_CHECKING:
+    from kafkalog import Log
+
+GATHER_BYTES = 32 << 20
+"""Rows that are sorted by their targets at once: each target costs an append then."""
 BATCH_BYTES = 256 << 10
 """Of a staged record batch."""
 LEFT_S = 7 * 24 * 3600
@@ -33,6 +38,14 @@ READ_BYTES = 4 << 20
 """Of staged batches at a time."""
 
 
+class Run(NamedTuple):
+    """Batches of a staged log that belong to one target: offsets, and their bytes."""
+
+    start: int
+    stop: int
+    size: int
+
+
 @dataclass(frozen=True)
 class Part:
     """The staged rows of a target."""
@@ -41,6 +54,8 @@ class Part:
     topic: str
     partition: int | None
     records: int
+    runs: tuple[Run, ...]
+    """In their order."""
 
 
 @dataclass(frozen=True)
@@ -60,24 +75,44 @@ class Staged(WriterCommitMessage):
     """Of a batch write in foreachBatch: the id of the query's run."""
 
 
-class _Open:
-    """A staged log that rows are added to."""
+@dataclass
+class _Attempt:
+    """The staged log of one try of a task, and where in it the rows of each target are."""
 
-    def __init__(self, folder: str, target: Target) -> None:
+    folder: str
+    runs: dict[Target, list[Run]] = field(default_factory=dict)
+    log: Log | None = None
+
+    def add(self, target: Target, rows: Rows) -> None:
+        """Raises: SinkError, KafkalogError, OSError."""
         import kafkalog
 
-        self.folder, self.target = folder, target
-        self.records = 0
-        self.log = kafkalog.Log(folder, topic="staged", partition=0, config=_CONFIG)
-
-    def add(self, rows: Rows) -> None:
-        self.log.append_many(
+        if self.log is None:
+            self.log = kafkalog.Log(self.folder, topic="staged", partition=0, config=_CONFIG)
+        if target not in self.runs and len(self.runs) >= TARGETS_MAX:
+            raise SinkError(f"a task writes to more than {TARGETS_MAX} topics and partitions")
+        before = self.log.size_bytes
+        there = self.log.append_many(
             rows.values, rows.keys, rows.timestamps_ms, rows.headers, batch_bytes=BATCH_BYTES
         )
-        self.records += len(rows.values)
+        run = Run(there.base_offset, there.last_offset + 1, self.log.size_bytes - before)
+        runs = self.runs.setdefault(target, [])
+        if runs and runs[-1].stop == run.start:
+            run = Run(runs[-1].start, run.stop, runs[-1].size + run.size)
+            runs.pop()
+        runs.append(run)
 
-    def part(self) -> Part:
-        return Part(self.folder, self.target.topic, self.target.partition, self.records)
+    def parts(self) -> tuple[Part, ...]:
+        """What is staged."""
+        return tuple(
+            Part(self.folder, *target, sum(run.stop - run.start for run in runs), tuple(runs))
+            for target, runs in self.runs.items()
+        )
+
+    def close(self) -> None:
+        """Close the log."""
+        if self.log is not None:
+            self.log.close()
 
 
 def stage(
@@ -92,24 +127,12 @@ def stage(
 
     _make_home(options.staging)
     attempt = os.path.join(options.staging, sink, batch, uuid.uuid4().hex)
-    opened: dict[Target, _Open] = {}
     try:
-        with ExitStack() as stack:
-            for some in batches:
-                if not len(some):
-                    continue
+        with closing(_Attempt(attempt)) as made:
+            for some in gathered(batches, options):
                 for target, rows in by_target(some, options, int(time.time() * 1000)):
-                    if target not in opened:
-                        if len(opened) >= TARGETS_MAX:
-                            raise SinkError(
-                                f"a task writes to more than {TARGETS_MAX} topics and partitions"
-                            )
-                        folder = os.path.join(attempt, str(len(opened)))
-                        os.makedirs(attempt, exist_ok=True)
-                        opened[target] = _Open(folder, target)
-                        stack.callback(opened[target].log.close)
-                    opened[target].add(rows)
-        parts = tuple(one.part() for one in opened.values())
+                    made.add(target, rows)
+        parts = made.parts()
     except (kafkalog.KafkalogError, OSError) as error:
         shutil.rmtree(attempt, ignore_errors=True)
         raise SinkError(
@@ -121,6 +144,27 @@ def stage(
         raise
     host = socket.gethostname()
     return Staged(sink, batch, attempt, host, parts, kafkalog.__version__, query, run)
+
+
+def gathered(batches: Iterable[Any], options: WriteOptions) -> Iterator[Any]:
+    """The batches without empty ones; where a column names targets, joined to large ones."""
+    import pyarrow as pa
+
+    waiting: list[Any] = []
+    waiting_bytes = 0
+    for batch in batches:
+        if not len(batch):
+            continue
+        if options.topic is not None and "partition" not in batch.schema.names:
+            yield batch
+            continue
+        waiting.append(batch)
+        waiting_bytes += batch.nbytes
+        if waiting_bytes >= GATHER_BYTES:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, waiting_bytes = [], 0
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
 def _make_home(folder: str) -> None:
@@ -164,29 +208,45 @@ def _anybody_writes(folder: str) -> bool:
     return bool(os.stat(folder).st_mode & stat.S_IWOTH)
 
 
-def staged_batches(part: Part) -> Iterator[bytes]:
-    """The record batches of a part in their order, some at a time.  Runs on the driver.
+@contextmanager
+def staged_log(folder: str) -> Iterator[Log]:
+    """What a task staged.  Runs on the driver.
 
-    Raises: SinkError when the folder is not there, or does not hold what was staged.
+    Raises: SinkError when it is not there; what reading it does.
     """
     import kafkalog
-    from kafkalog.batch.walk import next_offset
 
     try:
-        with kafkalog.Log(part.folder, mode="r", topic="staged", partition=0) as log:
-            found = log.end_offset - log.start_offset
-            if found != part.records:
-                raise SinkError(f"{part.folder}: found {found} staged rows, wanted {part.records}")
-            offset = log.start_offset
-            while offset < log.end_offset:
-                data = log.read_batches(offset, READ_BYTES, check_crcs=False)  # the producer does
-                yield data
-                offset = next_offset(data) or log.end_offset
+        log = kafkalog.Log(folder, mode="r", topic="staged", partition=0)
     except (kafkalog.NotFound, FileNotFoundError) as error:
         raise SinkError(
-            f"{part.folder}: not found on the driver {socket.gethostname()}; option 'stagingDir' "
+            f"{folder}: not found on the driver {socket.gethostname()}; option 'stagingDir' "
             "must name a folder that the driver and all executors see at the same path"
         ) from error
+    with log:
+        yield log
+
+
+def staged_batches(log: Log, part: Part) -> Iterator[bytes]:
+    """The record batches of a part in their order, some at a time.
+
+    Raises: SinkError when the log does not hold what was staged; OffsetOutOfRange.
+    """
+    from kafkalog.batch.walk import next_offset
+
+    for run in part.runs:
+        offset, left = run.start, run.size
+        while left > 0:
+            # The next run begins behind `left` bytes.  The producer looks at the checksums.
+            data = log.read_batches(offset, min(READ_BYTES, left), check_crcs=False)
+            yield data
+            offset, left = next_offset(data) or offset, left - len(data)
+            if not data or left < 0:
+                break
+        if (offset, left) != (run.stop, 0):
+            raise SinkError(
+                f"{part.folder}: found staged rows up to offset {offset}, wanted {run.stop}"
+            )
 
 
 def forget(options: WriteOptions, sink: str, batch: str) -> None:

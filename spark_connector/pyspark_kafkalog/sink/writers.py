@@ -8,10 +8,12 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import datasource
 
+from ..batch import warn_ignored
 from ..errors import BadOption
 from . import staging
 from .delivery import deliver
@@ -37,6 +39,7 @@ class KafkalogWriter(datasource.DataSourceArrowWriter):
         self._options = options
         self._sink = options.sink_id or f"spark-write-{uuid.uuid4().hex}"
         self._batch = "0" if options.batch_id is None else str(options.batch_id)
+        warn_ignored(options.ignored)
         staging.sweep(options, time.time())
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
@@ -68,6 +71,7 @@ class KafkalogStreamWriter(_StreamWriter or object):  # type: ignore[misc]
             )
         check_schema(schema, options)
         self._options = options
+        _warn_once(options.ignored)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Stage the rows of one task."""
@@ -87,6 +91,12 @@ class KafkalogStreamWriter(_StreamWriter or object):  # type: ignore[misc]
         failed after it had been made."""
         for one in _staged(messages):
             staging.forget(self._options, one.sink, one.batch)
+
+
+@lru_cache(maxsize=64)
+def _warn_once(ignored: tuple[str, ...]) -> None:
+    """Each micro-batch has two writers of its own."""
+    warn_ignored(ignored)
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:

@@ -1,8 +1,10 @@
 """Where a stream stands, as its checkpoint keeps it.  Pure.
 
-The JSON is that of Spark's Kafka source, `{"orders":{"0":23}}`: 23 is the offset read next.  Beside
-the topics it has `@ids`, which no topic can be named: the id of each topic that has one.  So a
-stream that comes back after its topic was deleted and made anew knows it, whatever the offsets.
+The JSON is that of Spark's Kafka source, `{"orders":{"0":23}}`: 23 is the offset read next.  Next
+to the topics it has two names that no topic can have.  `@ids` is the id of each topic that has one:
+so a stream that comes back after its topic was deleted and made anew knows it, whatever the
+offsets.  `@start`, in the end of batch 0 alone, is where that began: Spark does not write it down,
+and asks again after a crash, when the logs may begin elsewhere.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 from ..errors import BadOption
 from ..options import Key
 
-IDS = "@ids"
+IDS, START = "@ids", "@start"
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class Offsets:
 
     at: Mapping[Key, int]
     ids: Mapping[str, str] = field(default_factory=dict)
+    began: Mapping[Key, int] = field(default_factory=dict)
+    """Of the end of batch 0: the offsets that it starts with."""
 
     def same_topic(self, other: Offsets, topic: str) -> bool:
         """False when the topic was made anew between the two."""
@@ -35,7 +39,14 @@ def to_json(offsets: Offsets) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if offsets.ids:
         found[IDS] = {topic: offsets.ids[topic] for topic in sorted(offsets.ids)}
-    for (topic, partition), offset in sorted(offsets.at.items()):
+    if offsets.began:
+        found[START] = _by_topic(offsets.began)
+    return found | _by_topic(offsets.at)
+
+
+def _by_topic(at: Mapping[Key, int]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(at.items()):
         found.setdefault(topic, {})[str(partition)] = offset
     return found
 
@@ -45,18 +56,20 @@ def from_json(found: Any) -> Offsets:
 
     Raises: BadOption.
     """
-    at: dict[Key, int] = {}
-    ids: dict[str, str] = {}
     try:
-        for topic, each in found.items():
-            if topic == IDS:
-                ids = {name: str(known) for name, known in each.items()}
-                continue
-            for partition, offset in each.items():
-                at[topic, int(partition)] = int(offset)
+        ids = {name: str(known) for name, known in found.get(IDS, {}).items()}
+        return Offsets(_by_key(found), ids, _by_key(found.get(START, {})))
     except (AttributeError, TypeError, ValueError):
         raise BadOption(
             f'checkpoint: found the offsets {found!r}, wanted some like {{"orders":{{"0":23}}}}: '
             "it is of a query with another source"
         ) from None
-    return Offsets(at, ids)
+
+
+def _by_key(found: Mapping[str, Any]) -> dict[Key, int]:
+    return {
+        (topic, int(partition)): int(offset)
+        for topic, each in found.items()
+        if topic not in (IDS, START)
+        for partition, offset in each.items()
+    }

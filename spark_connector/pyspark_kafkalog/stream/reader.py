@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -128,7 +129,7 @@ class _Driver:
     def begin(self) -> Offsets:
         """The start of a new query."""
         if self._initial is None:
-            warn_ignored(self._options)
+            warn_ignored(self._options.ignored)
             self._watch.require()
             self._initial = self.at = self._resolve(self._look(fresh=True))
             # Until batch 0 is written down nobody knows where `latest` was: it reads nothing.
@@ -168,8 +169,10 @@ class _Driver:
         admitted, self._waiting = admit(
             offer, limits, self._waiting, now_ms, self._watch.fine_marks
         )
-        if admitted is None or to_json(admitted) == to_json(start):
+        if admitted is None or (admitted.at, admitted.ids) == (start.at, start.ids):
             return None
+        if self._initial is not None and start.at == self._initial.at:
+            admitted = replace(admitted, began=start.at)
         self.at = admitted
         return admitted
 
@@ -183,6 +186,8 @@ class _Driver:
         """The tasks of the batch between two offsets."""
         self.at = end
         self._pin = False  # the batch was written down
+        if end.began:  # it may be run again, and `start` be where a log begins by now
+            start = Offsets(end.began, end.ids)
         if start.at == end.at and start.ids == end.ids:
             return []
         if self._holder is not None and self._held is None:

@@ -27,6 +27,7 @@ import pyarrow as pa
 import kafkalog
 from kafkalog.errors import KafkalogError
 from kafkalog.inspect.verify.files import verify
+from kafkalog.log.isolation import UNCOMMITTED
 from tests.damage.sweep.reference import COLUMNS, SEGMENT_FILE, Partition, Reference, table_of
 from tests.support import batches
 
@@ -157,7 +158,7 @@ class Judge:
     def _compare(self, log: Any, wanted: pa.Table, start: int | None, stop: int | None) -> str:
         found, failed = [], False
         try:
-            for batch in log.scan(start, stop, columns=COLUMNS):
+            for batch in log.scan(start, stop, columns=COLUMNS, isolation=UNCOMMITTED):
                 found.append(pa.record_batch(batch))
         except MEMORY_ERRORS:
             raise

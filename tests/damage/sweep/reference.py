@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafkalog.directory.manager import Manager
+from kafkalog.log.isolation import UNCOMMITTED
 from tests.support import batches
 from tests.support.batches import Row
 
@@ -74,8 +75,8 @@ class Reference:
 
 
 def table_of(log: Any, start: int | None = None, stop: int | None = None, **how: Any) -> pa.Table:
-    """Records of a log as a table of COLUMNS."""
-    return log.scan(start, stop, columns=COLUMNS, **how).to_arrow()
+    """Records of a log as a table of COLUMNS; of transactions, too, however they ended."""
+    return log.scan(start, stop, columns=COLUMNS, **{"isolation": UNCOMMITTED, **how}).to_arrow()
 
 
 def _rows(rng: random.Random, clock: list[int], count: int) -> list[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 import pytest
 
@@ -73,7 +74,8 @@ def test_close_releases_it(directory, open_directory, tmp_path):
 def test_another_process_is_named(directory, other_process, tmp_path):
     process = hold(other_process, tmp_path)
     assert directory.locked() == 1
-    with pytest.raises(errors.Locked, match=f"process {process.pid} owns"):
+    named = rf"process {process.pid} owns this directory \({sys.executable} -c +import sys from "
+    with pytest.raises(errors.Locked, match=named):
         directory.lock()
     process.stdin.close()
     process.wait()

@@ -196,7 +196,23 @@ def transactions(writer):
 
 
 def test_uncommitted_shows_all_but_the_markers(transactions):
-    assert found(transactions) == expected(transactions)
+    assert found(transactions, isolation="read_uncommitted") == expected(transactions)
+
+
+def test_columns_are_of_committed_records_where_nobody_says(transactions):
+    """However they are read; records are read as Kafka's consumers do, with all that is there."""
+    log = transactions.log
+    wanted = log.scan(isolation="read_committed").to_numpy()["offset"].tolist()
+    everything = log.scan(isolation="read_uncommitted").to_numpy()["offset"].tolist()
+    assert 0 < len(wanted) < len(everything)
+    assert log.scan().to_numpy()["offset"].tolist() == wanted
+    assert kafkalog.pandas.read(log)["offset"].tolist() == wanted
+    assert kafkalog.polars.scan(log).collect()["offset"].to_list() == wanted
+    followed = log.follow_arrow(0, timeout_ms=0, columns=["offset"])
+    assert [at for batch in followed for at in batch.numpy("offset").tolist()] == wanted
+    for records in (log, log[:], log.read()):
+        assert [one.offset for one in records] == everything
+    assert log[-1].offset == log[log[-1].offset].offset == everything[-1]
 
 
 def test_committed_shows_no_aborted_and_no_open_transaction(transactions):

@@ -1,0 +1,50 @@
+"""Waiting for what is away for a while: a broker that restarts, a directory that is in use."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+_log = logging.getLogger("pyspark_kafkalog")
+
+
+class Patience(NamedTuple):
+    """How long a step is tried, and the pauses between the tries, in milliseconds."""
+
+    wait_ms: int
+    backoff_ms: int = 100
+    backoff_max_ms: int = 1_000
+
+
+def patiently(step: Callable[[], T], patience: Patience, what: str) -> T:
+    """What `step` returns, called again while it fails with what may pass; `what` is asked.
+
+    A client of ours does not wait for brokers that never answered it, and every plan and every
+    delivery has a client of its own: so a query would end with the first broker that restarts.
+
+    Raises: the last failure.
+    """
+    from kafkalog import KafkalogError
+    from kafkalog.client.cluster import Backoff, passing
+    from kafkalog.client.transport import Options
+    from kafkalog.clock import SystemClock
+
+    options = Options(
+        retry_backoff_ms=patience.backoff_ms, retry_backoff_max_ms=patience.backoff_max_ms
+    )
+    backoff = Backoff(options, SystemClock(), patience.wait_ms)
+    warned = False
+    while True:
+        try:
+            return step()
+        except KafkalogError as error:
+            if not passing(error) or backoff.over():
+                raise
+            if not warned:
+                warned = True
+                found = f"{type(error).__name__}: {error}"
+                wait_s = patience.wait_ms / 1000
+                _log.warning("%s: %s; asked again for up to %g s", what, found, wait_s)
+        backoff.wait()

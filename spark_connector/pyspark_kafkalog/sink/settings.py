@@ -1,0 +1,103 @@
+"""`kafka.*` of a write: the settings of a producer, Java's names and ours.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..client_options import SERVERS, protects_nothing
+from ..errors import BadOption
+
+REFUSED = {
+    "kafka.key.serializer": "keys are binary or strings; convert the column",
+    "kafka.value.serializer": "values are binary or strings; convert the column",
+    "kafka.interceptor.classes": "there is no Java producer to intercept",
+    "kafka.transactional.id": "use sinkId",
+    "kafka.enable.idempotence": "every write is a transaction, which wants true",
+    "kafka.acks": "every write is a transaction, which wants all",
+    "kafka.partitioner.ignore.keys": "leave out the column key, or fill the column partition",
+    "kafka.transaction.two.phase.commit.enable": "the driver commits what it writes",
+}
+"""Producer settings that cannot be, and what to do instead."""
+
+NEEDLESS = {
+    "kafka.enable.idempotence": ("true",),
+    "kafka.acks": ("all", "-1"),
+    "kafka.partitioner.ignore.keys": ("false",),
+    "kafka.transaction.two.phase.commit.enable": ("false",),
+}
+"""Those of them that say what holds anyhow, and how."""
+
+IGNORED = (
+    "auto.include.jmx.reporter",
+    "client.dns.lookup",
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.zstd.level",
+    "connections.max.idle.ms",
+    "enable.metrics.push",
+    "metadata.recovery.rebootstrap.trigger.ms",
+    "metadata.recovery.strategy",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+    "receive.buffer.bytes",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "send.buffer.bytes",
+    "socket.connection.setup.timeout.max.ms",
+    "socket.connection.setup.timeout.ms",
+)
+"""Settings of Java's producer that change no record: warned about."""
+
+PARTITIONERS = {
+    "": "murmur2",
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "murmur2",
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",
+}
+"""Java's classes, and what they are called here."""
+
+_DEFAULTS = {"transaction.timeout.ms": "900000", "batch.size": str(512 << 10)}
+"""Of the driver's producer, where the options say nothing else: a whole micro-batch waits in files,
+so that its batches may as well be large."""
+
+
+def producer_settings(
+    given: Mapping[str, str],
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """What goes to the driver's producer, checked before a row is staged; and what is ignored.
+
+    Raises: BadOption.
+    """
+    from kafkalog import KafkalogError
+    from kafkalog.config.producer import ProducerConfig
+
+    settings, ignored = dict(_DEFAULTS), []
+    for name, text in given.items():
+        if not name.startswith("kafka.") or name == SERVERS or protects_nothing(name, text):
+            continue
+        setting, value = name.removeprefix("kafka."), text.strip()
+        if name in REFUSED:
+            if value.lower() not in NEEDLESS.get(name, ()):
+                raise BadOption(f"option {name!r} is not supported: {REFUSED[name]}")
+        elif setting == "partitioner.class":
+            settings["partitioner"] = _partitioner(value)
+        elif setting in IGNORED:
+            ignored.append(name)
+        else:
+            settings[setting] = value
+    try:
+        ProducerConfig.of(settings)
+    except KafkalogError as error:
+        raise BadOption(f"option 'kafka.*': {error}") from None
+    return tuple(sorted(settings.items())), tuple(sorted(ignored))
+
+
+def _partitioner(name: str) -> str:
+    if name not in PARTITIONERS:
+        raise BadOption(
+            f"option 'kafka.partitioner.class': found {name!r}, wanted one of "
+            f"{', '.join(filter(None, PARTITIONERS))}: another class of Java's cannot be called; "
+            "fill the column partition"
+        )
+    return PARTITIONERS[name]
