@@ -102,6 +102,8 @@ class Core(Generic[S]):
         """Those that are being read, and in which leader epoch."""
         self.unread: dict[int, int] = {}
         """Likewise those that could not be read the last time."""
+        self._led_since: set[int] = set()
+        """Of `loading`, those whose look may have begun before their logs were led in the epoch."""
         self.stopped = False
         self._append_timeout_ms = append_timeout_ms
         # Both by their numbers, and so the first ones by their deadlines, too: all have as long.
@@ -148,8 +150,7 @@ class Core(Generic[S]):
 
     def begin_load(self, partition: int, partition_count: int, epoch: int) -> None:
         """This broker coordinates a partition, which is now being read."""
-        self.timers.cancel(("load", partition, "", ""))
-        self.unread.pop(partition, None)
+        self._forget_look(partition)
         self.partition_count = partition_count
         self.loading[partition] = epoch
 
@@ -157,7 +158,7 @@ class Core(Generic[S]):
         """A partition was read."""
         if self.loading.get(shard.partition) != shard.epoch:
             return  # given up, or to be read in a later epoch
-        del self.loading[shard.partition]
+        self._forget_look(shard.partition)
         self.shards[shard.partition] = shard
         self._resume(shard, step)
 
@@ -167,21 +168,43 @@ class Core(Generic[S]):
         if shard is not None:
             shard.epoch = epoch
         elif partition in self.loading or partition in self.unread:
-            self.loading[partition] = epoch
-            step.loads.append((partition, epoch))
+            self._load_again(partition, epoch, step)
+
+    def leads(self, partition: int, epoch: int, step: Step) -> None:
+        """The log of a partition is led here in this epoch now: a look before that was refused."""
+        if self.unread.get(partition) == epoch:
+            self._load_again(partition, epoch, step)
+        elif self.loading.get(partition) == epoch:
+            self._led_since.add(partition)
+
+    def _load_again(self, partition: int, epoch: int, step: Step) -> None:
+        self._forget_look(partition)
+        self.loading[partition] = epoch
+        step.loads.append((partition, epoch))
+
+    def _forget_look(self, partition: int) -> None:
+        """Neither one that is under way counts, nor is there one to come."""
+        self.timers.cancel(("load", partition, "", ""))
+        self.loading.pop(partition, None)
+        self.unread.pop(partition, None)
+        self._led_since.discard(partition)
 
     def not_loaded(self, partition: int, epoch: int, step: Step) -> None:
-        """A partition could not be read: that is tried again after a while."""
-        if self.loading.get(partition) == epoch:
+        """A partition could not be read: that is tried again after a while; at once, where it is
+        led only since the look began."""
+        if self.loading.get(partition) != epoch:
+            return
+        if partition in self._led_since:
+            self._load_again(partition, epoch, step)
+        else:
             self.resign(partition, step)
             self.unread[partition] = epoch
             self.timers.set(("load", partition, "", ""), step.now_ms + LOAD_AGAIN_MS)
 
     def resign(self, partition: int, step: Step) -> None:
         """This broker no longer coordinates a partition: what waits is told so."""
-        self.timers.cancel(("load", partition, "", ""))
-        self.loading.pop(partition, None)
-        self.unread.pop(partition, None)
+        self._forget_look(partition)
+        step.loads = [one for one in step.loads if one[0] != partition]
         shard = self.shards.pop(partition, None)
         if shard is None:
             return
@@ -236,7 +259,7 @@ class Core(Generic[S]):
         if key == _APPENDS:
             self._time_out(step)
         elif key[0] == "load":
-            step.loads.append((key[1], self.unread[key[1]]))
+            self._load_again(key[1], self.unread[key[1]], step)
         else:
             self._expire(key, step)
 

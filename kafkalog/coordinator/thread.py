@@ -160,6 +160,11 @@ class Coordinator(Generic[C]):
         between: what is known of it holds."""
         self.post(partial(self.core.lead_on, partition, epoch))
 
+    def leads(self, partition: int, epoch: int) -> None:
+        """The log of a partition of the journal is led here in this epoch now: where a look came
+        too early for that, the next one is made at once."""
+        self.post(partial(self.core.leads, partition, epoch))
+
     def resign(self, partition: int) -> None:
         """This broker no longer coordinates a partition."""
         self.post(partial(self.core.resign, partition))

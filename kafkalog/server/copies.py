@@ -175,6 +175,9 @@ class Copies(Partitions):
             changed = self._reactor.change_roles(changes)
             done = {one.partition for one, well in zip(effects, changed, strict=True) if well}
             self.led.update((tp, isr) for tp, isr in led.items() if tp in done)
+        for effect in effects:
+            if isinstance(effect, Lead) and effect.partition in done:
+                self.on_lead(effect.partition, effect.held.state.leader_epoch)
         return done
 
     def _follow_all(self, found: Iterable[tuple[Follow, Log]]) -> set[TopicPartition]:
@@ -267,6 +270,7 @@ class Copies(Partitions):
         with self._lock:
             self.led[tp] = self._now_led(tp, held.state)
             self.tell(tp)
+        self.on_lead(tp, held.state.leader_epoch)
 
     def _now_led(self, tp: TopicPartition, state: Partition) -> Isr:
         now = Isr(

@@ -92,6 +92,9 @@ class Partitions:
         self._configs: dict[str, TopicConfig] = {}
         for topic in self._image.topics.values():
             self._introduce(topic)
+        self.on_lead: Callable[[TopicPartition, int], None] = lambda _partition, _epoch: None
+        """Called once a partition is led here in this epoch, where the metadata may say so before;
+        under no lock but the metadata's."""
         metadata.listen(self._changed)
         manager.on_open = self._opened
 

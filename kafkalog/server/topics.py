@@ -14,6 +14,7 @@ from kafkalog.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     from kafkalog.coordinator.thread import Coordinator
     from kafkalog.metadata.image import Change, MetadataImage
+    from kafkalog.types import TopicPartition
 
 __all__ = ["create_missing", "follow_coordinators", "internal_topic"]
 
@@ -83,11 +84,19 @@ def internal_topic(node: Node, name: str) -> None:
 
 
 def follow_coordinators(node: Node) -> None:
-    """Tell the coordinators what is theirs, now and whenever the metadata change."""
+    """Tell the coordinators what is theirs, now and whenever the metadata change, and when it can
+    be read."""
 
     def deleted(names: Collection[str]) -> None:
         node.coordinator.post(partial(node.coordinator.core.drop_topics, frozenset(names)))
 
+    def leads(partition: "TopicPartition", epoch: int) -> None:
+        if partition.topic == OFFSETS_TOPIC:
+            node.coordinator.leads(partition.partition, epoch)
+        elif partition.topic == TRANSACTIONS_TOPIC:
+            node.transactions.leads(partition.partition, epoch)
+
+    node.partitions.on_lead = leads
     _follow(node, OFFSETS_TOPIC, node.coordinator, deleted)
     _follow(node, TRANSACTIONS_TOPIC, node.transactions, lambda _names: None)
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from kafkalog.cluster.node.member import Member
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.log.log import handle_of
+from kafkalog.metadata.image import MetadataImage
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.testing.cluster import TestCluster
 from kafkalog.testing.standin import StandIn
@@ -16,7 +17,8 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.tables.controller import LEADER_AND_ISR, UPDATE_METADATA
 from tests.support.scripted import Peer
 
-Rows = Sequence[Mapping[str, object]]
+Fields = Mapping[str, object]
+Rows = Sequence[Fields]
 
 
 @contextmanager
@@ -48,6 +50,24 @@ def reigns(member: Member, controller: int, epoch: int, others: Mapping[int, Pee
 
 def led_again(member: Member, topic: str, leader_epoch: int) -> None:
     """The controller says that partition 0 of a topic has the leader that it had, in this epoch."""
+    made_leader(member, topic, leader_epoch)
+    shown_leader(member, topic, leader_epoch)
+
+
+def made_leader(member: Member, topic: str, leader_epoch: int) -> None:
+    """LeaderAndIsr alone: what the node itself is to do."""
+    image = member.image
+    named, both, partition_epoch = _again(image, topic, leader_epoch)
+    leads = {**both, "partition_epoch": partition_epoch, "adding_replicas": [],
+             "removing_replicas": [], "is_new": False}  # fmt: skip
+    body = {"controller_id": member.controller, "controller_epoch": image.epoch, "type": 0,
+            "broker_epoch": member.epoch, "live_leaders": [],
+            "topic_states": [{**named, "partition_states": [leads]}]}  # fmt: skip
+    assert _obeyed(member, LEADER_AND_ISR, body)["error_code"] == ErrorCode.NONE
+
+
+def shown_leader(member: Member, topic: str, leader_epoch: int) -> None:
+    """UpdateMetadata alone: what all are told."""
     image = member.image
     brokers = [
         {
@@ -58,21 +78,20 @@ def led_again(member: Member, topic: str, leader_epoch: int) -> None:
         }
         for one in image.brokers.values()
     ]  # fmt: skip
+    named, both, partition_epoch = _again(image, topic, leader_epoch)
+    row = {**both, "zk_version": partition_epoch, "offline_replicas": []}
+    _told(member, member.controller, image.epoch, brokers, [{**named, "partition_states": [row]}])
+
+
+def _again(image: MetadataImage, topic: str, leader_epoch: int) -> tuple[Fields, Fields, int]:
+    """The topic, what both requests say of its partition 0, and its partition epoch."""
     now = image.topics[topic].partitions[0]
     both = {
         "partition_index": 0, "controller_epoch": image.epoch, "leader": now.leader,
         "leader_epoch": leader_epoch, "isr": now.isr, "replicas": now.replicas,
     }  # fmt: skip
     named = {"topic_name": topic, "topic_id": image.topics[topic].id}
-    leads = {**both, "partition_epoch": now.partition_epoch, "adding_replicas": [],
-             "removing_replicas": [], "is_new": False}  # fmt: skip
-    body = {"controller_id": member.controller, "controller_epoch": image.epoch, "type": 0,
-            "broker_epoch": member.epoch, "live_leaders": [],
-            "topic_states": [{**named, "partition_states": [leads]}]}  # fmt: skip
-    assert _obeyed(member, LEADER_AND_ISR, body)["error_code"] == ErrorCode.NONE
-    told = {**both, "zk_version": now.partition_epoch, "offline_replicas": []}
-    said = {**named, "partition_states": [told]}
-    _told(member, member.controller, image.epoch, brokers, [said])
+    return named, both, now.partition_epoch
 
 
 def _told(member: Member, controller: int, epoch: int, brokers: Rows, topics: Rows) -> None:

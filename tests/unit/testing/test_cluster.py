@@ -11,12 +11,13 @@ import pytest
 import kafkalog
 from kafkalog.client.connection import Connection
 from kafkalog.client.transport import Address
-from kafkalog.server.journal import OFFSETS_TOPIC
+from kafkalog.coordinator import core
+from kafkalog.server.journal import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafkalog.testing.cluster import TestCluster
 from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
-from tests.support.membership import led_again, led_elsewhere
+from tests.support.membership import led_again, led_elsewhere, made_leader, shown_leader
 
 NODES = [1, 2, 3]
 
@@ -156,6 +157,46 @@ def test_who_led_before_and_leads_again_reads_what_others_wrote(
     assert cluster.committed("g") == position
     led_again(member, OFFSETS_TOPIC, epoch + 3)
     assert cluster.committed("g") == {}
+
+
+@pytest.mark.kafkalog(
+    config={
+        "offsets.topic.num.partitions": 1,
+        "transaction.state.log.num.partitions": 1,
+        "replica.lag.time.max.ms": 60_000,
+    }
+)
+def test_a_coordinator_that_hears_of_its_lead_first_reads_once_it_leads(
+    kafkalog_cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller shows the leaders to all (UpdateMetadata) before it makes them lead
+    (LeaderAndIsr): no time has to pass after that."""
+    monkeypatch.setattr(core, "LOAD_AGAIN_MS", 3_600_000)
+    cluster = kafkalog_cluster
+    cluster.create_topic("t")
+    with kafkalog.Producer(cluster.bootstrap_servers, transactional_id="x") as producer:
+        producer.begin_transaction()
+        producer.abort_transaction()
+    position = {TopicPartition("t", 0): 5}
+    with kafkalog.Admin(cluster.bootstrap_servers) as admin:
+        admin.alter_group_offsets("g", position).check()
+    for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+        all_in_sync(cluster, topic)
+        hears_of_its_lead_first(cluster, topic)
+    assert cluster.committed("g") == position
+
+
+def hears_of_its_lead_first(cluster: TestCluster, topic: str) -> None:
+    """As if another node had led the coordinator's partition 0 in between."""
+    node = cluster.nodes[cluster.leader(topic)].broker.node
+    known = (node.coordinator if topic == OFFSETS_TOPIC else node.transactions).core
+    assert node.member is not None
+    epoch = node.image.topics[topic].partitions[0].leader_epoch + 2
+    shown_leader(node.member, topic, epoch)
+    cluster.wait_until(lambda: known.unread == {0: epoch}, "the look is refused")
+    made_leader(node.member, topic, epoch)
+    cluster.wait_until(lambda: 0 in known.shards, "its partition is read")
+    assert known.shards[0].epoch == epoch
 
 
 def test_a_producer_goes_where_a_refusal_sends_it(kafkalog_cluster: TestCluster) -> None:

@@ -1,0 +1,85 @@
+"""When a partition of the journal is read, and when once more."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog.coordinator.core import LOAD_AGAIN_MS
+from kafkalog.coordinator.groups.core import GroupCore
+from kafkalog.coordinator.step import Step
+from kafkalog.wire.error_codes import ErrorCode
+from tests.unit.coordinator.desk import config
+
+LOADING, GONE = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR
+
+
+@pytest.fixture
+def core() -> GroupCore:
+    """Partition 0, the only one, is read in epoch 5."""
+    made = GroupCore(config(), lambda: "id")
+    made.begin_load(0, 1, 5)
+    return made
+
+
+@pytest.fixture
+def step() -> Step:
+    return Step(0, 0)
+
+
+def answer(core: GroupCore) -> ErrorCode:
+    return core.where("g")[1]
+
+
+def test_a_look_before_the_lead_is_made_again_once_it_leads(core: GroupCore, step: Step) -> None:
+    """And not when the time comes; the lead in another epoch is nothing."""
+    core.not_loaded(0, 5, step)
+    for epoch in (4, 6):
+        core.leads(0, epoch, step)
+    assert (step.loads, answer(core)) == ([], GONE)
+    core.leads(0, 5, step)
+    assert (step.loads, answer(core)) == ([(0, 5)], LOADING)
+    core.leads(0, 5, step)
+    core.tick(Step(LOAD_AGAIN_MS, 0))
+    assert (step.loads, len(core.timers)) == ([(0, 5)], 0), "once"
+
+
+def test_a_lead_that_begins_before_the_refusal_is_heard(core: GroupCore, step: Step) -> None:
+    """The look may have begun before it: one more is made, and no third without a wait."""
+    core.leads(0, 5, step)
+    assert step.loads == []
+    core.not_loaded(0, 5, step)
+    assert (step.loads, answer(core)) == ([(0, 5)], LOADING)
+    core.begin_load(0, 1, 5)
+    later = Step(0, 0)
+    core.not_loaded(0, 5, later)
+    assert (later.loads, answer(core)) == ([], GONE)
+    assert core.timers.next_ms() == LOAD_AGAIN_MS
+
+
+def test_what_is_read_is_not_read_again(core: GroupCore, step: Step) -> None:
+    core.leads(0, 5, step)
+    core.end_load(core.new_shard(0, 5), step)
+    core.leads(0, 5, step)
+    core.not_loaded(0, 5, step)
+    assert (step.loads, answer(core)) == ([], ErrorCode.NONE)
+
+
+def test_a_lead_on_when_it_is_time_to_read_again(core: GroupCore, step: Step) -> None:
+    """Both in one step: it is read in the later epoch, and once."""
+    core.not_loaded(0, 5, step)
+    step.now_ms = LOAD_AGAIN_MS
+    core.lead_on(0, 6, step)
+    core.tick(step)
+    assert (step.loads, core.loading) == ([(0, 6)], {0: 6})
+
+
+@pytest.mark.parametrize("again", ["leads", "lead_on"])
+def test_a_partition_that_is_lost_in_the_step_in_which_it_is_to_be_read(
+    core: GroupCore, step: Step, again: str
+) -> None:
+    """It is not read, and no step that comes believes that it is here."""
+    core.not_loaded(0, 5, step)
+    getattr(core, again)(0, 5, step)
+    assert step.loads == [(0, 5)]
+    core.resign(0, step)
+    assert (step.loads, answer(core)) == ([], GONE)
