@@ -137,10 +137,14 @@ class Coordinator(Generic[C]):
             for partition, epoch in epochs.items():
                 begin = partial(self._begin_load, partition, partition_count, epoch)
                 self._events.append(begin)
-            self._to_load.extend(epochs.items())
-            if self._to_load and self._loader is None and not self._closing:
-                self._begin_loader()
+            self._look(epochs)
             self._wake.notify_all()
+
+    def _look(self, epochs: Mapping[int, int]) -> None:
+        """Have these read, which the core knows of, or will.  With the lock."""
+        self._to_load.extend(epochs.items())
+        if self._to_load and self._loader is None and not self._closing:
+            self._begin_loader()
 
     def _begin_loader(self) -> None:
         """With the lock."""
@@ -320,7 +324,10 @@ class Coordinator(Generic[C]):
             for event in settling:
                 self._guarded(event, step)
         if step.loads:
-            self.load(dict(step.loads), self.core.partition_count)
+            # The core has begun these.  What the metadata have said since is for the core to hear:
+            # a look that is out of date by then comes to nothing.
+            with self._wake:
+                self._look(dict(step.loads))
         self._give(step)  # nobody waits for what is done outside but who is told of it
         effects, step.effects = step.effects, []
         for effect in effects:
@@ -386,17 +393,18 @@ class Coordinator(Generic[C]):
                 if partition not in self._unread:  # told once, tried again and again
                     self._unread.add(partition)
                     self._tell(partition, problem)
-                self._looked(partition, partial(self.core.not_loaded, partition, epoch))
+                self._looked(partition, epoch, partial(self.core.not_loaded, partition, epoch))
             else:
                 if partition in self._unread:
                     self._unread.remove(partition)
                     LOG.info("%s coordinator: partition %d is read now", self._name, partition)
-                self._looked(partition, partial(self._end_load, shard))
+                self._looked(partition, epoch, partial(self._end_load, shard))
 
-    def _looked(self, partition: int, event: Event) -> None:
-        """Tell what became of a look; one of a partition that is to be read once more is over."""
+    def _looked(self, partition: int, epoch: int, event: Event) -> None:
+        """Tell what became of a look; one of a partition that is to be read once more, in no
+        earlier epoch, is over."""
         with self._wake:
-            if all(partition != other for other, _ in self._to_load):
+            if not any(other == partition and later >= epoch for other, later in self._to_load):
                 self._post(event)
 
     def _tell(self, partition: int, problem: Exception) -> None:

@@ -225,6 +225,41 @@ def test_what_was_read_in_an_earlier_epoch_is_dropped(
     assert coordinator.core.shards[partition].epoch == 8
 
 
+@pytest.mark.parametrize("led", [True, False])
+def test_what_the_metadata_say_while_a_look_is_begun_again(
+    coordinator: Groups, journal: SlowJournal, wait_until: Wait, led: bool
+) -> None:
+    """It counts, though the look in the earlier epoch is asked for behind it."""
+    partition = partition_for("g", 4)
+    whole, looks = journal.read, queue.Queue[int]()
+
+    def read(partition: int, epoch: int) -> Iterator[JournalBatch]:
+        looks.put(epoch)
+        if epoch == 5:
+            raise errors.NotLeaderOrFollower("its log is in another epoch")
+        return whole(partition, epoch)
+
+    def again(step: Step) -> None:
+        coordinator.core.leads(partition, 5, step)
+        coordinator.resign(partition)  # as from another thread, before the step is carried out
+        if led:
+            coordinator.load({partition: 7}, 4)
+
+    journal.read = read  # type: ignore[method-assign]
+    coordinator.load({partition: 5}, 4)
+    wait_until(lambda: coordinator.core.unread == {partition: 5}, "it was refused")
+    coordinator.post(again)
+    assert sorted(looks.get(timeout=LIMIT_S) for _ in range(3 if led else 2)) == (
+        [5, 5, 7] if led else [5, 5]
+    )
+    if led:
+        wait_until(lambda: state(coordinator, wait_until) == 0, "loaded")
+        assert coordinator.core.shards[partition].epoch == 7
+    else:
+        assert state(coordinator, wait_until) == ErrorCode.NOT_COORDINATOR
+        assert not coordinator.core.unread
+
+
 def test_what_was_read_before_the_topic_was_deleted_is_dropped(
     coordinator: Groups, journal: SlowJournal, wait_until: Wait
 ) -> None:
