@@ -41,7 +41,7 @@ def note(producer: Ending, sender: Sender) -> None:
     """It is open."""
     _producers.add(producer)
     _senders.add(sender)
-    # Anew each time: what a program made before, as a broker, ends after its producers.
+    # Registered again each time: what a program made before, as a broker, ends after its producers.
     atexit.unregister(_deliver_all)
     atexit.register(_deliver_all)
 

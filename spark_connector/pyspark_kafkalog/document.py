@@ -62,7 +62,7 @@ and `kafka.sasl.*` and `kafka.ssl.*` are refused.
 """
 
 _PORTED = """
-### In the place of Spark's Kafka source
+### Replacing Spark's Kafka source
 
 A query changes the name of its format. Then each option means what it did, but for what is said
 here. Names that nobody knows are refused; there they are ignored.
@@ -88,9 +88,9 @@ AvailableNow in more than one batch and lag want 4.2.
 Offsets in checkpoints are the Kafka source's, `{"flights":{"0":23}}`, and next to the topics
 `@ids`, their ids, and of batch 0 `@start`, where it began: Spark does not keep that. So with
 `failOnDataLoss` a query stops when records went that it has not read (retention, a topic deleted, a
-log cut) and also when its topic was deleted and made anew, even while it did not run; with `false`
-it warns, reads what is left, and a new topic from its start. A plain folder has no id: that it was
-made anew is noticed while the query runs. New partitions are found within a second and read from
+log cut) and also when its topic was deleted and created again, even while it did not run; with
+`false` it warns, reads what is left, and a new topic from its start. A plain folder has no id: that it
+was replaced is noticed only while the query runs. New partitions are found within a second and read from
 their first record.
 
 A query that says `latest`, or no start at all, begins where the logs end when it first starts. Its
@@ -196,7 +196,7 @@ with kafkalog.Store("data") as store:
 """
 
 _PORTED_SINK = """
-### In the place of Spark's Kafka sink
+### Replacing Spark's Kafka sink
 
 | of the sink | here | test in `tests/spark` |
 |---|---|---|

@@ -1,4 +1,4 @@
-/* derive.c: what is derived from the bytes of a log, made anew from them: indexes, leader
+/* derive.c: what is derived from the bytes of a log, rebuilt from them: indexes, leader
  * epochs, producers, aborted transactions. */
 #include "log.h"
 

@@ -41,8 +41,8 @@ static kl_status has_sealed(const kl_sidecar *sidecar, kl_dir *dir, kl_index_kin
     return status == KL_E_NOT_FOUND || status == KL_E_CORRUPT ? KL_OK : status;
 }
 
-/* Whether a `.log` of another size was cut, or exchanged alone: who rewrites one, as Kafka does,
- * gives it other indexes.  The offset index of a small one is empty both times; its time index
+/* Whether a `.log` of another size was cut, or replaced without its indexes: a program that
+ * rewrites one, as Kafka does, also writes new indexes.  The offset index of a small one is empty both times; its time index
  * then tells of records that lie behind the end. */
 static kl_status is_resized(const kl_sidecar *sidecar, const kl_segment *segment,
                             kl_dir *dir, bool *resized) {

@@ -245,7 +245,7 @@ kl_status kl_log_derive_producers(const kl_log *log, const kl_version *version,
                                   kl_producers *into, kl_dir *dir, int64_t from,
                                   int64_t rebuild_from);
 /* As kl_log_enter, with segment `index` of the look and its aborted transactions known: a list
- * that a sealed one has lost is made anew.  Whoever uses a segment's list comes by here first. */
+ * that a sealed segment has lost is rebuilt.  Call this before using a segment's list. */
 kl_status kl_log_enter_aborts(kl_log *log, const kl_look *look, size_t index);
 /* Of the last segment, which lists none and for which nothing vouches: what its batches say. */
 kl_status kl_log_search_aborts(kl_log *log, kl_dir *dir);
