@@ -107,7 +107,7 @@ class Member:
         for problem in loaded.problems:
             _logger.warning("%s", problem)
         controller = -1 if loaded.controller is None else loaded.controller.broker
-        self._standing = Standing(node, -1, controller, 0, loaded.image, {})
+        self._standing = Standing(node, -1, controller, loaded.controller_epoch, loaded.image, {})
 
     def identify(self, cluster: str) -> None:
         """The cluster's id is this: whoever found none in the tree has made it."""
