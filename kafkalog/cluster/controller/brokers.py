@@ -32,7 +32,7 @@ def begin(context: Context, told: Gathered) -> Deciding[None]:
         told.lead((each for each in one.replicas if each in holding), key)
     yield from believe(context, told)
     yield from settle(context, told, list(context.partitions))
-    drop_strays(context, told)
+    yield from drop_strays(context, told)
     yield from resume(context, told)
     yield from delete_topics(context, told)
 
@@ -65,7 +65,7 @@ def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> 
             for key in context.on(one):
                 told.lead([one], key)
         yield from settle(context, told, unled(context))
-        drop_strays(context, told, came)
+        yield from drop_strays(context, told, came)
         yield from delete_topics(context, told)
     elif any(before[one] != now[one] for one in same):
         told.know()

@@ -251,6 +251,10 @@ class Context:
         """What changes a znode, and others with it, that are no partition's state."""
         return Change(path, (self._check(), change, *others))
 
+    def reigning(self) -> Change:
+        """What changes nothing, and is refused where another controller reigns."""
+        return Change(tree.CONTROLLER_EPOCH, (self._check(),))
+
     def _check(self) -> Check:
         return Check(tree.CONTROLLER_EPOCH, self.reign.epoch_version)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
-from kafkalog.cluster.controller.context import Context, TopicPartition
+from kafkalog.cluster.controller.context import Context, Copies, TopicPartition
 from kafkalog.cluster.controller.partitions import Deciding
 from kafkalog.cluster.controller.requests import Gathered
 from kafkalog.cluster.controller.topics import topic_gone
@@ -40,34 +40,60 @@ def topics_to_delete(context: Context, told: Gathered, topics: Iterable[str]) ->
 def delete_topics(context: Context, told: Gathered) -> Deciding[None]:
     """Go on with what is to be deleted, as far as it can go now: each broker is told to drop what
     it has, and what all have dropped goes out of the tree."""
+    stops: Copies = {}
+    gone = []
     for topic in sorted(context.deleted):
         failed = context.failed.pop(topic, set())
         left = _left(context, topic)
-        _stop(told, topic, (left or set()) | failed & _strays(context, topic))
+        stops[topic] = (left or set()) | failed & _strays(context, topic)
         if left is not None and not left:
-            yield from _remove(context, topic)
+            gone.append(topic)
+    yield from _stop(context, told, stops)
+    for topic in gone:
+        yield from _remove(context, topic)
 
 
 def delete_again(context: Context, told: Gathered) -> Deciding[None]:
     """What failed is tried again, and nothing else: who has not answered is not asked twice."""
     failed, context.failed = context.failed, {}
+    stops: Copies = {}
+    gone = []
     for topic, those in sorted(failed.items()):
         left = _left(context, topic) if topic in context.deleted else None
-        _stop(told, topic, those & ((left or set()) | _strays(context, topic)))
+        stops[topic] = those & ((left or set()) | _strays(context, topic))
         if left is not None and not left:
-            yield from _remove(context, topic)
+            gone.append(topic)
+    yield from _stop(context, told, stops)
+    for topic in gone:
+        yield from _remove(context, topic)
 
 
-def drop_strays(context: Context, told: Gathered, brokers: Collection[int] | None = None) -> None:
+def drop_strays(
+    context: Context, told: Gathered, brokers: Collection[int] | None = None
+) -> Deciding[None]:
     """Tell brokers, all of them unless some are given, to drop what moves have left behind."""
-    for topic in sorted(context.strays):
-        _stop(told, topic, {copy for copy in _strays(context, topic)
-                            if brokers is None or copy[1] in brokers})  # fmt: skip
+    yield from _stop(context, told, {
+        topic: {copy for copy in _strays(context, topic) if brokers is None or copy[1] in brokers}
+        for topic in sorted(context.strays)
+    })  # fmt: skip
 
 
-def _stop(told: Gathered, topic: str, copies: Collection[tuple[int, int]]) -> None:
-    for number, broker in sorted(copies):
-        told.stop(broker, (topic, number), delete=True)
+def _stop(context: Context, told: Gathered, stops: Copies) -> Deciding[None]:
+    """Tell brokers that live to drop copies, once ZooKeeper has said that this node still reigns.
+
+    Nothing else may be written with it, and what a deposed controller wants dropped may be in use
+    again by the next one's decision.
+    """
+    living = [
+        (broker, (topic, number))
+        for topic, copies in stops.items()
+        for number, broker in sorted(copies)
+        if broker in context.brokers
+    ]
+    if living:
+        yield [context.reigning()]
+    for broker, key in living:
+        told.stop(broker, key, delete=True)
 
 
 def replicas_dropped(

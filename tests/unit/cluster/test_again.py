@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from kafkalog.cluster.controller.events import Clock, Commit, Options, Tick
+from kafkalog.cluster.controller.events import Behind, Clock, Commit, Options, Tick
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.session import Create, Delete, Set
 from kafkalog.replication import isr
@@ -317,6 +317,29 @@ def test_a_copy_of_a_broker_that_is_away_is_dropped_when_it_comes(of: Driven) ->
     assert (3, "StopReplica") in kinds(of)
     of.answer(partial(stops, 3), partition_errors=[])
     assert strays(of) == {}
+
+
+@pytest.mark.parametrize("why", ["it comes", "it is behind", "it failed", "its topic is to go"])
+def test_who_reigns_no_more_tells_nobody_to_delete(of: Driven, why: str) -> None:
+    """Nothing else is written just then by which a controller could notice that it is deposed."""
+    if why == "it comes":
+        of.die(3)
+        of.run()
+    move(of)
+    if why == "it failed":
+        of.answer(partial(stops, 3), error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert of.commit([Set(tree.CONTROLLER_EPOCH, tree.write_epoch(9))]).done
+    of.sent.clear()
+    if why == "it comes":
+        of.register(3)
+    elif why == "it is behind":
+        of.events.append(Behind(3))
+    elif why == "it failed":
+        of.events.append(Tick(Clock.RETRY))
+    else:
+        of.make(f"{tree.DELETE_TOPICS}/t")
+    of.run()
+    assert of.resigned and "StopReplica" not in {kind for _, kind in kinds(of)}
 
 
 def test_a_copy_that_is_to_go_is_known_to_the_nodes_next_reign(of: Driven) -> None:
