@@ -5,7 +5,7 @@ controller on ZooKeeper.  A topic waits while one of its brokers is away, lest t
 back, and while a partition of it is moved.  What fails is tried again by the time.
 
 Beyond Kafka's: a broker that does not keep a partition any more is asked to drop its copy until it
-has, also when it comes back.  No topic waits for that.
+has, also when it comes back; where its disk failed, only then.  No topic waits for that.
 """
 
 from __future__ import annotations
@@ -99,8 +99,13 @@ def _stop(context: Context, told: Gathered, stops: Copies) -> Deciding[None]:
 def replicas_dropped(
     context: Context, told: Gathered, broker: int, answers: Mapping[TopicPartition, ErrorCode]
 ) -> Deciding[None]:
-    """A broker answered a StopReplica that deletes, partition by partition."""
+    """A broker answered a StopReplica that deletes, partition by partition.
+
+    What a move has left behind on a disk that failed waits until its broker comes again: Kafka's
+    brokers answer nothing else before, and ours try again themselves.
+    """
     done = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    refused: dict[ErrorCode, list[TopicPartition]] = {}
     for (topic, number), error in answers.items():
         copy, strays = (number, broker), context.strays.get(topic, set())
         deleted = topic in context.deleted
@@ -109,9 +114,12 @@ def replicas_dropped(
             if deleted:
                 context.dropped.setdefault(topic, set()).add(copy)
         elif deleted or copy in strays:
-            context.failed.setdefault(topic, set()).add(copy)
-            _logger.warning("%s-%d: broker %d cannot drop it now: %s",
-                            topic, number, broker, error.name)  # fmt: skip
+            refused.setdefault(error, []).append((topic, number))
+            if copy not in strays or error != ErrorCode.KAFKA_STORAGE_ERROR:
+                context.failed.setdefault(topic, set()).add(copy)
+    for error, keys in refused.items():
+        _logger.warning("broker %d cannot drop %d copies now, of which the first is %s-%d: %s",
+                        broker, len(keys), *keys[0], error.name)  # fmt: skip
     context.strays = {topic: those for topic, those in context.strays.items() if those}
     for topic in sorted({topic for topic, _ in answers} & context.deleted):
         left = _left(context, topic)

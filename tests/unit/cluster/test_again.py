@@ -261,11 +261,14 @@ def test_a_move_whose_end_is_refused_as_it_begins_comes_another_time(of: Driven)
     assert of.state("t", 0) == (4, 2, (2, 4))
 
 
-FAILS = {
-    "partition_errors": [
-        {"topic_name": "t", "partition_index": 0, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}
-    ]
-}
+def refusal(code: ErrorCode, *partitions: int) -> dict[str, object]:
+    """An answer to StopReplica: of these partitions of the topic, of the first where none is."""
+    rows = [{"topic_name": "t", "partition_index": number, "error_code": code}
+            for number in partitions or (0,)]  # fmt: skip
+    return {"partition_errors": rows}
+
+
+FAILS = refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def strays(of: Driven) -> object:
@@ -293,6 +296,27 @@ def test_a_copy_that_a_move_leaves_behind_is_dropped_in_the_end(of: Driven) -> N
     of.answer(partial(stops, 3), partition_errors=[])
     ticks(of, Clock.RETRY)
     assert (strays(of), of.sent, clocks(of)) == ({}, [], [])
+
+
+def test_copies_on_a_disk_that_failed_are_dropped_when_their_broker_comes(
+    of: Driven, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It answers the same for as long as it runs: it is not asked again, and warned of once, not
+    once a partition."""
+    topic(of, {0: (1, 2, 3), 1: (1, 2, 3)})
+    rows = [{"partition_index": number, "replicas": [2, 1]} for number in (0, 1)]
+    topics = [{"name": "t", "partitions": rows}]
+    of.ask("move", apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=topics)
+    of.answer(partial(stops, 3), **refusal(ErrorCode.KAFKA_STORAGE_ERROR, 0, 1))
+    assert clocks(of) == [] and strays(of) == {"t": {(0, 3), (1, 3)}}
+    assert [one.message for one in caplog.records] == [
+        "broker 3 cannot drop 2 copies now, of which the first is t-0: KAFKA_STORAGE_ERROR"
+    ]
+    of.sent.clear()
+    of.register(3)
+    assert (3, "StopReplica") in kinds(of)
+    of.answer(partial(stops, 3), partition_errors=[])
+    assert strays(of) == {}
 
 
 def test_a_copy_that_its_broker_keeps_again_is_not_dropped(of: Driven) -> None:
