@@ -50,6 +50,7 @@ def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> 
         del context.brokers[one]
         context.ending.discard(one)
         context.lost_directories.pop(one, None)
+    context.again = {one for one in context.again if one[1] is None or one[1][1] not in gone}
     for one in same:
         context.brokers[one] = now[one]
     if gone:

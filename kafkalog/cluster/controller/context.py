@@ -132,6 +132,8 @@ class Context:
         self.failed: Copies = {}
         """Of both, what is to be tried again: what brokers could not drop; nothing: what the tree
         refused."""
+        self.again: set[tuple[str, tuple[int, int] | None]] = set()
+        """Of what failed, the copies by topic that are asked for again; None: the tree is."""
         self.stale: set[TopicPartition] = set()
         """Whose state in the tree is other than here: nothing is decided until it is read again."""
         self.assigned_at: dict[str, int] = dict(loaded.assigned_at)

@@ -63,6 +63,9 @@ def delete_again(context: Context, told: Gathered) -> Deciding[None]:
         stops[topic] = those & ((left or set()) | _strays(context, topic))
         if left is not None and not left:
             gone.append(topic)
+    context.again |= {(topic, copy) for topic, copies in stops.items() for copy in copies
+                      if copy[1] in context.brokers}  # fmt: skip
+    context.again |= {(topic, None) for topic in gone}
     yield from _stop(context, told, stops)
     for topic in gone:
         yield from _remove(context, topic)
@@ -109,6 +112,7 @@ def replicas_dropped(
     for (topic, number), error in answers.items():
         copy, strays = (number, broker), context.strays.get(topic, set())
         deleted = topic in context.deleted
+        context.again.discard((topic, copy))
         if error in done:
             strays.discard(copy)
             if deleted:
@@ -118,8 +122,9 @@ def replicas_dropped(
             if copy not in strays or error != ErrorCode.KAFKA_STORAGE_ERROR:
                 context.failed.setdefault(topic, set()).add(copy)
     for error, keys in refused.items():
-        _logger.warning("broker %d cannot drop %d copies now, of which the first is %s-%d: %s",
-                        broker, len(keys), *keys[0], error.name)  # fmt: skip
+        more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+        _logger.warning("broker %d cannot drop %s-%d%s now: %s",
+                        broker, *keys[0], more, error.name)  # fmt: skip
     context.strays = {topic: those for topic, those in context.strays.items() if those}
     for topic in sorted({topic for topic, _ in answers} & context.deleted):
         left = _left(context, topic)
@@ -166,4 +171,5 @@ def _remove(context: Context, topic: str) -> Deciding[None]:
         topic_gone(context, topic)
     else:
         context.failed.setdefault(topic, set())
+        context.again.discard((topic, None))
         _logger.warning("topic %s cannot be deleted now: %s: %s", topic, *kept[0])

@@ -56,6 +56,7 @@ def topic_gone(context: Context, topic: str) -> None:
     context.deleted.discard(topic)
     context.dropped.pop(topic, None)
     context.failed.pop(topic, None)
+    context.again = {one for one in context.again if one[0] != topic}
     context.strays.pop(topic, None)
     context.says_unclean(topic, None)
 

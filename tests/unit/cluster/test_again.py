@@ -261,9 +261,9 @@ def test_a_move_whose_end_is_refused_as_it_begins_comes_another_time(of: Driven)
     assert of.state("t", 0) == (4, 2, (2, 4))
 
 
-def refusal(code: ErrorCode, *partitions: int) -> dict[str, object]:
+def refusal(code: ErrorCode, *partitions: int, name: str = "t") -> dict[str, object]:
     """An answer to StopReplica: of these partitions of the topic, of the first where none is."""
-    rows = [{"topic_name": "t", "partition_index": number, "error_code": code}
+    rows = [{"topic_name": name, "partition_index": number, "error_code": code}
             for number in partitions or (0,)]  # fmt: skip
     return {"partition_errors": rows}
 
@@ -310,13 +310,38 @@ def test_copies_on_a_disk_that_failed_are_dropped_when_their_broker_comes(
     of.answer(partial(stops, 3), **refusal(ErrorCode.KAFKA_STORAGE_ERROR, 0, 1))
     assert clocks(of) == [] and strays(of) == {"t": {(0, 3), (1, 3)}}
     assert [one.message for one in caplog.records] == [
-        "broker 3 cannot drop 2 copies now, of which the first is t-0: KAFKA_STORAGE_ERROR"
+        "broker 3 cannot drop t-0 and 1 more now: KAFKA_STORAGE_ERROR"
     ]
     of.sent.clear()
     of.register(3)
     assert (3, "StopReplica") in kinds(of)
     of.answer(partial(stops, 3), partition_errors=[])
     assert strays(of) == {}
+
+
+@pytest.mark.parametrize("waits", ["a copy", "a topic"])
+def test_who_never_comes_back_slows_no_retry(of: Driven, waits: str) -> None:
+    """A broker is away for good, with a copy or a topic that is to go: what fails for others is
+    tried again after a second, and so is what fails after that."""
+    of.die(3)
+    of.run()
+    if waits == "a copy":
+        move(of)
+        assert strays(of) == {"t": {(0, 3)}}
+    else:
+        of.make(f"{tree.DELETE_TOPICS}/t")
+    fails = refusal(ErrorCode.UNKNOWN_SERVER_ERROR, name="u")
+    for _ in range(2):
+        topic(of, {0: (1,)}, "u")
+        of.make(f"{tree.DELETE_TOPICS}/u")
+        of.run()
+        times = []
+        for answer in (fails, fails, {"partition_errors": []}):
+            of.answer(partial(stops, 1), **answer)
+            times += clocks(of)
+            ticks(of, Clock.RETRY)
+        assert times == [1_000, 2_000]
+        assert tree.topic_path("u") not in of.znodes
 
 
 def test_a_copy_that_its_broker_keeps_again_is_not_dropped(of: Driven) -> None:
