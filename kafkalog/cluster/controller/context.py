@@ -106,7 +106,9 @@ class Context:
     """What a controller knows.  One thread only: the controller's."""
 
     def __init__(self, reign: Reign, loaded: Loaded, strays: Copies | None = None) -> None:
-        """`strays`: as another reign of this node knew them."""
+        """`strays`: as another reign of this node knew them.  Of a topic that is not among those
+        that were read they are forgotten: its znode may only be unreadable, and another
+        controller may have given the copy back in the meantime."""
         self.reign = reign
         image = loaded.image
         self.brokers: dict[int, Broker] = dict(image.brokers)

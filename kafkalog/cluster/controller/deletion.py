@@ -5,7 +5,8 @@ controller on ZooKeeper.  A topic waits while one of its brokers is away, lest t
 back, and while a partition of it is moved.  What fails is tried again by the time.
 
 Beyond Kafka's: a broker that does not keep a partition any more is asked to drop its copy until it
-has, also when it comes back; where its disk failed, only then.  No topic waits for that.
+has, also when it comes back; where its disk failed, only then.  No topic waits for that, and it
+goes on after the topic is deleted, until the reign ends.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def _strays(context: Context, topic: str) -> set[tuple[int, int]]:
     """What moves have left behind; without what its broker is to keep again."""
     found = {
         (number, broker) for number, broker in context.strays.get(topic, ())
-        if (one := context.partitions.get((topic, number))) and broker not in one.replicas
+        if (one := context.partitions.get((topic, number))) is None or broker not in one.replicas
     }  # fmt: skip
     context.strays.pop(topic, None)
     if found:

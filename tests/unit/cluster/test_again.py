@@ -404,7 +404,7 @@ def test_a_copy_that_is_to_go_is_known_to_the_nodes_next_reign(of: Driven) -> No
 
 
 def test_a_deletion_waits_for_no_copy_that_a_move_left_behind(of: Driven) -> None:
-    """Its broker is asked once more, with the others, and has nothing to do with the topic."""
+    """Its broker is asked once more, with the others, and on when the topic is gone."""
     move(of)
     of.answer(partial(stops, 3), **FAILS)
     of.sent.clear()
@@ -415,7 +415,38 @@ def test_a_deletion_waits_for_no_copy_that_a_move_left_behind(of: Driven) -> Non
         of.answer(partial(stops, broker), partition_errors=[])
     assert not any("t" in path.split("/") for path in of.znodes)
     of.answer(partial(stops, 3), **FAILS)
-    clocks(of)
     of.sent.clear()
     ticks(of, Clock.RETRY)
+    assert kinds(of) == [(3, "StopReplica")]
+    of.answer(partial(stops, 3), partition_errors=[])
+    clocks(of)
+    ticks(of, Clock.RETRY)
     assert (strays(of), of.sent, clocks(of)) == ({}, [], [])
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_copy_of_a_topic_that_is_gone_is_dropped_when_its_broker_comes(
+    of: Driven, again: bool
+) -> None:
+    """It was moved off while the broker was away, then the topic was deleted.  `again`: there is
+    another topic of that name, which the broker is to keep: that one is not dropped."""
+    of.die(3)
+    of.run()
+    move(of)
+    of.make(f"{tree.DELETE_TOPICS}/t")
+    of.run()
+    for broker in (1, 2):
+        of.answer(partial(stops, broker), partition_errors=[])
+    assert tree.topic_path("t") not in of.znodes
+    if again:
+        topic(of, {0: (1, 3)})
+    of.sent.clear()
+    of.register(3)
+    rows = [one.body["topic_states"] for one in of.sent if stops(3, one)]
+    if again:
+        assert (rows, strays(of)) == ([], {})
+        return
+    row = {"partition_index": 0, "leader_epoch": -1, "delete_partition": True}
+    assert rows == [[{"topic_name": "t", "partition_states": [row]}]]
+    of.answer(partial(stops, 3), partition_errors=[])
+    assert strays(of) == {}
