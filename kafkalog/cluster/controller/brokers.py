@@ -75,8 +75,15 @@ def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> 
 def directories_lost(
     context: Context, told: Gathered, broker: int, lost: Iterable[TopicPartition]
 ) -> Deciding[None]:
-    """A broker cannot serve these partitions any more: their disk failed."""
-    keys = {key for key in lost if key in context.partitions}
+    """A broker cannot serve these partitions any more: their disk failed.
+
+    Of one that it does not keep any more nothing is noted: its answer was on the way when a move
+    ended, and the disk is none of what it may keep there again.
+    """
+    partitions = context.partitions
+    keys = {key for key in lost if key in partitions and broker in partitions[key].replicas}
+    if not keys:
+        return
     held = context.lost_directories.get(broker, frozenset())
     context.lost_directories[broker] = held | keys
     told.know(keys)
