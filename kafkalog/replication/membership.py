@@ -37,7 +37,7 @@ class Membership(Metadata, Protocol):
     node: int
     carry_out: Callable[[Sequence[Effect]], Sequence[TopicPartition]]
     """Set by who keeps the copies: do this, in order; of what others are to lead, since it is
-    offline here."""
+    offline here, and of what could not be deleted."""
     registered: Callable[[int], None]
     """Set likewise: this broker was given another epoch."""
 

@@ -109,10 +109,16 @@ class Copies(Partitions):
 
     def _carry_out(self, effects: Sequence[Effect]) -> list[TopicPartition]:
         """What fails for one partition holds up no other, and is tried again; but a log that is
-        offline is led by nobody while others could: it is let go."""
+        offline is led by nobody while others could: it is let go.
+
+        Returns those, and what could not be deleted yet.
+        """
         lost = []
         for effect in self._at_once(effects):
             problem = self._try(effect)
+            if isinstance(effect, Drop):
+                lost += [effect.partition] * (effect.delete and problem is not None)
+                continue
             alone = not isinstance(effect, Lead) or len(effect.held.state.isr) < 2
             if isinstance(problem, StorageOffline) and not alone:
                 del self._owed[effect.partition]

@@ -32,7 +32,7 @@ def begin(context: Context, told: Gathered) -> Deciding[None]:
         told.lead((each for each in one.replicas if each in holding), key)
     yield from believe(context, told)
     yield from settle(context, told, list(context.partitions))
-    drop_strays(context, told)
+    yield from drop_strays(context, told)
     yield from resume(context, told)
     yield from delete_topics(context, told)
 
@@ -50,6 +50,7 @@ def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> 
         del context.brokers[one]
         context.ending.discard(one)
         context.lost_directories.pop(one, None)
+    context.again = {one for one in context.again if one[1] is None or one[1][1] not in gone}
     for one in same:
         context.brokers[one] = now[one]
     if gone:
@@ -65,7 +66,7 @@ def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> 
             for key in context.on(one):
                 told.lead([one], key)
         yield from settle(context, told, unled(context))
-        drop_strays(context, told, came)
+        yield from drop_strays(context, told, came)
         yield from delete_topics(context, told)
     elif any(before[one] != now[one] for one in same):
         told.know()
@@ -74,8 +75,15 @@ def brokers_are(context: Context, told: Gathered, now: Mapping[int, Broker]) -> 
 def directories_lost(
     context: Context, told: Gathered, broker: int, lost: Iterable[TopicPartition]
 ) -> Deciding[None]:
-    """A broker cannot serve these partitions any more: their disk failed."""
-    keys = {key for key in lost if key in context.partitions}
+    """A broker cannot serve these partitions any more: their disk failed.
+
+    Of one that it does not keep any more nothing is noted: its answer was on the way when a move
+    ended, and the disk is none of what it may keep there again.
+    """
+    partitions = context.partitions
+    keys = {key for key in lost if key in partitions and broker in partitions[key].replicas}
+    if not keys:
+        return
     held = context.lost_directories.get(broker, frozenset())
     context.lost_directories[broker] = held | keys
     told.know(keys)

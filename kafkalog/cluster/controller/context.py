@@ -106,7 +106,9 @@ class Context:
     """What a controller knows.  One thread only: the controller's."""
 
     def __init__(self, reign: Reign, loaded: Loaded, strays: Copies | None = None) -> None:
-        """`strays`: as another reign of this node knew them."""
+        """`strays`: as another reign of this node knew them.  Of a topic that is not among those
+        that were read they are forgotten: its znode may only be unreadable, and another
+        controller may have given the copy back in the meantime."""
         self.reign = reign
         image = loaded.image
         self.brokers: dict[int, Broker] = dict(image.brokers)
@@ -132,6 +134,8 @@ class Context:
         self.failed: Copies = {}
         """Of both, what is to be tried again: what brokers could not drop; nothing: what the tree
         refused."""
+        self.again: set[tuple[str, tuple[int, int] | None]] = set()
+        """Of what failed, the copies by topic that are asked for again; None: the tree is."""
         self.stale: set[TopicPartition] = set()
         """Whose state in the tree is other than here: nothing is decided until it is read again."""
         self.assigned_at: dict[str, int] = dict(loaded.assigned_at)
@@ -250,6 +254,10 @@ class Context:
     def change(self, path: str, change: Operation, *others: Operation) -> Change:
         """What changes a znode, and others with it, that are no partition's state."""
         return Change(path, (self._check(), change, *others))
+
+    def reigning(self) -> Change:
+        """What changes nothing, and is refused where another controller reigns."""
+        return Change(tree.CONTROLLER_EPOCH, (self._check(),))
 
     def _check(self) -> Check:
         return Check(tree.CONTROLLER_EPOCH, self.reign.epoch_version)

@@ -170,9 +170,9 @@ class Controller:
             self._add(_Work(steps.deleted_again, "retry"))
 
     def _again(self, now_ms: int) -> Iterator[Effect]:
-        """What failed is tried again by the time, each time later, until all is dropped."""
+        """What failed is tried again by the time, each time later, until nothing fails."""
         context = None if self._office is None else self._office.context
-        if context is None or not (context.deleted or context.strays):
+        if context is None or not (context.failed or context.again):
             self._retry_ms = RETRY_MS
         elif context.failed and not self._retry_waits:
             yield Timer(Clock.RETRY, now_ms + self._retry_ms)

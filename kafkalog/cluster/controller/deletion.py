@@ -5,7 +5,8 @@ controller on ZooKeeper.  A topic waits while one of its brokers is away, lest t
 back, and while a partition of it is moved.  What fails is tried again by the time.
 
 Beyond Kafka's: a broker that does not keep a partition any more is asked to drop its copy until it
-has, also when it comes back.  No topic waits for that.
+has, also when it comes back; where its disk failed, only then.  No topic waits for that, and it
+goes on after the topic is deleted, until the reign ends.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
-from kafkalog.cluster.controller.context import Context, TopicPartition
+from kafkalog.cluster.controller.context import Context, Copies, TopicPartition
 from kafkalog.cluster.controller.partitions import Deciding
 from kafkalog.cluster.controller.requests import Gathered
 from kafkalog.cluster.controller.topics import topic_gone
@@ -40,52 +41,91 @@ def topics_to_delete(context: Context, told: Gathered, topics: Iterable[str]) ->
 def delete_topics(context: Context, told: Gathered) -> Deciding[None]:
     """Go on with what is to be deleted, as far as it can go now: each broker is told to drop what
     it has, and what all have dropped goes out of the tree."""
+    stops: Copies = {}
+    gone = []
     for topic in sorted(context.deleted):
         failed = context.failed.pop(topic, set())
         left = _left(context, topic)
-        _stop(told, topic, (left or set()) | failed & _strays(context, topic))
+        stops[topic] = (left or set()) | failed & _strays(context, topic)
         if left is not None and not left:
-            yield from _remove(context, topic)
+            gone.append(topic)
+    yield from _stop(context, told, stops)
+    for topic in gone:
+        yield from _remove(context, topic)
 
 
 def delete_again(context: Context, told: Gathered) -> Deciding[None]:
     """What failed is tried again, and nothing else: who has not answered is not asked twice."""
     failed, context.failed = context.failed, {}
+    stops: Copies = {}
+    gone = []
     for topic, those in sorted(failed.items()):
         left = _left(context, topic) if topic in context.deleted else None
-        _stop(told, topic, those & ((left or set()) | _strays(context, topic)))
+        stops[topic] = those & ((left or set()) | _strays(context, topic))
         if left is not None and not left:
-            yield from _remove(context, topic)
+            gone.append(topic)
+    context.again |= {(topic, copy) for topic, copies in stops.items() for copy in copies
+                      if copy[1] in context.brokers}  # fmt: skip
+    context.again |= {(topic, None) for topic in gone}
+    yield from _stop(context, told, stops)
+    for topic in gone:
+        yield from _remove(context, topic)
 
 
-def drop_strays(context: Context, told: Gathered, brokers: Collection[int] | None = None) -> None:
+def drop_strays(
+    context: Context, told: Gathered, brokers: Collection[int] | None = None
+) -> Deciding[None]:
     """Tell brokers, all of them unless some are given, to drop what moves have left behind."""
-    for topic in sorted(context.strays):
-        _stop(told, topic, {copy for copy in _strays(context, topic)
-                            if brokers is None or copy[1] in brokers})  # fmt: skip
+    yield from _stop(context, told, {
+        topic: {copy for copy in _strays(context, topic) if brokers is None or copy[1] in brokers}
+        for topic in sorted(context.strays)
+    })  # fmt: skip
 
 
-def _stop(told: Gathered, topic: str, copies: Collection[tuple[int, int]]) -> None:
-    for number, broker in sorted(copies):
-        told.stop(broker, (topic, number), delete=True)
+def _stop(context: Context, told: Gathered, stops: Copies) -> Deciding[None]:
+    """Tell brokers that live to drop copies, once ZooKeeper has said that this node still reigns.
+
+    Nothing else may be written with it, and what a deposed controller wants dropped may be in use
+    again by the next one's decision.
+    """
+    living = [
+        (broker, (topic, number))
+        for topic, copies in stops.items()
+        for number, broker in sorted(copies)
+        if broker in context.brokers
+    ]
+    if living:
+        yield [context.reigning()]
+    for broker, key in living:
+        told.stop(broker, key, delete=True)
 
 
 def replicas_dropped(
     context: Context, told: Gathered, broker: int, answers: Mapping[TopicPartition, ErrorCode]
 ) -> Deciding[None]:
-    """A broker answered a StopReplica that deletes, partition by partition."""
+    """A broker answered a StopReplica that deletes, partition by partition.
+
+    What a move has left behind on a disk that failed waits until its broker comes again: Kafka's
+    brokers answer nothing else before, and ours try again themselves.
+    """
     done = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    refused: dict[ErrorCode, list[TopicPartition]] = {}
     for (topic, number), error in answers.items():
         copy, strays = (number, broker), context.strays.get(topic, set())
         deleted = topic in context.deleted
+        context.again.discard((topic, copy))
         if error in done:
             strays.discard(copy)
             if deleted:
                 context.dropped.setdefault(topic, set()).add(copy)
         elif deleted or copy in strays:
-            context.failed.setdefault(topic, set()).add(copy)
-            _logger.warning("%s-%d: broker %d cannot drop it now: %s",
-                            topic, number, broker, error.name)  # fmt: skip
+            refused.setdefault(error, []).append((topic, number))
+            if copy not in strays or error != ErrorCode.KAFKA_STORAGE_ERROR:
+                context.failed.setdefault(topic, set()).add(copy)
+    for error, keys in refused.items():
+        more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+        _logger.warning("broker %d cannot drop %s-%d%s now: %s",
+                        broker, *keys[0], more, error.name)  # fmt: skip
     context.strays = {topic: those for topic, those in context.strays.items() if those}
     for topic in sorted({topic for topic, _ in answers} & context.deleted):
         left = _left(context, topic)
@@ -97,7 +137,7 @@ def _strays(context: Context, topic: str) -> set[tuple[int, int]]:
     """What moves have left behind; without what its broker is to keep again."""
     found = {
         (number, broker) for number, broker in context.strays.get(topic, ())
-        if (one := context.partitions.get((topic, number))) and broker not in one.replicas
+        if (one := context.partitions.get((topic, number))) is None or broker not in one.replicas
     }  # fmt: skip
     context.strays.pop(topic, None)
     if found:
@@ -132,4 +172,5 @@ def _remove(context: Context, topic: str) -> Deciding[None]:
         topic_gone(context, topic)
     else:
         context.failed.setdefault(topic, set())
+        context.again.discard((topic, None))
         _logger.warning("topic %s cannot be deleted now: %s: %s", topic, *kept[0])

@@ -7,10 +7,12 @@ writes by an epoch can tell whether it is still the last.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from kafkalog.cluster.controller.context import Reign
+from kafkalog.errors import ZooKeeperAway
 from kafkalog.metadata.zookeeper import tree
-from kafkalog.metadata.zookeeper.session import Check, Create, Delete, Session, Set
+from kafkalog.metadata.zookeeper.session import Check, Create, Delete, Operation, Session, Set
 
 __all__ = ["Election"]
 
@@ -32,13 +34,14 @@ class Election:
         session and not by the node's number, and the epoch says of which attempt.  What is ours of
         another epoch is given up.
 
-        Raises: ZooKeeperAway: it may have become so; stand again.
+        Raises: ZooKeeperAway: it may have become so, or ZooKeeper refuses what another look does
+        not change; stand again later.
         """
         session = self._session
         while True:
             znode = session.read(tree.CONTROLLER_EPOCH)
             if znode is None:
-                session.commit([Create(tree.CONTROLLER_EPOCH, tree.write_epoch(0))])
+                self._commit([Create(tree.CONTROLLER_EPOCH, tree.write_epoch(0))])
                 continue
             # Behind the epoch: while that stays as it was read, so does who owns this.
             found = session.read(tree.CONTROLLER, watch=True)
@@ -46,7 +49,7 @@ class Election:
             if found is None:
                 self._tried = epoch + 1
                 now = tree.ControllerNode(self._node, int(time.time() * 1000))
-                session.commit([
+                self._commit([
                     Create(tree.CONTROLLER, tree.write_controller(now), ephemeral=True),
                     Set(tree.CONTROLLER_EPOCH, tree.write_epoch(self._tried), znode.version),
                 ])  # fmt: skip
@@ -55,9 +58,18 @@ class Election:
             elif epoch == self._tried:
                 return Reign(self._node, epoch, znode.version, self._unclean)
             else:
-                session.commit([
+                self._commit([
                     Check(tree.CONTROLLER_EPOCH, znode.version), Delete(tree.CONTROLLER),
                 ])  # fmt: skip
+
+    def _commit(self, operations: Sequence[Operation]) -> None:
+        """Write, unless somebody was quicker, which the next look finds."""
+        outcome = self._session.commit(operations)
+        if not outcome.done and outcome.why not in ("BadVersion", "NodeExists"):
+            refused = operations[outcome.refused]
+            raise ZooKeeperAway(
+                f"{refused.path}: ZooKeeper refused a controller's election: {outcome.why}"
+            )
 
     def resign(self) -> None:
         """Be it no more: what was won is given up when this stands again."""

@@ -7,11 +7,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from uuid import UUID
 
 from kafkalog.client.connection import Connection
 from kafkalog.client.transport import Address, Options
 from kafkalog.cluster.controller.events import Answered, Behind
-from kafkalog.cluster.controller.requests import Fields, Send
+from kafkalog.cluster.controller.requests import DURING_DELETE, Fields, Send
 from kafkalog.errors import KafkalogError
 from kafkalog.wire.api import Api
 from kafkalog.wire.tables.controller import STOP_REPLICA, UPDATE_METADATA
@@ -21,7 +22,8 @@ __all__ = ["Sender"]
 _logger = logging.getLogger(__name__)
 
 WAITING_MAX = 500
-"""Requests that wait for one broker; where there are more it is told all again."""
+"""Requests that wait for one broker; where there are more, the controller says again what is true
+by then."""
 RETRY_S = 0.1
 AGAIN_S = 1.0
 """After what nobody thought of."""
@@ -55,8 +57,9 @@ class Sender:
     def send(self, request: Send) -> None:
         """Tell it, after all that it was told before.
 
-        A broker that is too far behind is told who lives and what it is to stop with, which is
-        nowhere else; then, in the place of all else that waited, what is true by then.
+        A broker that is too far behind is told who lives, which partitions are deleted and what it
+        is to stop with, none of which the controller would say again; then, in the place of all
+        else that waited, what is true by then.
         """
         with self._lock:
             self._waiting.append(request)
@@ -135,14 +138,29 @@ class Sender:
 
 def _shortened(waiting: Iterable[Send]) -> Iterator[Send]:
     """Who lives, as it was to be said last: Kafka's brokers follow nobody whom they do not know,
-    and what is sent next may name one.  Then all that is to be stopped with, as one request."""
+    and what is sent next may name one.  With it the partitions that are deleted: the controller
+    forgets them with their topic.  Then all that is to be stopped with, as one request."""
     by_api: dict[Api, list[Send]] = {}
     for one in waiting:
         by_api.setdefault(one.api, []).append(one)
-    for one in by_api.get(UPDATE_METADATA, ())[-1:]:
-        yield one._replace(body=one.body | {"topic_states": []})
+    if known := by_api.get(UPDATE_METADATA):
+        yield known[-1]._replace(body=known[-1].body | {"topic_states": _deleted(known)})
     if stops := by_api.get(STOP_REPLICA):
         yield stops[-1]._replace(body=stops[-1].body | {"topic_states": _merged(stops)})
+
+
+def _deleted(known: Iterable[Send]) -> list[Fields]:
+    """Each partition that is being deleted, once, under its topic's id: one of the same name that
+    was created later has another."""
+    topics: dict[tuple[str, UUID], dict[int, Fields]] = {}
+    for one in known:
+        for topic in one.body["topic_states"]:
+            gone = {row["partition_index"]: row for row in topic["partition_states"]
+                    if row["leader"] == DURING_DELETE}  # fmt: skip
+            if gone:
+                topics.setdefault((topic["topic_name"], topic["topic_id"]), {}).update(gone)
+    return [{"topic_name": name, "topic_id": topic_id, "partition_states": [*rows.values()]}
+            for (name, topic_id), rows in topics.items()]  # fmt: skip
 
 
 def _merged(stops: Iterable[Send]) -> list[Fields]:

@@ -374,5 +374,5 @@ def behind(office: Office, broker: int) -> Steps[None]:
         told.know(context.partitions, to=[broker])
         for key in context.on(broker):
             told.lead([broker], key)
-        deletion.drop_strays(context, told, [broker])
+        yield from deletion.drop_strays(context, told, [broker])
         yield from deletion.delete_topics(context, told)

@@ -44,7 +44,8 @@ def topics_are(context: Context, told: Gathered, nodes: Mapping[str, TopicNode])
 
 
 def topic_gone(context: Context, topic: str) -> None:
-    """A topic's znode is no more: nothing of it is decided again."""
+    """A topic's znode is no more: nothing of it is decided again.  Copies that moves have left
+    behind are still to be dropped."""
     for broker, lost in context.lost_directories.items():
         context.lost_directories[broker] = frozenset(key for key in lost if key[0] != topic)
     context.ids.pop(topic, None)
@@ -56,7 +57,7 @@ def topic_gone(context: Context, topic: str) -> None:
     context.deleted.discard(topic)
     context.dropped.pop(topic, None)
     context.failed.pop(topic, None)
-    context.strays.pop(topic, None)
+    context.again = {one for one in context.again if one[0] != topic}
     context.says_unclean(topic, None)
 
 

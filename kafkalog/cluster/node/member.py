@@ -24,6 +24,7 @@ from kafkalog.cluster.node.standing import (
     Standing,
     failed,
     leader_and_isr,
+    not_deleted,
     registered,
     stop_replica,
     update_metadata,
@@ -59,7 +60,11 @@ __all__ = ["Member"]
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Listener = Callable[[Change], None]
-CONTROLS = {LEADER_AND_ISR.key: leader_and_isr, STOP_REPLICA.key: stop_replica}
+CONTROLS = {
+    LEADER_AND_ISR.key: (leader_and_isr, without),
+    STOP_REPLICA.key: (stop_replica, not_deleted),
+}
+"""What follows from a request, and from what of it could not be done."""
 
 
 class Member:
@@ -80,7 +85,7 @@ class Member:
         self.carry_out: Callable[[Sequence[Effect]], Sequence[TopicPartition]] = lambda _: ()
         """Do what the controller wants of this node's copies, in order; called in the thread of
         the request, which is answered when it returns: of what others are to lead, since it is
-        offline here."""
+        offline here, and of what could not be deleted."""
         self.listener = listener
         """By which brokers reach each other."""
         self._control_listener = control_listener or listener
@@ -107,7 +112,7 @@ class Member:
         for problem in loaded.problems:
             _logger.warning("%s", problem)
         controller = -1 if loaded.controller is None else loaded.controller.broker
-        self._standing = Standing(node, -1, controller, 0, loaded.image, {})
+        self._standing = Standing(node, -1, controller, loaded.controller_epoch, loaded.image, {})
 
     def identify(self, cluster: str) -> None:
         """The cluster's id is this: whoever found none in the tree has made it."""
@@ -262,7 +267,8 @@ class Member:
                 if change is not None:
                     self._tell(change)
                 return answer
-            self._standing, effects, answer = CONTROLS[api.key](self._standing, request)
+            decide, without_lost = CONTROLS[api.key]
+            self._standing, effects, answer = decide(self._standing, request)
             self._turn()
             if api.key == LEADER_AND_ISR.key and not answer["error_code"]:
                 self._leaders.update(
@@ -270,7 +276,7 @@ class Member:
                     for one in request.live_leaders
                 )
             if lost := self.carry_out(effects):
-                self._standing, answer = without(self._standing, answer, lost)
+                self._standing, answer = without_lost(self._standing, answer, lost)
             return answer
 
     def _turn(self) -> None:

@@ -18,8 +18,8 @@ from kafkalog.wire.error_codes import ErrorCode
 from kafkalog.wire.values import ZERO_UUID
 
 __all__ = [
-    "Standing", "failed", "leader_and_isr", "registered", "stop_replica", "update_metadata",
-    "without",
+    "Standing", "failed", "leader_and_isr", "not_deleted", "registered", "stop_replica",
+    "update_metadata", "without",
 ]  # fmt: skip
 
 UNKNOWN_EPOCH = -1
@@ -152,6 +152,17 @@ def stop_replica(standing: Standing, request: Any) -> tuple[Standing, list[Effec
                 effects.append(Drop(tp, bool(asked.delete_partition)))
     after = _obeying(standing, request)._replace(held=held)
     return after, effects, {"error_code": ErrorCode.NONE, "partition_errors": rows}
+
+
+def not_deleted(
+    standing: Standing, answer: Fields, lost: Collection[TopicPartition]
+) -> tuple[Standing, Fields]:
+    """After what was to be deleted could not be: it is not held, but the controller is told that
+    its files are still here.  `answer`: to StopReplica."""
+    for row in answer["partition_errors"]:
+        if (row["topic_name"], row["partition_index"]) in lost:
+            row["error_code"] = ErrorCode.KAFKA_STORAGE_ERROR
+    return standing, answer
 
 
 def _may_stop(standing: Standing, tp: TopicPartition, leader_epoch: int) -> ErrorCode:

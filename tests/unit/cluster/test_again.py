@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from kafkalog.cluster.controller.events import Clock, Commit, Options, Tick
+from kafkalog.cluster.controller.events import Behind, Clock, Commit, Options, Tick
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.session import Create, Delete, Set
 from kafkalog.replication import isr
@@ -261,11 +261,14 @@ def test_a_move_whose_end_is_refused_as_it_begins_comes_another_time(of: Driven)
     assert of.state("t", 0) == (4, 2, (2, 4))
 
 
-FAILS = {
-    "partition_errors": [
-        {"topic_name": "t", "partition_index": 0, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}
-    ]
-}
+def refusal(code: ErrorCode, *partitions: int, name: str = "t") -> dict[str, object]:
+    """An answer to StopReplica: of these partitions of the topic, of the first where none is."""
+    rows = [{"topic_name": name, "partition_index": number, "error_code": code}
+            for number in partitions or (0,)]  # fmt: skip
+    return {"partition_errors": rows}
+
+
+FAILS = refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def strays(of: Driven) -> object:
@@ -295,6 +298,52 @@ def test_a_copy_that_a_move_leaves_behind_is_dropped_in_the_end(of: Driven) -> N
     assert (strays(of), of.sent, clocks(of)) == ({}, [], [])
 
 
+def test_copies_on_a_disk_that_failed_are_dropped_when_their_broker_comes(
+    of: Driven, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It answers the same for as long as it runs: it is not asked again, and warned of once, not
+    once a partition."""
+    topic(of, {0: (1, 2, 3), 1: (1, 2, 3)})
+    rows = [{"partition_index": number, "replicas": [2, 1]} for number in (0, 1)]
+    topics = [{"name": "t", "partitions": rows}]
+    of.ask("move", apis.ALTER_PARTITION_REASSIGNMENTS, 0, topics=topics)
+    of.answer(partial(stops, 3), **refusal(ErrorCode.KAFKA_STORAGE_ERROR, 0, 1))
+    assert clocks(of) == [] and strays(of) == {"t": {(0, 3), (1, 3)}}
+    assert [one.message for one in caplog.records] == [
+        "broker 3 cannot drop t-0 and 1 more now: KAFKA_STORAGE_ERROR"
+    ]
+    of.sent.clear()
+    of.register(3)
+    assert (3, "StopReplica") in kinds(of)
+    of.answer(partial(stops, 3), partition_errors=[])
+    assert strays(of) == {}
+
+
+@pytest.mark.parametrize("waits", ["a copy", "a topic"])
+def test_who_never_comes_back_slows_no_retry(of: Driven, waits: str) -> None:
+    """A broker is away for good, with a copy or a topic that is to go: what fails for others is
+    tried again after a second, and so is what fails after that."""
+    of.die(3)
+    of.run()
+    if waits == "a copy":
+        move(of)
+        assert strays(of) == {"t": {(0, 3)}}
+    else:
+        of.make(f"{tree.DELETE_TOPICS}/t")
+    fails = refusal(ErrorCode.UNKNOWN_SERVER_ERROR, name="u")
+    for _ in range(2):
+        topic(of, {0: (1,)}, "u")
+        of.make(f"{tree.DELETE_TOPICS}/u")
+        of.run()
+        times = []
+        for answer in (fails, fails, {"partition_errors": []}):
+            of.answer(partial(stops, 1), **answer)
+            times += clocks(of)
+            ticks(of, Clock.RETRY)
+        assert times == [1_000, 2_000]
+        assert tree.topic_path("u") not in of.znodes
+
+
 def test_a_copy_that_its_broker_keeps_again_is_not_dropped(of: Driven) -> None:
     move(of)
     of.answer(partial(stops, 3), **FAILS)
@@ -319,6 +368,29 @@ def test_a_copy_of_a_broker_that_is_away_is_dropped_when_it_comes(of: Driven) ->
     assert strays(of) == {}
 
 
+@pytest.mark.parametrize("why", ["it comes", "it is behind", "it failed", "its topic is to go"])
+def test_who_reigns_no_more_tells_nobody_to_delete(of: Driven, why: str) -> None:
+    """Nothing else is written just then by which a controller could notice that it is deposed."""
+    if why == "it comes":
+        of.die(3)
+        of.run()
+    move(of)
+    if why == "it failed":
+        of.answer(partial(stops, 3), error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert of.commit([Set(tree.CONTROLLER_EPOCH, tree.write_epoch(9))]).done
+    of.sent.clear()
+    if why == "it comes":
+        of.register(3)
+    elif why == "it is behind":
+        of.events.append(Behind(3))
+    elif why == "it failed":
+        of.events.append(Tick(Clock.RETRY))
+    else:
+        of.make(f"{tree.DELETE_TOPICS}/t")
+    of.run()
+    assert of.resigned and "StopReplica" not in {kind for _, kind in kinds(of)}
+
+
 def test_a_copy_that_is_to_go_is_known_to_the_nodes_next_reign(of: Driven) -> None:
     """What waited for brokers is dropped where the outcome of a write is not known."""
     move(of)
@@ -332,7 +404,7 @@ def test_a_copy_that_is_to_go_is_known_to_the_nodes_next_reign(of: Driven) -> No
 
 
 def test_a_deletion_waits_for_no_copy_that_a_move_left_behind(of: Driven) -> None:
-    """Its broker is asked once more, with the others, and has nothing to do with the topic."""
+    """Its broker is asked once more, with the others, and on when the topic is gone."""
     move(of)
     of.answer(partial(stops, 3), **FAILS)
     of.sent.clear()
@@ -343,7 +415,38 @@ def test_a_deletion_waits_for_no_copy_that_a_move_left_behind(of: Driven) -> Non
         of.answer(partial(stops, broker), partition_errors=[])
     assert not any("t" in path.split("/") for path in of.znodes)
     of.answer(partial(stops, 3), **FAILS)
-    clocks(of)
     of.sent.clear()
     ticks(of, Clock.RETRY)
+    assert kinds(of) == [(3, "StopReplica")]
+    of.answer(partial(stops, 3), partition_errors=[])
+    clocks(of)
+    ticks(of, Clock.RETRY)
     assert (strays(of), of.sent, clocks(of)) == ({}, [], [])
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_copy_of_a_topic_that_is_gone_is_dropped_when_its_broker_comes(
+    of: Driven, again: bool
+) -> None:
+    """It was moved off while the broker was away, then the topic was deleted.  `again`: there is
+    another topic of that name, which the broker is to keep: that one is not dropped."""
+    of.die(3)
+    of.run()
+    move(of)
+    of.make(f"{tree.DELETE_TOPICS}/t")
+    of.run()
+    for broker in (1, 2):
+        of.answer(partial(stops, broker), partition_errors=[])
+    assert tree.topic_path("t") not in of.znodes
+    if again:
+        topic(of, {0: (1, 3)})
+    of.sent.clear()
+    of.register(3)
+    rows = [one.body["topic_states"] for one in of.sent if stops(3, one)]
+    if again:
+        assert (rows, strays(of)) == ([], {})
+        return
+    row = {"partition_index": 0, "leader_epoch": -1, "delete_partition": True}
+    assert rows == [[{"topic_name": "t", "partition_states": [row]}]]
+    of.answer(partial(stops, 3), partition_errors=[])
+    assert strays(of) == {}

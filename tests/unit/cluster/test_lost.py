@@ -19,7 +19,7 @@ from kafkalog.cluster.node.member import Member
 from kafkalog.config.broker import BrokerConfig
 from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.registering import patiently, register
-from kafkalog.metadata.zookeeper.session import Create, Seen, Set, open_session
+from kafkalog.metadata.zookeeper.session import Committed, Create, Seen, Set, open_session
 from kafkalog.testing.standin import StandIn
 from kafkalog.wire import apis
 from kafkalog.wire.api import Api
@@ -116,6 +116,30 @@ def test_a_place_of_an_epoch_that_is_over_is_given_up(scene: Scene, done: bool) 
     ask_for_ids(node, broker, answers.put)
     assert answers.get(timeout=LIMIT_S) is None
     scene.reigns(node, 6)
+
+
+@pytest.mark.parametrize("path", [tree.CONTROLLER_EPOCH, tree.CONTROLLER])
+@pytest.mark.parametrize(
+    ("why", "waits"), [("NoNode", True), ("NoAuth", True), ("NodeExists", False)]
+)
+def test_who_is_refused_the_controllers_place_waits(
+    scene: Scene, caplog: pytest.LogCaptureFixture, path: str, why: str, waits: bool
+) -> None:
+    """It says why, and stands again after a pause, in which it can be stopped; but where somebody
+    was quicker it only has to look again."""
+    left = 3
+
+    def refuses(operations: Any, commit: Callable[[], Any]) -> Any:
+        nonlocal left
+        if left and operations[0].path == path:
+            left -= 1
+            return Committed(False, 0, why)
+        return commit()
+
+    scene.stand_in.on_the_way = refuses
+    scene.reigns(scene.node(1), 1)
+    said = f"{path}: ZooKeeper refused a controller's election: {why}"
+    assert caplog.text.count(said) == (3 if waits else 0) and left == 0
 
 
 def test_a_place_is_given_up_only_while_it_is_ours(scene: Scene) -> None:

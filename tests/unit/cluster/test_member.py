@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,20 @@ from kafkalog.config.broker import BrokerConfig
 from kafkalog.metadata.image import TOPIC, Change
 from kafkalog.metadata.zookeeper import entities, tree
 from kafkalog.metadata.zookeeper.entities import CHANGE, CHANGES
-from kafkalog.metadata.zookeeper.session import Create, Delete, Life, Set, Timeouts, Told
+from kafkalog.metadata.zookeeper.session import (
+    Create,
+    Delete,
+    Life,
+    Set,
+    Timeouts,
+    Told,
+    open_session,
+)
+from kafkalog.replication.roles import Effect
 from kafkalog.testing.standin import StandIn
+from kafkalog.wire.api import Api
 from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.tables.controller import STOP_REPLICA
 from tests.support.waiting import wait_for
 
 
@@ -50,6 +62,31 @@ def test_a_config_that_cannot_be_read_holds_up_nothing(caplog: pytest.LogCapture
         told(Life.EXPIRED)
         told(Life.CONNECTED)
         wait_for(lambda: member.epoch > before, "it is registered anew")
+
+
+def test_a_deposed_controller_deletes_nothing_of_a_broker_that_has_just_started() -> None:
+    """The next one has not spoken to it yet, but the tree says that there is one."""
+    with StandIn() as inside:
+        with open_session(inside.hosts, lambda _: None) as other:
+            assert other.commit([Create(tree.CONTROLLER_EPOCH, tree.write_epoch(5))]).done
+        with registered(inside) as (member, _):
+            done: list[Effect] = []
+            member.carry_out = lambda effects: done.extend(effects) or ()
+            row = {"partition_index": 0, "leader_epoch": -2, "delete_partition": True}
+            states = [{"topic_name": "t", "partition_states": [row]}]
+            for epoch, code in ((4, ErrorCode.STALE_CONTROLLER_EPOCH), (5, ErrorCode.NONE)):
+                answer = member.obey(STOP_REPLICA, asked(
+                    STOP_REPLICA, controller_id=2, controller_epoch=epoch,
+                    broker_epoch=member.epoch, topic_states=states,
+                ))  # fmt: skip
+                assert answer["error_code"] == code
+                assert len(done) == (code == ErrorCode.NONE)
+
+
+def asked(api: Api, **fields: Any) -> Any:
+    """A request, as it comes from the wire."""
+    version = api.max_version
+    return api.decode_request(version, api.encode_request(version, fields))
 
 
 def test_nobodys_failure_keeps_a_change_from_the_others(caplog: pytest.LogCaptureFixture) -> None:

@@ -331,5 +331,7 @@ def test_who_lost_a_partitions_disk_and_gives_it_up_may_keep_it_again() -> None:
     assert kept(of) == ((2, 3), (), ())
     assert of.context.lost_directories == {1: set()}
     assert of.context.strays == {"t": {(0, 1)}}
+    of.decide(brokers.directories_lost(of.context, of.told, 1, [KEY]))  # an answer of before
+    assert of.context.lost_directories == {1: set()} and of.sent == []
     assert move(of, 1, 2) is NONE
     assert (1, LEAD, [KEY]) in of.requests()

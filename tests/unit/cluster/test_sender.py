@@ -105,6 +105,16 @@ def lives(*brokers: int) -> Send:
     return Send(BROKER, UPDATE_METADATA, HEAD | {"topic_states": states, "live_brokers": rows})
 
 
+def deleted(topic: str, number: int) -> Send:
+    """Partition 0 of a topic with that id is being deleted, partition 1 is not yet."""
+    send = lives(1)
+    (state,) = send.body["topic_states"]
+    (row,) = state["partition_states"]
+    rows = [row | {"leader": -2}, row | {"partition_index": 1}]
+    state = {"topic_name": topic, "topic_id": uuid.UUID(int=number), "partition_states": rows}
+    return send._replace(body=send.body | {"topic_states": [state]})
+
+
 def shown(peer: Peer) -> list[Any]:
     """What came, in its order, shortly."""
     short: dict[str, Callable[[Any], Any]] = {
@@ -162,3 +172,26 @@ def test_what_it_is_to_stop_with_is_never_dropped(peer: Peer, begin: Begin) -> N
     assert shown(peer) == [0, names[:WAITING_MAX], *([name] for name in names[WAITING_MAX:])]
     (row,) = peer.sent(STOP_REPLICA)[0].topic_states[1].partition_states
     assert (row.leader_epoch, row.delete_partition) == (5, True)
+
+
+def test_what_is_deleted_is_never_dropped(peer: Peer, begin: Begin) -> None:
+    """The controller forgets a topic once all have dropped it: a broker that was behind would keep
+    it in its metadata for ever.  By their ids: two topics of one name are two."""
+    held, heard = Held(ANSWER), queue.SimpleQueue[Answered | Behind]()
+    peer.on(API, held, ANSWER)
+    peer.on(UPDATE_METADATA, {"error_code": 0})
+    sender = begin(heard.put)
+    sender.send(say(0))
+    assert held.came.wait(LIMIT_S)
+    first = [deleted("t", 1), deleted("t", 1), lives(1), deleted("t", 2), deleted("u", 3), lives(2)]
+    for request in [*first, *map(say, range(2 * WAITING_MAX))]:
+        sender.send(request)  # too much, twice
+    held.goes_on.set()
+    while not isinstance(heard.get(timeout=LIMIT_S), Behind):
+        pass
+    (request,) = peer.sent(UPDATE_METADATA)
+    assert [one.id for one in request.live_brokers] == [2]
+    assert [
+        (one.topic_name, one.topic_id.int, [(r.partition_index, r.leader) for r in rows])
+        for one in request.topic_states if (rows := one.partition_states)
+    ] == [("t", 1, [(0, -2)]), ("t", 2, [(0, -2)]), ("u", 3, [(0, -2)])]  # fmt: skip

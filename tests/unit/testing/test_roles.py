@@ -16,6 +16,8 @@ from kafkalog.metadata.zookeeper import tree
 from kafkalog.metadata.zookeeper.session import Session
 from kafkalog.testing.cluster import TestCluster
 from kafkalog.wire.apis import METADATA
+from kafkalog.wire.error_codes import ErrorCode
+from kafkalog.wire.tables.controller import STOP_REPLICA
 from tests.support import apache
 from tests.support.raw import Raw
 from tests.support.zookeeper import ZooKeeper
@@ -168,6 +170,38 @@ def test_a_full_disk_costs_no_lead(
     assert int(hooks.kl_logs_failed()) == failed
     assert node.image.partition("t", 0) == before
     assert [one.value for one in cluster.wait_for_records("t", 2)] == [b"1", b"2"]
+
+
+def test_who_could_not_delete_says_so(
+    kafkalog_cluster: TestCluster, native_test: tuple[Any, Any]
+) -> None:
+    """The controller would take the copy for gone, and the topic's name for free."""
+    cluster, hooks = kafkalog_cluster, native_test[1]
+    cluster.create_topic("t")
+    append(cluster, b"1")
+    in_sync(cluster, NODES)
+    follower = next(node for node in NODES if node != cluster.leader("t"))
+    member = cluster.nodes[follower].broker.node.partitions._member
+
+    def stop() -> int:
+        row = {"partition_index": 0, "leader_epoch": -2, "delete_partition": True}
+        fields = {"controller_id": member.controller, "controller_epoch": member.image.epoch,
+                  "broker_epoch": -1, "topic_states": [
+                      {"topic_name": "t", "partition_states": [row]}]}  # fmt: skip
+        version = STOP_REPLICA.max_version
+        data = STOP_REPLICA.encode_request(version, fields)
+        answer = member.obey(STOP_REPLICA, STOP_REPLICA.decode_request(version, data))
+        assert answer["error_code"] == ErrorCode.NONE
+        return int(answer["partition_errors"][0]["error_code"])
+
+    hooks.kl_io_fail(b"renameat", 1, errno.ENOSPC, 1, 0)
+    try:
+        assert stop() == ErrorCode.KAFKA_STORAGE_ERROR
+        assert folder(cluster, follower).exists()
+    finally:
+        hooks.kl_io_reset()
+    assert stop() == ErrorCode.NONE
+    assert not folder(cluster, follower).exists()
 
 
 @pytest.mark.kafkalog(config={"kafkalog.durability": "os"})
