@@ -470,7 +470,7 @@ class Cluster:
             except errors.KafkalogError as problem:
                 if last is not None and isinstance(problem, errors.Timeout) and backoff.over():
                     raise last from None  # it says more than that the time is over
-                if not passing(problem) or backoff.over() or not self.reached:
+                if not passing(problem) or backoff.over() or not self.reached or self.openings.over:
                     raise
                 if problem.code == ErrorCode.KAFKA_STORAGE_ERROR:
                     backoff.at_most(self.options.storage_timeout_ms)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from kafkalog import errors
 from kafkalog.client.failures import check_code
-from kafkalog.client.patience import NotYet, Patience
+from kafkalog.client.patience import Errand, NotYet, Patience
 from kafkalog.client.transport import Address, Options, Tcp, Transport
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -56,6 +56,7 @@ class _Left(NamedTuple):
     """A request for whose answer nobody waits now: whoever asks the same is given it."""
 
     what: tuple[int, int, bytes]
+    errand: Errand
     due_s: float
 
 
@@ -271,6 +272,9 @@ class Connection:
         except NotYet as problem:  # what it changes it must not change later
             self.give_up()
             raise errors.Timeout(str(problem)) from None
+        except errors.WakeUp:  # nobody waits for the answer any more
+            self.give_up()
+            raise
         except Exception:
             raise
         except BaseException:  # Ctrl-C: what is still to come belongs to nobody
@@ -285,7 +289,9 @@ class Connection:
         if (answer := errand.known((self.address, *what))) is not None:
             return answer
         patience_ms = self.options.request_timeout_ms
-        number = next((n for n, left in self._left.items() if left.what == what), None)
+        # Another errand wants to know how it is now, not how it was when that one asked.
+        mine = (n for n, one in self._left.items() if one.what == what and one.errand is errand)
+        number = next(mine, None)
         if number is None:
             if len(self._left) >= LEFT_MAX:
                 self.give_up()
@@ -297,7 +303,7 @@ class Connection:
         try:
             answer = self._decoded(*self._receive(due_s, patience_ms))
         except (NotYet, errors.WakeUp):
-            self._left[number] = _Left(what, due_s)
+            self._left[number] = _Left(what, errand, due_s)
             self.patience.due.append(self)
             raise
         errand.log.append(((self.address, *what), answer))

@@ -307,6 +307,8 @@ class Fetcher:
             for tp in offsets:
                 self.positions[tp] = self.positions.pop(tp)
         known = self.cluster.topics
+        if self._ring is not None and any(tp.topic not in known for tp in offsets):
+            return  # forgotten a moment ago: `_known` asks for it, and no poll waits for that
         ids = {
             name: (known.get(name) or self.cluster.topic(name)).topic_id
             for name in {tp.topic for tp in offsets}

@@ -85,7 +85,7 @@ class Openings:
         """Those for which a later call waits."""
         self._lock = threading.Condition()  # guards what follows
         self._made: WeakSet[Connection] = WeakSet()
-        self._over = False
+        self.over = False
 
     def connect(self, address: Address) -> Connection:
         """A connection.  Raises: PeerGone, Timeout, BadAnswer, UnsupportedVersion; Closed; NotYet:
@@ -113,11 +113,11 @@ class Openings:
         if patience.wait is None:
             left_s = None if patience.until_s == math.inf else patience.left_s()
             with self._lock:
-                self._lock.wait_for(lambda: opening.done or self._over, left_s)
+                self._lock.wait_for(lambda: opening.done or self.over, left_s)
         else:
             while not opening.done and (left_s := patience.left_s()):
                 patience.wait([], left_s)
-        if not (opening.done or self._over):
+        if not (opening.done or self.over):
             kind = NotYet if patience.errand else errors.Timeout
             raise kind(f"{address}: no connection in the time of the call")
 
@@ -128,7 +128,7 @@ class Openings:
     def take(self, opening: Opening) -> Connection:
         """What was made.  Raises: as `connect`."""
         with self._lock:
-            if self._over:
+            if self.over:
                 opening.give_up()
                 raise errors.Closed("the client was closed before it was connected")
             made = opening.take()
@@ -145,7 +145,7 @@ class Openings:
     def interrupt(self) -> None:
         """Nothing is waited for any more, now and later: it fails.  From any thread."""
         with self._lock:
-            self._over = True
+            self.over = True
             for connection in self._made:
                 connection.interrupt()
             self._lock.notify_all()

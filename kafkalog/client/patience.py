@@ -88,6 +88,10 @@ class Patience:
         finally:
             self.until_s, self.errand, self.wait = before
 
+    def forget(self, name: str) -> None:
+        """What an errand was answered counts no more: it begins anew."""
+        self._errands.pop(name, None)
+
     @contextmanager
     def errand_of(self, name: str, until_s: float) -> Iterator[None]:
         """Within: something that takes several requests, none of which changes anything.  Begun

@@ -142,6 +142,8 @@ def _round(
     for thing in things:
         try:
             asked.setdefault(place(thing), []).append(thing)
+        except errors.WakeUp:
+            raise
         except errors.KafkalogError as problem:
             found[thing] = problem
     for node, some in ((node, part) for node, all_ in asked.items() for part in portions(all_)):
@@ -149,6 +151,8 @@ def _round(
         try:
             connection = cluster.any() if node == ANY else cluster.connect(node)
             answers = dict(ask(connection, list(some), wait_ms))
+        except errors.WakeUp:
+            raise
         except errors.KafkalogError as problem:
             found.update(dict.fromkeys(some, problem))
             continue

@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 ASK_AGAIN_S = 1.0
 """How often topics and partitions are looked for that the cluster does not have."""
 CHORE_S = 5.0
-"""How long a wait lasts at most: a clock that is not the machine's is looked at so often."""
+"""The longest wait: a clock that is not the machine's is looked at so often."""
 
 
 class Sharing:
@@ -274,6 +274,8 @@ class Sharing:
             if not self._committed_before(until_s):
                 return False
             self._revoke(gone)
+        else:
+            self.parting = False  # what a share before wanted back the next one may leave here
         return self._settle_commits(until_s)
 
     def _committed_before(self, until_s: float) -> bool:
@@ -305,9 +307,10 @@ class Sharing:
         gone = [tp for tp in self.assignment if tp not in share]
         new = [tp for tp in member.share if tp not in self._assigned]
         problem: BaseException | None = None
-        self._unshared = bool(gone) and not self._committed_before(until_s)
-        if self._unshared:
+        self._unshared = bool(gone)  # also after a WakeUp
+        if gone and not self._committed_before(until_s):
             return
+        self._unshared = False
         if gone:  # what the leader wants to give to others: they get it next time
             try:
                 self._revoke(gone)
@@ -382,6 +385,7 @@ class Sharing:
             self.paused.discard(tp)
         self._assigned = {tp: self._assigned.get(tp) for tp in wanted}
         self._missing &= self._assigned.keys()
+        self.cluster.patience.forget("positions")  # others may have committed meanwhile
         self._fresh = True
 
     def _mind_missing(self, until_s: float) -> None:
@@ -586,14 +590,10 @@ class Sharing:
         """What fails is read again by somebody.  Raises: FencedInstanceId."""
         now_s = self.cluster.clock.monotonic_s()
         self._next_commit_s = now_s + self.config.auto_commit_interval_ms / 1000
-        fresh = self.positions(all_of_them=False)
-        if not fresh:
+        if not (fresh := self.positions(all_of_them=False)):
             return
         try:
-            if wait:
-                self.commit(fresh)
-            else:
-                self.commit_later(fresh, None)
+            self.commit(fresh) if wait else self.commit_later(fresh, None)
         except errors.KafkalogError as problem:
             if problem.code == ErrorCode.FENCED_INSTANCE_ID:
                 raise

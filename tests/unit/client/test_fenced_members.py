@@ -144,7 +144,7 @@ def test_a_static_member_that_was_replaced_stays_out(
     lost: list[TopicPartition] = []
     with member(broker, **options, group_instance_id="i") as one:
         one.subscribe("t", on_lost=lost.extend)
-        wait_for(lambda: one.poll(10) is not None and not one._sharing.joining, "it is in again")
+        wait_for(lambda: one.poll(10), "it has read on")
         was = one.group_metadata()
         two = replaced(broker, one)
         with pytest.raises(FENCED):

@@ -410,10 +410,10 @@ def test_a_waiting_produce_is_told_the_new_leader(
 
 
 def test_where_nodes_are_has_bounds(served: Served) -> None:
-    served.put(leader_epoch=6, led_by=2)
+    led_by(served, [1, 2])
     long = "h" * 256
     served.reactor.set_endpoints(0, [{**node_at(1), "host": long}, {**node_at(2), "rack": long}])
-    (node,) = served.connect().produce({("t", 0): one()}, version=10).node_endpoints
-    assert (node.node_id, node.rack) == (2, None)
+    found = served.connect().produce({("t", 0): one(), ("t", 1): one()}, version=10)
+    assert [(node.node_id, node.rack) for node in found.node_endpoints] == [(2, None)]
     with pytest.raises(ArgumentError, match="endpoints of 10001 nodes, wanted 0 to 10000"):
         served.reactor.set_endpoints(0, [node_at(number) for number in range(10_001)])
