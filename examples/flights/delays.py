@@ -15,13 +15,13 @@ from tour import check, code, say, table
 MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
-def by_carrier_and_month(spark: Any, directory: Path, flights: list[Flight]) -> None:
+def by_carrier_and_month(session: sparks.Session, directory: Path, flights: list[Flight]) -> None:
     """Average departure delay of the year, by Spark's own engine, checked against Python."""
     code(
         'spark.read.format("kafkalog").option("path", ...).option("subscribe", "flights").load()\n'
         '     .select(key, from_json(value)).groupBy(carrier, month).agg(avg("dep_delay"))'
     )
-    with sparks.quiet():
+    with session.use() as spark:
         rows = _aggregate(spark, directory)
     known: dict[tuple[str, int], list[int]] = defaultdict(list)
     for flight in flights:
@@ -54,8 +54,11 @@ def _aggregate(spark: Any, directory: Path) -> dict[tuple[str, int], tuple[float
     flight = f.from_json(frame.value.cast("string"), "month int, dep_delay int")
     means = (
         frame.select(frame.key.cast("string").alias("carrier"), flight.alias("flight"))
-        .where("flight.dep_delay is not null")
         .groupBy("carrier", "flight.month")
-        .agg(f.avg("flight.dep_delay").alias("mean"), f.count("*").alias("count"))
+        .agg(f.avg("flight.dep_delay").alias("mean"), f.count("flight.dep_delay").alias("count"))
     )
-    return {(row.carrier, row.month): (row["mean"], row["count"]) for row in means.collect()}
+    return {
+        (row.carrier, row.month): (row["mean"], row["count"])
+        for row in means.collect()
+        if row["count"]
+    }

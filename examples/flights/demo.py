@@ -30,6 +30,15 @@ from tour import Failed, Tour, say
 def run(directory: Path, full: bool = False) -> None:
     """All steps, in order.  `full`: Spark's driver is killed in the middle of a stream, too."""
     tour = Tour()
+    with ExitStack() as undo:
+        session = sparks.why_none() or undo.enter_context(sparks.Session())
+        flights = first_steps(tour, directory)
+        with_spark(tour, directory, flights, session, full)
+    last_steps(tour, directory, flights)
+
+
+def first_steps(tour: Tour, directory: Path) -> list[Flight]:
+    """A directory with all flights, as one program uses it; the flights."""
     with tour.step("Read the input: every flight that left New York in 2013"):
         flights = read_flights()
         parted = steps.by_partition(flights)
@@ -48,7 +57,11 @@ def run(directory: Path, full: bool = False) -> None:
     # One process owns a directory: the next writer is another one.
     with tour.step("Kill -9 a writer in the middle, and recover"):
         crash.kill_and_recover(directory, parted)
-    with_spark(tour, directory, flights, full)
+    return flights
+
+
+def last_steps(tour: Tour, directory: Path, flights: list[Flight]) -> None:
+    """Served to clients, replicated, and cut in half."""
     with tour.step("Serve it: an unmodified Kafka client reads, writes, joins a group"):
         served.by_a_kafka_client(directory, flights)
     with tour.step("A transaction: read, transform, write, commit; broken off once"):
@@ -69,18 +82,18 @@ def run(directory: Path, full: bool = False) -> None:
     tour.finish()
 
 
-def with_spark(tour: Tour, directory: Path, flights: list[Flight], full: bool) -> None:
-    """The steps that need Java."""
-    if reason := sparks.why_none():
+def with_spark(
+    tour: Tour, directory: Path, flights: list[Flight], session: sparks.Session | str, full: bool
+) -> None:
+    """The steps that need Java.  `session`: or why there is none."""
+    if isinstance(session, str):
         with tour.step("Spark"):
-            say(f"skipped: {reason}")
+            say(f"skipped: {session}")
         return
-    with ExitStack() as undo:
-        with tour.step("Spark over the same directory: delay by carrier and month"):
-            spark = undo.enter_context(sparks.session())
-            delays.by_carrier_and_month(spark, directory, flights)
-        with tour.step("Stream it: Spark from topic to topic, exactly once, stopped in the middle"):
-            stream.a_month(spark, directory, flights)
+    with tour.step("Spark over the same directory: delay by carrier and month"):
+        delays.by_carrier_and_month(session, directory, flights)
+    with tour.step("Stream it: Spark from topic to topic, exactly once, stopped in the middle"):
+        stream.a_month(session, directory, flights)
     if full:
         with tour.step("Stream three months, with kill -9 of Spark's driver in the middle"):
             stream.a_quarter_of_the_year(directory, flights)

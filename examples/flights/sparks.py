@@ -1,20 +1,30 @@
-"""One small Spark session for all steps that use it: to start one takes seconds."""
+"""One small Spark session for all steps that use it.
+
+Starting one takes seconds, so it starts in the background while earlier steps run.
+"""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "pipeline"))
+
+WARM_UP = """
+    SELECT id % 3 AS k, avg(row.n) AS mean
+    FROM (SELECT id, from_json('{"n": 1}', 'n INT') AS row FROM range(9))
+    GROUP BY k
+"""
+"""A first query: it loads the classes that every later one needs."""
 
 
 def why_none() -> str | None:
@@ -29,32 +39,41 @@ def why_none() -> str | None:
     return None
 
 
-@contextmanager
-def session() -> Iterator[Any]:
-    """The session of `examples/pipeline`, stopped at the end."""
-    with tempfile.TemporaryDirectory(prefix="kafkalog-spark-") as folder:
-        with quiet():
-            spark = import_module("query").session(Path(folder))
-            spark.sparkContext.setLogLevel("ERROR")
+class Session:
+    """The session of `examples/pipeline`.  It starts in the background, and stops at the end."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="kafkalog-spark-")
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this
+        self._starter = ThreadPoolExecutor(1)
+        self._started = self._starter.submit(self._start)
+
+    def _start(self) -> Any:
+        spark = import_module("query").session(Path(self._folder.name), self._log.fileno())
+        spark.sparkContext.setLogLevel("ERROR")
+        spark.sql(WARM_UP).collect()
+        return spark
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         try:
+            if self._started.exception() is None:
+                self._started.result().stop()
+        finally:
+            self._starter.shutdown()
+            self._folder.cleanup()
+            self._log.close()
+
+    @contextmanager
+    def use(self) -> Iterator[Any]:
+        """The session, once it has started.  What Java writes is shown only on failure."""
+        try:
+            spark = self._started.result()
+            import_module("pyspark_kafkalog").register(spark)  # another thread started it
             yield spark
-        finally:
-            spark.stop()
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep what Spark and Java write to standard error, and show it only on failure."""
-    sys.stderr.flush()
-    shown = os.dup(2)
-    with tempfile.TemporaryFile() as kept:
-        os.dup2(kept.fileno(), 2)
-        try:
-            yield
         except BaseException:
-            kept.seek(0)
-            os.write(shown, kept.read())
+            self._log.seek(0)
+            sys.stderr.write(self._log.read().decode(errors="replace"))
             raise
-        finally:
-            os.dup2(shown, 2)
-            os.close(shown)

@@ -6,21 +6,20 @@ import shutil
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import sparks
 from source import Flight
 
-SHORT_DAYS, SHORT_OFFSETS = 31, 9_000
+SHORT_DAYS, SHORT_OFFSETS = 31, 14_000
 WHOLE_DAYS, WHOLE_OFFSETS = 90, 10_000
 
 
-def a_month(spark: Any, directory: Path, flights: list[Flight]) -> None:
+def a_month(session: sparks.Session, directory: Path, flights: list[Flight]) -> None:
     """Stopped in the middle, and started again in the same session."""
     whole = import_module("pipeline")
 
     def run(folder: Path, some: list[Flight]) -> Path:
-        with sparks.quiet():
+        with session.use() as spark:
             return whole.run_in(spark, folder, some, SHORT_OFFSETS)
 
     _beside(directory, _first(flights, SHORT_DAYS), run)

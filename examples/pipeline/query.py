@@ -22,26 +22,31 @@ WATERMARK_DAYS = 10
 its share: one may be days ahead of another, and what comes behind the watermark is dropped."""
 
 
-def session(folder: Path) -> Any:
-    """A small Spark on this machine."""
+def session(folder: Path, stderr: int | None = None) -> Any:
+    """A small Spark on this machine.  `stderr`: the file descriptor that its JVM writes to."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    builder: Any = SparkSession.builder
-    return (
-        builder.master("local[2]")
-        .appName("days")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.python.unix.domain.socket.enabled", "true")
+    settings = {
+        "spark.master": "local[2]",
+        "spark.app.name": "days",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.python.unix.domain.socket.enabled": "true",
         # A job of seconds: what the JVM's second compiler costs it never gives back.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .getOrCreate()
-    )
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    conf = SparkConf().setAll(list(settings.items()))
+    if stderr is not None:
+        SparkContext(conf=conf, gateway=launch_gateway(conf, {"stderr": stderr}))
+    builder: Any = SparkSession.builder
+    return builder.config(conf=conf).getOrCreate()
 
 
 def start(spark: Any, data: Path, checkpoint: Path, offsets: int = OFFSETS_PER_TRIGGER) -> Any:
