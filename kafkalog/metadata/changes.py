@@ -11,7 +11,16 @@ from typing import Any, NamedTuple
 from kafkalog.errors import CorruptLog
 from kafkalog.metadata.image import TOPIC, Broker, Change, MetadataImage, Partition, Topic
 
-__all__ = ["Changes", "Entry", "Replay", "broker_fields", "partition_fields", "snapshot_entries"]
+__all__ = [
+    "APPLY",
+    "NOTHING_TO_KEEP",
+    "Changes",
+    "Entry",
+    "Replay",
+    "broker_fields",
+    "partition_fields",
+    "snapshot_entries",
+]
 
 NO_CHANGE = -2  # PartitionChangeRecord.leader
 
@@ -61,18 +70,22 @@ class Changes:
     def apply(self, entry: Entry) -> None:
         """Change what the record says.
 
-        A kind that is not known is counted in `foreign`, nothing else.
+        One that speaks of what is not there is counted in `foreign` where a record was not
+        understood, which may have made it.
 
-        Raises: CorruptLog when it speaks of a topic or partition that is not there.
+        Raises: CorruptLog when it speaks of a topic, partition or broker that is not there.
         """
-        apply = _APPLY.get(entry.name)
-        if apply is not None:
-            apply(self, entry.fields)
-        elif entry.name not in _NOTHING_TO_KEEP:
+        if entry.name in NOTHING_TO_KEEP:
+            return
+        try:
+            APPLY[entry.name](self, entry.fields)
+        except CorruptLog:
+            if not self._of("foreign"):
+                raise
             self.keep(entry.name)
 
     def keep(self, kind: str) -> None:
-        """Count a record that is kept in the log without being understood."""
+        """Count a record that is not understood."""
         foreign = self._of("foreign")
         foreign[kind] = foreign.get(kind, 0) + 1
 
@@ -206,6 +219,7 @@ class Changes:
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
             directories=tuple(record.log_dirs or ()),
+            cordoned=tuple(record.cordoned_log_dirs or ()),
         )  # fmt: skip
 
     def _change_broker(self, record: Any) -> None:
@@ -216,6 +230,8 @@ class Changes:
             new["in_controlled_shutdown"] = True
         if record.log_dirs:
             new["directories"] = tuple(record.log_dirs)
+        if record.cordoned_log_dirs is not None:
+            new["cordoned"] = tuple(record.cordoned_log_dirs)
         self._replace_broker(record.broker_id, new)
 
     def _replace_broker(self, broker_id: int, new: Mapping[str, Any]) -> None:
@@ -244,13 +260,14 @@ class Changes:
         self._of(part).pop(key, None)
 
 
-_APPLY: dict[str, Callable[[Changes, Any], None]] = {
+APPLY: dict[str, Callable[[Changes, Any], None]] = {
     "RegisterBrokerRecord": Changes._register_broker,
     "UnregisterBrokerRecord": lambda c, r: c._drop("brokers", r.broker_id),
     "FenceBrokerRecord": lambda c, r: c._replace_broker(r.id, {"fenced": True}),
     "UnfenceBrokerRecord": lambda c, r: c._replace_broker(r.id, {"fenced": False}),
     "BrokerRegistrationChangeRecord": Changes._change_broker,
     "RegisterControllerRecord": lambda c, r: c._set("controllers", r.controller_id, r),
+    "UnregisterControllerRecord": lambda c, r: c._drop("controllers", r.controller_id),
     "TopicRecord": Changes._add_topic,
     "PartitionRecord": Changes._add_partition,
     "PartitionChangeRecord": Changes._change_partition,
@@ -269,7 +286,7 @@ _APPLY: dict[str, Callable[[Changes, Any], None]] = {
 }
 
 # Kept in time, not in the image; migration from ZooKeeper ended with Kafka 4.
-_NOTHING_TO_KEEP = {
+NOTHING_TO_KEEP = {
     "NoOpRecord", "BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord",
     "ZkMigrationStateRecord",
 }  # fmt: skip
@@ -387,6 +404,7 @@ def broker_fields(broker: Broker) -> dict[str, Any]:
         "fenced": broker.fenced,
         "in_controlled_shutdown": broker.in_controlled_shutdown,
         "log_dirs": list(broker.directories),
+        "cordoned_log_dirs": list(broker.cordoned) or None,
     }
 
 

@@ -20,7 +20,7 @@ from kafkalog.metadata.image import (
     Partition,
     empty_image,
 )
-from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN, decode, encode
+from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN, LEVEL_NEW, decode, encode
 from kafkalog.metadata.kraft.snapshots import read_snapshot, render_snapshot
 from kafkalog.types import TopicPartition
 
@@ -39,9 +39,9 @@ METADATA_TOPIC_ID = uuid.UUID(int=1)
 PRODUCER_ID_BLOCK = 1000
 _LEAST = "min.insync.replicas"
 FEATURES = {
-    METADATA_VERSION: LEVEL, "group.version": 1, "transaction.version": 2, ELIGIBLE_REPLICAS: 1,
+    METADATA_VERSION: LEVEL_NEW, "group.version": 1, "transaction.version": 2, ELIGIBLE_REPLICAS: 1,
 }  # fmt: skip
-"""Levels in a new directory: those of Kafka 4.1."""
+"""Levels in a new directory: those of Kafka 4.1, so that it and all later ones start on it."""
 
 Record = tuple[str, Any]
 _logger = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ def check_level(level: int) -> None:
     """Refuse a metadata.version that we do not know.  Raises: ArgumentError."""
     if not LEVEL_MIN <= level <= LEVEL:
         raise ArgumentError(
-            f"metadata.version: found {level}, wanted {LEVEL_MIN} (3.3) to {LEVEL} (4.1)"
+            f"metadata.version: found {level}, wanted {LEVEL_MIN} (3.3) to {LEVEL} (4.4)"
         )
 
 
@@ -159,7 +159,7 @@ def check_alone(image: MetadataImage, meta: MetaProperties | None) -> None:
         raise ArgumentError(
             f"found brokers {others} beside {meta.node_id}, wanted a directory of a single node"
         )
-    check_level(image.features.get(METADATA_VERSION, LEVEL))
+    check_level(image.features.get(METADATA_VERSION, LEVEL_NEW))
     for topic, partition in image.partitions():
         where = f"partition {partition.partition} of {topic.name}"
         if partition.replicas != (meta.node_id,):
@@ -198,7 +198,7 @@ def first_records(manager: Manager) -> Sequence[Record]:
 
 def supported_features(image: MetadataImage) -> tuple[tuple[str, int, int], ...]:
     """Features and their levels as this broker registers them: at least those in use."""
-    highest = {**FEATURES, "kraft.version": 1}
+    highest = {**FEATURES, METADATA_VERSION: LEVEL, "kraft.version": 1}
     for name, level in image.features.items():
         highest[name] = max(level, highest.get(name, 0))
     return tuple((name, LEVEL_MIN if name == METADATA_VERSION else 0, level)

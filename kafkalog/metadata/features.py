@@ -14,7 +14,7 @@ from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN
 from kafkalog.metadata.plan import Plan, Record, Site
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["SUPPORTED", "update_features"]
+__all__ = ["SUPPORTED", "least_in_sync", "update_features"]
 
 KRAFT_VERSION = "kraft.version"
 MIN_INSYNC = "min.insync.replicas"
@@ -25,7 +25,7 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {
 """Features that are there, and their levels.  The metadata also have a level of group.version, as
 Kafka writes it: told, clients would use a protocol that is not there yet."""
 KNOWN = {*SUPPORTED, "group.version", "share.version", "streams.version"}
-"""Those that Kafka 4.1 has."""
+"""Those that Kafka 4.4 has."""
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """What a change may be."""
 PREFIX = "The update failed for all features since the following feature had an error: "
@@ -44,7 +44,7 @@ def update_features(
     except Refused as error:
         return Plan([], [{"error_code": int(error.code), "error_message": f"{PREFIX}{error}"}])
     if ELIGIBLE_REPLICAS in changes and changes[ELIGIBLE_REPLICAS].level:
-        records += _least_in_sync(image, site)
+        records += least_in_sync(image, site)
     return Plan([] if asked.validate_only else records, [{"error_code": 0, "error_message": None}])
 
 
@@ -90,7 +90,7 @@ def _invalid(change: FeatureChange, why: str) -> Refused:
     return Refused(ErrorCode.INVALID_UPDATE_VERSION, f"{what}. {why}")
 
 
-def _least_in_sync(image: MetadataImage, site: Site) -> list[Record]:
+def least_in_sync(image: MetadataImage, site: Site) -> list[Record]:
     """With eligible leader replicas it is the cluster's, and no broker has its own."""
     found: list[Record] = []
     if MIN_INSYNC not in image.config(BROKER, ""):

@@ -86,6 +86,8 @@ class Broker(NamedTuple):
     fenced: bool
     in_controlled_shutdown: bool
     directories: tuple[uuid.UUID, ...]
+    cordoned: tuple[uuid.UUID, ...] = ()
+    """Those of `directories` that get no new partitions (KIP-1066)."""
 
 
 class MetadataImage(NamedTuple):
@@ -119,8 +121,8 @@ class MetadataImage(NamedTuple):
     quotas: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float]]
     """Values of quotas by their entity: (type, name; None: default) pairs, sorted by type."""
     foreign: Mapping[str, int]
-    """Records that were kept but not understood: kind to how many.  With any of them no
-    snapshot is taken, because it would lose them."""
+    """Records that are not understood, or hang on such: kind to how many.  A directory with any
+    of them is only read."""
 
     def topic(self, topic_id: uuid.UUID) -> Topic | None:
         """The topic of that id."""

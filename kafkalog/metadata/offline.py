@@ -55,7 +55,7 @@ class _Topics:
 def heed(manager: Manager) -> None:
     """Let a manager obey the metadata of its directory, where there are any and nobody has.
 
-    Raises: CorruptLog, IoFailed.
+    Raises: ArgumentError (it would write, and does not know all of them), CorruptLog, IoFailed.
     """
     if manager.has_source or not manager.has(TopicPartition(METADATA_TOPIC, 0)):
         return
@@ -63,8 +63,10 @@ def heed(manager: Manager) -> None:
     if meta is None:  # of a reader: somebody else's folders, without an identity
         return
     log = manager.get(METADATA_TOPIC, 0)
-    image = load(log, meta.cluster_id or "", meta.node_id).replay.image
-    manager.use(_Topics(image, manager))
+    loaded = load(log, meta.cluster_id or "", meta.node_id)
+    if manager.mode == "w":
+        loaded.check_known(log.path)
+    manager.use(_Topics(loaded.replay.image, manager))
 
 
 def lend(

@@ -205,8 +205,9 @@ def _records() -> Iterator[str]:
     from kafkalog.wire import records
 
     yield "\n## Internal records\n"
-    yield "What Kafka 4.1 writes to its own topics, and up to which version it is read here."
-    yield "A kind that is not known is left alone.\n"
+    yield "What Kafka writes to its own topics, and up to which version it is read here. With a"
+    yield "kind or version of `__cluster_metadata` that is not known the directory is only read; of"
+    yield "the other topics it is left alone.\n"
     yield "| where | records |"
     yield "| --- | --- |"
     metadata = (f"{m.title} {_span(m.versions)}" for m in records.METADATA.kinds.values())

@@ -61,9 +61,18 @@ class MetadataRecords:
         """Records by their number."""
         self._numbers = {message.title: kind for kind, message in kinds.items()}
 
-    def knows(self, kind: int, version: int) -> bool:
-        """Whether a record of this number and version can be decoded."""
-        return kind in self.kinds and version in self.kinds[kind].versions
+    def unknown(self, frame: int, kind: int, version: int) -> str:
+        """What is not known of a record with this frame; empty when it can be decoded."""
+        message = self.kinds.get(kind)
+        if frame != FRAME_VERSION:
+            return f"record frame {frame} (known: {FRAME_VERSION})"
+        if message is None:
+            known = f"records {min(self.kinds)} to {max(self.kinds)}"
+            return f"record {kind} version {version} (known: {known})"
+        if version in message.versions:
+            return ""
+        low, high = message.versions.start, message.versions.stop - 1
+        return f"{message.title} version {version} (known: {low} to {high})"
 
     def decode(self, value: bytes) -> tuple[str, int, Struct]:
         """Name, version and fields of a record, as ("TopicRecord", 0, ...).

@@ -23,6 +23,8 @@ from tests.support import jvm
 from tests.support.raw import Raw
 
 VERSION = "4.1.1"
+NEWEST = "4.4.0"
+"""The Kafka that directories change hands with."""
 TESTS = Path(__file__).resolve().parents[1]
 POM = TESTS / "kafka" / "referee" / "pom.xml"
 LAST_WITH_ZOOKEEPER = "3.9.2"
@@ -57,12 +59,12 @@ class Unavailable(Exception):
     """Why Apache Kafka cannot run here; a test skips with it."""
 
 
-def jars() -> Path:
+def jars(version: str = VERSION) -> Path:
     """The folder of Kafka's jars, fetched through Maven on first use.
 
     Raises: Unavailable.
     """
-    return fetched(POM, f"kafka-{VERSION}", "kafka-tools-*.jar")
+    return fetched(POM, f"kafka-{version}", "kafka-tools-*.jar", f"-Dkafka.version={version}")
 
 
 def jars_with_zookeeper() -> Path:
@@ -76,8 +78,10 @@ def jars_with_zookeeper() -> Path:
 
 
 @lru_cache
-def fetched(pom: Path, name: str, one_of_them: str) -> Path:
+def fetched(pom: Path, name: str, one_of_them: str, *properties: str) -> Path:
     """The folder `name` with the jars that a pom asks for, fetched through Maven on first use.
+
+    `properties`: arguments of Maven's.
 
     Raises: Unavailable.
     """
@@ -91,7 +95,7 @@ def fetched(pom: Path, name: str, one_of_them: str) -> Path:
         with tempfile.TemporaryDirectory(dir=cache) as fresh:
             fetch = [
                 *("mvn", "-B", "-q", "-f", str(pom), "dependency:copy-dependencies"),
-                *(f"-DoutputDirectory={fresh}/jars", "-DincludeScope=runtime"),
+                *(f"-DoutputDirectory={fresh}/jars", "-DincludeScope=runtime", *properties),
             ]
             done = subprocess.run(fetch, capture_output=True, text=True, timeout=600)
             if done.returncode:
@@ -112,12 +116,19 @@ def java(main: str, *arguments: str, heap: str = "256m", folder: Path | None = N
     return ["java", *quick, "-cp", f"{folder or jars()}/*", main, *arguments]
 
 
-def ask(main: str, *arguments: str, text: str = "") -> str:
+def ask(main: str, *arguments: str, text: str = "", version: str = VERSION) -> str:
     """What one of Kafka's main classes, or a `.java` file that uses its jars, writes; `text` is
     its input.
 
     Raises: Unavailable.
     """
+    if version != VERSION:  # the JVM that stays up is of one version
+        command = java(main, *arguments, folder=jars(version))
+        ran = subprocess.run(
+            command, input=text, capture_output=True, text=True, check=False, timeout=START_S
+        )
+        assert ran.returncode == 0, (ran.stdout + ran.stderr)[-2000:]
+        return ran.stdout
     found = jvm.run(jars(), [main, *arguments], text)
     assert found.status == 0, (found.out + found.err)[-2000:]
     return found.out
@@ -171,6 +182,13 @@ _RECORD = re.compile(
 )
 _ENTRY = re.compile(r"(offset|timestamp|version|producerId): ")
 _HARMLESS = re.compile(r"SLF4J: .*|Log starting offset: .*|.* is empty\.|")
+
+
+DUMP = {
+    VERSION: "kafka.tools.DumpLogSegments",
+    NEWEST: "org.apache.kafka.tools.DumpLogSegments",
+}  # fmt: skip
+"""The class that dumps."""
 
 
 def dump(files: list[Path]) -> dict[Path, Dumped]:
@@ -303,10 +321,12 @@ class Broker(Kafka):
     it answers from the first line on."""
 
     def __init__(
-        self, directory: Path, settings: str = "", heap: str = "512m", port: int | None = None
-    ) -> None:
+        self, directory: Path, settings: str = "", heap: str = "512m", port: int | None = None,
+        version: str = VERSION,
+    ) -> None:  # fmt: skip
         """`port`: where `settings` let it listen, if they say so."""
         super().__init__(directory.parent / "broker.out")
+        self.version = version
         self.port = port or free_port()
         self.directory = directory
         self._heap = heap
@@ -323,8 +343,9 @@ class Broker(Kafka):
     def __enter__(self) -> "Broker":
         if not (self.directory / "meta.properties").exists():
             cluster = urlsafe_b64encode(b"k" + secrets.token_bytes(15)).decode().rstrip("=")
-            ask("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties))
-        command = self.command(self._properties, self._heap, jars())
+            format_it = ("kafka.tools.StorageTool", "format", "-t", cluster)
+            ask(*format_it, "-c", str(self._properties), version=self.version)
+        command = self.command(self._properties, self._heap, jars(self.version))
         self.start(command, self._home, lambda: answers(self.bootstrap_servers))
         return self
 

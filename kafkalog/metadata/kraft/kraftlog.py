@@ -37,7 +37,13 @@ from kafkalog.metadata.asked import (
     TopicNamed,
 )
 from kafkalog.metadata.changes import broker_fields, snapshot_entries
-from kafkalog.metadata.image import METADATA_VERSION, Broker, MetadataImage, Partition
+from kafkalog.metadata.image import (
+    ELIGIBLE_REPLICAS,
+    METADATA_VERSION,
+    Broker,
+    MetadataImage,
+    Partition,
+)
 from kafkalog.metadata.kraft.batches import (
     BATCH_BYTES,
     LEADER_CHANGE,
@@ -131,11 +137,12 @@ class MetadataLog:
         return metadata
 
     def _start(self, adopt: bool) -> None:
+        self._loaded.check_known(self._log.path)
         directory.check_alone(self.image, self._meta)
         known, told = self._known_epoch()
         fresh = METADATA_VERSION not in self.image.features
         self._lead(known + 1)
-        records = list(directory.first_records(self.manager)) if fresh else []
+        records = list(directory.first_records(self.manager)) if fresh else self._formatted()
         if adopt:  # in versions that those allow; after a crash it is asked for again
             self._append(records)
             records = []
@@ -161,6 +168,12 @@ class MetadataLog:
         self._followers.make_folders(self.image, self.image.topics)
         self._followers.unmade.clear()  # they are made when they are used
         self._tail.keep_space()
+
+    def _formatted(self) -> list[Record]:
+        """What a directory has to say yet that Kafka 4.4 formatted and no broker has run on."""
+        if not self.image.features.get(ELIGIBLE_REPLICAS):
+            return []
+        return features.least_in_sync(self.image, self._site)
 
     def _settle(self) -> None:
         """A new directory: its files and the log's get to the disk at the same time."""
@@ -525,7 +538,7 @@ class MetadataLog:
                 _logger.error("%s: no snapshot: %s", self._log.path, error)
 
     def take_snapshot(self) -> SnapshotName | None:
-        """Write a snapshot of the image; None when it would lose records that we do not know.
+        """Write a snapshot of the image; None in a transaction, or while records wait for room.
 
         Older ones go, but one; the log is cut when it is larger than metadata.max.retention.bytes.
         Raises: IoFailed, NoSpace, ReadOnly, Closed.
@@ -535,7 +548,7 @@ class MetadataLog:
             image = self.image
             name = SnapshotName(image.offset + 1, image.epoch)
             loaded = self._loaded
-            if image.foreign or loaded.replay.in_transaction or name.offset == 0 or self._tail.owes:
+            if loaded.replay.in_transaction or name.offset == 0 or self._tail.owes:
                 return None
             self.manager.folders.sync()  # who begins with it is not told what was removed
             values = [encode(record, fields, image) for record, fields in snapshot_entries(image)]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kafkalog.errors import CorruptLog
+from kafkalog.errors import ArgumentError, CorruptLog
 from kafkalog.log.log import Log
 from kafkalog.metadata.changes import Replay
 from kafkalog.metadata.image import empty_image
@@ -34,9 +34,26 @@ class Loaded:
         self.removed: set[object] = set()
         """Ids of topics whose removal was read: what is left of them may go."""
         self.problems: list[str] = []
+        self._unknown: dict[str, str] = {}
+        """Where a kind of record that is not known was met first."""
 
-    def take(self, raws: Iterable[Raw], start: int = 0) -> None:
+    def unknown(self) -> list[str]:
+        """A sentence for each kind of record that is not known, and counts."""
+        foreign = self.replay.image.foreign
+        return [f"{self._unknown[what]}: found {what}" for what in foreign if what in self._unknown]
+
+    def check_known(self, path: str) -> None:
+        """Whoever writes must know all of it.  Raises: ArgumentError."""
+        if unknown := self.unknown():
+            raise ArgumentError(
+                f"{path}: {unknown[0]}; metadata that is not wholly known is only read: open it "
+                "with mode='r', or with a newer kafkalog"
+            )
+
+    def take(self, raws: Iterable[Raw], start: int = 0, where: str = "metadata") -> None:
         """Feed records from offset `start` on; settled after the last one of the log.
+
+        `where`: how sentences name what they are in.
 
         Raises: CorruptLog.
         """
@@ -50,17 +67,19 @@ class Loaded:
             elif raw.control == VOTERS:
                 self.voters = raw.value
             elif raw.control is None:
-                self._feed(raw)
+                self._feed(raw, f"{where}, offset {raw.offset}")
         if last is not None:
             self.replay.settle(last.offset, last.epoch, last.timestamp_ms)
 
-    def _feed(self, raw: Raw) -> None:
+    def _feed(self, raw: Raw, place: str) -> None:
         try:
             entry = decode(raw.value)
             self.replay.feed(entry)
         except CorruptLog as error:
-            raise CorruptLog(f"metadata, offset {raw.offset}: {error}") from error
-        if not isinstance(entry, str) and entry.name == "RemoveTopicRecord":
+            raise CorruptLog(f"{place}: {error}") from error
+        if isinstance(entry, str):
+            self._unknown.setdefault(entry, place)
+        elif entry.name == "RemoveTopicRecord":
             self.removed.add(entry.fields.topic_id)
 
 
@@ -98,12 +117,13 @@ def load(log: Log, cluster_id: str, node_id: int) -> Loaded:
             break
         loaded.take(raws, offset)
         offset = raws[-1].offset + 1
+    problems += (f"{one}; not all of the metadata is read" for one in loaded.unknown())
     return loaded
 
 
 def _take_snapshot(loaded: Loaded, folder: str, name: SnapshotName) -> None:
     raws = read_snapshot(os.path.join(folder, name.file()))
-    loaded.take(raws)
+    loaded.take(raws, where=f"metadata, {name.file()}")
     # Its records count from 0; what they stand for ends right below its name's offset.
     loaded.replay.settle(name.offset - 1, name.epoch, raws[-1].timestamp_ms)
     loaded.snapshot = name

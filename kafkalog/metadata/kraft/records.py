@@ -13,22 +13,26 @@ from kafkalog.wire.values import Struct
 __all__ = [
     "LEVEL",
     "LEVEL_MIN",
+    "LEVEL_NEW",
     "decode",
     "describe",
     "encode",
     "record_version",
 ]
 
-LEVEL = 27
-"""metadata.version of a new directory: 4.1-IV1, the newest that we know."""
+LEVEL = 33
+"""4.4-IV2, the newest metadata.version that we know."""
+LEVEL_NEW = 27
+"""That of a new directory, 4.1-IV1: Kafka 4.1 and later start on it."""
 LEVEL_MIN = 7
 """3.3-IV3, the oldest that Kafka 4 starts on."""
 
 # The lowest metadata.version for each version of a record, from 0 on.  Source: Kafka's
-# MetadataVersion: 7 3.3-IV3, 8 3.4-IV0, 17 3.7-IV2 (log directories), 23 4.0-IV1 (ELR).
+# MetadataVersion: 7 3.3-IV3, 8 3.4-IV0, 17 3.7-IV2 (log directories), 23 4.0-IV1 (ELR),
+# 30 4.3-IV0 (cordoned log directories).
 _VERSIONS: dict[str, tuple[int, ...]] = {
-    "RegisterBrokerRecord": (0, 7, 8, 17),
-    "BrokerRegistrationChangeRecord": (0, 7, 17),
+    "RegisterBrokerRecord": (0, 7, 8, 17, 30),
+    "BrokerRegistrationChangeRecord": (0, 7, 17, 30),
     "PartitionRecord": (0, 17, 23),
     "PartitionChangeRecord": (0, 17, 23),
 }
@@ -41,12 +45,12 @@ def record_version(name: str, level: int) -> int:
 
 def encode(name: str, fields: Any, image: MetadataImage) -> bytes:
     """A record's framed bytes.  `fields`: a mapping, or what `decode` gave."""
-    level = image.features.get(METADATA_VERSION, LEVEL)
+    level = image.features.get(METADATA_VERSION, LEVEL_NEW)
     return bytes(wire.METADATA.encode(name, record_version(name, level), fields))
 
 
 def decode(value: bytes) -> Entry | str:
-    """The record, or a text that names its kind when it is newer than what we know.
+    """The record, or a text that names what is not known of it, and what is.
 
     Raises: CorruptLog for bytes that are no record.
     """
@@ -54,8 +58,8 @@ def decode(value: bytes) -> Entry | str:
         frame, kind, version, _ = wire.METADATA.frame_of(value)
     except KafkalogError as error:
         raise CorruptLog(str(error)) from error
-    if not wire.METADATA.knows(kind, version) or frame != 1:
-        return f"record {kind} version {version}, frame {frame}"
+    if unknown := wire.METADATA.unknown(frame, kind, version):
+        return unknown
     try:
         return Entry(*wire.METADATA.decode(value))
     except KafkalogError as error:

@@ -7,11 +7,12 @@ from kafkalog.wire.message import Message
 __all__ = ["METADATA_RECORDS"]
 
 METADATA_RECORDS: dict[int, Message] = {
-    0: Message("RegisterBrokerRecord", "0-3", 0, """
+    0: Message("RegisterBrokerRecord", "0-4", 0, """
         BrokerId:i32, IsMigratingZkBroker:bool(2+), IncarnationId:uuid, BrokerEpoch:i64,
         EndPoints[]{Name:str, Host:str, Port:u16, SecurityProtocol:i16},
         Features[]{Name:str, MinSupportedVersion:i16, MaxSupportedVersion:i16}, Rack:str(null),
-        Fenced:bool(=true), InControlledShutdown:bool(1+), LogDirs:[]uuid(3+ tag0)
+        Fenced:bool(=true), InControlledShutdown:bool(1+), LogDirs:[]uuid(3+ tag0),
+        CordonedLogDirs:[]uuid(4+ null tag1 =null)
     """),
     1: Message("UnregisterBrokerRecord", "0", 0, """
         BrokerId:i32, BrokerEpoch:i64
@@ -50,9 +51,9 @@ METADATA_RECORDS: dict[int, Message] = {
     15: Message("ProducerIdsRecord", "0", 0, """
         BrokerId:i32, BrokerEpoch:i64(=-1), NextProducerId:i64
     """),
-    17: Message("BrokerRegistrationChangeRecord", "0-2", 0, """
+    17: Message("BrokerRegistrationChangeRecord", "0-3", 0, """
         BrokerId:i32, BrokerEpoch:i64, Fenced:i8(tag0), InControlledShutdown:i8(1+ tag1),
-        LogDirs:[]uuid(2+ tag2)
+        LogDirs:[]uuid(2+ tag2), CordonedLogDirs:[]uuid(3+ null tag3 =null)
     """),
     18: Message("AccessControlEntryRecord", "0", 0, """
         Id:uuid, ResourceType:i8, ResourceName:str, PatternType:i8, Principal:str, Host:str,
@@ -74,4 +75,5 @@ METADATA_RECORDS: dict[int, Message] = {
         Features[]{Name:str, MinSupportedVersion:i16, MaxSupportedVersion:i16}
     """),
     28: Message("ClearElrRecord", "0", 0, "TopicName:str"),
+    29: Message("UnregisterControllerRecord", "0", 0, "ControllerId:i32"),
 }  # fmt: skip

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 from tests.kafka.golden.maker import Making
-from tests.kafka.golden.recipes import RECIPES
+from tests.kafka.golden.recipes import RECIPES, VERSIONS
+from tests.support import apache
 
 
 def main(words: list[str]) -> None:
@@ -21,8 +22,10 @@ def main(words: list[str]) -> None:
     unknown = [name for name in words[1:] if name not in RECIPES]
     if not words or unknown:
         sys.exit(f"{__doc__}\nCASE: {', '.join(RECIPES)}" + f"; found {unknown}" * bool(unknown))
+    seed = int(os.environ.get("KAFKALOG_SEED", "1"))
     for name in words[1:] or RECIPES:
-        RECIPES[name](Making(Path(words[0]) / name, int(os.environ.get("KAFKALOG_SEED", "1"))))
+        version = VERSIONS.get(name, apache.VERSION)
+        RECIPES[name](Making(Path(words[0]) / name, seed, version))
         print(f"made {name}", flush=True)
 
 

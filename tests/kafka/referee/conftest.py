@@ -11,7 +11,17 @@ __all__ = ["empty"]
 @pytest.fixture(scope="session")
 def kafka_jars():
     """The folder of Apache Kafka's jars."""
+    return jars(apache.VERSION)
+
+
+@pytest.fixture(scope="session")
+def newest_kafka_jars():
+    """Those of the Kafka that directories change hands with."""
+    return jars(apache.NEWEST)
+
+
+def jars(version):
     try:
-        return apache.jars()
+        return apache.jars(version)
     except apache.Unavailable as reason:
         pytest.skip(str(reason))

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import uuid
@@ -33,8 +34,8 @@ Wait = Callable[..., None]
 def running(directory: Path) -> Iterator[tuple[apache.Broker, Any]]:
     """Apache Kafka on the directory, and an admin client."""
     try:
-        broker = apache.Broker(directory)
-        apache.jars()
+        broker = apache.Broker(directory, version=apache.NEWEST)
+        apache.jars(apache.NEWEST)
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
     with broker:
@@ -99,6 +100,14 @@ def send(broker: Any, topic: str, data: list[bytes]) -> None:
     producer.close()
 
 
+def theirs(broker: Any, admin: Any, wait_until: Wait, **configs: str) -> None:
+    """Topic `theirs` with a record, made by Kafka."""
+    admin.create_topics([NewTopic("theirs", 2, 1, topic_configs=configs)])
+    # kafka-python that meets a topic before Kafka's own metadata has it may wait a minute.
+    wait_until(lambda: "theirs" in admin.list_topics(), "Kafka has the topic")
+    send(broker, "theirs", [b"x"])
+
+
 def ids(admin: Any, names: list[str]) -> dict[str, uuid.UUID]:
     return {t["name"]: uuid.UUID(str(t["topic_id"])) for t in admin.describe_topics(names)}
 
@@ -147,7 +156,7 @@ def test_kafka_starts_on_our_directory_and_we_go_on_with_it(
         make(metadata, "late", 1, flush_ms="1000")
         known["late"] = metadata.image.topics["late"].id
         block = metadata.allocate_producer_ids()
-    for _ in range(2):  # its own log, too, must open a second time
+    for again in (False, True):  # its own log, too, must open a second time
         with running(directory) as (broker, admin):
             assert admin.describe_cluster()["cluster_id"] == cluster
             names = ["late", "orders", "plain.topic"]
@@ -160,11 +169,8 @@ def test_kafka_starts_on_our_directory_and_we_go_on_with_it(
             assert consumed(broker, "orders", 2)[:2] == [b"one", b"two"]
             send(broker, "orders", [b"three", b"four"])
             assert "ERROR" not in broker.output(), broker.output()[-4000:]
-    with running(directory) as (broker, admin):
-        admin.create_topics([NewTopic("theirs", 2, 1, topic_configs={"preallocate": "true"})])
-        # kafka-python that meets a topic before Kafka's own metadata has it may wait a minute.
-        wait_until(lambda: "theirs" in admin.list_topics(), "Kafka has the topic")
-        send(broker, "theirs", [b"x"])
+            if again:
+                theirs(broker, admin, wait_until, preallocate="true")
     with ours(directory) as (manager, metadata):
         image = metadata.image
         assert {n: t.id for n, t in image.topics.items() if n in known} == known
@@ -201,6 +207,43 @@ os.kill(os.getpid(), signal.SIGKILL)
         send(broker, "orders", [b"three"])
     with ours(directory) as (manager, _):
         assert values(manager, "orders") == [b"one", b"two", b"three"]
+
+
+@pytest.mark.long
+def test_a_directory_of_kafkas_goes_from_kill_to_kill(tmp_path: Path, wait_until: Wait) -> None:
+    """Formatted by Kafka, which is killed on it, as we are; each goes on with what the other left,
+    under Kafka's own metadata.version."""
+    directory = tmp_path / "data"
+    with running(directory) as (broker, admin):
+        theirs(broker, admin, wait_until)
+        admin.close()
+        broker.kill()
+    program = f"""
+import os, signal
+from pathlib import Path
+from tests.kafka.referee.test_metadata_live import append, make, ours, values
+with ours(Path({str(directory)!r})) as (manager, metadata):
+    assert metadata.image.features["metadata.version"] == 33
+    assert metadata.image.config(4, "") == {{"min.insync.replicas": "1"}}
+    assert values(manager, "theirs") == [b"x"]
+    append(manager, metadata, "theirs", [b"y"])
+    make(metadata, "ours", 1)
+    assert metadata.take_snapshot() is not None
+    append(manager, metadata, "ours", [b"one"])
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], check=False)
+    assert ran.returncode == -signal.SIGKILL
+    with running(directory) as (broker, admin):
+        assert consumed(broker, "theirs", 2) == [b"x", b"y"]
+        assert consumed(broker, "ours", 1) == [b"one"]
+        send(broker, "ours", [b"two"])
+        assert "ERROR" not in broker.output(), broker.output()[-4000:]
+        admin.close()
+        broker.kill()
+    with ours(directory) as (manager, _):
+        assert values(manager, "theirs") == [b"x", b"y"]
+        assert values(manager, "ours") == [b"one", b"two"]
 
 
 def test_kafkas_directory_comes_home(kafka_cases: Path, tmp_path: Path) -> None:
@@ -268,8 +311,8 @@ def test_a_quorum_with_voters_of_its_own(tmp_path: Path) -> None:
     """Formatted with --standalone (KIP-853): voters and kraft.version are records, and stay."""
     directory = tmp_path / "data"
     try:
-        broker = apache.Broker(directory)
-        apache.jars()
+        broker = apache.Broker(directory, version=apache.NEWEST)
+        apache.jars(apache.NEWEST)
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
     properties = tmp_path / "server.properties"
@@ -279,7 +322,7 @@ def test_a_quorum_with_voters_of_its_own(tmp_path: Path) -> None:
     properties.write_text(dynamic)
     cluster = "A" * 21 + "Q"
     tool = ["kafka.tools.StorageTool", "format", "--standalone", "-t", cluster]
-    apache.ask(*tool, "-c", str(properties))
+    apache.ask(*tool, "-c", str(properties), version=apache.NEWEST)
     with ours(directory) as (manager, metadata):
         assert metadata.image.cluster_id == cluster
         make(metadata, "first", 1)
@@ -303,9 +346,9 @@ def test_kafkas_tools_read_our_metadata(tmp_path: Path) -> None:
         metadata.take_snapshot()
     folder = directory / "__cluster_metadata-0"
     files = [*sorted(folder.glob("*.log")), *sorted(folder.glob("*.checkpoint"))]
-    tool = ["kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files"]
+    tool = [apache.DUMP[apache.NEWEST], "--cluster-metadata-decoder", "--files"]
     try:
-        said = apache.ask(*tool, ",".join(map(str, files)))
+        said = apache.ask(*tool, ",".join(map(str, files)), version=apache.NEWEST)
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
     assert said.count('"type":"PARTITION_RECORD","version":2') == 4

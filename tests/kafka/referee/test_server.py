@@ -399,7 +399,7 @@ def features_that_are_on(raw: Raw) -> Any:
         told.append((
             sorted((f.name, f.max_version_level, f.min_version_level)
                    for f in found.finalized_features if f.name in here),
-            sorted((f.name, f.min_version, f.max_version)
+            sorted((f.name, f.min_version, min(f.max_version, transaction_steps.KAFKAS_LEVEL))
                    for f in found.supported_features if f.name in here),
         ))  # fmt: skip
     return told

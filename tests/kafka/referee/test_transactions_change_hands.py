@@ -93,7 +93,7 @@ def end(client: Client, raw: Raw, wait_until: Wait, commit: bool) -> None:
 
 def test_transactions_change_hands(tmp_path: Path, wait_until: Wait) -> None:
     try:
-        apache.jars()
+        apache.jars(apache.NEWEST)
     except apache.Unavailable as reason:
         pytest.skip(str(reason))
     directory = tmp_path / "data"
@@ -105,7 +105,10 @@ def test_transactions_change_hands(tmp_path: Path, wait_until: Wait) -> None:
         assert (ends(raw, 2), ends(raw, 3)) == ((2, 2), (2, 2)), "each has its marker, once"
     as_killed(directory, 3)
 
-    with apache.Broker(directory) as kafka, Raw(f"127.0.0.1:{kafka.port}") as raw:
+    with (
+        apache.Broker(directory, version=apache.NEWEST) as kafka,
+        Raw(f"127.0.0.1:{kafka.port}") as raw,
+    ):
         ready(raw, wait_until)
         is_finished(ours_decided, raw, wait_until, 2, 3, again=True)
         end(first, raw, wait_until, commit=True)

@@ -26,7 +26,7 @@ def test_features_are_described(kafkalog: Command, servers: str) -> None:
         "SupportedMinVersion: 0", "SupportedMaxVersion: 2", "FinalizedVersionLevel: 2",
     ]  # fmt: skip
     assert rows["Feature: metadata.version"] == [
-        "SupportedMinVersion: 3.3-IV3", "SupportedMaxVersion: 4.1-IV1",
+        "SupportedMinVersion: 3.3-IV3", "SupportedMaxVersion: 4.4-IV2",
         "FinalizedVersionLevel: 4.1-IV1",
     ]  # fmt: skip
     assert all("Epoch: " in line for line in ran.out.splitlines())

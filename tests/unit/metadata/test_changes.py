@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import CorruptLog
-from kafkalog.metadata.changes import Entry, Replay, snapshot_entries
+from kafkalog.metadata.changes import APPLY, NOTHING_TO_KEEP, Entry, Replay, snapshot_entries
 from kafkalog.metadata.image import MetadataImage, empty_image
 from kafkalog.metadata.kraft.batches import data_batches, records_in
 from kafkalog.metadata.kraft.loading import Loaded
 from kafkalog.metadata.kraft.records import decode, encode, record_version
 from kafkalog.metadata.kraft.snapshots import read_snapshot, render_snapshot
+from kafkalog.wire.records import METADATA
 from tests.unit.metadata.conftest import DIRECTORY, applied
 
 IDS = [uuid.UUID(int=1000 + n) for n in range(3)]
@@ -179,6 +180,9 @@ def test_versions_follow_the_level_of_the_directory() -> None:
         17: (3, 2, 1, 1),
         21: (3, 2, 1, 1),
         27: (3, 2, 2, 2),
+        29: (3, 2, 2, 2),
+        30: (4, 3, 2, 2),
+        33: (4, 3, 2, 2),
     }
     names = (
         "RegisterBrokerRecord", "BrokerRegistrationChangeRecord", "PartitionRecord",
@@ -193,6 +197,34 @@ def test_versions_follow_the_level_of_the_directory() -> None:
         assert entry.version == versions[2]
         assert entry.fields.directories == ([DIRECTORY] if level >= 17 else [])
     assert record_version("TopicRecord", 7) == 0
+
+
+def test_every_record_that_is_read_is_kept_or_said_to_say_nothing() -> None:
+    for kind in METADATA.kinds.values():
+        assert (kind.title in APPLY) != (kind.title in NOTHING_TO_KEEP), kind.title
+
+
+def test_what_kafka_4_4_registers_is_in_our_snapshots() -> None:
+    """Cordoned log directories (KIP-1066), and controllers that are taken out (KIP-1208)."""
+    level = {"name": "metadata.version", "feature_level": 33}
+    base = applied(empty_image("c", 1), [("FeatureLevelRecord", level)])
+    broker = {"broker_id": 1, "broker_epoch": 5, "log_dirs": IDS[:2], "cordoned_log_dirs": IDS[:1]}
+    controllers = [("RegisterControllerRecord", {"controller_id": n}) for n in (1, 2)]
+    change = "BrokerRegistrationChangeRecord"
+    for more, cordoned in (
+        ({"fenced": -1}, (IDS[0],)),
+        ({"cordoned_log_dirs": IDS[1:2]}, (IDS[1],)),
+        ({"cordoned_log_dirs": []}, ()),
+    ):
+        records = [
+            ("RegisterBrokerRecord", broker), (change, {"broker_id": 1, **more}), *controllers,
+            ("UnregisterControllerRecord", {"controller_id": 2}),
+        ]  # fmt: skip
+        image = applied(base, records)
+        assert image.brokers[1].cordoned == cordoned
+        assert list(image.controllers) == [1]
+        again = applied(base, snapshot_entries(image))
+        assert without_time(again) == without_time(image)
 
 
 def test_a_transaction_shows_when_it_has_ended() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.features import UPGRADE, describe_features, update_features
-from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN
+from kafkalog.metadata.kraft.records import LEVEL, LEVEL_MIN, LEVEL_NEW
 from kafkalog.server.broker import Broker
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
@@ -55,8 +55,10 @@ def test_levels_go_down_and_up(raw: Raw) -> None:
     assert change(raw, (TV, 1, 1)) == (OK, None)
     assert change(raw, (TV, 0, 3)) == (OK, None)
     assert TV not in levels(raw)
-    assert change(raw, (TV, 2, 1), ("metadata.version", LEVEL, 1)) == (OK, None)
+    assert change(raw, (TV, 2, 1), ("metadata.version", LEVEL_NEW, 1)) == (OK, None)
     assert levels(raw) == before
+    assert change(raw, ("metadata.version", LEVEL, 1)) == (OK, None)
+    assert levels(raw) == {**before, "metadata.version": LEVEL}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_levels_go_down_and_up(raw: Raw) -> None:
         ("group.version", 1, 1, "Local controller 1 does not support this feature."),
         ("share.version", 1, 1, "Local controller 1 does not support this feature."),
         ("none.such", 0, 2, "Feature none.such not found."),
-        ("metadata.version", 28, 1, IN_RANGE),
+        ("metadata.version", LEVEL + 1, 1, IN_RANGE),
         ("metadata.version", 0, 2, IN_RANGE),
     ],
 )  # fmt: skip

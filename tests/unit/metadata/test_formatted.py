@@ -29,47 +29,56 @@ def levels(**wanted: int) -> list[Record]:
             for name, level in wanted.items()]  # fmt: skip
 
 
-def formatted(path: Path, records: list[Record]) -> bytes:
-    """Format a directory as Kafka does for a quorum of its settings; its bootstrap.checkpoint."""
+FIRST_SNAPSHOT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+PLACES = pytest.mark.parametrize("place", [layout.BOOTSTRAP, FIRST_SNAPSHOT])
+"""Where `kafka-storage format` says it: of Kafka 4.1, and of Kafka 4.4."""
+
+
+def formatted(path: Path, records: list[Record], place: str = layout.BOOTSTRAP) -> bytes:
+    """Format a directory as Kafka does for a quorum of its settings; what it says in `place`."""
     path.mkdir()
     meta = layout.new_meta_properties(1)._replace(cluster_id="AAAAAAAAAAAAAAAAAAAAAg")
     (path / layout.META_PROPERTIES).write_bytes(layout.render_meta_properties(meta))
     image = empty_image("", 1)
     values = [encode(name, fields, image) for name, fields in records]
     data = render_snapshot(values, 0, (0, 1_700_000_000_000))
-    (path / layout.BOOTSTRAP).write_bytes(data)
+    (path / place).parent.mkdir(exist_ok=True)
+    (path / place).write_bytes(data)
     return data
 
 
-def test_a_directory_for_those_who_log_in_is_not_served(tmp_path: Path) -> None:
+@PLACES
+def test_a_directory_for_those_who_log_in_is_not_served(tmp_path: Path, place: str) -> None:
     """Its credentials were overwritten, and everybody was served."""
     path = tmp_path / "d"
-    data = formatted(path, [*levels(metadata_version=27), BOB])
+    data = formatted(path, [*levels(metadata_version=27), BOB], place)
     for _ in range(2):
         with pytest.raises(ArgumentError, match="the metadata hold 1 SCRAM credentials"):
             Broker(path)
-        assert (path / layout.BOOTSTRAP).read_bytes() == data
+        assert (path / place).read_bytes() == data
     with Manager(path) as manager, MetadataLog.open(manager) as metadata:
         assert list(metadata.image.scram) == [("bob", 1)]
         metadata.write([("RemoveUserScramCredentialRecord", {"name": "bob", "mechanism": 1})])
     Broker(path).close()
 
 
-def test_its_levels_are_kept(tmp_path: Path) -> None:
+@PLACES
+def test_its_levels_are_kept(tmp_path: Path, place: str) -> None:
     """Without eligible leader replicas nothing is said of min.insync.replicas, with them it is."""
-    for number, more in enumerate(({}, {"eligible_leader_replicas_version": 1})):
-        path = tmp_path / str(number)
-        data = formatted(path, levels(metadata_version=25, **more))
+    newer = {"eligible_leader_replicas_version": 1, "share_version": 2, "streams_version": 1}
+    for level, more in ((25, {}), (33, newer)):
+        path = tmp_path / str(level)
+        data = formatted(path, levels(metadata_version=level, **more), place)
         with Broker(path) as broker:
             broker.store.create_topic("t")
         with Broker(path) as broker:
             assert broker.store.topics == ("t",)
             image = broker._node.image
-            found = {"metadata.version": 25}
+            found = {"metadata.version": level}
             found.update({name.replace("_", "."): level for name, level in more.items()})
             assert image.features == found
             assert image.config(4, "") == ({"min.insync.replicas": "1"} if more else {})
-        assert (path / layout.BOOTSTRAP).read_bytes() == data
+        assert (path / place).read_bytes() == data
 
 
 def test_without_a_level_it_has_ours(tmp_path: Path) -> None:

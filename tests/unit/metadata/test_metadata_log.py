@@ -28,7 +28,7 @@ from kafkalog.errors import (
     UnknownTopicOrPartition,
 )
 from kafkalog.log.log import Log
-from kafkalog.metadata.image import Change
+from kafkalog.metadata.image import Change, empty_image
 from kafkalog.metadata.kraft.batches import data_batches
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.kraft.records import encode
@@ -274,20 +274,65 @@ def test_a_long_log_is_cut_behind_its_snapshots(data: Path) -> None:
         assert newest in metadata.problems[0]
 
 
-def test_records_that_are_not_known_stay_in_the_log(data: Path) -> None:
-    """A newer Kafka's: they are kept, and so no snapshot may replace the log."""
+NEWER = {
+    "record 123 version 0 (known: records 0 to 29)": b"\x01\x7b\x00mystery",
+    "TopicRecord version 99 (known: 0 to 0)": b"\x01\x02\x63newer",
+    "RegisterBrokerRecord version 5 (known: 0 to 4)": b"\x01\x00\x05newer",
+    "record frame 2 (known: 1)": b"\x02\x02\x00newer",
+}
+
+
+def newer(data: Path, *values: bytes) -> int:
+    """A directory with topic a, and records that only a newer Kafka knows; the offset of the
+    first of them."""
     with Manager(data) as manager, MetadataLog.open(manager) as metadata:
         create(metadata, "a", 1)
         log = manager.get("__cluster_metadata", 0)
-        for value in (b"\x01\x7b\x00mystery", b"\x01\x02\x63newer"):
-            (batch,) = data_batches([value], log.end_offset, metadata.image.epoch, 1)
+        offset = log.end_offset
+        for batch in data_batches(values, offset, metadata.image.epoch, 1):
             log.append_as_follower(batch)
+    return offset
+
+
+@pytest.mark.parametrize("what", NEWER)
+def test_metadata_that_are_not_wholly_known_are_only_read(data: Path, what: str) -> None:
+    offset = newer(data, NEWER[what], b"\x01\x7c\x00other")
+    files = {path: path.read_bytes() for path in (data / METADATA).iterdir()}
+    wanted = f"metadata, offset {offset}: found {what}; "
     for _ in range(2):
-        with Manager(data) as manager, MetadataLog.open(manager) as metadata:
-            assert sum(metadata.image.foreign.values()) == 2
-            assert list(metadata.image.topics) == ["a"]
-            assert metadata.take_snapshot() is None
-            assert not list_snapshots(str(data / METADATA))
+        with Manager(data) as manager, pytest.raises(ArgumentError) as caught:
+            MetadataLog.open(manager)
+        assert str(caught.value).startswith(f"{data / METADATA}: {wanted}")
+        assert "mode='r'" in str(caught.value)
+    with Manager(data, mode="r") as manager, MetadataLog.open(manager) as metadata:
+        assert list(metadata.image.topics) == ["a"]
+        assert sum(metadata.image.foreign.values()) == 2
+        first, second = metadata.problems
+        assert first == f"{wanted}not all of the metadata is read"
+        assert f"offset {offset + 1}: found record 124" in second
+    assert {path: path.read_bytes() for path in (data / METADATA).iterdir()} == files
+
+
+def test_what_hangs_on_an_unknown_record_is_passed_over_by_a_reader(data: Path) -> None:
+    """A newer registration's change, and partitions of a topic that is not known."""
+    image = empty_image("c", 1)
+    change = encode("BrokerRegistrationChangeRecord", {"broker_id": 7, "fenced": -1}, image)
+    part = encode("PartitionRecord", {"partition_id": 0, "topic_id": uuid.uuid4()}, image)
+    known = encode("TopicRecord", {"name": "b", "topic_id": uuid.uuid4()}, image)
+    begin, end = (encode(f"{one}TransactionRecord", {}, image) for one in ("Begin", "End"))
+    newer(data, begin, b"\x01\x00\x05newer", change, part, known, end)
+    with Manager(data, mode="r") as manager, MetadataLog.open(manager) as metadata:
+        assert sorted(metadata.image.topics) == ["a", "b"]
+        assert len(metadata.problems) == 1
+
+
+def test_an_unknown_record_of_a_transaction_that_was_aborted_is_none(data: Path) -> None:
+    image = empty_image("c", 1)
+    begin, abort = (encode(f"{one}TransactionRecord", {}, image) for one in ("Begin", "Abort"))
+    newer(data, begin, b"\x01\x00\x05newer", abort)
+    with Manager(data) as manager, MetadataLog.open(manager) as metadata:
+        assert metadata.take_snapshot() is not None
+        assert not metadata.problems
 
 
 # ---- after a crash ---------------------------------------------------------------------------

@@ -6,9 +6,12 @@ import pytest
 
 from kafkalog.cli import main
 from kafkalog.directory.manager import Manager
-from kafkalog.errors import InvalidTopic, TopicExists
+from kafkalog.errors import ArgumentError, InvalidTopic, TopicExists
+from kafkalog.log.log import Log
+from kafkalog.metadata.kraft.batches import data_batches
 from kafkalog.metadata.kraft.kraftlog import MetadataLog
 from kafkalog.metadata.offline import create_topic
+from tests.unit.metadata.story import create
 
 
 def test_a_directory_with_metadata_learns_of_the_topic(tmp_path: Path) -> None:
@@ -30,6 +33,19 @@ def test_a_directory_with_metadata_learns_of_the_topic(tmp_path: Path) -> None:
             create_topic(manager, "t")
         with pytest.raises(InvalidTopic):
             create_topic(manager, "sp ace")
+
+
+def test_a_log_is_not_written_under_metadata_that_are_not_wholly_known(tmp_path: Path) -> None:
+    """They may say how it is to be kept; it is read."""
+    with Manager(tmp_path) as manager, MetadataLog.open(manager) as metadata:
+        create(metadata, "t", 1)
+        log = manager.get("__cluster_metadata", 0)
+        (batch,) = data_batches([b"\x01\x7b\x00"], log.end_offset, metadata.image.epoch, 1)
+        log.append_as_follower(batch)
+    with pytest.raises(ArgumentError, match=r"found record 123 version 0 \(known: records 0 to"):
+        Log(tmp_path / "t-0")
+    with Log(tmp_path / "t-0", mode="r") as log:
+        assert log.end_offset == 0
 
 
 def test_without_metadata_there_are_only_folders(tmp_path: Path) -> None:

@@ -41,11 +41,12 @@ class Resolved(NamedTuple):
 
 
 def messages() -> dict[str, dict[str, Any]]:
-    """Every message that Kafka still codes, by name.
+    """Every message that Kafka still codes, by name; of the metadata log those of the newest.
 
     Raises: apache.Unavailable.
     """
-    return _messages(apache.jars(), apache.VERSION, JARS)
+    newest = _messages(apache.jars(apache.NEWEST), apache.NEWEST, ("metadata",))
+    return _messages(apache.jars(), apache.VERSION, JARS) | newest
 
 
 def messages_with_zookeeper() -> dict[str, dict[str, Any]]:
@@ -56,7 +57,7 @@ def messages_with_zookeeper() -> dict[str, dict[str, Any]]:
     return _messages(apache.jars_with_zookeeper(), apache.LAST_WITH_ZOOKEEPER, JARS[:1])
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def _messages(folder: Path, kafka: str, jars: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     found = {}
     for jar in jars:

@@ -24,12 +24,12 @@ def test_a_metadata_record_has_its_frame() -> None:
 def test_every_metadata_record_comes_back(kind: int) -> None:
     message = records.METADATA.kinds[kind]
     for version in message.versions:
-        assert records.METADATA.knows(kind, version)
+        assert not records.METADATA.unknown(1, kind, version)
         value = records.METADATA.encode(message.title, version, {})
         name, found_version, found = records.METADATA.decode(value)
         assert (name, found_version) == (message.title, version)
         assert records.METADATA.encode(name, version, found) == value
-    assert not records.METADATA.knows(kind, version + 1)
+    assert "known: 0 to" in records.METADATA.unknown(1, kind, version + 1)
 
 
 def test_an_unknown_metadata_record_is_named() -> None:
@@ -37,7 +37,7 @@ def test_an_unknown_metadata_record_is_named() -> None:
     assert (name, version) == ("200", 3)
     assert isinstance(found, records.Unknown)
     assert found.data == b"rest"
-    assert not records.METADATA.knows(200, 0)
+    assert records.METADATA.unknown(1, 200, 0) == "record 200 version 0 (known: records 0 to 29)"
 
 
 @pytest.mark.parametrize(
