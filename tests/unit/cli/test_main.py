@@ -258,7 +258,7 @@ def test_a_number_that_an_option_gives_is_of_milliseconds(text: str, ms: int) ->
 
 @pytest.mark.parametrize("text", ["-1", "-6000", "1.5", "noon", ""])
 def test_what_is_no_time_for_an_option(text: str) -> None:
-    with pytest.raises(ValueError, match="found|Invalid"):
+    with pytest.raises(ValueError, match=r"found|Invalid"):
         parse_moment(text)
 
 
