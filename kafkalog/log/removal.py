@@ -9,7 +9,7 @@ from kafkalog.disk.holds import read_holds
 from kafkalog.errors import NoSpace
 from kafkalog.log.handle import Handle
 from kafkalog.log.outgoing import read_batches
-from kafkalog.log.retention import Expiry, ahead, expired, held_back
+from kafkalog.log.retention import Expiry, SegmentFacts, ahead, expired, held_back
 from kafkalog.log.segments import Segment, list_segments, over_segments
 
 __all__ = ["apply_retention", "delete_before", "purge", "truncate", "truncate_fully"]
@@ -93,7 +93,7 @@ def _expired(log: Handle, segments: Sequence[Segment], now_ms: int) -> Expiry | 
     return found
 
 
-def _tell_ahead(log: Handle, late: Segment) -> None:
+def _tell_ahead(log: Handle, late: SegmentFacts) -> None:
     import logging  # 10 ms at import, for what hardly ever happens
 
     logging.getLogger(__name__).warning(

@@ -64,6 +64,14 @@ def described(image: MetadataImage, resource: tuple[int, str], *keys: str, **mor
     return result["error_code"], {entry["name"]: entry for entry in result["configs"]}
 
 
+def test_a_broker_says_null_where_others_speak_for_a_setting() -> None:
+    """As Kafka: clients are told the listeners' own addresses then."""
+    code, found = described(empty_image("cluster", 1), (BROKER, "1"), "advertised.listeners")
+    entry = found["advertised.listeners"]
+    assert (code, entry["value"], entry["config_source"]) == (0, None, 5)
+    assert [one["value"] for one in entry["synonyms"]] in ([], [None])
+
+
 def test_settings_are_set_and_taken_away(image: MetadataImage) -> None:
     topic = (TOPIC, "a")
     image, code = incremental(image, topic, ("flush.ms", SET, "7"), ("retention.ms", SET, "-1"))
