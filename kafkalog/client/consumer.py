@@ -483,8 +483,7 @@ class Consumer(Handle):
             return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
 
     def lag(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
-        """How many offsets lie between the position and the end, as the last answer told it;
-        negative for a position beyond the end.
+        """How many offsets lie from the position to the end that was last heard of; below 0 beyond.
 
         Raises: as `position`.
         """
@@ -492,9 +491,9 @@ class Consumer(Handle):
             (tp,) = self._mine([tp])
             at = self._position(tp)
             ends = self._fetcher.ends.get(tp)
-            end = -1
-            if ends is not None:
-                end = ends.last_stable_offset if self._sharing.stable_only else ends.high_watermark
+            end = -1 if ends is None else ends.high_watermark
+            if ends is not None and self._sharing.stable_only:
+                end = ends.last_stable_offset
             if end < at:
                 end = self._at([tp], LATEST)[tp]
             return end - at
