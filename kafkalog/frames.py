@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
@@ -14,11 +15,26 @@ from kafkalog.log.log import Log
 from kafkalog.log.topic_scan import TopicScan
 from kafkalog.store import Store
 
-__all__ = ["Where", "scan_of"]
+__all__ = ["Where", "check_where", "scan_of"]
 
 Where = Any
 """A Store; a Log; the path of a data directory or of a folder of partitions, which another process
 may be writing to."""
+
+
+_ADDRESSES = re.compile(r"([^/,\s]+:[0-9]{1,5})(,[^/,\s]+:[0-9]{1,5})*")
+
+
+def check_where(where: Where) -> None:
+    """Refuse a broker's address: it is no path.
+
+    Raises: ArgumentError, with what reads there.
+    """
+    if isinstance(where, str) and _ADDRESSES.fullmatch(where) and not os.path.exists(where):
+        raise ArgumentError(
+            f"where: found {where!r}, wanted a Store, a Log or a path, not a broker's address; "
+            "kafkalog.Consumer reads there, and each batch of its poll_arrow() makes a frame"
+        )
 
 
 @contextmanager
@@ -34,6 +50,7 @@ def scan_of(where: Where, topic: str | None, **options: Any) -> Iterator[TopicSc
             raise ArgumentError("partitions: a log is one; give a store or a path")
         yield TopicScan([where], **options)
         return
+    check_where(where)
     name = text("topic", topic)
     if isinstance(where, Store):
         yield where.scan(name, **options)

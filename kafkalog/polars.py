@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import MissingPackage
-from kafkalog.frames import Where, scan_of
+from kafkalog.frames import Where, check_where, scan_of
 from kafkalog.log.scan import column_bits
 from kafkalog.log.topic_scan import TopicScan
 from kafkalog.pushdown import narrow
@@ -42,6 +42,7 @@ def scan(
         from polars.io.plugins import register_io_source
     except ImportError as problem:
         raise MissingPackage("polars: not installed; pip install polars") from problem
+    check_where(where)
     names, _ = column_bits(columns)
     schema = polars.DataFrame(TopicScan([], columns=names)).schema
 

@@ -24,6 +24,7 @@ __all__ = [
     "json_bytes",
     "json_line",
     "open_log",
+    "parse_moment",
     "parse_time",
     "plural",
     "preview",
@@ -93,6 +94,19 @@ def parse_time(text: str, zone: tzinfo = timezone.utc) -> int:
     plain = re.sub(r"\.(\d{1,9})", lambda m: "." + m[1][:6].ljust(6, "0"), plain, count=1)
     moment = datetime.fromisoformat(plain)
     return time_ms(moment if moment.tzinfo else moment.replace(tzinfo=zone))
+
+
+def parse_moment(text: str) -> int:
+    """Milliseconds since 1970 of the time that an option names, at least 0: ISO 8601 (UTC), or
+    that number itself, however small, as Kafka's tools take it.
+
+    Raises: ValueError.
+    """
+    if re.fullmatch(r"\d+", text):
+        return int(text)
+    if re.fullmatch(r"-?\d*\.?\d+", text):
+        raise ValueError(f"found {text!r}")
+    return max(parse_time(text), 0)
 
 
 def time_ms(moment: datetime) -> int:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kafkalog.cli.common import UsageError, count_argument, parse_time
+from kafkalog.cli.common import UsageError, count_argument, parse_moment
 from kafkalog.cli.output import Output, format_of, kafka_format
 from kafkalog.cli.places import ClusterPlace, Offsets, Place, open_place
 from kafkalog.cli.remote import (
@@ -201,7 +201,7 @@ def _starts_and_ends(
     ends = place.ends(chosen, options.isolation == "read_committed")
     if options.from_time is not None:
         try:
-            time_ms = parse_time(options.from_time)
+            time_ms = parse_moment(options.from_time)
         except ValueError:
             raise UsageError(
                 f"--from-time: found {options.from_time!r}, wanted ISO 8601 or a number of ms"

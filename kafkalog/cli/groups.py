@@ -81,7 +81,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--members", action="store_true", help="describe: the members and their partitions"
     )
     parser.add_argument(
-        "--offsets", action="store_true", help="describe: offsets and lag, the default"
+        "--offsets",
+        action="store_true",
+        help="describe: offsets, the lag, and how much of it can still be read: the default",
     )
     parser.add_argument("--state", action="store_true", help="list, describe: the groups' states")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
@@ -151,11 +153,12 @@ def _lags(
     rows = [{"group": info.group, **row} for row in _lag_rows(admin, info)]
     state = listed or info.state
     if rows and not options.json:
-        members, lag = len(info.members), sum(row["lag"] or 0 for row in rows)
+        members, lag = len(info.members), sum(max(row["lag"] or 0, 0) for row in rows)
         plain = info.protocol_type in ("", "consumer")
         kind = "" if plain else f", protocol {info.protocol_type}"
         print(f"group {info.group}: {state}{kind}, {plural(members, 'member')}, lag {lag}")
-    fields = ["topic", "partition", "committed", "end", "lag", "member", "host", "client"]
+    fields = ["topic", "partition", "committed", "end", "lag", "readable", "member", "host",
+              "client"]  # fmt: skip
     none = f"group {info.group} ({state}) has committed nothing and has no members"
     show_rows(rows, fields, as_json=options.json, none=none)
 
@@ -167,7 +170,7 @@ def _lag_rows(admin: "Admin", info: "GroupInfo") -> list[dict[str, Any]]:
     committed = admin.list_group_offsets(info.group)
     owners = {tp: m for m in info.members for tp in m.assignment}
     partitions = sorted({*committed, *owners})
-    ends = _ends(admin, partitions)
+    starts, ends = _bounds(admin, partitions)
     rows = []
     for tp in partitions:
         at = committed[tp].offset if tp in committed else None
@@ -178,11 +181,12 @@ def _lag_rows(admin: "Admin", info: "GroupInfo") -> list[dict[str, Any]]:
                 "partition": tp.partition,
                 "committed": at,
                 "end": end,
-                "lag": None if at is None or end is None else max(end - at, 0),
+                "lag": None if at is None or end is None else end - at,
+                "readable": None if at is None or end is None else _readable(at, starts[tp], end),
                 **_owned(owner),
             }
         )
-    nothing = dict.fromkeys(("topic", "partition", "committed", "end", "lag"))
+    nothing = dict.fromkeys(("topic", "partition", "committed", "end", "lag", "readable"))
     return rows + [{**nothing, **_owned(m)} for m in info.members if not m.assignment]
 
 
@@ -195,8 +199,15 @@ def _owned(owner: "MemberInfo | None") -> dict[str, Any]:
     }
 
 
-def _ends(admin: "Admin", partitions: "list[TopicPartition]") -> "dict[TopicPartition, int]":
-    """Where partitions end; those of topics that are gone are left out."""
+def _readable(at: int, start: int, end: int) -> int:
+    """How much of the lag can still be read: what lies below the start is deleted."""
+    return max(end - max(at, start), 0)
+
+
+def _bounds(
+    admin: "Admin", partitions: "list[TopicPartition]"
+) -> "tuple[dict[TopicPartition, int], dict[TopicPartition, int]]":
+    """Where partitions start, and end; those of topics that are gone are left out."""
     names = {tp.topic for tp in partitions}
     topics = admin.describe_topics(sorted(names.intersection(admin.list_topics(internal=True))))
     there = [
@@ -204,8 +215,11 @@ def _ends(admin: "Admin", partitions: "list[TopicPartition]") -> "dict[TopicPart
         for tp in partitions
         if tp.topic in topics.done and tp.partition in topics[tp.topic].partitions
     ]
-    found = admin.list_offsets(dict.fromkeys(there, "latest")).check()
-    return {tp: at.offset for tp, at in found.items()}
+    starts, ends = (
+        {tp: at.offset for tp, at in admin.list_offsets(dict.fromkeys(there, when)).check().items()}
+        for when in ("earliest", "latest")
+    )
+    return starts, ends
 
 
 def _members(info: "GroupInfo", options: argparse.Namespace) -> None:

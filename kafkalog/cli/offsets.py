@@ -2,7 +2,7 @@
 
 import argparse
 
-from kafkalog.cli.common import UsageError, json_line, parse_time
+from kafkalog.cli.common import UsageError, json_line, parse_moment
 from kafkalog.cli.places import Place, open_place
 from kafkalog.cli.remote import add_place, picked, spread
 from kafkalog.cli.rows import show_rows
@@ -19,6 +19,8 @@ SPECIAL = {
     "earliest": "earliest", "-2": "earliest",
     "latest": "latest", "-1": "latest",
     "max-timestamp": "max_timestamp", "-3": "max_timestamp",
+    "earliest-local": "earliest_local", "-4": "earliest_local",
+    "latest-tiered": "latest_tiered", "-5": "latest_tiered",
 }  # fmt: skip
 
 
@@ -45,7 +47,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--time",
         metavar="TIME",
         help="print topic:partition:offset, as Kafka does: the first offset at or after ISO 8601 "
-        "(UTC) or ms, or earliest (-2), latest (-1), max-timestamp (-3); an empty offset: none",
+        "(UTC) or ms, or latest (-1), earliest (-2), max-timestamp (-3), earliest-local (-4), "
+        "latest-tiered (-5); an empty offset: none",
     )
     parser.add_argument(
         "--isolation",
@@ -72,7 +75,7 @@ def _time(text: str | None) -> int | str | None:
     if text is None or text in SPECIAL:
         return None if text is None else SPECIAL[text]
     try:
-        return max(parse_time(text), 0)
+        return parse_moment(text)
     except ValueError:
         raise UsageError(
             f"--time: found {text!r}, wanted ISO 8601, a number of ms, or {', '.join(SPECIAL)}"

@@ -89,7 +89,7 @@ class Place(Protocol):
     def listed(
         self, some: list[TopicPartition], when: int | str, committed: bool
     ) -> dict[TopicPartition, At]:
-        """What lies at a time; `when`: ms, or earliest, latest, max_timestamp."""
+        """What lies at a time; `when`: ms, or as Admin.list_offsets names it."""
 
     def reader(self, positions: Offsets, committed: bool) -> Reader:
         """A reader from these offsets on."""
@@ -254,9 +254,9 @@ def _at(log: Log | None, when: int | str, committed: bool) -> At:
     end = _end(log, committed)
     if when == "latest":
         return At(end, -1)
-    if when == "earliest":
+    if when in ("earliest", "earliest_local"):
         return At(log.start_offset if log else 0, -1)
-    if log is None:
+    if log is None or when == "latest_tiered":
         return NOTHING
     found = log.find_time(when) if isinstance(when, int) else log.find_largest_time()
     return At(found.offset, found.timestamp_ms) if found and found.offset < end else NOTHING

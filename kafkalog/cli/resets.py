@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkalog.cli.common import UsageError, parse_time
+from kafkalog.cli.common import UsageError, parse_moment
 
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin
@@ -65,7 +65,7 @@ def target_of(options: argparse.Namespace) -> Target:
         found.append(Target("shift", options.shift_by))
     if options.to_datetime is not None:
         try:
-            found.append(Target("time", parse_time(options.to_datetime)))
+            found.append(Target("time", parse_moment(options.to_datetime)))
         except ValueError:
             raise UsageError(
                 f"--to-datetime: found {options.to_datetime!r}, wanted ISO 8601 or ms"

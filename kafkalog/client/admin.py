@@ -205,13 +205,12 @@ class Admin(Locked):
         isolation: str = "read_uncommitted",
         timeout_ms: int | None = None,
     ) -> Results[TopicPartition, Found]:
-        """By partition what lies at `earliest`, `latest`, `max_timestamp`, or the first record at
-        or after a time (ms since 1970): its offset is -1 where there is none.
+        """By partition what lies at `earliest`, `latest`, `max_timestamp`, `earliest_local`,
+        `latest_tiered`, or the first record at or after a time (ms since 1970): its offset is -1
+        where there is none.  With `read_committed` the latest is the last stable offset.
 
-        With `read_committed` the latest is the last stable offset.
-
-        Failures: UnknownTopicOrPartition, UnsupportedVersion (a broker before 3.0 has no
-        `max_timestamp`), ...
+        Failures: UnknownTopicOrPartition, UnsupportedVersion (a broker before 3.0 has only the
+        first two), ...
         """
         wanted = {
             arguments.partition("times", tp): time_of("times", when)

@@ -9,7 +9,7 @@ from kafkalog.arguments import INT16_MAX, INT32_MAX, whole_number
 from kafkalog.client.configs import KINDS, OPERATIONS, ConfigChange, ConfigResource
 from kafkalog.client.groups import Committed
 from kafkalog.client.nodes import ReplicaOf
-from kafkalog.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from kafkalog.client.offsets import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from kafkalog.client.topics import NewTopic
 from kafkalog.errors import ArgumentError
 
@@ -23,7 +23,13 @@ __all__ = [
     "time_of",
 ]
 
-TIMES = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
+TIMES = {
+    "earliest": EARLIEST,
+    "latest": LATEST,
+    "max_timestamp": MAX_TIMESTAMP,
+    "earliest_local": EARLIEST_LOCAL,
+    "latest_tiered": LATEST_TIERED,
+}
 
 
 def setting(name: str, value: Any) -> str:

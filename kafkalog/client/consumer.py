@@ -483,7 +483,7 @@ class Consumer(Handle):
             return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
 
     def lag(self, tp: TopicPartition, timeout_ms: float | None = None) -> int:
-        """How many offsets lie between the position and the end, as the last answer told it.
+        """How many offsets lie from the position to the end that was last heard of; below 0 beyond.
 
         Raises: as `position`.
         """
@@ -491,11 +491,12 @@ class Consumer(Handle):
             (tp,) = self._mine([tp])
             at = self._position(tp)
             ends = self._fetcher.ends.get(tp)
-            if ends is None:
+            end = -1 if ends is None else ends.high_watermark
+            if ends is not None and self._sharing.stable_only:
+                end = ends.last_stable_offset
+            if end < at:
                 end = self._at([tp], LATEST)[tp]
-            else:
-                end = ends.last_stable_offset if self._sharing.stable_only else ends.high_watermark
-            return max(end - at, 0)
+            return end - at
 
     # ---- commits -----------------------------------------------------------------------
 

@@ -17,7 +17,9 @@ from kafkalog.wire.error_codes import ErrorCode
 
 __all__ = [
     "EARLIEST",
+    "EARLIEST_LOCAL",
     "LATEST",
+    "LATEST_TIERED",
     "MAX_TIMESTAMP",
     "all_partitions",
     "delete_records",
@@ -32,7 +34,11 @@ LATEST: Final = -1
 """The high watermark, or the last stable offset for read_committed."""
 MAX_TIMESTAMP: Final = -3
 """The record with the largest timestamp; from version 7 on."""
-_VERSION_OF = {MAX_TIMESTAMP: 7}
+EARLIEST_LOCAL: Final = -4
+"""The first record on the leader's own disk, where older ones are in tiered storage."""
+LATEST_TIERED: Final = -5
+"""The last record in tiered storage."""
+_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
 def all_partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
@@ -69,7 +75,7 @@ def find_offsets(
     committed: bool = False,
     timeout_ms: int | None = None,
 ) -> Results[TopicPartition, Found]:
-    """By partition: the first offset at or after a time, or EARLIEST, LATEST, MAX_TIMESTAMP.
+    """By partition: the first offset at or after a time, or one of the above.
 
     The offset is -1 where there is none at or after it.  `committed`: LATEST is the last
     stable offset.

@@ -14,6 +14,13 @@ _NAMES = frozenset({
     "connections.max.reauth.ms", "create.topic.policy.class.name", "principal.builder.class",
     "security.inter.broker.protocol", "security.providers", "super.users",
 })  # fmt: skip
+_TUNING = re.compile(
+    r"sasl\.(kerberos\.(kinit\.cmd|min\.time\.before\.relogin|ticket\.renew\..+)"
+    r"|login\.((refresh|retry)\..+|(connect|read)\.timeout\.ms)"
+    r"|oauthbearer\.jwks\.endpoint\.(refresh|retry)\..+|server\.max\.receive\.size)"
+)
+"""When a login is made again, and how much it may take: whatever the value, it protects nothing
+where other settings do not."""
 _NOTHING = {
     "connections.max.reauth.ms": ("0",),
     "delegation.token.expiry.check.interval.ms": ("3600000",),
@@ -23,27 +30,13 @@ _NOTHING = {
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
     ),
     "sasl.enabled.mechanisms": ("GSSAPI",),
-    "sasl.kerberos.kinit.cmd": ("/usr/bin/kinit",),
-    "sasl.kerberos.min.time.before.relogin": ("60000",),
     "sasl.kerberos.principal.to.local.rules": ("DEFAULT",),
-    "sasl.kerberos.ticket.renew.jitter": ("0.05",),
-    "sasl.kerberos.ticket.renew.window.factor": ("0.8",),
-    "sasl.login.refresh.buffer.seconds": ("300",),
-    "sasl.login.refresh.min.period.seconds": ("60",),
-    "sasl.login.refresh.window.factor": ("0.8",),
-    "sasl.login.refresh.window.jitter": ("0.05",),
-    "sasl.login.retry.backoff.max.ms": ("10000",),
-    "sasl.login.retry.backoff.ms": ("100",),
     "sasl.mechanism.controller.protocol": ("GSSAPI",),
     "sasl.mechanism.inter.broker.protocol": ("GSSAPI",),
     "sasl.oauthbearer.clock.skew.seconds": ("30",),
     "sasl.oauthbearer.header.urlencode": ("false",),
-    "sasl.oauthbearer.jwks.endpoint.refresh.ms": ("3600000",),
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": ("10000",),
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": ("100",),
     "sasl.oauthbearer.scope.claim.name": ("scope",),
     "sasl.oauthbearer.sub.claim.name": ("sub",),
-    "sasl.server.max.receive.size": ("524288",),
     "security.inter.broker.protocol": ("PLAINTEXT",),
     "ssl.allow.dn.changes": ("false",),
     "ssl.allow.san.changes": ("false",),
@@ -63,7 +56,7 @@ _NOTHING = {
 def protects(name: str, value: object) -> bool:
     """Whether somebody who gives a setting of this name and value wants others kept out."""
     bare = _LISTENER.sub("", name, count=1)
-    if not (bare in _NAMES or bare.startswith(_BEGINS)):
+    if not (bare in _NAMES or bare.startswith(_BEGINS)) or _TUNING.fullmatch(bare):
         return False
     text = "" if value is None else str(value).strip()
     return bool(text) and text not in _NOTHING.get(bare, ())

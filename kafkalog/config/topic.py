@@ -137,7 +137,7 @@ class TopicConfig(Settings):
     )
     message_timestamp_after_max_ms = Long(
         FOREVER,
-        "How far a producer's time may lie after now.",
+        "How far a producer's time may lie after now; retention.ms counts from that time.",
         unit="ms",
         low=0,
         synonym="log.message.timestamp.after.max.ms",

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from kafkalog.disk import layout
 from kafkalog.disk.directory import Directory
-from kafkalog.errors import InvalidTopic, TopicExists, UnknownTopicOrPartition
+from kafkalog.errors import ArgumentError, InvalidTopic, TopicExists, UnknownTopicOrPartition
 from kafkalog.types import TopicPartition
 
 __all__ = ["Folders"]
@@ -53,7 +53,8 @@ class Folders:
             name = self._names.get(tp)
             if name is None:
                 late = layout.partition_folder(*tp)
-                if layout.parse_folder(late) and os.path.isdir(self._path(late)):
+                path = self._path(late)
+                if layout.parse_folder(late) and (os.path.isdir(path) or os.path.islink(path)):
                     name = self._names[tp] = late
         return name
 
@@ -64,7 +65,7 @@ class Folders:
         try:
             return name is not None and layout.look_for_segments(self._path(name))
         except FileNotFoundError:
-            return False  # taken out since
+            return os.path.islink(self._path(name or ""))  # else it was taken out since
         except OSError:
             return True  # who opens it is told why
 
@@ -90,6 +91,25 @@ class Folders:
             raise UnknownTopicOrPartition(f"{self.directory.path}: found no partition {wanted}")
         return self._path(name)
 
+    def own_path(self, tp: TopicPartition) -> str:
+        """The folder's path, for who writes there: nothing else of a data directory is in it.
+
+        Raises: UnknownTopicOrPartition; ArgumentError, NotFound for a link that is refused.
+        """
+        path = self.path(tp)
+        layout.check_link(path)
+        if os.path.islink(path):
+            with self._lock:
+                others = [self._path(name) for name in self._names.values()]
+            for other in others:
+                if other != path and os.path.islink(other) and os.path.samefile(other, path):
+                    raise ArgumentError(
+                        f"{path}: found a link to {os.path.realpath(path)}, as {other} is, wanted "
+                        "a folder of its own: two logs in one folder destroy each other; remove "
+                        "one of the links"
+                    )
+        return path
+
     def _path(self, name: str) -> str:
         return os.path.join(self.directory.path, name)
 
@@ -108,7 +128,10 @@ class Folders:
 
         Raises: UnknownTopicOrPartition, CorruptLog.
         """
-        with Directory(self.path(tp)) as folder:
+        path = self.path(tp)
+        if os.path.islink(path) and not os.path.isdir(path):
+            return None  # who opens it is told why
+        with Directory(path) as folder:
             data = folder.read(layout.PARTITION_METADATA, 1 << 12)
         if data is None or layout.is_torn_partition_metadata(data):
             return None  # a power cut after it was made and before anything was flushed
@@ -172,12 +195,13 @@ class Folders:
 
         False: it has no folder.
 
-        Raises: TopicExists when it is another's; CorruptLog, IoFailed.
+        Raises: TopicExists when it is another's; CorruptLog, IoFailed; as own_path.
         """
         if self.name(tp) is None:
             return False
         if self._claimed.get(tp) == topic_id:
             return True
+        self.own_path(tp)
         found = self.partition_id(tp)
         if found is None:  # a crash while it was made, or a folder older than ids
             with Directory(self.path(tp)) as folder:

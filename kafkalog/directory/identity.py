@@ -11,7 +11,7 @@ from kafkalog.directory.folders import Folders
 from kafkalog.disk import layout
 from kafkalog.disk.checkpoint import LOCK
 from kafkalog.disk.space import RESERVE
-from kafkalog.errors import ArgumentError, KafkalogError
+from kafkalog.errors import ArgumentError, CorruptLog, KafkalogError
 from kafkalog.types import TopicPartition
 
 __all__ = ["check_agrees", "identify", "says_little"]
@@ -49,7 +49,13 @@ def identify(
     if mode == "w" and torn and _is_half_made(directory.path):
         _unmake(folders)
     elif data is not None:
-        return layout.parse_meta_properties(data)
+        try:
+            return layout.parse_meta_properties(data)
+        except CorruptLog as damage:
+            raise CorruptLog(
+                f"{directory.path}/{damage}; put back a copy of the file, or move it away and take "
+                f"the directory over: kafkalog adopt --dir {directory.path}"
+            ) from None
     if mode == "r":
         return None
     found = folders.partitions()

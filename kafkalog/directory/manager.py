@@ -403,7 +403,7 @@ class Manager:
                 self._idle.notify_all()
 
     def _over(self, tp: TopicPartition, config: TopicConfig) -> Handle:
-        folder = self.folder(*tp)
+        folder = self.folders.own_path(tp) if self.mode == "w" else self.folder(*tp)
         clean = True if tp in self._whole else None
         if self.mode == "w":
             self.state.settle(tp)

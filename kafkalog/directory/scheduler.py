@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kafkalog.clock import Clock
 from kafkalog.config.declare import FOREVER
-from kafkalog.errors import KafkalogError, told_once
+from kafkalog.errors import Closed, KafkalogError, told_once
 
 __all__ = ["Job", "Scheduler", "due", "next_due_ms"]
 
@@ -92,6 +92,8 @@ class Scheduler:
         failure: Exception | None = None
         try:
             job.run()
+        except Closed:
+            return  # it met what is being closed on purpose
         except Exception as error:
             # The other jobs must go on: a full disk stops checkpoints, not retention.
             self._tell(job, error)

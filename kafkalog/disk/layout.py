@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.config.properties import parse_properties
-from kafkalog.errors import ArgumentError, CorruptLog, InvalidTopic
+from kafkalog.errors import ArgumentError, CorruptLog, InvalidTopic, NotFound
 from kafkalog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ __all__ = [
     "MarkedFolder",
     "MetaProperties",
     "bare_folder",
+    "check_link",
     "check_topic",
     "deleted_name",
     "holds_segments",
@@ -181,8 +182,26 @@ def look_for_segments(path: str) -> bool:
         return any(_SEGMENT.fullmatch(entry.name) for entry in entries)
 
 
+def check_link(path: str) -> None:
+    """Refuse a partition's folder that is a link to nothing, or into a data directory: what lies
+    there is another partition's, or will be.  Kafka's servers follow every link.
+
+    Raises: NotFound, ArgumentError.
+    """
+    if not os.path.islink(path):
+        return
+    target = os.path.realpath(path)
+    if not os.path.isdir(target):
+        raise NotFound(f"{path}: found a link to {target}, where there is no folder")
+    if os.path.exists(os.path.join(os.path.dirname(target), META_PROPERTIES)):
+        raise ArgumentError(
+            f"{path}: found a link to {target}, which is in a data directory, wanted a folder of "
+            "its own: two logs in one folder destroy each other; remove the link"
+        )
+
+
 class Listing(NamedTuple):
-    """The folders of a data directory."""
+    """The folders of a data directory, and links in their place, wherever they lead."""
 
     partitions: dict[TopicPartition, str]
     """The name of each partition's folder."""
@@ -200,7 +219,7 @@ def list_directory(path: str) -> Listing:
     marked: list[MarkedFolder] = []
     others: list[str] = []
     with os.scandir(path) as entries:
-        names = [entry.name for entry in entries if entry.is_dir()]
+        names = [entry.name for entry in entries if entry.is_dir() or entry.is_symlink()]
     for name in names:
         if folder := parse_folder(name):
             partitions[TopicPartition(folder.topic, folder.partition)] = name
@@ -214,7 +233,7 @@ def list_directory(path: str) -> Listing:
         fits = topic_problem(name) is None and tp not in partitions
         if fits and holds_segments(os.path.join(path, name)):
             partitions[tp] = name
-        else:
+        elif os.path.isdir(os.path.join(path, name)):
             foreign.append(name)
     ordered = {tp: partitions[tp] for tp in sorted(partitions)}
     return Listing(ordered, tuple(sorted(marked)), tuple(foreign))

@@ -68,6 +68,8 @@ class Handle:
         self._ended = False
         self.single_compressed = 0
         """Appends of one record each that were compressed."""
+        self.told_ahead = -1
+        """The base offset of the segment of which retention has said that it stays."""
         self._obey(how.config)
         self.c: Any = None
         """The kl_log."""

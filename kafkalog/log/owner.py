@@ -17,7 +17,7 @@ from kafkalog.disk.checkpoint import (
     DirectoryState,
     tell_unclean,
 )
-from kafkalog.disk.layout import META_PROPERTIES, Folder, bare_folder, check_topic
+from kafkalog.disk.layout import META_PROPERTIES, Folder, bare_folder, check_link, check_topic
 from kafkalog.errors import ArgumentError, NoSpace, NotFound
 from kafkalog.log.above import Lent, above
 from kafkalog.log.handle import Handle
@@ -140,6 +140,7 @@ def open_log(
     tp, settings = TopicPartition(folder.topic, folder.partition), TopicConfig.of(config)
     owner: LoneOwner | Reader
     if mode == "w":
+        check_link(path)
         owner = LoneOwner(DirectoryState(path, "w", create=True, own=True))
     elif os.path.isdir(path):
         # A folder in a directory may still hold what it kept when it stood alone.

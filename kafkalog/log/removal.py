@@ -9,7 +9,7 @@ from kafkalog.disk.holds import read_holds
 from kafkalog.errors import NoSpace
 from kafkalog.log.handle import Handle
 from kafkalog.log.outgoing import read_batches
-from kafkalog.log.retention import Expiry, expired, held_back
+from kafkalog.log.retention import Expiry, SegmentFacts, ahead, expired, held_back
 from kafkalog.log.segments import Segment, list_segments, over_segments
 
 __all__ = ["apply_retention", "delete_before", "purge", "truncate", "truncate_fully"]
@@ -78,6 +78,10 @@ def _expired(log: Handle, segments: Sequence[Segment], now_ms: int) -> Expiry | 
     """What the settings no longer keep, and no reader's hold."""
     state = log.state()
     found = expired(segments, log.config, state.high_watermark, state.log_start_offset, now_ms)
+    late = ahead(segments, log.config, found.before_offset if found else -1, now_ms)
+    if late is not None and late.base_offset != log.told_ahead:
+        log.told_ahead = late.base_offset
+        _tell_ahead(log, late)
     if found is None:
         return None
     for hold in read_holds(os.path.dirname(os.path.abspath(log.path)), now_ms):
@@ -87,6 +91,17 @@ def _expired(log: Handle, segments: Sequence[Segment], now_ms: int) -> Expiry | 
             found = held_back(segments, found, max(offset, state.log_start_offset), hold.max_bytes)
             found = found._replace(held=held + found.held)
     return found
+
+
+def _tell_ahead(log: Handle, late: SegmentFacts) -> None:
+    import logging  # 10 ms at import, for what hardly ever happens
+
+    logging.getLogger(__name__).warning(
+        "%s: segment %d has a record of the time %d ms, which is still to come: the segment and "
+        "all behind it stay until retention.ms after that. To delete them before, delete the "
+        "records below %d; message.timestamp.after.max.ms refuses such records",
+        log.path, late.base_offset, late.largest_timestamp_ms, late.next_offset,
+    )  # fmt: skip
 
 
 def _delete_segments(log: Handle, before_offset: int) -> None:

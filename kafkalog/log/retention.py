@@ -8,7 +8,10 @@ from typing import NamedTuple, Protocol
 
 from kafkalog.config.topic import TopicConfig
 
-__all__ = ["Expiry", "SegmentFacts", "expired", "held_back"]
+__all__ = ["Expiry", "SegmentFacts", "ahead", "expired", "held_back"]
+
+AHEAD_MS = 3_600_000
+"""So far from now a clock may be wrong; message.timestamp.after.max.ms of a broker is the same."""
 
 
 class SegmentFacts(Protocol):
@@ -73,6 +76,18 @@ def expired(
     left += tail
     gone = len(segments) - len(left)
     return Expiry(segments[gone - 1].next_offset, time, size, start) if gone else None
+
+
+def ahead(
+    segments: Sequence[SegmentFacts], config: TopicConfig, before_offset: int, now_ms: int
+) -> SegmentFacts | None:
+    """The first segment that stays, when retention.ms finds a record of the future in it: it stays
+    until then, and so does all behind it.  None: none does."""
+    if config.retention_ms < 0 or "delete" not in config.cleanup_policy:
+        return None
+    first = next((one for one in segments if one.next_offset > before_offset), None)
+    late = first is not None and first.largest_timestamp_ms > now_ms + AHEAD_MS
+    return first if late else None
 
 
 def held_back(

@@ -63,8 +63,8 @@ _THREADS = ("num.io.threads", "num.network.threads", "num.recovery.threads.per.d
 the hand starts no thousands."""
 
 _NULL = frozenset({
-    "broker.rack", "control.plane.listener.name", "inter.broker.listener.name",
-    "log.flush.interval.ms", "log.roll.jitter.ms", "log.roll.ms",
+    "advertised.listeners", "broker.rack", "control.plane.listener.name",
+    "inter.broker.listener.name", "log.flush.interval.ms", "log.roll.jitter.ms", "log.roll.ms",
 })  # fmt: skip
 """Settings of a broker that Kafka shows as null when nobody gave them."""
 MIN_INSYNC = "min.insync.replicas"
@@ -485,10 +485,8 @@ def _broker_chain(image: MetadataImage, setting: Setting[Any], static: BrokerCon
     return chain
 
 
-def _default(image: MetadataImage, name: str, text: str) -> str | None:
+def _default(name: str, text: str) -> str | None:
     """A broker's default as Kafka shows it: null where others speak for the setting."""
-    if name == "advertised.listeners" and (broker := image.brokers.get(image.node_id)):
-        return ",".join(f"{one}://{host}:{port}" for one, host, port, _ in broker.endpoints)
     return None if name in _NULL else text
 
 
@@ -516,7 +514,7 @@ def _broker_entries(
                 chain.append((name, _text(setting, static[name]), STATIC_SOURCE))
             chain.append((name, _text(setting, setting.default), DEFAULT_SOURCE))
         last, text, source = chain.pop()
-        chain.append((last, _default(image, name, text or ""), source))
+        chain.append((last, _default(name, text or ""), source))
         yield _entry(name, chain, setting, read_only=name not in DYNAMIC)
     for name, value in {**default, **own}.items():
         if name not in known:

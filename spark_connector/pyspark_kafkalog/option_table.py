@@ -30,10 +30,10 @@ OURS: Mapping[str, Option] = {
         "matches the whole name. Internal topics never match."),
     "assign": Option(_ONE_OF_THREE, 'Partitions: `{"orders":[0,1]}`.'),
     "startingOffsets": Option("earliest; of a stream latest", "`earliest`, or an offset for each "
-        'partition that is read: `{"orders":{"0":23,"1":-2}}`, -2 for earliest. A stream takes '
-        "`latest`, too, and -1."),
+        'partition that is read: `{"orders":{"0":23,"1":-2}}`, -2 for earliest; or by topic: '
+        '`{"orders":"earliest"}`. A stream takes `latest`, too, and -1.'),
     "endingOffsets": Option("latest", "`latest`, or an offset for each partition, not read itself; "
-        "-1 for latest.", (BATCH,)),
+        '-1 for latest; or by topic: `{"orders":"latest"}`.', (BATCH,)),
     "startingTimestamp": Option("", "Start at the first record at or after this time, in "
         "milliseconds since 1970 UTC; -1, -2, -3: at the end, at the start, at the first record "
         "with the largest time. Goes before the two other ways to start."),

@@ -13,7 +13,7 @@ import json
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -59,6 +59,8 @@ class Limit:
     by_time: bool = False
     everywhere: int | None = None
     each: Mapping[Key, int] | None = None
+    topics: Mapping[str, int] = field(default_factory=dict)
+    """Beside `each`: EARLIEST or LATEST for all partitions of a topic."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,7 @@ _UNIT_MS = {
 _DURATION = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_UNIT_MS)})?", re.IGNORECASE)
 _HOLD_NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _WANTED_TIME = "wanted milliseconds since 1970 (-1: the end, -2: the start, -3: the largest time)"
+_WORDS = {"earliest": EARLIEST, "latest": LATEST}
 _OFFSETS_EXAMPLE = '{"orders":{"0":23,"1":-2}}'
 _TIMES_EXAMPLE = '{"orders":{"0":1735689600000}}'
 
@@ -186,7 +189,7 @@ def says_stream(options: Mapping[str, str]) -> bool:
     given = {name.lower(): text for name, text in options.items()}
     only = {name.lower() for name in options_of(STREAM)} - {n.lower() for n in options_of(BATCH)}
     starts = given.get("startingoffsets", "").strip().lower()
-    return bool(only & set(given)) or starts == "latest" or "-1" in starts
+    return bool(only & set(given)) or bool(re.search(r"^latest$|-1|:\s*\"latest\"", starts))
 
 
 def _given(options: Mapping[str, str], mode: str) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -355,7 +358,8 @@ def _limit(given: Mapping[str, str], side: str, default: int, words: Mapping[int
 
 
 def _limit_timestamps(option: str, text: str) -> Limit:
-    each = _each(option, text, f"wanted JSON like {_TIMES_EXAMPLE}")
+    form = f"wanted JSON like {_TIMES_EXAMPLE}"
+    each = _each(option, text, form, _object(option, text, form))
     for key, timestamp_ms in each.items():
         if timestamp_ms < LARGEST:
             raise BadOption(
@@ -366,12 +370,18 @@ def _limit_timestamps(option: str, text: str) -> Limit:
 
 def _limit_offsets(option: str, text: str, words: Mapping[int, str]) -> Limit:
     wanted = " or ".join(repr(word) for word in words.values())
-    number = {"earliest": EARLIEST, "latest": LATEST}.get(text.lower())
+    number = _WORDS.get(text.lower())
     if number is not None:
         if number not in words:
             raise BadOption(f"option {option!r}: found {text!r}; a batch read wants {wanted} here")
         return Limit(option=option, everywhere=number)
-    each = _each(option, text, f"wanted {wanted} or JSON like {_OFFSETS_EXAMPLE}")
+    form = f"wanted {wanted} or JSON like {_OFFSETS_EXAMPLE}"
+    found = _object(option, text, form)
+    topics = {topic: one for topic, one in found.items() if isinstance(one, str)}
+    each = _each(option, text, form, {t: one for t, one in found.items() if t not in topics})
+    for topic, word in topics.items():
+        if word.lower() not in words.values():
+            raise BadOption(f"option {option!r}: found {word!r} for topic {topic}, wanted {wanted}")
     for key, offset in each.items():
         if offset < EARLIEST:
             raise BadOption(f"option {option!r}: found offset {offset} for {_name(key)}")
@@ -381,11 +391,11 @@ def _limit_offsets(option: str, text: str, words: Mapping[int, str]) -> Limit:
                 f"option {option!r}: found {offset} for {_name(key)}; a batch read wants an "
                 f"offset, or {meant}, here"
             )
-    return Limit(option=option, each=each)
+    numbers = {topic: _WORDS[word.lower()] for topic, word in topics.items()}
+    return Limit(option=option, each=each, topics=numbers)
 
 
-def _each(option: str, text: str, wanted: str) -> dict[Key, int]:
-    found = _object(option, text, wanted)
+def _each(option: str, text: str, wanted: str, found: Mapping[str, Any]) -> dict[Key, int]:
     each: dict[Key, int] = {}
     for topic, partitions in found.items():
         if not isinstance(partitions, dict):

@@ -228,7 +228,7 @@ def _is_named(limit: Limit, key: Key) -> bool:
 
 def _value(limit: Limit, key: Key) -> int:
     if limit.each is not None:
-        return limit.each[key]
+        return limit.each[key] if key in limit.each else limit.topics[key[0]]
     assert limit.everywhere is not None
     return limit.everywhere
 
@@ -236,14 +236,15 @@ def _value(limit: Limit, key: Key) -> int:
 def _check_names(limit: Limit, keys: Sequence[Key]) -> None:
     if limit.each is None:
         return
-    missing = sorted(set(keys) - set(limit.each))
-    extra = sorted(set(limit.each) - set(keys))
+    missing = sorted(key for key in set(keys) - set(limit.each) if key[0] not in limit.topics)
+    extra = list(map(_name, sorted(set(limit.each) - set(keys))))
+    extra += sorted(set(limit.topics) - {topic for topic, _ in keys})
     if missing or extra:
         parts = []
         if missing:
             parts.append(f"leaves out {', '.join(map(_name, missing))}")
         if extra:
-            parts.append(f"names {', '.join(map(_name, extra))}, which is not read here")
+            parts.append(f"names {', '.join(extra)}, which is not read here")
         raise BadOption(
             f"option {limit.option!r} {' and '.join(parts)}; wanted exactly the topic-partitions "
             "that are read"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from typing import Any
@@ -147,6 +148,22 @@ def test_offsets(written):
         "endingOffsets": written.each(100, 3, -1),
     }
     assert written.rows(**limits) == [(1, 0), (1, 1), (1, 2), (2, 599)]
+
+
+def test_offsets_by_topic(written):
+    limits = {
+        "startingOffsets": json.dumps({written.topic: "earliest"}),
+        "endingOffsets": written.each(1, 0, 2),
+    }
+    assert written.rows(**limits) == [(0, 0), (2, 0), (2, 1)]
+    limits = {
+        "startingOffsets": written.each(599, 598, 600),
+        "endingOffsets": json.dumps({written.topic: "latest"}),
+    }
+    assert written.rows(**limits) == [(0, 599), (1, 598), (1, 599)]
+    with pytest.raises(BadOption, match="names nobody, which is not read here"):
+        both = {written.topic: "earliest", "nobody": "earliest"}
+        written.rows(startingOffsets=json.dumps(both))
 
 
 def test_times(written):

@@ -138,6 +138,9 @@ def test_offsets_by_word_and_by_partition():
     start = read(startingOffsets='{"a":{"0":23,"1":-2}}').start
     assert start.each == {("a", 0): 23, ("a", 1): EARLIEST}
     assert read(endingOffsets='{"a":{"0":-1}}').end.each == {("a", 0): LATEST}
+    mixed = read(startingOffsets='{"a":{"0":23},"b":"Earliest"}').start
+    assert (mixed.each, mixed.topics) == ({("a", 0): 23}, {"b": EARLIEST})
+    assert stream(startingOffsets='{"a":"latest"}').start.topics == {"a": LATEST}
 
 
 @pytest.mark.parametrize(
@@ -149,6 +152,10 @@ def test_offsets_by_word_and_by_partition():
         ({"endingOffsets": '{"a":{"0":-2}}'}, "found -2 for a-0"),
         ({"startingOffsets": '{"a":{"0":-3}}'}, "offset -3 for a-0"),
         ({"startingOffsets": "5"}, "'5'"),
+        ({"startingOffsets": '{"a":"latest"}'}, "found 'latest' for topic a, wanted 'earliest'"),
+        ({"endingOffsets": '{"a":"earliest"}'}, "found 'earliest' for topic a, wanted 'latest'"),
+        ({"endingOffsets": '{"a":"5"}'}, "found '5' for topic a, wanted 'latest'"),
+        ({"startingOffsetsByTimestamp": '{"a":"earliest"}'}, "1735689600000"),
         ({"startingOffsets": '{"a":[0]}'}, '{"orders":{"0":23,"1":-2}}'),
         ({"startingOffsets": '{"a":{"x":0}}'}, '{"orders":{"0":23,"1":-2}}'),
         ({"endingOffsets": '{"a":{"0":"7"}}'}, '{"orders":{"0":23,"1":-2}}'),

@@ -11,6 +11,8 @@ static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recov
     if (kl_io->fstat(dir->fd, &folder))
         status = kl_fail_errno(errno, "log %s: cannot stat its folder", log->path);
     else log->sync.device = folder.st_dev;
+    /* Recovery would cut what another writer is about to append. */
+    if (!status && !log->clean) status = kl_statepage_check(log->path, &folder);
     if (!status) status = kl_log_load(log, dir, recovery);
     if (!status && log->version->count == 0) {
         kl_segment *first = NULL;
@@ -46,8 +48,8 @@ static kl_status open_writer(kl_log *log, const kl_open *how, kl_recovery *recov
     }
     if (!log->clean) log->dir_dirty = log->touched = true;
     if (!status)
-        status =
-            kl_statepage_create(&folder, kl_log_active(log)->offsets.count, &log->page);
+        status = kl_statepage_create(log->path, &folder, kl_log_active(log)->offsets.count,
+                                     &log->page);
     if (log->page) log->generation = (kl_statepage_generation(log->page) + 3) & ~(int64_t)1;
     if (!status) kl_log_publish(log);
 out:

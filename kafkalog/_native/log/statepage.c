@@ -18,6 +18,7 @@
 enum { PAGE_BYTES = 4096, BOOT_ID_BYTES = 40, VALUE_COUNT = 11, ENTRIES_AT = 8 };
 enum { PLACE_BYTES = 80, NAME_BYTES = 160 };
 enum { PUBLISH_TRIES = 100000 }; /* some 10 s */
+enum { TAKE_TRIES = 1000 };      /* some 1 s */
 /* Behind the page: row i has the i-th entry of each index. */
 enum {
     ROW_BYTES = OFFSET_ENTRY_BYTES + TIME_ENTRY_BYTES,
@@ -243,32 +244,71 @@ static void take_over(kl_statepage *page, const struct stat *folder) {
     layout->magic = PAGE_MAGIC;
 }
 
-/* Locked until it is closed, and still what its name says: nobody has swept it, nor will. */
-static int open_locked_page(uid_t owner, const struct stat *folder, char name[NAME_BYTES],
-                            struct stat *file) {
-    for (int tries = 0; tries < 10; tries++) {
-        struct stat named;
-        int fd = open_new_page(owner, folder, name);
-        if (fd < 0) return -1;
-        int locked;
-        do locked = flock(fd, LOCK_EX);
-        while (locked && errno == EINTR);
-        if (!locked && kl_io->fstat(fd, file) == 0 &&
-            kl_io->fstatat(AT_FDCWD, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-            named.st_ino == file->st_ino)
-            return fd;
-        kl_io->close(fd);
-    }
-    return -1;
+/* The pid of the living writer that keeps a page; 0: none does.  `locked`: by the caller, else
+ * somebody has it mapped, and lives, whatever its pid means here. */
+static long long kept_by(int fd, bool locked) {
+    page_layout head;
+    if (kl_io->pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head) return 0;
+    if (head.magic != PAGE_MAGIC || !atomic_load(&head.open) || !owner_lives(&head))
+        return 0;
+    bool known = head.owner_pids == own_identity()->pids;
+    return known || !locked ? (long long)head.owner_pid : 0;
 }
 
-kl_status kl_statepage_create(const struct stat *folder, size_t rows, kl_statepage **out) {
+static kl_status refuse(const char *path, long long pid) {
+    return kl_fail(KL_E_LOCKED,
+                   "%s: process %lld has this log open for writing already: its folder is "
+                   "reached by two paths",
+                   path, pid);
+}
+
+kl_status kl_statepage_check(const char *path, const struct stat *folder) {
+    char place[PLACE_BYTES], name[NAME_BYTES];
+    snprintf(place, sizeof place, MEMORY_FOLDER "/kafkalog-%u",
+             (unsigned)page_owner(folder));
+    name_page(name, place, folder);
+    int fd = kl_open_at(AT_FDCWD, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
+    if (fd < 0) return KL_OK;
+    long long pid = kept_by(fd, flock(fd, LOCK_EX | LOCK_NB) == 0);
+    kl_io->close(fd);
+    return pid ? refuse(path, pid) : KL_OK;
+}
+
+/* In *out, locked until it is closed, and still what its name says: nobody has swept it, nor
+ * will; -1: it cannot be had.  Who sweeps locks it for a moment. */
+static kl_status open_locked_page(const char *path, uid_t owner, const struct stat *folder,
+                                  char name[NAME_BYTES], struct stat *file, int *out) {
+    *out = -1;
+    for (int tries = 0; tries < TAKE_TRIES; tries++) {
+        struct stat named;
+        int fd = open_new_page(owner, folder, name);
+        if (fd < 0) return KL_OK;
+        bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+        bool known = kl_io->fstat(fd, file) == 0;
+        long long pid = known && file->st_size > 0 ? kept_by(fd, locked) : 0;
+        if (locked && known && !pid &&
+            kl_io->fstatat(AT_FDCWD, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+            named.st_ino == file->st_ino) {
+            *out = fd;
+            return KL_OK;
+        }
+        kl_io->close(fd);
+        if (pid) return refuse(path, pid);
+        struct timespec nap = {0, 1000000};
+        if (!locked) nanosleep(&nap, NULL);
+    }
+    return KL_OK;
+}
+
+kl_status kl_statepage_create(const char *path, const struct stat *folder, size_t rows,
+                              kl_statepage **out) {
     *out = NULL;
     char name[NAME_BYTES];
     struct stat file = {0};
     uid_t owner = page_owner(folder);
-    int fd = open_locked_page(owner, folder, name, &file);
-    if (fd < 0) return KL_OK;
+    int fd = -1;
+    kl_status status = open_locked_page(path, owner, folder, name, &file, &fd);
+    if (fd < 0) return status;
     page_layout *layout = NULL;
     /* Blocks first: a store to a page that a full memory file system cannot give kills. */
     bool mine = file.st_uid == owner ||

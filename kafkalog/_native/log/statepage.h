@@ -34,9 +34,13 @@ typedef struct {
 
 typedef struct kl_statepage kl_statepage;
 
+/* KL_E_LOCKED: another writer keeps the page of `folder`, at `path`: it came by another path,
+ * where another lock lies. */
+kl_status kl_statepage_check(const char *path, const struct stat *folder);
 /* Writer: make or take over the page of `folder`, with room for `rows` entries behind it.
- * *out = NULL where there is no memory file system. */
-kl_status kl_statepage_create(const struct stat *folder, size_t rows, kl_statepage **out);
+ * *out = NULL where there is no memory file system.  KL_E_LOCKED: as kl_statepage_check. */
+kl_status kl_statepage_create(const char *path, const struct stat *folder, size_t rows,
+                              kl_statepage **out);
 /* The generation that the page had when it was taken over; 0 for a new one. */
 int64_t kl_statepage_generation(const kl_statepage *page);
 /* All of `values` but the counts of entries, which kl_statepage_share makes. */

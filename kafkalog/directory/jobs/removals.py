@@ -3,6 +3,7 @@
 Where the disk is full it goes at once.
 """
 
+import logging
 import os
 import shutil
 import threading
@@ -19,6 +20,8 @@ __all__ = ["JOB", "Removals"]
 
 JOB = "removal"
 """Of the scheduler."""
+
+_logger = logging.getLogger(__name__)
 
 PERIOD_MS_MIN, PERIOD_MS_MAX = 1_000, 60_000
 
@@ -65,9 +68,7 @@ class Removals:
         def remove(name: str) -> None:
             if self._stopping:
                 return  # there may be thousands; the next start goes on
-            path = os.path.join(place.path, name)
-            if os.path.lexists(path):
-                shutil.rmtree(path)
+            _remove(os.path.join(place.path, name))
             with self._lock:
                 del self.leaving[name]
 
@@ -79,3 +80,13 @@ class Removals:
             each(place, over, remove)
         finally:
             each(place, place.handles(), clear)
+
+
+def _remove(path: str) -> None:
+    """A folder and what is in it; of a link nothing but itself."""
+    if os.path.islink(path):
+        target = os.path.realpath(path)
+        os.unlink(path)
+        _logger.info("%s: was a link, and is removed; what it led to stays: %s", path, target)
+    elif os.path.lexists(path):
+        shutil.rmtree(path)

@@ -59,7 +59,8 @@ def find_partitions(folder: Path) -> list[Path]:
     if is_partition(folder):
         return [folder]
     listing = list_directory(os.fspath(folder))
-    return [folder / name for name in listing.partitions.values()]
+    # A link may lead nowhere.
+    return [folder / name for name in listing.partitions.values() if (folder / name).is_dir()]
 
 
 def verify(
@@ -95,7 +96,11 @@ def _verify_folder(folder: Path, report: Report, deep: bool) -> None:
             found = look_beside(path, look)
         report.add_all(found)
     if partitions != [folder]:
-        for marked in list_directory(os.fspath(folder)).marked:
+        listing = list_directory(os.fspath(folder))
+        for name in listing.partitions.values():
+            if not (folder / name).is_dir():
+                report.add("folder-skipped", folder / name, "a link to nothing", "a folder")
+        for marked in listing.marked:
             report.add("folder-skipped", folder / marked.name, marked.kind, "a partition in use")
 
 

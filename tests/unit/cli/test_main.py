@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.cli import COMMANDS, EXIT_CODES, main, parser_of, render_markdown
-from kafkalog.cli.common import CODECS, parse_time, preview, show_bytes, show_time
+from kafkalog.cli.common import CODECS, parse_moment, parse_time, preview, show_bytes, show_time
 from kafkalog.cli.inputs import timestamp_parser
 from kafkalog.directory.manager import Manager
 from kafkalog.log.log import Log
@@ -238,6 +238,28 @@ def test_codecs_are_the_engines() -> None:
 def test_times_in(text: str, ms: int) -> None:
     """ISO 8601 in its usual spellings, and numbers of seconds or milliseconds."""
     assert parse_time(text) == ms
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("0", 0),
+        ("6000", 6000),
+        ("86400000", 86_400_000),
+        ("1783166400000", 1_783_166_400_000),
+        ("1970-01-02", 86_400_000),
+        ("1969-01-01", 0),
+    ],
+)
+def test_a_number_that_an_option_gives_is_of_milliseconds(text: str, ms: int) -> None:
+    """However small: as the help and Kafka's tools say."""
+    assert parse_moment(text) == ms
+
+
+@pytest.mark.parametrize("text", ["-1", "-6000", "1.5", "noon", ""])
+def test_what_is_no_time_for_an_option(text: str) -> None:
+    with pytest.raises(ValueError, match=r"found|Invalid"):
+        parse_moment(text)
 
 
 def test_times_by_format() -> None:

@@ -41,6 +41,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         ["times:0-1,never:1", "--json"],
         ["--partitions", "1"],
         *(["--time", when] for when in ("earliest", "latest", "max-timestamp", "0", "1970-01-03")),
+        *(["--time", when] for when in ("earliest-local", "latest-tiered", "86400001")),
         ["--time", "max-timestamp", "--json"],
         ["--time", "1970-01-03", "--isolation", "read_committed", "--json"],
         ["--time", "latest", "--isolation", "read_committed"],
@@ -69,6 +70,26 @@ def test_what_it_says(kafkalog: Command, served: Broker) -> None:
     assert [(r["offset"], r["timestamp"]) for r in found.rows()] == [(1, 3 * DAY_MS)]
 
 
+@pytest.mark.parametrize("local", [True, False], ids=["directory", "broker"])
+@pytest.mark.parametrize(
+    ("when", "offset"),
+    [
+        ("latest", 3), ("-1", 3),
+        ("earliest", 0), ("-2", 0),
+        ("max-timestamp", 1), ("-3", 1),
+        ("earliest-local", 0), ("-4", 0),
+        ("latest-tiered", -1), ("-5", -1),
+        (str(DAY_MS), 0), (str(DAY_MS + 1), 1), (str(3 * DAY_MS + 1), -1),
+    ],
+)  # fmt: skip
+def test_times_mean_what_they_mean_to_kafka(
+    kafkalog: Command, served: Broker, local: bool, when: str, offset: int
+) -> None:
+    place = ["--dir", served.path] if local else ["--bootstrap-server", served.bootstrap_servers]
+    found = kafkalog("offsets", "times:1", f"--time={when}", "--json", *place)
+    assert [row["offset"] for row in found.rows()] == [offset], found.err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -76,6 +97,7 @@ def test_what_it_says(kafkalog: Command, served: Broker) -> None:
         (["times:2"], "topic 'times' has no partition 2: it has 2"),
         (["times:x"], "wanted a topic, topic:0 or topic:0,2-5"),
         (["--time", "noon"], "--time: found 'noon'"),
+        (["--time=-6"], "--time: found '-6'"),
     ],
 )
 def test_mistakes_are_one_line(

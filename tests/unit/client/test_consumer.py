@@ -84,6 +84,9 @@ def test_all_partitions_without_a_group(where: Any, topic: str) -> None:
         assert consumer.poll(0) == []
         for tp in consumer.assignment:
             assert (consumer.position(tp), consumer.lag(tp)) == (30, 0)
+            consumer.seek(tp, 70)
+            assert consumer.lag(tp) == -40
+            consumer.seek(tp, 30)
         with pytest.raises(errors.ArgumentError, match="group: none was given"):
             consumer.commit()
 

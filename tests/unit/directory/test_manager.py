@@ -90,6 +90,23 @@ def test_a_damaged_identity_is_refused_and_the_lock_given_back(path):
             Manager(path)
 
 
+@pytest.mark.parametrize("mode", ["r", "w"])
+@pytest.mark.parametrize("data", [b"", b"version=1\n", b"version=9\n"])
+def test_a_damaged_identity_is_named_with_what_to_do(path, data, mode):
+    """And that does it."""
+    with Manager(path) as manager:
+        manager.create_topic("a")
+        manager.get("a").append(b"x")
+    (path / "meta.properties").write_bytes(data)
+    with pytest.raises(CorruptLog) as refused:
+        Manager(path, mode=mode)
+    assert str(path / "meta.properties") in str(refused.value)
+    assert f"kafkalog adopt --dir {path}" in str(refused.value)
+    (path / "meta.properties").unlink()
+    with Manager(path, adopt=True) as manager:
+        assert manager.get("a").end_offset == 1
+
+
 def test_two_managers_cannot_own_one_directory(path):
     """In one process, at once, with the owner's pid; free again after close."""
     with Manager(path), pytest.raises(Locked, match=str(os.getpid())):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kafkalog.clock import ManualClock
 from kafkalog.config.declare import FOREVER
+from kafkalog.directory.manager import Manager
 from kafkalog.directory.scheduler import Job, Scheduler, due, next_due_ms
 from tests.support.waiting import LIMIT_S
 
@@ -54,6 +55,19 @@ def test_a_missed_run_is_not_made_up_for():
     clock.advance(1_000)
     assert scheduler.run_due() == ["job 10"]
     assert scheduler.run_due() == []
+
+
+def test_a_job_that_meets_what_was_closed_on_purpose_has_not_failed(tmp_path, caplog):
+    """Every job of a data directory, begun just before it was closed."""
+    clock = ManualClock()
+    with Manager(tmp_path / "data", topic_config={"retention.ms": 0}, clock=clock) as manager:
+        manager.create_topic("a", 2)
+        manager.recover_all()
+    late = Scheduler("late", clock, manager.upkeep.jobs())
+    with caplog.at_level(logging.WARNING):
+        clock.advance(3_600_000)
+        assert "retention" in late.run_due()
+    assert (late.failures, caplog.messages) == ({}, [])
 
 
 def test_a_failing_job_is_reported_and_stops_no_other(caplog):

@@ -234,6 +234,30 @@ def test_old_segments_go_by_themselves(directory, clock, wait_until):
     )
 
 
+def test_a_record_of_the_future_keeps_its_segment_and_is_told_of_once(directory, clock, caplog):
+    """As Apache Kafka keeps it; a clock that is a little wrong is no matter."""
+    manager = directory(topic={"retention.ms": HOUR_MS, "segment.bytes": 1_000})
+    log = manager.create_partition("a")
+    fill(log, clock, 10)
+    late, year_ms = log.end_offset, clock.now_ms() + 365 * 24 * HOUR_MS
+    log.append(b"late", timestamp_ms=year_ms)
+    fill(log, clock, 30)
+    slow = manager.create_partition("b")
+    slow.append(b"x", timestamp_ms=clock.now_ms() + 3 * HOUR_MS)
+    clock.set_now_ms(clock.now_ms() + 2 * HOUR_MS)
+    with caplog.at_level(logging.WARNING):
+        retain(manager)
+        retain(manager)
+    assert 0 < log.start_offset <= late
+    [told] = [record.getMessage() for record in caplog.records]
+    [kept] = [one for one in log.segments if one.base_offset <= late < one.next_offset]
+    assert f"a-0: segment {kept.base_offset} has a record of the time {year_ms} ms" in told
+    assert f"below {kept.next_offset};" in told
+    log.delete_before(kept.next_offset)
+    retain(manager)
+    assert log.start_offset == log.end_offset
+
+
 def test_nothing_is_deleted_without_a_setting(directory, clock):
     """Not after a hundred years."""
     manager = directory(topic={"segment.bytes": 1_000})

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.config.broker import BrokerConfig
+from kafkalog.config.server import ServerConfig
 from kafkalog.config.topic import TopicConfig
 from kafkalog.metadata import configs
 from kafkalog.metadata.image import MetadataImage, empty_image
@@ -62,6 +63,17 @@ def described(image: MetadataImage, resource: tuple[int, str], *keys: str, **mor
     apis.DESCRIBE_CONFIGS.encode_response(4, {"results": results})
     (result,) = results
     return result["error_code"], {entry["name"]: entry for entry in result["configs"]}
+
+
+def test_a_broker_says_null_where_others_speak_for_a_setting() -> None:
+    """As Kafka: clients are told the listeners' own addresses then."""
+    asked = request(apis.DESCRIBE_CONFIGS, resources=[{
+        "resource_type": BROKER, "resource_name": "1",
+        "configuration_keys": ["advertised.listeners"],
+    }])  # fmt: skip
+    (result,) = configs.describe_configs(empty_image("cluster", 1), asked, ServerConfig())
+    (entry,) = result["configs"]
+    assert (result["error_code"], entry["value"], entry["config_source"]) == (0, None, 5)
 
 
 def test_settings_are_set_and_taken_away(image: MetadataImage) -> None:

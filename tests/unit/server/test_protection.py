@@ -25,6 +25,8 @@ PROTECTING = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin",
     "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.kerberos.service.name": "kafka",
+    "sasl.login.class": "org.example.Login",
     "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required;",
     "ssl.keystore.location": "/etc/kafka/keystore.jks",
     "ssl.client.auth": "required",
@@ -61,6 +63,8 @@ def test_values_that_keep_nobody_out_are_named_and_passed_over() -> None:
         "ssl.keystore.type": "JKS", "sasl.login.refresh.window.factor": "0.8",
         "sasl.kerberos.kinit.cmd": "/usr/bin/kinit", "sasl.server.max.receive.size": "524288",
         "delegation.token.expiry.time.ms": "86400000",
+        "sasl.kerberos.min.time.before.relogin": "30000", "sasl.login.refresh.window.jitter": "0.1",
+        "sasl.kerberos.ticket.renew.jitter": "0.1", "sasl.login.retry.backoff.ms": "7",
     }  # fmt: skip
     notes = sorted_out(harmless).notes
     assert notes == tuple(f"{name}: ignored: this value keeps nobody out" for name in harmless)
