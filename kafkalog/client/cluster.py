@@ -83,7 +83,7 @@ class Backoff:
 
     def over(self) -> bool:
         """Whether the patience is at its end."""
-        return self.clock.monotonic_s() >= self.deadline_s
+        return self.clock.monotonic_s() >= self.deadline_s or not self._within.left_s()
 
     def left_ms(self) -> int:
         """What is left of the patience, at least 1."""
@@ -481,6 +481,8 @@ class Cluster:
             self.forget_coordinators()
             self.controller_id = NO_NODE
             backoff.wait()
+            if backoff.over():  # what is sent now has an answer that nobody waits for
+                raise last
 
 
 def places_of(answer: Any) -> dict[int, Address]:
