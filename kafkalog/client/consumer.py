@@ -430,9 +430,7 @@ class Consumer(Handle):
             for tp in self._mine(partitions):
                 if tp in self._sharing.paused:
                     self._sharing.paused.discard(tp)
-                    at = self._reading.position(tp)
-                    if at is not None:
-                        self._sharing.seek(tp, at, self._reading.epoch(tp, at))
+                    self._reading.go_on(tp)
 
     @property
     def paused(self) -> list[TopicPartition]:

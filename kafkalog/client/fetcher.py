@@ -145,6 +145,11 @@ class Fetcher:
         self.epochs.start(tp, Place(offset, epoch))
         self.positions[tp] = offset
 
+    def go_on(self, tp: TopicPartition, offset: int) -> None:
+        """Fetch again from an offset that was read; what is known of its epochs holds."""
+        self.epochs.look_again()
+        self.positions[tp] = offset
+
     def poll(self, timeout_ms: int | None = None) -> list[Fetched]:
         """What has come; empty when nothing did in `timeout_ms` (None: the broker's wait).
 

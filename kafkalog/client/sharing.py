@@ -400,8 +400,8 @@ class Sharing:
             if known_in(self.cluster.topics, tp):
                 self._missing.discard(tp)
                 self._fresh = True
-                if (at := self.reading.position(tp)) is not None:
-                    self.seek(tp, at)
+                if tp not in self.paused:
+                    self.reading.go_on(tp)
         if self._missing and self.subscription:
             self._next_look_s = 0.0  # perhaps they are not wanted any more
 
