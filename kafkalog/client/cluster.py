@@ -25,7 +25,16 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from kafkalog.wire.error_codes import ErrorCode
 
-__all__ = ["GROUP", "TRANSACTION", "Backoff", "Cluster", "PartitionInfo", "TopicInfo", "places_of"]
+__all__ = [
+    "GROUP",
+    "NO_NODE",
+    "TRANSACTION",
+    "Backoff",
+    "Cluster",
+    "PartitionInfo",
+    "TopicInfo",
+    "places_of",
+]
 
 T = TypeVar("T")
 NO_NODE = -1
@@ -259,6 +268,8 @@ class Cluster:
         body = {"topics": asked, "allow_auto_topic_creation": create}
         try:
             answer = connection.call(apis.METADATA, body, version)
+        except NotYet:  # its time is not over, only the call's
+            raise
         except errors.Timeout:
             self._silent = connection.address
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,24 +15,12 @@ from kafkalog.types import TopicPartition
 from kafkalog.wire import apis
 from tests.support.scripted import Peer
 from tests.support.waiting import LIMIT_S, wait_for
+from tests.unit.client.gate import Gate
 from tests.unit.client.producing import make
 from tests.unit.client.test_producer_late import joined
 
 TP = TopicPartition("t", 0)
 ENDED = r"has ended|was aborted|was not answered"
-
-
-class Gate:
-    """Answers once it is open."""
-
-    def __init__(self, answer: Any) -> None:
-        self.answer = answer
-        self.reached, self.open = threading.Event(), threading.Event()
-
-    def __call__(self, request: Any, version: int) -> Any:
-        self.reached.set()
-        assert self.open.wait(LIMIT_S)
-        return self.answer(request, version) if callable(self.answer) else self.answer
 
 
 @pytest.fixture
