@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Iterable, Mapping
-from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import Any, Final
 
 from kafkalog.errors import ArgumentError
@@ -95,6 +94,8 @@ def called(name: str, function: Any, awaited_by: str = "") -> None:
     """
     if function is None:
         return
+    from inspect import isasyncgenfunction, iscoroutinefunction  # slow to load: a Log needs none
+
     if not callable(function):
         raise ArgumentError(f"{name}: found {_shown(function)}, wanted a function")
     for one in (function, getattr(type(function), "__call__", None)):  # noqa: B004
